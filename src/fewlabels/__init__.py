@@ -1,0 +1,1 @@
+"""From a pile of unlabeled images and a labeling budget to the best classifier."""

@@ -1,0 +1,117 @@
+"""Everything raised or warned about on purpose, drawn as a tree.
+
+::
+
+    FewlabelsError
+    ├── UsageError (also a ValueError)  the call cannot be right; exit code 2
+    │   ├── UnknownNameError            no strategy, data set or option of that name
+    │   ├── BudgetError                 start, query, budget and pool do not fit together
+    │   └── ShapeError                  arrays that do not belong together
+    ├── DataError                       what was read is not usable; exit code 1
+    │   ├── DownloadError               a file could not be fetched whole and unchanged
+    │   ├── NotFiniteError              NaN or infinity where numbers are needed
+    │   └── LabelError                  a label outside the classes
+    ├── RunError                        the folder of a run is not usable; exit code 1
+    │   ├── ForeignFolderError          the folder is not empty and not a run's
+    │   ├── SettingsChangedError        the folder holds a run with other settings
+    │   └── RunInUseError               another process works in the folder
+    └── TrainingError                   training broke down; exit code 1
+
+    FewlabelsWarning
+    ├── DegenerateGramWarning           every choice scores zero: the choice is a tie
+    ├── DataChangedWarning              the data are not those the run began with
+    └── UnreadableFilesWarning          files that were left out of a pool
+
+To catch everything, write ``except fewlabels.errors.FewlabelsError``. Each message says
+what was wrong, with the numbers seen, why it matters and what to do.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class FewlabelsError(Exception):
+    """Base of every error raised on purpose."""
+
+
+class UsageError(FewlabelsError, ValueError):
+    """The call itself cannot be right, whatever the data."""
+
+
+class UnknownNameError(UsageError):
+    """A name that stands for nothing here; the message suggests the nearest one."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        """Say what was asked for, what is nearest and what there is.
+
+        Args:
+            kind: What the name was meant to name, such as ``"strategy"``.
+            name: The name as given.
+            known: The names that would have been understood.
+        """
+        choices = sorted(known)
+        near = get_close_matches(name.lower(), choices, n=1, cutoff=0.5)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        super().__init__(
+            f"There is no {kind} called '{name}'.{hint} Known: {', '.join(choices)}."
+        )
+
+
+class BudgetError(UsageError):
+    """Start, query size, budget and pool do not fit together."""
+
+
+class ShapeError(UsageError):
+    """Arrays whose shapes do not belong together."""
+
+
+class DataError(FewlabelsError):
+    """What was read from a file, a folder or an array is not usable."""
+
+
+class DownloadError(DataError):
+    """A file could not be fetched whole and unchanged."""
+
+
+class NotFiniteError(DataError):
+    """NaN or infinity where finite numbers are needed."""
+
+
+class LabelError(DataError):
+    """A label outside the classes."""
+
+
+class RunError(FewlabelsError):
+    """The folder of a run is not usable."""
+
+
+class ForeignFolderError(RunError):
+    """The folder is not empty and does not hold a run."""
+
+
+class SettingsChangedError(RunError):
+    """The folder holds a run with other settings."""
+
+
+class RunInUseError(RunError):
+    """Another process works in the folder."""
+
+
+class TrainingError(FewlabelsError):
+    """Training broke down, for example because the loss is no longer finite."""
+
+
+class FewlabelsWarning(UserWarning):
+    """Base of every warning given on purpose."""
+
+
+class DegenerateGramWarning(FewlabelsWarning):
+    """Every choice scores zero up to rounding, so the choice is a tie."""
+
+
+class DataChangedWarning(FewlabelsWarning):
+    """The data differ from those the run began with."""
+
+
+class UnreadableFilesWarning(FewlabelsWarning):
+    """Files that could not be used were left out of a pool."""

@@ -1,0 +1,308 @@
+"""What exists, what is labeled, what may be asked, what was asked.
+
+An *index* is always a position in the whole pool. A label is a class number;
+``UNKNOWN`` (-1) stands where no label is known. All records here are frozen: a labeled
+pool is a new pool, and the old one is still true.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, Self
+
+import torch
+from torch import Tensor
+
+from fewlabels.errors import LabelError, ShapeError, UsageError
+
+UNKNOWN = -1
+"""The label of an item whose class is not known."""
+
+Record = Mapping[str, Any]
+"""A JSON object: what a strategy wants to be written down and to get back later."""
+
+
+class Images(Protocol):
+    """Items that are read on demand; nothing is decoded before it is needed."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one item: (channels, height, width), or (features,) of a vector."""
+        ...
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+        ...
+
+    def read(self, indices: Tensor) -> Tensor:
+        """Return the items at ``indices``, a new tensor (n, *shape); images as uint8."""
+        ...
+
+
+@dataclass(frozen=True)
+class ArrayImages:
+    """Items that are in memory already: images (N, C, H, W) or vectors (N, F)."""
+
+    items: Tensor
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one item."""
+        return tuple(self.items.shape[1:])
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+        return len(self.items)
+
+    def read(self, indices: Tensor) -> Tensor:
+        """Return a copy of the items at ``indices``."""
+        return self.items[indices]
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Labeled images that are kept apart, for measuring only."""
+
+    images: Images
+    labels: Tensor
+    """Class numbers, shape (n,)."""
+
+    def __post_init__(self) -> None:
+        """Check that there is one label per image."""
+        if len(self.images) != len(self.labels):
+            msg = (
+                f"A split has {len(self.images)} images and {len(self.labels)} labels; "
+                "give exactly one label per image."
+            )
+            raise ShapeError(msg)
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+        return len(self.labels)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Pool:
+    """Images, their names, the labels so far and the items that may be asked about.
+
+    ``candidates`` is not simply "unlabeled": an item of an audit slice, one that a
+    person skipped or that is leased to somebody else, and the copies of a grouped
+    duplicate are unlabeled, and yet not asked about.
+    """
+
+    images: Images
+    ids: tuple[str, ...]
+    """A name per item that outlives its position: relative path and content hash."""
+    labels: Tensor
+    """Class numbers, shape (N,); ``UNKNOWN`` where no label is known."""
+    classes: tuple[str, ...]
+    """Names of the classes, in the order of the class numbers."""
+    candidates: Tensor
+    """Indices that a strategy may choose from, ascending, shape (n,)."""
+    test: Split | None = None
+    """What accuracy is measured on; no strategy and no trainer sees it."""
+    budget: int | None = None
+    """How many labels there will be at the end, where that is known."""
+
+    def __post_init__(self) -> None:
+        """Check that the parts belong together."""
+        self._check_lengths()
+        check_labels(self.labels, len(self.classes))
+        check_indices(self.candidates, len(self), "candidates")
+        asked = self.candidates[self.labels[self.candidates] != UNKNOWN]
+        if len(asked):
+            msg = (
+                f"{len(asked)} candidates are labeled already, the first at index "
+                f"{int(asked[0])}; a label would be paid for twice. Take them out."
+            )
+            raise UsageError(msg)
+
+    def _check_lengths(self) -> None:
+        num_items = len(self.images)
+        if not num_items == len(self.ids) == len(self.labels):
+            msg = (
+                f"A pool has {num_items} images, {len(self.ids)} ids and "
+                f"{len(self.labels)} labels; all three must be equally many."
+            )
+            raise ShapeError(msg)
+        if len(set(self.ids)) < num_items:
+            twice, count = Counter(self.ids).most_common(1)[0]
+            msg = (
+                f"The id '{twice}' names {count} items; labels are kept by id, so each "
+                "item needs its own."
+            )
+            raise UsageError(msg)
+
+    @classmethod
+    def build(
+        cls,
+        images: Images,
+        labels: Tensor,
+        classes: Sequence[str],
+        *,
+        ids: Sequence[str] | None = None,
+        test: Split | None = None,
+    ) -> Self:
+        """Return a pool in which every unlabeled item is a candidate.
+
+        Args:
+            images: The items.
+            labels: Class numbers, shape (N,); ``UNKNOWN`` where no label is known.
+            classes: Names of the classes.
+            ids: A name per item; the position, where there is no better one.
+            test: What to measure on.
+
+        Returns:
+            A new pool.
+        """
+        names = tuple(ids) if ids is not None else tuple(map(str, range(len(images))))
+        return cls(
+            images=images,
+            ids=names,
+            labels=labels,
+            classes=tuple(classes),
+            candidates=torch.nonzero(labels == UNKNOWN).flatten(),
+            test=test,
+        )
+
+    def __len__(self) -> int:
+        """Return the number of items, labeled or not."""
+        return len(self.labels)
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes."""
+        return len(self.classes)
+
+    @property
+    def labeled(self) -> Tensor:
+        """Indices whose label is known, ascending."""
+        return torch.nonzero(self.labels != UNKNOWN).flatten()
+
+    @property
+    def unlabeled(self) -> Tensor:
+        """Indices whose label is not known, ascending; candidates and others."""
+        return torch.nonzero(self.labels == UNKNOWN).flatten()
+
+    @property
+    def class_counts(self) -> tuple[int, ...]:
+        """Number of labeled items in each class."""
+        known = self.labels[self.labeled]
+        return tuple(torch.bincount(known, minlength=self.num_classes).tolist())
+
+    def with_answers(self, answers: "Answers") -> Self:
+        """Return the pool that knows these answers and asks no skipped item again."""
+        labels = self.labels.clone()
+        labels[answers.indices] = answers.labels
+        done = torch.cat([answers.indices, answers.skipped])
+        candidates = self.candidates[~torch.isin(self.candidates, done)]
+        return replace(self, labels=labels, candidates=candidates)
+
+
+def _empty() -> Tensor:
+    return torch.empty(0, dtype=torch.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """The items asked about together, and why."""
+
+    indices: Tensor = field(default_factory=_empty)
+    """Distinct candidates, shape (q,)."""
+    value: float | None = None
+    """Value of the set where the strategy has one; larger is better."""
+    record: Record = field(default_factory=dict)
+    """What the strategy wants written into the round; it comes back through history."""
+
+    def __len__(self) -> int:
+        """Return the number of items asked about."""
+        return len(self.indices)
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What an oracle said. It may leave items open: those stay candidates."""
+
+    indices: Tensor = field(default_factory=_empty)
+    """Items that were labeled, shape (n,)."""
+    labels: Tensor = field(default_factory=_empty)
+    """Their class numbers, shape (n,)."""
+    skipped: Tensor = field(default_factory=_empty)
+    """Items that the oracle does not want to see again, without a label."""
+
+    def __post_init__(self) -> None:
+        """Check that there is one label per answered item."""
+        if len(self.indices) != len(self.labels):
+            msg = (
+                f"{len(self.indices)} items were answered with {len(self.labels)} "
+                "labels; give exactly one label per item."
+            )
+            raise ShapeError(msg)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Round:
+    """One turn of the loop: trained, measured, asked, answered."""
+
+    step: int
+    """Number of the round, from zero."""
+    num_labeled: int
+    """Labels that the classifier of this round was trained on."""
+    class_counts: tuple[int, ...]
+    """How these labels spread over the classes."""
+    accuracy: float | None
+    """Share of the test split classified rightly; None without a test split."""
+    query: Query
+    """What was asked after training; empty in the last round."""
+    answers: Answers
+    """What was answered; possibly fewer items than were asked."""
+
+
+def check_labels(labels: Tensor, num_classes: int) -> None:
+    """Raise unless every label is a class number or ``UNKNOWN``.
+
+    Args:
+        labels: Class numbers, shape (n,).
+        num_classes: Number of classes.
+
+    Raises:
+        LabelError: If a label is outside the classes.
+    """
+    wrong = torch.nonzero((labels < UNKNOWN) | (labels >= num_classes)).flatten()
+    if len(wrong):
+        first = int(wrong[0])
+        msg = (
+            f"{len(wrong)} labels are outside the {num_classes} classes, the first is "
+            f"{int(labels[first])} at position {first}. Labels are class numbers from 0 "
+            f"to {num_classes - 1}, or {UNKNOWN} where the class is not known."
+        )
+        raise LabelError(msg)
+
+
+def check_indices(indices: Tensor, num_items: int, name: str) -> None:
+    """Raise unless ``indices`` are distinct positions in a pool of ``num_items``.
+
+    Args:
+        indices: Positions, shape (n,).
+        num_items: Size of the pool.
+        name: What to call them in the message.
+
+    Raises:
+        UsageError: If one is out of range or appears twice.
+    """
+    if not len(indices):
+        return
+    low, high = int(indices.min()), int(indices.max())
+    if low < 0 or high >= num_items:
+        msg = (
+            f"{name} run from {low} to {high}, but the pool has {num_items} items; an "
+            f"index is a position in the whole pool, from 0 to {num_items - 1}."
+        )
+        raise UsageError(msg)
+    distinct = len(torch.unique(indices))
+    if distinct < len(indices):
+        msg = (
+            f"{name} hold {len(indices)} indices, but only {distinct} distinct ones; "
+            "name each item once."
+        )
+        raise UsageError(msg)

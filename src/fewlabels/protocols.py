@@ -1,0 +1,141 @@
+"""The few interfaces that everything else meets at.
+
+A user's own kernel, classifier, strategy, trainer or oracle is any object that fits;
+there is nothing to inherit from and nothing to register.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from torch import Generator, Tensor, nn
+
+from fewlabels.pool import Answers, Images, Pool, Query, Round
+
+
+class Kernel(Protocol):
+    """A positive semi-definite function of pairs of items."""
+
+    @property
+    def num_items(self) -> int:
+        """Size of the whole pool."""
+        ...
+
+    @property
+    def rank_bound(self) -> int | None:
+        """Largest rank a Gram matrix can have; None: full rank for distinct items."""
+        ...
+
+    def diagonal(self, items: Tensor) -> Tensor:
+        """Return k(i, i) for each index; shape of ``items``, float64."""
+        ...
+
+    def block(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """Return k(i, j): shapes (..., r) and (..., c) give (..., r, c), float64."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """What a classifier says about some items."""
+
+    features: Tensor
+    """Input of the last layer, shape (n, F)."""
+    logits: Tensor
+    """Output before softmax, shape (n, C)."""
+
+
+class Classifier(Protocol):
+    """Something trained that can be asked about items."""
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes."""
+        ...
+
+    @property
+    def module(self) -> nn.Module | None:
+        """The network; None where only its outputs are known."""
+        ...
+
+    def outputs(self, images: Images, indices: Tensor) -> Outputs:
+        """Return features and logits of the items, in evaluation mode, streamed."""
+        ...
+
+    def sample_logits(
+        self, images: Images, indices: Tensor, num_samples: int, generator: Generator
+    ) -> Tensor:
+        """Return logits of ``num_samples`` sampled networks, (K, n, C).
+
+        One sampled network is the same for all items, so that joint predictions mean
+        something.
+        """
+        ...
+
+
+class Strategy(Protocol):
+    """Chooses what to ask next. It keeps no state: memory travels in the record."""
+
+    def select(
+        self,
+        classifier: Classifier,
+        pool: Pool,
+        size: int,
+        generator: Generator,
+        *,
+        history: Sequence[Round] = (),
+    ) -> Query:
+        """Choose ``size`` distinct candidates of the pool.
+
+        Args:
+            classifier: The classifier of this round.
+            pool: What is labeled and what may be asked.
+            size: How many items to choose; at most the number of candidates.
+            generator: The only source of randomness.
+            history: The rounds so far, with the records of earlier queries.
+
+        Returns:
+            The chosen indices, their value and a record.
+        """
+        ...
+
+
+def ignore(step: int, classifier: Classifier) -> None:
+    """Do nothing with a checkpoint."""
+    del step, classifier
+
+
+class Trainer(Protocol):
+    """Makes a classifier from a pool."""
+
+    def fit(
+        self,
+        pool: Pool,
+        generator: Generator,
+        *,
+        workspace: Path | None = None,
+        on_checkpoint: Callable[[int, Classifier], None] = ignore,
+    ) -> Classifier:
+        """Train from scratch.
+
+        Args:
+            pool: Labeled and unlabeled images. Without any label, the untrained network
+                comes back.
+            generator: The only source of randomness.
+            workspace: A folder that belongs to this fit alone. A trainer that finds its
+                own finished or half-finished work there goes on from it.
+            on_checkpoint: Called with the step and the classifier as training goes on.
+
+        Returns:
+            The trained classifier.
+        """
+        ...
+
+
+class Oracle(Protocol):
+    """Knows labels: a table, a person, several persons."""
+
+    def answer(self, query: Query) -> Answers:
+        """Answer a query, wholly or in part."""
+        ...
