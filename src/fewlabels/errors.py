@@ -5,7 +5,7 @@
     FewlabelsError
     ├── UsageError (also a ValueError)  the call cannot be right; exit code 2
     │   ├── UnknownNameError            no strategy, data set or option of that name
-    │   ├── BudgetError                 start, query, budget and pool do not fit together
+    │   ├── BudgetError                 start, query, budget, pool do not fit together
     │   └── ShapeError                  arrays that do not belong together
     ├── DataError                       what was read is not usable; exit code 1
     │   ├── DownloadError               a file could not be fetched whole and unchanged

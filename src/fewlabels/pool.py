@@ -35,7 +35,7 @@ class Images(Protocol):
         ...
 
     def read(self, indices: Tensor) -> Tensor:
-        """Return the items at ``indices``, a new tensor (n, *shape); images as uint8."""
+        """Return the items at ``indices`` as a new (n, *shape), images as uint8."""
         ...
 
 
@@ -273,7 +273,7 @@ def check_labels(labels: Tensor, num_classes: int) -> None:
         first = int(wrong[0])
         msg = (
             f"{len(wrong)} labels are outside the {num_classes} classes, the first is "
-            f"{int(labels[first])} at position {first}. Labels are class numbers from 0 "
+            f"{int(labels[first])} at position {first}. Labels are numbers from 0 "
             f"to {num_classes - 1}, or {UNKNOWN} where the class is not known."
         )
         raise LabelError(msg)
