@@ -1,0 +1,88 @@
+# What there is to do: run `make` or `make help`.
+# Works with GNU make 3.81 and later; needs Python 3.11 or later.
+
+VENV := .venv
+BIN := $(VENV)/bin
+OLDEST := 3.11
+# The first of these that is new enough builds the environment; `make PYTHON=...` overrides.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test test-slow check lint fix picture docs wheel clean
+
+help: ## Print this list.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# ------------------------------------------------------------------ the environment
+# Each stamp is written after its step has succeeded, so an interrupted step is simply
+# done again. The first step clears whatever half an environment it finds.
+
+$(VENV)/.created:
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "fewlabels needs Python $(OLDEST) or later, and no such python3 is on the PATH"; \
+		echo "(python3 here is: $$(python3 --version 2>&1)). Install one, or name it: make PYTHON=/path/to/python3"; \
+		exit 1; fi
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "$(PYTHON) is $$($(PYTHON) --version 2>&1); fewlabels needs Python $(OLDEST) or later."; exit 1; }
+	@echo "Creating $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv --clear $(VENV) || { \
+		echo "The environment could not be created; on Debian and Ubuntu install python3-venv."; exit 1; }
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
+	@echo "Installing fewlabels and what it needs (about 1.5 GB with torch, once)"
+	$(INSTALL) -e .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	@echo "Installing the development tools (once)"
+	$(INSTALL) -e '.[dev]'
+	@touch $@
+
+setup: $(VENV)/.installed-dev ## Create .venv with the pinned versions and the development tools.
+
+# --------------------------------------------------------------------- run and test
+
+demo: $(VENV)/.installed ## The whole story on the embedded digits; writes fewlabels-demo/report.html.
+	$(BIN)/fewlabels demo
+
+test: setup ## All tests that take no more than seconds, on two processes.
+	$(PYTEST) -n 2 -m "not slow"
+
+test-slow: setup ## The tests that take minutes.
+	$(PYTEST) -m slow
+
+# ------------------------------------------------------------------------- the house
+
+check: lint docs test ## Everything a change must pass: lint, docs and tests.
+
+lint: setup ## Format, style, types, layers, docstrings, dead code, module picture.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/interrogate --quiet src
+	$(BIN)/vulture
+	$(BIN)/python scripts/module_picture.py --check
+
+fix: setup ## Format the code and apply the safe corrections.
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+picture: setup ## Draw the module picture in ARCHITECTURE.md anew.
+	$(BIN)/python scripts/module_picture.py
+
+docs: setup ## Build the documentation strictly into site/.
+	$(BIN)/mkdocs build --strict --quiet
+
+wheel: setup ## Build the wheel and the source archive into dist/.
+	$(BIN)/python -m build
+
+clean: ## Remove everything that can be made again, the environment included.
+	rm -rf $(VENV) build dist site .mypy_cache .pytest_cache .ruff_cache \
+		.import_linter_cache .hypothesis .coverage
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
