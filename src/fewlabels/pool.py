@@ -18,6 +18,9 @@ from fewlabels.errors import LabelError, ShapeError, UsageError
 UNKNOWN = -1
 """The label of an item whose class is not known."""
 
+WITHHELD = -2
+"""The label of an item that is labeled, where the caller did not say with what."""
+
 Record = Mapping[str, Any]
 """A JSON object: what a strategy wants to be written down and to get back later."""
 
@@ -187,7 +190,7 @@ class Pool:
     @property
     def class_counts(self) -> tuple[int, ...]:
         """Number of labeled items in each class."""
-        known = self.labels[self.labeled]
+        known = self.labels[self.labels >= 0]
         return tuple(torch.bincount(known, minlength=self.num_classes).tolist())
 
     def with_answers(self, answers: "Answers") -> Self:
@@ -268,7 +271,7 @@ def check_labels(labels: Tensor, num_classes: int) -> None:
     Raises:
         LabelError: If a label is outside the classes.
     """
-    wrong = torch.nonzero((labels < UNKNOWN) | (labels >= num_classes)).flatten()
+    wrong = torch.nonzero((labels < WITHHELD) | (labels >= num_classes)).flatten()
     if len(wrong):
         first = int(wrong[0])
         msg = (

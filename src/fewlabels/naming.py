@@ -1,0 +1,105 @@
+"""From a name and options to an object, with clear words for a wrong name.
+
+Short names live in one dictionary per kind, next to what they name. A name with a colon
+is an import path, so that somebody's own class needs no fork and no registration.
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from fewlabels.errors import UnknownNameError, UsageError
+
+
+def resolve(
+    kind: str,
+    choice: str | object,
+    options: Mapping[str, Any],
+    known: Mapping[str, Callable[..., Any]],
+) -> Any:
+    """Return the object that ``choice`` stands for.
+
+    Args:
+        kind: What is chosen, for messages, such as ``"strategy"``.
+        choice: A short name, an import path (``"package.module:Name"``) or an object,
+            which comes back as it is.
+        options: Arguments for what the name stands for.
+        known: Short names and what they stand for.
+
+    Returns:
+        The object.
+
+    Raises:
+        UnknownNameError: If there is no such name, or no such option.
+        UsageError: If an option has a wrong type, or an object came with options.
+    """
+    if not isinstance(choice, str):
+        if options:
+            msg = (
+                f"The {kind} is an object already, so its options {sorted(options)} "
+                "have nowhere to go; set them when you make the object."
+            )
+            raise UsageError(msg)
+        return choice
+    if ":" in choice:
+        return _built(choice, imported(kind, choice), options)
+    if choice not in known:
+        raise UnknownNameError(kind, choice, known)
+    return _built(choice, known[choice], options)
+
+
+def imported(kind: str, path: str) -> Any:
+    """Return what an import path such as ``"package.module:Name"`` names.
+
+    Args:
+        kind: What is imported, for messages.
+        path: Module and name, with a colon between.
+
+    Returns:
+        The class, function or object.
+
+    Raises:
+        UsageError: If there is no such module or no such name in it.
+    """
+    module_name, _, attribute = path.partition(":")
+    try:
+        return getattr(import_module(module_name), attribute)
+    except (ImportError, ValueError) as error:
+        msg = (
+            f"The {kind} '{path}' could not be imported: {error}. Give it as "
+            "package.module:Name, and make sure that Python finds the package."
+        )
+        raise UsageError(msg) from error
+    except AttributeError as error:
+        msg = f"The module '{module_name}' has no '{attribute}' to use as a {kind}."
+        raise UsageError(msg) from error
+
+
+def _built(name: str, maker: Any, options: Mapping[str, Any]) -> Any:
+    """Call ``maker`` with options that are checked against its fields."""
+    if not callable(maker):
+        return resolve(name, maker, options, {})
+    accepted = inspect.signature(maker).parameters
+    for option in options:
+        if option not in accepted:
+            raise UnknownNameError(f"option of '{name}'", option, accepted)
+    if not dataclasses.is_dataclass(maker):
+        return maker(**options)
+    try:
+        return TypeAdapter(maker).validate_python(dict(options))
+    except ValidationError as error:
+        raise UsageError(validation_message(name, error)) from error
+
+
+def validation_message(name: str, error: ValidationError) -> str:
+    """Say in a sentence each what Pydantic found wrong with options of ``name``."""
+    sentences = [
+        f"Option '{'.'.join(map(str, fault['loc']))}' of '{name}' is "
+        f"{fault['input']!r}: {fault['msg'][:1].lower()}{fault['msg'][1:]}."
+        for fault in error.errors()
+    ]
+    return " ".join(sentences)

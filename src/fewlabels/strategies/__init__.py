@@ -1,0 +1,49 @@
+"""Query strategies: each is a sentence of features, an objective and a search."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fewlabels.naming import resolve as _resolve
+from fewlabels.protocols import Strategy
+from fewlabels.strategies.npc import NeuralPreconditioning
+from fewlabels.strategies.random import Random
+from fewlabels.strategies.uncertainty import Entropy, LeastConfidence, Margin
+
+__all__ = [
+    "Entropy",
+    "LeastConfidence",
+    "Margin",
+    "NeuralPreconditioning",
+    "Random",
+    "names",
+    "resolve",
+]
+
+_BY_NAME: dict[str, Callable[..., Strategy]] = {
+    "random": Random,
+    "margin": Margin,
+    "entropy": Entropy,
+    "least-confidence": LeastConfidence,
+    "npc": NeuralPreconditioning,
+}
+
+
+def names() -> tuple[str, ...]:
+    """Names of the built-in strategies."""
+    return tuple(_BY_NAME)
+
+
+def resolve(
+    strategy: str | Strategy, options: Mapping[str, Any] | None = None
+) -> Strategy:
+    """Return the strategy that a name, an import path or an object stands for.
+
+    Args:
+        strategy: A built-in name, ``"package.module:Name"``, or an object.
+        options: Options of the strategy, where it is given by name.
+
+    Returns:
+        The strategy.
+    """
+    found: Strategy = _resolve("strategy", strategy, options or {}, _BY_NAME)
+    return found

@@ -1,0 +1,127 @@
+"""Uncertainty of single items: a score per item, then the largest ones.
+
+The classic three (Lewis and Gale, 1994; Settles, 2009). They look at each item alone,
+so near copies of one uncertain item are all asked about.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Generator, Tensor
+
+from fewlabels.errors import UsageError
+from fewlabels.pool import Pool, Query, Round
+from fewlabels.protocols import Classifier
+from fewlabels.search import top
+
+Scale = Literal["probabilities", "logits"]
+"""Where confidence is read: after softmax, or before it as the NPC paper writes it."""
+
+
+@dataclass(frozen=True)
+class Margin:
+    """Smallest lead of the most likely class over the second (NPC paper, Sec. 2.2)."""
+
+    on: Scale = "probabilities"
+
+    def select(
+        self,
+        classifier: Classifier,
+        pool: Pool,
+        size: int,
+        generator: Generator,
+        *,
+        history: Sequence[Round] = (),
+    ) -> Query:
+        """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
+        del history
+        scale = _SCALES[self.on]
+        return _most_uncertain(
+            lambda logits: -margin(scale(logits)), classifier, pool, size, generator
+        )
+
+
+@dataclass(frozen=True)
+class LeastConfidence:
+    """Least value of the most likely class (one arm of ALBL in the NPC paper)."""
+
+    on: Scale = "probabilities"
+
+    def select(
+        self,
+        classifier: Classifier,
+        pool: Pool,
+        size: int,
+        generator: Generator,
+        *,
+        history: Sequence[Round] = (),
+    ) -> Query:
+        """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
+        del history
+        scale = _SCALES[self.on]
+        return _most_uncertain(
+            lambda logits: -scale(logits).amax(dim=1), classifier, pool, size, generator
+        )
+
+
+@dataclass(frozen=True)
+class Entropy:
+    """Largest entropy of the predicted probabilities (NPC paper, Sec. 2.2)."""
+
+    def select(
+        self,
+        classifier: Classifier,
+        pool: Pool,
+        size: int,
+        generator: Generator,
+        *,
+        history: Sequence[Round] = (),
+    ) -> Query:
+        """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
+        del history
+        return _most_uncertain(entropy, classifier, pool, size, generator)
+
+
+def margin(values_NC: Tensor) -> Tensor:
+    """Largest value of each row less the second largest, shape (N,)."""
+    largest = values_NC.topk(2, dim=1).values
+    return largest[:, 0] - largest[:, 1]
+
+
+def entropy(logits_NC: Tensor) -> Tensor:
+    """Shannon entropy of each row's softmax in nats, shape (N,)."""
+    logarithms = logits_NC.log_softmax(dim=1)
+    return -(logarithms.exp() * logarithms).sum(dim=1)
+
+
+def _probabilities(logits_NC: Tensor) -> Tensor:
+    return logits_NC.softmax(dim=1)
+
+
+_SCALES: dict[Scale, Callable[[Tensor], Tensor]] = {
+    "probabilities": _probabilities,
+    "logits": torch.Tensor.clone,
+}
+
+
+def _most_uncertain(
+    score: Callable[[Tensor], Tensor],
+    classifier: Classifier,
+    pool: Pool,
+    size: int,
+    generator: Generator,
+) -> Query:
+    """Choose the candidates with the largest score of their logits."""
+    logits = classifier.outputs(pool.images, pool.candidates).logits.to(torch.float64)
+    if logits.shape[1] < 2:
+        msg = (
+            f"Uncertainty compares the classes of an item, and there are "
+            f"{logits.shape[1]} logits per item; pass logits of shape (N, C) with at "
+            "least two classes, or choose a strategy that needs features only."
+        )
+        raise UsageError(msg)
+    scores = score(logits)
+    indices = top(scores, pool.candidates, size, generator)
+    return Query(indices, record={"mean_score": float(scores.mean())})
