@@ -1,0 +1,31 @@
+"""What all tests share: one thread, no deadlines, no touched global randomness."""
+
+import random
+
+import hypothesis
+import numpy as np
+import pytest
+import torch
+
+torch.set_num_threads(1)  # two test processes share two cores
+
+hypothesis.settings.register_profile("patient", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("patient")
+
+
+def global_random_state():
+    numpy_state = np.random.get_state()  # noqa: NPY002
+    return (
+        random.getstate(),
+        numpy_state[1].tobytes(),
+        numpy_state[2],
+        torch.get_rng_state().numpy().tobytes(),
+    )
+
+
+@pytest.fixture
+def untouched_randomness():
+    """Fail the test if it drew from, or seeded, a global random generator."""
+    before = global_random_state()
+    yield
+    assert global_random_state() == before, "a global random generator was used"

@@ -1,0 +1,62 @@
+"""The tree of errors: complete, documented, and told apart as promised."""
+
+import inspect
+
+import pytest
+
+from fewlabels import errors
+
+PUBLIC = [
+    value
+    for name, value in vars(errors).items()
+    if inspect.isclass(value) and issubclass(value, Exception)
+]
+
+
+@pytest.mark.parametrize("kind", PUBLIC)
+def test_everything_raised_has_one_of_two_roots(kind):
+    assert issubclass(kind, errors.FewlabelsError | errors.FewlabelsWarning)
+    assert not issubclass(kind, errors.FewlabelsError) or not issubclass(kind, Warning)
+
+
+@pytest.mark.parametrize("kind", PUBLIC)
+def test_the_drawn_tree_names_it(kind):
+    assert kind.__name__ in inspect.getdoc(errors)
+
+
+@pytest.mark.parametrize("kind", PUBLIC)
+def test_names_say_what_they_are(kind):
+    root = "Error" if issubclass(kind, errors.FewlabelsError) else "Warning"
+    assert kind.__name__.endswith(root)
+    assert kind.__doc__
+
+
+def test_the_drawing_has_the_depth_of_the_code():
+    for line in inspect.getdoc(errors).splitlines():
+        name = line.strip("│├└─ ").split(" ")[0]
+        kind = getattr(errors, name, None)
+        if kind in PUBLIC:
+            root = errors.FewlabelsError
+            if issubclass(kind, Warning):
+                root = errors.FewlabelsWarning
+            indent = line.index(name) - 4  # the tree itself is a block, indented by 4
+            generations = len([k for k in kind.__mro__ if issubclass(k, root)]) - 1
+            assert indent == 4 * generations, line
+
+
+def test_a_wrong_call_is_also_a_value_error():
+    for kind in PUBLIC:
+        assert issubclass(kind, ValueError) == issubclass(kind, errors.UsageError)
+
+
+def test_an_unknown_name_suggests_the_nearest_and_lists_all():
+    error = errors.UnknownNameError("strategy", "Margn", ["npc", "margin", "random"])
+    assert str(error) == (
+        "There is no strategy called 'Margn'. Did you mean 'margin'? "
+        "Known: margin, npc, random."
+    )
+
+
+def test_an_unknown_name_suggests_nothing_far_fetched():
+    error = errors.UnknownNameError("data set", "zebra", iter(["npc", "digits"]))
+    assert str(error) == "There is no data set called 'zebra'. Known: digits, npc."

@@ -1,0 +1,249 @@
+"""The pool: checked when it is made, never changed afterwards."""
+
+import re
+from dataclasses import FrozenInstanceError, replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import tensor
+
+from fewlabels.errors import LabelError, ShapeError, UsageError
+from fewlabels.pool import (
+    UNKNOWN,
+    WITHHELD,
+    Answers,
+    ArrayImages,
+    Pool,
+    Query,
+    Round,
+    Split,
+    check_indices,
+)
+
+CLASSES = ("cat", "dog", "fox")
+
+
+def make_pool(labels, **options):
+    images = ArrayImages(torch.zeros(len(labels), 3, 8, 8, dtype=torch.uint8))
+    return Pool.build(images, tensor(labels, dtype=torch.int64), CLASSES, **options)
+
+
+def whole(message):
+    """Match a message from its first letter to its last."""
+    return f"^{re.escape(message)}$"
+
+
+# ------------------------------------------------------------------- what it knows
+
+
+def test_a_pool_counts_what_it_holds():
+    pool = make_pool([0, UNKNOWN, 2, UNKNOWN, 0])
+    assert len(pool) == 5
+    assert pool.num_classes == 3
+    assert pool.labeled.tolist() == [0, 2, 4]
+    assert pool.unlabeled.tolist() == [1, 3]
+    assert pool.candidates.tolist() == [1, 3]
+    assert pool.class_counts == (2, 0, 1)
+    assert pool.ids == ("0", "1", "2", "3", "4")
+
+
+def test_a_withheld_label_is_labeled_and_counts_for_no_class():
+    pool = make_pool([0, WITHHELD, UNKNOWN])
+    assert pool.labeled.tolist() == [0, 1]
+    assert pool.candidates.tolist() == [2]
+    assert pool.class_counts == (1, 0, 0)
+
+
+def test_ids_are_kept_as_given():
+    assert make_pool([UNKNOWN] * 2, ids=["a.png#1", "b.png#2"]).ids == (
+        "a.png#1",
+        "b.png#2",
+    )
+
+
+def test_unlabeled_items_need_not_be_candidates():
+    pool = replace(make_pool([0, UNKNOWN, UNKNOWN]), candidates=tensor([2]))
+    assert pool.unlabeled.tolist() == [1, 2]
+    assert pool.candidates.tolist() == [2]
+
+
+def test_array_images_are_copied_on_reading():
+    images = ArrayImages(torch.zeros(4, 1, 2, 2, dtype=torch.uint8))
+    assert images.shape == (1, 2, 2)
+    images.read(tensor([1])).fill_(9)
+    assert not images.items.any()
+
+
+def test_an_image_may_be_a_vector():
+    images = ArrayImages(torch.eye(4))
+    assert images.shape == (4,)
+    assert len(images) == 4
+    assert images.read(tensor([2])).tolist() == [[0, 0, 1, 0]]
+
+
+# ---------------------------------------------------------------- what it refuses
+
+
+def test_images_ids_and_labels_are_equally_many():
+    message = "A pool has 2 images, 3 ids and 2 labels; all three must be equally many."
+    with pytest.raises(ShapeError, match=whole(message)):
+        make_pool([UNKNOWN, UNKNOWN], ids=["a", "b", "c"])
+
+
+def test_an_id_names_one_item():
+    message = (
+        "The id 'a' names 2 items; labels are kept by id, so each item needs its own."
+    )
+    with pytest.raises(UsageError, match=whole(message)):
+        make_pool([UNKNOWN] * 3, ids=["a", "b", "a"])
+
+
+@pytest.mark.parametrize("wrong", [3, -3])
+def test_labels_are_class_numbers(wrong):
+    message = (
+        f"1 labels are outside the 3 classes, the first is {wrong} at position 1. "
+        "Labels are numbers from 0 to 2, or -1 where the class is not known."
+    )
+    with pytest.raises(LabelError, match=whole(message)):
+        make_pool([0, wrong, 2])
+
+
+def test_a_candidate_is_not_labeled():
+    message = (
+        "1 candidates are labeled already, the first at index 0; a label would be paid "
+        "for twice. Take them out."
+    )
+    with pytest.raises(UsageError, match=whole(message)):
+        replace(make_pool([0, UNKNOWN]), candidates=tensor([0, 1]))
+
+
+@pytest.mark.parametrize(("low", "high"), [(-1, 1), (0, 2)])
+def test_candidates_lie_in_the_pool(low, high):
+    message = (
+        f"candidates run from {low} to {high}, but the pool has 2 items; an index is a "
+        "position in the whole pool, from 0 to 1."
+    )
+    with pytest.raises(UsageError, match=whole(message)):
+        replace(make_pool([UNKNOWN, UNKNOWN]), candidates=tensor([low, high]))
+
+
+def test_indices_are_distinct():
+    message = "labeled hold 3 indices, but only 2 distinct ones; name each item once."
+    with pytest.raises(UsageError, match=whole(message)):
+        check_indices(tensor([1, 0, 1]), 2, "labeled")
+
+
+def test_no_indices_are_fine():
+    check_indices(tensor([], dtype=torch.int64), 0, "labeled")
+
+
+def test_a_split_has_a_label_per_image():
+    message = "A split has 2 images and 3 labels; give exactly one label per image."
+    with pytest.raises(ShapeError, match=whole(message)):
+        Split(ArrayImages(torch.zeros(2, 4)), tensor([0, 1, 2]))
+    assert len(Split(ArrayImages(torch.zeros(2, 4)), tensor([0, 1]))) == 2
+
+
+def test_answers_have_a_label_per_item():
+    message = "2 items were answered with 1 labels; give exactly one label per item."
+    with pytest.raises(ShapeError, match=whole(message)):
+        Answers(indices=tensor([0, 1]), labels=tensor([0]))
+
+
+# -------------------------------------------------------------- how it goes forward
+
+
+@st.composite
+def pools_and_answers(draw):
+    """A pool, and answers to any part of its candidates, some of them skipped."""
+    labels = draw(st.lists(st.integers(UNKNOWN, 2), min_size=1, max_size=12))
+    pool = make_pool(labels)
+    fates = draw(
+        st.lists(
+            st.sampled_from(["label", "skip", "open"]),
+            min_size=len(pool.candidates),
+            max_size=len(pool.candidates),
+        )
+    )
+    chosen = pool.candidates.tolist()
+    labeled = [i for i, fate in zip(chosen, fates, strict=True) if fate == "label"]
+    skipped = [i for i, fate in zip(chosen, fates, strict=True) if fate == "skip"]
+    given_labels = draw(
+        st.lists(st.integers(0, 2), min_size=len(labeled), max_size=len(labeled))
+    )
+    answers = Answers(
+        indices=tensor(labeled, dtype=torch.int64),
+        labels=tensor(given_labels, dtype=torch.int64),
+        skipped=tensor(skipped, dtype=torch.int64),
+    )
+    return pool, answers
+
+
+@given(pools_and_answers())
+def test_answers_make_a_new_pool_and_leave_the_old_one_alone(example):
+    pool, answers = example
+    labels, candidates = pool.labels.clone(), pool.candidates.clone()
+    after = pool.with_answers(answers)
+    assert torch.equal(pool.labels, labels)
+    assert torch.equal(pool.candidates, candidates)
+    assert torch.equal(after.labels[answers.indices], answers.labels)
+    assert after.ids == pool.ids
+    assert len(after.labeled) == len(pool.labeled) + len(answers.indices)
+
+
+@given(pools_and_answers())
+def test_what_was_left_open_stays_a_candidate_and_nothing_else_does(example):
+    pool, answers = example
+    after = pool.with_answers(answers)
+    closed = {*answers.indices.tolist(), *answers.skipped.tolist()}
+    left = [index for index in pool.candidates.tolist() if index not in closed]
+    assert after.candidates.tolist() == left
+    assert set(answers.skipped.tolist()) <= set(after.unlabeled.tolist())
+
+
+@given(pools_and_answers())
+def test_answers_in_two_parts_are_the_same_as_at_once(example):
+    pool, answers = example
+    half = len(answers.indices) // 2
+    first = Answers(answers.indices[:half], answers.labels[:half])
+    second = Answers(answers.indices[half:], answers.labels[half:], answers.skipped)
+    at_once, in_parts = (
+        pool.with_answers(answers),
+        pool.with_answers(first).with_answers(second),
+    )
+    assert torch.equal(at_once.labels, in_parts.labels)
+    assert torch.equal(at_once.candidates, in_parts.candidates)
+
+
+def test_an_answer_outside_the_classes_is_refused():
+    pool = make_pool([UNKNOWN, UNKNOWN])
+    with pytest.raises(LabelError, match="the first is 7 at position 1"):
+        pool.with_answers(Answers(tensor([1]), tensor([7])))
+
+
+def test_records_are_frozen():
+    pool = make_pool([UNKNOWN])
+    with pytest.raises(FrozenInstanceError):
+        pool.labels = tensor([0])
+    with pytest.raises(FrozenInstanceError):
+        Query().value = 1.0
+    record = Round(
+        step=0,
+        num_labeled=0,
+        class_counts=(0, 0, 0),
+        accuracy=None,
+        query=Query(),
+        answers=Answers(),
+    )
+    with pytest.raises(FrozenInstanceError):
+        record.accuracy = 1.0
+
+
+def test_an_empty_query_asks_nothing():
+    assert len(Query()) == 0
+    assert Query().record == {}
+    assert len(Query(indices=tensor([3, 1]))) == 2
+    after = make_pool([UNKNOWN]).with_answers(Answers())
+    assert after.candidates.tolist() == [0]
