@@ -1,0 +1,40 @@
+"""What every network here offers: features, and a linear head over them."""
+
+import torch
+from torch import Tensor, nn
+
+
+class Network(nn.Module):
+    """A network that ends in a linear layer: logits = head(embed(images))."""
+
+    head: nn.Linear
+
+    @property
+    def feature_size(self) -> int:
+        """Width of the input of the last layer (F)."""
+        return self.head.in_features
+
+    def embed(self, images: Tensor) -> Tensor:
+        """Return the features of images in [-1, 1]: (n, c, h, w) to (n, F)."""
+        raise NotImplementedError
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the logits of images in [-1, 1]: (n, c, h, w) to (n, C)."""
+        logits: Tensor = self.head(self.embed(images))
+        return logits
+
+
+def as_input(images: Tensor) -> Tensor:
+    """Map bytes to the input range of the networks: 0 to -1, 255 to 1.
+
+    Example:
+        >>> as_input(torch.tensor([0, 255], dtype=torch.uint8)).tolist()
+        [-1.0, 1.0]
+
+    Args:
+        images: Images as uint8, any shape.
+
+    Returns:
+        float32 of the same shape, in [-1, 1].
+    """
+    return images.to(torch.float32).div_(255 / 2).sub_(1)

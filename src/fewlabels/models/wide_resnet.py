@@ -1,0 +1,183 @@
+"""The Wide ResNet of the semi-supervised literature.
+
+The architecture is Zagoruyko and Komodakis (2016) with the details that Oliver et al.
+(2018) gave it and FixMatch (Sohn et al., 2020, Sec. 4.1) kept: leaky rectifiers of
+slope .1, batch normalisation with epsilon .001, a first block that activates before the
+residual, no biases in convolutions.
+"""
+
+import math
+
+import torch.nn.functional as F
+from torch import Generator, Tensor, nn
+
+from fewlabels.errors import UsageError
+from fewlabels.models.dropout import Dropout
+from fewlabels.models.network import Network
+
+_SLOPE = 0.1
+_EPSILON = 1e-3
+_STEM_WIDTH = 16
+_STAGE_STRIDES = (1, 2, 2)
+
+
+class WideResNet(Network):
+    """WRN-depth-widen_factor: three stages of (depth - 4) / 6 residual blocks.
+
+    Weights are drawn from ``generator`` alone: kernels from a normal distribution with
+    variance 2 / (k·k·output channels), the head from Glorot's normal distribution,
+    biases zero. The global random state is neither read nor changed.
+    """
+
+    def __init__(
+        self,
+        depth: int,
+        widen_factor: int,
+        *,
+        in_channels: int,
+        num_classes: int,
+        generator: Generator,
+        dropout: float = 0.0,
+        bn_momentum: float = 0.001,
+    ) -> None:
+        """Build and initialise the network.
+
+        Args:
+            depth: Number of layers, 6k + 4: 10, 16, 22, 28 and so on.
+            widen_factor: How many times wider than 16, 32, 64 channels the stages are.
+            in_channels: Channels of the images.
+            num_classes: Number of classes.
+            generator: Where the initial weights come from.
+            dropout: Share of the activations dropped between the two convolutions of
+                each block, as in the Wide ResNet paper (Sec. 2.4).
+            bn_momentum: Weight of a new minibatch in the running statistics; .001 is
+                what TensorFlow calls .999.
+        """
+        super().__init__()
+        num_blocks = _blocks_per_stage(depth, widen_factor)
+        self.stem = _Convolution(in_channels, _STEM_WIDTH, 3)
+        blocks: list[_Block] = []
+        width_in = _STEM_WIDTH
+        for stage, stage_stride in enumerate(_STAGE_STRIDES):
+            width = _STEM_WIDTH * widen_factor * 2**stage
+            for number in range(num_blocks):
+                blocks.append(
+                    _Block(
+                        width_in,
+                        width,
+                        stride=stage_stride if number == 0 else 1,
+                        activates_before_residual=not blocks,
+                        dropout=dropout,
+                        bn_momentum=bn_momentum,
+                    )
+                )
+                width_in = width
+        self.blocks = nn.Sequential(*blocks)
+        self.norm = nn.BatchNorm2d(width_in, eps=_EPSILON, momentum=bn_momentum)
+        self.head = _Dense(width_in, num_classes)
+        _initialize(self, generator)
+
+    def embed(self, images: Tensor) -> Tensor:
+        """Return the features of images in [-1, 1]: (n, c, h, w) to (n, F)."""
+        maps: Tensor = F.leaky_relu(self.norm(self.blocks(self.stem(images))), _SLOPE)
+        return maps.mean(dim=(2, 3))
+
+
+class _Block(nn.Module):
+    """A pre-activation residual block of two 3x3 convolutions."""
+
+    def __init__(
+        self,
+        width_in: int,
+        width: int,
+        *,
+        stride: int,
+        activates_before_residual: bool,
+        dropout: float,
+        bn_momentum: float,
+    ) -> None:
+        super().__init__()
+        self.activates_before_residual = activates_before_residual
+        self.norm1 = nn.BatchNorm2d(width_in, eps=_EPSILON, momentum=bn_momentum)
+        self.conv1 = _Convolution(width_in, width, 3, stride=stride)
+        self.norm2 = nn.BatchNorm2d(width, eps=_EPSILON, momentum=bn_momentum)
+        self.dropout = Dropout(dropout)
+        self.conv2 = _Convolution(width, width, 3)
+        # A 1x1 convolution where the shapes of input and output differ.
+        is_same = width_in == width and stride == 1
+        self.shortcut: nn.Module = (
+            nn.Identity()
+            if is_same
+            else _Convolution(width_in, width, 1, stride=stride)
+        )
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Add the residual to the shortcut.
+
+        The first convolution always sees the normalised, activated input. Only the
+        shortcut differs: activated input in the first block of the network, raw input
+        everywhere else. (Popular ports feed raw input to the first convolution of a
+        stage.)
+
+        Args:
+            maps: Shape (n, width_in, h, w).
+
+        Returns:
+            Shape (n, width, h / stride, w / stride).
+        """
+        activated = F.leaky_relu(self.norm1(maps), _SLOPE)
+        skipped = activated if self.activates_before_residual else maps
+        inner = F.leaky_relu(self.norm2(self.conv1(activated)), _SLOPE)
+        residual: Tensor = self.conv2(self.dropout(inner))
+        shortcut: Tensor = self.shortcut(skipped)
+        return shortcut + residual
+
+
+class _Convolution(nn.Conv2d):
+    """A convolution without bias that keeps the size at stride 1."""
+
+    def __init__(
+        self, width_in: int, width: int, size: int, *, stride: int = 1
+    ) -> None:
+        super().__init__(
+            width_in, width, size, stride=stride, padding=size // 2, bias=False
+        )
+
+    def reset_parameters(self) -> None:
+        """Draw nothing: torch would draw from the global generator."""
+
+
+class _Dense(nn.Linear):
+    """A linear layer that leaves its initialisation to the network."""
+
+    def reset_parameters(self) -> None:
+        """Draw nothing: torch would draw from the global generator."""
+
+
+def _initialize(network: nn.Module, generator: Generator) -> None:
+    """Draw every weight that torch left undefined."""
+    for layer in network.modules():
+        if isinstance(layer, _Convolution):
+            fan_out = layer.out_channels * layer.kernel_size[0] * layer.kernel_size[1]
+            nn.init.normal_(
+                layer.weight, std=math.sqrt(2.0 / fan_out), generator=generator
+            )
+        elif isinstance(layer, _Dense):
+            nn.init.xavier_normal_(layer.weight, generator=generator)
+            nn.init.zeros_(layer.bias)
+
+
+def _blocks_per_stage(depth: int, widen_factor: int) -> int:
+    """Return k of depth = 6k + 4, or say which depths there are."""
+    num_blocks, rest = divmod(depth - 4, 6)
+    if rest or num_blocks < 1:
+        below = 6 * max(1, num_blocks) + 4
+        msg = (
+            f"A Wide ResNet of depth {depth} does not exist: its depth is 6k + 4 for k "
+            f"blocks in each of three stages. The nearest are {below} and {below + 6}."
+        )
+        raise UsageError(msg)
+    if widen_factor < 1:
+        msg = f"widen_factor is {widen_factor}; it must be at least 1."
+        raise UsageError(msg)
+    return num_blocks

@@ -1,0 +1,123 @@
+"""FixMatch: confident pseudo-labels of weak views teach strong views.
+
+Sohn et al., "FixMatch: Simplifying Semi-Supervised Learning with Consistency and
+Confidence" (NeurIPS 2020).
+
+Shapes: B labeled items in a minibatch, U unlabeled ones, C classes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from fewlabels import rng
+from fewlabels.augment import StrongAugment, strong, weak
+from fewlabels.models import Network, as_input
+from fewlabels.pool import Pool
+from fewlabels.protocols import Classifier, ignore
+from fewlabels.training import loop
+from fewlabels.training.minibatches import Minibatches
+from fewlabels.training.settings import TrainingSettings, check_range
+from fewlabels.training.supervised import LabeledViews
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixMatchTrainer(TrainingSettings):
+    """FixMatch; the defaults suit images of 8 to 32 pixels and a thousand steps."""
+
+    mu: int = 5
+    """Unlabeled items for each labeled one in a step; the paper takes 7."""
+    threshold: float = 0.95
+    """Least probability at which a pseudo-label counts (tau)."""
+    consistency_weight: float = 1.0
+    """Weight of the unlabeled loss (lambda_u)."""
+    strong: StrongAugment = field(default_factory=StrongAugment)
+    """How the images that learn from pseudo-labels are varied."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        super().__post_init__()
+        check_range("mu", self.mu, at_least=1)
+        check_range("threshold", self.threshold, at_least=0, below=1)
+        check_range("consistency_weight", self.consistency_weight, at_least=0)
+
+    def fit(
+        self,
+        pool: Pool,
+        generator: Generator,
+        *,
+        workspace: Path | None = None,
+        on_checkpoint: Callable[[int, Classifier], None] = ignore,
+    ) -> Classifier:
+        """Train from scratch; see :class:`fewlabels.protocols.Trainer`.
+
+        Args:
+            pool: Labeled and unlabeled images. Labeled items are among the unlabeled
+                ones too, as in the official code.
+            generator: The only source of randomness.
+            workspace: Where the finished network is kept and found again.
+            on_checkpoint: Called with the step and the averaged network.
+
+        Returns:
+            The averaged network as a classifier; untrained, if nothing is labeled.
+        """
+        return loop.fit(
+            self,
+            self._objective,
+            pool,
+            generator,
+            workspace=workspace,
+            on_checkpoint=on_checkpoint,
+        )
+
+    def _objective(self, pool: Pool, key: int) -> loop.Objective:
+        labeled = LabeledViews(pool, self.minibatch_size, self.weak, key)
+        num_unlabeled = self.mu * self.minibatch_size
+        everything = torch.arange(len(pool))
+        unlabeled = Minibatches(everything, num_unlabeled, key, "unlabeled items")
+
+        def loss(network: Network, step: int) -> loop.Loss:
+            inputs, labels_B = labeled.at(step)
+            images = pool.images.read(unlabeled.at(step))
+            views = torch.cat(
+                [
+                    weak(images, rng.stream(key, "weak views", step), self.weak),
+                    strong(images, rng.stream(key, "strong views", step), self.strong),
+                ]
+            )
+            # One pass over all three, so that batch normalisation sees them together.
+            logits = network(torch.cat([inputs, as_input(views)]))
+            logits_BC, weak_UC, strong_UC = logits.split(
+                [len(labels_B), num_unlabeled, num_unlabeled]
+            )
+            supervised = F.cross_entropy(logits_BC, labels_B)
+            consistency, kept = consistency_loss(weak_UC, strong_UC, self.threshold)
+            total = supervised + self.consistency_weight * consistency
+            return loop.Loss(supervised, total=total, kept=kept)
+
+        return loss
+
+
+def consistency_loss(
+    weak_UC: Tensor, strong_UC: Tensor, threshold: float
+) -> tuple[Tensor, Tensor]:
+    """Return the unlabeled loss of FixMatch (Eq. 4) and the share of items it kept.
+
+    The mean runs over all U items, kept or not, so that the term grows with confidence.
+
+    Args:
+        weak_UC: Logits of weak views; no gradient flows through them.
+        strong_UC: Logits of strong views.
+        threshold: Least probability at which a pseudo-label counts.
+
+    Returns:
+        Two scalars.
+    """
+    confidence_U, pseudo_U = weak_UC.detach().softmax(dim=1).max(dim=1)
+    keep_U = (confidence_U >= threshold).to(strong_UC.dtype)
+    losses_U = F.cross_entropy(strong_UC, pseudo_U, reduction="none")
+    return (keep_U * losses_U).mean(), keep_U.mean()

@@ -1,0 +1,86 @@
+"""Learning rate, optimiser and averaging of weights."""
+
+import copy
+import math
+
+import torch
+from torch import nn
+
+from fewlabels.models import Network
+
+
+def cosine_factor(step: int, num_steps: int) -> float:
+    """Return cos(7πk / 16K): 1 at the start, .195 at the end.
+
+    FixMatch (Sohn et al., 2020, Sec. 2.4).
+
+    Example:
+        >>> round(cosine_factor(500, 1000), 6)
+        0.77301
+
+    Args:
+        step: The step, from zero (k).
+        num_steps: Number of steps (K).
+
+    Returns:
+        What the learning rate is multiplied by.
+    """
+    return math.cos(7 * math.pi * step / (16 * num_steps))
+
+
+def sgd(
+    network: nn.Module, learning_rate: float, momentum: float, weight_decay: float
+) -> torch.optim.SGD:
+    """Return Nesterov SGD whose weight decay spares normalisation and biases.
+
+    Args:
+        network: What to train.
+        learning_rate: Learning rate of the first step.
+        momentum: Nesterov momentum; at 0 it is plain SGD.
+        weight_decay: Weight decay of kernels, which are all that has two axes or more.
+
+    Returns:
+        The optimiser.
+    """
+    kernels = [p for p in network.parameters() if p.ndim > 1]
+    others = [p for p in network.parameters() if p.ndim <= 1]
+    return torch.optim.SGD(
+        [
+            {"params": kernels, "weight_decay": weight_decay},
+            {"params": others, "weight_decay": 0.0},
+        ],
+        lr=learning_rate,
+        momentum=momentum,
+        nesterov=momentum > 0,
+        fused=True,
+    )
+
+
+class AveragedNetwork:
+    """An exponential moving average of a network's weights.
+
+    Parameters are averaged; buffers (the running statistics, which are averages
+    already) are copied. Averaged weights under initial
+    statistics would be useless.
+    """
+
+    def __init__(self, network: Network, decay: float) -> None:
+        """Begin with a copy of ``network``.
+
+        Args:
+            network: The network that is being trained.
+            decay: Weight of the past.
+        """
+        self.network = copy.deepcopy(network).eval().requires_grad_(requires_grad=False)
+        self.decay = decay
+        self._pairs = (
+            [p.detach() for p in self.network.parameters()],
+            [p.detach() for p in network.parameters()],
+        )
+        self._buffers = (list(self.network.buffers()), list(network.buffers()))
+
+    def update(self) -> None:
+        """Move a little towards the present weights of the network."""
+        average, present = self._pairs
+        torch._foreach_lerp_(average, present, 1.0 - self.decay)
+        torch._foreach_copy_(*self._buffers)

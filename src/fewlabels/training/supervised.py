@@ -1,0 +1,89 @@
+"""Training on the labeled items alone: what semi-supervised learning must beat."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from fewlabels import rng
+from fewlabels.augment import WeakAugment, weak
+from fewlabels.models import Network, as_input
+from fewlabels.pool import Pool
+from fewlabels.protocols import Classifier, ignore
+from fewlabels.training import loop
+from fewlabels.training.minibatches import Minibatches
+from fewlabels.training.settings import TrainingSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupervisedTrainer(TrainingSettings):
+    """Cross-entropy on weakly varied labeled items.
+
+    It is :class:`FixMatchTrainer` without the consistency term: from one generator,
+    both start from the same weights and see the same labeled minibatches.
+    """
+
+    def fit(
+        self,
+        pool: Pool,
+        generator: Generator,
+        *,
+        workspace: Path | None = None,
+        on_checkpoint: Callable[[int, Classifier], None] = ignore,
+    ) -> Classifier:
+        """Train from scratch; see :class:`fewlabels.protocols.Trainer`.
+
+        Args:
+            pool: Labeled and unlabeled images; the unlabeled ones are not used.
+            generator: The only source of randomness.
+            workspace: Where the finished network is kept and found again.
+            on_checkpoint: Called with the step and the averaged network.
+
+        Returns:
+            The averaged network as a classifier; untrained, if nothing is labeled.
+        """
+        return loop.fit(
+            self,
+            self._objective,
+            pool,
+            generator,
+            workspace=workspace,
+            on_checkpoint=on_checkpoint,
+        )
+
+    def _objective(self, pool: Pool, key: int) -> loop.Objective:
+        labeled = LabeledViews(pool, self.minibatch_size, self.weak, key)
+
+        def loss(network: Network, step: int) -> loop.Loss:
+            inputs, labels_B = labeled.at(step)
+            supervised = F.cross_entropy(network(inputs), labels_B)
+            return loop.Loss(supervised, total=supervised)
+
+        return loss
+
+
+class LabeledViews:
+    """Weak views of the labeled minibatches, the same for every trainer."""
+
+    def __init__(self, pool: Pool, size: int, settings: WeakAugment, key: int) -> None:
+        """Name the minibatches.
+
+        Args:
+            pool: The pool; at least one item is labeled.
+            size: Items in a minibatch.
+            settings: How to vary them.
+            key: The key of the training's streams.
+        """
+        self._pool = pool
+        self._settings = settings
+        self._key = key
+        self._minibatches = Minibatches(pool.labeled, size, key, "labeled items")
+
+    def at(self, step: int) -> tuple[Tensor, Tensor]:
+        """Return varied images, ready as input, and labels of one step."""
+        indices = self._minibatches.at(step)
+        draws = rng.stream(self._key, "labeled views", step)
+        images = weak(self._pool.images.read(indices), draws, self._settings)
+        return as_input(images), self._pool.labels[indices]

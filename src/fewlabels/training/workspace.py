@@ -1,0 +1,80 @@
+"""A finished training is kept in its folder, and found again."""
+
+import json
+from dataclasses import asdict
+from hashlib import sha256
+from pathlib import Path
+
+from torch import nn
+
+from fewlabels.errors import DataError
+from fewlabels.models import checkpoint
+from fewlabels.pool import Pool
+from fewlabels.training.settings import TrainingSettings
+
+_FILE = "model.safetensors"
+
+
+def fingerprint(settings: TrainingSettings, pool: Pool, key: int) -> str:
+    """Return a hash of all that decides the outcome of a training.
+
+    Args:
+        settings: The settings.
+        pool: The items (by id) and their labels.
+        key: What the generator gave.
+
+    Returns:
+        A hexadecimal number.
+    """
+    decisive = {
+        "trainer": type(settings).__name__,
+        "settings": asdict(settings),
+        "image_shape": pool.images.shape,
+        "classes": pool.num_classes,
+        "ids": sha256("\0".join(pool.ids).encode()).hexdigest(),
+        "labeled": pool.labeled.tolist(),
+        "labels": pool.labels[pool.labeled].tolist(),
+        "key": key,
+    }
+    return sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+
+
+def restore(module: nn.Module, folder: Path, mark: str) -> bool:
+    """Fill ``module`` with a finished training of this fingerprint, if there is one.
+
+    Args:
+        module: The network to fill; unchanged where nothing usable is found.
+        folder: The workspace.
+        mark: The fingerprint.
+
+    Returns:
+        Whether the network was filled. A damaged file counts as none.
+    """
+    path = folder / _FILE
+    try:
+        if checkpoint.metadata(path).get("fingerprint") != mark:
+            return False
+        checkpoint.load(module, path)
+    except DataError:
+        return False
+    return True
+
+
+def keep(
+    module: nn.Module, folder: Path, mark: str, settings: TrainingSettings
+) -> None:
+    """Save a finished training.
+
+    Args:
+        module: The trained network.
+        folder: The workspace; made if it does not exist.
+        mark: The fingerprint.
+        settings: The settings, saved beside the weights for people to read.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    words = {
+        "fingerprint": mark,
+        "trainer": type(settings).__name__,
+        "settings": json.dumps(asdict(settings)),
+    }
+    checkpoint.save(module, folder / _FILE, words)
