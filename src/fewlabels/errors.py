@@ -15,6 +15,7 @@
     │   ├── ForeignFolderError          the folder is not empty and not a run's
     │   ├── SettingsChangedError        the folder holds a run with other settings
     │   └── RunInUseError               another process works in the folder
+    ├── StorageError                    a file could not be written; exit code 1
     └── TrainingError                   training broke down; exit code 1
 
     FewlabelsWarning
@@ -95,6 +96,10 @@ class SettingsChangedError(RunError):
 
 class RunInUseError(RunError):
     """Another process works in the folder."""
+
+
+class StorageError(FewlabelsError):
+    """A file could not be written, for example because the disk is full."""
 
 
 class TrainingError(FewlabelsError):

@@ -1,0 +1,96 @@
+"""Files that are never half written.
+
+A file is replaced as a whole: written beside its place, flushed to the disk, renamed. A
+process that is killed leaves the old file or the new one, and perhaps a leftover that
+the next one sweeps away.
+"""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fewlabels.errors import StorageError
+
+_LEFTOVER = ".partial"
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Hand out a place to write to; what stands there moves to ``path`` at the end.
+
+    Args:
+        path: Where the file shall stand.
+
+    Yields:
+        Where to write it.
+
+    Raises:
+        StorageError: If the disk is full or the folder cannot be written to.
+    """
+    partial = path.with_name(path.name + _LEFTOVER)
+    try:
+        yield partial
+        _flush(partial)
+        partial.replace(path)
+        _flush_folder(path.parent)
+    except OSError as error:
+        raise StorageError(explanation(path, error)) from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Put ``text`` into the file at ``path``, wholly or not at all."""
+    with replacing(path) as partial:
+        partial.write_text(text, encoding="utf-8", newline="\n")
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a killed process left half written in a folder and below it."""
+    for leftover in folder.rglob(f"*{_LEFTOVER}"):
+        leftover.unlink(missing_ok=True)
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder where there is none.
+
+    Args:
+        folder: The folder.
+
+    Raises:
+        StorageError: If that is impossible.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(explanation(folder, error)) from error
+
+
+def explanation(path: Path, error: OSError) -> str:
+    """Say in a sentence why ``path`` could not be written and what to do about it."""
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return (
+            f"The disk is full: '{path}' could not be written. Everything written "
+            "before is safe; free some space and run the same command again."
+        )
+    return (
+        f"'{path}' could not be written: {error.strerror or error}. Everything written "
+        "before is safe; choose another folder or mend this one, and try again."
+    )
+
+
+def _flush(path: Path) -> None:
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def _flush_folder(folder: Path) -> None:
+    """Make a rename durable; a folder cannot be opened for that on Windows."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

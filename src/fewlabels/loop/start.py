@@ -1,0 +1,173 @@
+"""What a simulated run begins with: hidden labels, a checked plan, a starting set."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median_low
+
+import torch
+from torch import Tensor
+
+from fewlabels.errors import BudgetError, DataError
+from fewlabels.evaluation import accuracy
+from fewlabels.pool import UNKNOWN, Answers, Pool, Split
+from fewlabels.protocols import Trainer
+from fewlabels.rng import stream
+
+_HELD_OUT_SHARE = 0.2
+
+
+def hidden(pool: Pool, budget: int) -> Pool:
+    """Return the pool with its labels and test split out of sight.
+
+    Only items whose label is known can be asked about: nobody else could answer.
+    """
+    return replace(
+        pool,
+        labels=torch.full_like(pool.labels, UNKNOWN),
+        candidates=torch.nonzero(pool.labels != UNKNOWN).flatten(),
+        test=None,
+        budget=budget,
+    )
+
+
+def check_plan(pool: Pool, *, start: int, query: int, budget: int) -> None:
+    """Raise unless start, query size and budget fit the pool and each other.
+
+    A wrong number raises :class:`fewlabels.errors.BudgetError`.
+
+    Args:
+        pool: The pool with its known labels.
+        start: Labels at the beginning.
+        query: Labels asked for in each round.
+        budget: Labels at the end.
+
+    Raises:
+        DataError: If the pool has no label to simulate answers with.
+    """
+    known = len(pool.labeled)
+    if not known:
+        msg = (
+            f"None of the {len(pool)} items has a label, so nobody can answer in a "
+            "simulated run. Give a labeled set, such as a folder per class."
+        )
+        raise DataError(msg)
+    _require(start >= 0, f"start is {start}; it is a number of labels, zero or more.")
+    _require(query >= 1, f"query is {query}; each round asks for at least one label.")
+    _require(
+        budget >= max(start, 1),
+        f"The budget of {budget} labels is smaller than the start of {start}; raise "
+        "the budget or start with fewer labels.",
+    )
+    _require(
+        budget <= known,
+        f"The budget of {budget} labels is larger than the pool, which has {known} "
+        "items with a known label; lower the budget.",
+    )
+    _require(
+        budget == start or query <= budget - start,
+        f"A query of {query} labels is larger than what is left: the budget of "
+        f"{budget} less the start of {start} leaves {budget - start}. Ask for at most "
+        "that many.",
+    )
+
+
+def starting_answers(
+    pool: Pool,
+    start: int,
+    seed: int,
+    *,
+    trainer: Trainer,
+    num_models: int = 1,
+    workspace: Path | None = None,
+) -> Answers:
+    """Return the labels that a run begins with: random, spread evenly over the classes.
+
+    With several models, each is trained on a starting set of its own, and the set of
+    the median accuracy on held-out images of the pool is kept. The test split decides
+    nothing. All are trained with the stream of the first round, so that round repeats
+    the training of the set that was kept.
+
+    Args:
+        pool: The pool with its known labels.
+        start: How many labels.
+        seed: Seed of the whole run.
+        trainer: Trains the models to choose from.
+        num_models: How many starting sets to choose from.
+        workspace: A folder where trainers keep their work.
+
+    Returns:
+        The labels to begin with.
+    """
+    _require(
+        num_models >= 1,
+        f"initial_models is {num_models}; at least one model begins a run.",
+    )
+    sets = [
+        _balanced(pool, start, seed, trial)
+        for trial in range(num_models if start else 1)
+    ]
+    if len(sets) == 1:
+        return sets[0]
+    held_out = _held_out(pool, sets, seed)
+    scores = [
+        accuracy(
+            trainer.fit(
+                hidden(pool, start).with_answers(answers),
+                stream(seed, "train", 0),
+                workspace=None if workspace is None else workspace / f"start-{trial}",
+            ),
+            held_out,
+        )
+        for trial, answers in enumerate(sets)
+    ]
+    return sets[scores.index(median_low(scores))]
+
+
+def _balanced(pool: Pool, start: int, seed: int, trial: int) -> Answers:
+    """Draw ``start`` labels whose class counts differ by at most one."""
+    generator = stream(seed, "start", trial)
+    lucky = torch.randperm(pool.num_classes, generator=generator)
+    even, extra = divmod(start, pool.num_classes)
+    chosen = []
+    for label in range(pool.num_classes):
+        members = torch.nonzero(pool.labels == label).flatten()
+        wanted = even + int(label in lucky[:extra])
+        _require(
+            wanted <= len(members),
+            f"The start of {start} labels takes {wanted} of class "
+            f"'{pool.classes[label]}', which has {len(members)} items; start with "
+            "fewer.",
+        )
+        order = torch.randperm(len(members), generator=generator)
+        chosen.append(members[order[:wanted]])
+    indices = torch.cat(chosen)
+    return Answers(indices, pool.labels[indices])
+
+
+def _held_out(pool: Pool, sets: Sequence[Answers], seed: int) -> Split:
+    """Return labeled images of the pool that belong to no starting set."""
+    taken = torch.cat([answers.indices for answers in sets])
+    free = pool.labeled[~torch.isin(pool.labeled, taken)]
+    order = torch.randperm(len(free), generator=stream(seed, "held-out"))
+    kept = free[order[: max(1, int(_HELD_OUT_SHARE * len(free)))]]
+    return Split(_Part(pool, kept), pool.labels[kept])
+
+
+class _Part:
+    """Some images of a pool, numbered from zero."""
+
+    def __init__(self, pool: Pool, indices: Tensor) -> None:
+        self._images, self._indices = pool.images, indices
+        self.shape = pool.images.shape
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def read(self, indices: Tensor) -> Tensor:
+        return self._images.read(self._indices[indices])
+
+
+def _require(holds: bool, otherwise: str) -> None:  # noqa: FBT001
+    if not holds:
+        raise BudgetError(otherwise)

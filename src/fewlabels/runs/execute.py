@@ -1,0 +1,166 @@
+"""A run in a folder: begin it, go on with it, never lose it."""
+
+import hashlib
+import inspect
+import platform
+import warnings
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fewlabels import strategies, training
+from fewlabels.errors import DataChangedWarning, DataError
+from fewlabels.loop import check_plan, hidden, rounds, starting_answers
+from fewlabels.oracles import TableOracle
+from fewlabels.pool import Answers, Pool, Round
+from fewlabels.protocols import Strategy, Trainer
+from fewlabels.runs.folder import RunFolder
+from fewlabels.runs.lines import RoundLine
+from fewlabels.runs.settings import RunSettings
+from fewlabels.runs.timing import Stopwatch, TimedStrategy, TimedTrainer
+
+
+def execute(settings: RunSettings, path: Path, pool: Pool) -> Iterator[Round]:
+    """Do a run in a folder, or go on where it was interrupted.
+
+    Args:
+        settings: What to do.
+        path: The folder of the run.
+        pool: What ``settings.data`` stands for, with its labels.
+
+    Yields:
+        Every round, those of earlier sittings first.
+    """
+    strategy = strategies.resolve(settings.strategy.name, settings.strategy.options)
+    trainer = training.resolve(settings.trainer.name, settings.trainer.options)
+    check_plan(pool, start=settings.start, query=settings.query, budget=settings.budget)
+    folder = RunFolder(path)
+    with folder.owned():
+        folder.begin(settings.model_dump(mode="json"), _facts(settings, pool, strategy))
+        _check_same_data(folder, pool)
+        yield from _finished_and_new(folder, settings, pool, strategy, trainer)
+
+
+def _finished_and_new(
+    folder: RunFolder,
+    settings: RunSettings,
+    pool: Pool,
+    strategy: Strategy,
+    trainer: Trainer,
+) -> Iterator[Round]:
+    """Replay what the folder holds, then go on until the budget is spent."""
+    positions = {name: index for index, name in enumerate(pool.ids)}
+    asked = hidden(pool, settings.budget).with_answers(
+        _start(folder, settings, pool, trainer, positions)
+    )
+    lines = folder.lines()
+    history = [line.to_round(positions) for line in lines]
+    for finished in history:
+        asked = asked.with_answers(finished.answers)
+        yield finished
+    if lines and not lines[-1].ids:
+        return
+    watch = Stopwatch()
+    for finished in rounds(
+        asked,
+        trainer=TimedTrainer(trainer, watch),
+        strategy=TimedStrategy(strategy, watch),
+        oracle=TableOracle(pool.labels),
+        query=settings.query,
+        budget=settings.budget,
+        seed=settings.seed,
+        test=pool.test,
+        history=history,
+        workspace=folder.path,
+    ):
+        folder.append(RoundLine.of(finished, pool), watch.reading())
+        yield finished
+
+
+def _start(
+    folder: RunFolder,
+    settings: RunSettings,
+    pool: Pool,
+    trainer: Trainer,
+    positions: Mapping[str, int],
+) -> Answers:
+    """Return the labels to begin with: those written down, or new ones."""
+    written = folder.start()
+    if written is None:
+        answers = starting_answers(
+            pool,
+            settings.start,
+            settings.seed,
+            trainer=trainer,
+            num_models=settings.initial_models,
+            workspace=folder.path,
+        )
+        pairs = zip(answers.indices.tolist(), answers.labels.tolist(), strict=True)
+        written = {pool.ids[index]: label for index, label in pairs}
+        folder.write_start(written)
+    there = {positions[n]: label for n, label in written.items() if n in positions}
+    return Answers(
+        torch.tensor(list(there), dtype=torch.int64),
+        torch.tensor(list(there.values()), dtype=torch.int64),
+    )
+
+
+def _facts(settings: RunSettings, pool: Pool, strategy: Strategy) -> dict[str, Any]:
+    """Return what is worth knowing of a run besides its settings."""
+    return {
+        "data": _data_facts(pool),
+        "strategy_source": _source(settings.strategy.name, strategy),
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("fewlabels", "torch", "numpy")},
+        },
+        "platform": platform.platform(),
+    }
+
+
+def _data_facts(pool: Pool) -> dict[str, Any]:
+    return {
+        "num_items": len(pool),
+        "num_test": 0 if pool.test is None else len(pool.test),
+        "classes": list(pool.classes),
+        "shape": list(pool.images.shape),
+        "hash": hashlib.sha256("\n".join(pool.ids).encode()).hexdigest(),
+    }
+
+
+def _source(name: str, strategy: Strategy) -> dict[str, str] | None:
+    """Return where a strategy from outside comes from, and a hash of its source."""
+    if ":" not in name:
+        return None
+    try:
+        source = inspect.getsource(inspect.getmodule(type(strategy)) or type(strategy))
+    except (OSError, TypeError):
+        return {"import_path": name, "sha256": "unknown"}
+    return {"import_path": name, "sha256": hashlib.sha256(source.encode()).hexdigest()}
+
+
+def _check_same_data(folder: RunFolder, pool: Pool) -> None:
+    """Warn where items came or went; refuse where labels would change their meaning.
+
+    Labels are kept by id, so items may come and go. Class numbers are positions in the
+    list of classes, so that list may not change.
+    """
+    before, now = folder.description()["data"], _data_facts(pool)
+    if before["classes"] != now["classes"]:
+        msg = (
+            f"The run in '{folder.path}' began with the classes {before['classes']}; "
+            f"the data now have {now['classes']}, so its labels would mean something "
+            "else. Restore the data, or give another folder."
+        )
+        raise DataError(msg)
+    if before["hash"] != now["hash"]:
+        msg = (
+            f"The data changed since the run in '{folder.path}' began: "
+            f"{before['num_items']} items then, {now['num_items']} now. Labels are "
+            "kept by file and content, so none moves to another image; later rounds choose "
+            "from what is there now."
+        )
+        warnings.warn(msg, DataChangedWarning, stacklevel=2)

@@ -1,0 +1,208 @@
+"""The folder of a run: its files, who may write them, what a resume must agree on."""
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from fewlabels.errors import (
+    ForeignFolderError,
+    RunError,
+    RunInUseError,
+    SettingsChangedError,
+)
+from fewlabels.files import make_folder, replace_text, sweep
+from fewlabels.runs.lines import SCHEMA, RoundLine
+
+_KIND = "fewlabels run"
+_LOCK = ".lock"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Paths of a run's files, and how they are read and written."""
+
+    path: Path
+
+    @property
+    def settings_file(self) -> Path:
+        """``run.json``: settings, versions, data; written once, at the beginning."""
+        return self.path / "run.json"
+
+    @property
+    def start_file(self) -> Path:
+        """``start.json``: ids and labels that the run began with."""
+        return self.path / "start.json"
+
+    @property
+    def rounds_file(self) -> Path:
+        """``rounds.jsonl``: a line per finished round."""
+        return self.path / "rounds.jsonl"
+
+    @property
+    def timings_file(self) -> Path:
+        """``timings.jsonl``: all that differs between two equal runs."""
+        return self.path / "timings.jsonl"
+
+    @property
+    def report_file(self) -> Path:
+        """``report.html``: the page to look at."""
+        return self.path / "report.html"
+
+    def check_ours(self) -> None:
+        """Raise unless the folder is new, empty or a run's; touch nothing.
+
+        Raises:
+            ForeignFolderError: If the folder holds something else than a run.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            msg = f"'{self.path}' is a file; a run needs a folder. Give another name."
+            raise ForeignFolderError(msg)
+        names = (
+            {entry.name for entry in self.path.iterdir()} if self.path.exists() else {}
+        )
+        if names and not names & {_LOCK, self.settings_file.name}:
+            msg = (
+                f"'{self.path}' is not empty and does not hold a run (it holds "
+                f"{_listed(names)}); nothing was touched. Give an empty or new folder."
+            )
+            raise ForeignFolderError(msg)
+
+    @contextmanager
+    def owned(self) -> Iterator[None]:
+        """Keep every other process out while the block runs.
+
+        Yields:
+            Nothing.
+
+        Raises:
+            RunInUseError: If another process is at work in it.
+            StorageError: If it cannot be written to.
+        """
+        self.check_ours()
+        make_folder(self.path)
+        lock = FileLock(self.path / _LOCK)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout as error:
+            msg = (
+                f"Another process is at work in '{self.path}'; two would mix their "
+                "results. Wait for it, or give another folder."
+            )
+            raise RunInUseError(msg) from error
+        except OSError as error:
+            raise StorageError(explanation(self.path, error)) from error
+        try:
+            sweep(self.path)
+            yield
+        finally:
+            lock.release()
+
+    def begin(self, settings: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+        """Write the settings of a new run, or check those of one that goes on.
+
+        Args:
+            settings: All that decides what the run does.
+            facts: What else is worth knowing of it: versions, data.
+
+        Raises:
+            SettingsChangedError: If the folder holds a run with other settings.
+        """
+        if not self.settings_file.exists():
+            content = {"kind": _KIND, "schema_version": SCHEMA}
+            content |= {"settings": dict(settings)} | dict(facts)
+            replace_text(self.settings_file, _pretty(content))
+            return
+        before = self.description()["settings"]
+        now = json.loads(json.dumps(settings))
+        changed = [
+            f"{key} was {before.get(key)!r} and is now {now.get(key)!r}"
+            for key in {**before, **now}
+            if before.get(key) != now.get(key)
+        ]
+        if changed:
+            msg = (
+                f"'{self.path}' holds a run with other settings: {'; '.join(changed)}. "
+                "Results of both would mix. Repeat the old settings to go on with that "
+                "run, or give another folder."
+            )
+            raise SettingsChangedError(msg)
+
+    def description(self) -> dict[str, Any]:
+        """Return the content of ``run.json``."""
+        found = self._json(self.settings_file)
+        if not isinstance(found, dict) or found.get("kind") != _KIND:
+            msg = f"'{self.settings_file}' does not describe a run of fewlabels."
+            raise ForeignFolderError(msg)
+        return found
+
+    def start(self) -> dict[str, int] | None:
+        """Return ids and labels that the run began with; None if not yet decided."""
+        if not self.start_file.exists():
+            return None
+        content = self._json(self.start_file)
+        return dict(zip(content["ids"], content["labels"], strict=True))
+
+    def write_start(self, labels: Mapping[str, int]) -> None:
+        """Write down what the run begins with."""
+        content = {
+            "schema_version": SCHEMA,
+            "ids": list(labels),
+            "labels": list(labels.values()),
+        }
+        replace_text(self.start_file, _pretty(content))
+
+    def lines(self) -> list[RoundLine]:
+        """Return the finished rounds."""
+        return [RoundLine.model_validate(line) for line in _lines(self.rounds_file)]
+
+    def timings(self) -> list[dict[str, Any]]:
+        """Return what was measured of each round besides its result."""
+        return _lines(self.timings_file)
+
+    def append(self, line: RoundLine, timing: Mapping[str, Any]) -> None:
+        """Add a finished round; its timing first, so that no round is without one."""
+        timings = [entry for entry in self.timings() if entry["step"] < line.step]
+        timings.append({"schema_version": SCHEMA, "step": line.step} | dict(timing))
+        replace_text(self.timings_file, "".join(f"{json.dumps(t)}\n" for t in timings))
+        before = ""
+        if self.rounds_file.exists():
+            before = self.rounds_file.read_text("utf-8")
+        replace_text(self.rounds_file, before + line.to_json() + "\n")
+
+    def _json(self, file: Path) -> Any:
+        try:
+            return json.loads(file.read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            msg = (
+                f"'{file}' could not be read: {error}. The folder does not hold a "
+                "complete run; give another folder."
+            )
+            raise RunError(msg) from error
+
+
+def _lines(file: Path) -> list[dict[str, Any]]:
+    """Read a file with one JSON object per line; none where there is no file."""
+    if not file.exists():
+        return []
+    try:
+        return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    except (OSError, ValueError) as error:
+        msg = (
+            f"'{file}' could not be read: {error}. It was changed by something else "
+            "than fewlabels; restore it or give another folder."
+        )
+        raise RunError(msg) from error
+
+
+def _pretty(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def _listed(names: Collection[str]) -> str:
+    shown = ", ".join(f"'{name}'" for name in sorted(names)[:3])
+    return shown + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,0 +1,95 @@
+"""A round as one line of ``rounds.jsonl``."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Self
+
+import torch
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor
+
+from fewlabels.pool import UNKNOWN, Answers, Pool, Query, Round
+
+SCHEMA = 1
+"""Version of the files of a run; the first field of every line."""
+
+
+class RoundLine(BaseModel):
+    """What is kept of a round. Labels are tied to ids; indices are for convenience."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: int = SCHEMA
+    step: int
+    num_labeled: int
+    accuracy: float | None
+    ids: tuple[str, ...]
+    """The items asked about."""
+    indices: tuple[int, ...]
+    """Their positions in the pool when they were asked."""
+    labels: tuple[int | None, ...]
+    """Their answers: a class, -1 where the oracle skipped, None where it left open."""
+    class_counts: tuple[int, ...]
+    """Labels per class that the round was trained on."""
+    kernel: str | None
+    value: float | None
+    ceiling: float | None
+    tie: bool | None
+    record: dict[str, Any]
+    """Everything the strategy wanted written down."""
+
+    @classmethod
+    def of(cls, finished: Round, pool: Pool) -> Self:
+        """Return the line of a round."""
+        indices = finished.query.indices.tolist()
+        answered = dict(
+            zip(
+                finished.answers.indices.tolist(),
+                finished.answers.labels.tolist(),
+                strict=True,
+            )
+        )
+        answered |= dict.fromkeys(finished.answers.skipped.tolist(), UNKNOWN)
+        record = dict(finished.query.record)
+        return cls(
+            step=finished.step,
+            num_labeled=finished.num_labeled,
+            accuracy=finished.accuracy,
+            ids=tuple(pool.ids[index] for index in indices),
+            indices=tuple(indices),
+            labels=tuple(answered.get(index) for index in indices),
+            class_counts=finished.class_counts,
+            kernel=record.get("kernel"),
+            value=finished.query.value,
+            ceiling=record.get("ceiling"),
+            tie=record.get("tie"),
+            record=record,
+        )
+
+    def to_json(self) -> str:
+        """Return the line, without its end."""
+        return json.dumps(self.model_dump(mode="json"), ensure_ascii=False)
+
+    def to_round(self, positions: Mapping[str, int]) -> Round:
+        """Return the round, its items found by id; items that are gone are left out."""
+        found = [
+            (positions[name], label)
+            for name, label in zip(self.ids, self.labels, strict=True)
+            if name in positions
+        ]
+        return Round(
+            step=self.step,
+            num_labeled=self.num_labeled,
+            class_counts=self.class_counts,
+            accuracy=self.accuracy,
+            query=Query(_numbers(index for index, _ in found), self.value, self.record),
+            answers=Answers(
+                _numbers(i for i, label in found if label not in {None, UNKNOWN}),
+                _numbers(label for _, label in found if label not in {None, UNKNOWN}),
+                _numbers(i for i, label in found if label == UNKNOWN),
+            ),
+        )
+
+
+def _numbers(values: Any) -> Tensor:
+    return torch.tensor(list(values), dtype=torch.int64)

@@ -1,0 +1,101 @@
+"""The settings of a run: typed, saved with it, compared when it is resumed."""
+
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from fewlabels.errors import UnknownNameError, UsageError
+
+
+class Choice(BaseModel):
+    """Something chosen by name, with its options."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    """A built-in name, an import path, or for data also a path."""
+    options: dict[str, Any] = {}
+    """Its options, by name."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, given: Any) -> Any:
+        """Accept a bare name, or the options beside the name."""
+        if isinstance(given, str):
+            return {"name": given}
+        if isinstance(given, dict) and "options" not in given:
+            options = {key: value for key, value in given.items() if key != "name"}
+            return {"name": given.get("name"), "options": options}
+        return given
+
+
+class RunSettings(BaseModel):
+    """Everything that decides what a run does."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    data: Choice
+    """The data set: a name or a path."""
+    strategy: Choice = Choice(name="npc")
+    """The query strategy."""
+    trainer: Choice = Choice(name="fixmatch")
+    """The trainer."""
+    start: int = 10
+    """Labels at the beginning."""
+    query: int = 20
+    """Labels asked for in each round."""
+    budget: int = 50
+    """Labels at the end."""
+    seed: int = 0
+    """Seed of everything random."""
+    initial_models: int = 1
+    """Starting sets to choose the median from."""
+    threads: int = 1
+    """Threads of one process; part of the settings, since sums depend on it."""
+
+    @classmethod
+    def merged(cls, file: Path | None, given: dict[str, Any]) -> Self:
+        """Return the settings of a YAML file, overruled by what was given directly.
+
+        Args:
+            file: A YAML file with settings, or None.
+            given: Settings that overrule the file's, without those left out (None).
+
+        Returns:
+            The checked settings.
+
+        Raises:
+            UsageError: If a setting is unknown or of a wrong type.
+        """
+        merged = _from_file(file) if file else {}
+        merged |= {key: value for key, value in given.items() if value is not None}
+        for key in merged:
+            if key not in cls.model_fields:
+                raise UnknownNameError("setting", str(key), cls.model_fields)
+        try:
+            return cls.model_validate(merged)
+        except ValidationError as error:
+            sentences = [
+                f"The setting '{'.'.join(map(str, fault['loc']))}' is wrong: "
+                f"{fault['msg'][:1].lower()}{fault['msg'][1:]}; got {fault['input']!r}."
+                for fault in error.errors()
+            ]
+            raise UsageError(" ".join(sentences)) from error
+
+
+def _from_file(file: Path) -> dict[str, Any]:
+    """Read a YAML file that holds one mapping."""
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        msg = f"The settings file '{file}' could not be read: {error}"
+        raise UsageError(msg) from error
+    if not isinstance(content, dict):
+        msg = (
+            f"The settings file '{file}' holds a {type(content).__name__}; write one "
+            "'name: value' per line."
+        )
+        raise UsageError(msg)
+    return content

@@ -1,0 +1,82 @@
+"""How long training and asking take, measured from outside."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from torch import Generator
+
+from fewlabels.pool import Pool, Query, Round
+from fewlabels.protocols import Classifier, Strategy, Trainer, ignore
+
+
+@dataclass
+class Stopwatch:
+    """Seconds spent per kind of work since the last reading."""
+
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+    @contextmanager
+    def running(self, work: str) -> Iterator[None]:
+        """Count the time of the block as time of ``work``."""
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[work] += time.perf_counter() - begin
+
+    def reading(self) -> dict[str, Any]:
+        """Return the seconds and the time of day, and begin anew."""
+        spent = {f"{work}_seconds": round(s, 3) for work, s in self.seconds.items()}
+        self.seconds.clear()
+        return spent | {"finished": datetime.now(UTC).isoformat(timespec="seconds")}
+
+
+@dataclass(frozen=True)
+class TimedTrainer:
+    """A trainer whose time is taken."""
+
+    trainer: Trainer
+    watch: Stopwatch
+
+    def fit(
+        self,
+        pool: Pool,
+        generator: Generator,
+        *,
+        workspace: Path | None = None,
+        on_checkpoint: Callable[[int, Classifier], None] = ignore,
+    ) -> Classifier:
+        """Train; see :class:`fewlabels.protocols.Trainer`."""
+        with self.watch.running("train"):
+            return self.trainer.fit(
+                pool, generator, workspace=workspace, on_checkpoint=on_checkpoint
+            )
+
+
+@dataclass(frozen=True)
+class TimedStrategy:
+    """A strategy whose time is taken."""
+
+    strategy: Strategy
+    watch: Stopwatch
+
+    def select(
+        self,
+        classifier: Classifier,
+        pool: Pool,
+        size: int,
+        generator: Generator,
+        *,
+        history: Sequence[Round] = (),
+    ) -> Query:
+        """Choose; see :class:`fewlabels.protocols.Strategy`."""
+        with self.watch.running("query"):
+            return self.strategy.select(
+                classifier, pool, size, generator, history=history
+            )
