@@ -1,0 +1,15 @@
+"""Image sets: by name, from folders, manifests and arrays; never copied."""
+
+from fewlabels.data.derived import repeated, subset
+from fewlabels.data.load import load
+from fewlabels.data.named import names
+from fewlabels.data.unreadable import FilesLeftOutWarning, UnreadableFile
+
+__all__ = [
+    "FilesLeftOutWarning",
+    "UnreadableFile",
+    "load",
+    "names",
+    "repeated",
+    "subset",
+]

@@ -1,0 +1,216 @@
+"""One image file: checked once, then decoded whenever it is needed.
+
+Nothing here trusts a file. The bytes are read only from regular files of bearable size,
+only the formats in ``FORMATS`` are tried, and the size in the header is compared with
+``MAX_PIXELS`` before a single pixel is decoded.
+"""
+
+import stat
+import struct
+import zlib
+from dataclasses import dataclass
+from hashlib import blake2b
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
+"""The image formats that are read, by their names in Pillow."""
+
+MAX_PIXELS = 80_000_000
+"""Largest image that is decoded; Pillow begins to warn a little above."""
+
+MAX_BYTES = 512 * 2**20
+"""Largest file that is read."""
+
+_GREY_MODES = frozenset({"1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N"})
+_ORIENTATION_TAG = 0x0112
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_SIDEWAYS = frozenset({5, 6, 7, 8})
+
+# What Pillow's decoders raise on damaged bytes. Warnings are among them because they
+# are errors where the caller's filters say so.
+_DAMAGE = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    AttributeError,
+    NotImplementedError,
+    OverflowError,
+    MemoryError,
+    EOFError,
+    struct.error,
+    zlib.error,
+    Image.DecompressionBombError,
+    Warning,
+)
+
+
+class UnusableImageError(Exception):
+    """A file is no usable image; the message is the reason, in a few words."""
+
+
+@dataclass(frozen=True)
+class ImageFile:
+    """What is known of an image file after it was checked."""
+
+    name: str
+    """Path below the folder that was read, with forward slashes."""
+    path: Path
+    digest: str
+    """Hash of the file's bytes, 16 hexadecimal digits."""
+    height: int
+    width: int
+    is_grey: bool
+    orientation: int
+    """How the camera was held, as EXIF numbers it; height and width are upright."""
+
+    @property
+    def item_id(self) -> str:
+        """A name that outlives the position: relative path and content hash."""
+        return f"{self.name}@{self.digest}"
+
+
+def digest_of(content: bytes | memoryview) -> str:
+    """Return a short hash of some bytes: 16 hexadecimal digits."""
+    return blake2b(content, digest_size=8).hexdigest()
+
+
+def inspect(name: str, path: Path) -> ImageFile:
+    """Check a file down to its last pixel.
+
+    Args:
+        name: What to call it.
+        path: Where it is.
+
+    Returns:
+        What is known of it.
+
+    Raises:
+        UnusableImageError: If it is not a whole image in a known format; says why.
+    """
+    content = _content(path)
+    try:
+        image = _opened(content)
+        width, height = image.size
+        orientation = int(image.getexif().get(_ORIENTATION_TAG, 1))
+        is_grey = image.mode in _GREY_MODES
+        image.draft(image.mode, (1, 1))  # a JPEG is then decoded at an eighth
+        image.load()
+        if image.mode[0] in "IF":  # the range is known from the pixels only
+            _eight_bit(image)
+    except _DAMAGE as error:
+        raise UnusableImageError(f"damaged: {_sentence(error)}") from error
+    if orientation in _SIDEWAYS:
+        width, height = height, width
+    return ImageFile(
+        name, path, digest_of(content), height, width, is_grey, orientation
+    )
+
+
+def decode(file: ImageFile, shape: tuple[int, int, int]) -> NDArray[np.uint8]:
+    """Decode a file that was checked before.
+
+    Args:
+        file: The file.
+        shape: Channels (1 or 3), height and width to bring it to.
+
+    Returns:
+        Pixels of that shape.
+
+    Raises:
+        UnusableImageError: If the file is no longer what it was.
+    """
+    channels, height, width = shape
+    content = _content(file.path)
+    try:
+        image = _opened(content)
+        if (height, width) != (file.height, file.width):
+            image.draft(image.mode, (2 * max(shape), 2 * max(shape)))
+        upright = _turned(_eight_bit(image), file.orientation)
+        flat = upright.convert("L" if channels == 1 else "RGB")
+        sized = flat.resize((width, height), Image.Resampling.BILINEAR)
+    except _DAMAGE as error:
+        raise UnusableImageError(f"damaged: {_sentence(error)}") from error
+    pixels = np.asarray(sized, dtype=np.uint8).reshape(height, width, channels)
+    return np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+def _content(path: Path) -> bytes:
+    """Return the bytes of a regular file of bearable size."""
+    try:
+        state = path.stat()
+        if stat.S_ISDIR(state.st_mode):
+            raise UnusableImageError("a folder, not a file")
+        if not stat.S_ISREG(state.st_mode):
+            raise UnusableImageError("not a regular file")
+        if not state.st_size:
+            raise UnusableImageError("empty: 0 bytes")
+        if state.st_size > MAX_BYTES:
+            raise UnusableImageError(f"{state.st_size:,} bytes; at most {MAX_BYTES:,}")
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        is_link = path.is_symlink()
+        reason = "a link to a missing file" if is_link else "not found"
+        raise UnusableImageError(reason) from error
+    except PermissionError as error:
+        raise UnusableImageError("no permission to read it") from error
+    except OSError as error:
+        raise UnusableImageError(error.strerror or "cannot be read") from error
+
+
+def _opened(content: bytes) -> Image.Image:
+    """Open an image and refuse it by its header if it is too large."""
+    try:
+        image = Image.open(BytesIO(content), formats=FORMATS)
+    except UnidentifiedImageError as error:
+        known = ", ".join(FORMATS)
+        raise UnusableImageError(f"not an image of a known format: {known}") from error
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise UnusableImageError(f"more than {MAX_PIXELS:,} pixels") from error
+    width, height = image.size
+    if width * height > MAX_PIXELS:
+        raise UnusableImageError(
+            f"{width} x {height} is more than {MAX_PIXELS:,} pixels"
+        )
+    return image
+
+
+def _eight_bit(image: Image.Image) -> Image.Image:
+    """Return the image with 8 bits a channel and transparency laid over white."""
+    if image.mode == "F":
+        raise UnusableImageError("floating-point pixels have no fixed range")
+    if image.mode.startswith("I"):
+        values = np.asarray(image).astype(np.int64)
+        if values.min() < 0 or values.max() > np.iinfo(np.uint16).max:
+            raise UnusableImageError("more than 16 bits a pixel")
+        return Image.fromarray((values >> 8).astype(np.uint8))
+    if image.has_transparency_data:
+        white = Image.new("RGBA", image.size, "white")
+        return Image.alpha_composite(white, image.convert("RGBA"))
+    return image
+
+
+def _turned(image: Image.Image, orientation: int) -> Image.Image:
+    """Return the image upright."""
+    turn = _TURNS.get(orientation)
+    return image if turn is None else image.transpose(turn)
+
+
+def _sentence(error: BaseException) -> str:
+    """Return what a decoder says, on one line."""
+    return " ".join(str(error).split())[:120] or type(error).__name__

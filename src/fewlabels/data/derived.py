@@ -1,0 +1,247 @@
+"""Pools made from pools: fewer items, repeated items, smaller images. All lazily."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from fewlabels.errors import DataError, UnknownNameError, UsageError
+from fewlabels.pool import ArrayImages, Images, Pool, Split
+from fewlabels.rng import fork, keyed_uniforms, stream
+
+_WHITE = 255
+_CHUNK = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenImages:
+    """Some of the images of somebody else."""
+
+    images: Images
+    chosen: Tensor
+    """Which of them, by index, shape (n,)."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one item."""
+        return self.images.shape
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+        return len(self.chosen)
+
+    def read(self, indices: Tensor) -> Tensor:
+        """Return the items at ``indices``."""
+        return self.images.read(self.chosen[indices])
+
+
+@dataclass(frozen=True, eq=False)
+class RepeatedImages:
+    """Every image several times; copy r of item i is at index ``r * len(images) + i``.
+
+    The noise of a copy depends on its index and the seed only, not on when or beside
+    what it is read.
+    """
+
+    images: Images
+    times: int
+    noise: float = 0.0
+    seed: int = 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one item."""
+        return self.images.shape
+
+    def __len__(self) -> int:
+        """Return the number of items, copies included."""
+        return self.times * len(self.images)
+
+    @cached_property
+    def _key(self) -> int:
+        return fork(stream(self.seed, "noise of repeated items"))
+
+    def read(self, indices: Tensor) -> Tensor:
+        """Return the items at ``indices``, each with its own noise."""
+        pixels = self.images.read(indices % len(self.images))
+        if not self.noise:
+            return pixels
+        if pixels.dtype != torch.uint8:
+            raise UsageError(
+                "Noise is a share of 255 and fits images only, not vectors; leave out "
+                "noise."
+            )
+        noisy = pixels.to(torch.float64) + self.noise * _WHITE * self._normal(indices)
+        return noisy.round_().clamp_(0, _WHITE).to(torch.uint8)
+
+    def _normal(self, indices: Tensor) -> Tensor:
+        """Return standard normal numbers (n, *shape), keyed by index."""
+        width = int(np.prod(self.shape))
+        uniform = keyed_uniforms(self._key, indices.numpy(), width)
+        half_step = 2.0**-54  # the inverse of the normal distribution is infinite at 0
+        normal: Tensor = torch.special.ndtri(torch.from_numpy(uniform + half_step))
+        return normal.reshape(len(indices), *self.shape)
+
+
+def subset(
+    pool: Pool, counts: Sequence[int] | Mapping[str, int], *, seed: int = 0
+) -> Pool:
+    """Keep some labeled items of each class, for example to make a pool imbalanced.
+
+    Example:
+        >>> from fewlabels.data.digits import digits_pool
+        >>> subset(digits_pool(), {"3": 40, "8": 5}).class_counts
+        (0, 0, 0, 40, 0, 0, 0, 0, 5, 0)
+
+    Args:
+        pool: What to choose from. Its test split stays whole, and its items without a
+            label are left out.
+        counts: How many items to keep: one number per class, or numbers by class name;
+            a class that is not named keeps none.
+        seed: Which items are kept. The items for a smaller count are among those for a
+            larger one.
+
+    Returns:
+        A new pool with the same classes, in the order of the old one.
+    """
+    wanted = _wanted(pool, counts)
+    _check_enough(pool, wanted)
+    chosen = [
+        _some_of(torch.nonzero(pool.labels == number).flatten(), count, seed, number)
+        for number, count in enumerate(wanted)
+    ]
+    kept = torch.cat(chosen).sort().values
+    return replace(
+        pool,
+        images=ChosenImages(pool.images, kept),
+        ids=tuple(pool.ids[index] for index in kept.tolist()),
+        labels=pool.labels[kept],
+        candidates=torch.empty(0, dtype=torch.int64),
+    )
+
+
+def repeated(pool: Pool, times: int, *, noise: float = 0.0, seed: int = 0) -> Pool:
+    """Repeat every item, exactly or with a little Gaussian noise.
+
+    A strategy that asks about copies wastes labels. In BatchBALD (Kirsch, van
+    Amersfoort and Gal, 2019), MNIST is repeated three times and each copy, the first
+    one too, gets its own noise. Departs from there: the noise is added to pixels as a
+    share of their range and rounded, not to standardised images.
+
+    Example:
+        >>> from fewlabels.data.digits import digits_pool
+        >>> pool = repeated(digits_pool(), 2)
+        >>> len(pool), pool.ids[0][-2:], pool.ids[1297][-2:]
+        (2594, '#1', '#2')
+
+    Args:
+        pool: What to repeat. Its test split stays as it is.
+        times: How often each item appears, at least once.
+        noise: Standard deviation of the noise, as a share of 255.
+        seed: Decides the noise.
+
+    Returns:
+        A new pool. Copy r of item i has the index ``(r - 1) * len(pool) + i`` and the
+        id of the item with ``#r`` behind.
+    """
+    check_repetition(times, noise)
+    copies = range(1, times + 1)
+    shifts = [pool.candidates + (copy - 1) * len(pool) for copy in copies]
+    return replace(
+        pool,
+        images=RepeatedImages(pool.images, times, noise, seed),
+        ids=tuple(f"{name}#{copy}" for copy in copies for name in pool.ids),
+        labels=pool.labels.repeat(times),
+        candidates=torch.cat(shifts),
+    )
+
+
+def check_repetition(times: int, noise: float) -> None:
+    """Raise unless items can be repeated so often with so much noise.
+
+    Args:
+        times: How often each item appears.
+        noise: Standard deviation of the noise, as a share of 255.
+
+    Raises:
+        UsageError: If one of them is out of range.
+    """
+    if times < 1:
+        raise UsageError(f"times is {times}; each item appears at least once.")
+    if not 0 <= noise <= 1:
+        raise UsageError(f"noise is {noise}; it is a share of 255, from 0 to 1.")
+
+
+def resized(pool: Pool, size: int) -> Pool:
+    """Bring images in memory to squares of ``size`` pixels; the whole image is kept.
+
+    Args:
+        pool: A pool whose images are in memory or of that size already.
+        size: Side of the square.
+
+    Returns:
+        A pool of that size.
+    """
+    if pool.images.shape[1:] == (size, size):
+        return pool
+    test = pool.test
+    if test is not None:
+        test = Split(_resized(test.images, size), test.labels)
+    return replace(pool, images=_resized(pool.images, size), test=test)
+
+
+def _resized(images: Images, size: int) -> ArrayImages:
+    if len(images.shape) != 3:
+        msg = f"Vectors of {images.shape[0]} features have no size; leave out size."
+        raise UsageError(msg)
+    chunks = torch.split(torch.arange(len(images)), _CHUNK)
+    small = [
+        interpolate(
+            images.read(chunk).float(), (size, size), mode="bilinear", antialias=True
+        )
+        .round_()
+        .clamp_(0, _WHITE)
+        .to(torch.uint8)
+        for chunk in chunks
+    ]
+    return ArrayImages(torch.cat(small))
+
+
+def _wanted(pool: Pool, counts: Sequence[int] | Mapping[str, int]) -> list[int]:
+    """Return how many items to keep of each class, by class number."""
+    if isinstance(counts, Mapping):
+        for name in counts:
+            if name not in pool.classes:
+                raise UnknownNameError("class", str(name), pool.classes)
+        wanted = [counts.get(name, 0) for name in pool.classes]
+    else:
+        wanted = list(counts)
+    if len(wanted) != pool.num_classes:
+        msg = (
+            f"counts has {len(wanted)} numbers, but there are {pool.num_classes} "
+            "classes; give one number per class, or name the classes."
+        )
+        raise UsageError(msg)
+    if min(wanted, default=0) < 0 or sum(wanted) == 0:
+        msg = f"counts are {wanted}; none may be negative and one must be above zero."
+        raise UsageError(msg)
+    return wanted
+
+
+def _check_enough(pool: Pool, wanted: Sequence[int]) -> None:
+    for name, there, count in zip(pool.classes, pool.class_counts, wanted, strict=True):
+        if there < count:
+            msg = (
+                f"The class '{name}' has {there} labeled items, but {count} were asked "
+                f"for. Ask for at most {there}."
+            )
+            raise DataError(msg)
+
+
+def _some_of(members: Tensor, count: int, seed: int, number: int) -> Tensor:
+    generator = stream(seed, "subset", number)
+    return members[torch.randperm(len(members), generator=generator)[:count]]

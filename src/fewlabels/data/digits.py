@@ -1,0 +1,56 @@
+"""The embedded data set: 1,797 handwritten digits of 8 x 8 pixels."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fewlabels.data.arrays import item_ids, item_tensor
+from fewlabels.pool import ArrayImages, Pool, Split
+
+NUM_TEST = 500
+"""Items to measure on; the other 1,297 are the pool."""
+
+_LARGEST = 16
+
+
+def digits_pool() -> Pool:
+    """Return scikit-learn's digits, split once and for all.
+
+    The set has no official split. Each class gives its share of the test split: those
+    items whose content hashes come first. No seed has a say in it.
+
+    Returns:
+        A pool of 1,297 labeled items with a test split of 500.
+    """
+    from sklearn.datasets import load_digits  # slow to import, and seldom needed
+
+    bunch = load_digits()
+    pixels = np.round(bunch.images * (255 / _LARGEST)).astype(np.uint8)
+    items = item_tensor(pixels)
+    labels = torch.from_numpy(bunch.target.astype(np.int64))
+    ids = item_ids("digits", items)
+    held_out = _held_out(bunch.target, ids)
+    kept = torch.from_numpy(np.flatnonzero(~held_out))
+    measured = torch.from_numpy(np.flatnonzero(held_out))
+    return Pool.build(
+        ArrayImages(items[kept]),
+        labels[kept],
+        tuple(map(str, range(10))),
+        ids=[ids[index] for index in kept.tolist()],
+        test=Split(ArrayImages(items[measured]), labels[measured]),
+    )
+
+
+def _held_out(labels: NDArray[np.int64], ids: tuple[str, ...]) -> NDArray[np.bool_]:
+    """Mark the items of the test split, each class by its share."""
+    counts = np.bincount(labels)
+    exact = counts * NUM_TEST / counts.sum()
+    quotas = np.floor(exact).astype(np.int64)
+    by_remainder = np.argsort(quotas - exact, kind="stable")
+    quotas[by_remainder[: NUM_TEST - quotas.sum()]] += 1
+    held_out = np.zeros(len(labels), dtype=np.bool_)
+    for number, quota in enumerate(quotas):
+        members = np.flatnonzero(labels == number).tolist()
+        members.sort(key=lambda index: ids[index].partition("@")[2])
+        held_out[members[:quota]] = True
+    return held_out

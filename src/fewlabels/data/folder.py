@@ -1,0 +1,135 @@
+"""A folder of images, or a tree with one folder per class.
+
+Files count by their extension. Hidden files and folders are passed over, and so is
+everything that does not look like an image. Links to folders are not followed, because
+they may lead out of the folder or back into it.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from fewlabels.data.listing import MEASURED, TRAIN, Listed, file_pool
+from fewlabels.data.order import natural_key
+from fewlabels.data.unreadable import UnreadableFile
+from fewlabels.errors import DataError
+from fewlabels.pool import Pool
+
+EXTENSIONS = frozenset(
+    {".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".gif"}
+    | {".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm"}
+)
+"""Files with these extensions are taken for images."""
+
+UNSUPPORTED = frozenset(
+    {".heic", ".heif", ".avif", ".jp2", ".jxl", ".psd", ".svg"}
+    | {".raw", ".dng", ".cr2", ".cr3", ".nef", ".arw"}
+)
+"""Images that are not read; they are reported rather than passed over."""
+
+_ARCHIVER_LITTER = "__MACOSX"
+
+
+def folder_pool(
+    folder: Path, *, size: int | None, test_share: float, use_labels: bool = True
+) -> Pool:
+    """Make a pool of a folder.
+
+    Where at least two folders directly below hold images, they are the classes;
+    images beside these folders have no label. Where there is a folder ``train``, the
+    folders ``train``, ``test``, ``val``, ``validation`` and ``valid`` are the splits
+    and the classes lie below them.
+
+    Args:
+        folder: Where the images are.
+        size: Side of the square to bring them to; None: the common native size.
+        test_share: Share of the labeled items to measure on, where no split is given.
+        use_labels: Whether folders are classes.
+
+    Returns:
+        The pool.
+    """
+    names, left_out = _scan(folder)
+    paths = [PurePosixPath(name) for name in names]
+    split_of = _splits(paths) if use_labels else {}
+    below = [
+        path.parts[1:] if path.parts[0] in split_of else path.parts for path in paths
+    ]
+    label_of = [parts[0] if len(parts) > 1 else None for parts in below]
+    has_classes = use_labels and len(set(label_of) - {None}) > 1
+    listed = [
+        Listed(
+            name=name,
+            path=folder / name,
+            label=label if has_classes else None,
+            split=split_of.get(path.parts[0]),
+        )
+        for name, path, label in zip(names, paths, label_of, strict=True)
+    ]
+    return file_pool(
+        folder, listed, size=size, test_share=test_share, left_out=left_out
+    )
+
+
+def _splits(paths: Sequence[PurePosixPath]) -> dict[str, str]:
+    """Return which folders at the top are splits; none unless one is ``train``."""
+    tops = {path.parts[0] for path in paths if len(path.parts) > 1}
+    known = {top: top.lower() for top in tops if top.lower() in {TRAIN, *MEASURED}}
+    return known if TRAIN in known.values() else {}
+
+
+def _scan(folder: Path) -> tuple[list[str], list[UnreadableFile]]:
+    """List the images below a folder, and what looks like one and is none."""
+    names: list[str] = []
+    left_out: list[UnreadableFile] = []
+    closed: list[OSError] = []
+    for top, folders, files in os.walk(folder, onerror=closed.append):
+        here = PurePosixPath(Path(top).relative_to(folder).as_posix())
+        visible = [name for name in folders if not _is_passed_over(name)]
+        faults = {name: _folder_fault(Path(top) / name) for name in visible}
+        folders[:] = [name for name in visible if not faults[name]]
+        faults |= {name: _file_fault(name) for name in files}
+        left_out += [
+            UnreadableFile((here / name).as_posix(), fault)
+            for name, fault in faults.items()
+            if fault
+        ]
+        names += [(here / name).as_posix() for name in files if _is_image(name)]
+    return sorted(names, key=natural_key), left_out + _closed(folder, closed)
+
+
+def _closed(folder: Path, errors: Sequence[OSError]) -> list[UnreadableFile]:
+    """Name the folders that could not be listed; raise if it is the folder itself."""
+    left_out = []
+    for error in errors:
+        where = Path(error.filename)
+        if where == folder:
+            msg = f"The folder {folder} cannot be read: {error.strerror}."
+            raise DataError(msg) from error
+        reason = f"folder cannot be read: {error.strerror}"
+        left_out.append(UnreadableFile(where.relative_to(folder).as_posix(), reason))
+    return left_out
+
+
+def _folder_fault(path: Path) -> str:
+    """Say why a folder is not searched; nothing if it is."""
+    if path.is_symlink():
+        return "a link to a folder; such links are not followed"
+    return "a folder, not a file" if _is_image(path.name) else ""
+
+
+def _file_fault(name: str) -> str:
+    """Say why a file that is an image by its name cannot be read at all."""
+    extension = PurePosixPath(name).suffix.lower()
+    if extension not in UNSUPPORTED or _is_passed_over(name):
+        return ""
+    return f"{extension} is not read; convert it to PNG or JPEG"
+
+
+def _is_image(name: str) -> bool:
+    extension = PurePosixPath(name).suffix.lower()
+    return extension in EXTENSIONS and not _is_passed_over(name)
+
+
+def _is_passed_over(name: str) -> bool:
+    return name.startswith(".") or name == _ARCHIVER_LITTER

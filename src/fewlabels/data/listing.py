@@ -1,0 +1,157 @@
+"""From a list of files, with or without labels, to a pool and its test split."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from fewlabels.data.decode import ImageFile
+from fewlabels.data.files import FileImages, check_files, common_shape
+from fewlabels.data.order import natural_key
+from fewlabels.data.unreadable import UnreadableFile, warn_of
+from fewlabels.errors import DataError, LabelError
+from fewlabels.pool import UNKNOWN, Pool, Split
+
+TRAIN = "train"
+"""The split whose items may be asked about."""
+
+MEASURED = ("test", "val", "validation", "valid")
+"""Names of splits to measure on; the first one that is present is taken."""
+
+_HASH_RANGE = 16**16
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A file that somebody listed."""
+
+    name: str
+    """Path below the folder, with forward slashes."""
+    path: Path
+    label: str | None = None
+    split: str | None = None
+    """One of ``TRAIN`` and ``MEASURED``; None where nothing is said."""
+
+
+def file_pool(
+    folder: Path,
+    listed: Sequence[Listed],
+    *,
+    size: int | None,
+    test_share: float,
+    left_out: Sequence[UnreadableFile] = (),
+) -> Pool:
+    """Check the listed files and make a pool of the usable ones.
+
+    Args:
+        folder: What was read, for messages.
+        listed: The files.
+        size: Side of the square to bring them to; None: see ``common_shape``.
+        test_share: Share of the labeled items to measure on, where no split is given.
+        left_out: Files that were refused before, to be named in the same warning.
+
+    Returns:
+        The pool.
+    """
+    files, unreadable = check_files((one.name, one.path) for one in listed)
+    unreadable = sorted([*left_out, *unreadable])
+    if not files:
+        raise DataError(_nothing_usable(folder, unreadable))
+    warn_of(folder, unreadable)
+    wanted = {one.name: one for one in listed}
+    entries = [wanted[file.name] for file in files]
+    classes = _classes(listed)
+    shape = common_shape(files, size)
+    tested = _tested(files, entries, test_share)
+    numbers = _numbers(entries, classes)
+    kept = [index for index, is_test in enumerate(tested) if not is_test]
+    measured = [index for index, is_test in enumerate(tested) if is_test]
+    if not kept:
+        raise DataError(_nothing_left(folder, len(files), test_share))
+    test = None
+    if measured:
+        test = Split(FileImages(_chosen(files, measured), shape), numbers[measured])
+    return Pool.build(
+        FileImages(_chosen(files, kept), shape),
+        numbers[kept],
+        classes,
+        ids=[files[index].item_id for index in kept],
+        test=test,
+    )
+
+
+def is_held_out(digest: str, test_share: float) -> bool:
+    """Decide by its content alone whether an item is measured on.
+
+    No other item has a say, so that adding or removing one moves no other between the
+    splits, and equal images are always on the same side.
+
+    Args:
+        digest: Hash of the content, 16 hexadecimal digits.
+        test_share: Share of all possible hashes that are held out.
+
+    Returns:
+        Whether the item belongs to the test split.
+    """
+    return int(digest, 16) < test_share * _HASH_RANGE
+
+
+def _tested(
+    files: Sequence[ImageFile], entries: Sequence[Listed], test_share: float
+) -> list[bool]:
+    """Say for each item whether it is measured on."""
+    if all(entry.label is None for entry in entries):
+        return [False] * len(entries)
+    present = {entry.split for entry in entries}
+    measured = next((name for name in MEASURED if name in present), None)
+    if measured is None:
+        return [
+            entry.label is not None and is_held_out(file.digest, test_share)
+            for file, entry in zip(files, entries, strict=True)
+        ]
+    bare = [e.name for e in entries if e.split == measured and e.label is None]
+    if bare:
+        msg = (
+            f"{len(bare)} images of the split '{measured}' have no label, the first is "
+            f"{bare[0]}; accuracy cannot be measured on them. Give them a label or "
+            "take them out of this split."
+        )
+        raise LabelError(msg)
+    return [entry.split == measured for entry in entries]
+
+
+def _classes(listed: Sequence[Listed]) -> tuple[str, ...]:
+    """Return all classes, also those whose files are all unreadable."""
+    names = {one.label for one in listed if one.label is not None}
+    return tuple(sorted(names, key=natural_key))
+
+
+def _numbers(entries: Sequence[Listed], classes: Sequence[str]) -> Tensor:
+    number_of: dict[str | None, int] = {name: i for i, name in enumerate(classes)}
+    numbers = [number_of.get(entry.label, UNKNOWN) for entry in entries]
+    return torch.tensor(numbers, dtype=torch.int64)
+
+
+def _chosen(files: Sequence[ImageFile], indices: list[int]) -> tuple[ImageFile, ...]:
+    return tuple(files[index] for index in indices)
+
+
+def _nothing_usable(folder: Path, unreadable: Sequence[UnreadableFile]) -> str:
+    if not unreadable:
+        return (
+            f"There is no image in {folder}: no file there has the name of an image, "
+            "such as .png or .jpg. Give the folder that holds the images."
+        )
+    return (
+        f"None of the {len(unreadable)} images in {folder} can be used; the first is "
+        f"{unreadable[0]}. Replace the files or give another folder."
+    )
+
+
+def _nothing_left(folder: Path, num_files: int, test_share: float) -> str:
+    return (
+        f"All {num_files} images in {folder} belong to the test split, so that there "
+        f"is nothing to label. Give more images or a test_share below {test_share}."
+    )

@@ -1,0 +1,146 @@
+"""One door for everything that can be labeled."""
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from fewlabels.data.arrays import Arrays, array_pool, npz_pool
+from fewlabels.data.derived import check_repetition, repeated, resized, subset
+from fewlabels.data.folder import folder_pool
+from fewlabels.data.manifest import MANIFESTS, manifest_pool
+from fewlabels.data.named import named_pool, names
+from fewlabels.errors import DataError, UnknownNameError, UsageError
+from fewlabels.pool import Pool
+
+Source = str | PathLike[str] | NDArray[Any] | Tensor
+"""A data set's name, a path, or images in memory."""
+
+BATCHBALD_TIMES = 3
+BATCHBALD_NOISE = 0.1
+
+
+def load(
+    source: Source,
+    labels: ArrayLike | Tensor | Literal["none"] | None = None,
+    *,
+    classes: Sequence[str] | None = None,
+    test: tuple[Arrays, ArrayLike | Tensor] | None = None,
+    size: int | None = None,
+    counts: Sequence[int] | Mapping[str, int] | None = None,
+    times: int | None = None,
+    noise: float | None = None,
+    test_share: float = 0.2,
+    seed: int = 0,
+) -> Pool:
+    """Load images and what is known about them.
+
+    All labels that are known are in the pool; a run hides them and plays the oracle
+    with them. A name in :func:`names` wins over a path of the same name; write
+    ``./digits`` for a folder called ``digits``.
+
+    Example:
+        >>> pool = load("digits")
+        >>> len(pool), len(pool.test), pool.images.shape
+        (1297, 500, (1, 8, 8))
+
+    Args:
+        source: A data set's name; a folder, a tree with a folder per class, a manifest
+            (.csv, .jsonl, .parquet) or an .npz file; or an array of images, uint8,
+            shape (N, H, W) or (N, H, W, C), or of vectors, shape (N, F).
+        labels: Class numbers or names for an array. ``"none"``: take no labels from
+            the folders' names or the manifest.
+        classes: Names of the classes of an array.
+        test: Images and labels to measure on, beside an array.
+        size: Side of the square to bring images to. None: the native size of a data
+            set, an array, or files that share one of at most 64 pixels; else 32.
+        counts: How many items of each class to keep; see :func:`subset`.
+        times: How often to repeat each item; see :func:`repeated`.
+        noise: Standard deviation of the noise on repeated items, as a share of 255.
+        test_share: Share of the labeled files to measure on where no split is given.
+        seed: Decides which items ``counts`` keeps, and the noise.
+
+    Returns:
+        The pool.
+    """
+    _check_numbers(size, times, noise, test_share)
+    if isinstance(source, np.ndarray) or torch.is_tensor(source):
+        given = None if isinstance(labels, str) else labels
+        pool = array_pool(source, given, classes=classes, test=test)
+    else:
+        _check_belongs_to_array(labels, classes, test)
+        pool = _from_name_or_path(
+            source, use_labels=labels is None, size=size, test_share=test_share
+        )
+    if size is not None:
+        pool = resized(pool, size)
+    if counts is not None:
+        pool = subset(pool, counts, seed=seed)
+    if isinstance(source, str) and source == "repeated-mnist":
+        times = BATCHBALD_TIMES if times is None else times
+        noise = BATCHBALD_NOISE if noise is None else noise
+    if times is None:
+        return pool
+    return repeated(pool, times, noise=noise or 0.0, seed=seed)
+
+
+def _from_name_or_path(
+    source: str | PathLike[str],
+    *,
+    use_labels: bool,
+    size: int | None,
+    test_share: float,
+) -> Pool:
+    if isinstance(source, str) and source in names():
+        return named_pool(source)
+    path = Path(source).expanduser()
+    kind = path.suffix.lower()
+    if path.is_dir():
+        return folder_pool(
+            path, size=size, test_share=test_share, use_labels=use_labels
+        )
+    if path.is_file() and kind in MANIFESTS:
+        return manifest_pool(
+            path, size=size, test_share=test_share, use_labels=use_labels
+        )
+    if path.is_file() and kind == ".npz":
+        return npz_pool(path, path.stem)
+    raise _nothing_there(source, path)
+
+
+def _nothing_there(source: str | PathLike[str], path: Path) -> Exception:
+    """Return the error that says what is wrong with a source."""
+    if path.is_file():
+        known = ", ".join(sorted([*MANIFESTS, ".npz"]))
+        return DataError(f"{path} is not a file that can be loaded; known: {known}.")
+    if isinstance(source, str):
+        return UnknownNameError("data set", source, names())
+    return DataError(f"There is no file or folder {path}.")
+
+
+def _check_numbers(
+    size: int | None, times: int | None, noise: float | None, test_share: float
+) -> None:
+    if size is not None and size < 1:
+        raise UsageError(f"size is {size}; an image has at least one pixel a side.")
+    if not 0 <= test_share < 1:
+        msg = f"test_share is {test_share}; it is a share from 0 to below 1."
+        raise UsageError(msg)
+    check_repetition(1 if times is None else times, noise or 0.0)
+
+
+def _check_belongs_to_array(
+    labels: object, classes: Sequence[str] | None, test: object
+) -> None:
+    is_word = isinstance(labels, str) and labels == "none"
+    if (labels is not None and not is_word) or classes is not None or test is not None:
+        raise UsageError(
+            "labels, classes and test belong to an array of images; a named set, a "
+            "folder or a manifest brings its own. Leave them out, or write "
+            "labels='none' to ignore the labels it brings."
+        )

@@ -1,0 +1,23 @@
+"""The order of names, as a person would put them."""
+
+import re
+
+_DIGITS = re.compile(r"(\d+)")
+
+
+def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
+    """Return a key that sorts "9" before "10" and "img2" before "img10".
+
+    Example:
+        >>> sorted(["10", "9", "cat"], key=natural_key)
+        ['9', '10', 'cat']
+
+    Args:
+        name: A name.
+
+    Returns:
+        A key that compares numbers as numbers and the rest letter by letter.
+    """
+    parts = [part for part in _DIGITS.split(name) if part]
+    key = [(0, int(p), p) if p.isdecimal() else (1, 0, p) for p in parts]
+    return tuple(key)
