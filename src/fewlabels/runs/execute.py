@@ -160,7 +160,7 @@ def _check_same_data(folder: RunFolder, pool: Pool) -> None:
         msg = (
             f"The data changed since the run in '{folder.path}' began: "
             f"{before['num_items']} items then, {now['num_items']} now. Labels are "
-            "kept by file and content, so none moves to another image; later rounds choose "
-            "from what is there now."
+            "kept by file and content, so none moves to another image; later rounds "
+            "choose from what is there now."
         )
         warnings.warn(msg, DataChangedWarning, stacklevel=2)

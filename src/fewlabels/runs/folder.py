@@ -14,8 +14,9 @@ from fewlabels.errors import (
     RunError,
     RunInUseError,
     SettingsChangedError,
+    StorageError,
 )
-from fewlabels.files import make_folder, replace_text, sweep
+from fewlabels.files import explanation, make_folder, replace_text, sweep
 from fewlabels.runs.lines import SCHEMA, RoundLine
 
 _KIND = "fewlabels run"
@@ -62,9 +63,7 @@ class RunFolder:
         if self.path.exists() and not self.path.is_dir():
             msg = f"'{self.path}' is a file; a run needs a folder. Give another name."
             raise ForeignFolderError(msg)
-        names = (
-            {entry.name for entry in self.path.iterdir()} if self.path.exists() else {}
-        )
+        names = {entry.name for entry in self.path.glob("*")}
         if names and not names & {_LOCK, self.settings_file.name}:
             msg = (
                 f"'{self.path}' is not empty and does not hold a run (it holds "

@@ -1,0 +1,80 @@
+"""The command line: parse, call one function, print."""
+
+import signal
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import click
+import typer
+
+from fewlabels.cli.demo import demo
+from fewlabels.cli.run import run
+from fewlabels.cli.select import select
+from fewlabels.errors import FewlabelsError, UsageError
+
+__all__ = ["app", "main"]
+
+_STOPPED = "Stopped. Everything finished is kept; the same command goes on from there."
+
+app = typer.Typer(
+    name="fewlabels",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(demo)
+app.command()(run)
+app.command()(select)
+
+
+def _print_version(asked: bool) -> None:  # noqa: FBT001
+    if asked:
+        typer.echo(f"fewlabels {version('fewlabels')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    *,
+    show_version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Print the version.",
+        ),
+    ] = False,
+) -> None:
+    """From a pile of unlabeled images and a labeling budget to the best classifier."""
+    del show_version
+
+
+def main() -> None:
+    """Run the command line and leave with an exit code; no traceback for a mistake.
+
+    0 is done, 1 failed for the reason given, 2 is wrong usage.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        code = app(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except UsageError as error:
+        _leave(f"Error: {error}", 2)
+    except FewlabelsError as error:
+        _leave(f"Error: {error}", 1)
+    except (click.Abort, KeyboardInterrupt):
+        _leave(_STOPPED, 1)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)
+    else:
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _leave(message: str, code: int) -> None:
+    typer.echo(message, err=True)
+    sys.exit(code)

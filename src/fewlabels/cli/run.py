@@ -1,0 +1,133 @@
+"""``fewlabels run``: one run in a folder."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+
+from fewlabels import data
+from fewlabels.cli.terminal import Terminal, print_line
+from fewlabels.errors import UsageError
+from fewlabels.pool import Pool, Round
+from fewlabels.report import write_report
+from fewlabels.runs import RoundLine, RunFolder, RunSettings, execute
+
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print errors only, and no progress.")
+]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print results as JSON, for other programs.")
+]
+
+
+def run(
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="DATA",
+            help="A data set's name, a folder, a manifest (.csv, .jsonl, .parquet) or "
+            "an .npz file; its labels answer the queries.",
+        ),
+    ] = None,
+    *,
+    strategy: Annotated[
+        str | None, typer.Option(help="Name or module:Class. [default: npc]")
+    ] = None,
+    trainer: Annotated[
+        str | None, typer.Option(help="Name or module:Class. [default: fixmatch]")
+    ] = None,
+    start: Annotated[
+        int | None, typer.Option(help="Labels at the beginning. [default: 10]")
+    ] = None,
+    query: Annotated[
+        int | None, typer.Option(help="Labels asked for in each round. [default: 20]")
+    ] = None,
+    budget: Annotated[
+        int | None, typer.Option(help="Labels at the end. [default: 50]")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of everything random. [default: 0]")
+    ] = None,
+    initial_models: Annotated[
+        int | None,
+        typer.Option(help="Begin with the median of this many models. [default: 1]"),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="Threads; results depend on it. [default: 1]")
+    ] = None,
+    settings: Annotated[
+        Path | None,
+        typer.Option(help="YAML file with settings; options given here overrule it."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the run. [default: runs/DATA-STRATEGY-SEED]"),
+    ] = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Simulate active learning on labeled images: train, measure, ask, repeat.
+
+    Safe to stop or kill at any moment: the same command goes on where it was.
+    """
+    given: dict[str, Any] = {
+        "data": source,
+        "strategy": strategy,
+        "trainer": trainer,
+        "start": start,
+        "query": query,
+        "budget": budget,
+        "seed": seed,
+        "initial_models": initial_models,
+        "threads": threads,
+    }
+    resolved = _settings(settings, given)
+    folder = RunFolder(out or _default_folder(resolved))
+    terminal = Terminal.open(quiet=quiet or as_json)
+    with terminal.busy():
+        folder.check_ours()
+        pool = data.load(resolved.data.name, **resolved.data.options)
+        terminal.say(
+            f"{len(pool)} images in the pool, {len(pool.test or ())} to measure on, "
+            f"{pool.num_classes} classes. Folder: {folder.path}"
+        )
+        for finished in in_folder(resolved, folder, pool):
+            terminal.result(described(finished))
+            if as_json:
+                print_line(RoundLine.of(finished, pool).to_json())
+        report = write_report(folder.report_file, [folder], pool)
+    terminal.result(f"Report: {report}")
+
+
+def in_folder(settings: RunSettings, folder: RunFolder, pool: Pool) -> Any:
+    """Do a run with the number of threads it was set to use."""
+    torch.set_num_threads(settings.threads)
+    return execute(settings, folder.path, pool)
+
+
+def described(finished: Round) -> str:
+    """Say in a line what a round came to."""
+    accuracy = "not measured"
+    if finished.accuracy is not None:
+        accuracy = f"{100 * finished.accuracy:5.1f} %"
+    asked = f"asked for {len(finished.query)} more" if len(finished.query) else "done"
+    return f"{finished.num_labeled:>6} labels   accuracy {accuracy}   {asked}"
+
+
+def _settings(file: Path | None, given: dict[str, Any]) -> RunSettings:
+    resolved = RunSettings.merged(file, given)
+    if resolved.threads < 1:
+        msg = f"threads is {resolved.threads}; at least one has to work."
+        raise UsageError(msg)
+    name = resolved.data.name
+    if name in data.names() or not Path(name).exists():
+        return resolved
+    place = resolved.data.model_copy(update={"name": str(Path(name).resolve())})
+    return resolved.model_copy(update={"data": place})
+
+
+def _default_folder(settings: RunSettings) -> Path:
+    strategy = settings.strategy.name.replace(":", ".")
+    stem = Path(settings.data.name).stem
+    return Path("runs") / f"{stem}-{strategy}-{settings.trainer.name}-{settings.seed}"

@@ -1,0 +1,65 @@
+"""``fewlabels select``: bring your own embeddings."""
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from fewlabels.cli.run import Json, Quiet
+from fewlabels.cli.terminal import Terminal, print_line
+from fewlabels.errors import DataError, UnknownNameError
+from fewlabels.strategies.arrays import select as select_from_arrays
+
+_ARRAYS = ("features", "logits", "labeled", "labels", "candidates")
+
+
+def select(
+    arrays: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FEATURES.npz",
+            help="Arrays: features (N, F); optional logits (N, C), labeled, labels, "
+            "candidates (positions).",
+        ),
+    ],
+    *,
+    strategy: Annotated[str, typer.Option(help="Name or module:Class.")] = "npc",
+    size: Annotated[int, typer.Option(help="How many items to choose.")] = 20,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Choose which items to label next, from embeddings of any framework.
+
+    Prints the chosen positions, one per line.
+    """
+    with Terminal.open(quiet=quiet or as_json).busy():
+        given = _read(arrays)
+        chosen = select_from_arrays(strategy, **given, size=size, seed=seed)
+    if as_json:
+        print_line(json.dumps({"strategy": strategy, "indices": chosen.tolist()}))
+    else:
+        print_line("\n".join(map(str, chosen.tolist())))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Read the arrays of an .npz file; nothing in it is ever executed."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            given = {name: file[name] for name in file.files}
+    except (OSError, ValueError, zipfile.BadZipFile, EOFError, AttributeError) as error:
+        msg = (
+            f"'{path}' could not be read as an .npz file: {error}. Write it with "
+            "numpy.savez(path, features=..., labeled=...)."
+        )
+        raise DataError(msg) from error
+    for name in given:
+        if name not in _ARRAYS:
+            raise UnknownNameError(f"array of '{path.name}'", name, _ARRAYS)
+    if "features" not in given:
+        msg = f"'{path}' holds {sorted(given)}; an array called 'features' is needed."
+        raise DataError(msg)
+    return given
