@@ -7,14 +7,16 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor
 
-from fewlabels.data.arrays import Arrays, array_pool, npz_pool
+from fewlabels.data.arrays import Arrays, array_pool
 from fewlabels.data.derived import check_repetition, repeated, resized, subset
 from fewlabels.data.folder import folder_pool
+from fewlabels.data.labels import Labels
 from fewlabels.data.manifest import MANIFESTS, manifest_pool
 from fewlabels.data.named import named_pool, names
+from fewlabels.data.npz import npz_pool
 from fewlabels.errors import DataError, UnknownNameError, UsageError
 from fewlabels.pool import Pool
 
@@ -27,10 +29,10 @@ BATCHBALD_NOISE = 0.1
 
 def load(
     source: Source,
-    labels: ArrayLike | Tensor | Literal["none"] | None = None,
+    labels: Labels | Literal["none"] | None = None,
     *,
     classes: Sequence[str] | None = None,
-    test: tuple[Arrays, ArrayLike | Tensor] | None = None,
+    test: tuple[Arrays, Labels] | None = None,
     size: int | None = None,
     counts: Sequence[int] | Mapping[str, int] | None = None,
     times: int | None = None,

@@ -1,15 +1,233 @@
-"""The data sets that have a name."""
+"""The data sets that have a name: found on the disk, or downloaded."""
 
+import os
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from fewlabels.data.arrays import SplitArrays, array_pool
+from fewlabels.data.cifar import CIFAR10, CIFAR100, read_cifar_folder
 from fewlabels.data.digits import digits_pool
+from fewlabels.data.download import Source, fetch
+from fewlabels.data.idx import read_idx_folder
+from fewlabels.data.npz import npz_pool
+from fewlabels.errors import DataError, UnknownNameError
 from fewlabels.pool import Pool
+
+_IDX_FILES = (
+    "train-images-idx3-ubyte.gz",
+    "train-labels-idx1-ubyte.gz",
+    "t10k-images-idx3-ubyte.gz",
+    "t10k-labels-idx1-ubyte.gz",
+)
+_TEN_DIGITS = tuple(map(str, range(10)))
+
+
+@dataclass(frozen=True)
+class StandardSet:
+    """A data set that everybody knows."""
+
+    name: str
+    first_labels: tuple[int, ...]
+    """How the training labels begin; tells sets with equal file names apart."""
+    classes: tuple[str, ...]
+    """Names of the classes, where the files hold none."""
+    folders: tuple[str, ...]
+    """Folders that may hold its standard files, below a place for data."""
+    read: Callable[[Path], SplitArrays | None]
+    """Reads the standard files of a folder; None if they are not there."""
+    sources: tuple[Source, ...]
+    """Where the standard files come from."""
+
+
+def _idx_sources(base: str, *digests: str) -> tuple[Source, ...]:
+    pairs = zip(_IDX_FILES, digests, strict=True)
+    return tuple(Source(base + name, name, digest) for name, digest in pairs)
+
+
+_STANDARD = {
+    one.name: one
+    for one in (
+        StandardSet(
+            name="mnist",
+            first_labels=(5, 0, 4, 1, 9),
+            classes=_TEN_DIGITS,
+            folders=("mnist", "MNIST/raw"),
+            read=read_idx_folder,
+            sources=_idx_sources(
+                "https://ossci-datasets.s3.amazonaws.com/mnist/",
+                "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+                "d53e105ee54ea40749a09fcbcd1e9432",
+                "9fb629c4189551a2d022fa330f9573f3",
+                "ec29112dd5afa0611ce80d1b7f02629c",
+            ),
+        ),
+        StandardSet(
+            name="fashion-mnist",
+            first_labels=(9, 0, 0, 3, 0),
+            classes=(
+                *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+                *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+            ),
+            folders=("fashion-mnist", "FashionMNIST/raw"),
+            read=read_idx_folder,
+            sources=_idx_sources(
+                "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+                "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+                "25c81989df183df01b3e8a0aad5dffbe",
+                "bef4ecab320f06d8554ea6380940ec79",
+                "bb300cfdad3c16e7a12a480ee83cd310",
+            ),
+        ),
+        StandardSet(
+            name="cifar10",
+            first_labels=(6, 9, 9, 4, 1),
+            classes=(
+                *("airplane", "automobile", "bird", "cat", "deer"),
+                *("dog", "frog", "horse", "ship", "truck"),
+            ),
+            folders=("cifar10",),
+            read=partial(read_cifar_folder, layout=CIFAR10),
+            sources=(
+                Source(
+                    "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+                    "cifar-10-python.tar.gz",
+                    "c58f30108f718f92721af3b95e74349a",
+                ),
+            ),
+        ),
+        StandardSet(
+            name="cifar100",
+            first_labels=(19, 29, 0, 11, 1),
+            classes=tuple(map(str, range(100))),
+            folders=("cifar100",),
+            read=partial(read_cifar_folder, layout=CIFAR100),
+            sources=(
+                Source(
+                    "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
+                    "cifar-100-python.tar.gz",
+                    "eb9058c3a382ffc7106e4002c42a8d85",
+                ),
+            ),
+        ),
+    )
+}
 
 
 def names() -> list[str]:
-    """Return the names of the data sets, sorted."""
-    return ["digits"]
+    """Return the names of the built-in data sets, sorted."""
+    return sorted(["digits", "repeated-mnist", *_STANDARD])
 
 
 def named_pool(name: str) -> Pool:
-    """Return a data set by name."""
-    del name
-    return digits_pool()
+    """Return a data set by its name.
+
+    Args:
+        name: One of :func:`names`. ``repeated-mnist`` is MNIST here; the repeating is
+            done by :func:`fewlabels.data.load`.
+
+    Returns:
+        The pool with all its labels, and the official test split.
+
+    Raises:
+        UnknownNameError: If there is no such set.
+    """
+    if name == "digits":
+        return digits_pool()
+    standard = _STANDARD.get("mnist" if name == "repeated-mnist" else name)
+    if standard is None:
+        raise UnknownNameError("data set", name, names())
+    return standard_pool(standard, places())
+
+
+def places() -> list[Path]:
+    """Return where data sets are looked for: ``$FEWLABELS_DATA``, then the cache."""
+    given = os.environ.get("FEWLABELS_DATA")
+    return [*([Path(given).expanduser()] if given else []), cache_folder()]
+
+
+def cache_folder() -> Path:
+    """Return where downloads are kept: ``$FEWLABELS_CACHE``, or the platform's way."""
+    given = os.environ.get("FEWLABELS_CACHE")
+    if given:
+        return Path(given).expanduser()
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA", "~/AppData/Local")
+    elif sys.platform == "darwin":
+        base = "~/Library/Caches"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "fewlabels"
+
+
+def standard_pool(standard: StandardSet, looked_in: Iterable[Path]) -> Pool:
+    """Find a standard set, or download it into the last place.
+
+    Args:
+        standard: The set.
+        looked_in: Where to look, in this order; the last one is the cache.
+
+    Returns:
+        The pool.
+
+    Raises:
+        DataError: If what was downloaded is not the set.
+    """
+    folders = list(looked_in)
+    for folder in folders:
+        pool = _found(standard, folder)
+        if pool is not None:
+            return pool
+    goal = folders[-1] / standard.name
+    for source in standard.sources:
+        fetch(source, goal)
+    arrays = standard.read(goal)
+    if arrays is None:
+        raise DataError(f"The files of {standard.name} in {goal} are not complete.")
+    return _checked(standard, _pool_of(standard, arrays), goal)
+
+
+def _found(standard: StandardSet, place: Path) -> Pool | None:
+    """Return the set if a place holds it, as .npz or in its standard files."""
+    npz = place / f"{standard.name}.npz"
+    if npz.is_file():
+        pool = npz_pool(npz, standard.name, standard.classes)
+        return _checked(standard, pool, npz)
+    for folder in (place / name for name in standard.folders):
+        arrays = standard.read(folder)
+        if arrays is not None:
+            return _checked(standard, _pool_of(standard, arrays), folder)
+    arrays = standard.read(place)
+    if arrays is None or not _is_right(standard, arrays.y_train.tolist()):
+        return None  # MNIST and Fashion-MNIST have the same file names
+    return _pool_of(standard, arrays)
+
+
+def _pool_of(standard: StandardSet, arrays: SplitArrays) -> Pool:
+    return array_pool(
+        arrays.x_train,
+        arrays.y_train,
+        name=standard.name,
+        classes=arrays.classes or standard.classes,
+        test=(arrays.x_test, arrays.y_test),
+    )
+
+
+def _checked(standard: StandardSet, pool: Pool, where: Path) -> Pool:
+    """Return the pool if its labels begin as they should."""
+    labels = pool.labels.tolist()
+    if _is_right(standard, labels):
+        return pool
+    count = len(standard.first_labels)
+    msg = (
+        f"{where} is not {standard.name}: its labels begin with "
+        f"{' '.join(map(str, labels[:count]))}, those of {standard.name} with "
+        f"{' '.join(map(str, standard.first_labels))}. Put the right files there."
+    )
+    raise DataError(msg)
+
+
+def _is_right(standard: StandardSet, labels: list[int]) -> bool:
+    return tuple(labels[: len(standard.first_labels)]) == standard.first_labels

@@ -1,0 +1,144 @@
+"""Fetching a file: whole, unchanged, or not at all."""
+
+import os
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import md5
+from http.client import HTTPException, HTTPResponse
+from pathlib import Path
+from typing import IO
+from urllib import request
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+
+from fewlabels.errors import DownloadError
+from fewlabels.progress import track
+
+TIMEOUT = 30.0
+"""Seconds without a byte after which a server is given up."""
+
+_MOST_BYTES = 2**30
+_CHUNK = 2**18
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file and where it comes from."""
+
+    url: str
+    file_name: str
+    md5: str
+    """What the official page or torchvision gives; it identifies, no more."""
+
+
+def fetch(source: Source, folder: Path, *, timeout: float = TIMEOUT) -> Path:
+    """Download a file into a folder, unless it is there.
+
+    The bytes go to a temporary file beside the goal. Only when all have come and their
+    hash is right is it renamed, so that a half file is never taken for a whole one.
+
+    Args:
+        source: What to fetch.
+        folder: Where to; made if it is missing.
+        timeout: Seconds without a byte after which the server is given up.
+
+    Returns:
+        Where the file is.
+
+    Raises:
+        DownloadError: If it did not come whole and unchanged; nothing is left behind.
+    """
+    goal = folder / source.file_name
+    if goal.is_file():
+        return goal
+    if urlsplit(source.url).scheme not in {"http", "https"}:
+        raise DownloadError(f"{source.url} is neither an http nor an https address.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=folder, prefix=".", suffix=".part")
+    except OSError as error:
+        msg = (
+            f"{folder} cannot be written to: {error.strerror}. Set FEWLABELS_CACHE to "
+            "a folder that can."
+        )
+        raise DownloadError(msg) from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            _check_digest(source, _received(source, file, timeout))
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(goal)
+    finally:
+        with suppress(FileNotFoundError):  # renamed, if all went well
+            Path(name).unlink()
+    return goal
+
+
+def _received(source: Source, file: IO[bytes], timeout: float) -> str:
+    """Write what the server sends; return its hash."""
+    try:
+        with _opener().open(source.url, timeout=timeout) as response:
+            return _copied(source, response, file)
+    except HTTPError as error:
+        with error:
+            seen = f"the server answered {error.code} {error.reason}"
+        raise DownloadError(_message(source, seen)) from error
+    except TimeoutError as error:
+        seen = f"the server said nothing for {timeout:g} seconds"
+        raise DownloadError(_message(source, seen)) from error
+    except URLError as error:
+        seen = f"the server cannot be reached ({error.reason})"
+        raise DownloadError(_message(source, seen)) from error
+    except (HTTPException, OSError) as error:
+        seen = f"the connection broke ({error!r})"
+        raise DownloadError(_message(source, seen)) from error
+
+
+def _copied(source: Source, response: HTTPResponse, file: IO[bytes]) -> str:
+    """Copy a response chunk by chunk; return the hash of all of it."""
+    announced = response.headers.get("Content-Length", "")
+    total = int(announced) if announced.isdecimal() else 0
+    digest, num_bytes = md5(usedforsecurity=False), 0
+    with track(f"Downloading {source.file_name}", total) as advance:
+        while chunk := response.read(_CHUNK):
+            num_bytes += len(chunk)
+            if num_bytes > _MOST_BYTES:
+                seen = f"the server sent more than {_MOST_BYTES:,} bytes"
+                raise DownloadError(_message(source, seen))
+            digest.update(chunk)
+            file.write(chunk)
+            advance(len(chunk))
+    if total and num_bytes < total:
+        seen = f"only {num_bytes:,} of {total:,} bytes came"
+        raise DownloadError(_message(source, seen))
+    return digest.hexdigest()
+
+
+def _check_digest(source: Source, seen: str) -> None:
+    if seen != source.md5:
+        what = f"the file that came has the MD5 {seen}, the official one {source.md5}"
+        raise DownloadError(_message(source, what))
+
+
+def _message(source: Source, seen: str) -> str:
+    return (
+        f"{source.url} could not be fetched: {seen}. Nothing was kept. Try again, or "
+        f"put {source.file_name} into the folder that FEWLABELS_DATA names."
+    )
+
+
+def _opener() -> request.OpenerDirector:
+    """Return an opener that speaks http and https only, redirected or not."""
+    opener = request.OpenerDirector()
+    for handler in (
+        request.ProxyHandler(),
+        request.HTTPHandler(),
+        request.HTTPSHandler(),
+        request.HTTPDefaultErrorHandler(),
+        request.HTTPRedirectHandler(),
+        request.HTTPErrorProcessor(),
+        request.UnknownHandler(),
+    ):
+        opener.add_handler(handler)
+    return opener
