@@ -74,7 +74,7 @@ picture: setup ## Draw the module picture in ARCHITECTURE.md anew.
 	$(BIN)/python scripts/module_picture.py
 
 docs: setup ## Build the documentation strictly into site/.
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/mkdocs build --strict
 
 wheel: setup ## Build the wheel and the source archive into dist/.
 	$(BIN)/python -m build

@@ -1,0 +1,232 @@
+"""Documents that cannot go stale: they run, are complete and name what exists."""
+
+import ast
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from fewlabels import errors
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = sorted(ROOT.glob("*.md"))
+TEXT_ENDINGS = {".py", ".md", ".toml", ".yml", ".yaml", ".txt", ".cff", ".html", ".css"}
+
+
+def guide():
+    """All pages of the guide as one text."""
+    return "\n".join(page.read_text("utf-8") for page in PAGES[1:])
+
+
+# ---------------------------------------------------------------------- they run
+
+
+def python_blocks(page):
+    """Return (first line number, code) of every block tagged python."""
+    pattern = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    text = page.read_text("utf-8")
+    return [
+        (text.count("\n", 0, found.start(1)), found[1])
+        for found in pattern.finditer(text)
+    ]
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if python_blocks(page)], ids=lambda page: page.name
+)
+def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    module = types.ModuleType("page")
+    monkeypatch.setitem(sys.modules, "page", module)
+    for line, code in python_blocks(page):
+        shifted = "\n" * line + code  # so that a traceback shows the page's own line
+        exec(compile(shifted, str(page), "exec"), vars(module))
+
+
+def test_every_fence_is_closed():
+    for page in [*DOCUMENTS, *PAGES]:
+        fences = re.findall(r"^```", page.read_text("utf-8"), re.MULTILINE)
+        assert len(fences) % 2 == 0, page.name
+
+
+def test_the_readme_shows_both_commands():
+    readme = PAGES[0].read_text("utf-8")
+    assert "make demo" in readme
+    assert "make test" in readme
+
+
+# ------------------------------------------------------------------ they are whole
+
+
+def command_names():
+    """Return every command of the command line, such as ``fewlabels run``."""
+    typer_main = importlib.import_module("typer.main")
+    cli = importlib.import_module("fewlabels.cli")
+
+    def walk(command, name):
+        children = getattr(command, "commands", {})
+        if not children:
+            return [name]
+        return [
+            n for key, child in children.items() for n in walk(child, f"{name} {key}")
+        ]
+
+    return walk(typer_main.get_command(cli.app), "fewlabels")
+
+
+def test_every_command_is_in_the_guide():
+    commands = command_names()
+    assert len(commands) >= 3
+    assert [name for name in commands if name not in guide()] == []
+
+
+@pytest.mark.parametrize("module", ["strategies", "training", "data"])
+def test_every_name_is_in_the_guide(module):
+    names = importlib.import_module(f"fewlabels.{module}").names()
+    assert names
+    assert [name for name in names if f"`{name}`" not in guide()] == []
+
+
+def test_every_strategy_has_a_section():
+    text = (ROOT / "docs" / "strategies.md").read_text("utf-8")
+    names = importlib.import_module("fewlabels.strategies").names()
+    assert re.findall(r"^## `(.+)`$", text, re.MULTILINE) == list(names)
+
+
+def test_every_exception_is_in_the_guide():
+    kinds = [
+        kind.__name__
+        for kind in vars(errors).values()
+        if inspect.isclass(kind) and issubclass(kind, Exception)
+    ]
+    assert [name for name in kinds if f"`{name}`" not in guide()] == []
+
+
+# --------------------------------------------------------- they name what exists
+
+
+def paper_rows():
+    """Return (paper, function, test) cells of every table row of PAPER.md."""
+    rows = []
+    for line in (ROOT / "PAPER.md").read_text("utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("|") and len(cells) >= 4 and set(cells[0]) != {"-"}:
+            rows.append((cells[0], cells[1], cells[2]))
+    return [row for row in rows if row[0] != "paper"]
+
+
+def missing_object(name):
+    """Return the dotted name if nothing is found under it, else an empty string."""
+    parts = name.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[cut:]:
+            found = getattr(found, part, None)
+        return "" if found is not None else name
+    return name
+
+
+def missing_test(path):
+    """Return the path if no such test function exists, else an empty string."""
+    file_name, _, function = path.partition("::")
+    file = ROOT / file_name
+    if not file.is_file():
+        return path
+    tree = ast.parse(file.read_text("utf-8"))
+    known = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    return "" if function in known else path
+
+
+@pytest.mark.parametrize("row", paper_rows(), ids=lambda row: row[0][:40])
+def test_a_row_of_the_paper_names_what_exists(row):
+    _, functions, tests = row
+    for cell, missing, pattern in (
+        (functions, missing_object, r"fewlabels(\.\w+)+"),
+        (tests, missing_test, r"tests/[\w/]+\.py::test_\w+"),
+    ):
+        names = re.findall(r"`([^`]+)`", cell)
+        if not names:
+            assert cell in {"not yet", "note only"}
+        assert all(re.fullmatch(pattern, name) for name in names), cell
+        assert [name for name in map(missing, names) if name] == []
+
+
+def test_paper_has_a_row_for_everything_numbered():
+    text = "\n".join(row[0] for row in paper_rows())
+    numbered = [f"Eq. ({number})" for number in range(1, 6)]
+    numbered += ["Algorithm 1", "Proposition 1", "Theorem 1"]
+    numbered += ["Table 1", "Table 2", "Table 3", "Figure 1"]
+    assert [name for name in numbered if name not in text] == []
+
+
+def test_links_between_documents_lead_somewhere():
+    for page in [*DOCUMENTS, *PAGES]:
+        shown = re.sub(r"<!--.*?-->", "", page.read_text("utf-8"), flags=re.DOTALL)
+        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", shown):
+            if not target.startswith("https://"):
+                assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(tmp_path):
+    site = tmp_path / "site"
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert built.returncode == 0, built.stderr
+    loaded = re.compile(r"""(src=|<link[^>]+href=|url\(|@import)\s*["']?(https?:)?//""")
+    pages = [*site.rglob("*.html"), *site.rglob("*.css")]
+    assert len(pages) > 10
+    assert [page.name for page in pages if loaded.search(page.read_text("utf-8"))] == []
+
+
+# ------------------------------------------------------------------- the tree itself
+
+
+def tracked_files():
+    """Return the files under version control, or all where there is no git."""
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True
+    )
+    if listed.returncode:
+        pytest.skip("not a git checkout: there is no list of tracked files")
+    return [ROOT / name for name in listed.stdout.splitlines()]
+
+
+def text_files():
+    return [
+        path
+        for path in tracked_files()
+        if path.is_file()
+        and (path.suffix in TEXT_ENDINGS or path.name in {"Makefile", "run"})
+    ]
+
+
+def test_no_python_file_is_longer_than_400_lines():
+    python = [path for path in text_files() if path.suffix == ".py"]
+    lengths = {path.name: len(path.read_text("utf-8").splitlines()) for path in python}
+    assert lengths
+    assert {name: length for name, length in lengths.items() if length > 400} == {}
+
+
+def test_no_file_names_a_place_on_one_machine():
+    folders = "|".join(["root", "home", "work", "Users", "tmp"])
+    machine_path = re.compile(rf"(?<![\w.$}}/~])/({folders})/\w")
+    hosts = [".".join(parts) for parts in (("pypi", "org"), ("pytorch", "org", "whl"))]
+    hosts += ["python" + "hosted", "anaconda" + ".org", "extra-" + "index-url"]
+    for path in text_files():
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
+            where = f"{path.relative_to(ROOT)}:{number}: {line.strip()[:80]}"
+            assert not machine_path.search(line), where
+            assert not any(host in line for host in hosts), where
