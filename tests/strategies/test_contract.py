@@ -1,0 +1,67 @@
+import json
+import warnings
+
+import pytest
+from tests.strategies import contract
+
+from fewlabels import strategies
+from fewlabels.errors import BudgetError, DegenerateGramWarning
+
+CASES = [(name, {}) for name in strategies.names()] + [
+    ("margin", {"on": "logits"}),
+    ("least-confidence", {"on": "logits"}),
+    ("npc", {"kernel": "last-layer"}),
+    ("npc", {"kernel": "wide-head"}),
+    ("npc", {"normalize": True, "draws": 7}),
+]
+
+
+@pytest.fixture(params=CASES, ids=lambda case: "-".join(map(str, case)))
+def strategy(request):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DegenerateGramWarning)
+        yield strategies.resolve(*request.param)
+
+
+@pytest.mark.parametrize("num_labeled", [0, 1, 8])
+@pytest.mark.parametrize("seed", range(3))
+def test_chooses_distinct_candidates(strategy, seed, num_labeled):
+    contract.check_chooses_distinct_candidates(strategy, seed, num_labeled)
+
+
+def test_same_seed_same_choice(strategy):
+    contract.check_same_seed_same_choice(strategy)
+
+
+def test_touches_nothing(strategy):
+    contract.check_touches_nothing(strategy)
+
+
+def test_copes_with_duplicates_and_constants(strategy):
+    contract.check_copes_with_duplicates_and_constants(strategy)
+
+
+def test_refuses_more_than_there_is(strategy):
+    pool, classifier = contract.problem(0)
+    with pytest.raises(BudgetError, match="43 items are asked for, and there are 42"):
+        contract.chosen_by(strategy, pool, classifier, size=43)
+
+
+def test_the_record_survives_json(strategy):
+    pool, classifier = contract.problem(0)
+    record = dict(contract.chosen_by(strategy, pool, classifier).record)
+    assert json.loads(json.dumps(record)) == record
+
+
+class Repeats:
+    def select(self, classifier, pool, size, generator, *, history=()):
+        return (
+            strategies.Random()
+            .select(classifier, pool, size, generator)
+            .__class__(pool.candidates[:1].expand(size))
+        )
+
+
+def test_the_contract_notices_a_strategy_that_repeats_items():
+    with pytest.raises(AssertionError):
+        contract.check_chooses_distinct_candidates(Repeats(), 0, 8)

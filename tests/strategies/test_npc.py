@@ -1,0 +1,78 @@
+from dataclasses import replace
+
+import pytest
+import torch
+from tests import reference
+from tests.strategies import contract
+
+from fewlabels.errors import DegenerateGramWarning
+from fewlabels.features import PrecomputedClassifier
+from fewlabels.pool import Answers, Query, Round
+from fewlabels.rng import fork, stream
+from fewlabels.search import uniform_subsets
+from fewlabels.strategies import NeuralPreconditioning
+
+
+def test_algorithm_1_by_its_definition():
+    pool, classifier = contract.problem(0)
+    query = contract.chosen_by(
+        NeuralPreconditioning(kernel="last-layer", draws=50), pool, classifier
+    )
+    features = classifier.outputs(pool.images, torch.arange(60)).features
+    gram = reference.last_layer_gram(features, contract.NUM_CLASSES)
+    key = fork(stream(0, "query"))
+    draws = uniform_subsets(pool.candidates, 5, key, range(50))
+    expected, value = reference.best_draw(gram, pool.labeled, draws)
+    assert query.indices.tolist() == expected
+    assert query.value == pytest.approx(value)
+    assert query.record["kernel"] == "last-layer"
+    assert query.record["draws"] == 50
+    assert query.record["tie"] is False
+    assert query.value <= query.record["ceiling"]
+
+
+def test_the_last_layer_warns_with_both_numbers_and_records_the_tie():
+    pool, classifier = contract.problem(1)
+    literal = NeuralPreconditioning(kernel="last-layer")
+    with pytest.warns(DegenerateGramWarning, match="38 items are compared through 17"):
+        query = contract.chosen_by(literal, pool, classifier, size=30)
+    assert query.record["tie"] is True
+
+
+@pytest.mark.parametrize(
+    ("budget", "kernel"), [(15, "last-layer"), (16, "wide-head"), (None, "last-layer")]
+)
+def test_auto_decides_by_the_budget(budget, kernel):  # rank 17, so at most 15.3
+    pool, classifier = contract.problem(2)
+    pool = replace(pool, budget=budget)
+    query = contract.chosen_by(NeuralPreconditioning(), pool, classifier)
+    assert query.record["kernel"] == kernel
+
+
+def test_auto_decides_once_per_run():
+    pool, classifier = contract.problem(3)
+    earlier = Round(
+        step=0,
+        num_labeled=3,
+        class_counts=(1, 1, 1, 0),
+        accuracy=None,
+        query=Query(record={"kernel": "wide-head"}),
+        answers=Answers(),
+    )
+    query = NeuralPreconditioning().select(
+        classifier, pool, 5, stream(0), history=[earlier]
+    )
+    assert query.record["kernel"] == "wide-head"
+
+
+@pytest.mark.parametrize("kernel", ["last-layer", "wide-head"])
+def test_copies_are_not_chosen_while_other_sets_are_drawn(kernel):  # Proposition 1
+    pool, classifier = contract.problem(4)
+    rows = classifier.outputs(pool.images, torch.arange(60)).features[:15].repeat(4, 1)
+    copies = PrecomputedClassifier(rows, torch.zeros(60, 2))
+    query = contract.chosen_by(
+        NeuralPreconditioning(kernel=kernel, draws=3000), pool, copies, size=3
+    )
+    originals = [index % 15 for index in query.indices.tolist()]
+    assert len(set(originals)) == 3
+    assert not set(originals) & {index % 15 for index in pool.labeled.tolist()}

@@ -1,0 +1,60 @@
+import errno
+import os
+
+import pytest
+
+from fewlabels.errors import StorageError
+from fewlabels.files import make_folder, replace_text, replacing, sweep
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path):
+    file = tmp_path / "a.txt"
+    replace_text(file, "old\n")
+    replace_text(file, "new – ü\n")
+    assert file.read_bytes() == "new – ü\n".encode()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.txt"]
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (errno.ENOSPC, "The disk is full: .*a.txt' could not be written. Everything"),
+        (errno.EROFS, "could not be written: Read-only file system"),
+    ],
+)
+def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch, code, message):
+    file = tmp_path / "a.txt"
+    replace_text(file, "old\n")
+
+    def fail(handle):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(StorageError, match=message):
+        replace_text(file, "new\n")
+    assert file.read_text() == "old\n"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_an_error_inside_the_block_leaves_the_old_file(tmp_path):
+    file = tmp_path / "a.txt"
+    replace_text(file, "old\n")
+    with pytest.raises(ZeroDivisionError), replacing(file) as partial:
+        partial.write_text("half")
+        1 / 0  # noqa: B018
+    assert file.read_text() == "old\n"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_leftovers_are_swept(tmp_path):
+    (tmp_path / "below").mkdir()
+    for name in ("a.txt.partial", "below/b.json.partial", "kept.txt"):
+        (tmp_path / name).write_text("x")
+    sweep(tmp_path)
+    assert sorted(p.name for p in tmp_path.rglob("*.*")) == ["kept.txt"]
+
+
+def test_a_folder_below_a_file_is_refused(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StorageError, match="could not be written: Not a directory"):
+        make_folder(tmp_path / "file" / "below")
