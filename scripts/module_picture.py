@@ -59,7 +59,7 @@ def picture(root: Path) -> str:
         members = [name.strip(" ()") for name in layer.split("|")]
         present = [name for name in members if name in modules]
         if present:
-            lines += [f"    subgraph layer{number}[ ]", "        direction LR"]
+            lines += [f'    subgraph layer{number}[" "]', "        direction LR"]
             lines += [f"        {name}" for name in present]
             lines.append("    end")
     lines += [f"    {start} --> {end}" for start, end in reduced(arrows)]
