@@ -8,7 +8,7 @@ from torch import nn
 
 
 def last_layer_gram(features, num_classes):
-    """Trace of the class blocks of J J^T, by automatic differentiation, logit by logit."""
+    """Trace of the class blocks of J J^T, by autograd, logit by logit."""
     layer = nn.Linear(features.shape[1], num_classes, dtype=torch.float64)
     gradients = []
     for row in features.double():
@@ -25,7 +25,7 @@ def last_layer_gram(features, num_classes):
 
 
 def wide_head_gram(features, width, generator):
-    """Gram matrix of all gradients of a finite ReLU network on [h; 1] at initialization.
+    """Gram matrix of all gradients of a finite ReLU network on [h; 1].
 
     f(x) = sqrt(2 / width) a . relu(W x) with standard normal a and W.
     """

@@ -39,9 +39,14 @@ def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch, code, message):
 def test_an_error_inside_the_block_leaves_the_old_file(tmp_path):
     file = tmp_path / "a.txt"
     replace_text(file, "old\n")
-    with pytest.raises(ZeroDivisionError), replacing(file) as partial:
-        partial.write_text("half")
-        1 / 0  # noqa: B018
+
+    def fail_halfway():
+        with replacing(file) as partial:
+            partial.write_text("half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_halfway()
     assert file.read_text() == "old\n"
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.txt"]
 
