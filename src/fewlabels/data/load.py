@@ -20,15 +20,16 @@ from fewlabels.data.npz import npz_pool
 from fewlabels.errors import DataError, UnknownNameError, UsageError
 from fewlabels.pool import Pool
 
-Source = str | PathLike[str] | NDArray[Any] | Tensor
+Loadable = str | PathLike[str] | NDArray[Any] | Tensor
 """A data set's name, a path, or images in memory."""
 
+# Repeated MNIST as in BatchBALD (Kirsch, van Amersfoort and Gal, 2019).
 BATCHBALD_TIMES = 3
 BATCHBALD_NOISE = 0.1
 
 
 def load(
-    source: Source,
+    source: Loadable,
     labels: Labels | Literal["none"] | None = None,
     *,
     classes: Sequence[str] | None = None,
@@ -62,14 +63,19 @@ def load(
         size: Side of the square to bring images to. None: the native size of a data
             set, an array, or files that share one of at most 64 pixels; else 32.
         counts: How many items of each class to keep; see :func:`subset`.
-        times: How often to repeat each item; see :func:`repeated`.
+        times: How often to repeat each item; see :func:`repeated`. ``repeated-mnist``
+            has 3 unless told otherwise.
         noise: Standard deviation of the noise on repeated items, as a share of 255.
+            ``repeated-mnist`` has 0.1 unless told otherwise.
         test_share: Share of the labeled files to measure on where no split is given.
         seed: Decides which items ``counts`` keeps, and the noise.
 
     Returns:
         The pool.
     """
+    if isinstance(source, str) and source == "repeated-mnist":
+        times = BATCHBALD_TIMES if times is None else times
+        noise = BATCHBALD_NOISE if noise is None else noise
     _check_numbers(size, times, noise, test_share)
     if isinstance(source, np.ndarray) or torch.is_tensor(source):
         given = None if isinstance(labels, str) else labels
@@ -83,9 +89,6 @@ def load(
         pool = resized(pool, size)
     if counts is not None:
         pool = subset(pool, counts, seed=seed)
-    if isinstance(source, str) and source == "repeated-mnist":
-        times = BATCHBALD_TIMES if times is None else times
-        noise = BATCHBALD_NOISE if noise is None else noise
     if times is None:
         return pool
     return repeated(pool, times, noise=noise or 0.0, seed=seed)
@@ -98,21 +101,32 @@ def _from_name_or_path(
     size: int | None,
     test_share: float,
 ) -> Pool:
-    if isinstance(source, str) and source in names():
-        return named_pool(source)
-    path = Path(source).expanduser()
+    is_name = isinstance(source, str) and source in names()
+    path = _path(source)
     kind = path.suffix.lower()
-    if path.is_dir():
-        return folder_pool(
-            path, size=size, test_share=test_share, use_labels=use_labels
-        )
-    if path.is_file() and kind in MANIFESTS:
-        return manifest_pool(
-            path, size=size, test_share=test_share, use_labels=use_labels
-        )
+    if not is_name and (path.is_dir() or (path.is_file() and kind in MANIFESTS)):
+        pool_of = folder_pool if path.is_dir() else manifest_pool
+        return pool_of(path, size=size, test_share=test_share, use_labels=use_labels)
+    if not use_labels:
+        raise UsageError("labels='none' is for folders and manifests; leave it out.")
+    if is_name:
+        return named_pool(str(source))
     if path.is_file() and kind == ".npz":
         return npz_pool(path, path.stem)
     raise _nothing_there(source, path)
+
+
+def _path(source: str | PathLike[str]) -> Path:
+    if not isinstance(source, str | PathLike):
+        kind = type(source).__name__  # type: ignore[unreachable]
+        msg = f"A {kind} cannot be loaded; give a name, a path, an array or a tensor."
+        raise UsageError(msg)
+    try:
+        path = Path(source).expanduser()
+        path.exists()
+    except (OSError, RuntimeError) as error:
+        raise UnknownNameError("data set", str(source)[:100], names()) from error
+    return path
 
 
 def _nothing_there(source: str | PathLike[str], path: Path) -> Exception:
@@ -133,6 +147,8 @@ def _check_numbers(
     if not 0 <= test_share < 1:
         msg = f"test_share is {test_share}; it is a share from 0 to below 1."
         raise UsageError(msg)
+    if noise is not None and times is None:
+        raise UsageError("noise is for repeated items; give times as well.")
     check_repetition(1 if times is None else times, noise or 0.0)
 
 

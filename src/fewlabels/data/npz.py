@@ -27,13 +27,13 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
         DataError: If it is not such a file.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
     except (
         OSError,
         ValueError,
         EOFError,
-        AttributeError,
+        TypeError,
         zipfile.BadZipFile,
         zlib.error,
     ) as error:

@@ -1,0 +1,163 @@
+import os
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.data.pictures import pixels, save
+
+from fewlabels.data import decode as decoding
+from fewlabels.data.decode import UnusableImageError, decode, inspect
+
+
+def seen(path, channels=3):
+    file = inspect(path.name, path)
+    return decode(file, (channels, file.height, file.width))
+
+
+@pytest.mark.parametrize("extension", ["png", "bmp", "tiff", "ppm", "webp", "gif"])
+def test_lossless_formats_give_the_pixels_back(tmp_path, extension):
+    options = {"lossless": True} if extension == "webp" else {}
+    path = save(tmp_path / f"a.{extension}", 1, **options)
+    assert (seen(path, 1)[0] == pixels(1)).all()
+
+
+def test_jpeg_is_nearly_the_same(tmp_path):
+    smooth = Image.linear_gradient("L").resize((32, 32))
+    smooth.save(tmp_path / "a.jpg", quality=95)
+    difference = seen(tmp_path / "a.jpg", 1)[0].astype(int) - np.asarray(smooth)
+    assert abs(difference).max() < 6
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_images_are_turned_upright(tmp_path, orientation):
+    from PIL import ImageOps
+
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    picture = Image.fromarray(pixels(2, height=4, width=6))
+    picture.save(tmp_path / "a.png", exif=exif)
+    with Image.open(tmp_path / "a.png") as stored:
+        upright = np.asarray(ImageOps.exif_transpose(stored))
+    assert (seen(tmp_path / "a.png", 1)[0] == upright).all()
+
+
+def test_sixteen_bits_become_eight(tmp_path):
+    values = np.array([[0, 255, 256, 65535]], dtype=np.uint16)
+    Image.fromarray(values).save(tmp_path / "a.png")
+    assert inspect("a", tmp_path / "a.png").is_grey
+    assert seen(tmp_path / "a.png", 1).tolist() == [[[0, 0, 1, 255]]]
+
+
+def test_transparency_is_laid_over_white(tmp_path):
+    red = np.array([[[200, 0, 0, 255], [200, 0, 0, 0]]], dtype=np.uint8)
+    Image.fromarray(red).save(tmp_path / "a.png")
+    assert seen(tmp_path / "a.png")[:, 0].T.tolist() == [[200, 0, 0], [255, 255, 255]]
+
+
+def test_palettes_and_print_colours_are_converted(tmp_path):
+    red = Image.new("RGB", (4, 4), (200, 10, 10))
+    red.quantize(4).save(tmp_path / "palette.png")
+    red.convert("CMYK").save(tmp_path / "print.jpg", quality=100)
+    for name in ("palette.png", "print.jpg"):
+        assert not inspect(name, tmp_path / name).is_grey
+        colour = seen(tmp_path / name)[:, 0, 0].astype(int)
+        assert abs(colour - [200, 10, 10]).max() < 8, name
+
+
+def test_the_whole_image_is_squeezed_into_the_square(tmp_path):
+    halves = np.zeros((20, 40), dtype=np.uint8)
+    halves[:, 20:] = 255
+    Image.fromarray(halves).save(tmp_path / "a.png")
+    small = decode(inspect("a", tmp_path / "a.png"), (1, 4, 4))[0]
+    assert (small[:, 0] == 0).all()
+    assert (small[:, 3] == 255).all()
+
+
+def test_the_digest_is_of_the_bytes(tmp_path):
+    one = inspect("one", save(tmp_path / "one.png", 1))
+    twin = inspect("twin", save(tmp_path / "twin.png", 1))
+    other = inspect("other", save(tmp_path / "other.png", 2))
+    assert one.digest == twin.digest != other.digest
+    assert one.item_id == f"one@{one.digest}"
+    assert len(one.digest) == 16
+
+
+def cut_off(path):
+    whole = save(path, height=40, width=40).read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+
+
+BREAK = {
+    "empty": lambda path: path.touch(),
+    "text": lambda path: path.write_text("this is no image"),
+    "cut": cut_off,
+    "folder": lambda path: path.mkdir(),
+    "dangling": lambda path: path.symlink_to("nowhere.png"),
+    "missing": lambda path: None,
+    "pipe": os.mkfifo,
+    "float": lambda path: Image.fromarray(np.zeros((2, 2), np.float32)).save(path),
+    "wide": lambda path: Image.fromarray(np.full((2, 2), 70_000, np.int32)).save(path),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("empty", "0 bytes"),
+        ("text", "not an image of a known format: PNG, JPEG"),
+        ("cut", "damaged: .*truncated"),
+        ("folder", "a folder, not a file"),
+        ("dangling", "a link to a missing file"),
+        ("missing", "not found"),
+        ("pipe", "not a regular file"),
+        ("float", "no fixed range"),
+        ("wide", "more than 16 bits"),
+    ],
+)
+def test_the_reason_is_given(tmp_path, kind, reason):
+    path = tmp_path / ("a.tiff" if kind in {"float", "wide"} else "a.png")
+    BREAK[kind](path)
+    with pytest.raises(UnusableImageError, match=reason):
+        inspect(kind, path)
+
+
+def test_a_cut_jpeg_is_found(tmp_path):
+    path = save(tmp_path / "a.jpg", height=200, width=200)
+    path.write_bytes(path.read_bytes()[:-2000])
+    with pytest.raises(UnusableImageError, match="damaged"):
+        inspect("a", path)
+
+
+def test_the_header_alone_refuses_a_bomb(tmp_path, monkeypatch):
+    path = save(tmp_path / "a.png", height=20, width=20)
+    monkeypatch.setattr(decoding, "MAX_PIXELS", 399)
+    monkeypatch.setattr(Image.Image, "load", lambda self: pytest.fail("decoded"))
+    with pytest.raises(UnusableImageError, match="20 x 20 is more than 399 pixels"):
+        inspect("a", path)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("side", [9_500, 15_000])
+def test_a_real_bomb_is_refused(tmp_path, side):
+    path = tmp_path / "bomb.png"
+    Image.new("1", (side, side)).save(path)
+    assert path.stat().st_size < 100_000
+    with pytest.raises(UnusableImageError, match="pixels"):
+        inspect("bomb", path)
+
+
+def test_a_huge_file_is_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(decoding, "MAX_BYTES", 10)
+    with pytest.raises(UnusableImageError, match="bytes; at most 10"):
+        inspect("a", save(tmp_path / "a.png"))
+
+
+def test_a_closed_file_is_named(tmp_path, monkeypatch):
+    path = save(tmp_path / "a.png")
+
+    def refuse(self):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(type(path), "read_bytes", refuse)
+    with pytest.raises(UnusableImageError, match="no permission"):
+        inspect("a", path)

@@ -1,0 +1,111 @@
+import pytest
+import torch
+from tests.data.pictures import pixels, save
+
+from fewlabels import progress
+from fewlabels.data import files as module
+from fewlabels.data.files import FileImages, check_files, common_shape
+from fewlabels.errors import DataError
+
+
+def checked(folder, names):
+    return check_files((name, folder / name) for name in names)
+
+
+def test_order_is_kept_and_the_broken_are_named(tmp_path):
+    save(tmp_path / "b.png", 1)
+    (tmp_path / "x.png").touch()
+    save(tmp_path / "a.png", 2)
+    usable, unreadable = checked(tmp_path, ["b.png", "x.png", "a.png"])
+    assert [file.name for file in usable] == ["b.png", "a.png"]
+    assert [str(one) for one in unreadable] == ["x.png (empty: 0 bytes)"]
+
+
+def test_progress_is_told(tmp_path):
+    heard = []
+
+    class Listener:
+        def start(self, task, total):
+            heard.append((task, total))
+            return 0
+
+        def advance(self, handle, amount, note):
+            heard.append(amount)
+
+        def finish(self, handle):
+            heard.append("done")
+
+    save(tmp_path / "a.png")
+    with progress.reporting(Listener()):
+        checked(tmp_path, ["a.png", "b.png"])
+    assert heard == [("Checking images", 2), 1, 1, "done"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "size", "expected"),
+    [
+        ([(8, 8), (8, 8)], None, (1, 8, 8)),
+        ([(64, 48)], None, (1, 64, 48)),
+        ([(65, 48)], None, (1, 32, 32)),
+        ([(8, 8), (8, 9)], None, (1, 32, 32)),
+        ([(8, 8), (8, 9)], 16, (1, 16, 16)),
+    ],
+)
+def test_one_common_size_is_kept(tmp_path, sizes, size, expected):
+    for number, (height, width) in enumerate(sizes):
+        save(tmp_path / f"{number}.png", height=height, width=width)
+    usable, _ = checked(tmp_path, [f"{number}.png" for number in range(len(sizes))])
+    assert common_shape(usable, size) == expected
+
+
+def test_one_colour_image_makes_three_channels(tmp_path):
+    save(tmp_path / "grey.png", 1)
+    save(tmp_path / "colour.png", 2, channels=3)
+    usable, _ = checked(tmp_path, ["grey.png", "colour.png"])
+    shape = common_shape(usable, None)
+    assert shape == (3, 8, 8)
+    read = FileImages(tuple(usable), shape).read(torch.tensor([1, 0]))
+    assert (read[0].numpy() == pixels(2, channels=3).transpose(2, 0, 1)).all()
+    assert (read[1].numpy() == pixels(1)).all()
+
+
+@pytest.fixture
+def images(tmp_path):
+    names = [save(tmp_path / f"{number}.png", number).name for number in range(12)]
+    usable, _ = checked(tmp_path, names)
+    return FileImages(tuple(usable), (1, 8, 8))
+
+
+def test_any_indices_can_be_read(images):
+    order = torch.tensor([11, 0, 5, 5, 1, 2, 3, 4, 6, 7])
+    read = images.read(order)
+    assert read.dtype == torch.uint8
+    for row, index in zip(read, order.tolist(), strict=True):
+        assert (row[0].numpy() == pixels(index)).all()
+    assert images.read(torch.tensor([], dtype=torch.int64)).shape == (0, 1, 8, 8)
+
+
+def test_what_is_read_may_be_changed(images):
+    first = images.read(torch.tensor([0]))
+    first.fill_(7)
+    assert (images.read(torch.tensor([0]))[0, 0].numpy() == pixels(0)).all()
+
+
+def test_a_file_is_decoded_once(images, monkeypatch):
+    images.read(torch.arange(12))
+    monkeypatch.setattr(module, "decode", lambda *_: pytest.fail("decoded again"))
+    images.read(torch.arange(12))
+
+
+def test_memory_is_bounded(images, monkeypatch):
+    monkeypatch.setattr(module, "_MEMORY", 3 * 64)
+    images.read(torch.arange(12))
+    assert len(images._decoded) == 3
+
+
+@pytest.mark.parametrize("content", [None, b"garbage"])
+def test_a_file_that_breaks_later_is_named(images, content):
+    path = images.files[4].path
+    path.unlink() if content is None else path.write_bytes(content)
+    with pytest.raises(DataError, match=r"4\.png was a good image.*command again"):
+        images.read(torch.tensor([4]))

@@ -1,0 +1,59 @@
+import numpy as np
+import pytest
+from tests.data.pictures import pixels
+
+from fewlabels.data.npz import npz_pool
+from fewlabels.errors import DataError
+
+IMAGES = np.stack([pixels(number) for number in range(4)])
+
+
+def test_arrays_come_from_a_file(tmp_path):
+    path = tmp_path / "mine.npz"
+    np.savez(
+        path,
+        x_train=IMAGES,
+        y_train=[0, 1, 0, 1],
+        x_test=IMAGES[:1],
+        y_test=[1],
+        classes=["no", "yes"],
+    )
+    pool = npz_pool(path, "mine")
+    assert pool.classes == ("no", "yes")
+    assert pool.class_counts == (2, 2)
+    assert pool.test.labels.tolist() == [1]
+    assert pool.ids[3].startswith("mine/train/3@")
+
+
+def test_labels_may_be_missing(tmp_path):
+    np.savez(tmp_path / "bare.npz", x_train=IMAGES)
+    assert npz_pool(tmp_path / "bare.npz", "bare").labels.tolist() == [-1] * 4
+
+
+def test_missing_arrays_are_named(tmp_path):
+    np.savez(tmp_path / "odd.npz", images=IMAGES)
+    with pytest.raises(
+        DataError, match="holds the arrays images; a pool needs x_train"
+    ):
+        npz_pool(tmp_path / "odd.npz", "odd")
+
+
+def test_pickled_arrays_are_refused(tmp_path):
+    np.savez(tmp_path / "evil.npz", x_train=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(DataError, match="plain arrays"):
+        npz_pool(tmp_path / "evil.npz", "evil")
+
+
+@pytest.mark.parametrize("content", [b"", b"no zip at all", b"PK\x03\x04 cut off"])
+def test_damaged_files_are_refused(tmp_path, content):
+    path = tmp_path / "bad.npz"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"not a whole \.npz file"):
+        npz_pool(path, "bad")
+
+
+def test_a_single_array_is_refused(tmp_path):
+    with (tmp_path / "one.npz").open("wb") as file:
+        np.save(file, IMAGES)
+    with pytest.raises(DataError, match=r"not a whole \.npz file"):
+        npz_pool(tmp_path / "one.npz", "one")

@@ -1,0 +1,26 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fewlabels.data.order import natural_key
+
+
+def test_numbers_are_compared_as_numbers():
+    names = ["class10", "9", "cat", "10", "class9", "02"]
+    assert sorted(names, key=natural_key) == [
+        "02",
+        "9",
+        "10",
+        "cat",
+        "class9",
+        "class10",
+    ]
+
+
+@given(st.sets(st.text(max_size=8), max_size=6))
+def test_different_names_are_never_a_tie(names):
+    assert len({natural_key(name) for name in names}) == len(names)
+
+
+@given(st.lists(st.integers(0, 10**9)))
+def test_plain_numbers_are_in_their_own_order(numbers):
+    assert sorted(map(str, numbers), key=natural_key) == list(map(str, sorted(numbers)))
