@@ -1,0 +1,164 @@
+"""Everything the page shows, worked out before any of it becomes HTML."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from fewlabels.pool import Pool
+from fewlabels.report import headline
+from fewlabels.report.curves import (
+    NARROW,
+    WIDE,
+    Curve,
+    accuracy_curves,
+    percent_limits,
+)
+from fewlabels.report.facts import FactGroup, fact_groups
+from fewlabels.report.galleries import (
+    Gallery,
+    asked_gallery,
+    shown_ids,
+    starting_gallery,
+)
+from fewlabels.report.measures import (
+    ClassCounts,
+    TimingRow,
+    ValueRow,
+    class_counts,
+    timing_rows,
+    value_rows,
+)
+from fewlabels.report.recorded import RecordedRun
+from fewlabels.report.table import AccuracyTable, table_of
+from fewlabels.report.thumbnails import Thumbnails
+from fewlabels.report.wording import count, percent
+
+
+@dataclass(frozen=True)
+class RunView:
+    """What is shown of one run."""
+
+    name: str
+    hue: int
+    start: Gallery | None
+    """The starting set, unless all runs share it."""
+    galleries: tuple[Gallery, ...]
+    counts: ClassCounts | None
+    values: tuple[ValueRow, ...]
+    timings: tuple[TimingRow, ...]
+
+    @property
+    def train_total(self) -> float:
+        """Seconds of training in all rounds."""
+        return sum(row.train or 0.0 for row in self.timings)
+
+    @property
+    def query_total(self) -> float:
+        """Seconds of choosing in all rounds."""
+        return sum(row.query or 0.0 for row in self.timings)
+
+
+@dataclass(frozen=True)
+class Page:
+    """All of it."""
+
+    title: str
+    headline: str
+    explanation: tuple[str, ...]
+    tiles: tuple[headline.Tile, ...]
+    curves: tuple[Markup, ...]
+    """The same drawing for wide and for narrow screens; none without a number."""
+    caption: str
+    table: AccuracyTable
+    shared_start: Gallery | None
+    runs: tuple[RunView, ...]
+    facts: tuple[FactGroup, ...]
+    is_small: bool
+    """Whether images are enlarged pixel by pixel."""
+
+    @property
+    def has_values(self) -> bool:
+        """Whether a strategy gave its choices a value."""
+        return any(run.values for run in self.runs)
+
+    @property
+    def has_ties(self) -> bool:
+        """Whether a choice was a tie."""
+        return any(row.is_tie for run in self.runs for row in run.values)
+
+    @property
+    def has_rounds(self) -> bool:
+        """Whether a round is finished."""
+        return any(run.timings for run in self.runs)
+
+    @property
+    def has_images(self) -> bool:
+        """Whether anything was labeled or asked."""
+        return bool(self.shared_start) or any(r.start or r.galleries for r in self.runs)
+
+
+def page_contents(
+    runs: Sequence[RecordedRun], pool: Pool, title: str | None = None
+) -> Page:
+    """Work out what a page about some runs shows.
+
+    Args:
+        runs: The runs; at least one.
+        pool: Their data.
+        title: Heading of the page; by default the strategies and the data set.
+
+    Returns:
+        The contents.
+    """
+    thumbnails = Thumbnails(pool)
+    thumbnails.prepare(shown_ids(runs))
+    is_shared = len(runs) > 1 and all(run.start == runs[0].start for run in runs)
+    curves = [Curve(run.name, run.hue, run.measured) for run in runs if run.measured]
+    return Page(
+        title=title or headline.default_title(runs),
+        headline=headline.headline(runs),
+        explanation=tuple(headline.explanation(runs)),
+        tiles=headline.tiles(runs) if len(runs) > 1 else (),
+        curves=_drawings(curves),
+        caption=_caption(curves),
+        table=table_of(runs),
+        shared_start=starting_gallery(runs[0], thumbnails) if is_shared else None,
+        runs=tuple(_run_view(run, thumbnails, is_shared=is_shared) for run in runs),
+        facts=fact_groups(runs),
+        is_small=thumbnails.is_small,
+    )
+
+
+def _run_view(run: RecordedRun, thumbnails: Thumbnails, *, is_shared: bool) -> RunView:
+    return RunView(
+        name=run.name,
+        hue=run.hue,
+        start=None if is_shared else starting_gallery(run, thumbnails),
+        galleries=tuple(
+            asked_gallery(run, line, thumbnails) for line in run.lines if line.ids
+        ),
+        counts=class_counts(run),
+        values=value_rows(run),
+        timings=timing_rows(run),
+    )
+
+
+def _drawings(curves: Sequence[Curve]) -> tuple[Markup, ...]:
+    if not curves:
+        return ()
+    description = "Accuracy against number of labels. " + " ".join(
+        f"{curve.name}: "
+        + ", ".join(f"{percent(y)} after {count(x, 'label')}" for x, y in curve.points)
+        + "."
+        for curve in curves
+    )
+    return tuple(accuracy_curves(curves, size, description) for size in (WIDE, NARROW))
+
+
+def _caption(curves: Sequence[Curve]) -> str:
+    """Say so where the axis does not begin at zero."""
+    if not curves:
+        return ""
+    low, _ = percent_limits([y for curve in curves for _, y in curve.points])
+    return f"The vertical axis begins at {low:g}\N{NO-BREAK SPACE}%." if low else ""

@@ -1,0 +1,272 @@
+"""Accuracy against the number of labels, drawn as SVG for the inside of a page.
+
+Matplotlib draws with stand-in colors, which become variables of the page's style: so
+one drawing serves light, dark and print. Names are put in afterwards, escaped, since
+Matplotlib would read ``$`` as mathematics and miss the glyphs of most scripts.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO
+
+import matplotlib.style
+from markupsafe import Markup, escape
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
+
+from fewlabels.report.wording import percent
+
+_DOTS_PER_INCH = 72  # of Matplotlib's SVG
+_FONT_SIZE = 13
+_MARKERS = "osD^v"
+_STAND_INS = {"ink": "#000001", "muted": "#000002", "line": "#000003", "page": "#000004"}
+_LEFT, _BOTTOM, _TOP = 50, 52, 26
+_LETTER = 7.4
+_LARGEST_NAME = 24
+_LINE_HEIGHT = 18
+_TICK_GAP = 30
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line of the drawing."""
+
+    name: str
+    hue: int
+    points: tuple[tuple[int, float], ...]
+    """Number of labels and accuracy, ascending; at least one."""
+
+    @property
+    def end_label(self) -> str:
+        """What stands at the end of the curve."""
+        longest = _LARGEST_NAME
+        short = self.name if len(self.name) <= longest else f"{self.name[:longest]}…"
+        return f"{short} {percent(self.points[-1][1])}"
+
+
+@dataclass(frozen=True)
+class Size:
+    """Size of a drawing in pixels, and the name of its style."""
+
+    name: str
+    width: int
+    height: int
+
+
+WIDE = Size("wide", 880, 380)
+"""For a screen or a sheet of paper."""
+
+NARROW = Size("narrow", 360, 300)
+"""For a phone."""
+
+
+def accuracy_curves(curves: Sequence[Curve], size: Size, description: str) -> Markup:
+    """Draw the curves.
+
+    Args:
+        curves: The curves; at least one.
+        size: How large.
+        description: What to read out to somebody who does not see the drawing.
+
+    Returns:
+        An ``svg`` element that refers to nothing outside the page.
+    """
+    options = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": f"fewlabels {size.name}",
+        "font.size": _FONT_SIZE,
+    }
+    with matplotlib.style.context(["default", options]):
+        svg = _drawn(curves, size)
+    names = [curve.end_label for curve in curves]
+    return _for_page(svg, size, names, description)
+
+
+def percent_limits(accuracies: Sequence[float]) -> tuple[float, float]:
+    """Return where the axis begins and ends, in percent, at multiples of its step."""
+    low, high = 100 * min(accuracies), 100 * max(accuracies)
+    margin = max(0.08 * (high - low), 1.0)
+    locator = MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10])
+    ticks = locator.tick_values(max(0.0, low - margin), min(100.0, high + margin))
+    return max(0.0, float(ticks[0])), min(100.0, float(ticks[-1]))
+
+
+def _drawn(curves: Sequence[Curve], size: Size) -> str:
+    inches = (size.width / _DOTS_PER_INCH, size.height / _DOTS_PER_INCH)
+    figure = Figure(figsize=inches, dpi=_DOTS_PER_INCH)
+    right = _right_margin(curves, size)
+    axes = figure.add_axes(
+        (
+            _LEFT / size.width,
+            _BOTTOM / size.height,
+            (size.width - _LEFT - right) / size.width,
+            (size.height - _BOTTOM - _TOP) / size.height,
+        )
+    )
+    axes.patch.set_visible(False)
+    figure.patch.set_visible(False)
+    _draw_axes(axes, curves, width=size.width - _LEFT - right)
+    for number, curve in enumerate(curves):
+        _draw_curve(axes, curve, number)
+    if len(curves) > 1:
+        _draw_names(axes, curves, height=size.height - _BOTTOM - _TOP)
+    else:
+        _draw_values(axes, curves[0])
+    file = BytesIO()
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    figure.savefig(file, format="svg", metadata=nothing)
+    return file.getvalue().decode()
+
+
+def _draw_axes(axes: Axes, curves: Sequence[Curve], *, width: int) -> None:
+    low, high = percent_limits([y for curve in curves for _, y in curve.points])
+    axes.set_ylim(low, high)
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g} %"))
+    amounts = sorted({x for curve in curves for x, _ in curve.points})
+    room = 0.04 * (amounts[-1] - amounts[0]) or 1.0
+    axes.set_xlim(amounts[0] - room, amounts[-1] + room)
+    per_label = width / (amounts[-1] - amounts[0] + 2 * room)
+    ticks = spread_ticks(amounts, least_gap=_TICK_GAP / per_label)
+    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
+    axes.set_xlabel("labels", color=_STAND_INS["muted"], labelpad=6)
+    axes.tick_params(length=0, pad=8, labelcolor=_STAND_INS["muted"])
+    axes.grid(visible=True, axis="y", color=_STAND_INS["line"], linewidth=1)
+    axes.set_axisbelow(True)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side == "bottom")
+        spine.set_color(_STAND_INS["muted"])
+
+
+def spread_ticks(amounts: Sequence[int], least_gap: float) -> list[int]:
+    """Return the numbers of labels to write on the axis: all, or as many as fit.
+
+    Example:
+        >>> spread_ticks([10, 30, 31, 50], least_gap=5)
+        [10, 31, 50]
+    """
+    kept = [amounts[-1]]
+    for amount in reversed(amounts[:-1]):
+        if kept[-1] - amount >= least_gap:
+            kept.append(amount)
+    if kept[-1] != amounts[0]:
+        kept[-1:] = [amounts[0]] if len(kept) > 1 else [kept[-1], amounts[0]]
+    return sorted(set(kept))
+
+
+def _draw_curve(axes: Axes, curve: Curve, number: int) -> None:
+    axes.plot(
+        [x for x, _ in curve.points],
+        [100 * y for _, y in curve.points],
+        color=_hue(curve.hue),
+        linewidth=2.25,
+        linestyle=(0, (5, 2.5)) if curve.hue == 0 else "-",
+        marker=_MARKERS[number % len(_MARKERS)],
+        markersize=8,
+        markeredgewidth=1.5,
+        markeredgecolor=_STAND_INS["page"],
+        clip_on=False,
+        zorder=3 + number,
+    )
+
+
+def _draw_names(axes: Axes, curves: Sequence[Curve], *, height: int) -> None:
+    """Write each name at the end of its curve, none over another."""
+    low, high = axes.get_ylim()
+    per_percent = height / (high - low)
+    ends = [(100 * curve.points[-1][1] - low) * per_percent for curve in curves]
+    places = spread_apart(ends, least_gap=_LINE_HEIGHT)
+    for number, (curve, place, end) in enumerate(zip(curves, places, ends, strict=True)):
+        x, y = curve.points[-1]
+        axes.annotate(
+            f"name-{number}",
+            (x, 100 * y),
+            xytext=(11, place - end),
+            textcoords="offset points",
+            color=_hue(curve.hue),
+            verticalalignment="center",
+            annotation_clip=False,
+        )
+
+
+def _draw_values(axes: Axes, curve: Curve) -> None:
+    """Write the value above each point of the only curve, or above its two ends."""
+    last = len(curve.points) - 1
+    for number, (x, y) in enumerate(curve.points):
+        if last < 6 or number in {0, last}:
+            axes.annotate(
+                percent(y),
+                (x, 100 * y),
+                xytext=(0, 10),
+                textcoords="offset points",
+                color=_STAND_INS["ink"],
+                horizontalalignment="center",
+                annotation_clip=False,
+            )
+
+
+def spread_apart(places: Sequence[float], least_gap: float) -> list[float]:
+    """Move places as little as needed so that each two are a gap apart.
+
+    Example:
+        >>> spread_apart([10.0, 12.0, 40.0], least_gap=6)
+        [8.0, 14.0, 40.0]
+    """
+    order = sorted(range(len(places)), key=places.__getitem__)
+    groups: list[list[int]] = []
+    for number in order:
+        groups.append([number])
+        while len(groups) > 1 and _touch(groups[-2], groups[-1], places, least_gap):
+            groups[-2:] = [groups[-2] + groups[-1]]
+    moved = list(places)
+    for group in groups:
+        for number, place in zip(group, _row(group, places, least_gap), strict=True):
+            moved[number] = place
+    return moved
+
+
+def _touch(
+    lower: list[int], upper: list[int], places: Sequence[float], gap: float
+) -> bool:
+    return _row(upper, places, gap)[0] - _row(lower, places, gap)[-1] < gap
+
+
+def _row(group: Sequence[int], places: Sequence[float], gap: float) -> list[float]:
+    """Return places a gap apart, around the middle of those of the group."""
+    middle = sum(places[number] for number in group) / len(group)
+    first = middle - gap * (len(group) - 1) / 2
+    return [first + gap * position for position in range(len(group))]
+
+
+def _right_margin(curves: Sequence[Curve], size: Size) -> int:
+    if len(curves) == 1:
+        return 24
+    longest = max(len(curve.end_label) for curve in curves)
+    return min(round(_LETTER * longest) + 12, size.width // 2)
+
+
+def _hue(number: int) -> str:
+    return f"#0001{number:02x}"
+
+
+def _for_page(svg: str, size: Size, names: Sequence[str], description: str) -> Markup:
+    """Make the file an element: no prolog, no fonts, no links, colors of the page."""
+    body = svg[svg.index(">", svg.index("<svg")) + 1 :]
+    body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", body, flags=re.DOTALL)
+    used = set(re.findall(r'href="#([^"]+)"', body))
+    body = re.sub(
+        r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", body
+    )
+    body = re.sub(r"font: ([\d.]+px)[^;\"]*", r"font-size: \1", body)
+    body = re.sub(r"<!--.*?-->\s*", "", body, flags=re.DOTALL)
+    for name, color in _STAND_INS.items():
+        body = body.replace(color, f"var(--{name})")
+    body = re.sub(r"#0001(\d\d)", lambda found: f"var(--hue-{int(found[1])})", body)
+    body = re.sub(r">name-(\d+)<", lambda found: f">{escape(names[int(found[1])])}<", body)
+    head = Markup(
+        '<svg class="plot {}" viewBox="0 0 {} {}" role="img" aria-label="{}">'
+    ).format(size.name, size.width, size.height, description)
+    return head + Markup(body)  # noqa: S704 - our own drawing, names escaped above

@@ -1,0 +1,119 @@
+"""Settings, data and versions of runs as rows of a table."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fewlabels.report.recorded import RecordedRun
+from fewlabels.report.wording import MISSING, count
+
+_SETTINGS = {
+    "data": "Data set",
+    "strategy": "Strategy",
+    "trainer": "Trainer",
+    "start": "Labels at the start",
+    "query": "Labels per round",
+    "budget": "Labels at the end",
+    "seed": "Seed",
+    "initial_models": "Starting sets tried",
+    "threads": "Threads",
+}
+_LARGEST_CLASS_LIST = 10
+
+
+@dataclass(frozen=True)
+class FactRow:
+    """One thing that is known of every run."""
+
+    name: str
+    values: tuple[str, ...]
+    """One value per run, or a single one that is true of all."""
+    is_code: bool = False
+    """Whether the values are meant for machines: hashes and the like."""
+
+
+@dataclass(frozen=True)
+class FactGroup:
+    """Rows under one heading."""
+
+    name: str
+    rows: tuple[FactRow, ...]
+
+
+def fact_groups(runs: Sequence[RecordedRun]) -> tuple[FactGroup, ...]:
+    """Return all that is known of the runs, by subject."""
+    groups = {
+        "Settings": [_settings(run) for run in runs],
+        "Data": [_data(run) for run in runs],
+        "Made with": [_environment(run) for run in runs],
+    }
+    return tuple(
+        FactGroup(name, rows)
+        for name, columns in groups.items()
+        if (rows := _rows(columns))
+    )
+
+
+def _rows(columns: Sequence[Mapping[str, str]]) -> tuple[FactRow, ...]:
+    """Put the columns side by side; what is the same everywhere is said once."""
+    rows = []
+    for name in dict.fromkeys(name for column in columns for name in column):
+        values = tuple(column.get(name, MISSING) for column in columns)
+        said = values[:1] if len(set(values)) == 1 else values
+        rows.append(FactRow(name, said, is_code="hash" in name.lower()))
+    return tuple(rows)
+
+
+def _settings(run: RecordedRun) -> dict[str, str]:
+    return {
+        _SETTINGS.get(key, key): _text(value) for key, value in run.settings.items()
+    }
+
+
+def _data(run: RecordedRun) -> dict[str, str]:
+    facts = run.data
+    found = {}
+    if "num_items" in facts:
+        found["Images to choose from"] = count(facts["num_items"])
+    if "num_test" in facts:
+        found["Held-out images"] = count(facts["num_test"]) if run.num_test else "none"
+    if run.classes:
+        found["Classes"] = _class_list(run.classes)
+    if "shape" in facts:
+        found["Shape of an image"] = " × ".join(map(str, facts["shape"]))
+    if "hash" in facts:
+        found["Hash of all names and contents"] = str(facts["hash"])
+    return found
+
+
+def _class_list(classes: Sequence[str]) -> str:
+    shown = ", ".join(classes[:_LARGEST_CLASS_LIST])
+    more = len(classes) - _LARGEST_CLASS_LIST
+    rest = f" and {more:,} more" if more > 0 else ""
+    return f"{len(classes):,}: {shown}{rest}"
+
+
+def _environment(run: RecordedRun) -> dict[str, str]:
+    versions: Mapping[str, Any] = run.description.get("versions", {})
+    found = {name: str(version) for name, version in versions.items()}
+    if "platform" in run.description:
+        found["Platform"] = str(run.description["platform"])
+    source = run.description.get("strategy_source")
+    if source:
+        found["Strategy from"] = str(source.get("import_path", MISSING))
+        found["Source hash"] = str(source.get("sha256", MISSING))
+    finished = [t["finished"] for t in run.timings.values() if "finished" in t]
+    if finished:
+        found["Last round finished"] = str(finished[-1])
+    return found
+
+
+def _text(value: Any) -> str:
+    """Return a setting as text: a name with its options, a number, anything else."""
+    if isinstance(value, Mapping) and set(value) == {"name", "options"}:
+        options = ", ".join(f"{k} = {_text(v)}" for k, v in value["options"].items())
+        return f"{value['name']} ({options})" if options else str(value["name"])
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,160 @@
+"""What came out, in a sentence, and how far it can be trusted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+from fewlabels.report.recorded import RecordedRun, chosen_name, data_name
+from fewlabels.report.wording import count, listed, percent, points
+
+_Z = 1.96
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The last measurement of a run, in large letters."""
+
+    name: str
+    hue: int
+    accuracy: float | None
+    detail: str
+
+
+def default_title(runs: Sequence[RecordedRun]) -> str:
+    """Name the strategies and the data sets that the page is about."""
+    strategies = dict.fromkeys(chosen_name(run.settings, "strategy") for run in runs)
+    data = dict.fromkeys(data_name(run.settings) for run in runs)
+    return f"{listed(list(strategies))} on {listed(list(data))}"
+
+
+def headline(runs: Sequence[RecordedRun]) -> str:
+    """Say in one sentence what came out."""
+    measured = [run for run in runs if run.measured]
+    if not measured:
+        return _unmeasured(runs)
+    if len(measured) == 1:
+        num_labels, accuracy = measured[0].measured[-1]
+        return (
+            f"{percent(accuracy)} of {_held_out(measured)} right after "
+            f"{count(num_labels, 'label')}."
+        )
+    shared = set.intersection(*(set(dict(run.measured)) for run in measured))
+    if not shared:
+        return "The runs were not measured at any common number of labels."
+    return _comparison(measured, max(shared))
+
+
+def explanation(runs: Sequence[RecordedRun]) -> list[str]:
+    """Say how it came about and what remains open."""
+    first = runs[0]
+    trainers = dict.fromkeys(chosen_name(run.settings, "trainer") for run in runs)
+    items = first.data.get("num_items")
+    source = f"the {count(items, 'image')} of " if items is not None else ""
+    sentences = [
+        f"The labels were chosen from {source}{data_name(first.settings)} by "
+        f"{_choosers(runs)}; each classifier was trained by {listed(list(trainers))}."
+    ]
+    if len(runs) == 1 and first.measured:
+        sentences.append(_interval_sentence(first))
+    sentences += [
+        f"{run.name} is not finished: {count(_num_labels(run), 'label')} of "
+        f"{run.settings['budget']:,}."
+        for run in runs
+        if not run.is_finished and "budget" in run.settings
+    ]
+    return sentences
+
+
+def tiles(runs: Sequence[RecordedRun]) -> tuple[Tile, ...]:
+    """Return the last measurement of each run."""
+    return tuple(_tile(run) for run in runs)
+
+
+def interval(accuracy: float, num_test: int) -> tuple[float, float]:
+    """Return Wilson's 95 % interval of a share that was counted on some items.
+
+    Example:
+        >>> low, high = interval(0.972, 500)
+        >>> f"{low:.3f} {high:.3f}"
+        '0.954 0.983'
+    """
+    spread = _Z * sqrt(accuracy * (1 - accuracy) / num_test + (_Z / num_test / 2) ** 2)
+    middle = accuracy + _Z**2 / num_test / 2
+    scale = 1 + _Z**2 / num_test
+    return max(0.0, (middle - spread) / scale), min(1.0, (middle + spread) / scale)
+
+
+def _tile(run: RecordedRun) -> Tile:
+    if not run.measured:
+        reason = "not measured" if run.lines else "no round finished yet"
+        detail = f"{count(_num_labels(run), 'label')}; {reason}"
+        return Tile(run.name, run.hue, None, detail)
+    num_labels, accuracy = run.measured[-1]
+    detail = f"after {count(num_labels, 'label')}"
+    if run.num_test:
+        low, high = interval(accuracy, run.num_test)
+        right = round(accuracy * run.num_test)
+        detail += (
+            f"; {right:,} of {run.num_test:,} right (95 % interval "
+            f"{100 * low:.1f} to {percent(high)})"
+        )
+    return Tile(run.name, run.hue, accuracy, detail)
+
+
+def _comparison(runs: Sequence[RecordedRun], num_labels: int) -> str:
+    scores = {run.name: dict(run.measured)[num_labels] for run in runs}
+    best, worst = max(scores, key=scores.__getitem__), min(scores, key=scores.__getitem__)
+    after = f"after {count(num_labels, 'label')}"
+    if scores[best] == scores[worst]:
+        return (
+            f"{listed(list(scores))} are level: {percent(scores[best])} of "
+            f"{_held_out(runs)} right {after}."
+        )
+    if len(scores) == 2:
+        return (
+            f"{best} gets {percent(scores[best])} of {_held_out(runs)} right {after}, "
+            f"{worst} {percent(scores[worst])}: "
+            f"{points(scores[best] - scores[worst])} apart."
+        )
+    return (
+        f"{best} gets most of {_held_out(runs)} right {after}, "
+        f"{percent(scores[best])}; {worst} gets fewest, {percent(scores[worst])}."
+    )
+
+
+def _unmeasured(runs: Sequence[RecordedRun]) -> str:
+    if not any(run.lines for run in runs):
+        return "No round is finished yet."
+    labeled = listed([count(_num_labels(run), "label") for run in runs])
+    return (
+        f"Trained on {labeled}; without held-out images, nothing says how good the "
+        "result is."
+    )
+
+
+def _interval_sentence(run: RecordedRun) -> str:
+    accuracy = run.measured[-1][1]
+    if not run.num_test:
+        return ""
+    low, high = interval(accuracy, run.num_test)
+    wrong = run.num_test - round(accuracy * run.num_test)
+    return (
+        f"{count(wrong, 'image')} of {run.num_test:,} went wrong; so few test images "
+        f"leave the true share between {100 * low:.1f} and {percent(high)} (95 % "
+        "interval)."
+    )
+
+
+def _choosers(runs: Sequence[RecordedRun]) -> str:
+    return listed(list(dict.fromkeys(chosen_name(r.settings, "strategy") for r in runs)))
+
+
+def _held_out(runs: Sequence[RecordedRun]) -> str:
+    amounts = {run.num_test for run in runs}
+    if len(amounts) == 1 and amounts != {0}:
+        return count(amounts.pop(), "held-out image")
+    return "the held-out images"
+
+
+def _num_labels(run: RecordedRun) -> int:
+    return run.lines[-1].num_labeled if run.lines else len(run.start)

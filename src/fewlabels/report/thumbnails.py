@@ -1,0 +1,72 @@
+"""Small pictures of items, inside the page."""
+
+import base64
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from io import BytesIO
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from fewlabels.errors import FewlabelsError
+from fewlabels.pool import Images, Pool
+
+_LARGEST = 128
+_LARGEST_LOSSLESS = 64
+_READ_TOGETHER = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Thumbnails:
+    """Pictures of a pool's items by id; each is read once, however often shown."""
+
+    pool: Pool
+    _made: dict[str, str | None] = field(default_factory=dict)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether images are so small that their pixels are to be seen."""
+        return max(self.pool.images.shape[-2:]) <= _LARGEST_LOSSLESS
+
+    def prepare(self, ids: Iterable[str]) -> None:
+        """Read the items that the page will show, some at a time."""
+        positions = {name: index for index, name in enumerate(self.pool.ids)}
+        wanted = [name for name in dict.fromkeys(ids) if name in positions]
+        for begin in range(0, len(wanted), _READ_TOGETHER):
+            names = wanted[begin : begin + _READ_TOGETHER]
+            there = {name: positions[name] for name in names}
+            self._made.update(_pictures(self.pool.images, there))
+
+    def of(self, name: str) -> str | None:
+        """Return a picture as a data URI; None where the item is gone or no image."""
+        return self._made.get(name)
+
+
+def _pictures(images: Images, there: Mapping[str, int]) -> dict[str, str | None]:
+    if len(images.shape) != 3 or not there:
+        return {}
+    try:
+        pixels = images.read(torch.tensor(list(there.values()), dtype=torch.int64))
+    except (FewlabelsError, OSError):
+        if len(there) == 1:
+            return {}
+        one_by_one = [_pictures(images, {name: there[name]}) for name in there]
+        return {name: uri for found in one_by_one for name, uri in found.items()}
+    return {name: _data_uri(item) for name, item in zip(there, pixels, strict=True)}
+
+
+def _data_uri(pixels: Tensor) -> str:
+    """Return an image (C, H, W) as a data URI: PNG if small, else a reduced JPEG."""
+    channels_last = pixels.to(torch.uint8).permute(1, 2, 0).contiguous().numpy()
+    grey = channels_last[:, :, 0]
+    image = Image.fromarray(channels_last if channels_last.shape[2] == 3 else grey)
+    is_small = max(image.size) <= _LARGEST_LOSSLESS
+    image.thumbnail((_LARGEST, _LARGEST))
+    file = BytesIO()
+    if is_small:
+        image.save(file, "PNG", optimize=True)
+    else:
+        image.save(file, "JPEG", quality=85)
+    kind = "png" if is_small else "jpeg"
+    return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"

@@ -1,0 +1,86 @@
+"""Numbers as people read them."""
+
+from collections.abc import Sequence
+
+MISSING = "–"
+"""Stands where there is no number."""
+
+_NBSP = "\N{NO-BREAK SPACE}"
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def percent(share: float | None) -> str:
+    """Return a share in percent, with one decimal.
+
+    Example:
+        >>> percent(0.9719).replace("\N{NO-BREAK SPACE}", " ")
+        '97.2 %'
+    """
+    return MISSING if share is None else f"{100 * share:.1f}{_NBSP}%"
+
+
+def points(difference: float) -> str:
+    """Return a difference of two shares in percentage points, without its sign."""
+    return f"{100 * abs(difference):.1f}{_NBSP}points"
+
+
+def seconds(duration: float | None) -> str:
+    """Return a duration in the unit that suits it.
+
+    Example:
+        >>> [seconds(s).replace("\N{NO-BREAK SPACE}", " ") for s in (0.042, 7.5, 125)]
+        ['0.04 s', '7.5 s', '2 min 05 s']
+    """
+    if duration is None:
+        return MISSING
+    if duration < 60:
+        digits = 2 if duration < 1 else 1
+        return f"{duration:.{digits}f}{_NBSP}s"
+    minutes, rest = divmod(round(duration), 60)
+    if minutes < 60:
+        return f"{minutes}{_NBSP}min{_NBSP}{rest:02d}{_NBSP}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}{_NBSP}h{_NBSP}{minutes:02d}{_NBSP}min"
+
+
+def number(value: float | None) -> str:
+    """Return a number with four significant digits.
+
+    Example:
+        >>> number(0.123456), number(1.5e-13).replace("\N{NO-BREAK SPACE}", " ")
+        ('0.1235', '1.5 × 10⁻¹³')
+    """
+    if value is None:
+        return MISSING
+    mantissa, _, exponent = f"{value:.4g}".partition("e")
+    if exponent:
+        power = str(int(exponent)).translate(_SUPERSCRIPT)
+        return f"{_signed(mantissa)}{_NBSP}×{_NBSP}10{power}"
+    return _signed(mantissa)
+
+
+def count(amount: int, noun: str = "", plural: str | None = None) -> str:
+    """Return an amount with its noun.
+
+    Example:
+        >>> count(1, "label"), count(1797, "image"), count(2, "class", "classes")
+        ('1 label', '1,797 images', '2 classes')
+    """
+    word = noun if amount == 1 else plural or f"{noun}s"
+    return f"{amount:,} {word}" if noun else f"{amount:,}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Return words as they stand in a sentence.
+
+    Example:
+        >>> listed(["npc", "random", "margin"])
+        'npc, random and margin'
+    """
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _signed(digits: str) -> str:
+    return digits.replace("-", "\N{MINUS SIGN}")
