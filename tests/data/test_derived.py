@@ -1,0 +1,125 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.data.pictures import pixels
+
+from fewlabels.data.arrays import array_pool
+from fewlabels.data.derived import repeated, resized, subset
+from fewlabels.data.digits import digits_pool
+from fewlabels.errors import DataError, UnknownNameError, UsageError
+from fewlabels.pool import Answers
+
+DIGITS = digits_pool()
+EVERY = torch.arange(len(DIGITS))
+
+
+@given(
+    counts=st.lists(st.integers(0, 100), min_size=10, max_size=10).filter(any),
+    seed=st.integers(0, 2**31),
+)
+def test_a_subset_has_the_counts_and_the_right_items(counts, seed):
+    pool = subset(DIGITS, counts, seed=seed)
+    assert pool.class_counts == tuple(counts)
+    at = {name: index for index, name in enumerate(DIGITS.ids)}
+    origin = torch.tensor([at[name] for name in pool.ids])
+    assert origin.tolist() == sorted(origin.tolist())
+    assert torch.equal(pool.labels, DIGITS.labels[origin])
+    assert torch.equal(pool.images.read(EVERY[: len(pool)]), DIGITS.images.read(origin))
+    assert pool.test is DIGITS.test
+
+
+def test_counts_by_name_and_by_number_agree():
+    by_name = subset(DIGITS, {"0": 5, "9": 2}, seed=3)
+    by_number = subset(DIGITS, [5, 0, 0, 0, 0, 0, 0, 0, 0, 2], seed=3)
+    assert by_name.ids == by_number.ids
+    assert by_name.ids != subset(DIGITS, {"0": 5, "9": 2}, seed=4).ids
+    assert set(by_name.ids) < set(subset(DIGITS, {"0": 6, "9": 2}, seed=3).ids)
+
+
+@pytest.mark.parametrize(
+    ("counts", "error", "message"),
+    [
+        ({"4": 9999}, DataError, r"class '4' has \d+ labeled items, but 9999"),
+        ({"ten": 1}, UnknownNameError, "no class called 'ten'"),
+        ([1, 2], UsageError, "2 numbers, but there are 10 classes"),
+        ([0] * 10, UsageError, "one must be above zero"),
+        ([-1] * 10, UsageError, "none may be negative"),
+    ],
+)
+def test_impossible_counts_are_refused(counts, error, message):
+    with pytest.raises(error, match=message):
+        subset(DIGITS, counts)
+
+
+def test_exact_copies_are_equal():
+    pool = repeated(DIGITS, 3)
+    assert len(pool) == 3 * len(DIGITS)
+    assert torch.equal(pool.labels, DIGITS.labels.repeat(3))
+    for copy in range(3):
+        shifted = EVERY[:50] + copy * len(DIGITS)
+        assert torch.equal(pool.images.read(shifted), DIGITS.images.read(EVERY[:50]))
+        assert pool.ids[copy * len(DIGITS)] == f"{DIGITS.ids[0]}#{copy + 1}"
+
+
+def test_candidates_are_repeated_as_well():
+    pool = array_pool(np.stack([pixels(i) for i in range(4)]), classes=["a"])
+    skipped = pool.with_answers(Answers(skipped=torch.tensor([1])))
+    assert repeated(skipped, 2).candidates.tolist() == [0, 2, 3, 4, 6, 7]
+
+
+def test_noise_is_gaussian_of_the_given_size():
+    grey = array_pool(np.full((200, 8, 8), 128, np.uint8))
+    noisy = repeated(grey, 2, noise=0.1).images.read(torch.arange(400)).double()
+    assert abs(noisy.mean() - 128) < 1
+    assert abs(noisy.std() / 255 - 0.1) < 0.003
+    first, second = noisy[:200], noisy[200:]
+    correlation = torch.corrcoef(torch.stack([first.flatten(), second.flatten()]))
+    assert abs(correlation[0, 1]) < 0.05
+
+
+@given(st.lists(st.integers(0, 2 * len(DIGITS) - 1), min_size=1, max_size=8))
+def test_noise_does_not_depend_on_what_is_read_beside(indices):
+    images = repeated(DIGITS, 2, noise=0.1, seed=5).images
+    together = images.read(torch.tensor(indices))
+    alone = [images.read(torch.tensor([index])) for index in indices]
+    assert torch.equal(together, torch.cat(alone))
+
+
+def test_another_seed_is_other_noise(untouched_randomness):
+    one, other = (repeated(DIGITS, 1, noise=0.1, seed=s).images for s in (0, 1))
+    assert not torch.equal(one.read(EVERY[:5]), other.read(EVERY[:5]))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"times": 0}, "times is 0"),
+        ({"times": 2, "noise": -0.1}, "noise is -0.1"),
+        ({"times": 2, "noise": 25.5}, "share of 255"),
+    ],
+)
+def test_impossible_repetitions_are_refused(options, message):
+    with pytest.raises(UsageError, match=message):
+        repeated(DIGITS, **options)
+
+
+def test_vectors_have_neither_noise_nor_size():
+    pool = array_pool(np.ones((3, 2)))
+    assert len(repeated(pool, 2).images.read(torch.arange(6))) == 6
+    with pytest.raises(UsageError, match="images only, not vectors"):
+        repeated(pool, 2, noise=0.1).images.read(torch.tensor([0]))
+    with pytest.raises(UsageError, match="2 features have no size"):
+        resized(pool, 8)
+
+
+def test_resizing_keeps_labels_and_the_whole_image():
+    pool = resized(DIGITS, 16)
+    assert pool.images.shape == (1, 16, 16)
+    assert pool.test.images.shape == (1, 16, 16)
+    assert pool.ids == DIGITS.ids
+    small = resized(pool, 8)
+    difference = small.images.read(EVERY).float() - DIGITS.images.read(EVERY).float()
+    assert difference.mean().abs() < 1
+    assert resized(DIGITS, 8) is DIGITS
