@@ -6,8 +6,8 @@ from pathlib import Path
 from statistics import median_low
 
 import torch
-from torch import Tensor
 
+from fewlabels.data.derived import ChosenImages
 from fewlabels.errors import BudgetError, DataError
 from fewlabels.evaluation import accuracy
 from fewlabels.pool import UNKNOWN, Answers, Pool, Split
@@ -151,21 +151,7 @@ def _held_out(pool: Pool, sets: Sequence[Answers], seed: int) -> Split:
     free = pool.labeled[~torch.isin(pool.labeled, taken)]
     order = torch.randperm(len(free), generator=stream(seed, "held-out"))
     kept = free[order[: max(1, int(_HELD_OUT_SHARE * len(free)))]]
-    return Split(_Part(pool, kept), pool.labels[kept])
-
-
-class _Part:
-    """Some images of a pool, numbered from zero."""
-
-    def __init__(self, pool: Pool, indices: Tensor) -> None:
-        self._images, self._indices = pool.images, indices
-        self.shape = pool.images.shape
-
-    def __len__(self) -> int:
-        return len(self._indices)
-
-    def read(self, indices: Tensor) -> Tensor:
-        return self._images.read(self._indices[indices])
+    return Split(ChosenImages(pool.images, kept), pool.labels[kept])
 
 
 def _require(holds: bool, otherwise: str) -> None:  # noqa: FBT001

@@ -1,0 +1,212 @@
+import json
+import shutil
+import threading
+
+import pytest
+import torch
+from filelock import FileLock
+from tests.runs import toy
+
+from fewlabels.errors import (
+    DataChangedWarning,
+    DataError,
+    ForeignFolderError,
+    RunError,
+    RunInUseError,
+    SettingsChangedError,
+    StorageError,
+)
+from fewlabels.pool import Answers, Query, Round
+from fewlabels.runs import Choice, RoundLine, RunFolder, execute
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return toy.digits()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, digits):
+    path = tmp_path_factory.mktemp("finished") / "run"
+    rounds, _ = toy.whole_run(path, digits)
+    return path, rounds
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+    """A copy of a finished run, to be damaged at will."""
+    return RunFolder(shutil.copytree(finished[0], tmp_path / "run"))
+
+
+def test_a_run_holds_what_is_promised(finished, digits):
+    path, rounds = finished
+    lines = [
+        json.loads(line) for line in (path / "rounds.jsonl").read_text().splitlines()
+    ]
+    assert [line["num_labeled"] for line in lines] == [10, 15, 20]
+    assert list(lines[0]) == [
+        "schema_version", "step", "num_labeled", "accuracy", "ids", "indices", "labels",
+        "class_counts", "kernel", "value", "ceiling", "tie", "record",
+    ]  # fmt: skip
+    assert lines[0]["ids"] == [digits.ids[i] for i in lines[0]["indices"]]
+    assert lines[0]["labels"] == digits.labels[lines[0]["indices"]].tolist()
+    assert lines[0]["value"] <= lines[0]["ceiling"]
+    assert lines[2]["ids"] == []
+    assert [line["accuracy"] for line in lines] == [done.accuracy for done in rounds]
+    description = json.loads((path / "run.json").read_text())
+    assert description["settings"]["seed"] == 3
+    assert description["data"]["num_items"] == 1297
+    assert description["versions"]["torch"]
+    assert description["strategy_source"] is None
+    assert len((path / "timings.jsonl").read_text().splitlines()) == 3
+    start = json.loads((path / "start.json").read_text())
+    assert sorted(start["labels"]) == list(range(10))
+    for step in range(3):
+        assert (path / f"round-{step:03d}" / "model.safetensors").exists()
+
+
+def test_the_same_seed_gives_the_same_bytes(finished, tmp_path, digits):
+    toy.whole_run(tmp_path / "again", digits)
+    again = (tmp_path / "again" / "rounds.jsonl").read_bytes()
+    assert again == (finished[0] / "rounds.jsonl").read_bytes()
+
+
+def test_a_finished_run_is_read_and_not_repeated(run, finished, digits):
+    before = {file: file.stat().st_mtime_ns for file in run.path.rglob("*.json*")}
+    again = list(execute(toy.settings(), run.path, digits))
+    for one, other in zip(again, finished[1], strict=True):
+        assert torch.equal(one.query.indices, other.query.indices)
+        assert one.accuracy == other.accuracy
+    assert before == {
+        file: file.stat().st_mtime_ns for file in run.path.rglob("*.json*")
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"seed": 4}, "seed was 3 and is now 4"),
+        ({"budget": 21}, "budget was 20 and is now 21"),
+        (
+            {"strategy": Choice(name="random")},
+            "strategy was .*'npc'.* and is now .*random",
+        ),
+    ],
+)
+def test_changed_settings_are_refused_and_nothing_is_touched(
+    run, digits, changes, message
+):
+    before = {file: file.read_bytes() for file in run.path.rglob("*") if file.is_file()}
+    with pytest.raises(SettingsChangedError, match=message):
+        list(execute(toy.settings(**changes), run.path, digits))
+    after = {file: file.read_bytes() for file in run.path.rglob("*") if file.is_file()}
+    assert before == after
+
+
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path, digits):
+    (tmp_path / "thesis.tex").write_text("important")
+    with pytest.raises(ForeignFolderError, match=r"it holds 'thesis\.tex'"):
+        list(execute(toy.settings(), tmp_path, digits))
+    assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_file_is_no_folder(tmp_path, digits):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ForeignFolderError, match="is a file; a run needs a folder"):
+        list(execute(toy.settings(), tmp_path / "file", digits))
+
+
+def test_a_run_json_of_another_program_is_refused(tmp_path, digits):
+    (tmp_path / "run.json").write_text('{"name": "marathon"}')
+    with pytest.raises(ForeignFolderError, match="does not describe a run"):
+        list(execute(toy.settings(), tmp_path, digits))
+    assert (tmp_path / "run.json").read_text() == '{"name": "marathon"}'
+
+
+def test_two_processes_do_not_mix(run, digits):
+    held, release = threading.Event(), threading.Event()
+
+    def hold():
+        with FileLock(run.path / ".lock"):
+            held.set()
+            release.wait(30)
+
+    other = threading.Thread(target=hold)
+    other.start()
+    held.wait(30)
+    try:
+        with pytest.raises(RunInUseError, match="Another process is at work"):
+            list(execute(toy.settings(), run.path, digits))
+    finally:
+        release.set()
+        other.join()
+
+
+@pytest.mark.parametrize("name", ["rounds.jsonl", "timings.jsonl", "start.json"])
+def test_a_damaged_file_is_named(run, digits, name):
+    cut = (run.path / "rounds.jsonl").read_text().splitlines(keepends=True)[0]
+    (run.path / "rounds.jsonl").write_text(cut)
+    (run.path / name).write_text('{"half": ')
+    with pytest.raises(RunError, match=f"{name}' could not be read"):
+        list(execute(toy.settings(), run.path, digits))
+
+
+def test_an_item_that_is_gone_moves_no_label(run, digits):
+    lines = run.lines()
+    labels = dict(zip(lines[0].ids, lines[0].labels, strict=True))
+    shifted = {name: index + 5 for index, name in enumerate(digits.ids)}
+    gone = lines[0].ids[2]
+    del shifted[gone]
+    again = lines[0].to_round(shifted)
+    assert len(again.answers.indices) == 4
+    for index, label in zip(
+        again.answers.indices.tolist(), again.answers.labels.tolist(), strict=True
+    ):
+        assert labels[digits.ids[index - 5]] == label
+
+
+def test_other_classes_are_refused(run, digits):
+    fewer = toy.load("digits", counts=[50] * 10)
+    with pytest.warns(DataChangedWarning, match="1297 items then, 500 now"):
+        list(execute(toy.settings(), run.path, fewer))
+    renamed = toy.replace_classes(digits, "ABCDEFGHIJ")
+    with pytest.raises(DataError, match=r"began with the classes \['0', .* 'J'\]"):
+        list(execute(toy.settings(), run.path, renamed))
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path, digits):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StorageError, match="could not be written"):
+        list(execute(toy.settings(), tmp_path / "file" / "run", digits))
+
+
+def test_a_partial_answer_survives_the_file():
+    query = Query(torch.tensor([5, 3, 8]), 0.25, {"arm": "margin", "weights": [1, 2]})
+    answers = Answers(torch.tensor([5]), torch.tensor([1]), skipped=torch.tensor([8]))
+    done = Round(
+        step=2,
+        num_labeled=7,
+        class_counts=(3, 4),
+        accuracy=None,
+        query=query,
+        answers=answers,
+    )
+    pool = toy.tiny_pool(10)
+    line = RoundLine.of(done, pool)
+    assert line.labels == (1, None, -1)
+    again = RoundLine.model_validate_json(line.to_json()).to_round(
+        {name: index for index, name in enumerate(pool.ids)}
+    )
+    assert torch.equal(again.query.indices, query.indices)
+    assert again.query.record == query.record
+    assert again.answers.indices.tolist() == [5]
+    assert again.answers.skipped.tolist() == [8]
+    assert again.accuracy is None
+
+
+def test_a_strategy_from_outside_is_written_down(tmp_path, digits):
+    choice = Choice(name="tests.runs.toy:FirstOnes")
+    toy.whole_run(tmp_path / "run", digits, strategy=choice, budget=15)
+    source = RunFolder(tmp_path / "run").description()["strategy_source"]
+    assert source["import_path"] == "tests.runs.toy:FirstOnes"
+    assert len(source["sha256"]) == 64

@@ -1,0 +1,97 @@
+"""A run that is killed without warning, anywhere, goes on as if nothing happened."""
+
+import os
+import random
+import signal
+from pathlib import Path
+
+import pytest
+from tests.runs import toy
+
+from fewlabels.progress import reporting
+from fewlabels.runs import execute
+
+
+class Moments:
+    """Counts moments of a run and kills the process at one of them."""
+
+    def __init__(self, fatal=None):
+        self.fatal, self.seen = fatal, []
+
+    def pass_by(self, name):
+        self.seen.append(name)
+        if len(self.seen) - 1 == self.fatal:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def start(self, task, total):
+        self.pass_by(f"start {task}")
+        return 0
+
+    def advance(self, handle, amount, note):
+        self.pass_by("work")
+
+    def finish(self, handle):
+        self.pass_by("finish")
+
+
+def run_with(moments, path, pool, patch):
+    """Do the run, passing by a moment before and after every file replacement."""
+    plain = Path.replace
+
+    def replace(self, target):
+        moments.pass_by("before replacement")
+        plain(self, target)
+        moments.pass_by("after replacement")
+
+    patch.setattr(Path, "replace", replace)
+    with reporting(moments):
+        list(execute(toy.settings(), path, pool))
+
+
+def killed_at(fatal, path, pool, patch):
+    """Fork, run until the moment, die there; return whether the child was killed."""
+    child = os.fork()
+    if not child:
+        run_with(Moments(fatal), path, pool, patch)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    path = tmp_path_factory.mktemp("whole") / "run"
+    pool, moments = toy.digits(), Moments()
+    with pytest.MonkeyPatch.context() as patch:
+        run_with(moments, path, pool, patch)
+    return pool, moments.seen, (path / "rounds.jsonl").read_bytes()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that can fork")
+@pytest.mark.parametrize("seed", range(2))
+def test_ten_kills_change_no_byte(uninterrupted, tmp_path, monkeypatch, seed):
+    pool, seen, expected = uninterrupted
+    chance = random.Random(seed)
+    kills = sum(
+        killed_at(chance.randrange(len(seen) // 4), tmp_path / "run", pool, monkeypatch)
+        for _ in range(10)
+    )
+    assert kills >= 5
+    list(execute(toy.settings(), tmp_path / "run", pool))
+    assert (tmp_path / "run" / "rounds.jsonl").read_bytes() == expected
+    assert not list((tmp_path / "run").rglob("*.partial"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that can fork")
+def test_a_kill_at_any_replacement_changes_no_byte(
+    uninterrupted, tmp_path, monkeypatch
+):
+    pool, seen, expected = uninterrupted
+    replacements = [i for i, name in enumerate(seen) if "replacement" in name]
+    assert len(replacements) >= 20
+    for moment in replacements:
+        path = tmp_path / f"killed-at-{moment}"
+        assert killed_at(moment, path, pool, monkeypatch)
+        list(execute(toy.settings(), path, pool))
+        assert (path / "rounds.jsonl").read_bytes() == expected
