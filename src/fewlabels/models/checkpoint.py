@@ -1,25 +1,24 @@
 """Weights on disk: safetensors, written whole or not at all."""
 
-import os
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save as serialized
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from fewlabels import files
 from fewlabels.errors import DataError
+
+_ENTRY = "fewlabels"
 
 
 def save(module: nn.Module, path: Path, metadata: Mapping[str, str]) -> None:
     """Write parameters and buffers of ``module`` to ``path``, atomically.
-
-    The file is written under another name in the same folder, flushed to the disk and
-    renamed, so that a reader finds the old file or the new one and never a half.
 
     Args:
         module: What to save.
@@ -30,20 +29,11 @@ def save(module: nn.Module, path: Path, metadata: Mapping[str, str]) -> None:
         name: tensor.detach().cpu().contiguous()
         for name, tensor in module.state_dict().items()
     }
-    content = serialized(tensors, metadata=dict(metadata))
-    with NamedTemporaryFile(
-        dir=path.parent, prefix=f".{path.name}.", delete=False
-    ) as f:
-        temporary = Path(f.name)
-        try:
-            f.write(content)
-            f.flush()
-            os.fsync(f.fileno())
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-    _flush_folder(path.parent)
+    # One entry, since safetensors writes several in no fixed order: equal networks
+    # make equal files.
+    words = json.dumps(dict(metadata), sort_keys=True)
+    with files.replacing(path) as partial:
+        save_file(tensors, partial, metadata={_ENTRY: words})
 
 
 def load(module: nn.Module, path: Path) -> dict[str, str]:
@@ -57,7 +47,7 @@ def load(module: nn.Module, path: Path) -> dict[str, str]:
         The metadata stored beside the tensors.
     """
     with _opened(path) as file:
-        words = dict(file.metadata() or {})
+        words = _words(file)
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     _check_fit(module.state_dict(), tensors, path)
     with torch.no_grad():
@@ -69,7 +59,13 @@ def load(module: nn.Module, path: Path) -> dict[str, str]:
 def metadata(path: Path) -> dict[str, str]:
     """Return the words stored beside the tensors, without reading the tensors."""
     with _opened(path) as file:
-        return dict(file.metadata() or {})
+        return _words(file)
+
+
+def _words(file: Any) -> dict[str, str]:
+    """Return our own metadata of an open file; none, if it is not one of ours."""
+    words: dict[str, str] = json.loads((file.metadata() or {}).get(_ENTRY, "{}"))
+    return words
 
 
 @contextmanager
@@ -107,14 +103,3 @@ def _check_fit(
                 "the network. Check network, image shape and number of classes."
             )
             raise DataError(msg)
-
-
-def _flush_folder(folder: Path) -> None:
-    """Make a rename in ``folder`` survive a power cut, where the system can."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

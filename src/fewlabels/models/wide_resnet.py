@@ -8,6 +8,7 @@ residual, no biases in convolutions.
 
 import math
 
+import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
@@ -18,6 +19,7 @@ from fewlabels.models.network import Network
 _SLOPE = 0.1
 _EPSILON = 1e-3
 _STEM_WIDTH = 16
+_KERNEL_AXES = 4
 _STAGE_STRIDES = (1, 2, 2)
 
 
@@ -76,6 +78,10 @@ class WideResNet(Network):
         self.norm = nn.BatchNorm2d(width_in, eps=_EPSILON, momentum=bn_momentum)
         self.head = _Dense(width_in, num_classes)
         _initialize(self, generator)
+        # About a quarter faster on CPUs; convolutions pass the layout on.
+        for kernel in self.parameters():
+            if kernel.ndim == _KERNEL_AXES:
+                kernel.data = kernel.data.to(memory_format=torch.channels_last)
 
     def embed(self, images: Tensor) -> Tensor:
         """Return the features of images in [-1, 1]: (n, c, h, w) to (n, F)."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from torch import nn
 
+from fewlabels import files
 from fewlabels.errors import DataError
 from fewlabels.models import checkpoint
 from fewlabels.pool import Pool
@@ -71,7 +72,7 @@ def keep(
         mark: The fingerprint.
         settings: The settings, saved beside the weights for people to read.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    files.make_folder(folder)
     words = {
         "fingerprint": mark,
         "trainer": type(settings).__name__,

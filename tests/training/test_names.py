@@ -1,0 +1,77 @@
+"""Names, import paths and options become trainers, or a sentence that helps."""
+
+import pytest
+
+from fewlabels import training
+from fewlabels.errors import UnknownNameError, UsageError
+from fewlabels.training import FixMatchTrainer, SupervisedTrainer
+
+
+def test_names():
+    assert training.names() == ("supervised", "fixmatch")
+    assert training.resolve("supervised") == SupervisedTrainer()
+    assert training.resolve("fixmatch") == FixMatchTrainer()
+
+
+def test_options_are_typed_and_nested():
+    trainer = training.resolve(
+        "fixmatch", {"steps": "100", "strong": {"rotation": 5}, "weak": {"flip": True}}
+    )
+    assert trainer.steps == 100
+    assert trainer.strong.rotation == 5.0
+    assert trainer.weak.flip is True
+
+
+def test_an_unknown_name_is_explained():
+    with pytest.raises(UnknownNameError, match=r"trainer called 'fixmach'.*'fixmatch'"):
+        training.resolve("fixmach")
+
+
+def test_an_unknown_option_is_explained():
+    message = r"option of 'fixmatch' called 'treshold'.*'threshold'"
+    with pytest.raises(UnknownNameError, match=message):
+        training.resolve("fixmatch", {"treshold": 0.9})
+
+
+def test_supervised_has_no_consistency():
+    with pytest.raises(UnknownNameError, match="option of 'supervised' called 'mu'"):
+        training.resolve("supervised", {"mu": 3})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": "many"}, "Option 'steps' of 'fixmatch' is 'many'"),
+        ({"steps": 1.5}, "Option 'steps' of 'fixmatch' is 1.5"),
+        ({"strong": {"rotate": 3}}, r"Option 'strong\.rotate' of 'fixmatch'"),
+        ({"strong": 3}, "Option 'strong' of 'fixmatch' is 3"),
+        ({"steps": 0}, "steps is 0; it must be at least 1"),
+        ({"weak": {"shift": 2}}, "shift is 2.0; it is a share"),
+    ],
+)
+def test_wrong_values_are_explained(options, message):
+    with pytest.raises(UsageError, match=message):
+        training.resolve("fixmatch", options)
+
+
+def test_an_import_path():
+    trainer = training.resolve("fewlabels.training.fixmatch:FixMatchTrainer", {"mu": 2})
+    assert trainer == FixMatchTrainer(mu=2)
+
+
+def test_a_wrong_import_path_is_explained():
+    with pytest.raises(UsageError, match="could not be imported"):
+        training.resolve("no_such_module:Trainer")
+
+
+def test_an_object_is_returned_as_it_is():
+    trainer = FixMatchTrainer(mu=2)
+    assert training.resolve(trainer) is trainer
+    with pytest.raises(UsageError, match="when you make the object"):
+        training.resolve(trainer, {"mu": 3})
+
+
+@pytest.mark.parametrize("what", [3, "pathlib:Path"])
+def test_what_cannot_fit_is_refused(what):
+    with pytest.raises(UsageError, match="is no trainer: it has no method fit"):
+        training.resolve(what)

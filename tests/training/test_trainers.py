@@ -1,0 +1,189 @@
+"""What every trainer of networks keeps to."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.training.conftest import NUM_ITEMS, tiny_pool
+
+from fewlabels import models, progress, rng
+from fewlabels.errors import TrainingError, UsageError
+from fewlabels.pool import ArrayImages
+from fewlabels.protocols import Trainer
+from fewlabels.training import FixMatchTrainer, SupervisedTrainer
+
+SHORT = {"steps": 12, "minibatch_size": 4, "checkpoint_every": 5}
+TRAINERS = [SupervisedTrainer(**SHORT), FixMatchTrainer(**SHORT, mu=2, threshold=0.6)]
+EVERY = torch.arange(NUM_ITEMS)
+
+each_trainer = pytest.mark.parametrize(
+    "trainer", TRAINERS, ids=lambda t: type(t).__name__
+)
+
+
+def weights(classifier):
+    return torch.cat(
+        [v.double().flatten() for v in classifier.module.state_dict().values()]
+    )
+
+
+def fit(trainer, pool, seed=0, **options):
+    return trainer.fit(pool, rng.stream(seed, "train", 0), **options)
+
+
+@each_trainer
+def test_same_stream_same_weights_bit_for_bit(trainer, pool, untouched_randomness):
+    trainer: Trainer
+    first, second = fit(trainer, pool), fit(trainer, pool)
+    assert torch.equal(weights(first), weights(second))
+    assert not torch.equal(weights(first), weights(fit(trainer, pool, seed=1)))
+
+
+@each_trainer
+def test_dropout_is_as_repeatable(trainer, pool, untouched_randomness):
+    dropping = replace(trainer, dropout=0.3)
+    first, second = fit(dropping, pool), fit(dropping, pool)
+    assert torch.equal(weights(first), weights(second))
+    assert not torch.equal(weights(first), weights(fit(trainer, pool)))
+    logits = first.sample_logits(pool.images, EVERY, 2, rng.stream(0, "s"))
+    assert logits.shape == (2, NUM_ITEMS, 2)
+
+
+@each_trainer
+def test_global_state_is_left_alone(trainer, pool, untouched_randomness):
+    before = (torch.get_num_threads(), torch.get_default_dtype())
+    gradients = torch.is_grad_enabled()
+    fit(trainer, pool)
+    assert (torch.get_num_threads(), torch.get_default_dtype()) == before
+    assert torch.is_grad_enabled() is gradients
+
+
+@each_trainer
+def test_learns_what_is_easy(trainer, pool):
+    patient = replace(trainer, steps=60, ema_decay=0.8)
+    found = fit(patient, pool).outputs(pool.images, EVERY).logits.argmax(1)
+    assert (found == EVERY % 2).float().mean() > 0.9
+
+
+@each_trainer
+def test_without_labels_the_untrained_network_comes_back(trainer):
+    pool = tiny_pool(labeled=0)
+    steps = []
+    found = fit(trainer, pool, on_checkpoint=lambda step, _: steps.append(step))
+    key = rng.fork(rng.stream(0, "train", 0))
+    fresh = models.build("wrn-10-1", (1, 4, 4), 2, rng.stream(key, "initialize"))
+    assert torch.equal(found.module.stem.weight, fresh.stem.weight)
+    assert torch.equal(found.module.head.weight, fresh.head.weight)
+    assert steps == [0]
+
+
+@each_trainer
+@pytest.mark.parametrize("labeled", [1, NUM_ITEMS])
+def test_one_label_and_all_labels_are_fine(trainer, labeled):
+    outputs = fit(trainer, tiny_pool(labeled)).outputs(tiny_pool().images, EVERY)
+    assert outputs.logits.isfinite().all()
+
+
+@each_trainer
+def test_labels_of_a_single_class_are_fine(trainer):
+    pool = tiny_pool(labeled=6)
+    labels = torch.where(pool.labels == 1, -1, pool.labels)
+    only = replace(pool, labels=labels, candidates=pool.candidates)
+    found = fit(replace(trainer, ema_decay=0.5, steps=30), only)
+    logits = found.outputs(pool.images, EVERY).logits
+    assert logits.isfinite().all()
+    assert (logits.argmax(1) == 0).all()
+
+
+@each_trainer
+def test_colour_images_are_fine(trainer):
+    pool = tiny_pool(shape=(3, 8, 6), num_classes=3)
+    assert fit(trainer, pool).outputs(pool.images, EVERY).logits.shape == (NUM_ITEMS, 3)
+
+
+@each_trainer
+def test_vectors_are_refused(trainer):
+    with pytest.raises(UsageError, match="needs images of shape"):
+        fit(trainer, tiny_pool(shape=(16,)))
+
+
+@each_trainer
+def test_checkpoints_come_now_and_then_and_at_the_end(trainer, pool):
+    kept = {}
+    found = fit(trainer, pool, on_checkpoint=kept.__setitem__)
+    assert list(kept) == [5, 10, 12]
+    assert torch.equal(weights(kept[12]), weights(found))
+    assert not torch.equal(weights(kept[5]), weights(kept[10]))  # copies, not views
+
+
+@each_trainer
+def test_the_training_survives_a_checkpoint_that_is_used(trainer, pool):
+    def measure(step, classifier):
+        classifier.outputs(pool.images, EVERY)
+        classifier.module.train()
+
+    measured = fit(trainer, pool, on_checkpoint=measure)
+    assert torch.equal(weights(measured), weights(fit(trainer, pool)))
+
+
+@each_trainer
+def test_a_lost_training_says_so(trainer, pool):
+    wild = replace(trainer, learning_rate=1e30, steps=40)
+    with pytest.raises(TrainingError, match=r"step \d+ of 40.*Lower learning_rate"):
+        fit(wild, pool)
+
+
+@each_trainer
+def test_progress_adds_up(trainer, pool):
+    amounts, notes = [], []
+
+    class Listener:
+        def start(self, task, total):
+            assert (task, total) == ("Training", 12)
+            return 0
+
+        def advance(self, handle, amount, note):
+            amounts.append(amount)
+            notes.append(note)
+
+        def finish(self, handle):
+            amounts.append(0)
+
+    with progress.reporting(Listener()):
+        fit(trainer, pool)
+    assert sum(amounts) == 12
+    assert amounts[-1] == 0
+    assert "loss" in notes[-1]
+
+
+def test_both_trainers_share_start_and_labeled_minibatches(pool):
+    """FixMatch that keeps nothing differs from supervised only in normalisation."""
+    reads = {}
+
+    class Watched(ArrayImages):
+        def read(self, indices):
+            log.append(indices.tolist())
+            return super().read(indices)
+
+    watched = replace(pool, images=Watched(pool.images.items))
+    for trainer in TRAINERS:
+        log = reads.setdefault(type(trainer), [])
+        fit(trainer, watched)
+    assert reads[SupervisedTrainer] == reads[FixMatchTrainer][::2]
+    untrained = [fit(t, tiny_pool(labeled=0)) for t in TRAINERS]
+    assert torch.equal(*map(weights, untrained))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": 0}, "steps is 0; it must be at least 1"),
+        ({"ema_decay": 1.0}, "ema_decay is 1.0; .* below 1"),
+        ({"learning_rate": -1.0}, "learning_rate is -1.0"),
+        ({"threshold": 1.5}, "threshold is 1.5"),
+        ({"mu": 0}, "mu is 0"),
+    ],
+)
+def test_settings_out_of_range_are_explained(options, message):
+    with pytest.raises(UsageError, match=message):
+        FixMatchTrainer(**options)

@@ -1,0 +1,89 @@
+"""A finished training is found again, and only by the training it belongs to."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.training.conftest import tiny_pool
+
+from fewlabels import rng
+from fewlabels.training import FixMatchTrainer, SupervisedTrainer, loop
+
+TRAINER = FixMatchTrainer(steps=4, minibatch_size=4, mu=1)
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Number of optimiser steps taken since the test began."""
+    steps = []
+    advance = loop.Training.advance
+
+    def counting(self, step):
+        steps.append(step)
+        return advance(self, step)
+
+    monkeypatch.setattr(loop.Training, "advance", counting)
+    return steps
+
+
+def fit(folder, trainer=TRAINER, pool=None, seed=0, **options):
+    pool = tiny_pool() if pool is None else pool
+    return trainer.fit(pool, rng.stream(seed, "train"), workspace=folder, **options)
+
+
+def same(one, other):
+    own, others = one.module.state_dict(), other.module.state_dict()
+    return all(torch.equal(own[name], others[name]) for name in own)
+
+
+def test_the_same_fit_is_loaded(tmp_path, counted):
+    folder = tmp_path / "round" / "0"
+    first = fit(folder)
+    assert len(counted) == 4
+    seen = []
+    second = fit(folder, on_checkpoint=lambda step, _: seen.append(step))
+    assert len(counted) == 4
+    assert same(first, second)
+    assert seen == [4]
+    assert not second.module.training
+    assert [path.name for path in folder.iterdir()] == ["model.safetensors"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"trainer": replace(TRAINER, learning_rate=0.01)},
+        {"trainer": SupervisedTrainer(steps=4, minibatch_size=4)},
+        {"pool": tiny_pool(labeled=7)},
+        {"seed": 1},
+    ],
+)
+def test_another_fit_trains_anew(tmp_path, counted, change):
+    fit(tmp_path)
+    anew = fit(tmp_path, **change)
+    assert len(counted) == 8
+    assert same(anew, fit(tmp_path, **change))
+    assert len(counted) == 8
+
+
+def test_other_labels_train_anew(tmp_path, counted):
+    fit(tmp_path)
+    pool = tiny_pool()
+    labels = torch.where(pool.labels >= 0, 1 - pool.labels, pool.labels)
+    fit(tmp_path, pool=replace(pool, labels=labels))
+    assert len(counted) == 8
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.999])
+def test_a_damaged_file_trains_anew_and_is_replaced(tmp_path, counted, share):
+    first = fit(tmp_path)
+    path = tmp_path / "model.safetensors"
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * share)])
+    assert same(first, fit(tmp_path))
+    assert len(counted) == 8
+    assert path.read_bytes() == content
+
+
+def test_the_workspace_changes_nothing(tmp_path):
+    assert same(fit(tmp_path), fit(None))
