@@ -135,8 +135,8 @@ def repeated(pool: Pool, times: int, *, noise: float = 0.0, seed: int = 0) -> Po
     Example:
         >>> from fewlabels.data.digits import digits_pool
         >>> pool = repeated(digits_pool(), 2)
-        >>> len(pool), pool.ids[0][-2:], pool.ids[1297][-2:]
-        (2594, '#1', '#2')
+        >>> len(pool), pool.ids[1297].endswith("#2")
+        (2594, True)
 
     Args:
         pool: What to repeat. Its test split stays as it is.
