@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from markupsafe import Markup
 
 from fewlabels.pool import Pool
-from fewlabels.report import headline
 from fewlabels.report.curves import (
     NARROW,
     WIDE,
     Curve,
     accuracy_curves,
-    percent_limits,
+    percent_ticks,
 )
 from fewlabels.report.facts import FactGroup, fact_groups
 from fewlabels.report.galleries import (
@@ -21,12 +21,20 @@ from fewlabels.report.galleries import (
     shown_ids,
     starting_gallery,
 )
+from fewlabels.report.headline import (
+    Tile,
+    default_title,
+    explanation,
+    headline,
+    tiles,
+)
 from fewlabels.report.measures import (
     ClassCounts,
     TimingRow,
     ValueRow,
     class_counts,
     timing_rows,
+    total_time,
     value_rows,
 )
 from fewlabels.report.recorded import RecordedRun
@@ -49,14 +57,9 @@ class RunView:
     timings: tuple[TimingRow, ...]
 
     @property
-    def train_total(self) -> float:
-        """Seconds of training in all rounds."""
-        return sum(row.train or 0.0 for row in self.timings)
-
-    @property
-    def query_total(self) -> float:
-        """Seconds of choosing in all rounds."""
-        return sum(row.query or 0.0 for row in self.timings)
+    def total(self) -> TimingRow:
+        """Seconds of all rounds together."""
+        return total_time(self.timings)
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class Page:
     title: str
     headline: str
     explanation: tuple[str, ...]
-    tiles: tuple[headline.Tile, ...]
+    tiles: tuple[Tile, ...]
     curves: tuple[Markup, ...]
     """The same drawing for wide and for narrow screens; none without a number."""
     caption: str
@@ -74,8 +77,8 @@ class Page:
     shared_start: Gallery | None
     runs: tuple[RunView, ...]
     facts: tuple[FactGroup, ...]
-    is_small: bool
-    """Whether images are enlarged pixel by pixel."""
+    image_size: Literal["tiny", "small", "large"]
+    """How images are shown: up to 64 pixels they are enlarged pixel by pixel."""
 
     @property
     def has_values(self) -> bool:
@@ -116,17 +119,17 @@ def page_contents(
     is_shared = len(runs) > 1 and all(run.start == runs[0].start for run in runs)
     curves = [Curve(run.name, run.hue, run.measured) for run in runs if run.measured]
     return Page(
-        title=title or headline.default_title(runs),
-        headline=headline.headline(runs),
-        explanation=tuple(headline.explanation(runs)),
-        tiles=headline.tiles(runs) if len(runs) > 1 else (),
+        title=title or default_title(runs),
+        headline=headline(runs),
+        explanation=tuple(explanation(runs)),
+        tiles=tiles(runs) if len(runs) > 1 else (),
         curves=_drawings(curves),
         caption=_caption(curves),
         table=table_of(runs),
         shared_start=starting_gallery(runs[0], thumbnails) if is_shared else None,
         runs=tuple(_run_view(run, thumbnails, is_shared=is_shared) for run in runs),
         facts=fact_groups(runs),
-        is_small=thumbnails.is_small,
+        image_size=thumbnails.size,
     )
 
 
@@ -160,5 +163,5 @@ def _caption(curves: Sequence[Curve]) -> str:
     """Say so where the axis does not begin at zero."""
     if not curves:
         return ""
-    low, _ = percent_limits([y for curve in curves for _, y in curve.points])
+    low = percent_ticks([y for curve in curves for _, y in curve.points])[0]
     return f"The vertical axis begins at {low:g}\N{NO-BREAK SPACE}%." if low else ""

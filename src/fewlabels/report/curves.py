@@ -21,7 +21,12 @@ from fewlabels.report.wording import percent
 _DOTS_PER_INCH = 72  # of Matplotlib's SVG
 _FONT_SIZE = 13
 _MARKERS = "osD^v"
-_STAND_INS = {"ink": "#000001", "muted": "#000002", "line": "#000003", "page": "#000004"}
+_STAND_INS = {
+    "ink": "#000001",
+    "muted": "#000002",
+    "line": "#000003",
+    "page": "#000004",
+}
 _LEFT, _BOTTOM, _TOP = 50, 52, 26
 _LETTER = 7.4
 _LARGEST_NAME = 24
@@ -84,13 +89,24 @@ def accuracy_curves(curves: Sequence[Curve], size: Size, description: str) -> Ma
     return _for_page(svg, size, names, description)
 
 
-def percent_limits(accuracies: Sequence[float]) -> tuple[float, float]:
-    """Return where the axis begins and ends, in percent, at multiples of its step."""
+def percent_ticks(accuracies: Sequence[float]) -> list[float]:
+    """Return the ticks of the vertical axis, in percent; it ends at the outermost.
+
+    Example:
+        >>> percent_ticks([0.742, 0.954, 0.972])
+        [70.0, 80.0, 90.0, 100.0]
+
+    Args:
+        accuracies: What the axis must hold, as shares.
+
+    Returns:
+        At least two numbers from 0 to 100, ascending.
+    """
     low, high = 100 * min(accuracies), 100 * max(accuracies)
     margin = max(0.08 * (high - low), 1.0)
-    locator = MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10])
+    locator = MaxNLocator(nbins=5, steps=[1, 2, 5, 10])
     ticks = locator.tick_values(max(0.0, low - margin), min(100.0, high + margin))
-    return max(0.0, float(ticks[0])), min(100.0, float(ticks[-1]))
+    return [float(tick) for tick in ticks if 0 <= tick <= 100]
 
 
 def _drawn(curves: Sequence[Curve], size: Size) -> str:
@@ -121,9 +137,9 @@ def _drawn(curves: Sequence[Curve], size: Size) -> str:
 
 
 def _draw_axes(axes: Axes, curves: Sequence[Curve], *, width: int) -> None:
-    low, high = percent_limits([y for curve in curves for _, y in curve.points])
-    axes.set_ylim(low, high)
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))
+    heights = percent_ticks([y for curve in curves for _, y in curve.points])
+    axes.set_ylim(heights[0], heights[-1])
+    axes.yaxis.set_major_locator(FixedLocator(heights))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g} %"))
     amounts = sorted({x for curve in curves for x, _ in curve.points})
     room = 0.04 * (amounts[-1] - amounts[0]) or 1.0
@@ -174,17 +190,26 @@ def _draw_curve(axes: Axes, curve: Curve, number: int) -> None:
 
 
 def _draw_names(axes: Axes, curves: Sequence[Curve], *, height: int) -> None:
-    """Write each name at the end of its curve, none over another."""
+    """Write each name at the right edge, at the height where its curve ends."""
     low, high = axes.get_ylim()
-    per_percent = height / (high - low)
-    ends = [(100 * curve.points[-1][1] - low) * per_percent for curve in curves]
-    places = spread_apart(ends, least_gap=_LINE_HEIGHT)
-    for number, (curve, place, end) in enumerate(zip(curves, places, ends, strict=True)):
-        x, y = curve.points[-1]
+    edge = max(curve.points[-1][0] for curve in curves)
+    ends = [100 * curve.points[-1][1] for curve in curves]
+    heights = [(end - low) / (high - low) * height for end in ends]
+    places = spread_apart(heights, least_gap=_LINE_HEIGHT)
+    for number, curve in enumerate(curves):
+        last, end = curve.points[-1][0], ends[number]
+        if last < edge:
+            axes.plot(
+                [last, edge],
+                [end, end],
+                color=_hue(curve.hue),
+                linewidth=1,
+                dashes=[1, 3],
+            )
         axes.annotate(
             f"name-{number}",
-            (x, 100 * y),
-            xytext=(11, place - end),
+            (edge, end),
+            xytext=(12, places[number] - heights[number]),
             textcoords="offset points",
             color=_hue(curve.hue),
             verticalalignment="center",
@@ -214,6 +239,13 @@ def spread_apart(places: Sequence[float], least_gap: float) -> list[float]:
     Example:
         >>> spread_apart([10.0, 12.0, 40.0], least_gap=6)
         [8.0, 14.0, 40.0]
+
+    Args:
+        places: The places wished for.
+        least_gap: How far apart they must be.
+
+    Returns:
+        The places after moving, in the order given.
     """
     order = sorted(range(len(places)), key=places.__getitem__)
     groups: list[list[int]] = []
@@ -265,7 +297,7 @@ def _for_page(svg: str, size: Size, names: Sequence[str], description: str) -> M
     for name, color in _STAND_INS.items():
         body = body.replace(color, f"var(--{name})")
     body = re.sub(r"#0001(\d\d)", lambda found: f"var(--hue-{int(found[1])})", body)
-    body = re.sub(r">name-(\d+)<", lambda found: f">{escape(names[int(found[1])])}<", body)
+    body = re.sub(r"name-(\d+)", lambda found: escape(names[int(found[1])]), body)
     head = Markup(
         '<svg class="plot {}" viewBox="0 0 {} {}" role="img" aria-label="{}">'
     ).format(size.name, size.width, size.height, description)

@@ -83,7 +83,7 @@ def _data(run: RecordedRun) -> dict[str, str]:
     if "shape" in facts:
         found["Shape of an image"] = " × ".join(map(str, facts["shape"]))
     if "hash" in facts:
-        found["Hash of all names and contents"] = str(facts["hash"])
+        found["Hash of names and contents"] = str(facts["hash"])
     return found
 
 

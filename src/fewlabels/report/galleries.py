@@ -93,7 +93,7 @@ def _item(
     readable = name.rpartition("@")[0] or name  # without the hash of the content
     picture = thumbnails.of(name)
     if label is None:
-        return Item(readable, "left open", "open", picture)
+        return Item(readable, "open", "open", picture)
     if label == UNKNOWN:
         return Item(readable, "skipped", "skipped", picture)
     return Item(readable, run.class_name(label), "labeled", picture)

@@ -17,14 +17,14 @@ class Tile:
     name: str
     hue: int
     accuracy: float | None
-    detail: str
+    details: tuple[str, ...]
+    """What it rests on, a line each."""
 
 
 def default_title(runs: Sequence[RecordedRun]) -> str:
     """Name the strategies and the data sets that the page is about."""
-    strategies = dict.fromkeys(chosen_name(run.settings, "strategy") for run in runs)
     data = dict.fromkeys(data_name(run.settings) for run in runs)
-    return f"{listed(list(strategies))} on {listed(list(data))}"
+    return f"{_chosen(runs, 'strategy')} on {listed(list(data))}"
 
 
 def headline(runs: Sequence[RecordedRun]) -> str:
@@ -38,23 +38,20 @@ def headline(runs: Sequence[RecordedRun]) -> str:
             f"{percent(accuracy)} of {_held_out(measured)} right after "
             f"{count(num_labels, 'label')}."
         )
-    shared = set.intersection(*(set(dict(run.measured)) for run in measured))
-    if not shared:
-        return "The runs were not measured at any common number of labels."
-    return _comparison(measured, max(shared))
+    return _comparison(measured)
 
 
 def explanation(runs: Sequence[RecordedRun]) -> list[str]:
     """Say how it came about and what remains open."""
     first = runs[0]
-    trainers = dict.fromkeys(chosen_name(run.settings, "trainer") for run in runs)
     items = first.data.get("num_items")
     source = f"the {count(items, 'image')} of " if items is not None else ""
     sentences = [
         f"The labels were chosen from {source}{data_name(first.settings)} by "
-        f"{_choosers(runs)}; each classifier was trained by {listed(list(trainers))}."
+        f"{_chosen(runs, 'strategy')}; the classifier was trained by "
+        f"{_chosen(runs, 'trainer')}."
     ]
-    if len(runs) == 1 and first.measured:
+    if len(runs) == 1 and first.measured and first.num_test:
         sentences.append(_interval_sentence(first))
     sentences += [
         f"{run.name} is not finished: {count(_num_labels(run), 'label')} of "
@@ -87,38 +84,44 @@ def interval(accuracy: float, num_test: int) -> tuple[float, float]:
 def _tile(run: RecordedRun) -> Tile:
     if not run.measured:
         reason = "not measured" if run.lines else "no round finished yet"
-        detail = f"{count(_num_labels(run), 'label')}; {reason}"
-        return Tile(run.name, run.hue, None, detail)
+        detail = f"{count(_num_labels(run), 'label')}, {reason}"
+        return Tile(run.name, run.hue, None, (detail,))
     num_labels, accuracy = run.measured[-1]
-    detail = f"after {count(num_labels, 'label')}"
-    if run.num_test:
-        low, high = interval(accuracy, run.num_test)
-        right = round(accuracy * run.num_test)
-        detail += (
-            f"; {right:,} of {run.num_test:,} right (95 % interval "
-            f"{100 * low:.1f} to {percent(high)})"
-        )
-    return Tile(run.name, run.hue, accuracy, detail)
-
-
-def _comparison(runs: Sequence[RecordedRun], num_labels: int) -> str:
-    scores = {run.name: dict(run.measured)[num_labels] for run in runs}
-    best, worst = max(scores, key=scores.__getitem__), min(scores, key=scores.__getitem__)
     after = f"after {count(num_labels, 'label')}"
-    if scores[best] == scores[worst]:
+    if not run.num_test:
+        return Tile(run.name, run.hue, accuracy, (after,))
+    low, high = interval(accuracy, run.num_test)
+    right = round(accuracy * run.num_test)
+    details = (
+        after,
+        f"{right:,} of {run.num_test:,} right",
+        f"95 % interval {100 * low:.1f} to {percent(high)}",
+    )
+    return Tile(run.name, run.hue, accuracy, details)
+
+
+def _comparison(runs: Sequence[RecordedRun]) -> str:
+    """Compare the best and the worst run by their last measurements."""
+    ranked = sorted(runs, key=lambda run: run.measured[-1][1], reverse=True)
+    best, worst = ranked[0], ranked[-1]
+    (num_labels, high), (num_labels_worst, low) = best.measured[-1], worst.measured[-1]
+    right = f"{percent(high)} of {_held_out(runs)} right"
+    after = f"after {count(num_labels, 'label')}"
+    if len({run.measured[-1][0] for run in runs}) > 1:
         return (
-            f"{listed(list(scores))} are level: {percent(scores[best])} of "
-            f"{_held_out(runs)} right {after}."
+            f"{best.name} is furthest so far: {right} {after}; {worst.name} has "
+            f"{percent(low)} after {count(num_labels_worst, 'label')}."
         )
-    if len(scores) == 2:
+    if high == low:
+        return f"{listed([run.name for run in runs])} are level: {right} {after}."
+    if len(runs) == 2:
         return (
-            f"{best} gets {percent(scores[best])} of {_held_out(runs)} right {after}, "
-            f"{worst} {percent(scores[worst])}: "
-            f"{points(scores[best] - scores[worst])} apart."
+            f"{best.name} gets {right} {after}, {worst.name} {percent(low)}: "
+            f"{points(high - low)} apart."
         )
     return (
-        f"{best} gets most of {_held_out(runs)} right {after}, "
-        f"{percent(scores[best])}; {worst} gets fewest, {percent(scores[worst])}."
+        f"{best.name} comes first of {len(runs)} runs with {right} {after}, "
+        f"{worst.name} last with {percent(low)}."
     )
 
 
@@ -134,19 +137,18 @@ def _unmeasured(runs: Sequence[RecordedRun]) -> str:
 
 def _interval_sentence(run: RecordedRun) -> str:
     accuracy = run.measured[-1][1]
-    if not run.num_test:
-        return ""
     low, high = interval(accuracy, run.num_test)
     wrong = run.num_test - round(accuracy * run.num_test)
     return (
-        f"{count(wrong, 'image')} of {run.num_test:,} went wrong; so few test images "
-        f"leave the true share between {100 * low:.1f} and {percent(high)} (95 % "
-        "interval)."
+        f"{wrong:,} of {count(run.num_test, 'image')} went wrong; a test split of this "
+        f"size leaves the true accuracy between {100 * low:.1f} and {percent(high)} "
+        "(95 % interval)."
     )
 
 
-def _choosers(runs: Sequence[RecordedRun]) -> str:
-    return listed(list(dict.fromkeys(chosen_name(r.settings, "strategy") for r in runs)))
+def _chosen(runs: Sequence[RecordedRun], key: str) -> str:
+    """Return the different strategies or trainers of the runs, as in a sentence."""
+    return listed(list(dict.fromkeys(chosen_name(run.settings, key) for run in runs)))
 
 
 def _held_out(runs: Sequence[RecordedRun]) -> str:

@@ -1,5 +1,6 @@
 """Numbers of each round besides its accuracy: coverage, value, time."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fewlabels.report.recorded import RecordedRun
@@ -30,8 +31,7 @@ class ClassCounts:
     @property
     def num_covered(self) -> tuple[int, ...]:
         """Classes with a label, in each round."""
-        columns = zip(*(counts for _, counts in self.rows), strict=True)
-        return tuple(sum(amount > 0 for amount in column) for column in columns)
+        return tuple(sum(amount > 0 for amount in column) for column in self.columns)
 
     @property
     def columns(self) -> tuple[tuple[int, ...], ...]:
@@ -68,7 +68,9 @@ class TimingRow:
 
     num_labels: int
     train: float | None
+    """Seconds of training; None where they were not measured."""
     query: float | None
+    """Seconds of choosing; None where nothing was chosen."""
 
 
 def class_counts(run: RecordedRun) -> ClassCounts | None:
@@ -109,4 +111,15 @@ def timing_rows(run: RecordedRun) -> tuple[TimingRow, ...]:
             query=run.timings.get(line.step, {}).get("query_seconds"),
         )
         for line in run.lines
+    )
+
+
+def total_time(rows: Sequence[TimingRow]) -> TimingRow:
+    """Add up what was measured."""
+    train = [row.train for row in rows if row.train is not None]
+    query = [row.query for row in rows if row.query is not None]
+    return TimingRow(
+        num_labels=max((row.num_labels for row in rows), default=0),
+        train=sum(train) if train else None,
+        query=sum(query) if query else None,
     )

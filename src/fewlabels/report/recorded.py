@@ -123,12 +123,10 @@ def data_name(settings: Mapping[str, Any]) -> str:
 def _names(settings: Sequence[Mapping[str, Any]], folders: Sequence[str]) -> list[str]:
     """Name runs by strategy; where that is not enough, add what they differ in."""
     names = [chosen_name(one, "strategy") for one in settings]
-    differing = [
-        key
-        for key in settings[0]
-        if key != "strategy" and any(one.get(key) != settings[0][key] for one in settings)
-    ]
-    for key in differing:
+    first = settings[0]
+    for key in first:
+        if key == "strategy" or all(one.get(key) == first[key] for one in settings):
+            continue
         ambiguous = _ambiguous(names)
         names = [
             f"{name}, {_setting(one, key)}" if name in ambiguous else name

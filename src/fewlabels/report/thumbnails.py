@@ -4,6 +4,7 @@ import base64
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
+from typing import Literal
 
 import torch
 from PIL import Image
@@ -14,6 +15,7 @@ from fewlabels.pool import Images, Pool
 
 _LARGEST = 128
 _LARGEST_LOSSLESS = 64
+_LARGEST_TINY = 16
 _READ_TOGETHER = 64
 
 
@@ -25,9 +27,12 @@ class Thumbnails:
     _made: dict[str, str | None] = field(default_factory=dict)
 
     @property
-    def is_small(self) -> bool:
-        """Whether images are so small that their pixels are to be seen."""
-        return max(self.pool.images.shape[-2:]) <= _LARGEST_LOSSLESS
+    def size(self) -> Literal["tiny", "small", "large"]:
+        """How large the images of the pool are."""
+        side = max(self.pool.images.shape[-2:])
+        if side > _LARGEST_LOSSLESS:
+            return "large"
+        return "tiny" if side <= _LARGEST_TINY else "small"
 
     def prepare(self, ids: Iterable[str]) -> None:
         """Read the items that the page will show, some at a time."""
