@@ -3,9 +3,9 @@
 import signal
 import sys
 from importlib.metadata import version
+from types import FrameType
 from typing import Annotated
 
-import click
 import typer
 
 from fewlabels.cli.demo import demo
@@ -14,8 +14,6 @@ from fewlabels.cli.select import select
 from fewlabels.errors import FewlabelsError, UsageError
 
 __all__ = ["app", "main"]
-
-_STOPPED = "Stopped. Everything finished is kept; the same command goes on from there."
 
 app = typer.Typer(
     name="fewlabels",
@@ -51,28 +49,33 @@ def options(
     del show_version
 
 
+class _Stopped(BaseException):
+    """Somebody pressed Ctrl-C, or asked the process to end."""
+
+
 def main() -> None:
     """Run the command line and leave with an exit code; no traceback for a mistake.
 
     0 is done, 1 failed for the reason given, 2 is wrong usage.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGINT, _stop)
+    signal.signal(signal.SIGTERM, _stop)
     try:
-        code = app(standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
+        app()
     except UsageError as error:
         _leave(f"Error: {error}", 2)
     except FewlabelsError as error:
         _leave(f"Error: {error}", 1)
-    except (click.Abort, KeyboardInterrupt):
-        _leave(_STOPPED, 1)
+    except _Stopped:
+        _leave("Stopped. What is finished is kept; the same command goes on.", 1)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
-    else:
-        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    raise _Stopped
 
 
 def _leave(message: str, code: int) -> None:

@@ -1,5 +1,6 @@
 """``fewlabels run``: one run in a folder."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,13 @@ from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.errors import UsageError
 from fewlabels.pool import Pool, Round
 from fewlabels.report import write_report
-from fewlabels.runs import RoundLine, RunFolder, RunSettings, execute
+from fewlabels.runs import (
+    RoundLine,
+    RunFolder,
+    RunSettings,
+    check_choices,
+    execute,
+)
 
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print errors only, and no progress.")
@@ -83,6 +90,7 @@ def run(
         "threads": threads,
     }
     resolved = _settings(settings, given)
+    check_choices(resolved)
     folder = RunFolder(out or _default_folder(resolved))
     terminal = Terminal.open(quiet=quiet or as_json)
     with terminal.busy():
@@ -100,7 +108,7 @@ def run(
     terminal.result(f"Report: {report}")
 
 
-def in_folder(settings: RunSettings, folder: RunFolder, pool: Pool) -> Any:
+def in_folder(settings: RunSettings, folder: RunFolder, pool: Pool) -> Iterator[Round]:
     """Do a run with the number of threads it was set to use."""
     torch.set_num_threads(settings.threads)
     return execute(settings, folder.path, pool)

@@ -1,8 +1,15 @@
 """A run's folder of files: safe to kill at any moment, resumed by the same command."""
 
-from fewlabels.runs.execute import execute
+from fewlabels.runs.execute import check_choices, execute
 from fewlabels.runs.folder import RunFolder
 from fewlabels.runs.lines import RoundLine
 from fewlabels.runs.settings import Choice, RunSettings
 
-__all__ = ["Choice", "RoundLine", "RunFolder", "RunSettings", "execute"]
+__all__ = [
+    "Choice",
+    "RoundLine",
+    "RunFolder",
+    "RunSettings",
+    "check_choices",
+    "execute",
+]

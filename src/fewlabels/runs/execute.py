@@ -34,14 +34,21 @@ def execute(settings: RunSettings, path: Path, pool: Pool) -> Iterator[Round]:
     Yields:
         Every round, those of earlier sittings first.
     """
-    strategy = strategies.resolve(settings.strategy.name, settings.strategy.options)
-    trainer = training.resolve(settings.trainer.name, settings.trainer.options)
+    strategy, trainer = check_choices(settings)
     check_plan(pool, start=settings.start, query=settings.query, budget=settings.budget)
     folder = RunFolder(path)
     with folder.owned():
         folder.begin(settings.model_dump(mode="json"), _facts(settings, pool, strategy))
         _check_same_data(folder, pool)
         yield from _finished_and_new(folder, settings, pool, strategy, trainer)
+
+
+def check_choices(settings: RunSettings) -> tuple[Strategy, Trainer]:
+    """Return strategy and trainer, or raise; quick, so ask before data are loaded."""
+    return (
+        strategies.resolve(settings.strategy.name, settings.strategy.options),
+        training.resolve(settings.trainer.name, settings.trainer.options),
+    )
 
 
 def _finished_and_new(

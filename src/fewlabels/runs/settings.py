@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
 from fewlabels.errors import UnknownNameError, UsageError
 
@@ -77,12 +78,16 @@ class RunSettings(BaseModel):
         try:
             return cls.model_validate(merged)
         except ValidationError as error:
-            sentences = [
-                f"The setting '{'.'.join(map(str, fault['loc']))}' is wrong: "
-                f"{fault['msg'][:1].lower()}{fault['msg'][1:]}; got {fault['input']!r}."
-                for fault in error.errors()
-            ]
-            raise UsageError(" ".join(sentences)) from error
+            raise UsageError(" ".join(map(_sentence, error.errors()))) from error
+
+
+def _sentence(fault: ErrorDetails) -> str:
+    """Say in a sentence what Pydantic found wrong with a setting."""
+    name = ".".join(map(str, fault["loc"]))
+    if fault["type"] == "missing":
+        return f"The setting '{name}' is missing; give it."
+    reason = fault["msg"][:1].lower() + fault["msg"][1:]
+    return f"The setting '{name}' is {fault['input']!r}: {reason}."
 
 
 def _from_file(file: Path) -> dict[str, Any]:
