@@ -1,1 +1,26 @@
-"""Names that only somebody outside the package uses, one per line with the reason."""
+"""Names that something outside our Python uses, one per line with the reason."""
+# ruff: noqa: B018, F821
+
+_.forward  # torch calls it
+_.reset_parameters  # torch's name for drawing weights anew
+_.find_class  # pickle asks it for every name
+_.model_config  # pydantic reads it
+_._from_name  # pydantic calls it before validation
+_.schema_version  # written to files, for later versions to read
+_.filters  # jinja2 looks filters up here
+_.caption  # the report's templates read these
+_.has_images
+_.has_rounds
+_.has_ties
+_.has_values
+_.image_size
+_.is_code
+_.is_long
+_.num_covered
+_.num_more
+_.uncovered
+untouched_randomness  # a fixture, requested by name
+_.do_GET  # http.server calls these
+_.log_message
+_.linkname  # tarfile writes it into the archive
+FirstOnes  # imported by path, as somebody's own strategy
