@@ -78,7 +78,7 @@ class Terminal:
     def say(self, message: str) -> None:
         """Tell a person something that is not the result."""
         if not self.is_quiet:
-            self.err.print(message, highlight=False, soft_wrap=True, markup=False)
+            self._tell(message)
 
     def result(self, content: Any) -> None:
         """Print a result for people; nothing when quiet."""
@@ -91,6 +91,9 @@ class Terminal:
         shown = self.err.is_terminal and not self.is_quiet
         with reporting(Bars(self.err)) if shown else nullcontext(), self._notes():
             yield
+
+    def _tell(self, message: str) -> None:
+        self.err.print(message, highlight=False, soft_wrap=True, markup=False)
 
     @contextmanager
     def _notes(self) -> Iterator[None]:
@@ -105,7 +108,7 @@ class Terminal:
             line: str | None = None,
         ) -> None:
             if issubclass(category, FewlabelsWarning):
-                self.err.print(f"Note: {message}", highlight=False, markup=False)
+                self._tell(f"Note: {message}")
             else:
                 usual(message, category, filename, lineno, file, line)
 

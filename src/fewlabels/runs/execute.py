@@ -163,11 +163,12 @@ def _check_same_data(folder: RunFolder, pool: Pool) -> None:
             "else. Restore the data, or give another folder."
         )
         raise DataError(msg)
-    if before["hash"] != now["hash"]:
+    if any(before[key] != now[key] for key in ("hash", "num_test")):
         msg = (
             f"The data changed since the run in '{folder.path}' began: "
-            f"{before['num_items']} items then, {now['num_items']} now. Labels are "
-            "kept by file and content, so none moves to another image; later rounds "
-            "choose from what is there now."
+            f"{before['num_items']} items and {before['num_test']} to measure on then, "
+            f"{now['num_items']} and {now['num_test']} now. Labels are kept by file "
+            "and content, so none moves to another image; later rounds use what is "
+            "there now."
         )
         warnings.warn(msg, DataChangedWarning, stacklevel=2)

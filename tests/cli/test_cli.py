@@ -1,0 +1,281 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from importlib import import_module
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from fewlabels import cli, files
+from fewlabels.runs import RunFolder
+
+TINY = {
+    "trainer": {"name": "fixmatch", "steps": 8},
+    "start": 10,
+    "query": 5,
+    "budget": 15,
+}
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    """A settings file that makes a run last seconds."""
+    file = tmp_path / "tiny.yaml"
+    file.write_text(json.dumps(TINY))  # JSON is YAML
+    return str(file)
+
+
+@pytest.fixture
+def fewlabels(monkeypatch, capsys, tmp_path):
+    """Call the command line in this process; return exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["fewlabels", *map(str, words)])
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        shown = capsys.readouterr()
+        return left.value.code or 0, shown.out, shown.err
+
+    yield call
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def test_a_run_prints_its_rounds_and_resumes(fewlabels, tiny, tmp_path):
+    words = ("run", "digits", "--settings", tiny, "--strategy", "random", "--out", "r")
+    code, out, err = fewlabels(*words)
+    assert code == 0, err
+    assert "10 labels   accuracy" in out
+    assert "15 labels   accuracy" in out
+    assert "Report: r/report.html" in out
+    assert (tmp_path / "r" / "report.html").stat().st_size > 10_000
+    before = (tmp_path / "r" / "rounds.jsonl").read_bytes()
+    code, again, _ = fewlabels(*words)
+    assert (code, again) == (0, out)
+    assert (tmp_path / "r" / "rounds.jsonl").read_bytes() == before
+    code, _, err = fewlabels(*words, "--seed", "1")
+    assert code == 1
+    assert "holds a run with other settings: seed was 0 and is now 1" in err
+
+
+def test_json_and_quiet(fewlabels, tiny):
+    words = ("run", "digits", "--settings", tiny, "--out", "r")
+    code, out, err = fewlabels(*words, "--json")
+    assert code == 0, err
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [line["num_labeled"] for line in lines] == [10, 15]
+    assert err == ""
+    assert fewlabels(*words, "--quiet") == (0, "", "")
+
+
+def test_the_demo_shows_both_strategies_at_each_budget(
+    fewlabels, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(import_module("fewlabels.cli.demo"), "_FAST_STEPS", 5)
+    code, out, err = fewlabels("demo", "--fast")
+    assert code == 0, err
+    for word in ("npc", "random", "10 labels", "30 labels", "50 labels"):
+        assert word in out
+    assert f"Report: {tmp_path / 'fewlabels-demo-fast' / 'report.html'}" in out
+    code, out, _ = fewlabels("demo", "--fast", "--json")
+    answer = json.loads(out)
+    assert set(answer["accuracy"]) == {"npc", "random"}
+    assert set(answer["accuracy"]["npc"]) == {"10", "30", "50"}
+    first = [answer["accuracy"][name]["10"] for name in ("npc", "random")]
+    assert first[0] == first[1]  # same start, same training
+
+
+def savez(path, **arrays):
+    np.savez(path, **arrays)
+    return path
+
+
+def test_select_from_the_shell(fewlabels, tmp_path):
+    rows = np.random.default_rng(0).normal(size=(30, 8))
+    file = savez(tmp_path / "a.npz", features=rows, labeled=np.arange(4))
+    code, out, _ = fewlabels("select", file, "--size", 6)
+    assert code == 0
+    chosen = [int(line) for line in out.split()]
+    assert len(set(chosen)) == 6
+    assert min(chosen) >= 4
+    code, out, _ = fewlabels("select", file, "--size", 6, "--json")
+    assert json.loads(out) == {"strategy": "npc", "indices": chosen}
+
+
+ROWS = np.ones((5, 3))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words", "code", "message"),
+    [
+        ({"features": ROWS * np.nan}, (), 1, "15 numbers that are NaN or infinite"),
+        ({"features": ROWS}, ("--size", 6), 2, "there are 5 candidates"),
+        (
+            {"features": ROWS, "logits": ROWS[:2]},
+            (),
+            2,
+            "features have 5 rows and logits 2",
+        ),
+        (
+            {"features": ROWS, "weights": ROWS},
+            (),
+            2,
+            "no array of 'a.npz' called 'weights'",
+        ),
+        ({"rows": ROWS}, (), 2, "called 'rows'"),
+        ({"logits": ROWS}, (), 1, "an array called 'features' is needed"),
+        ({"features": ROWS}, ("--strategy", "margin"), 2, "pass logits"),
+        ({"features": np.array([{"a": 1}], dtype=object)}, (), 1, "could not be read"),
+    ],
+)
+def test_wrong_arrays_are_a_sentence(fewlabels, tmp_path, arrays, words, code, message):
+    file = savez(tmp_path / "a.npz", **arrays)
+    size = () if "--size" in words else ("--size", 2)
+    seen, out, err = fewlabels("select", file, *size, *words)
+    assert (seen, out) == (code, "")
+    assert message in " ".join(err.split())
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("run", "digitz"), 2, "Did you mean 'digits'"),
+        (("run", "digits", "--strategy", "nbc"), 2, "Did you mean 'npc'"),
+        (("run", "digits", "--trainer", "fixmach"), 2, "Did you mean 'fixmatch'"),
+        (("run", "digits", "--budget", 5), 2, "smaller than the start of 10"),
+        (
+            ("run", "digits", "--budget", 5000),
+            2,
+            "larger than the pool, which has 1297",
+        ),
+        (("run", "digits", "--query", 99), 2, "larger than what is left"),
+        (("run", "digits", "--threads", 0), 2, "threads is 0"),
+        (("run",), 2, "The setting 'data' is missing"),
+        (("run", "digits", "--settings", "no.yaml"), 2, "could not be read"),
+        (("run", "digits", "--out", "foreign"), 1, "it holds 'letter.txt'"),
+        (("demo", "--out", "foreign"), 1, "such as 'letter.txt'"),
+        (("select", "no.npz"), 1, "could not be read as an .npz file"),
+    ],
+)
+def test_a_mistake_is_a_sentence_and_leaves_nothing(
+    fewlabels, tmp_path, words, code, message
+):
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "letter.txt").write_text("dear reader")
+    seen, out, err = fewlabels(*words)
+    assert seen == code
+    assert message in " ".join(err.split())
+    assert "Traceback" not in out + err
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["foreign", "letter.txt"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("bugdet: 50", "no setting called 'bugdet'. Did you mean 'budget'"),
+        ("budget: many", "The setting 'budget' is 'many': input should be a valid"),
+        ("- 1", "holds a list; write one 'name: value' per line"),
+        ("a: [", "could not be read"),
+        ("trainer: {name: fixmatch, stepz: 3}", "Did you mean 'steps'"),
+    ],
+)
+def test_a_wrong_settings_file_is_a_sentence(fewlabels, tmp_path, text, message):
+    (tmp_path / "s.yaml").write_text(text)
+    code, _, err = fewlabels("run", "digits", "--settings", "s.yaml")
+    assert code == 2
+    assert message in " ".join(err.split())
+
+
+def test_a_full_disk_is_a_sentence_and_the_run_goes_on_later(
+    fewlabels, tiny, tmp_path, monkeypatch
+):
+    words = ("run", "digits", "--settings", tiny, "--out", "r", "--quiet")
+    flush = files._flush
+
+    def full(path):
+        if path.name == "rounds.jsonl.partial" and (tmp_path / "full").exists():
+            raise OSError(28, "No space left on device")
+        flush(path)
+
+    monkeypatch.setattr(files, "_flush", full)
+    (tmp_path / "full").touch()
+    code, _, err = fewlabels(*words)
+    assert code == 1
+    assert "The disk is full" in err
+    (tmp_path / "full").unlink()
+    assert fewlabels(*words)[0] == 0
+    assert len(RunFolder(tmp_path / "r").lines()) == 2
+
+
+def test_ctrl_c_is_a_sentence_and_loses_nothing(tmp_path):
+    words = [sys.executable, "-c", "from fewlabels.cli import main; main()", "run"]
+    process = subprocess.Popen(
+        [*words, "digits", "--out", "r"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    limit = time.monotonic() + 60
+    while not (tmp_path / "r" / "start.json").exists() and time.monotonic() < limit:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "Stopped. What is finished is kept; the same command goes on." in err
+    assert "Traceback" not in err
+    assert (
+        json.loads((tmp_path / "r" / "run.json").read_text())["settings"]["seed"] == 0
+    )
+
+
+def test_a_folder_of_images_with_broken_ones_runs_and_resumes(
+    fewlabels, tiny, tmp_path
+):
+    chance = np.random.default_rng(0)
+    for number in range(60):
+        place = tmp_path / "images" / "ab"[number % 2]
+        place.mkdir(parents=True, exist_ok=True)
+        pixels = chance.integers(0, 256, (8, 8), dtype=np.uint8)
+        Image.fromarray(pixels).save(place / f"{number:02d}.png")
+    (tmp_path / "images" / "a" / "torn.png").write_bytes(b"\x89PNG but no more")
+    words = ("run", "images", "--settings", tiny, "--out", "r")
+    code, _, err = fewlabels(*words)
+    assert code == 0, err
+    assert "torn.png" in err
+    folder = RunFolder(tmp_path / "r")
+    line = folder.lines()[0]
+    truth = {name: 0 if name.startswith("a/") else 1 for name in line.ids}
+    assert dict(zip(line.ids, line.labels, strict=True)) == truth
+    start = folder.start()
+    unasked = next(
+        file
+        for file in sorted((tmp_path / "images").rglob("*.png"))
+        if not any(
+            name.startswith(f"{file.parent.name}/{file.name}@") for name in start
+        )
+    )
+    unasked.unlink()
+    (tmp_path / "r" / "rounds.jsonl").unlink()
+    code, _, err = fewlabels(*words)
+    assert code == 0, err
+    assert "The data changed since the run" in " ".join(err.split())
+    for name, label in start.items():
+        assert label == (0 if name.startswith("a/") else 1)
+    assert folder.start() == start
+
+
+def test_help_and_version():
+    runner = CliRunner()
+    assert "fewlabels 0." in runner.invoke(cli.app, ["--version"]).output
+    for command in ("run", "demo", "select"):
+        assert runner.invoke(cli.app, [command, "--help"]).exit_code == 0
