@@ -288,6 +288,8 @@ def _for_page(svg: str, size: Size, names: Sequence[str], description: str) -> M
     """Make the file an element: no prolog, no fonts, no links, colors of the page."""
     body = svg[svg.index(">", svg.index("<svg")) + 1 :]
     body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", body, flags=re.DOTALL)
+    body = re.sub(r' clip-path="[^"]*"', "", body)
+    body = re.sub(r"<clipPath.*?</clipPath>", "", body, flags=re.DOTALL)
     used = set(re.findall(r'href="#([^"]+)"', body))
     body = re.sub(
         r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", body

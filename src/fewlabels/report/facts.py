@@ -1,11 +1,10 @@
 """Settings, data and versions of runs as rows of a table."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fewlabels.report.recorded import RecordedRun
+from fewlabels.report.recorded import RecordedRun, setting_text
 from fewlabels.report.wording import MISSING, count
 
 _SETTINGS = {
@@ -67,7 +66,8 @@ def _rows(columns: Sequence[Mapping[str, str]]) -> tuple[FactRow, ...]:
 
 def _settings(run: RecordedRun) -> dict[str, str]:
     return {
-        _SETTINGS.get(key, key): _text(value) for key, value in run.settings.items()
+        _SETTINGS.get(key, key): setting_text(value)
+        for key, value in run.settings.items()
     }
 
 
@@ -107,13 +107,3 @@ def _environment(run: RecordedRun) -> dict[str, str]:
     if finished:
         found["Last round finished"] = str(finished[-1])
     return found
-
-
-def _text(value: Any) -> str:
-    """Return a setting as text: a name with its options, a number, anything else."""
-    if isinstance(value, Mapping) and set(value) == {"name", "options"}:
-        options = ", ".join(f"{k} = {_text(v)}" for k, v in value["options"].items())
-        return f"{value['name']} ({options})" if options else str(value["name"])
-    if isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False)

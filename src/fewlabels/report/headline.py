@@ -34,8 +34,9 @@ def headline(runs: Sequence[RecordedRun]) -> str:
         return _unmeasured(runs)
     if len(measured) == 1:
         num_labels, accuracy = measured[0].measured[-1]
+        whose = f"{measured[0].name} gets " if len(runs) > 1 else ""
         return (
-            f"{percent(accuracy)} of {_held_out(measured)} right after "
+            f"{whose}{percent(accuracy)} of {_held_out(measured)} right after "
             f"{count(num_labels, 'label')}."
         )
     return _comparison(measured)
@@ -44,21 +45,24 @@ def headline(runs: Sequence[RecordedRun]) -> str:
 def explanation(runs: Sequence[RecordedRun]) -> list[str]:
     """Say how it came about and what remains open."""
     first = runs[0]
-    items = first.data.get("num_items")
-    source = f"the {count(items, 'image')} of " if items is not None else ""
-    sentences = [
-        f"The labels were chosen from {source}{data_name(first.settings)} by "
-        f"{_chosen(runs, 'strategy')}; the classifier was trained by "
-        f"{_chosen(runs, 'trainer')}."
-    ]
+    sentences = []
+    if any(run.lines for run in runs):
+        items = first.data.get("num_items")
+        source = f"the {count(items, 'image')} of " if items is not None else ""
+        sentences.append(
+            f"The labels were chosen from {source}{data_name(first.settings)} by "
+            f"{_chosen(runs, 'strategy')}; the classifier was trained by "
+            f"{_chosen(runs, 'trainer')}."
+        )
     if len(runs) == 1 and first.measured and first.num_test:
         sentences.append(_interval_sentence(first))
-    sentences += [
-        f"{run.name} is not finished: {count(_num_labels(run), 'label')} of "
-        f"{run.settings['budget']:,}."
-        for run in runs
-        if not run.is_finished and "budget" in run.settings
-    ]
+    for run in runs:
+        if not run.is_finished and "budget" in run.settings:
+            which = run.name if len(runs) > 1 else "This run"
+            planned = count(run.settings["budget"], "label")
+            sentences.append(
+                f"{which} is not finished: {_num_labels(run):,} of {planned}."
+            )
     return sentences
 
 
@@ -95,7 +99,7 @@ def _tile(run: RecordedRun) -> Tile:
     details = (
         after,
         f"{right:,} of {run.num_test:,} right",
-        f"95 % interval {100 * low:.1f} to {percent(high)}",
+        f"95 % interval {100 * low:.1f}–{percent(high)}",
     )
     return Tile(run.name, run.hue, accuracy, details)
 
@@ -109,7 +113,7 @@ def _comparison(runs: Sequence[RecordedRun]) -> str:
     after = f"after {count(num_labels, 'label')}"
     if len({run.measured[-1][0] for run in runs}) > 1:
         return (
-            f"{best.name} is furthest so far: {right} {after}; {worst.name} has "
+            f"{best.name} comes highest: {right} {after}; {worst.name} has "
             f"{percent(low)} after {count(num_labels_worst, 'label')}."
         )
     if high == low:

@@ -50,7 +50,7 @@ def write_report(
         page=contents, style=style, missing=wording.MISSING
     )
     make_folder(path.parent)
-    # Half of a surrogate pair, as in a file name of no known encoding, has no UTF-8.
+    # Half a surrogate pair, as in a file name of unknown encoding, has no UTF-8.
     replace_text(path, html.encode("utf-8", "replace").decode("utf-8"))
     return path
 

@@ -1,5 +1,6 @@
 """What the folders of runs hold, read once and given the names of the page."""
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -120,34 +121,41 @@ def data_name(settings: Mapping[str, Any]) -> str:
     return PurePosixPath(given.replace("\\", "/")).name or given
 
 
+def setting_text(value: Any) -> str:
+    """Return a setting as text: a name with its options, a number, anything else.
+
+    Example:
+        >>> setting_text({"name": "npc", "options": {"draws": 100}})
+        'npc (draws = 100)'
+    """
+    if isinstance(value, Mapping) and set(value) == {"name", "options"}:
+        options = [f"{k} = {setting_text(v)}" for k, v in value["options"].items()]
+        return f"{value['name']} ({', '.join(options)})" if options else value["name"]
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
 def _names(settings: Sequence[Mapping[str, Any]], folders: Sequence[str]) -> list[str]:
     """Name runs by strategy; where that is not enough, add what they differ in."""
     names = [chosen_name(one, "strategy") for one in settings]
-    first = settings[0]
-    for key in first:
-        if key == "strategy" or all(one.get(key) == first[key] for one in settings):
-            continue
-        ambiguous = _ambiguous(names)
-        names = [
-            f"{name}, {_setting(one, key)}" if name in ambiguous else name
-            for name, one in zip(names, settings, strict=True)
-        ]
-    ambiguous = _ambiguous(names)
+    full = [setting_text(one.get("strategy", "unknown")) for one in settings]
+    names = _told_apart(names, full)
+    for key in (key for key in settings[0] if key not in {"strategy", "data"}):
+        texts = [setting_text(one.get(key)) for one in settings]
+        if len(set(texts)) > 1:
+            word = "" if key == "trainer" else f"{key.replace('_', ' ')} "
+            added = [f"{n}, {word}{t}" for n, t in zip(names, texts, strict=True)]
+            names = _told_apart(names, added)
+    added = [f"{n} ({f})" for n, f in zip(names, folders, strict=True)]
+    return _told_apart(names, added)
+
+
+def _told_apart(names: Sequence[str], longer: Sequence[str]) -> list[str]:
+    """Return the longer name where the shorter one names several runs."""
+    times = Counter(names)
     return [
-        f"{name} ({folder})" if name in ambiguous else name
-        for name, folder in zip(names, folders, strict=True)
+        long if times[name] > 1 else name
+        for name, long in zip(names, longer, strict=True)
     ]
-
-
-def _ambiguous(names: Sequence[str]) -> set[str]:
-    return {name for name, times in Counter(names).items() if times > 1}
-
-
-def _setting(settings: Mapping[str, Any], key: str) -> str:
-    value = settings.get(key)
-    if isinstance(value, Mapping):
-        return chosen_name(settings, key)
-    return f"{key.replace('_', ' ')} {value}"
 
 
 def _hues(strategies: Sequence[str]) -> list[int]:
