@@ -48,7 +48,7 @@ class NeuralPreconditioning:
         check_size(size, len(pool.candidates))
         features = classifier.outputs(pool.images, torch.arange(len(pool))).features
         name = self._kernel_name(features, pool, size, history)
-        kernel = self._built_kernel(name, features, classifier.num_classes)
+        kernel = self._built_kernel(name, features, pool.num_classes)
         _warn_if_degenerate(kernel, num_members=len(pool.labeled) + size)
         found = maximize_smallest_eigenvalue(
             kernel,
