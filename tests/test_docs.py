@@ -55,6 +55,11 @@ def test_every_fence_is_closed():
         assert len(fences) % 2 == 0, page.name
 
 
+def test_no_place_was_left_to_fill_in():
+    for page in [*DOCUMENTS, *PAGES]:
+        assert not re.findall(r"@\w+@|TODO|TBD", page.read_text("utf-8")), page.name
+
+
 def test_the_readme_shows_both_commands():
     readme = PAGES[0].read_text("utf-8")
     assert "make demo" in readme
