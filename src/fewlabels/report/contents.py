@@ -164,4 +164,4 @@ def _caption(curves: Sequence[Curve]) -> str:
     if not curves:
         return ""
     low = percent_ticks([y for curve in curves for _, y in curve.points])[0]
-    return f"The vertical axis begins at {low:g}\N{NO-BREAK SPACE}%." if low else ""
+    return f"The vertical axis begins at {low}\N{NO-BREAK SPACE}%." if low else ""

@@ -9,12 +9,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from math import ceil, floor
 
 import matplotlib.style
 from markupsafe import Markup, escape
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from fewlabels.report.wording import percent
 
@@ -32,6 +33,8 @@ _LETTER = 7.4
 _LARGEST_NAME = 24
 _LINE_HEIGHT = 18
 _TICK_GAP = 30
+_TICK_STEPS = (1, 2, 5, 10, 20)  # each divides 100
+_LARGEST_TICK_COUNT = 5
 
 
 @dataclass(frozen=True)
@@ -89,12 +92,12 @@ def accuracy_curves(curves: Sequence[Curve], size: Size, description: str) -> Ma
     return _for_page(svg, size, names, description)
 
 
-def percent_ticks(accuracies: Sequence[float]) -> list[float]:
+def percent_ticks(accuracies: Sequence[float]) -> list[int]:
     """Return the ticks of the vertical axis, in percent; it ends at the outermost.
 
     Example:
         >>> percent_ticks([0.742, 0.954, 0.972])
-        [70.0, 80.0, 90.0, 100.0]
+        [70, 80, 90, 100]
 
     Args:
         accuracies: What the axis must hold, as shares.
@@ -102,11 +105,11 @@ def percent_ticks(accuracies: Sequence[float]) -> list[float]:
     Returns:
         At least two numbers from 0 to 100, ascending.
     """
-    low, high = 100 * min(accuracies), 100 * max(accuracies)
-    margin = max(0.08 * (high - low), 1.0)
-    locator = MaxNLocator(nbins=5, steps=[1, 2, 5, 10])
-    ticks = locator.tick_values(max(0.0, low - margin), min(100.0, high + margin))
-    return [float(tick) for tick in ticks if 0 <= tick <= 100]
+    lowest, highest = 100 * min(accuracies), 100 * max(accuracies)
+    margin = max(0.08 * (highest - lowest), 1.0)
+    low, high = max(0.0, lowest - margin), min(100.0, highest + margin)
+    step = next(s for s in _TICK_STEPS if (high - low) / s <= _LARGEST_TICK_COUNT)
+    return list(range(floor(low / step) * step, ceil(high / step) * step + 1, step))
 
 
 def _drawn(curves: Sequence[Curve], size: Size) -> str:
@@ -140,7 +143,7 @@ def _draw_axes(axes: Axes, curves: Sequence[Curve], *, width: int) -> None:
     heights = percent_ticks([y for curve in curves for _, y in curve.points])
     axes.set_ylim(heights[0], heights[-1])
     axes.yaxis.set_major_locator(FixedLocator(heights))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g} %"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:.0f} %"))
     amounts = sorted({x for curve in curves for x, _ in curve.points})
     room = 0.04 * (amounts[-1] - amounts[0]) or 1.0
     axes.set_xlim(amounts[0] - room, amounts[-1] + room)

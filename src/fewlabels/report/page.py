@@ -39,12 +39,12 @@ def write_report(
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {
-        "percent": wording.percent,
-        "seconds": wording.seconds,
-        "number": wording.number,
-        "count": wording.count,
-    }
+    environment.filters.update(
+        percent=wording.percent,
+        seconds=wording.seconds,
+        number=wording.number,
+        count=wording.count,
+    )
     style = Markup(_packaged(_STYLE))  # noqa: S704 - our own file
     html = environment.from_string(_packaged(_TEMPLATE)).render(
         page=contents, style=style, missing=wording.MISSING
