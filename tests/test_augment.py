@@ -34,7 +34,8 @@ def views(kind, values, seed=0, **settings):
 @pytest.mark.parametrize("kind", ["weak", "strong"])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
-def test_shape_type_and_range_stay(kind, shape, dtype, untouched_randomness):
+@pytest.mark.usefixtures("untouched_randomness")
+def test_shape_type_and_range_stay(kind, shape, dtype):
     values = images(shape=shape, dtype=dtype)
     before = values.clone()
     changed = views(kind, values, flip=True)

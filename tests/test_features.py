@@ -26,7 +26,8 @@ def classifier(dropout=0.0, chunk_size=512):
     return NetworkClassifier(network, NUM_CLASSES, chunk_size)
 
 
-def test_outputs_are_those_of_the_network_in_evaluation_mode(untouched_randomness):
+@pytest.mark.usefixtures("untouched_randomness")
+def test_outputs_are_those_of_the_network_in_evaluation_mode():
     known = classifier()
     outputs = known.outputs(IMAGES, INDICES)
     network = known.module.eval()
@@ -82,7 +83,8 @@ def test_the_network_is_left_as_it_was(was_training):
 
 
 @pytest.mark.parametrize("chunk_size", [1, 4])
-def test_sampled_networks_do_not_depend_on_the_chunks(chunk_size, untouched_randomness):
+@pytest.mark.usefixtures("untouched_randomness")
+def test_sampled_networks_do_not_depend_on_the_chunks(chunk_size):
     whole = classifier(0.3).sample_logits(IMAGES, INDICES, 5, rng.stream(1, "s"))
     chunked = classifier(0.3, chunk_size).sample_logits(
         IMAGES, INDICES, 5, rng.stream(1, "s")

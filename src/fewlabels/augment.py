@@ -40,19 +40,19 @@ class StrongAugment:
     resampled once, and every image gets some of everything.
     """
 
-    rotation: float = 25.0
+    rotation: float = 15.0
     """Largest rotation, in degrees."""
-    shear: float = 0.3
+    shear: float = 0.15
     """Largest shear along either axis."""
-    scale: float = 0.2
+    scale: float = 0.1
     """Largest relative change of size."""
-    shift: float = 0.15
+    shift: float = 0.125
     """Largest shift, as a share of the side; what moves in repeats the border."""
-    brightness: float = 0.2
+    brightness: float = 0.1
     """Largest change of brightness, on a range of values from -1 to 1."""
-    contrast: float = 0.5
+    contrast: float = 0.3
     """Largest relative change of contrast, around the mean of the image."""
-    cutout: float = 0.4
+    cutout: float = 0.25
     """Side of the grey square, as a share of the side (DeVries and Taylor, 2017)."""
     flip: bool = False
     """Mirror half of the images left to right; for photographs, not for digits."""

@@ -42,7 +42,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     checkpoint.save(network(0), path, {})
     before = path.read_bytes()
 
-    def full_disk(descriptor):
+    def full_disk(_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full_disk)

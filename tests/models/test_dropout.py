@@ -15,7 +15,8 @@ def network(dropout=0.3):
 INPUTS = torch.rand(10, 1, 8, 8, generator=rng.stream(0, "images")) * 2 - 1
 
 
-def test_keeps_the_mean_and_drops_the_share(untouched_randomness):
+@pytest.mark.usefixtures("untouched_randomness")
+def test_keeps_the_mean_and_drops_the_share():
     layer = Dropout(0.25).train()
     layer.use(rng.stream(0, "masks"))
     dropped = layer(torch.ones(200, 500))
@@ -43,7 +44,8 @@ def test_training_without_generator_is_explained():
         network().train()(INPUTS)
 
 
-def test_sampled_network_treats_items_alike_and_is_restored(untouched_randomness):
+@pytest.mark.usefixtures("untouched_randomness")
+def test_sampled_network_treats_items_alike_and_is_restored():
     net = network().eval()
     plain = net(INPUTS)
     with sampled(net, rng.stream(1, "masks")):

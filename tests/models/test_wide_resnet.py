@@ -142,7 +142,8 @@ def test_initial_weights_have_the_published_spread():
     assert not net.head.bias.any()
 
 
-def test_weights_come_from_the_generator_alone(untouched_randomness):
+@pytest.mark.usefixtures("untouched_randomness")
+def test_weights_come_from_the_generator_alone():
     one, same, other = network(seed=1), network(seed=1), network(seed=2)
     for name, values in one.state_dict().items():
         assert torch.equal(values, same.state_dict()[name])

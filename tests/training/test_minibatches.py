@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fewlabels.training.minibatches import Minibatches
+from fewlabels.training.minibatches import Minibatches, balanced
 
 
 @given(num_items=st.integers(1, 20), size=st.integers(1, 30), key=st.integers(0, 2**62))
@@ -34,3 +34,22 @@ def test_purposes_and_keys_differ():
     ]
     assert rows[0] != rows[1]
     assert rows[0] != rows[2]
+
+
+@given(labels=st.lists(st.sampled_from([0, 2, 3]), min_size=1, max_size=20))
+def test_balanced_items_show_every_class_equally_often(labels):
+    classes = torch.tensor(labels)
+    indices = torch.arange(len(labels)) + 100
+    chosen = balanced(indices, classes)
+    counts = torch.bincount(classes[chosen - 100])
+    assert set(counts[classes.unique()].tolist()) == {int(classes.bincount().max())}
+    assert set(chosen.tolist()) == set(indices.tolist())
+    for number in classes.unique():  # within a class, no item is favoured by two
+        times = torch.bincount(chosen - 100)[classes == number]
+        assert times.max() - times.min() <= 1
+
+
+def test_balanced_labels_stay_as_they_are():
+    indices = torch.tensor([9, 4, 7, 1])
+    chosen = balanced(indices, torch.tensor([0, 1, 0, 1]))
+    assert chosen.tolist() == [9, 7, 4, 1]

@@ -32,7 +32,8 @@ def fit(trainer, pool, seed=0, **options):
 
 
 @each_trainer
-def test_same_stream_same_weights_bit_for_bit(trainer, pool, untouched_randomness):
+@pytest.mark.usefixtures("untouched_randomness")
+def test_same_stream_same_weights_bit_for_bit(trainer, pool):
     trainer: Trainer
     first, second = fit(trainer, pool), fit(trainer, pool)
     assert torch.equal(weights(first), weights(second))
@@ -40,7 +41,8 @@ def test_same_stream_same_weights_bit_for_bit(trainer, pool, untouched_randomnes
 
 
 @each_trainer
-def test_dropout_is_as_repeatable(trainer, pool, untouched_randomness):
+@pytest.mark.usefixtures("untouched_randomness")
+def test_dropout_is_as_repeatable(trainer, pool):
     dropping = replace(trainer, dropout=0.3)
     first, second = fit(dropping, pool), fit(dropping, pool)
     assert torch.equal(weights(first), weights(second))
@@ -50,7 +52,8 @@ def test_dropout_is_as_repeatable(trainer, pool, untouched_randomness):
 
 
 @each_trainer
-def test_global_state_is_left_alone(trainer, pool, untouched_randomness):
+@pytest.mark.usefixtures("untouched_randomness")
+def test_global_state_is_left_alone(trainer, pool):
     before = (torch.get_num_threads(), torch.get_default_dtype())
     gradients = torch.is_grad_enabled()
     fit(trainer, pool)

@@ -75,7 +75,7 @@ class FixMatchTrainer(TrainingSettings):
         )
 
     def _objective(self, pool: Pool, key: int) -> loop.Objective:
-        labeled = LabeledViews(pool, self.minibatch_size, self.weak, key)
+        labeled = LabeledViews(self, pool, key)
         num_unlabeled = self.mu * self.minibatch_size
         everything = torch.arange(len(pool))
         unlabeled = Minibatches(everything, num_unlabeled, key, "unlabeled items")

@@ -1,5 +1,6 @@
 """Which items are in which step."""
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -37,6 +38,25 @@ class Minibatches:
         )
         start = first - passes[0] * num_items
         return self.indices[order[start : start + self.size]]
+
+
+def balanced(indices: Tensor, labels: Tensor) -> Tensor:
+    """Return the indices with those of rarer classes repeated, all classes alike.
+
+    Example:
+        >>> balanced(torch.tensor([4, 6, 7]), torch.tensor([0, 1, 1])).tolist()
+        [4, 4, 6, 7]
+
+    Args:
+        indices: Items, shape (n,).
+        labels: Their class numbers, shape (n,).
+
+    Returns:
+        Items, shape (classes that occur · items of the most frequent one,).
+    """
+    members = [indices[labels == number] for number in sorted(set(labels.tolist()))]
+    most = max(map(len, members))
+    return torch.cat([m.repeat(math.ceil(most / len(m)))[:most] for m in members])
 
 
 @lru_cache(maxsize=4)

@@ -23,6 +23,10 @@ class TrainingSettings:
     """Number of optimiser steps; the paper takes 2**20."""
     minibatch_size: int = 16
     """Labeled items in a step (B); the paper takes 64."""
+    balances_classes: bool = True
+    """Show every class equally often, however its labels are spread; with few labels
+    the spread says more about chance than about the classes. No difference for the
+    balanced label sets of the paper."""
     learning_rate: float = 0.03
     """Learning rate of the first step (eta)."""
     momentum: float = 0.9

@@ -8,12 +8,12 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from fewlabels import rng
-from fewlabels.augment import WeakAugment, weak
+from fewlabels.augment import weak
 from fewlabels.models import Network, as_input
 from fewlabels.pool import Pool
 from fewlabels.protocols import Classifier, ignore
 from fewlabels.training import loop
-from fewlabels.training.minibatches import Minibatches
+from fewlabels.training.minibatches import Minibatches, balanced
 from fewlabels.training.settings import TrainingSettings
 
 
@@ -54,7 +54,7 @@ class SupervisedTrainer(TrainingSettings):
         )
 
     def _objective(self, pool: Pool, key: int) -> loop.Objective:
-        labeled = LabeledViews(pool, self.minibatch_size, self.weak, key)
+        labeled = LabeledViews(self, pool, key)
 
         def loss(network: Network, step: int) -> loop.Loss:
             inputs, labels_B = labeled.at(step)
@@ -67,23 +67,27 @@ class SupervisedTrainer(TrainingSettings):
 class LabeledViews:
     """Weak views of the labeled minibatches, the same for every trainer."""
 
-    def __init__(self, pool: Pool, size: int, settings: WeakAugment, key: int) -> None:
+    def __init__(self, settings: TrainingSettings, pool: Pool, key: int) -> None:
         """Name the minibatches.
 
         Args:
+            settings: How many items, and how to vary them.
             pool: The pool; at least one item is labeled.
-            size: Items in a minibatch.
-            settings: How to vary them.
             key: The key of the training's streams.
         """
+        items = pool.labeled
+        if settings.balances_classes:
+            items = balanced(items, pool.labels[items])
+        self._minibatches = Minibatches(
+            items, settings.minibatch_size, key, "labeled items"
+        )
         self._pool = pool
-        self._settings = settings
+        self._weak = settings.weak
         self._key = key
-        self._minibatches = Minibatches(pool.labeled, size, key, "labeled items")
 
     def at(self, step: int) -> tuple[Tensor, Tensor]:
         """Return varied images, ready as input, and labels of one step."""
         indices = self._minibatches.at(step)
         draws = rng.stream(self._key, "labeled views", step)
-        images = weak(self._pool.images.read(indices), draws, self._settings)
+        images = weak(self._pool.images.read(indices), draws, self._weak)
         return as_input(images), self._pool.labels[indices]
