@@ -28,14 +28,19 @@ def seconds(duration: float | None) -> str:
     """Return a duration in the unit that suits it.
 
     Example:
-        >>> [seconds(s).replace("\N{NO-BREAK SPACE}", " ") for s in (0.042, 7.5, 125)]
-        ['0.04 s', '7.5 s', '2 min 05 s']
+        >>> [seconds(s).replace("\N{NO-BREAK SPACE}", " ") for s in (1e-4, 7.5, 125)]
+        ['< 0.01 s', '7.5 s', '2 min 05 s']
+
+    Args:
+        duration: Seconds; None where nobody measured.
+
+    Returns:
+        Two numbers at most.
     """
     if duration is None:
         return MISSING
-    if duration < 60:
-        digits = 2 if duration < 1 else 1
-        return f"{duration:.{digits}f}{_NBSP}s"
+    if duration < 59.95:
+        return _below_a_minute(duration)
     minutes, rest = divmod(round(duration), 60)
     if minutes < 60:
         return f"{minutes}{_NBSP}min{_NBSP}{rest:02d}{_NBSP}s"
@@ -80,6 +85,12 @@ def listed(words: Sequence[str]) -> str:
     if len(words) < 2:
         return "".join(words)
     return f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _below_a_minute(duration: float) -> str:
+    if 0 < duration < 0.005:
+        return f"<{_NBSP}0.01{_NBSP}s"
+    return f"{duration:.{2 if duration < 1 else 1}f}{_NBSP}s"
 
 
 def _signed(digits: str) -> str:
