@@ -1,0 +1,81 @@
+"""Feature rows [h; 1] by index, from memory or from a file.
+
+Shapes: N items in the pool, n items asked for, F penultimate features.
+
+Rows are converted to float64 as they are taken, so a pool of float16 or float32 rows,
+or a memory map that does not fit into memory, costs no more than what is asked for.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fewlabels.errors import ShapeError
+
+Matrix = Tensor | NDArray[np.floating]
+"""One row per item: a tensor on any device, an array or a (read-only) memory map."""
+
+_CHUNK_BYTES = 32 * 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows in double precision, on the device of the features."""
+
+    features: Matrix
+    """Shape (N, F), any floating type."""
+    has_bias: bool
+    """Whether a 1 is appended to each row."""
+    is_normalized: bool
+    """Whether each row, with its 1, is scaled to length one."""
+
+    def __post_init__(self) -> None:
+        """Check that there is one row per item."""
+        if self.features.ndim != 2:
+            msg = (
+                f"features have shape {tuple(self.features.shape)}; give one row per "
+                "item, shape (N, F)."
+            )
+            raise ShapeError(msg)
+
+    @property
+    def num_items(self) -> int:
+        """Size of the whole pool."""
+        return len(self.features)
+
+    @property
+    def width(self) -> int:
+        """Length of a row."""
+        return int(self.features.shape[1]) + self.has_bias
+
+    def take(self, items: Tensor) -> Tensor:
+        """Return the rows of ``items``, (..., n) to (..., n, width)."""
+        rows = self._read(items)
+        if self.has_bias:
+            rows = torch.cat([rows, rows.new_ones(*rows.shape[:-1], 1)], dim=-1)
+        if self.is_normalized:
+            rows = torch.nn.functional.normalize(rows, dim=-1)
+        return rows
+
+    def squared_lengths(self, items: Tensor) -> Tensor:
+        """Return the squared length of each row, in the shape of ``items``.
+
+        Rows are taken in chunks: the lengths of a whole pool fit where its rows do not.
+        """
+        lengths = [self.take(part).square().sum(-1) for part in self.chunks(items)]
+        return torch.cat(lengths).reshape(items.shape)
+
+    def chunks(self, items: Tensor) -> Iterator[Tensor]:
+        """Yield ``items``, flattened, in parts whose rows fit into bounded memory."""
+        length = max(1, _CHUNK_BYTES // (8 * self.width))
+        yield from torch.split(items.flatten(), length)
+
+    def _read(self, items: Tensor) -> Tensor:
+        if isinstance(self.features, Tensor):
+            return self.features[items.to(self.features.device)].to(torch.float64)
+        chosen = self.features[items.cpu().numpy()]
+        return torch.from_numpy(np.asarray(chosen, dtype=np.float64))
