@@ -5,19 +5,32 @@ search needs of one is :class:`fewlabels.protocols.Kernel`; anything that fits w
 """
 
 from fewlabels.gram.last_layer import LastLayerKernel, last_layer_kernel
+from fewlabels.gram.ntk import TangentKernel, exact_ntk_gram, ntk_kernel
+from fewlabels.gram.softmax import SoftmaxKernel, softmax_kernel
 from fewlabels.gram.spectra import (
+    Spectrum,
     eigenvalue_ceiling,
+    lobpcg_smallest_eigenvalue,
     numerical_rank,
     smallest_eigenvalue,
+    spectrum,
 )
 from fewlabels.gram.wide_head import WideHeadKernel, wide_head_kernel
 
 __all__ = [
     "LastLayerKernel",
+    "SoftmaxKernel",
+    "Spectrum",
+    "TangentKernel",
     "WideHeadKernel",
     "eigenvalue_ceiling",
+    "exact_ntk_gram",
     "last_layer_kernel",
+    "lobpcg_smallest_eigenvalue",
+    "ntk_kernel",
     "numerical_rank",
     "smallest_eigenvalue",
+    "softmax_kernel",
+    "spectrum",
     "wide_head_kernel",
 ]

@@ -1,40 +1,28 @@
-"""Kernel of the last layer's gradients, in closed form."""
+"""Kernel of the last layer's gradients, in closed form.
 
-from dataclasses import dataclass
+Shapes: N items in the pool, S members of a set, C classes, F penultimate features.
+"""
 
-from torch import Tensor
+from typing import Literal
 
+from fewlabels.errors import UnknownNameError
+from fewlabels.gram.linear import LinearKernel
 from fewlabels.gram.rows import Matrix, Rows
 
+_BLOCKS = ("full", "trace")
 
-@dataclass(frozen=True, eq=False)
-class LastLayerKernel:
+
+class LastLayerKernel(LinearKernel):
     """C (h.h' + 1): see :func:`last_layer_kernel`."""
-
-    rows: Rows
-    num_classes: int
-
-    @property
-    def num_items(self) -> int:
-        """Size of the whole pool."""
-        return self.rows.num_items
-
-    @property
-    def rank_bound(self) -> int:
-        """Number of gradient features of a class: no Gram matrix has a higher rank."""
-        return self.rows.width
-
-    def diagonal(self, items: Tensor) -> Tensor:
-        """Return k(i, i) for each index."""
-        return self.num_classes * self.rows.take(items).square().sum(dim=-1)
-
-    def block(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """Return k(i, j), (..., r) and (..., c) to (..., r, c)."""
-        return self.num_classes * (self.rows.take(rows) @ self.rows.take(columns).mT)
 
 
 def last_layer_kernel(
-    features: Matrix, num_classes: int, *, bias: bool = True, normalize: bool = False
+    features: Matrix,
+    num_classes: int,
+    *,
+    bias: bool = True,
+    normalize: bool = False,
+    blocks: Literal["trace", "full"] = "trace",
 ) -> LastLayerKernel:
     """Gram kernel of the last layer's gradients, class blocks replaced by their trace.
 
@@ -43,15 +31,27 @@ def last_layer_kernel(
     its trace is C (h.h' + 1). No automatic differentiation is needed, and the rank is
     at most F + 1: past that many items, every set has the smallest eigenvalue zero.
 
+    Keeping the blocks whole would give the (S C, S C) matrix of all pairs of item and
+    class, the Kronecker product of (h.h' + 1) and the identity. Its eigenvalues are
+    those of (h.h' + 1), C times each: the trace only multiplies them by C, and both
+    forms choose the same sets. ``blocks="full"`` therefore leaves the factor C out, so
+    that spectra and step limits are those of the whole matrix.
+
     Args:
-        features: Inputs of the last layer, shape (N, F).
+        features: Inputs of the last layer, shape (N, F); a tensor on any device, an
+            array or a memory map.
         num_classes: Number of classes C.
         bias: Whether the last layer has a bias, which adds the 1.
         normalize: Whether gradients are scaled to length one first, as in the example
             of Sec. 3.3; otherwise long gradients are preferred.
+        blocks: ``"trace"`` (the paper), or ``"full"`` for the eigenvalues of the matrix
+            with whole class blocks.
 
     Returns:
         The kernel over all N items.
+
+    Raises:
+        UnknownNameError: If there is no such form of the class blocks.
 
     Example:
         >>> import torch
@@ -59,4 +59,7 @@ def last_layer_kernel(
         >>> kernel.block(torch.tensor([0]), torch.tensor([0, 1])).tolist()
         [[4.0, 2.0]]
     """
-    return LastLayerKernel(Rows(features, bias, normalize), num_classes)
+    if blocks not in _BLOCKS:
+        raise UnknownNameError("form of the class blocks", blocks, _BLOCKS)
+    scale = num_classes if blocks == "trace" else 1
+    return LastLayerKernel(Rows(features, bias, normalize), scale)

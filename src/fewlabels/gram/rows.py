@@ -32,13 +32,15 @@ class Rows:
     """Whether a 1 is appended to each row."""
     is_normalized: bool
     """Whether each row, with its 1, is scaled to length one."""
+    name: str = "features"
+    """What to call the rows in a message."""
 
     def __post_init__(self) -> None:
         """Check that there is one row per item."""
         if self.features.ndim != 2:
             msg = (
-                f"features have shape {tuple(self.features.shape)}; give one row per "
-                "item, shape (N, F)."
+                f"{self.name} have shape {tuple(self.features.shape)}; give one row "
+                "per item, shape (N, F)."
             )
             raise ShapeError(msg)
 
@@ -46,6 +48,13 @@ class Rows:
     def num_items(self) -> int:
         """Size of the whole pool."""
         return len(self.features)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the rows are; arrays are on the CPU."""
+        if isinstance(self.features, Tensor):
+            return self.features.device
+        return torch.device("cpu")
 
     @property
     def width(self) -> int:

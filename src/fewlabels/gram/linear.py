@@ -1,0 +1,33 @@
+"""The kernel of rows that are gradients already: a scaled dot product."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fewlabels.gram.rows import Rows
+
+
+@dataclass(frozen=True, eq=False)
+class LinearKernel:
+    """k(i, j) = scale * row i . row j."""
+
+    rows: Rows
+    scale: float = 1.0
+
+    @property
+    def num_items(self) -> int:
+        """Size of the whole pool."""
+        return self.rows.num_items
+
+    @property
+    def rank_bound(self) -> int:
+        """Length of a row: no Gram matrix has a higher rank."""
+        return self.rows.width
+
+    def diagonal(self, items: Tensor) -> Tensor:
+        """Return k(i, i) for each index."""
+        return self.scale * self.rows.squared_lengths(items)
+
+    def block(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """Return k(i, j), (..., r) and (..., c) to (..., r, c)."""
+        return self.scale * (self.rows.take(rows) @ self.rows.take(columns).mT)
