@@ -25,17 +25,21 @@ def last_layer_gram(features, num_classes):
 
 
 def wide_head_gram(features, width, generator):
-    """Gram matrix of all gradients of a finite ReLU network on [h; 1].
+    """Gram matrix of all gradients of a finite ReLU network on [h; 1], by autograd.
 
     f(x) = sqrt(2 / width) a . relu(W x) with standard normal a and W.
     """
     rows = torch.cat([features, torch.ones(len(features), 1)], dim=1).double()
     inner = torch.randn(width, rows.shape[1], generator=generator).double()
     outer = torch.randn(width, generator=generator).double()
-    hidden = rows @ inner.T
-    of_outer = hidden.clamp_min(0) * math.sqrt(2 / width)
-    is_active = (hidden > 0).double() * outer * math.sqrt(2 / width)
-    return of_outer @ of_outer.T + (is_active @ is_active.T) * (rows @ rows.T)
+    weights = [inner.requires_grad_(), outer.requires_grad_()]
+    gradients = []
+    for row in rows:
+        output = math.sqrt(2 / width) * outer @ torch.relu(inner @ row)
+        parts = torch.autograd.grad(output, weights)
+        gradients.append(torch.cat([part.flatten() for part in parts]))
+    gradients = torch.stack(gradients)
+    return gradients @ gradients.T
 
 
 def best_draw(gram, labeled, draws):
@@ -71,3 +75,52 @@ def least_confidence_scores(rows):
 def entropy_scores(rows):
     """Shannon entropy in nats."""
     return [-sum(p * math.log(p) for p in row if p > 0) for row in rows]
+
+
+def full_last_layer_gram(features, num_classes):
+    """Gram matrix of all pairs of item and class, by autograd: (n C, n C)."""
+    layer = nn.Linear(features.shape[1], num_classes, dtype=torch.float64)
+    return _full_gram(layer, layer, features.double())
+
+
+def softmax_gram(features, weight, bias):
+    """Trace of the class blocks of J J^T for softmax outputs, by autograd."""
+    layer = nn.Linear(features.shape[1], len(bias), dtype=torch.float64)
+    with torch.no_grad():
+        layer.weight.copy_(weight)
+        layer.bias.copy_(bias)
+    return _class_trace(
+        _full_gram(lambda row: layer(row).softmax(-1), layer, features.double()),
+        len(bias),
+    )
+
+
+def network_gram(module, inputs, num_classes, parameters=None):
+    """Tangent kernel of a network, by autograd, logit by logit."""
+    full = _full_gram(lambda row: module(row[None])[0], module, inputs, parameters)
+    return _class_trace(full, num_classes)
+
+
+def jacobian(function, module, inputs, parameters=None):
+    """Gradients of every output for every item, (n, outputs, parameters)."""
+    parameters = list(module.parameters()) if parameters is None else parameters
+    of_items = []
+    for row in inputs:
+        outputs = function(row)
+        of_items.append([])
+        for output in outputs:
+            parts = torch.autograd.grad(output, parameters, retain_graph=True)
+            of_items[-1].append(torch.cat([part.flatten() for part in parts]))
+        of_items[-1] = torch.stack(of_items[-1])
+    return torch.stack(of_items)
+
+
+def _full_gram(function, module, inputs, parameters=None):
+    rows = jacobian(function, module, inputs, parameters).flatten(0, 1)
+    return rows @ rows.T
+
+
+def _class_trace(full, num_classes):
+    num_items = len(full) // num_classes
+    blocks = full.reshape(num_items, num_classes, num_items, num_classes)
+    return torch.einsum("icjc->ij", blocks)

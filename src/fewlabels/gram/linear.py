@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fewlabels.gram.rows import Rows
+from fewlabels.protocols import InnerProduct
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,3 +32,11 @@ class LinearKernel:
     def block(self, rows: Tensor, columns: Tensor) -> Tensor:
         """Return k(i, j), (..., r) and (..., c) to (..., r, c)."""
         return self.scale * (self.rows.take(rows) @ self.rows.take(columns).mT)
+
+    def inner_product(self) -> InnerProduct | None:
+        """Return the form that compiled code works on, if rows are in memory here."""
+        features = self.rows.array()
+        if features is None:
+            return None
+        scales = self.rows.row_scales() * self.scale**0.5
+        return InnerProduct(features, scales, float(self.rows.has_bias))

@@ -6,6 +6,7 @@ Shapes::
     P parameters    W buckets of one sketch    D entries of a sketched row
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -95,7 +96,7 @@ def ntk_kernel(
             chunk = inputs(items).to(tangents.device)
             parts = [sketch.rows(tangents, chunk) for sketch in sketches]
             rows_ND[items] = torch.cat(parts, dim=1).float()
-    rows_ND /= num_sketches**0.5
+    rows_ND /= math.sqrt(num_sketches)
     return TangentKernel(Rows(rows_ND, has_bias=False, is_normalized=normalize))
 
 
@@ -180,4 +181,4 @@ def _directions(num_classes: int, count: int, generator: Generator) -> Tensor:
     # With the signs of the diagonal, the orthogonal factor is uniformly distributed.
     frames = factor.Q * factor.R.diagonal(dim1=-2, dim2=-1).sign()[..., None, :]
     directions: Tensor = frames.mT.reshape(-1, num_classes)[:count]
-    return directions * num_classes**0.5
+    return directions * math.sqrt(num_classes)

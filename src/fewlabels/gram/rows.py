@@ -7,7 +7,7 @@ or a memory map that does not fit into memory, costs no more than what is asked 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -82,6 +82,24 @@ class Rows:
         """Yield ``items``, flattened, in parts whose rows fit into bounded memory."""
         length = max(1, _CHUNK_BYTES // (8 * self.width))
         yield from torch.split(items.flatten(), length)
+
+    def array(self) -> NDArray[np.floating] | None:
+        """Return the features as a plain array without a copy, if that is possible."""
+        if isinstance(self.features, Tensor):
+            is_plain = self.features.device.type == "cpu" and self.features.dtype in {
+                torch.float32,
+                torch.float64,
+            }
+            return self.features.detach().numpy() if is_plain else None
+        return self.features if self.features.dtype in {"f4", "f8"} else None
+
+    def row_scales(self) -> NDArray[np.float64]:
+        """Return what each row is multiplied by: 1, or the inverse of its length."""
+        if not self.is_normalized:
+            return np.ones(self.num_items)
+        plain = replace(self, is_normalized=False)
+        lengths = plain.squared_lengths(torch.arange(self.num_items)).sqrt()
+        return (1 / lengths.clamp_min(1e-12)).cpu().numpy()
 
     def _read(self, items: Tensor) -> Tensor:
         if isinstance(self.features, Tensor):

@@ -15,6 +15,7 @@ from torch import Tensor
 from fewlabels.gram.rows import Matrix, Rows
 
 _NEARLY_PARALLEL = 1 - 1e-4
+_CHUNK_NUMBERS = 2**22
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +85,7 @@ def _angles(left: Tensor, right: Tensor, cosine_rc: Tensor) -> Tensor:
     """Return the angles between all rows, with care where they are nearly parallel."""
     angle_rc = torch.arccos(cosine_rc.clamp(-1, 1))
     pairs = torch.nonzero(cosine_rc.abs() > _NEARLY_PARALLEL)
-    length = max(1, 2**22 // left.shape[-1])
+    length = max(1, _CHUNK_NUMBERS // left.shape[-1])
     for part in torch.split(pairs, length):
         *bulk, row, column = part.unbind(dim=1)
         places = (*bulk, row, column)
