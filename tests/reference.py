@@ -124,3 +124,61 @@ def _class_trace(full, num_classes):
     num_items = len(full) // num_classes
     blocks = full.reshape(num_items, num_classes, num_items, num_classes)
     return torch.einsum("icjc->ij", blocks)
+
+
+def draw_values(gram, labeled, draws):
+    """Smallest eigenvalue of each draw with the labeled items, one at a time."""
+    values = []
+    for subset in draws.tolist():
+        members = [*labeled.tolist(), *subset]
+        values.append(float(torch.linalg.eigvalsh(gram[members][:, members])[0]))
+    return values
+
+
+def residual_values(gram, labeled, draws):
+    """Smallest eigenvalue of K_SS - K_SL K_LL^+ K_LS of each draw."""
+    inverse = torch.linalg.pinv(gram[labeled][:, labeled], hermitian=True, rtol=1e-12)
+    values = []
+    for subset in draws.tolist():
+        cross = gram[subset][:, labeled]
+        schur = gram[subset][:, subset] - cross @ inverse @ cross.T
+        values.append(float(torch.linalg.eigvalsh((schur + schur.T) / 2)[0]))
+    return values
+
+
+def num_repeats(draw, labeled):
+    """Members of a draw that repeat another member or a labeled item."""
+    seen, repeats = set(labeled), 0
+    for item in draw:
+        repeats += item in seen
+        seen.add(item)
+    return repeats
+
+
+def greedy_additions(gram, labeled, candidates, size):
+    """Try every item in every step.
+
+    Where some come within a thousandth of the set's own smallest eigenvalue, which none
+    exceeds, the one that the set explains least is taken.
+    """
+    chosen = []
+    for _ in range(size):
+        members = [*labeled.tolist(), *chosen]
+        free = [item for item in candidates.tolist() if item not in chosen]
+        limit = math.inf
+        residuals = [float(gram[item, item]) for item in free]
+        if members:
+            limit = float(torch.linalg.eigvalsh(gram[members][:, members])[0])
+            residuals = residual_values(
+                gram,
+                torch.tensor(members, dtype=torch.int64),
+                torch.tensor(free)[:, None],
+            )
+        values = draw_values(
+            gram, torch.tensor(members, dtype=torch.int64), torch.tensor(free)[:, None]
+        )
+        near = [i for i, value in enumerate(values) if value > (1 - 1e-3) * limit] or [
+            max(range(len(free)), key=values.__getitem__)
+        ]
+        chosen.append(free[max(near, key=residuals.__getitem__)])
+    return chosen

@@ -7,8 +7,10 @@ there is nothing to inherit from and nothing to register.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
 from fewlabels.pool import Answers, Images, Pool, Query, Round
@@ -33,6 +35,26 @@ class Kernel(Protocol):
 
     def block(self, rows: Tensor, columns: Tensor) -> Tensor:
         """Return k(i, j): shapes (..., r) and (..., c) give (..., r, c), float64."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class InnerProduct:
+    """k(i, j) = scales[i] scales[j] (features[i] . features[j] + offset)."""
+
+    features: NDArray[np.floating]
+    """Shape (N, F), float32 or float64; possibly a memory map."""
+    scales: NDArray[np.float64]
+    """Shape (N,)."""
+    offset: float
+
+
+@runtime_checkable
+class Factored(Protocol):
+    """A kernel that may have a form compiled code can work on."""
+
+    def inner_product(self) -> InnerProduct | None:
+        """Return the form; None where the rows are not in this machine's memory."""
         ...
 
 

@@ -1,0 +1,19 @@
+"""Subset search over any kernel or score; pure functions.
+
+An index is a position in the whole pool. Draws are keyed by their number: the set of
+draw ``i`` is the same however draws are split into chunks or spread over processes.
+"""
+
+from fewlabels.search.draws import uniform_subsets
+from fewlabels.search.eigenvalue import Method, maximize_smallest_eigenvalue
+from fewlabels.search.found import Found
+from fewlabels.search.scores import check_size, top
+
+__all__ = [
+    "Found",
+    "Method",
+    "check_size",
+    "maximize_smallest_eigenvalue",
+    "top",
+    "uniform_subsets",
+]

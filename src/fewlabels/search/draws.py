@@ -1,0 +1,188 @@
+"""Where random sets come from: draws that are keyed by their number.
+
+Shapes: N items in the pool, M draws, Q members of a set.
+
+The set of draw ``i`` is the same however draws are split into chunks or spread over
+processes: its random numbers are a hash of the key and ``i``.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fewlabels.errors import ShapeError
+from fewlabels.rng import keyed_uniforms
+from fewlabels.search.scores import check_size
+
+
+class Draws(Protocol):
+    """Sets by number."""
+
+    @property
+    def items(self) -> Tensor:
+        """Indices that any set may hold, ascending."""
+        ...
+
+    def subsets(self, numbers: range) -> Tensor:
+        """Return the sets of these numbers, shape (M, Q), distinct in each row."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class GivenDraws:
+    """Sets that somebody wrote down."""
+
+    given: Tensor
+    """Indices, shape (M, Q)."""
+
+    @cached_property
+    def items(self) -> Tensor:
+        """Indices that appear in any set."""
+        items: Tensor = torch.unique(self.given)
+        return items
+
+    def subsets(self, numbers: range) -> Tensor:
+        """Return the rows of these numbers."""
+        return self.given[numbers.start : numbers.stop]
+
+
+@dataclass(frozen=True, eq=False)
+class UniformDraws:
+    """Every set of candidates is equally likely (NPC paper, Algorithm 1)."""
+
+    items: Tensor
+    size: int
+    key: int
+
+    def subsets(self, numbers: range) -> Tensor:
+        """Return the sets of these numbers, by :func:`uniform_subsets`."""
+        return uniform_subsets(self.items, self.size, self.key, numbers)
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterDraws:
+    """One uniformly drawn member of each of Q clusters."""
+
+    clusters: tuple[Tensor, ...]
+    """Indices of each cluster's members; none is empty, none overlap."""
+    key: int
+
+    @cached_property
+    def items(self) -> Tensor:
+        """Members of all clusters."""
+        return torch.cat(self.clusters).sort().values
+
+    def subsets(self, numbers: range) -> Tensor:
+        """Return one member of each cluster for each number."""
+        uniforms = _uniforms(self.key, numbers, len(self.clusters))
+        columns = [
+            members[torch.from_numpy((uniforms[:, j] * len(members)).astype(np.int64))]
+            for j, members in enumerate(self.clusters)
+        ]
+        return torch.stack(columns, dim=1)
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedDraws:
+    """Items one after the other by weight, without repetition."""
+
+    items: Tensor
+    weights: Tensor
+    """Weight of each item, positive, shape (n,)."""
+    size: int
+    key: int
+
+    def subsets(self, numbers: range) -> Tensor:
+        """Return the first Q distinct items of an endless weighted row, per number."""
+        chosen = np.full((len(numbers), self.size), -1, dtype=np.int64)
+        filled = np.zeros(len(numbers), dtype=np.int64)
+        turn = 0
+        while (open_rows := np.flatnonzero(filled < self.size)).size:
+            drawn = self._drawn(numbers, open_rows, turn)
+            turn += 1
+            for column in range(drawn.shape[1]):
+                _fill(chosen, filled, open_rows, drawn[:, column])
+        return self.items[torch.from_numpy(chosen)]
+
+    @cached_property
+    def _cumulated(self) -> NDArray[np.float64]:
+        total = self.weights.to(torch.float64).cumsum(0)
+        return (total / total[-1]).numpy()
+
+    def _drawn(
+        self, numbers: range, rows: NDArray[np.int64], turn: int
+    ) -> NDArray[np.int64]:
+        """Return further positions for the rows that are not full yet."""
+        width = 2 * self.size
+        which = np.asarray(numbers, dtype=np.int64)[rows]
+        uniforms = keyed_uniforms(self.key + turn, which, width)
+        found = np.searchsorted(self._cumulated, uniforms, side="right")
+        return np.minimum(found, len(self.items) - 1)
+
+
+def _fill(
+    chosen: NDArray[np.int64],
+    filled: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    drawn: NDArray[np.int64],
+) -> None:
+    """Append ``drawn`` to the rows that neither are full nor hold it already."""
+    is_new = (chosen[rows] != drawn[:, None]).all(axis=1) & (
+        filled[rows] < chosen.shape[1]
+    )
+    chosen[rows[is_new], filled[rows[is_new]]] = drawn[is_new]
+    filled[rows[is_new]] += 1
+
+
+def uniform_subsets(candidates: Tensor, size: int, key: int, numbers: range) -> Tensor:
+    """Return uniformly drawn subsets, one per draw number, shape (M, Q).
+
+    Floyd's algorithm (Bentley and Floyd, 1987) for all draws at once: the j-th item is
+    drawn from the first N - Q + j candidates, and a repetition is replaced by the last
+    of these, which cannot have been drawn before.
+
+    Args:
+        candidates: Indices to draw from, shape (n,).
+        size: Members of each subset, Q.
+        key: Distinguishes this search from every other;
+            from :func:`fewlabels.rng.fork`.
+        numbers: The draw numbers.
+
+    Returns:
+        Distinct candidates in each row.
+    """
+    check_size(size, len(candidates))
+    uniforms = _uniforms(key, numbers, size)
+    last = np.arange(len(candidates) - size, len(candidates))
+    drawn = (uniforms * (last + 1)).astype(np.int64)
+    for position in range(1, size):
+        earlier = drawn[:, :position] == drawn[:, position, None]
+        drawn[earlier.any(axis=1), position] = last[position]
+    return candidates[torch.from_numpy(drawn)]
+
+
+def _uniforms(key: int, numbers: range, width: int) -> NDArray[np.float64]:
+    return keyed_uniforms(key, np.arange(numbers.start, numbers.stop), width)
+
+
+def check_given(draws: Tensor, size: int) -> None:
+    """Raise unless ``draws`` holds sets of ``size`` items.
+
+    Args:
+        draws: What was given.
+        size: Members that each set must have.
+
+    Raises:
+        ShapeError: If the shape is not (M, size) with at least one set.
+    """
+    if draws.ndim != 2 or draws.shape[1] != size or not len(draws):
+        msg = (
+            f"draws have shape {tuple(draws.shape)}; give one subset of {size} items "
+            f"per row, shape (M, {size})."
+        )
+        raise ShapeError(msg)

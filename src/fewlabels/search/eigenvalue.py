@@ -1,0 +1,170 @@
+"""The set that conditions the labeled data best: one door to all searches for it."""
+
+import time
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Generator, Tensor
+
+from fewlabels.errors import BudgetError, UnknownNameError
+from fewlabels.gram import eigenvalue_ceiling, smallest_eigenvalue
+from fewlabels.protocols import Kernel
+from fewlabels.rng import fork
+from fewlabels.search.draws import Draws, GivenDraws, UniformDraws, check_given
+from fewlabels.search.found import Found
+from fewlabels.search.greedy import exchanged, greedy_additions
+from fewlabels.search.processes import in_processes
+from fewlabels.search.refutation import Problem, Solver
+from fewlabels.search.scores import check_size
+from fewlabels.search.ties import won_tie
+
+Method = Literal["random", "greedy", "exchange"]
+
+
+def maximize_smallest_eigenvalue(
+    kernel: Kernel,
+    *,
+    labeled: Tensor,
+    candidates: Tensor,
+    size: int,
+    method: Method = "random",
+    draws: int | Tensor | None = None,
+    proposal: Draws | None = None,
+    solver: Solver = "refutation",
+    tie_tolerance: float = 0.0,
+    processes: int = 1,
+    generator: Generator,
+) -> Found:
+    """Find the set whose Gram matrix with the labeled items is best conditioned.
+
+    Maximizes λmin(L ∪ S) over sets S of ``size`` candidates (NPC paper, Eq. (3)).
+
+    Args:
+        kernel: Kernel over the whole pool.
+        labeled: Indices labeled already, shape (L,); may be empty.
+        candidates: Indices to choose from, shape (n,).
+        size: How many to choose, Q.
+        method: ``"random"`` is the paper's Algorithm 1, exact over its draws.
+            ``"greedy"`` adds the best item Q times; ``"exchange"`` then swaps items
+            until no swap helps.
+        draws: For ``"random"``: number of draws, explicit subsets (M, Q), or None for
+            as many draws as there are candidates.
+        proposal: For ``"random"``: where draws come from; uniform by default.
+        solver: For ``"random"``: ``"refutation"`` computes eigenvalues only of draws
+            that may win; ``"dense"`` of all; ``"lobpcg"`` of all, as the paper does.
+        tie_tolerance: Sets within this share of the ceiling count as equally good, and
+            the tie rule decides between them. At 0 only equal values are a tie.
+        processes: Processes to spread draws over; the result is the same.
+        generator: Source of the draws.
+
+    Returns:
+        The best set with its value and the ceiling no set exceeds. Ties are decided by
+        the smallest eigenvalue of K_SS − K_SL K_LL⁺ K_LS, then by fewer duplicates,
+        then by the lower draw number.
+
+    Raises:
+        UnknownNameError: If there is no such method or solver.
+    """
+    for kind, name, known in (
+        ("search method", method, get_args(Method)),
+        ("solver", solver, get_args(Solver)),
+    ):
+        if name not in known:
+            raise UnknownNameError(kind, name, known)
+    check_size(size, len(candidates))
+    begin = time.perf_counter()
+    ceiling = eigenvalue_ceiling(kernel, labeled, candidates, size)
+    if method == "random":
+        source, num_draws = _source(draws, proposal, candidates, size, generator)
+        problem = Problem(
+            kernel=kernel,
+            labeled=labeled,
+            draws=source,
+            size=size,
+            solver=solver,
+            scale=_scale(kernel, labeled, candidates, size),
+            window=(1 - tie_tolerance) * ceiling if tie_tolerance else torch.inf,
+        )
+        outcome = _best_draw(problem, num_draws, processes)
+    else:
+        outcome = _built_up(kernel, labeled, candidates, size, method)
+    members = torch.cat([labeled, outcome.indices])
+    value = float(smallest_eigenvalue(kernel.block(members, members)))
+    return Found(
+        indices=outcome.indices,
+        value=min(value, ceiling),  # rounding aside, it is
+        ceiling=ceiling,
+        is_tie=outcome.is_tie,
+        num_draws=outcome.num_draws,
+        num_refuted=outcome.num_refuted,
+        num_fallbacks=outcome.num_fallbacks,
+        seconds=time.perf_counter() - begin,
+    )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Outcome:
+    indices: Tensor
+    is_tie: bool
+    num_draws: int = 0
+    num_refuted: int = 0
+    num_fallbacks: int = 0
+
+
+def _best_draw(problem: Problem, num_draws: int, processes: int) -> _Outcome:
+    """Search the draws; where none is better than zero, let the tie rule choose."""
+    race = in_processes(problem, range(num_draws), processes)
+    is_tie = not len(race.contenders)
+    contenders = race.contenders
+    winner = (
+        contenders.subsets[0]
+        if len(contenders) == 1
+        else won_tie(problem, contenders if not is_tie else None, num_draws)
+    )
+    return _Outcome(
+        indices=winner,
+        is_tie=is_tie,
+        num_draws=num_draws,
+        num_refuted=race.num_refuted,
+        num_fallbacks=race.num_fallbacks,
+    )
+
+
+def _built_up(
+    kernel: Kernel, labeled: Tensor, candidates: Tensor, size: int, method: Method
+) -> _Outcome:
+    """Add items one by one, and exchange them if that is asked for."""
+    chosen = greedy_additions(kernel, labeled, candidates, size)
+    members = torch.cat([labeled, chosen])
+    value = float(smallest_eigenvalue(kernel.block(members, members)))
+    if method == "exchange":
+        chosen, value = exchanged(kernel, labeled, candidates, chosen, value)
+    zero = 1e-11 * _scale(kernel, labeled, candidates, size)
+    return _Outcome(indices=chosen, is_tie=value <= zero)
+
+
+def _source(
+    draws: int | Tensor | None,
+    proposal: Draws | None,
+    candidates: Tensor,
+    size: int,
+    generator: Generator,
+) -> tuple[Draws, int]:
+    """Return where draws come from, and how many there are."""
+    if isinstance(draws, Tensor):
+        check_given(draws, size)
+        return GivenDraws(draws), len(draws)
+    num_draws = len(candidates) if draws is None else draws
+    if num_draws < 1:
+        msg = f"draws is {num_draws}; at least one set has to be tried."
+        raise BudgetError(msg)
+    if proposal is not None:
+        return proposal, num_draws
+    return UniformDraws(candidates, size, fork(generator)), num_draws
+
+
+def _scale(kernel: Kernel, labeled: Tensor, candidates: Tensor, size: int) -> float:
+    """Bound the largest eigenvalue of labeled and chosen items by a trace."""
+    of_labeled = float(kernel.diagonal(labeled).sum())
+    return of_labeled + float(kernel.diagonal(candidates).topk(size).values.sum())

@@ -1,0 +1,219 @@
+"""Random search that is exact over its draws and computes few eigenvalues.
+
+Shapes: L labeled, M draws, Q members of a set, S = L + Q.
+
+λmin(K) > t exactly when K − tI is positive definite. With t the best value so far, a
+draw is refuted by an item that is inadmissible on its own, or by a Cholesky
+factorization that breaks down, first of a part of the set, then of the whole. Only what
+survives gets a dense eigenvalue, and only dense values become the new t.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fewlabels.gram import lobpcg_smallest_eigenvalue, smallest_eigenvalue
+from fewlabels.progress import track
+from fewlabels.protocols import Factored, InnerProduct, Kernel
+from fewlabels.rng import stream
+from fewlabels.search.contenders import Contenders
+from fewlabels.search.draws import Draws
+from fewlabels.search.pivots import definite
+from fewlabels.search.secular import SecularSystem, chunks
+
+_FIRST_CHUNK, _LARGEST_CHUNK = 64, 16_384
+_WORTH_RESTRICTING = 0.7
+_WORTH_COMPILING = 2_000
+_SLACK = 1e-11
+_LIMIT_SLACK = 1e-8
+
+
+Solver = Literal["refutation", "dense", "lobpcg"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Problem:
+    """What is searched: a kernel, labeled items and draws."""
+
+    kernel: Kernel
+    labeled: Tensor
+    draws: Draws
+    size: int
+    """Members of each draw, Q."""
+    solver: Solver
+    """How eigenvalues are found."""
+    scale: float
+    """A bound on the largest eigenvalue of any set: what rounding is measured by."""
+    window: float
+    """Values at least this large count as equal; infinity: only the best counts."""
+
+    @property
+    def zero(self) -> float:
+        """Values up to this are rounding."""
+        return _SLACK * self.scale
+
+
+@dataclass(frozen=True, eq=False)
+class Race:
+    """How a search over draws came out."""
+
+    contenders: Contenders
+    """Draws better than zero that no other one beats."""
+    num_refuted: int
+    """Draws that needed no eigenvalue."""
+    num_fallbacks: int
+    """Eigenvalues that a named solver left to the dense one."""
+
+    def joined(self, problem: Problem, other: "Race") -> "Race":
+        """Return the outcome of both races together."""
+        both = self.contenders.joined(other.contenders)
+        return Race(
+            both.at_least(_threshold(problem, both.best)),
+            self.num_refuted + other.num_refuted,
+            self.num_fallbacks + other.num_fallbacks,
+        )
+
+
+def race(problem: Problem, numbers: range) -> Race:
+    """Return the draws that no other one beats.
+
+    Args:
+        problem: What is searched.
+        numbers: The draw numbers to try.
+
+    Returns:
+        The best draws above zero (equally good ones, or all inside the window).
+    """
+    screen = _Screen(problem) if problem.solver == "refutation" else None
+    state = Race(Contenders.none(problem.size), 0, 0)
+    with track("Searching", len(numbers)) as advance:
+        for part in _growing(numbers):
+            subsets, rows = problem.draws.subsets(part), torch.arange(len(part))
+            if screen is not None:
+                screen.raise_to(_threshold(problem, state.contenders.best))
+                subsets, rows = screen.survivors(subsets)
+            values, num_fallbacks = _values(problem, subsets)
+            entered = Contenders(rows + part.start, subsets, values)
+            later = Race(entered, len(part) - len(rows), num_fallbacks)
+            state = state.joined(problem, later)
+            advance(len(part))
+    return state
+
+
+def _threshold(problem: Problem, best: float) -> float:
+    """Return what a draw has to beat."""
+    equal = max(best, 0.0) - problem.zero
+    return max(min(equal, problem.window), problem.zero)
+
+
+def _growing(numbers: range) -> list[range]:
+    """Cut numbers into chunks that double: the first find a value to refute with."""
+    parts, start, length = [], numbers.start, _FIRST_CHUNK
+    while start < numbers.stop:
+        parts.append(range(start, min(start + length, numbers.stop)))
+        start, length = parts[-1].stop, min(2 * length, _LARGEST_CHUNK)
+    return parts
+
+
+class _Screen:
+    """Refutes draws against a threshold that only rises."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._kernel = problem.kernel
+        self._scale = problem.scale
+        items = problem.draws.items
+        self._system = SecularSystem.of(problem.kernel, problem.labeled, items)
+        self._positions = torch.full((problem.kernel.num_items,), -1)
+        self._positions[items] = torch.arange(len(items))
+        self._form: InnerProduct | None = None
+        if isinstance(problem.kernel, Factored):
+            self._form = problem.kernel.inner_product()
+        self._threshold = float("-inf")
+        self._margins = self._system.diagonal
+
+    def raise_to(self, threshold: float) -> None:
+        """Refute everything whose value is at most ``threshold`` from now on."""
+        # Next to the limit the system is ill-conditioned; survivors are checked anyway.
+        threshold = min(threshold, self._system.limit - _LIMIT_SLACK * self._scale)
+        if threshold <= self._threshold:
+            return
+        self._threshold = threshold
+        self._margins = self._system.margins(threshold)
+        is_admissible = self._margins > 0
+        self._positions[self._system.items[~is_admissible.cpu()]] = -1
+        if int(is_admissible.sum()) < _WORTH_RESTRICTING * len(is_admissible):
+            self._system = self._system.restricted(is_admissible)
+            self._margins = self._margins[is_admissible]
+            kept = self._system.items
+            self._positions[kept] = torch.arange(len(kept))
+
+    def survivors(self, subsets_MQ: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the sets that are not refuted, and their rows."""
+        positions = self._positions[subsets_MQ]
+        rows = torch.nonzero((positions >= 0).all(dim=1)).flatten()
+        is_definite = (
+            self._definite_by_library(subsets_MQ[rows])
+            if self._form is None or len(rows) < _WORTH_COMPILING
+            else self._definite_by_pivots(self._form, subsets_MQ[rows])
+        )
+        rows = rows[is_definite]
+        return subsets_MQ[rows], rows
+
+    def _definite_by_pivots(self, form: InnerProduct, subsets_MQ: Tensor) -> Tensor:
+        weights = 1 / (self._system.eigenvalues - self._threshold)
+        return torch.from_numpy(
+            definite(
+                form,
+                self._system.projections.numpy(),
+                weights.numpy(),
+                self._margins.numpy(),
+                subsets_MQ.numpy(),
+                self._positions[subsets_MQ].numpy(),
+            )
+        )
+
+    def _definite_by_library(self, subsets_MQ: Tensor) -> Tensor:
+        size = subsets_MQ.shape[1]
+        is_definite = torch.ones(len(subsets_MQ), dtype=torch.bool)
+        width = size * (size + len(self._system.eigenvalues))
+        for rows in chunks(len(subsets_MQ), width):
+            part = subsets_MQ[rows]
+            gram = self._kernel.block(part, part)
+            positions = self._positions[part].to(gram.device)
+            schur = self._system.shifted_schur(gram, positions, self._threshold)
+            is_definite[rows] = (torch.linalg.cholesky_ex(schur).info == 0).cpu()
+        return is_definite
+
+
+def _values(problem: Problem, subsets_MQ: Tensor) -> tuple[Tensor, int]:
+    """Smallest eigenvalue of labeled and drawn items together, and fallbacks."""
+    labeled, kernel = problem.labeled, problem.kernel
+    num_members = len(labeled) + problem.size
+    gram_LL = kernel.block(labeled, labeled)
+    values = torch.empty(len(subsets_MQ), dtype=torch.float64)
+    num_fallbacks = 0
+    for rows in chunks(len(subsets_MQ), num_members**2):
+        grams = _joined(kernel, gram_LL, labeled, subsets_MQ[rows])
+        if problem.solver == "lobpcg":
+            solved = [
+                lobpcg_smallest_eigenvalue(gram, stream(0, "lobpcg")) for gram in grams
+            ]
+            values[rows] = torch.tensor([value for value, _ in solved]).double()
+            num_fallbacks += sum(not has_converged for _, has_converged in solved)
+        else:
+            values[rows] = smallest_eigenvalue(grams).cpu()
+    return values, num_fallbacks
+
+
+def _joined(
+    kernel: Kernel, gram_LL: Tensor, labeled: Tensor, subsets_MQ: Tensor
+) -> Tensor:
+    """Gram matrices of labeled and drawn items, shape (M, S, S)."""
+    num_draws = len(subsets_MQ)
+    gram_MQQ = kernel.block(subsets_MQ, subsets_MQ)
+    gram_MLQ = kernel.block(labeled.expand(num_draws, -1), subsets_MQ)
+    upper = torch.cat([gram_LL.expand(num_draws, -1, -1), gram_MLQ], dim=-1)
+    lower = torch.cat([gram_MLQ.mT, gram_MQQ], dim=-1)
+    return torch.cat([upper, lower], dim=-2)

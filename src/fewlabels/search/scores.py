@@ -1,0 +1,42 @@
+"""The simplest search: the items with the largest scores."""
+
+import torch
+from torch import Generator, Tensor
+
+from fewlabels.errors import BudgetError
+
+
+def top(scores: Tensor, candidates: Tensor, size: int, generator: Generator) -> Tensor:
+    """Return the ``size`` candidates with the largest scores, ties broken at random.
+
+    Args:
+        scores: One score per candidate, shape (n,).
+        candidates: Indices, shape (n,).
+        size: How many to return.
+        generator: Decides between equal scores.
+
+    Returns:
+        Indices, best first, shape (size,).
+    """
+    check_size(size, len(candidates))
+    shuffled = torch.randperm(len(candidates), generator=generator)
+    order = scores[shuffled].sort(descending=True, stable=True).indices
+    return candidates[shuffled[order[:size]]]
+
+
+def check_size(size: int, num_candidates: int) -> None:
+    """Raise unless ``size`` items can be chosen from ``num_candidates``.
+
+    Args:
+        size: How many items are wanted.
+        num_candidates: How many there are.
+
+    Raises:
+        BudgetError: If that is impossible.
+    """
+    if not 1 <= size <= num_candidates:
+        msg = (
+            f"{size} items are asked for, and there are {num_candidates} candidates; "
+            f"choose a size from 1 to {num_candidates}."
+        )
+        raise BudgetError(msg)

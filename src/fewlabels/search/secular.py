@@ -1,0 +1,140 @@
+"""What adding items to a set does to its smallest eigenvalue.
+
+Shapes: A members of the set so far, N items that may be added, M draws, Q items in
+each.
+
+Let K_AA = U diag(λ) Uᵀ and let row i of Y be k_iA U. For t < λ₁, Schur's complement
+says that λmin(A ∪ S) > t exactly when
+
+    (K_SS − tI) − Y_S diag(1 / (λ − t)) Y_Sᵀ
+
+is positive definite. For one item it is the number
+
+    m_i(t) = k_ii − t − Σ y_ia² / (λ_a − t),
+
+which falls with t: its root is λmin(A ∪ {i}), the secular equation of Golub (1973).
+An item with m_i(t) ≤ 0 therefore refutes, for this and every higher t, all sets that
+hold it.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fewlabels.protocols import Kernel
+
+_CHUNK_ENTRIES = 2**22
+_EPSILON = torch.finfo(torch.float64).eps
+
+
+@dataclass(frozen=True, eq=False)
+class SecularSystem:
+    """A set in its own eigenbasis, and how the other items stand to it."""
+
+    eigenvalues: Tensor
+    """Eigenvalues of the set's Gram matrix, ascending, shape (A,)."""
+    items: Tensor
+    """Indices of the items that may be added, shape (N,)."""
+    diagonal: Tensor
+    """k(i, i) of these items, shape (N,)."""
+    projections: Tensor
+    """Their kernel values with the set, in its eigenbasis: Y, shape (N, A)."""
+
+    @classmethod
+    def of(cls, kernel: Kernel, members: Tensor, items: Tensor) -> "SecularSystem":
+        """Build the system of a set; memory is A x N plus a chunk."""
+        eigenvalues, basis = torch.linalg.eigh(kernel.block(members, members))
+        projections = eigenvalues.new_empty(len(items), len(members))
+        diagonal = eigenvalues.new_empty(len(items))
+        for rows in chunks(len(items), len(members) + 1):
+            projections[rows] = kernel.block(items[rows], members) @ basis
+            diagonal[rows] = kernel.diagonal(items[rows])
+        return cls(eigenvalues, items, diagonal, projections)
+
+    @property
+    def limit(self) -> float:
+        """Smallest eigenvalue of the set alone, which no larger set exceeds."""
+        if len(self.eigenvalues):
+            return float(self.eigenvalues[0])
+        return float("inf")
+
+    def margins(self, threshold: float) -> Tensor:
+        """Return m_i(threshold) for every item, shape (N,)."""
+        weights = 1 / (self.eigenvalues - threshold)
+        return self.diagonal - threshold - self._weighted_squares(weights)
+
+    def residuals(self) -> Tensor:
+        """Return k_ii − k_iA K_AA⁺ k_Ai, what the set does not explain, shape (N,)."""
+        squares = self._weighted_squares(self._inverse_eigenvalues())
+        return (self.diagonal - squares).clamp_min(0)
+
+    def shifted_schur(
+        self, gram_MQQ: Tensor, positions_MQ: Tensor, threshold: float
+    ) -> Tensor:
+        """Return the matrices whose definiteness decides whether λmin > threshold."""
+        weights = 1 / (self.eigenvalues - threshold)
+        schur = self._reduced(gram_MQQ, positions_MQ, weights)
+        schur.diagonal(dim1=-2, dim2=-1).sub_(threshold)
+        return schur
+
+    def schur(self, gram_MQQ: Tensor, positions_MQ: Tensor) -> Tensor:
+        """Return K_SS − K_SA K_AA⁺ K_AS for each set, shape (M, Q, Q)."""
+        return self._reduced(gram_MQQ, positions_MQ, self._inverse_eigenvalues())
+
+    def restricted(self, keep_N: Tensor) -> "SecularSystem":
+        """Return the system of the same set with fewer items to add."""
+        return SecularSystem(
+            self.eigenvalues,
+            self.items[keep_N.to(self.items.device)],
+            self.diagonal[keep_N],
+            self.projections[keep_N],
+        )
+
+    def with_member(self, kernel: Kernel, position: int) -> "SecularSystem":
+        """Return the system of the set with one item more; the item stays listed.
+
+        In the old eigenbasis the new Gram matrix is an arrow: diagonal, with one row
+        and column. Its eigenvectors rotate the projections.
+        """
+        added = self.items[position : position + 1]
+        arrow = torch.diag(
+            torch.cat([self.eigenvalues, self.diagonal[position : position + 1]])
+        )
+        arrow[-1, :-1] = arrow[:-1, -1] = self.projections[position]
+        eigenvalues, basis = torch.linalg.eigh(arrow)
+        projections = arrow.new_empty(len(self.items), len(arrow))
+        for rows in chunks(len(self.items), len(arrow)):
+            column = kernel.block(self.items[rows], added)
+            projections[rows] = torch.addmm(
+                column @ basis[-1:], self.projections[rows], basis[:-1]
+            )
+        return SecularSystem(eigenvalues, self.items, self.diagonal, projections)
+
+    def _reduced(
+        self, gram_MQQ: Tensor, positions_MQ: Tensor, weights_A: Tensor
+    ) -> Tensor:
+        own_MQA = self.projections[positions_MQ]
+        return gram_MQQ - (own_MQA * weights_A) @ own_MQA.mT
+
+    def _weighted_squares(self, weights_A: Tensor) -> Tensor:
+        """Return Σ_a w_a y_ia² for every item, chunk by chunk."""
+        squares = self.diagonal.new_zeros(len(self.items))
+        if len(weights_A):
+            for rows in chunks(len(self.items), len(weights_A)):
+                squares[rows] = self.projections[rows].square() @ weights_A
+        return squares
+
+    def _inverse_eigenvalues(self) -> Tensor:
+        """Eigenvalues of the pseudo-inverse: zero where there is only rounding."""
+        values = self.eigenvalues
+        if not len(values):
+            return values
+        floor = len(values) * _EPSILON * float(values[-1].clamp_min(0))
+        return torch.where(values > floor, 1 / values.clamp_min(floor or 1.0), 0.0)
+
+
+def chunks(length: int, width: int) -> list[slice]:
+    """Cut a range into slices whose ``width`` rows fit a bounded piece of memory."""
+    step = max(1, _CHUNK_ENTRIES // max(1, width))
+    return [slice(start, min(start + step, length)) for start in range(0, length, step)]

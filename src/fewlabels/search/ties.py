@@ -1,0 +1,130 @@
+"""How a tie between sets is decided.
+
+Shapes: L labeled, M draws, Q members of a set.
+
+By the smallest eigenvalue of K_SS − K_SL K_LL⁺ K_LS, then by fewer members that repeat
+another or a labeled item, then by the lower draw number. Eigenvalues are compared in
+steps, so that rounding decides nothing.
+"""
+
+import torch
+from torch import Tensor
+
+from fewlabels.protocols import Kernel
+from fewlabels.search.contenders import Contenders
+from fewlabels.search.refutation import Problem
+from fewlabels.search.secular import SecularSystem, chunks
+
+_SAME = 1e-9
+_CHUNK = 16_384
+
+
+def won_tie(problem: Problem, contenders: Contenders | None, num_draws: int) -> Tensor:
+    """Return the set that wins a tie.
+
+    Args:
+        problem: What is searched.
+        contenders: The sets of the tie; None: all draws.
+        num_draws: How many draws there are.
+
+    Returns:
+        The winner's indices, shape (Q,).
+    """
+    referee = _Referee(problem)
+    if contenders is not None:
+        return referee.best(contenders.numbers, contenders.subsets)[1]
+    numbers, subsets = [], []
+    for start in range(0, num_draws, _CHUNK):
+        part = range(start, min(start + _CHUNK, num_draws))
+        drawn = problem.draws.subsets(part)
+        number, subset = referee.best(torch.arange(part.start, part.stop), drawn)
+        numbers.append(number)
+        subsets.append(subset)
+    return referee.best(torch.tensor(numbers), torch.stack(subsets))[1]
+
+
+class _Referee:
+    """Ranks tied sets of one problem."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        items = problem.draws.items
+        self._system = SecularSystem.of(problem.kernel, problem.labeled, items)
+        self._positions = torch.full((problem.kernel.num_items,), -1)
+        self._positions[items] = torch.arange(len(items))
+        everything = torch.unique(torch.cat([problem.labeled, items]))
+        self._groups = torch.full((problem.kernel.num_items,), -1)
+        self._groups[everything] = duplicate_groups(problem.kernel, everything)
+
+    def best(self, numbers: Tensor, subsets_MQ: Tensor) -> tuple[int, Tensor]:
+        """Return number and set of the one that wins."""
+        ranks = (self._secondary(subsets_MQ) / (_SAME * self._problem.scale)).round()
+        is_open = ranks == ranks.max()
+        repeats = num_duplicates(subsets_MQ, self._problem.labeled, self._groups)
+        is_open &= repeats == repeats[is_open].min()
+        left = torch.nonzero(is_open).flatten()
+        winner = int(left[numbers[left].argmin()])
+        return int(numbers[winner]), subsets_MQ[winner]
+
+    def _secondary(self, subsets_MQ: Tensor) -> Tensor:
+        """Smallest eigenvalue of K_SS − K_SL K_LL⁺ K_LS for each set, shape (M,)."""
+        size = self._problem.size
+        values = torch.zeros(len(subsets_MQ), dtype=torch.float64)
+        if not self._has_rank_left():
+            return values
+        kernel, width = self._problem.kernel, len(self._system.eigenvalues)
+        for rows in chunks(len(subsets_MQ), size * (size + width)):
+            part = subsets_MQ[rows]
+            gram = kernel.block(part, part)
+            positions = self._positions[part].to(gram.device)
+            schur = self._system.schur(gram, positions)
+            values[rows] = torch.linalg.eigvalsh((schur + schur.mT) / 2)[:, 0].cpu()
+        return values
+
+    def _has_rank_left(self) -> bool:
+        """Tell whether the kernel's rank allows any set to be independent of labels."""
+        bound = self._problem.kernel.rank_bound
+        rank = int((self._system.eigenvalues > 1e-11 * self._problem.scale).sum())
+        return bound is None or bound - rank >= self._problem.size
+
+
+def duplicate_groups(kernel: Kernel, items: Tensor) -> Tensor:
+    """Number the items so that equal numbers mean equal kernel rows, shape (n,).
+
+    Equal items have the same kernel value with every other one. Their values with a
+    few probes are sorted; neighbours whose feature distance k_ii + k_jj - 2 k_ij is
+    zero up to rounding are one group.
+
+    Args:
+        kernel: The kernel.
+        items: Indices, shape (n,).
+
+    Returns:
+        Group numbers.
+    """
+    diagonal = kernel.diagonal(items)
+    if len(items) < 2:
+        return torch.zeros_like(items)
+    probes = items[:: max(1, len(items) // 4)][:4]
+    marks = torch.cat([diagonal[:, None], kernel.block(items, probes)], dim=1)
+    scale = diagonal.max()
+    rounded = (marks / scale / _SAME).round()
+    order = torch.arange(len(items))
+    for column in range(rounded.shape[1]):
+        order = order[rounded[order, column].sort(stable=True).indices.cpu()]
+    left, right = items[order[:-1]], items[order[1:]]
+    products = kernel.block(left[:, None], right[:, None]).flatten()
+    distances = diagonal[order[:-1]] + diagonal[order[1:]] - 2 * products
+    is_new = (distances > _SAME * scale).cpu().long()
+    groups = torch.empty_like(order)
+    groups[order] = torch.cat([is_new.new_zeros(1), is_new.cumsum(0)])
+    return groups
+
+
+def num_duplicates(subsets_MQ: Tensor, labeled: Tensor, groups_N: Tensor) -> Tensor:
+    """Count the members of each set that repeat another or a labeled item, (M,)."""
+    ordered = groups_N[subsets_MQ].sort(dim=1).values
+    repeats = ordered[:, 1:] == ordered[:, :-1]
+    is_labeled = torch.isin(ordered, groups_N[labeled])
+    first = torch.cat([is_labeled[:, :1], is_labeled[:, 1:] | repeats], dim=1)
+    return first.sum(dim=1)

@@ -1,0 +1,229 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests import reference
+
+from fewlabels.errors import BudgetError, ShapeError, UnknownNameError
+from fewlabels.gram import last_layer_kernel, wide_head_kernel
+from fewlabels.rng import stream
+from fewlabels.search import maximize_smallest_eigenvalue, refutation, uniform_subsets
+
+SEEDS = st.integers(0, 2**31 - 1)
+
+
+def problem(seed, *, num_labeled, width=40, kind="plain", build=None):
+    """A kernel with labeled items and candidates; rank-deficient or with copies."""
+    chance = stream(seed, "problem")
+    features = torch.randn(120, width, generator=chance, dtype=torch.float64)
+    if kind == "clusters":
+        features = features[:10].repeat(12, 1) + 0.3 * features
+    if kind == "copies":
+        features[60:] = features[:60]
+    if kind == "low rank":
+        features[:, 5:] = 0
+    build = build or (lambda f: last_layer_kernel(f, 3))
+    order = torch.randperm(120, generator=chance)
+    return build(features), order[:num_labeled], order[num_labeled:].sort().values
+
+
+def search(kernel, labeled, candidates, size, **options):
+    arguments = {"generator": stream(1)} | options
+    return maximize_smallest_eigenvalue(
+        kernel, labeled=labeled, candidates=candidates, size=size, **arguments
+    )
+
+
+def values_of(kernel, labeled, draws):
+    everything = torch.arange(kernel.num_items)
+    gram = kernel.block(everything, everything)
+    values = reference.draw_values(gram, labeled, draws)
+    return gram, torch.tensor(values, dtype=torch.float64)
+
+
+@settings(max_examples=200)
+@given(
+    seed=SEEDS,
+    num_labeled=st.integers(0, 60),
+    size=st.integers(1, 30),
+    kind=st.sampled_from(["plain", "clusters", "copies", "low rank"]),
+    width=st.sampled_from([20, 60, 100]),
+)
+def test_random_is_exactly_the_best_of_its_draws(seed, num_labeled, size, kind, width):
+    kernel, labeled, candidates = problem(
+        seed, num_labeled=num_labeled, kind=kind, width=width
+    )
+    draws = uniform_subsets(candidates, size, seed, range(150))
+    gram, values = values_of(kernel, labeled, draws)
+    largest = float(torch.linalg.eigvalsh(gram)[-1])
+    found = search(kernel, labeled, candidates, size, draws=draws)
+    best, second = values.sort(descending=True).values[:2].tolist()
+    assert found.value == pytest.approx(best, abs=1e-9 * largest)
+    assert found.value <= found.ceiling
+    if best - second > 1e-8 * largest:
+        assert found.indices.tolist() == draws[values.argmax()].tolist()
+    if best > 1e-7 * largest:
+        assert not found.is_tie
+
+
+@pytest.mark.parametrize("num_labeled", [0, 7, 30])
+@pytest.mark.parametrize("compiled", [True, False])
+def test_compiled_and_library_screens_agree(num_labeled, compiled, monkeypatch):
+    kernel, labeled, candidates = problem(3, num_labeled=num_labeled, kind="clusters")
+    monkeypatch.setattr(refutation, "_WORTH_COMPILING", 0 if compiled else 10**9)
+    draws = uniform_subsets(candidates, 9, 5, range(3000))
+    _, values = values_of(kernel, labeled, draws)
+    found = search(kernel, labeled, candidates, 9, draws=draws)
+    assert found.indices.tolist() == draws[values.argmax()].tolist()
+    assert found.num_refuted > 2000
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_compiled_form_is_the_kernel(normalize, bias, dtype):
+    features = torch.randn(30, 7, generator=stream(0)).to(dtype)
+    kernel = last_layer_kernel(features, 5, bias=bias, normalize=normalize)
+    form = kernel.inner_product()
+    rows = torch.from_numpy(form.features).double()
+    scales = torch.from_numpy(form.scales)
+    gram = scales[:, None] * scales * (rows @ rows.T + form.offset)
+    everything = torch.arange(30)
+    torch.testing.assert_close(gram, kernel.block(everything, everything))
+
+
+@pytest.mark.parametrize("solver", ["dense", "lobpcg"])
+@pytest.mark.parametrize("num_labeled", [0, 10])
+def test_every_solver_gives_the_same_set(solver, num_labeled):
+    kernel, labeled, candidates = problem(4, num_labeled=num_labeled)
+    fast = search(kernel, labeled, candidates, 6, draws=60)
+    named = search(kernel, labeled, candidates, 6, draws=60, solver=solver)
+    assert named.indices.tolist() == fast.indices.tolist()
+    assert named.num_refuted == 0
+
+
+def test_chunks_and_processes_do_not_change_the_choice(monkeypatch):
+    kernel, labeled, candidates = problem(5, num_labeled=8, kind="clusters")
+    options = {"draws": 5000}
+    whole = search(kernel, labeled, candidates, 7, **options)
+    for processes in (2, 3):
+        parts = search(kernel, labeled, candidates, 7, processes=processes, **options)
+        assert parts.indices.tolist() == whole.indices.tolist()
+        assert parts.value == whole.value
+    monkeypatch.setattr(refutation, "_FIRST_CHUNK", 13)
+    monkeypatch.setattr(refutation, "_LARGEST_CHUNK", 100)
+    again = search(kernel, labeled, candidates, 7, **options)
+    assert again.indices.tolist() == whole.indices.tolist()
+
+
+def test_there_are_as_many_draws_as_candidates_by_default():
+    kernel, labeled, candidates = problem(6, num_labeled=20)
+    found = search(kernel, labeled, candidates, 2)
+    assert found.num_draws == 100
+    assert found.seconds > 0
+    assert found.gap == pytest.approx(1 - found.value / found.ceiling)
+
+
+@pytest.mark.parametrize("build", [None, wide_head_kernel])
+@pytest.mark.parametrize("num_labeled", [0, 12])
+def test_greedy_adds_the_best_item_each_time(num_labeled, build):
+    kernel, labeled, candidates = problem(7, num_labeled=num_labeled, build=build)
+    found = search(kernel, labeled, candidates, 5, method="greedy")
+    everything = torch.arange(120)
+    gram = kernel.block(everything, everything)
+    expected = reference.greedy_additions(gram, labeled, candidates, 5)
+    assert found.indices.tolist() == expected
+
+
+@given(seed=SEEDS, kind=st.sampled_from(["plain", "clusters", "copies"]))
+@settings(max_examples=20)
+def test_exchange_is_never_below_greedy_and_no_swap_helps(seed, kind):
+    kernel, labeled, candidates = problem(seed, num_labeled=6, kind=kind, width=20)
+    greedy = search(kernel, labeled, candidates, 4, method="greedy")
+    found = search(kernel, labeled, candidates, 4, method="exchange")
+    assert found.value >= greedy.value - 1e-9 * abs(greedy.value)
+    assert found.value <= found.ceiling
+    chosen = found.indices.tolist()
+    assert len(set(chosen)) == 4
+    everything = torch.arange(120)
+    gram = kernel.block(everything, everything)
+    swaps = torch.tensor(
+        [
+            [*chosen[:i], item, *chosen[i + 1 :]]
+            for i in range(4)
+            for item in candidates.tolist()
+            if item not in chosen
+        ]
+    )
+    largest = float(torch.linalg.eigvalsh(gram)[-1])
+    best = max(reference.draw_values(gram, labeled, swaps))
+    assert best <= found.value * (1 + 2e-3) + 1e-12 * largest
+
+
+@pytest.mark.parametrize("method", ["random", "greedy", "exchange"])
+def test_copies_are_not_chosen_while_there_are_others(method):  # Proposition 1
+    kernel, labeled, candidates = problem(8, num_labeled=5, kind="copies")
+    found = search(kernel, labeled, candidates, 6, method=method, draws=4000)
+    members = [index % 60 for index in [*found.indices.tolist(), *labeled.tolist()]]
+    assert len(set(members)) == 11
+
+
+def test_where_nothing_is_better_than_zero_copies_decide():
+    kernel, labeled, candidates = problem(9, num_labeled=6, kind="copies", width=4)
+    draws = uniform_subsets(candidates, 5, 1, range(400))
+    found = search(kernel, labeled, candidates, 5, draws=draws)
+    assert found.is_tie
+    repeats = [
+        reference.num_repeats(
+            [i % 60 for i in draw], [i % 60 for i in labeled.tolist()]
+        )
+        for draw in draws.tolist()
+    ]
+    assert found.indices.tolist() == draws[repeats.index(min(repeats))].tolist()
+
+
+def test_where_nothing_is_better_than_zero_the_residual_decides():
+    # Two labeled copies make every value zero; what they leave open still differs.
+    features = torch.randn(30, 12, generator=stream(3), dtype=torch.float64)
+    features[1] = features[0]
+    kernel, labeled = last_layer_kernel(features, 2), torch.tensor([0, 1])
+    candidates = torch.arange(2, 30)
+    draws = uniform_subsets(candidates, 4, 2, range(200))
+    found = search(kernel, labeled, candidates, 4, draws=draws)
+    everything = torch.arange(30)
+    gram = kernel.block(everything, everything)
+    residuals = reference.residual_values(gram, labeled, draws)
+    assert found.is_tie
+    assert (
+        found.indices.tolist() == draws[int(torch.tensor(residuals).argmax())].tolist()
+    )
+
+
+def test_near_the_ceiling_the_residual_decides_if_asked():
+    kernel, labeled, candidates = problem(10, num_labeled=40, kind="clusters", width=80)
+    draws = uniform_subsets(candidates, 1, 2, range(300))
+    everything = torch.arange(120)
+    gram = kernel.block(everything, everything)
+    _, values = values_of(kernel, labeled, draws)
+    plain = search(kernel, labeled, candidates, 1, draws=draws)
+    near = search(kernel, labeled, candidates, 1, draws=draws, tie_tolerance=0.05)
+    assert plain.indices.tolist() == draws[values.argmax()].tolist()
+    inside = torch.nonzero(values >= 0.95 * plain.ceiling).flatten()
+    assert len(inside) > 3
+    residuals = torch.tensor(reference.residual_values(gram, labeled, draws[inside]))
+    assert near.indices.tolist() == draws[inside[residuals.argmax()]].tolist()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"method": "gredy"}, UnknownNameError, "Did you mean 'greedy'"),
+        ({"solver": "dens"}, UnknownNameError, "no solver called 'dens'"),
+        ({"draws": 0}, BudgetError, "draws is 0; at least one set has to be tried"),
+        ({"draws": torch.zeros(3, 5)}, ShapeError, r"draws have shape \(3, 5\)"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments, error, message):
+    kernel, labeled, candidates = problem(4, num_labeled=2)
+    with pytest.raises(error, match=message):
+        search(kernel, labeled, candidates, 2, **arguments)
