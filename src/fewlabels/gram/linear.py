@@ -27,11 +27,11 @@ class LinearKernel:
 
     def diagonal(self, items: Tensor) -> Tensor:
         """Return k(i, i) for each index."""
-        return self.scale * self.rows.squared_lengths(items)
+        return self.scale * self.rows.self_products(items)
 
     def block(self, rows: Tensor, columns: Tensor) -> Tensor:
         """Return k(i, j), (..., r) and (..., c) to (..., r, c)."""
-        return self.scale * (self.rows.take(rows) @ self.rows.take(columns).mT)
+        return self.rows.products(rows, columns).mul_(self.scale)
 
     def inner_product(self) -> InnerProduct | None:
         """Return the form that compiled code works on, if rows are in memory here."""

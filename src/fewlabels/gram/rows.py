@@ -7,7 +7,7 @@ or a memory map that does not fit into memory, costs no more than what is asked 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ Matrix = Tensor | NDArray[np.floating]
 """One row per item: a tensor on any device, an array or a (read-only) memory map."""
 
 _CHUNK_BYTES = 32 * 2**20
+_SHORTEST = 1e-12  # as torch.nn.functional.normalize has it
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +71,22 @@ class Rows:
             rows = torch.nn.functional.normalize(rows, dim=-1)
         return rows
 
+    def products(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """Return the inner products of rows, (..., r) and (..., c) to (..., r, c).
+
+        The appended 1 is added and lengths are divided out afterwards, which spares a
+        copy of all rows.
+        """
+        left = self._read(rows)
+        right = left if columns is rows else self._read(columns)
+        products = left @ right.mT
+        if self.has_bias:
+            products += 1
+        if self.is_normalized:
+            products /= self._lengths(left)[..., :, None]
+            products /= self._lengths(right)[..., None, :]
+        return products
+
     def squared_lengths(self, items: Tensor) -> Tensor:
         """Return the squared length of each row, in the shape of ``items``.
 
@@ -77,6 +94,19 @@ class Rows:
         """
         lengths = [self.take(part).square().sum(-1) for part in self.chunks(items)]
         return torch.cat(lengths).reshape(items.shape)
+
+    def self_products(self, items: Tensor) -> Tensor:
+        """Return what :meth:`products` gives for an item and itself, streamed."""
+        if self.is_normalized:
+            return self.squared_lengths(items)
+        squares = [self._squares(self._read(part)) for part in self.chunks(items)]
+        return torch.cat(squares).reshape(items.shape)
+
+    def _squares(self, plain_nF: Tensor) -> Tensor:
+        return plain_nF.square().sum(dim=-1) + float(self.has_bias)
+
+    def _lengths(self, plain_nF: Tensor) -> Tensor:
+        return self._squares(plain_nF).sqrt().clamp_min(_SHORTEST)
 
     def chunks(self, items: Tensor) -> Iterator[Tensor]:
         """Yield ``items``, flattened, in parts whose rows fit into bounded memory."""
@@ -97,9 +127,9 @@ class Rows:
         """Return what each row is multiplied by: 1, or the inverse of its length."""
         if not self.is_normalized:
             return np.ones(self.num_items)
-        plain = replace(self, is_normalized=False)
-        lengths = plain.squared_lengths(torch.arange(self.num_items)).sqrt()
-        return (1 / lengths.clamp_min(1e-12)).cpu().numpy()
+        everything = torch.arange(self.num_items)
+        lengths = [self._lengths(self._read(part)) for part in self.chunks(everything)]
+        return (1 / torch.cat(lengths)).cpu().numpy()
 
     def _read(self, items: Tensor) -> Tensor:
         if isinstance(self.features, Tensor):

@@ -41,7 +41,7 @@ class SoftmaxKernel:
 
     def block(self, rows: Tensor, columns: Tensor) -> Tensor:
         """Return k(i, j), (..., r) and (..., c) to (..., r, c)."""
-        products_rc = self.rows.take(rows) @ self.rows.take(columns).mT
+        products_rc = self.rows.products(rows, columns)
         p_rC, spread_rC = self._predictions(rows)
         q_cC, spread_cC = self._predictions(columns)
         both_rc = p_rC @ q_cC.mT

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from fewlabels.protocols import Kernel
 
-_CHUNK_ENTRIES = 2**22
+_CHUNK_ENTRIES = 2**18
 _EPSILON = torch.finfo(torch.float64).eps
 
 
