@@ -12,7 +12,13 @@ CASES = [(name, {}) for name in strategies.names()] + [
     ("least-confidence", {"on": "logits"}),
     ("npc", {"kernel": "last-layer"}),
     ("npc", {"kernel": "wide-head"}),
+    ("npc", {"kernel": "softmax"}),
     ("npc", {"normalize": True, "draws": 7}),
+    ("npc", {"method": "greedy"}),
+    ("npc", {"method": "exchange"}),
+    ("npc", {"proposal": "clusters"}),
+    ("npc", {"proposal": "typical"}),
+    ("maxdet", {"kernel": "wide-head"}),
 ]
 
 

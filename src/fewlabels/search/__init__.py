@@ -4,6 +4,7 @@ An index is a position in the whole pool. Draws are keyed by their number: the s
 draw ``i`` is the same however draws are split into chunks or spread over processes.
 """
 
+from fewlabels.search.determinant import maximize_determinant
 from fewlabels.search.draws import uniform_subsets
 from fewlabels.search.eigenvalue import Method, maximize_smallest_eigenvalue
 from fewlabels.search.found import Found
@@ -13,6 +14,7 @@ __all__ = [
     "Found",
     "Method",
     "check_size",
+    "maximize_determinant",
     "maximize_smallest_eigenvalue",
     "top",
     "uniform_subsets",

@@ -58,7 +58,8 @@ class _Referee:
 
     def best(self, numbers: Tensor, subsets_MQ: Tensor) -> tuple[int, Tensor]:
         """Return number and set of the one that wins."""
-        ranks = (self._secondary(subsets_MQ) / (_SAME * self._problem.scale)).round()
+        unit = _SAME * self._problem.scale or 1.0
+        ranks = (self._secondary(subsets_MQ) / unit).round()
         is_open = ranks == ranks.max()
         repeats = num_duplicates(subsets_MQ, self._problem.labeled, self._groups)
         is_open &= repeats == repeats[is_open].min()

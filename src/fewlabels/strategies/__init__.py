@@ -5,6 +5,7 @@ from typing import Any
 
 from fewlabels.naming import resolve as _resolve
 from fewlabels.protocols import Strategy
+from fewlabels.strategies.maxdet import MaxDet
 from fewlabels.strategies.npc import NeuralPreconditioning
 from fewlabels.strategies.random import Random
 from fewlabels.strategies.uncertainty import Entropy, LeastConfidence, Margin
@@ -13,6 +14,7 @@ __all__ = [
     "Entropy",
     "LeastConfidence",
     "Margin",
+    "MaxDet",
     "NeuralPreconditioning",
     "Random",
     "names",
@@ -25,6 +27,7 @@ _BY_NAME: dict[str, Callable[..., Strategy]] = {
     "entropy": Entropy,
     "least-confidence": LeastConfidence,
     "npc": NeuralPreconditioning,
+    "maxdet": MaxDet,
 }
 
 

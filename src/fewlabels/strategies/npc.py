@@ -1,8 +1,7 @@
 """Neural pre-conditioning: the strategy of the paper, wired from its three parts.
 
-Features are the last layer's gradients, the objective is the smallest eigenvalue of
-their Gram matrix together with the labeled items', the search is random (NPC paper,
-Algorithm 1).
+Features are network gradients, the objective is the smallest eigenvalue of their Gram
+matrix together with the labeled items', the search is random (NPC paper, Algorithm 1).
 """
 
 import warnings
@@ -14,26 +13,33 @@ import torch
 from torch import Generator, Tensor
 
 from fewlabels.errors import DegenerateGramWarning
-from fewlabels.gram import last_layer_kernel, numerical_rank, wide_head_kernel
 from fewlabels.pool import Pool, Query, Round
 from fewlabels.protocols import Classifier, Kernel
-from fewlabels.search import check_size, maximize_smallest_eigenvalue
+from fewlabels.rng import fork
+from fewlabels.search import Method, check_size, maximize_smallest_eigenvalue
+from fewlabels.search.clusters import k_means, typicality
+from fewlabels.search.draws import ClusterDraws, Draws, WeightedDraws
+from fewlabels.strategies.kernels import KernelName, decided, kernel_of
 
-_RANK_SHARE = 0.9
+_NEAR_CEILING = 1e-3
 
 
 @dataclass(frozen=True)
 class NeuralPreconditioning:
     """Maximize the smallest eigenvalue of the gradient Gram matrix."""
 
-    kernel: Literal["auto", "last-layer", "wide-head"] = "auto"
+    kernel: KernelName = "auto"
     """``last-layer`` is the paper; ``auto`` takes it while its rank is large enough."""
-    method: Literal["random"] = "random"
-    """How sets are searched: the best of many random draws."""
+    method: Method = "random"
+    """How sets are searched: the paper's random draws, ``greedy`` or ``exchange``."""
     draws: int | None = None
-    """How many sets are tried; None: as many as there are candidates."""
+    """How many sets are tried at random; None: as many as there are candidates."""
+    proposal: Literal["uniform", "clusters", "typical"] = "uniform"
+    """How sets are drawn: as in the paper, one per cluster, or by local density."""
     normalize: bool = False
     """Whether gradients are scaled to length one first."""
+    processes: int = 1
+    """Processes to spread draws over; the choice is the same."""
 
     def select(
         self,
@@ -46,9 +52,11 @@ class NeuralPreconditioning:
     ) -> Query:
         """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
         check_size(size, len(pool.candidates))
-        features = classifier.outputs(pool.images, torch.arange(len(pool))).features
-        name = self._kernel_name(features, pool, size, history)
-        kernel = self._built_kernel(name, features, pool.num_classes)
+        outputs = classifier.outputs(pool.images, torch.arange(len(pool)))
+        name = decided(self.kernel, outputs.features, pool, size, history)
+        kernel = kernel_of(
+            name, classifier, outputs, pool, generator, normalize=self.normalize
+        )
         _warn_if_degenerate(kernel, num_members=len(pool.labeled) + size)
         found = maximize_smallest_eigenvalue(
             kernel,
@@ -57,6 +65,9 @@ class NeuralPreconditioning:
             size=size,
             method=self.method,
             draws=self.draws,
+            proposal=self._proposal(outputs.features, pool.candidates, size, generator),
+            tie_tolerance=_NEAR_CEILING,
+            processes=self.processes,
             generator=generator,
         )
         record = {
@@ -64,26 +75,23 @@ class NeuralPreconditioning:
             "ceiling": found.ceiling,
             "tie": found.is_tie,
             "draws": found.num_draws,
+            "refuted": found.num_refuted,
         }
         return Query(found.indices, found.value, record)
 
-    def _kernel_name(
-        self, features: Tensor, pool: Pool, size: int, history: Sequence[Round]
-    ) -> str:
-        """Decide for a kernel once per run; later rounds follow the first."""
-        if self.kernel != "auto":
-            return self.kernel
-        for earlier in history:
-            if "kernel" in earlier.query.record:
-                return str(earlier.query.record["kernel"])
-        num_members = pool.budget or len(pool.labeled) + size
-        rank = numerical_rank(features)
-        return "last-layer" if num_members <= _RANK_SHARE * rank else "wide-head"
-
-    def _built_kernel(self, name: str, features: Tensor, num_classes: int) -> Kernel:
-        if name == "wide-head":
-            return wide_head_kernel(features, normalize=self.normalize)
-        return last_layer_kernel(features, num_classes, normalize=self.normalize)
+    def _proposal(
+        self, features: Tensor, candidates: Tensor, size: int, generator: Generator
+    ) -> Draws | None:
+        """Return where draws come from; None: uniform ones."""
+        if self.proposal == "uniform" or self.method != "random":
+            return None
+        rows = features[candidates]
+        if self.proposal == "typical":
+            weights = typicality(rows, generator)
+            return WeightedDraws(candidates, weights, size, fork(generator))
+        clusters = k_means(rows, size, generator)
+        members = tuple(candidates[clusters == number] for number in range(size))
+        return ClusterDraws(members, fork(generator))
 
 
 def _warn_if_degenerate(kernel: Kernel, num_members: int) -> None:

@@ -1,0 +1,95 @@
+"""The set of largest determinant, item by item: pivoted Cholesky.
+
+Shapes: N candidates, A members so far.
+"""
+
+import math
+
+import torch
+from torch import Generator, Tensor
+
+from fewlabels.progress import track
+from fewlabels.protocols import Kernel
+from fewlabels.search.scores import check_size, top
+
+_NOTHING = 1e-12
+
+
+def maximize_determinant(
+    kernel: Kernel,
+    *,
+    labeled: Tensor,
+    candidates: Tensor,
+    size: int,
+    generator: Generator,
+) -> tuple[Tensor, float]:
+    """Add the item that labeled and chosen ones explain least, ``size`` times.
+
+    Each step multiplies the determinant of the Gram matrix by the residual
+    k_ii − k_iA K_AA⁻¹ k_Ai of the added item, so the largest residual is the greedy
+    choice (D-optimal design; Chen, Zhang and Zhou, 2018, for the fast update).
+
+    Args:
+        kernel: The kernel.
+        labeled: Indices labeled already; may be empty.
+        candidates: Indices to choose from.
+        size: How many to choose.
+        generator: Decides where no residual is left.
+
+    Returns:
+        The chosen indices, and the logarithm of the determinant of what they add; minus
+        infinity where the rank of the kernel is exhausted.
+    """
+    check_size(size, len(candidates))
+    everything = torch.cat([candidates, labeled])
+    residuals = kernel.diagonal(everything)
+    least = _NOTHING * float(residuals.max())
+    columns = residuals.new_empty(len(everything), len(labeled) + size)
+    for number in range(len(labeled)):
+        _eliminate(
+            kernel, everything, residuals, columns, number, len(candidates) + number
+        )
+    residuals[len(candidates) :] = 0
+    chosen: list[int] = []
+    value = 0.0
+    with track("Adding", size) as advance:
+        for number in range(len(labeled), len(labeled) + size):
+            free = residuals[: len(candidates)].clone()
+            free[chosen] = -1
+            best = int(free.argmax())
+            if float(free[best]) <= least:
+                return _filled(candidates, chosen, size, generator), -math.inf
+            value += math.log(float(free[best]))
+            chosen.append(best)
+            _eliminate(kernel, everything, residuals, columns, number, best)
+            advance()
+    return candidates[torch.tensor(chosen)], value
+
+
+def _eliminate(
+    kernel: Kernel,
+    items: Tensor,
+    residuals: Tensor,
+    columns_NA: Tensor,
+    number: int,
+    pivot: int,
+) -> None:
+    """Take out of all residuals what one more item explains; fill column ``number``."""
+    left = float(residuals[pivot])
+    if left <= _NOTHING * float(residuals.max().clamp_min(0)):
+        columns_NA[:, number] = 0
+        return
+    column = kernel.block(items, items[pivot : pivot + 1])[:, 0]
+    column -= columns_NA[:, :number] @ columns_NA[pivot, :number]
+    column /= math.sqrt(left)
+    columns_NA[:, number] = column
+    residuals.sub_(column.square()).clamp_min_(0)
+
+
+def _filled(
+    candidates: Tensor, chosen: list[int], size: int, generator: Generator
+) -> Tensor:
+    """Fill a set at random where no item adds anything any more."""
+    scores = torch.zeros(len(candidates))
+    scores[chosen] = torch.arange(len(chosen), 0, -1, dtype=scores.dtype)
+    return top(scores, candidates, size, generator)

@@ -1,0 +1,54 @@
+"""Largest determinant: the control that the NPC paper lacks.
+
+The same gradients as :mod:`fewlabels.strategies.npc`, the logarithm of the determinant
+of their Gram matrix instead of its smallest eigenvalue, greedy search (Holzmüller et
+al., 2023, call it MaxDet).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Generator
+
+from fewlabels.pool import Pool, Query, Round
+from fewlabels.protocols import Classifier
+from fewlabels.search import check_size, maximize_determinant
+from fewlabels.strategies.kernels import KernelName, decided, kernel_of
+
+
+@dataclass(frozen=True)
+class MaxDet:
+    """Greedily maximize the determinant of the gradient Gram matrix."""
+
+    kernel: KernelName = "auto"
+    """``last-layer``, while its rank is large enough; else ``wide-head``."""
+    normalize: bool = False
+    """Whether gradients are scaled to length one first."""
+
+    def select(
+        self,
+        classifier: Classifier,
+        pool: Pool,
+        size: int,
+        generator: Generator,
+        *,
+        history: Sequence[Round] = (),
+    ) -> Query:
+        """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
+        check_size(size, len(pool.candidates))
+        outputs = classifier.outputs(pool.images, torch.arange(len(pool)))
+        name = decided(self.kernel, outputs.features, pool, size, history)
+        kernel = kernel_of(
+            name, classifier, outputs, pool, generator, normalize=self.normalize
+        )
+        indices, value = maximize_determinant(
+            kernel,
+            labeled=pool.labeled,
+            candidates=pool.candidates,
+            size=size,
+            generator=generator,
+        )
+        is_tie = value == -torch.inf
+        record = {"kernel": name, "tie": is_tie}
+        return Query(indices, None if is_tie else value, record)
