@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from fewlabels.cli.demo import demo
+from fewlabels.cli.diagnose import diagnose
 from fewlabels.cli.run import run
 from fewlabels.cli.select import select
 from fewlabels.errors import FewlabelsError, UsageError
@@ -24,6 +25,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(run)
 app.command()(select)
+app.command()(diagnose)
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001

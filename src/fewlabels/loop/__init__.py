@@ -4,13 +4,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fewlabels import strategies, training
-from fewlabels.loop.rounds import rounds
+from fewlabels.loop.rounds import round_folder, rounds
 from fewlabels.loop.start import check_plan, hidden, starting_answers
 from fewlabels.oracles import TableOracle
 from fewlabels.pool import Pool, Round
 from fewlabels.protocols import Strategy, Trainer
 
-__all__ = ["check_plan", "hidden", "rounds", "run", "starting_answers"]
+__all__ = [
+    "check_plan",
+    "hidden",
+    "round_folder",
+    "rounds",
+    "run",
+    "starting_answers",
+]
 
 
 def run(

@@ -44,7 +44,9 @@ def rounds(
     while True:
         step = len(history)
         classifier = trainer.fit(
-            pool, stream(seed, "train", step), workspace=_place(workspace, step)
+            pool,
+            stream(seed, "train", step),
+            workspace=None if workspace is None else round_folder(workspace, step),
         )
         size = min(query, budget - len(pool.labeled), len(pool.candidates))
         asked = Query()
@@ -68,5 +70,6 @@ def rounds(
         pool = pool.with_answers(answers)
 
 
-def _place(workspace: Path | None, step: int) -> Path | None:
-    return None if workspace is None else workspace / f"round-{step:03d}"
+def round_folder(workspace: Path, step: int) -> Path:
+    """Return the folder in which the trainer of a round keeps its work."""
+    return workspace / f"round-{step:03d}"

@@ -1,5 +1,6 @@
 """A run's folder of files: safe to kill at any moment, resumed by the same command."""
 
+from fewlabels.runs.diagnosis import Conditioning, diagnose
 from fewlabels.runs.execute import check_choices, execute
 from fewlabels.runs.folder import RunFolder
 from fewlabels.runs.lines import RoundLine
@@ -7,9 +8,11 @@ from fewlabels.runs.settings import Choice, RunSettings
 
 __all__ = [
     "Choice",
+    "Conditioning",
     "RoundLine",
     "RunFolder",
     "RunSettings",
     "check_choices",
+    "diagnose",
     "execute",
 ]

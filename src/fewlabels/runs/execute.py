@@ -9,8 +9,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from fewlabels import strategies, training
 from fewlabels.errors import DataChangedWarning, DataError
 from fewlabels.loop import check_plan, hidden, rounds, starting_answers
@@ -19,6 +17,7 @@ from fewlabels.pool import Answers, Pool, Round
 from fewlabels.protocols import Strategy, Trainer
 from fewlabels.runs.folder import RunFolder
 from fewlabels.runs.lines import RoundLine
+from fewlabels.runs.replay import answers_of
 from fewlabels.runs.settings import RunSettings
 from fewlabels.runs.timing import Stopwatch, TimedStrategy, TimedTrainer
 
@@ -108,11 +107,7 @@ def _start(
         pairs = zip(answers.indices.tolist(), answers.labels.tolist(), strict=True)
         written = {pool.ids[index]: label for index, label in pairs}
         folder.write_start(written)
-    there = {positions[n]: label for n, label in written.items() if n in positions}
-    return Answers(
-        torch.tensor(list(there), dtype=torch.int64),
-        torch.tensor(list(there.values()), dtype=torch.int64),
-    )
+    return answers_of(written, positions)
 
 
 def _facts(settings: RunSettings, pool: Pool, strategy: Strategy) -> dict[str, Any]:

@@ -1,15 +1,21 @@
 """Trainers, and the names they go by."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+from torch import Generator
 
 from fewlabels import naming
 from fewlabels.errors import UsageError
-from fewlabels.protocols import Trainer
+from fewlabels.pool import Pool
+from fewlabels.protocols import Classifier, Trainer
+from fewlabels.training import loop
 from fewlabels.training.fixmatch import FixMatchTrainer
+from fewlabels.training.settings import TrainingSettings
 from fewlabels.training.supervised import SupervisedTrainer
 
-__all__ = ["FixMatchTrainer", "SupervisedTrainer", "names", "resolve"]
+__all__ = ["FixMatchTrainer", "SupervisedTrainer", "names", "resolve", "restored"]
 
 _TRAINERS = {
     "supervised": SupervisedTrainer,
@@ -50,3 +56,23 @@ def resolve(
         raise UsageError(msg)
     known: Trainer = found
     return known
+
+
+def restored(
+    trainer: Trainer, pool: Pool, generator: Generator, workspace: Path
+) -> Classifier | None:
+    """Return the classifier that a trainer finished earlier, without ever training.
+
+    Args:
+        trainer: The trainer.
+        pool: The pool that it was given.
+        generator: A generator in the state in which the trainer got it.
+        workspace: The folder that it was given.
+
+    Returns:
+        The classifier; None if there is no finished training of this pool, or if the
+        trainer is not one of this package, since how others keep their work is theirs.
+    """
+    if not isinstance(trainer, TrainingSettings):
+        return None
+    return loop.restored(trainer, pool, generator, workspace)

@@ -113,14 +113,7 @@ def fit(
         The classifier; untrained, if nothing is labeled.
     """
     key = rng.fork(generator)
-    network = models.build(
-        settings.network,
-        pool.images.shape,
-        pool.num_classes,
-        rng.stream(key, "initialize"),
-        dropout=settings.dropout,
-        bn_momentum=settings.bn_momentum,
-    )
+    network = _untrained(settings, pool, key)
     classifier = NetworkClassifier(network.eval(), pool.num_classes)
     if not len(pool.labeled):
         on_checkpoint(0, classifier)
@@ -141,6 +134,40 @@ def fit(
     if workspace is not None:
         workspaces.keep(average.network, workspace, mark, settings)
     return trained
+
+
+def restored(
+    settings: TrainingSettings, pool: Pool, generator: Generator, workspace: Path
+) -> NetworkClassifier | None:
+    """Return what :func:`fit` finished earlier, without ever training.
+
+    Args:
+        settings: Network, schedule and optimizer.
+        pool: The pool that was trained on.
+        generator: The generator in the state in which :func:`fit` got it.
+        workspace: The folder of that training.
+
+    Returns:
+        The classifier; None if the folder holds no finished training of this pool.
+    """
+    key = rng.fork(generator)
+    network = _untrained(settings, pool, key)
+    if len(pool.labeled):
+        mark = workspaces.fingerprint(settings, pool, key)
+        if not workspaces.restore(network, workspace, mark):
+            return None
+    return NetworkClassifier(network.eval(), pool.num_classes)
+
+
+def _untrained(settings: TrainingSettings, pool: Pool, key: int) -> Network:
+    return models.build(
+        settings.network,
+        pool.images.shape,
+        pool.num_classes,
+        rng.stream(key, "initialize"),
+        dropout=settings.dropout,
+        bn_momentum=settings.bn_momentum,
+    )
 
 
 def _run(

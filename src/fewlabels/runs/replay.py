@@ -1,0 +1,48 @@
+"""The rounds of a run once more: what was labeled when, found by id."""
+
+from collections.abc import Iterator, Mapping
+
+import torch
+
+from fewlabels.loop import hidden
+from fewlabels.pool import Answers, Pool
+from fewlabels.runs.folder import RunFolder
+from fewlabels.runs.lines import RoundLine
+
+
+def replayed(
+    folder: RunFolder, pool: Pool, budget: int
+) -> Iterator[tuple[RoundLine, Pool]]:
+    """Go through the finished rounds of a run.
+
+    Args:
+        folder: The folder of the run.
+        pool: Its data, with their labels.
+        budget: Its number of labels at the end.
+
+    Yields:
+        Each finished round, and the pool that it was trained on.
+    """
+    positions = {name: index for index, name in enumerate(pool.ids)}
+    start = answers_of(folder.start() or {}, positions)
+    known = hidden(pool, budget).with_answers(start)
+    for line in folder.lines():
+        yield line, known
+        known = known.with_answers(line.to_round(positions).answers)
+
+
+def answers_of(written: Mapping[str, int], positions: Mapping[str, int]) -> Answers:
+    """Return labels by position; those of items that are gone are left out.
+
+    Args:
+        written: Labels by id.
+        positions: Position of each id in the pool.
+
+    Returns:
+        The labels of the items that are there.
+    """
+    there = {positions[n]: label for n, label in written.items() if n in positions}
+    return Answers(
+        torch.tensor(list(there), dtype=torch.int64),
+        torch.tensor(list(there.values()), dtype=torch.int64),
+    )
