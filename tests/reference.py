@@ -3,6 +3,7 @@
 import itertools
 import math
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -182,3 +183,21 @@ def greedy_additions(gram, labeled, candidates, size):
         ]
         chosen.append(free[max(near, key=residuals.__getitem__)])
     return chosen
+
+
+def extended_wide_head_gram(features):
+    """The wide head's kernel in extended precision, term by term."""
+    rows = np.concatenate(
+        [features.numpy(), np.ones((len(features), 1))], axis=1, dtype=np.longdouble
+    )
+    products = rows @ rows.T
+    lengths = np.sqrt(products.diagonal())
+    scale = lengths[:, None] * lengths
+    cosine = np.clip(products / scale, -1, 1)
+    angle = np.arccos(cosine)
+    np.fill_diagonal(angle, 0)
+    np.fill_diagonal(cosine, 1)
+    pi = np.longdouble("3.14159265358979323846264338327950288")
+    order_0 = 1 - angle / pi
+    order_1 = np.sin(angle) / pi + order_0 * cosine
+    return scale * (order_1 + cosine * order_0)
