@@ -7,6 +7,7 @@ from typing import Literal
 from markupsafe import Markup
 
 from fewlabels.pool import Pool
+from fewlabels.report.conditioning import ConditioningView, conditioning_view
 from fewlabels.report.curves import (
     NARROW,
     WIDE,
@@ -41,6 +42,7 @@ from fewlabels.report.recorded import RecordedRun
 from fewlabels.report.table import AccuracyTable, table_of
 from fewlabels.report.thumbnails import Thumbnails
 from fewlabels.report.wording import count, percent
+from fewlabels.runs import Conditioning
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class RunView:
     galleries: tuple[Gallery, ...]
     counts: ClassCounts | None
     values: tuple[ValueRow, ...]
+    conditioning: ConditioningView | None
+    """Spectra of the labeled items; None where no network was kept."""
     timings: tuple[TimingRow, ...]
 
     @property
@@ -91,6 +95,11 @@ class Page:
         return any(row.is_tie for run in self.runs for row in run.values)
 
     @property
+    def has_spectra(self) -> bool:
+        """Whether a spectrum of labeled items is known."""
+        return any(run.conditioning for run in self.runs)
+
+    @property
     def has_rounds(self) -> bool:
         """Whether a round is finished."""
         return any(run.timings for run in self.runs)
@@ -102,7 +111,10 @@ class Page:
 
 
 def page_contents(
-    runs: Sequence[RecordedRun], pool: Pool, title: str | None = None
+    runs: Sequence[RecordedRun],
+    pool: Pool,
+    title: str | None = None,
+    conditioning: Sequence[Sequence[Conditioning]] = (),
 ) -> Page:
     """Work out what a page about some runs shows.
 
@@ -110,6 +122,7 @@ def page_contents(
         runs: The runs; at least one.
         pool: Their data.
         title: Heading of the page; by default the strategies and the data set.
+        conditioning: The spectra of each run, where they are known.
 
     Returns:
         The contents.
@@ -127,13 +140,29 @@ def page_contents(
         caption=_caption(curves),
         table=table_of(runs),
         shared_start=starting_gallery(runs[0], thumbnails) if is_shared else None,
-        runs=tuple(_run_view(run, thumbnails, is_shared=is_shared) for run in runs),
+        runs=tuple(
+            _run_view(
+                run,
+                thumbnails,
+                conditioning_view(rows, run.hue, position),
+                is_shared=is_shared,
+            )
+            for position, (run, rows) in enumerate(
+                zip(runs, conditioning or [()] * len(runs), strict=True)
+            )
+        ),
         facts=fact_groups(runs),
         image_size=thumbnails.size,
     )
 
 
-def _run_view(run: RecordedRun, thumbnails: Thumbnails, *, is_shared: bool) -> RunView:
+def _run_view(
+    run: RecordedRun,
+    thumbnails: Thumbnails,
+    conditioning: ConditioningView | None,
+    *,
+    is_shared: bool,
+) -> RunView:
     return RunView(
         name=run.name,
         hue=run.hue,
@@ -143,6 +172,7 @@ def _run_view(run: RecordedRun, thumbnails: Thumbnails, *, is_shared: bool) -> R
         ),
         counts=class_counts(run),
         values=value_rows(run),
+        conditioning=conditioning,
         timings=timing_rows(run),
     )
 

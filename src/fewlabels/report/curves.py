@@ -1,34 +1,17 @@
-"""Accuracy against the number of labels, drawn as SVG for the inside of a page.
+"""Accuracy against the number of labels, drawn as SVG for the inside of a page."""
 
-Matplotlib draws with stand-in colors, which become variables of the page's style: so
-one drawing serves light, dark and print. Names are put in afterwards, escaped, since
-Matplotlib would read ``$`` as mathematics and miss the glyphs of most scripts.
-"""
-
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from math import ceil, floor
 
-import matplotlib.style
-from markupsafe import Markup, escape
+from markupsafe import Markup
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
+from fewlabels.report.drawing import STAND_INS, Margins, Size, drawing, hue
 from fewlabels.report.wording import percent
 
-_DOTS_PER_INCH = 72  # of Matplotlib's SVG
-_FONT_SIZE = 13
 _MARKERS = "osD^v"
-_STAND_INS = {
-    "ink": "#000001",
-    "muted": "#000002",
-    "line": "#000003",
-    "page": "#000004",
-}
-_LEFT, _BOTTOM, _TOP = 50, 52, 26
 _LETTER = 7.4
 _LARGEST_NAME = 24
 _LINE_HEIGHT = 18
@@ -54,15 +37,6 @@ class Curve:
         return f"{short} {percent(self.points[-1][1])}"
 
 
-@dataclass(frozen=True)
-class Size:
-    """Size of a drawing in pixels, and the name of its style."""
-
-    name: str
-    width: int
-    height: int
-
-
 WIDE = Size("wide", 880, 380)
 """For a screen or a sheet of paper."""
 
@@ -81,15 +55,11 @@ def accuracy_curves(curves: Sequence[Curve], size: Size, description: str) -> Ma
     Returns:
         An ``svg`` element that refers to nothing outside the page.
     """
-    options = {
-        "svg.fonttype": "none",
-        "svg.hashsalt": f"fewlabels {size.name}",
-        "font.size": _FONT_SIZE,
-    }
-    with matplotlib.style.context(["default", options]):
-        svg = _drawn(curves, size)
     names = [curve.end_label for curve in curves]
-    return _for_page(svg, size, names, description)
+    margins = Margins(left=50, right=_right_margin(curves, size), bottom=52, top=26)
+    with drawing(size, margins) as sheet:
+        _draw(sheet.axes, curves, sheet.width, sheet.height)
+    return sheet.element(names, description)
 
 
 def percent_ticks(accuracies: Sequence[float]) -> list[int]:
@@ -112,31 +82,14 @@ def percent_ticks(accuracies: Sequence[float]) -> list[int]:
     return list(range(floor(low / step) * step, ceil(high / step) * step + 1, step))
 
 
-def _drawn(curves: Sequence[Curve], size: Size) -> str:
-    inches = (size.width / _DOTS_PER_INCH, size.height / _DOTS_PER_INCH)
-    figure = Figure(figsize=inches, dpi=_DOTS_PER_INCH)
-    right = _right_margin(curves, size)
-    axes = figure.add_axes(
-        (
-            _LEFT / size.width,
-            _BOTTOM / size.height,
-            (size.width - _LEFT - right) / size.width,
-            (size.height - _BOTTOM - _TOP) / size.height,
-        )
-    )
-    axes.patch.set_visible(False)
-    figure.patch.set_visible(False)
-    _draw_axes(axes, curves, width=size.width - _LEFT - right)
+def _draw(axes: Axes, curves: Sequence[Curve], width: int, height: int) -> None:
+    _draw_axes(axes, curves, width=width)
     for number, curve in enumerate(curves):
         _draw_curve(axes, curve, number)
     if len(curves) > 1:
-        _draw_names(axes, curves, height=size.height - _BOTTOM - _TOP)
+        _draw_names(axes, curves, height=height)
     else:
         _draw_values(axes, curves[0])
-    file = BytesIO()
-    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    figure.savefig(file, format="svg", metadata=nothing)
-    return file.getvalue().decode()
 
 
 def _draw_axes(axes: Axes, curves: Sequence[Curve], *, width: int) -> None:
@@ -151,13 +104,7 @@ def _draw_axes(axes: Axes, curves: Sequence[Curve], *, width: int) -> None:
     ticks = spread_ticks(amounts, least_gap=_TICK_GAP / per_label)
     axes.xaxis.set_major_locator(FixedLocator(ticks))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
-    axes.set_xlabel("labels", color=_STAND_INS["muted"], labelpad=6)
-    axes.tick_params(length=0, pad=8, labelcolor=_STAND_INS["muted"])
-    axes.grid(visible=True, axis="y", color=_STAND_INS["line"], linewidth=1)
-    axes.set_axisbelow(True)
-    for side, spine in axes.spines.items():
-        spine.set_visible(side == "bottom")
-        spine.set_color(_STAND_INS["muted"])
+    axes.set_xlabel("labels", color=STAND_INS["muted"], labelpad=6)
 
 
 def spread_ticks(amounts: Sequence[int], least_gap: float) -> list[int]:
@@ -180,13 +127,13 @@ def _draw_curve(axes: Axes, curve: Curve, number: int) -> None:
     axes.plot(
         [x for x, _ in curve.points],
         [100 * y for _, y in curve.points],
-        color=_hue(curve.hue),
+        color=hue(curve.hue),
         linewidth=2.25,
         linestyle=(0, (5, 2.5)) if curve.hue == 0 else "-",
         marker=_MARKERS[number % len(_MARKERS)],
         markersize=8,
         markeredgewidth=1.5,
-        markeredgecolor=_STAND_INS["page"],
+        markeredgecolor=STAND_INS["page"],
         clip_on=False,
         zorder=3 + number,
     )
@@ -205,7 +152,7 @@ def _draw_names(axes: Axes, curves: Sequence[Curve], *, height: int) -> None:
             axes.plot(
                 [last, edge],
                 [end, end],
-                color=_hue(curve.hue),
+                color=hue(curve.hue),
                 linewidth=1,
                 dashes=[1, 3],
             )
@@ -214,7 +161,7 @@ def _draw_names(axes: Axes, curves: Sequence[Curve], *, height: int) -> None:
             (edge, end),
             xytext=(12, places[number] - heights[number]),
             textcoords="offset points",
-            color=_hue(curve.hue),
+            color=hue(curve.hue),
             verticalalignment="center",
             annotation_clip=False,
         )
@@ -230,7 +177,7 @@ def _draw_values(axes: Axes, curve: Curve) -> None:
                 (x, 100 * y),
                 xytext=(0, 10),
                 textcoords="offset points",
-                color=_STAND_INS["ink"],
+                color=STAND_INS["ink"],
                 horizontalalignment="center",
                 annotation_clip=False,
             )
@@ -281,29 +228,3 @@ def _right_margin(curves: Sequence[Curve], size: Size) -> int:
         return 24
     longest = max(len(curve.end_label) for curve in curves)
     return min(round(_LETTER * longest) + 12, size.width // 2)
-
-
-def _hue(number: int) -> str:
-    return f"#0001{number:02x}"
-
-
-def _for_page(svg: str, size: Size, names: Sequence[str], description: str) -> Markup:
-    """Make the file an element: no prolog, no fonts, no links, colors of the page."""
-    body = svg[svg.index(">", svg.index("<svg")) + 1 :]
-    body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", body, flags=re.DOTALL)
-    body = re.sub(r' clip-path="[^"]*"', "", body)
-    body = re.sub(r"<clipPath.*?</clipPath>", "", body, flags=re.DOTALL)
-    used = set(re.findall(r'href="#([^"]+)"', body))
-    body = re.sub(
-        r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", body
-    )
-    body = re.sub(r"font: ([\d.]+px)[^;\"]*", r"font-size: \1", body)
-    body = re.sub(r"<!--.*?-->\s*", "", body, flags=re.DOTALL)
-    for name, color in _STAND_INS.items():
-        body = body.replace(color, f"var(--{name})")
-    body = re.sub(r"#0001(\d\d)", lambda found: f"var(--hue-{int(found[1])})", body)
-    body = re.sub(r"name-(\d+)", lambda found: escape(names[int(found[1])]), body)
-    head = Markup(
-        '<svg class="plot {}" viewBox="0 0 {} {}" role="img" aria-label="{}">'
-    ).format(size.name, size.width, size.height, description)
-    return head + Markup(body)  # noqa: S704 - our own drawing, names escaped above

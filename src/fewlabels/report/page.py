@@ -10,6 +10,7 @@ from markupsafe import Markup
 from fewlabels.files import make_folder, replace_text
 from fewlabels.pool import Pool
 from fewlabels.report import wording
+from fewlabels.report.conditioning import conditioning_rows
 from fewlabels.report.contents import page_contents
 from fewlabels.report.recorded import read_runs
 from fewlabels.runs import RunFolder
@@ -35,7 +36,9 @@ def write_report(
     Returns:
         ``path``.
     """
-    contents = page_contents(read_runs(folders), pool, title)
+    runs = read_runs(folders)
+    conditioning = [conditioning_rows(folder, pool) for folder in folders]
+    contents = page_contents(runs, pool, title, conditioning)
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

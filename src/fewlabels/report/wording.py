@@ -1,6 +1,7 @@
 """Numbers as people read them."""
 
 from collections.abc import Sequence
+from math import isinf
 
 MISSING = "–"
 """Stands where there is no number."""
@@ -57,11 +58,25 @@ def number(value: float | None) -> str:
     """
     if value is None:
         return MISSING
+    if isinf(value):
+        return "∞"
     mantissa, _, exponent = f"{value:.4g}".partition("e")
     if exponent:
         power = str(int(exponent)).translate(_SUPERSCRIPT)
         return f"{_signed(mantissa)}{_NBSP}×{_NBSP}10{power}"
     return _signed(mantissa)
+
+
+def power_of_ten(exponent: int) -> str:
+    """Return a power of ten.
+
+    Example:
+        >>> power_of_ten(0), power_of_ten(-3)
+        ('1', '10⁻³')
+    """
+    if exponent in {0, 1}:
+        return str(10**exponent)
+    return "10" + str(exponent).translate(_SUPERSCRIPT)
 
 
 def count(amount: int, noun: str = "", plural: str | None = None) -> str:

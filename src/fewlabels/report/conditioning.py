@@ -1,0 +1,149 @@
+"""Spectra of the labeled items, where the networks of the rounds were kept."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, floor, log10
+
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+from fewlabels.errors import UsageError
+from fewlabels.pool import Pool
+from fewlabels.report.drawing import STAND_INS, Margins, Size, drawing, hue
+from fewlabels.report.wording import count, number, power_of_ten
+from fewlabels.runs import Conditioning, RunFolder, diagnose
+
+PANEL = Size("panel", 440, 250)
+"""For half of a wide screen, or for a phone."""
+
+_MARGINS = Margins(left=52, right=72, bottom=46, top=14)
+_LARGEST_NUM_TICKS = 6
+_FAINTEST = 0.35
+
+
+@dataclass(frozen=True)
+class ConditioningView:
+    """What is shown of the spectra of one run."""
+
+    rows: tuple[Conditioning, ...]
+    """The rounds whose spectrum is known; at least one."""
+    spectra: Markup
+    """All their eigenvalues, drawn."""
+
+    @property
+    def has_stand_in(self) -> bool:
+        """Whether a kernel stands in for one that the round did not use."""
+        return any(row.is_stand_in for row in self.rows)
+
+    @property
+    def is_singular(self) -> bool:
+        """Whether a round has fewer independent gradients than labels."""
+        return any(len(_positive(row)) < row.num_labeled for row in self.rows)
+
+
+def conditioning_rows(folder: RunFolder, pool: Pool) -> tuple[Conditioning, ...]:
+    """Return the spectra of a run's rounds; none where no network was kept.
+
+    Each saved network is asked about its labeled items only.
+
+    Args:
+        folder: The folder of the run.
+        pool: Its data.
+
+    Returns:
+        The rounds whose spectrum is known.
+    """
+    try:
+        rows = tuple(diagnose(folder, pool, whole_pool=False))
+    except UsageError:  # a trainer from outside that is not there any more
+        return ()
+    return tuple(row for row in rows if row.spectrum is not None)
+
+
+def conditioning_view(
+    rows: Sequence[Conditioning], run_hue: int, position: int
+) -> ConditioningView | None:
+    """Return what the page shows of the spectra of a run.
+
+    Args:
+        rows: The rounds whose spectrum is known.
+        run_hue: Number of the run's color.
+        position: Position of the run on the page.
+
+    Returns:
+        The contents; None without any spectrum.
+    """
+    if not any(_positive(row) for row in rows):
+        return None
+    lines = [_positive(row) for row in rows]
+    with drawing(PANEL, _MARGINS, salt=f" spectra {position}") as sheet:
+        _draw_axes(sheet.axes, lines)
+        for place, line in enumerate(lines):
+            opacity = _FAINTEST + (1 - _FAINTEST) * (place + 1) / len(lines)
+            _draw_line(sheet.axes, line, place, hue(run_hue), opacity)
+    names = [f"{row.num_labeled:,}" for row in rows]
+    element = sheet.element(names, _description(rows))
+    return ConditioningView(tuple(rows), element)
+
+
+def _positive(row: Conditioning) -> tuple[float, ...]:
+    """Return the eigenvalues that are not rounding, descending."""
+    rank = row.spectrum.rank if row.spectrum else 0
+    return row.eigenvalues[::-1][:rank]
+
+
+def _draw_axes(axes: Axes, lines: Sequence[tuple[float, ...]]) -> None:
+    values = [value for line in lines for value in line]
+    low, high = floor(log10(min(values))), ceil(log10(max(values)))
+    high = max(high, low + 1)
+    step = ceil((high - low + 1) / _LARGEST_NUM_TICKS)
+    axes.set_yscale("log")
+    axes.set_ylim(10.0**low, 10.0**high)
+    axes.yaxis.set_major_locator(
+        FixedLocator([10.0**power for power in range(low, high + 1, step)])
+    )
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(
+        FuncFormatter(lambda y, _: power_of_ten(round(log10(y))))
+    )
+    axes.set_xlim(0, max(map(len, lines)) + 1)
+    axes.xaxis.set_major_locator(MaxNLocator(_LARGEST_NUM_TICKS, integer=True))
+    axes.set_xlabel("eigenvalue, by size", color=STAND_INS["muted"], labelpad=4)
+
+
+def _draw_line(
+    axes: Axes, line: tuple[float, ...], place: int, color: str, opacity: float
+) -> None:
+    """Draw one spectrum, and write its number of labels where it ends."""
+    if not line:
+        return
+    axes.plot(
+        range(1, len(line) + 1),
+        line,
+        color=color,
+        alpha=opacity,
+        linewidth=2,
+        linestyle=(0, (5, 2.5)) if color == hue(0) else "-",
+        clip_on=False,
+    )
+    axes.annotate(
+        f"name-{place}",
+        (len(line), line[-1]),
+        xytext=(6, 0),
+        textcoords="offset points",
+        color=color,
+        verticalalignment="center",
+        annotation_clip=False,
+    )
+
+
+def _description(rows: Sequence[Conditioning]) -> str:
+    """Say what the drawing shows to somebody who does not see it."""
+    found = ", ".join(
+        f"{number(row.spectrum.largest)} down to {number(row.spectrum.smallest)} with "
+        f"{count(row.num_labeled, 'label')}"
+        for row in rows
+        if row.spectrum
+    )
+    return f"Eigenvalues of the Gram matrix of the labeled items: {found}."
