@@ -44,6 +44,7 @@ PROMISE = 0.5
 LEARNED = 0.01
 LARGEST_NUM_STEPS = 20_000
 COLORS = {"random": "#676c74", "npc": "#0067a5", "npc-greedy": "#00775a"}
+BOUND = "what the bounds promise"
 NAMES = {"random": "at random", "npc": "NPC", "npc-greedy": "NPC, greedy search"}
 
 
@@ -176,7 +177,7 @@ def draw(rows: list[Descent], path: Path) -> None:
         label = f"{NAMES[row.rule]}: λmin = {row.smallest:.3f}"
         axes.plot(share, color=color, linewidth=2, label=label)
         axes.plot(promised, color=color, linewidth=1.5, linestyle=(0, (4, 3)))
-    axes.plot([], color="black", linewidth=1.5, linestyle=(0, (4, 3)), label="bound")
+    axes.plot([], color="black", linewidth=1.5, linestyle=(0, (4, 3)), label=BOUND)
     axes.set_yscale("log")
     axes.set_xlim(left=0)
     axes.set_ylim(top=1.6)

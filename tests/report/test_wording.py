@@ -34,7 +34,7 @@ def test_durations(duration, words):
         (-0.25, "−0.25"),
         (6.15804, "6.158"),
         (-1.5e-14, "−1.5 × 10⁻¹⁴"),
-        (float("inf"), "inf"),
+        (float("inf"), "∞"),
     ],
 )
 def test_numbers(value, words):

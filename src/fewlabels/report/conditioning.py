@@ -17,9 +17,11 @@ from fewlabels.runs import Conditioning, RunFolder, diagnose
 PANEL = Size("panel", 440, 250)
 """For half of a wide screen, or for a phone."""
 
-_MARGINS = Margins(left=52, right=72, bottom=46, top=14)
+_MARGINS = Margins(left=52, right=20, bottom=46, top=14)
 _LARGEST_NUM_TICKS = 6
 _FAINTEST = 0.35
+_ROOM = 8
+"""How far below the smallest eigenvalue the axis ends, for the name written there."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def _draw_axes(axes: Axes, lines: Sequence[tuple[float, ...]]) -> None:
     high = max(high, low + 1)
     step = ceil((high - low + 1) / _LARGEST_NUM_TICKS)
     axes.set_yscale("log")
-    axes.set_ylim(10.0**low, 10.0**high)
+    axes.set_ylim(min(10.0**low, min(values) / _ROOM), 10.0**high)
     axes.yaxis.set_major_locator(
         FixedLocator([10.0**power for power in range(low, high + 1, step)])
     )
@@ -130,10 +132,11 @@ def _draw_line(
     axes.annotate(
         f"name-{place}",
         (len(line), line[-1]),
-        xytext=(6, 0),
+        xytext=(0, -6),
         textcoords="offset points",
         color=color,
-        verticalalignment="center",
+        horizontalalignment="center",
+        verticalalignment="top",
         annotation_clip=False,
     )
 

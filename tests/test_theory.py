@@ -1,0 +1,118 @@
+"""Theorem 1, as far as it can be measured: a wide network, sets of digits."""
+
+import json
+from math import prod
+
+import pytest
+import torch
+from benchmarks import theory
+from benchmarks.two_layers import GramKernel, TwoLayers
+
+from fewlabels.gram import wide_head_kernel
+from fewlabels.rng import stream
+
+WIDTH, SIZE = 512, 12
+
+
+def network(width=WIDTH, num_inputs=5):
+    return TwoLayers.draw(num_inputs, width, stream(0, "network"))
+
+
+def rows(count=4, num_inputs=5):
+    drawn = torch.randn(count, num_inputs, generator=stream(1, "rows")).double()
+    return drawn / drawn.norm(dim=1, keepdim=True)
+
+
+def gradients_naive(net, inputs):
+    """Gradients of each output by all weights, by automatic differentiation."""
+    inner, outer = net.inner.requires_grad_(), net.outer.requires_grad_()
+    outputs = net.scale * (inputs @ inner.T).relu() @ outer
+    parts = [torch.autograd.grad(f, (inner, outer), retain_graph=True) for f in outputs]
+    return torch.stack([torch.cat([w.flatten(), a]) for w, a in parts])
+
+
+def test_the_gram_matrix_agrees_with_automatic_differentiation():
+    gradients = gradients_naive(network(64), rows())
+    expected = gradients @ gradients.T
+    torch.testing.assert_close(network(64).gram(rows()), expected)
+
+
+def test_a_step_agrees_with_automatic_differentiation():
+    net, targets = network(64), torch.tensor([1.0, -1, 1, -1]).double()
+    residuals = net(rows()) - targets
+    after = net.stepped(rows(), residuals, 0.01)
+    change = -0.01 * residuals @ gradients_naive(network(64), rows())
+    torch.testing.assert_close((after.inner - net.inner).flatten(), change[: 64 * 5])
+    torch.testing.assert_close(after.outer - net.outer, change[64 * 5 :])
+
+
+def test_a_very_wide_network_has_the_wide_head_kernel():
+    inputs = torch.cat([rows(), torch.ones(4, 1)], dim=1)  # that kernel appends a 1
+    wide = network(200_000, num_inputs=6).gram(inputs)
+    items = torch.arange(4)
+    expected = wide_head_kernel(rows()).block(items, items)
+    torch.testing.assert_close(wide, expected, atol=0.05, rtol=0)
+
+
+def test_a_small_step_moves_residuals_by_the_gram_matrix():  # Lemma 1, first order
+    net, targets = network(), torch.tensor([1.0, -1, 1, -1]).double()
+    residuals, rate = net(rows()) - targets, 1e-6
+    moved = net.stepped(rows(), residuals, rate)(rows()) - targets
+    expected = -rate * net.gram(rows()) @ residuals
+    torch.testing.assert_close(moved - residuals, expected, rtol=1e-3, atol=1e-10)
+
+
+def test_the_kernel_of_a_matrix_gives_blocks():
+    matrix = torch.arange(9.0).reshape(3, 3)
+    kernel = GramKernel(matrix)
+    draws = torch.tensor([[0, 2], [1, 1]])
+    assert kernel.num_items == 3
+    assert kernel.diagonal(torch.tensor([2, 0])).tolist() == [8, 0]
+    assert kernel.block(draws, draws)[0].tolist() == [[0, 2], [6, 8]]
+
+
+@pytest.fixture(scope="module")
+def descents():
+    return {row.rule: row for row in theory.descents(seed=0, size=SIZE, width=WIDTH)}
+
+
+def test_the_loss_decays_at_least_as_fast_as_promised(descents):  # Theorem 1
+    for row in descents.values():
+        assert row.share_kept >= 0.99
+        assert row.bounds[-1] <= theory.PROMISE * row.losses[0]
+        assert prod(1 - rate / 2 for rate in row.rates) <= theory.PROMISE
+        assert row.losses[-1] <= row.bounds[-1]
+
+
+def test_the_kernel_hardly_moves_while_a_wide_network_learns(descents):
+    for row in descents.values():
+        assert row.rates[0] == pytest.approx(row.smallest / row.largest)
+        assert max(row.rates) < 1.25 * row.rates[0]
+        assert min(row.rates) > 0.75 * row.rates[0]
+
+
+def test_chosen_sets_are_better_conditioned_and_promise_more(descents):
+    chance, npc, greedy = (descents[rule] for rule in theory.RULES)
+    assert chance.smallest < npc.smallest < greedy.smallest
+    assert greedy.steps_promised < npc.steps_promised < chance.steps_promised
+
+
+def test_a_step_that_breaks_the_bound_is_counted():
+    row = theory.Descent("npc", 0, 1.0, 2.0, losses=[8.0, 4, 4], rates=[0.5, 0.5])
+    assert row.bounds == [8, 6, 4.5]
+    assert row.share_kept == 0.5
+    assert row.share_linear == 0
+    assert row.steps_needed == 2
+
+
+def test_figures_and_picture_are_written(tmp_path, monkeypatch, capsys, descents):
+    monkeypatch.setattr(theory, "descents", lambda *_: list(descents.values()))
+    out, picture = tmp_path / "theory.json", tmp_path / "theory.png"
+    words = ["theory", "--seeds", "1", "--out", str(out), "--picture", str(picture)]
+    monkeypatch.setattr("sys.argv", words)
+    theory.main()
+    assert "npc-greedy" in capsys.readouterr().out
+    found = json.loads(out.read_text())
+    assert found["rules"]["npc"]["share_kept"] >= 0.99
+    assert [row["rule"] for row in found["descents"]] == list(theory.RULES)
+    assert 10_000 < picture.stat().st_size < 150_000
