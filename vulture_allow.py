@@ -11,6 +11,7 @@ _.filters  # jinja2 looks filters up here
 _.caption  # the report's templates read these
 _.has_images
 _.has_rounds
+_.has_spectra
 _.has_ties
 _.has_values
 _.image_size

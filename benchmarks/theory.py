@@ -91,6 +91,11 @@ class Descent:
         """Steps after which the loss is a hundredth."""
         return _first_below(self.losses, LEARNED * self.losses[0])
 
+    @property
+    def drift(self) -> float:
+        """Largest change of λmin during training, as a share of the first."""
+        return max(abs(rate / self.rates[0] - 1) for rate in self.rates)
+
     def _share(self, factors: list[float]) -> float:
         pairs = zip(self.losses, self.losses[1:], factors, strict=False)
         return fmean(after <= factor * before for before, after, factor in pairs)
@@ -199,6 +204,7 @@ def _figures(rows: list[Descent]) -> dict[str, float]:
         "largest": fmean(row.largest for row in rows),
         "steps_promised": fmean(row.steps_promised for row in rows),
         "steps_needed": fmean(row.steps_needed for row in rows),
+        "largest_drift": max(row.drift for row in rows),
         "num_steps": sum(len(row.rates) for row in rows),
     }
 
@@ -227,12 +233,12 @@ def main() -> None:
     rows = [r for s in range(given.seeds) for r in descents(s, given.size, given.width)]
     found = summary(rows, given.width, given.size)
     found["seconds"] = round(time.perf_counter() - begin, 1)
-    print(f"{'rule':12} {'kept':>7} {'linear':>7} {'λmin':>7} {'λmax':>7}", end=" ")
-    print(f"{'promised':>9} {'needed':>7}")
+    print("rule          kept  linear    λmin    λmax  promised  needed")
     for rule, row in found["rules"].items():
-        print(f"{rule:12} {row['share_kept']:7.2%} {row['share_linear']:7.1%}", end=" ")
-        print(f"{row['smallest']:7.4f} {row['largest']:7.2f}", end=" ")
-        print(f"{row['steps_promised']:9.0f} {row['steps_needed']:7.0f}")
+        shares = f"{row['share_kept']:7.2%} {row['share_linear']:7.2%}"
+        extremes = f"{row['smallest']:7.4f} {row['largest']:7.2f}"
+        steps = f"{row['steps_promised']:9.0f} {row['steps_needed']:7.0f}"
+        print(f"{rule:10} {shares} {extremes} {steps}")
     print(f"{found['seconds']} s")
     replace_text(given.out, json.dumps(found, indent=2) + "\n")
     draw(rows[: len(RULES)], given.picture)

@@ -87,8 +87,7 @@ def test_the_loss_decays_at_least_as_fast_as_promised(descents):  # Theorem 1
 def test_the_kernel_hardly_moves_while_a_wide_network_learns(descents):
     for row in descents.values():
         assert row.rates[0] == pytest.approx(row.smallest / row.largest)
-        assert max(row.rates) < 1.25 * row.rates[0]
-        assert min(row.rates) > 0.75 * row.rates[0]
+        assert row.drift < 0.25
 
 
 def test_chosen_sets_are_better_conditioned_and_promise_more(descents):
@@ -103,6 +102,7 @@ def test_a_step_that_breaks_the_bound_is_counted():
     assert row.share_kept == 0.5
     assert row.share_linear == 0
     assert row.steps_needed == 2
+    assert row.drift == 0
 
 
 def test_figures_and_picture_are_written(tmp_path, monkeypatch, capsys, descents):
