@@ -83,6 +83,17 @@ def test_eigenvalues_are_drawn_up_to_the_rank():
     assert conditioning_view([], 1, 0) is None
 
 
+def test_many_rounds_are_named_as_far_as_there_is_room():
+    many = [row(torch.logspace(0, 3, size)) for size in range(2, 62)]
+    words = re.findall(
+        r"<text[^>]*>(\d+)</text>", conditioning_view(many, 1, 0).spectra
+    )
+    named = [word for word in words if int(word) % 10]
+    assert "2" in named
+    assert "61" in named
+    assert len(named) < 15
+
+
 def test_the_drawing_is_read_out():
     words = conditioning_view([row()], 1, 0).spectra
     assert (

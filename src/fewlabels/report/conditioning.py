@@ -10,6 +10,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 
 from fewlabels.errors import UsageError
 from fewlabels.pool import Pool
+from fewlabels.report.curves import spread_ticks
 from fewlabels.report.drawing import STAND_INS, Margins, Size, drawing, hue
 from fewlabels.report.wording import count, number, power_of_ten
 from fewlabels.runs import Conditioning, RunFolder, diagnose
@@ -20,6 +21,7 @@ PANEL = Size("panel", 440, 250)
 _MARGINS = Margins(left=52, right=20, bottom=46, top=14)
 _LARGEST_NUM_TICKS = 6
 _FAINTEST = 0.35
+_NAME_GAP = 32
 _ROOM = 8
 """How far below the smallest eigenvalue the axis ends, for the name written there."""
 
@@ -83,7 +85,8 @@ def conditioning_view(
         _draw_axes(sheet.axes, lines)
         for place, line in enumerate(lines):
             opacity = _FAINTEST + (1 - _FAINTEST) * (place + 1) / len(lines)
-            _draw_line(sheet.axes, line, place, hue(run_hue), opacity)
+            _draw_line(sheet.axes, line, hue(run_hue), opacity)
+        _draw_names(sheet.axes, lines, hue(run_hue), sheet.width)
     names = [f"{row.num_labeled:,}" for row in rows]
     element = sheet.element(names, _description(rows))
     return ConditioningView(tuple(rows), element)
@@ -114,12 +117,7 @@ def _draw_axes(axes: Axes, lines: Sequence[tuple[float, ...]]) -> None:
     axes.set_xlabel("eigenvalue, by size", color=STAND_INS["muted"], labelpad=4)
 
 
-def _draw_line(
-    axes: Axes, line: tuple[float, ...], place: int, color: str, opacity: float
-) -> None:
-    """Draw one spectrum, and write its number of labels where it ends."""
-    if not line:
-        return
+def _draw_line(axes: Axes, line: tuple[float, ...], color: str, opacity: float) -> None:
     axes.plot(
         range(1, len(line) + 1),
         line,
@@ -129,16 +127,25 @@ def _draw_line(
         linestyle=(0, (5, 2.5)) if color == hue(0) else "-",
         clip_on=False,
     )
-    axes.annotate(
-        f"name-{place}",
-        (len(line), line[-1]),
-        xytext=(0, -6),
-        textcoords="offset points",
-        color=color,
-        horizontalalignment="center",
-        verticalalignment="top",
-        annotation_clip=False,
-    )
+
+
+def _draw_names(
+    axes: Axes, lines: Sequence[tuple[float, ...]], color: str, width: int
+) -> None:
+    """Write numbers of labels where lines end, as many as there is room for."""
+    ends = {len(line): place for place, line in enumerate(lines) if line}
+    least_gap = _NAME_GAP * (max(ends) + 1) / width
+    for end in spread_ticks(sorted(ends), least_gap):
+        axes.annotate(
+            f"name-{ends[end]}",
+            (end, lines[ends[end]][-1]),
+            xytext=(0, -6),
+            textcoords="offset points",
+            color=color,
+            horizontalalignment="center",
+            verticalalignment="top",
+            annotation_clip=False,
+        )
 
 
 def _description(rows: Sequence[Conditioning]) -> str:
