@@ -167,7 +167,9 @@ def test_an_item_that_is_gone_moves_no_label(run, digits):
 
 def test_other_classes_are_refused(run, digits):
     fewer = toy.load("digits", counts=[50] * 10)
-    with pytest.warns(DataChangedWarning, match="1297 items and 500 to measure on then, 500"):
+    with pytest.warns(
+        DataChangedWarning, match="1297 items and 500 to measure on then, 500"
+    ):
         list(execute(toy.settings(), run.path, fewer))
     renamed = toy.replace_classes(digits, "ABCDEFGHIJ")
     with pytest.raises(DataError, match=r"began with the classes \['0', .* 'J'\]"):
