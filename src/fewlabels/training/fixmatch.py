@@ -27,9 +27,9 @@ from fewlabels.training.supervised import LabeledViews
 
 @dataclass(frozen=True, kw_only=True)
 class FixMatchTrainer(TrainingSettings):
-    """FixMatch; the defaults suit images of 8 to 32 pixels and a thousand steps."""
+    """FixMatch; the defaults suit small images and a few hundred steps."""
 
-    mu: int = 5
+    mu: int = 3
     """Unlabeled items for each labeled one in a step; the paper takes 7."""
     threshold: float = 0.95
     """Least probability at which a pseudo-label counts (tau)."""
