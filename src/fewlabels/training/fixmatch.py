@@ -97,7 +97,7 @@ class FixMatchTrainer(TrainingSettings):
             supervised = F.cross_entropy(logits_BC, labels_B)
             consistency, kept = consistency_loss(weak_UC, strong_UC, self.threshold)
             total = supervised + self.consistency_weight * consistency
-            return loop.Loss(supervised, total=total, kept=kept)
+            return loop.Loss(total, kept)
 
         return loss
 

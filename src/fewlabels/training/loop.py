@@ -28,10 +28,8 @@ _REPORT_EVERY = 10
 
 @dataclass(frozen=True, eq=False)
 class Loss:
-    """The loss of one minibatch and its parts."""
+    """The loss of one minibatch, and what is worth telling about it."""
 
-    supervised: Tensor
-    """Cross-entropy of the labeled items, a scalar."""
     total: Tensor
     """What is minimised, a scalar."""
     kept: Tensor | None = None
