@@ -29,7 +29,7 @@ from fewlabels.training.supervised import LabeledViews
 class FixMatchTrainer(TrainingSettings):
     """FixMatch; the defaults suit small images and a few hundred steps."""
 
-    mu: int = 3
+    mu: int = 2
     """Unlabeled items for each labeled one in a step; the paper takes 7."""
     threshold: float = 0.95
     """Least probability at which a pseudo-label counts (tau)."""

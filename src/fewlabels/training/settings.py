@@ -21,7 +21,7 @@ class TrainingSettings:
     """Name of the network: ``"wrn-DEPTH-WIDTH"``."""
     steps: int = 600
     """Number of optimiser steps; the paper takes 2**20."""
-    minibatch_size: int = 16
+    minibatch_size: int = 32
     """Labeled items in a step (B); the paper takes 64."""
     balances_classes: bool = True
     """Show every class equally often, however its labels are spread; with few labels
