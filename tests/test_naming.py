@@ -11,6 +11,10 @@ class Box:
     width: int = 1
     name: str = "box"
 
+    def __post_init__(self):
+        if self.width < 0:
+            raise UsageError(f"width is {self.width}; it must be at least 0.")
+
 
 KNOWN = {"box": Box}
 
@@ -36,6 +40,7 @@ def test_an_import_path():
         ("bocks", {}, UnknownNameError, "There is no thing called 'bocks'.*Known: box"),
         ("box", {"widht": 1}, UnknownNameError, "'widht'. Did you mean 'width'"),
         ("box", {"width": "wide"}, UsageError, "Option 'width' of 'box' is 'wide'"),
+        ("box", {"width": -1}, UsageError, "^width is -1; it must be at least 0.$"),
         ("nosuch:Box", {}, UsageError, "could not be imported: No module named"),
         ("collections:Box", {}, UsageError, "module 'collections' has no 'Box'"),
         (":Box", {}, UsageError, "could not be imported"),

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from fewlabels.errors import UnknownNameError, UsageError
 
@@ -97,9 +98,13 @@ def _built(name: str, maker: Any, options: Mapping[str, Any]) -> Any:
 
 def validation_message(name: str, error: ValidationError) -> str:
     """Say in a sentence each what Pydantic found wrong with options of ``name``."""
-    sentences = [
-        f"Option '{'.'.join(map(str, fault['loc']))}' of '{name}' is "
-        f"{fault['input']!r}: {fault['msg'][:1].lower()}{fault['msg'][1:]}."
-        for fault in error.errors()
-    ]
-    return " ".join(sentences)
+    return " ".join(_sentence(name, fault) for fault in error.errors())
+
+
+def _sentence(name: str, fault: ErrorDetails) -> str:
+    own = fault.get("ctx", {}).get("error")
+    if isinstance(own, UsageError):
+        return str(own)
+    reason = fault["msg"][:1].lower() + fault["msg"][1:]
+    option = ".".join(map(str, fault["loc"]))
+    return f"Option '{option}' of '{name}' is {fault['input']!r}: {reason}."
