@@ -89,7 +89,7 @@ class FixMatchTrainer(TrainingSettings):
                     strong(images, rng.stream(key, "strong views", step), self.strong),
                 ]
             )
-            # One pass over all three, so that batch normalisation sees them together.
+            # One pass over all three, so that batch normalization sees them together.
             logits = network(torch.cat([inputs, as_input(views)]))
             logits_BC, weak_UC, strong_UC = logits.split(
                 [len(labels_B), num_unlabeled, num_unlabeled]

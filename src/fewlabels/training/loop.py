@@ -31,7 +31,7 @@ class Loss:
     """The loss of one minibatch, and what is worth telling about it."""
 
     total: Tensor
-    """What is minimised, a scalar."""
+    """What is minimized, a scalar."""
     kept: Tensor | None = None
     """Share of the unlabeled items whose pseudo-label counts, a scalar."""
 
@@ -62,7 +62,7 @@ class Training:
     key: int
 
     def advance(self, step: int) -> Loss:
-        """Do one optimiser step and update the average.
+        """Do one optimizer step and update the average.
 
         Args:
             step: Its number, from zero. All randomness of the step is named by it.
@@ -100,7 +100,7 @@ def fit(
     weights and see the same labeled minibatches.
 
     Args:
-        settings: Network, schedule and optimiser.
+        settings: Network, schedule and optimizer.
         objective: Makes the loss from the pool and the key of the streams.
         pool: Labeled and unlabeled images.
         generator: The only source of randomness.

@@ -9,9 +9,9 @@ from fewlabels.errors import UsageError
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSettings:
-    """Network, schedule, optimiser and averaging.
+    """Network, schedule, optimizer and averaging.
 
-    The optimiser is FixMatch's (Sohn et al., 2020, Sec. 2.4 and Table 4): Nesterov
+    The optimizer is FixMatch's (Sohn et al., 2020, Sec. 2.4 and Table 4): Nesterov
     momentum, a cosine that ends above zero, weight decay on kernels only.
     """
 
@@ -20,7 +20,7 @@ class TrainingSettings:
     network: str = "wrn-10-1"
     """Name of the network: ``"wrn-DEPTH-WIDTH"``."""
     steps: int = 600
-    """Number of optimiser steps; the paper takes 2**20."""
+    """Number of optimizer steps; the paper takes 2**20."""
     minibatch_size: int = 32
     """Labeled items in a step (B); the paper takes 64."""
     balances_classes: bool = True
