@@ -26,7 +26,7 @@ app.command()(run)
 app.command()(select)
 
 
-def _print_version(asked: bool) -> None:  # noqa: FBT001
+def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer passes it so
     if asked:
         typer.echo(f"fewlabels {version('fewlabels')}")
         raise typer.Exit

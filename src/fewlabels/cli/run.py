@@ -69,7 +69,9 @@ def run(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder of the run. [default: runs/DATA-STRATEGY-SEED]"),
+        typer.Option(
+            help="Folder of the run. [default: runs/DATA-STRATEGY-TRAINER-SEED]"
+        ),
     ] = None,
     quiet: Quiet = False,
     as_json: Json = False,

@@ -139,9 +139,10 @@ def _indices(name: str, positions: ArrayLike, num_items: int) -> Tensor:
 
 
 def _finite(name: str, values: ArrayLike, ndims: Sequence[int]) -> Tensor:
-    """Return a float copy-free view of ``values`` after checking shape and numbers."""
-    given = values if isinstance(values, Tensor) else torch.from_numpy(_numeric(values))
-    given = given.detach().cpu()
+    """Return ``values`` in floating point, checked, and copied only if need be."""
+    if not isinstance(values, Tensor):
+        values = torch.from_numpy(_numeric(name, values))
+    given = values.detach().cpu()
     given = given if given.is_floating_point() else given.to(torch.float64)
     if given.ndim not in ndims:
         wanted = " or ".join(map(str, ndims))
@@ -158,9 +159,12 @@ def _finite(name: str, values: ArrayLike, ndims: Sequence[int]) -> Tensor:
     return given
 
 
-def _numeric(values: ArrayLike) -> NDArray[Any]:
+def _numeric(name: str, values: ArrayLike) -> NDArray[Any]:
     array = np.asarray(values)
     if not (np.issubdtype(array.dtype, np.number) or array.dtype == np.bool_):
-        msg = f"An array of type {array.dtype} came where numbers are needed."
+        msg = (
+            f"{name} is of type {array.dtype} where numbers are needed; pass floats or "
+            "whole numbers."
+        )
         raise ShapeError(msg)
     return array if array.flags.writeable else array.copy()
