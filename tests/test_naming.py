@@ -1,3 +1,4 @@
+import sys
 from dataclasses import dataclass
 
 import pytest
@@ -32,6 +33,7 @@ def test_an_object_comes_back_as_it_is():
 
 def test_an_import_path():
     assert resolve("thing", "collections:Counter", {}, KNOWN) == {}
+    assert resolve("thing", "sys:flags", {}, KNOWN) is sys.flags
 
 
 @pytest.mark.parametrize(
@@ -42,7 +44,7 @@ def test_an_import_path():
         ("box", {"width": "wide"}, UsageError, "Option 'width' of 'box' is 'wide'"),
         ("box", {"width": -1}, UsageError, "^width is -1; it must be at least 0.$"),
         ("nosuch:Box", {}, UsageError, "could not be imported: No module named"),
-        ("collections:Box", {}, UsageError, "module 'collections' has no 'Box'"),
+        ("collections:Box", {}, UsageError, "'collections' has no 'Box'.* it defines"),
         (":Box", {}, UsageError, "could not be imported"),
     ],
 )

@@ -76,7 +76,10 @@ def imported(kind: str, path: str) -> Any:
         )
         raise UsageError(msg) from error
     except AttributeError as error:
-        msg = f"The module '{module_name}' has no '{attribute}' to use as a {kind}."
+        msg = (
+            f"The module '{module_name}' has no '{attribute}' to use as a {kind}. Give "
+            "the name of a class or an object that it defines."
+        )
         raise UsageError(msg) from error
 
 

@@ -152,7 +152,7 @@ def test_items_without_a_label_are_never_asked():
         ({"query": 0}, "query is 0; each round asks for at least one"),
         ({"start": -1}, "start is -1; it is a number of labels"),
         ({"initial_models": 0}, "initial_models is 0; at least one"),
-        ({"start": 0, "budget": 0}, "budget of 0 labels is smaller"),
+        ({"start": 0, "budget": 0}, "budget is 0; a run ends with one label or more"),
     ],
 )
 def test_numbers_that_do_not_fit_are_refused_before_training(changes, message):

@@ -185,7 +185,11 @@ def standard_pool(standard: StandardSet, looked_in: Iterable[Path]) -> Pool:
         fetch(source, goal)
     arrays = standard.read(goal)
     if arrays is None:
-        raise DataError(f"The files of {standard.name} in {goal} are not complete.")
+        msg = (
+            f"The files of {standard.name} in {goal} are not complete. Remove that "
+            "folder and try again."
+        )
+        raise DataError(msg)
     return _checked(standard, _pool_of(standard, arrays), goal)
 
 

@@ -135,7 +135,10 @@ class RunFolder:
         """Return the content of ``run.json``."""
         found = self._json(self.settings_file)
         if not isinstance(found, dict) or found.get("kind") != _KIND:
-            msg = f"'{self.settings_file}' does not describe a run of fewlabels."
+            msg = (
+                f"'{self.settings_file}' does not describe a run of fewlabels. Give "
+                "another folder."
+            )
             raise ForeignFolderError(msg)
         return found
 

@@ -95,7 +95,10 @@ def _from_file(file: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        msg = f"The settings file '{file}' could not be read: {error}"
+        msg = (
+            f"The settings file '{file}' could not be read: {error}. Give a YAML file "
+            "with one 'name: value' per line."
+        )
         raise UsageError(msg) from error
     if not isinstance(content, dict):
         msg = (

@@ -100,9 +100,13 @@ def _probabilities(logits_NC: Tensor) -> Tensor:
     return logits_NC.softmax(dim=1)
 
 
+def _unchanged(logits_NC: Tensor) -> Tensor:
+    return logits_NC
+
+
 _SCALES: dict[Scale, Callable[[Tensor], Tensor]] = {
     "probabilities": _probabilities,
-    "logits": torch.Tensor.clone,
+    "logits": _unchanged,
 }
 
 

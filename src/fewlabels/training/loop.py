@@ -78,7 +78,7 @@ class Training:
             group["lr"] = settings.learning_rate * factor
         loss = self.objective(self.network, step)
         self.optimizer.zero_grad()
-        loss.total.backward()  # type: ignore[no-untyped-call]
+        loss.total.backward()  # type: ignore[no-untyped-call]  # torch has no type here
         self.optimizer.step()
         self.average.update()
         return loss

@@ -60,8 +60,7 @@ class AveragedNetwork:
     """An exponential moving average of a network's weights.
 
     Parameters are averaged; buffers (the running statistics, which are averages
-    already) are copied. Averaged weights under initial
-    statistics would be useless.
+    already) are copied: averaged weights under initial statistics would be useless.
     """
 
     def __init__(self, network: Network, decay: float) -> None:
