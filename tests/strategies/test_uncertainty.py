@@ -37,7 +37,7 @@ def test_agrees_with_the_definition(strategy, scale, scores, seed):
 
 
 def test_margin_on_logits_and_on_probabilities_differ():
-    # Equal leads before softmax; after it, the spread of the rest counts.
+    # Leads of 1 and .9 before softmax; after it, the spread of the rest counts too.
     logits = torch.tensor([[2.0, 1.0, 1.0, 1.0], [2.0, 1.1, -9.0, -9.0]]).repeat(30, 1)
     pool, _ = contract.problem(0)
     classifier = PrecomputedClassifier(torch.zeros(60, 2), logits)
