@@ -152,9 +152,15 @@ def broken(value):
             "one class number per labeled",
         ),
         ({"labeled": [1], "labels": [-7]}, LabelError, "the first is -7"),
+        ({"labeled": [1], "labels": ["a"]}, ShapeError, "labels is of type <U1 where"),
         ({"size": 41}, BudgetError, "41 items are asked for, and there are 40"),
         ({"size": 0}, BudgetError, "0 items are asked for"),
         ({"candidates": []}, BudgetError, "there are 0 candidates"),
+        (
+            {"features": FEATURES[:0], "logits": None},
+            BudgetError,
+            "there are 0 candidates",
+        ),
         ({"strategy": "nosuch:Thing"}, UsageError, "could not be imported"),
     ],
 )

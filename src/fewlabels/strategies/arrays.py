@@ -75,7 +75,8 @@ def _precomputed(
     known = _indices("labeled", labeled, len(rows))
     pool_labels = torch.full((len(rows),), UNKNOWN, dtype=torch.int64)
     pool_labels[known] = _given_labels(labels, known)
-    num_classes = max(mean_logits.shape[1], int(pool_labels.max()) + 1, 1)
+    largest = int(pool_labels.max()) if len(rows) else UNKNOWN
+    num_classes = max(mean_logits.shape[1], largest + 1, 1)
     asked = (
         torch.nonzero(pool_labels == UNKNOWN).flatten()
         if candidates is None
@@ -113,7 +114,7 @@ def _split_samples(
 def _given_labels(labels: ArrayLike | None, labeled: Tensor) -> Tensor:
     if labels is None:
         return torch.full_like(labeled, WITHHELD)
-    given = torch.from_numpy(np.array(labels, dtype=np.int64))
+    given = torch.from_numpy(_numeric("labels", labels).astype(np.int64))
     if given.shape != labeled.shape:
         msg = (
             f"labeled names {len(labeled)} items and labels has shape "

@@ -8,12 +8,12 @@ Algorithm 1).
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Generator, Tensor
 
-from fewlabels.errors import DegenerateGramWarning
+from fewlabels.errors import DegenerateGramWarning, UnknownNameError
 from fewlabels.gram import last_layer_kernel, numerical_rank, wide_head_kernel
 from fewlabels.pool import Pool, Query, Round
 from fewlabels.protocols import Classifier, Kernel
@@ -21,12 +21,15 @@ from fewlabels.search import check_size, maximize_smallest_eigenvalue
 
 _RANK_SHARE = 0.9
 
+KernelName = Literal["auto", "last-layer", "wide-head"]
+"""Which kernel; see :class:`NeuralPreconditioning`."""
+
 
 @dataclass(frozen=True)
 class NeuralPreconditioning:
     """Maximize the smallest eigenvalue of the gradient Gram matrix."""
 
-    kernel: Literal["auto", "last-layer", "wide-head"] = "auto"
+    kernel: KernelName = "auto"
     """``last-layer`` is the paper; ``auto`` takes it while its rank is large enough."""
     method: Literal["random"] = "random"
     """How sets are searched: the best of many random draws."""
@@ -34,6 +37,11 @@ class NeuralPreconditioning:
     """How many sets are tried; None: as many as there are candidates."""
     normalize: bool = False
     """Whether gradients are scaled to length one first."""
+
+    def __post_init__(self) -> None:
+        """Refuse a misspelt kernel, which would pass for the last layer's."""
+        if self.kernel not in get_args(KernelName):
+            raise UnknownNameError("kernel", self.kernel, get_args(KernelName))
 
     def select(
         self,
