@@ -34,6 +34,7 @@ def test_an_object_comes_back_as_it_is():
 def test_an_import_path():
     assert resolve("thing", "collections:Counter", {}, KNOWN) == {}
     assert resolve("thing", "sys:flags", {}, KNOWN) is sys.flags
+    assert resolve("thing", "string:digits", {}, KNOWN) == "0123456789"
 
 
 @pytest.mark.parametrize(
@@ -46,6 +47,8 @@ def test_an_import_path():
         ("nosuch:Box", {}, UsageError, "could not be imported: No module named"),
         ("collections:Box", {}, UsageError, "'collections' has no 'Box'.* it defines"),
         (":Box", {}, UsageError, "could not be imported"),
+        ("json:dumps", {}, UsageError, r"made with the options \[\]: missing .*'obj'"),
+        ("sys:flags", {"a": 1}, UsageError, r"options \['a'\] have nowhere to go"),
     ],
 )
 def test_what_is_wrong_is_named(choice, options, error, message):

@@ -24,6 +24,9 @@ def resolve(
 ) -> Any:
     """Return the object that ``choice`` stands for.
 
+    An option of a wrong type, and options for what is an object already, raise
+    :class:`fewlabels.errors.UsageError`.
+
     Args:
         kind: What is chosen, for messages, such as ``"strategy"``.
         choice: A short name, an import path (``"package.module:Name"``) or an object,
@@ -36,16 +39,9 @@ def resolve(
 
     Raises:
         UnknownNameError: If there is no such name, or no such option.
-        UsageError: If an option has a wrong type, or an object came with options.
     """
     if not isinstance(choice, str):
-        if options:
-            msg = (
-                f"The {kind} is an object already, so its options {sorted(options)} "
-                "have nowhere to go; set them when you make the object."
-            )
-            raise UsageError(msg)
-        return choice
+        return _as_it_is(kind, choice, options)
     if ":" in choice:
         return _built(choice, imported(kind, choice), options)
     if choice not in known:
@@ -86,17 +82,41 @@ def imported(kind: str, path: str) -> Any:
 def _built(name: str, maker: Any, options: Mapping[str, Any]) -> Any:
     """Call ``maker`` with options that are checked against its fields."""
     if not callable(maker):
-        return resolve(name, maker, options, {})
-    accepted = inspect.signature(maker).parameters
+        return _as_it_is(name, maker, options)
+    signature = inspect.signature(maker)
     for option in options:
-        if option not in accepted:
-            raise UnknownNameError(f"option of '{name}'", option, accepted)
+        if option not in signature.parameters:
+            raise UnknownNameError(f"option of '{name}'", option, signature.parameters)
     if not dataclasses.is_dataclass(maker):
+        _check_call(name, signature, options)
         return maker(**options)
     try:
         return TypeAdapter(maker).validate_python(dict(options))
     except ValidationError as error:
         raise UsageError(validation_message(name, error)) from error
+
+
+def _as_it_is(kind: str, thing: object, options: Mapping[str, Any]) -> Any:
+    if options:
+        msg = (
+            f"The {kind} is an object already, so its options {sorted(options)} "
+            "have nowhere to go; set them when you make the object."
+        )
+        raise UsageError(msg)
+    return thing
+
+
+def _check_call(
+    name: str, signature: inspect.Signature, options: Mapping[str, Any]
+) -> None:
+    try:
+        signature.bind(**options)
+    except TypeError as error:
+        msg = (
+            f"'{name}' cannot be made with the options {sorted(options)}: {error}. "
+            "Give all options that it needs."
+        )
+        raise UsageError(msg) from error
 
 
 def validation_message(name: str, error: ValidationError) -> str:

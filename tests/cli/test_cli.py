@@ -203,11 +203,13 @@ def test_a_mistake_is_a_sentence_and_leaves_nothing(
         ("- 1", "holds a list; write one 'name: value' per line"),
         ("a: [", "Give a YAML file with one 'name: value' per line"),
         ("trainer: {name: fixmatch, stepz: 3}", "Did you mean 'steps'"),
+        ("data: {name: digits, noize: 3}", "Did you mean 'noise'"),
     ],
 )
 def test_a_wrong_settings_file_is_a_sentence(fewlabels, tmp_path, text, message):
     (tmp_path / "s.yaml").write_text(text)
-    code, _, err = fewlabels("run", "digits", "--settings", "s.yaml")
+    named = () if "data:" in text else ("digits",)
+    code, _, err = fewlabels("run", *named, "--settings", "s.yaml")
     assert code == 2
     assert message in " ".join(err.split())
 

@@ -1,5 +1,6 @@
 """``fewlabels run``: one run in a folder."""
 
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,10 +10,11 @@ import typer
 
 from fewlabels import data
 from fewlabels.cli.terminal import Terminal, print_line
-from fewlabels.errors import UsageError
+from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.pool import Pool, Round
 from fewlabels.report import write_report
 from fewlabels.runs import (
+    Choice,
     RoundLine,
     RunFolder,
     RunSettings,
@@ -130,11 +132,20 @@ def _settings(file: Path | None, given: dict[str, Any]) -> RunSettings:
     if resolved.threads < 1:
         msg = f"threads is {resolved.threads}; at least one has to work."
         raise UsageError(msg)
+    _check_options(resolved.data)
     name = resolved.data.name
     if name in data.names() or not Path(name).exists():
         return resolved
     place = resolved.data.model_copy(update={"name": str(Path(name).resolve())})
     return resolved.model_copy(update={"data": place})
+
+
+def _check_options(source: Choice) -> None:
+    """Raise if a settings file gives an option that loading does not have."""
+    _, *accepted = inspect.signature(data.load).parameters
+    for option in source.options:
+        if option not in accepted:
+            raise UnknownNameError(f"option of '{source.name}'", option, accepted)
 
 
 def _default_folder(settings: RunSettings) -> Path:
