@@ -203,6 +203,10 @@ def test_a_mistake_is_a_sentence_and_leaves_nothing(
         ("- 1", "holds a list; write one 'name: value' per line"),
         ("a: [", "Give a YAML file with one 'name: value' per line"),
         ("trainer: {name: fixmatch, stepz: 3}", "Did you mean 'steps'"),
+        (
+            "data: {name: digits, size: big}",
+            "The setting 'size' is 'big': input should",
+        ),
         ("data: {name: digits, noize: 3}", "Did you mean 'noise'"),
     ],
 )

@@ -32,7 +32,7 @@ TINY = StandardSet(
 
 
 def test_the_names_are_sorted():
-    assert names() == [
+    assert list(names()) == [
         "cifar10",
         "cifar100",
         "digits",

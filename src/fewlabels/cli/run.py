@@ -1,6 +1,5 @@
 """``fewlabels run``: one run in a folder."""
 
-import inspect
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,11 +9,10 @@ import typer
 
 from fewlabels import data
 from fewlabels.cli.terminal import Terminal, print_line
-from fewlabels.errors import UnknownNameError, UsageError
+from fewlabels.errors import UsageError
 from fewlabels.pool import Pool, Round
 from fewlabels.report import write_report
 from fewlabels.runs import (
-    Choice,
     RoundLine,
     RunFolder,
     RunSettings,
@@ -132,7 +130,6 @@ def _settings(file: Path | None, given: dict[str, Any]) -> RunSettings:
     if resolved.threads < 1:
         msg = f"threads is {resolved.threads}; at least one has to work."
         raise UsageError(msg)
-    _check_options(resolved.data)
     name = resolved.data.name
     if name in data.names() or not Path(name).exists():
         return resolved
@@ -140,15 +137,7 @@ def _settings(file: Path | None, given: dict[str, Any]) -> RunSettings:
     return resolved.model_copy(update={"data": place})
 
 
-def _check_options(source: Choice) -> None:
-    """Raise if a settings file gives an option that loading does not have."""
-    _, *accepted = inspect.signature(data.load).parameters
-    for option in source.options:
-        if option not in accepted:
-            raise UnknownNameError(f"option of '{source.name}'", option, accepted)
-
-
 def _default_folder(settings: RunSettings) -> Path:
-    strategy = settings.strategy.name.replace(":", ".")
-    stem = Path(settings.data.name).stem
-    return Path("runs") / f"{stem}-{strategy}-{settings.trainer.name}-{settings.seed}"
+    words = [Path(settings.data.name).stem, settings.strategy.name]
+    words += [settings.trainer.name, str(settings.seed)]
+    return Path("runs") / "-".join(words).replace(":", ".")

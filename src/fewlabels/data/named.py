@@ -116,9 +116,9 @@ _STANDARD = {
 }
 
 
-def names() -> list[str]:
+def names() -> tuple[str, ...]:
     """Return the names of the built-in data sets, sorted."""
-    return sorted(["digits", "repeated-mnist", *_STANDARD])
+    return tuple(sorted(["digits", "repeated-mnist", *_STANDARD]))
 
 
 def named_pool(name: str) -> Pool:

@@ -10,7 +10,14 @@ from torch import Generator, Tensor
 
 from fewlabels.errors import NotFiniteError, ShapeError, UsageError
 from fewlabels.features import PrecomputedClassifier
-from fewlabels.pool import UNKNOWN, WITHHELD, ArrayImages, Pool, check_indices
+from fewlabels.pool import (
+    UNKNOWN,
+    WITHHELD,
+    ArrayImages,
+    Pool,
+    check_indices,
+    check_query,
+)
 from fewlabels.protocols import Strategy
 from fewlabels.rng import stream
 from fewlabels.search import check_size
@@ -59,6 +66,7 @@ def select(
     check_size(size, len(pool.candidates))
     generator = seed if isinstance(seed, Generator) else stream(seed, "query")
     query = chooser.select(classifier, pool, size, generator)
+    check_query(query, pool, size)
     return query.indices.numpy()
 
 
