@@ -4,7 +4,7 @@ One random label per class, then twenty at random; accuracy on the 500 test digi
 two trainers share network, weak views, steps, averaging, initial weights and labeled
 minibatches, so that the consistency term is all that differs. Label spreading
 (scikit-learn) is reported with the setting that is best on these very test images: in
-its favour. Defaults of FixMatch were chosen on parts of the pool, with other seeds.
+its favor. Defaults of FixMatch were chosen on parts of the pool, with other seeds.
 
 Run ``python benchmarks/digits_ssl.py``; what is in the output file is not run again.
 """

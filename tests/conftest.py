@@ -14,7 +14,7 @@ hypothesis.settings.load_profile("patient")
 
 
 def global_random_state():
-    numpy_state = np.random.get_state()  # noqa: NPY002
+    numpy_state = np.random.get_state()  # noqa: NPY002 - to see it untouched
     return (
         random.getstate(),
         numpy_state[1].tobytes(),

@@ -1,3 +1,4 @@
+import sys
 from dataclasses import dataclass
 
 import pytest
@@ -10,6 +11,10 @@ from fewlabels.naming import resolve
 class Box:
     width: int = 1
     name: str = "box"
+
+    def __post_init__(self):
+        if self.width < 0:
+            raise UsageError(f"width is {self.width}; it must be at least 0.")
 
 
 KNOWN = {"box": Box}
@@ -28,6 +33,8 @@ def test_an_object_comes_back_as_it_is():
 
 def test_an_import_path():
     assert resolve("thing", "collections:Counter", {}, KNOWN) == {}
+    assert resolve("thing", "sys:flags", {}, KNOWN) is sys.flags
+    assert resolve("thing", "string:digits", {}, KNOWN) == "0123456789"
 
 
 @pytest.mark.parametrize(
@@ -36,9 +43,12 @@ def test_an_import_path():
         ("bocks", {}, UnknownNameError, "There is no thing called 'bocks'.*Known: box"),
         ("box", {"widht": 1}, UnknownNameError, "'widht'. Did you mean 'width'"),
         ("box", {"width": "wide"}, UsageError, "Option 'width' of 'box' is 'wide'"),
+        ("box", {"width": -1}, UsageError, "^width is -1; it must be at least 0.$"),
         ("nosuch:Box", {}, UsageError, "could not be imported: No module named"),
-        ("collections:Box", {}, UsageError, "module 'collections' has no 'Box'"),
+        ("collections:Box", {}, UsageError, "'collections' has no 'Box'.* it defines"),
         (":Box", {}, UsageError, "could not be imported"),
+        ("json:dumps", {}, UsageError, r"made with the options \[\]: missing .*'obj'"),
+        ("sys:flags", {"a": 1}, UsageError, r"options \['a'\] have nowhere to go"),
     ],
 )
 def test_what_is_wrong_is_named(choice, options, error, message):

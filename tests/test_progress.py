@@ -42,7 +42,7 @@ def test_without_a_listener_nothing_happens(capsys):
 
 def test_a_broken_task_is_finished_all_the_same():
     listener = Listener()
-    with pytest.raises(RuntimeError, match="broke"):  # noqa: SIM117
+    with pytest.raises(RuntimeError, match="broke"):  # noqa: SIM117 - too long in one
         with reporting(listener), track("Training", 3):
             raise RuntimeError("broke")
     assert listener.heard[-1] == ("finish", 1)

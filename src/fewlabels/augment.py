@@ -159,7 +159,7 @@ def _covered(values: Tensor, draws: Tensor, share: float) -> Tensor:
 
 
 def _band(size: int, draws: Tensor, share: float) -> Tensor:
-    """Return which positions of an axis lie in a band centred at random: (n, size)."""
+    """Return which positions of an axis lie in a band centered at random: (n, size)."""
     band = round(share * size)
     first = (draws * size).long() - band // 2
     positions = torch.arange(size)

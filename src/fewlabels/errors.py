@@ -15,6 +15,7 @@
     │   ├── ForeignFolderError          the folder is not empty and not a run's
     │   ├── SettingsChangedError        the folder holds a run with other settings
     │   └── RunInUseError               another process works in the folder
+    ├── StrategyError                   a strategy broke its promise; exit code 1
     ├── StorageError                    a file could not be written; exit code 1
     └── TrainingError                   training broke down; exit code 1
 
@@ -96,6 +97,10 @@ class SettingsChangedError(RunError):
 
 class RunInUseError(RunError):
     """Another process works in the folder."""
+
+
+class StrategyError(FewlabelsError):
+    """A strategy returned something else than distinct candidates."""
 
 
 class StorageError(FewlabelsError):

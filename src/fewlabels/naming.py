@@ -8,9 +8,10 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from fewlabels.errors import UnknownNameError, UsageError
 
@@ -22,6 +23,9 @@ def resolve(
     known: Mapping[str, Callable[..., Any]],
 ) -> Any:
     """Return the object that ``choice`` stands for.
+
+    An option of a wrong type, and options for what is an object already, raise
+    :class:`fewlabels.errors.UsageError`.
 
     Args:
         kind: What is chosen, for messages, such as ``"strategy"``.
@@ -35,16 +39,9 @@ def resolve(
 
     Raises:
         UnknownNameError: If there is no such name, or no such option.
-        UsageError: If an option has a wrong type, or an object came with options.
     """
     if not isinstance(choice, str):
-        if options:
-            msg = (
-                f"The {kind} is an object already, so its options {sorted(options)} "
-                "have nowhere to go; set them when you make the object."
-            )
-            raise UsageError(msg)
-        return choice
+        return _as_it_is(kind, choice, options)
     if ":" in choice:
         return _built(choice, imported(kind, choice), options)
     if choice not in known:
@@ -75,19 +72,23 @@ def imported(kind: str, path: str) -> Any:
         )
         raise UsageError(msg) from error
     except AttributeError as error:
-        msg = f"The module '{module_name}' has no '{attribute}' to use as a {kind}."
+        msg = (
+            f"The module '{module_name}' has no '{attribute}' to use as a {kind}. Give "
+            "the name of a class or an object that it defines."
+        )
         raise UsageError(msg) from error
 
 
 def _built(name: str, maker: Any, options: Mapping[str, Any]) -> Any:
     """Call ``maker`` with options that are checked against its fields."""
     if not callable(maker):
-        return resolve(name, maker, options, {})
-    accepted = inspect.signature(maker).parameters
+        return _as_it_is(name, maker, options)
+    signature = inspect.signature(maker)
     for option in options:
-        if option not in accepted:
-            raise UnknownNameError(f"option of '{name}'", option, accepted)
+        if option not in signature.parameters:
+            raise UnknownNameError(f"option of '{name}'", option, signature.parameters)
     if not dataclasses.is_dataclass(maker):
+        _check_call(name, signature, options)
         return maker(**options)
     try:
         return TypeAdapter(maker).validate_python(dict(options))
@@ -95,11 +96,53 @@ def _built(name: str, maker: Any, options: Mapping[str, Any]) -> Any:
         raise UsageError(validation_message(name, error)) from error
 
 
+def _as_it_is(kind: str, thing: object, options: Mapping[str, Any]) -> Any:
+    if options:
+        msg = (
+            f"The {kind} is an object already, so its options {sorted(options)} "
+            "have nowhere to go; set them when you make the object."
+        )
+        raise UsageError(msg)
+    return thing
+
+
+def _check_call(
+    name: str, signature: inspect.Signature, options: Mapping[str, Any]
+) -> None:
+    try:
+        signature.bind(**options)
+    except TypeError as error:
+        msg = (
+            f"'{name}' cannot be made with the options {sorted(options)}: {error}. "
+            "Give all options that it needs."
+        )
+        raise UsageError(msg) from error
+
+
 def validation_message(name: str, error: ValidationError) -> str:
     """Say in a sentence each what Pydantic found wrong with options of ``name``."""
-    sentences = [
-        f"Option '{'.'.join(map(str, fault['loc']))}' of '{name}' is "
-        f"{fault['input']!r}: {fault['msg'][:1].lower()}{fault['msg'][1:]}."
-        for fault in error.errors()
-    ]
-    return " ".join(sentences)
+    return " ".join(_sentence(name, fault) for fault in error.errors())
+
+
+def _sentence(name: str, fault: ErrorDetails) -> str:
+    own = fault.get("ctx", {}).get("error")
+    if isinstance(own, UsageError):
+        return str(own)
+    reason = fault["msg"][:1].lower() + fault["msg"][1:]
+    option = ".".join(map(str, fault["loc"]))
+    return f"Option '{option}' of '{name}' is {fault['input']!r}: {reason}."
+
+
+def check_known(kind: str, name: str, choices: Any) -> None:
+    """Raise unless ``name`` is one of the words of a ``Literal``.
+
+    Args:
+        kind: What is chosen, for the message.
+        name: The word as given.
+        choices: The ``Literal`` type.
+
+    Raises:
+        UnknownNameError: If it is another word.
+    """
+    if name not in get_args(choices):
+        raise UnknownNameError(kind, name, get_args(choices))

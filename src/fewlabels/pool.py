@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self
 import torch
 from torch import Tensor
 
-from fewlabels.errors import LabelError, ShapeError, UsageError
+from fewlabels.errors import LabelError, ShapeError, StrategyError, UsageError
 
 UNKNOWN = -1
 """The label of an item whose class is not known."""
@@ -309,3 +309,28 @@ def check_indices(indices: Tensor, num_items: int, name: str) -> None:
             "name each item once."
         )
         raise UsageError(msg)
+
+
+def check_query(query: Query, pool: Pool, size: int) -> None:
+    """Raise unless a query asks about ``size`` distinct candidates.
+
+    Args:
+        query: What a strategy returned.
+        pool: The pool it was given.
+        size: How many items it was to choose.
+
+    Raises:
+        StrategyError: If it chose another number, an item twice or no candidate.
+    """
+    distinct = torch.unique(query.indices)
+    strangers = distinct[~torch.isin(distinct, pool.candidates)]
+    if len(query) == len(distinct) == size and not len(strangers):
+        return
+    first = f", such as {int(strangers[0])}" if len(strangers) else ""
+    msg = (
+        f"The strategy was to choose {size} distinct candidates and returned "
+        f"{len(query)} items, {len(distinct)} of them distinct, {len(strangers)} of "
+        f"them no candidates{first}. Labels would be paid for twice or for nothing; "
+        "mend the strategy: it may choose from pool.candidates only, each item once."
+    )
+    raise StrategyError(msg)

@@ -49,7 +49,7 @@ def keyed_uniforms(
 ) -> NDArray[np.float64]:
     """Return ``width`` uniform numbers in [0, 1) for each draw number.
 
-    The finaliser of SplitMix64 (Steele, Lea and Flood, 2014) is applied to the pair of
+    The finalizer of SplitMix64 (Steele, Lea and Flood, 2014) is applied to the pair of
     draw number and position, offset by the key. It is a hash: no draw depends on
     another.
 

@@ -132,7 +132,7 @@ ROWS = np.ones((5, 3))
         ({"rows": ROWS}, (), 2, "called 'rows'"),
         ({"logits": ROWS}, (), 1, "an array called 'features' is needed"),
         ({"features": ROWS}, ("--strategy", "margin"), 2, "pass logits"),
-        ({"features": np.array([{"a": 1}], dtype=object)}, (), 1, "could not be read"),
+        ({"features": np.array([{"a": 1}], dtype=object)}, (), 1, "plain arrays"),
     ],
 )
 def test_wrong_arrays_are_a_sentence(fewlabels, tmp_path, arrays, words, code, message):
@@ -144,12 +144,30 @@ def test_wrong_arrays_are_a_sentence(fewlabels, tmp_path, arrays, words, code, m
     assert "Traceback" not in err
 
 
+def test_a_torn_file_of_arrays_is_a_sentence(fewlabels, tmp_path):
+    file = tmp_path / "a.npz"
+    np.savez_compressed(file, features=np.arange(4000.0).reshape(500, 8))
+    content = bytearray(file.read_bytes())
+    content[200:260] = bytes(60)
+    file.write_bytes(content)
+    code, out, err = fewlabels("select", file)
+    assert (code, out) == (1, "")
+    assert "a.npz is not a whole .npz file of plain arrays" in err
+
+
+def test_a_folder_called_like_markup_is_printed_as_it_is(fewlabels, tiny):
+    code, out, err = fewlabels("run", "digits", "--settings", tiny, "--out", "[bold]")
+    assert code == 0, err
+    assert "Report: [bold]/report.html" in out
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
         (("run", "digitz"), 2, "Did you mean 'digits'"),
         (("run", "digits", "--strategy", "nbc"), 2, "Did you mean 'npc'"),
         (("run", "digits", "--trainer", "fixmach"), 2, "Did you mean 'fixmatch'"),
+        (("run", "digits", "--strategy", "pathlib:Path"), 2, "is no strategy"),
         (("run", "digits", "--budget", 5), 2, "smaller than the start of 10"),
         (
             ("run", "digits", "--budget", 5000),
@@ -162,7 +180,7 @@ def test_wrong_arrays_are_a_sentence(fewlabels, tmp_path, arrays, words, code, m
         (("run", "digits", "--settings", "no.yaml"), 2, "could not be read"),
         (("run", "digits", "--out", "foreign"), 1, "it holds 'letter.txt'"),
         (("demo", "--out", "foreign"), 1, "such as 'letter.txt'"),
-        (("select", "no.npz"), 1, "could not be read as an .npz file"),
+        (("select", "no.npz"), 1, "no.npz is not a whole .npz file"),
     ],
 )
 def test_a_mistake_is_a_sentence_and_leaves_nothing(
@@ -183,13 +201,19 @@ def test_a_mistake_is_a_sentence_and_leaves_nothing(
         ("bugdet: 50", "no setting called 'bugdet'. Did you mean 'budget'"),
         ("budget: many", "The setting 'budget' is 'many': input should be a valid"),
         ("- 1", "holds a list; write one 'name: value' per line"),
-        ("a: [", "could not be read"),
+        ("a: [", "Give a YAML file with one 'name: value' per line"),
         ("trainer: {name: fixmatch, stepz: 3}", "Did you mean 'steps'"),
+        (
+            "data: {name: digits, size: big}",
+            "The setting 'size' is 'big': input should",
+        ),
+        ("data: {name: digits, noize: 3}", "Did you mean 'noise'"),
     ],
 )
 def test_a_wrong_settings_file_is_a_sentence(fewlabels, tmp_path, text, message):
     (tmp_path / "s.yaml").write_text(text)
-    code, _, err = fewlabels("run", "digits", "--settings", "s.yaml")
+    named = () if "data:" in text else ("digits",)
+    code, _, err = fewlabels("run", *named, "--settings", "s.yaml")
     assert code == 2
     assert message in " ".join(err.split())
 

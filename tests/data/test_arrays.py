@@ -18,7 +18,7 @@ def test_grey_images_have_one_channel(images):
     assert (pool.images.read(torch.tensor([3]))[0, 0].numpy() == GREY[3]).all()
 
 
-def test_colour_comes_first():
+def test_color_comes_first():
     pool = array_pool(COLOUR)
     assert pool.images.shape == (3, 8, 8)
     assert pool.labels.tolist() == [-1] * 5

@@ -54,14 +54,14 @@ def test_transparency_is_laid_over_white(tmp_path):
     assert seen(tmp_path / "a.png")[:, 0].T.tolist() == [[200, 0, 0], [255, 255, 255]]
 
 
-def test_palettes_and_print_colours_are_converted(tmp_path):
+def test_palettes_and_print_colors_are_converted(tmp_path):
     red = Image.new("RGB", (4, 4), (200, 10, 10))
     red.quantize(4).save(tmp_path / "palette.png")
     red.convert("CMYK").save(tmp_path / "print.jpg", quality=100)
     for name in ("palette.png", "print.jpg"):
         assert not inspect(name, tmp_path / name).is_grey
-        colour = seen(tmp_path / name)[:, 0, 0].astype(int)
-        assert abs(colour - [200, 10, 10]).max() < 8, name
+        color = seen(tmp_path / name)[:, 0, 0].astype(int)
+        assert abs(color - [200, 10, 10]).max() < 8, name
 
 
 def test_the_whole_image_is_squeezed_into_the_square(tmp_path):

@@ -17,7 +17,7 @@ MD5 = hashlib.md5(CONTENT).hexdigest()
 class Answer(BaseHTTPRequestHandler):
     """Serves good and bad files."""
 
-    asked: list[str] = []  # noqa: RUF012
+    asked: list[str] = []  # noqa: RUF012 - one list for all
 
     def do_GET(self):
         self.asked.append(self.path)

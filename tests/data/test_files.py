@@ -58,10 +58,10 @@ def test_one_common_size_is_kept(tmp_path, sizes, size, expected):
     assert common_shape(usable, size) == expected
 
 
-def test_one_colour_image_makes_three_channels(tmp_path):
+def test_one_color_image_makes_three_channels(tmp_path):
     save(tmp_path / "grey.png", 1)
-    save(tmp_path / "colour.png", 2, channels=3)
-    usable, _ = checked(tmp_path, ["grey.png", "colour.png"])
+    save(tmp_path / "color.png", 2, channels=3)
+    usable, _ = checked(tmp_path, ["grey.png", "color.png"])
     shape = common_shape(usable, None)
     assert shape == (3, 8, 8)
     read = FileImages(tuple(usable), shape).read(torch.tensor([1, 0]))

@@ -32,7 +32,7 @@ TINY = StandardSet(
 
 
 def test_the_names_are_sorted():
-    assert names() == [
+    assert list(names()) == [
         "cifar10",
         "cifar100",
         "digits",
@@ -69,7 +69,8 @@ def test_the_first_place_wins(tmp_path):
 def test_a_set_with_the_same_file_names_is_told_apart(tmp_path, monkeypatch):
     monkeypatch.setenv("no_proxy", "*")
     write_set(tmp_path, first_labels=(9, 0, 0, 3, 0))
-    with pytest.raises(DownloadError):  # not taken for MNIST, and not to be had
+    # Not taken for MNIST, and not to be had.
+    with pytest.raises(DownloadError, match="could not be fetched"):
         standard_pool(TINY, [tmp_path])
     write_set(tmp_path / "mnist", first_labels=(9, 0, 0, 3, 0))
     with pytest.raises(

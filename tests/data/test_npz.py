@@ -1,8 +1,10 @@
+from contextlib import suppress
+
 import numpy as np
 import pytest
 from tests.data.pictures import pixels
 
-from fewlabels.data.npz import npz_pool
+from fewlabels.data.npz import npz_pool, read_npz
 from fewlabels.errors import DataError
 
 IMAGES = np.stack([pixels(number) for number in range(4)])
@@ -50,6 +52,29 @@ def test_damaged_files_are_refused(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"not a whole \.npz file"):
         npz_pool(path, "bad")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_changed_bytes_are_read_or_refused(tmp_path, seed):
+    path, chance = tmp_path / "bad.npz", np.random.default_rng(seed)
+    save = (np.savez, np.savez_compressed)[seed % 2]
+    save(path, x_train=IMAGES, y_train=[0, 1, 0, 1])
+    content = np.frombuffer(path.read_bytes(), np.uint8).copy()
+    content[chance.integers(len(content), size=40)] = chance.integers(256, size=40)
+    path.write_bytes(content.tobytes())
+    with suppress(DataError):
+        read_npz(path)
+
+
+def test_an_unknown_compression_is_refused(tmp_path):
+    path = tmp_path / "odd.npz"
+    np.savez(path, x_train=IMAGES)
+    content = path.read_bytes()
+    directory = content.index(b"PK\x01\x02")
+    method = directory + 10
+    path.write_bytes(content[:method] + b"\x63\x00" + content[method + 2 :])
+    with pytest.raises(DataError, match="compression method is not supported"):
+        read_npz(path)
 
 
 def test_a_single_array_is_refused(tmp_path):

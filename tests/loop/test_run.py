@@ -6,11 +6,11 @@ import torch
 from torch.nn.functional import one_hot
 
 import fewlabels
-from fewlabels.errors import BudgetError, DataError
+from fewlabels.errors import BudgetError, DataError, StrategyError
 from fewlabels.features import PrecomputedClassifier
 from fewlabels.loop import hidden, rounds, starting_answers
 from fewlabels.oracles import TableOracle
-from fewlabels.pool import UNKNOWN, Answers, ArrayImages, Pool, Split
+from fewlabels.pool import UNKNOWN, Answers, ArrayImages, Pool, Query, Split
 from fewlabels.protocols import Outputs
 from fewlabels.rng import stream
 from fewlabels.strategies import Random
@@ -152,7 +152,7 @@ def test_items_without_a_label_are_never_asked():
         ({"query": 0}, "query is 0; each round asks for at least one"),
         ({"start": -1}, "start is -1; it is a number of labels"),
         ({"initial_models": 0}, "initial_models is 0; at least one"),
-        ({"start": 0, "budget": 0}, "budget of 0 labels is smaller"),
+        ({"start": 0, "budget": 0}, "budget is 0; a run ends with one label or more"),
     ],
 )
 def test_numbers_that_do_not_fit_are_refused_before_training(changes, message):
@@ -287,3 +287,42 @@ def test_history_goes_on_where_it_stopped():
     for one, other in zip(begun + rest, whole, strict=True):
         assert torch.equal(one.query.indices, other.query.indices)
         assert one.accuracy == other.accuracy
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A strategy that returns what it was told to, whatever it is asked."""
+
+    indices: tuple
+
+    def select(self, classifier, pool, size, generator, *, history=()):
+        return Query(torch.tensor(self.indices, dtype=torch.int64))
+
+
+@pytest.mark.parametrize(
+    ("indices", "seen"),
+    [
+        ((3, 3, 5), "3 items, 2 of them distinct, 0 of them no candidates"),
+        ((3, 5), "2 items, 2 of them distinct"),
+        ((0, 3, 5), "1 of them no candidates, such as 0"),
+        ((3, 5, 99), "1 of them no candidates, such as 99"),
+        ((), "returned 0 items"),
+    ],
+)
+def test_a_strategy_that_breaks_its_promise_is_stopped(indices, seen):
+    truth = labeled_pool()
+    pool = hidden(truth, 40).with_answers(
+        Answers(torch.tensor([0, 1]), truth.labels[[0, 1]])
+    )
+    broken = rounds(
+        pool,
+        trainer=PixelTrainer(),
+        strategy=Fixed(indices),
+        oracle=TableOracle(truth.labels),
+        query=3,
+        budget=40,
+        seed=0,
+        test=None,
+    )
+    with pytest.raises(StrategyError, match=seen):
+        next(broken)

@@ -20,7 +20,7 @@ def images(num=6, shape=(1, 8, 8), seed=0):
 
 
 def normalized_naive(maps, norm, *, by_running_statistics):
-    """Batch normalisation by its definition, epsilon .001."""
+    """Batch normalization by its definition, epsilon .001."""
     if by_running_statistics:
         mean, variance = norm.running_mean, norm.running_var
     else:

@@ -116,11 +116,14 @@ def test_a_file_is_no_folder(tmp_path, digits):
         list(execute(toy.settings(), tmp_path / "file", digits))
 
 
-def test_a_run_json_of_another_program_is_refused(tmp_path, digits):
-    (tmp_path / "run.json").write_text('{"name": "marathon"}')
+@pytest.mark.parametrize(
+    "content", ['{"name": "marathon"}', '{"kind": "fewlabels run"}', "[]"]
+)
+def test_a_run_json_of_another_program_is_refused(tmp_path, digits, content):
+    (tmp_path / "run.json").write_text(content)
     with pytest.raises(ForeignFolderError, match="does not describe a run"):
         list(execute(toy.settings(), tmp_path, digits))
-    assert (tmp_path / "run.json").read_text() == '{"name": "marathon"}'
+    assert (tmp_path / "run.json").read_text() == content
 
 
 def test_two_processes_do_not_mix(run, digits):
@@ -142,11 +145,12 @@ def test_two_processes_do_not_mix(run, digits):
         other.join()
 
 
+@pytest.mark.parametrize("content", ['{"half": ', '{"strange": 1}', "[1]"])
 @pytest.mark.parametrize("name", ["rounds.jsonl", "timings.jsonl", "start.json"])
-def test_a_damaged_file_is_named(run, digits, name):
+def test_a_damaged_file_is_named(run, digits, name, content):
     cut = (run.path / "rounds.jsonl").read_text().splitlines(keepends=True)[0]
     (run.path / "rounds.jsonl").write_text(cut)
-    (run.path / name).write_text('{"half": ')
+    (run.path / name).write_text(content)
     with pytest.raises(RunError, match=f"{name}' could not be read"):
         list(execute(toy.settings(), run.path, digits))
 

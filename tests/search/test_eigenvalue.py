@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import reference
 
-from fewlabels.errors import BudgetError, ShapeError, UnknownNameError
+from fewlabels.errors import BudgetError, ShapeError, UnknownNameError, UsageError
 from fewlabels.gram import last_layer_kernel, wide_head_kernel
 from fewlabels.rng import stream
 from fewlabels.search import maximize_smallest_eigenvalue, refutation, uniform_subsets
@@ -221,6 +221,8 @@ def test_near_the_ceiling_the_residual_decides_if_asked():
         ({"solver": "dens"}, UnknownNameError, "no solver called 'dens'"),
         ({"draws": 0}, BudgetError, "draws is 0; at least one set has to be tried"),
         ({"draws": torch.zeros(3, 5)}, ShapeError, r"draws have shape \(3, 5\)"),
+        ({"draws": torch.tensor([[3, 3]])}, UsageError, "1 draws hold an item twice"),
+        ({"draws": torch.tensor([[3, 500]])}, UsageError, "and 1 hold items that are"),
     ],
 )
 def test_wrong_arguments_are_named(arguments, error, message):

@@ -80,8 +80,13 @@ def test_npc_needs_no_logits():
 
 
 def test_sampled_logits_are_averaged_as_probabilities():
-    one_sided = np.stack([LOGITS, LOGITS])
-    assert np.array_equal(select("margin", logits=one_sided), select("margin"))
+    samples = np.stack([LOGITS, 5 * LOGITS[::-1]])
+    powers = np.exp(samples)
+    probabilities = (powers / powers.sum(axis=2, keepdims=True)).mean(axis=0)
+    chosen = select("margin", logits=samples)
+    assert np.array_equal(chosen, select("margin", logits=np.log(probabilities)))
+    of_mean_logits = select("margin", logits=samples.mean(axis=0))
+    assert not np.array_equal(chosen, of_mean_logits)
 
 
 def test_a_generator_can_be_given():
@@ -111,6 +116,12 @@ def test_an_object_or_an_import_path_can_be_given(tmp_path, monkeypatch):
         select("my_strategies:Last")
 
 
+@pytest.mark.parametrize("what", [3, "pathlib:Path"])
+def test_what_cannot_select_is_refused(what):
+    with pytest.raises(UsageError, match="is no strategy: it has no method select"):
+        select(what)
+
+
 def broken(value):
     features = FEATURES.copy()
     features[7, 2] = value
@@ -129,7 +140,7 @@ def broken(value):
         ({"features": broken(np.inf)}, NotFiniteError, "NaN or infinite"),
         ({"logits": LOGITS * np.nan}, NotFiniteError, "logits holds 120 numbers"),
         ({"features": FEATURES[0]}, ShapeError, r"features has shape \(12,\); 2 axes"),
-        ({"features": [["a"]]}, ShapeError, "where numbers are needed"),
+        ({"features": [["a"]]}, ShapeError, "features is of type <U1 where numbers"),
         ({"logits": LOGITS[:30]}, ShapeError, "features have 40 rows and logits 30"),
         ({"labeled": [40]}, UsageError, "run from 40 to 40, but the pool has 40"),
         ({"labeled": [1, 1]}, UsageError, "2 indices, but only 1 distinct"),
@@ -141,9 +152,15 @@ def broken(value):
             "one class number per labeled",
         ),
         ({"labeled": [1], "labels": [-7]}, LabelError, "the first is -7"),
+        ({"labeled": [1], "labels": ["a"]}, ShapeError, "labels is of type <U1 where"),
         ({"size": 41}, BudgetError, "41 items are asked for, and there are 40"),
         ({"size": 0}, BudgetError, "0 items are asked for"),
         ({"candidates": []}, BudgetError, "there are 0 candidates"),
+        (
+            {"features": FEATURES[:0], "logits": None},
+            BudgetError,
+            "there are 0 candidates",
+        ),
         ({"strategy": "nosuch:Thing"}, UsageError, "could not be imported"),
     ],
 )

@@ -5,7 +5,7 @@ import torch
 from tests import reference
 from tests.strategies import contract
 
-from fewlabels.errors import DegenerateGramWarning
+from fewlabels.errors import DegenerateGramWarning, UnknownNameError
 from fewlabels.features import PrecomputedClassifier
 from fewlabels.pool import Answers, Query, Round
 from fewlabels.rng import fork, stream
@@ -63,6 +63,13 @@ def test_auto_decides_once_per_run():
         classifier, pool, 5, stream(0), history=[earlier]
     )
     assert query.record["kernel"] == "wide-head"
+
+
+def test_a_misspelt_kernel_is_not_taken_for_the_last_layer():
+    with pytest.raises(
+        UnknownNameError, match=r"kernel called 'widehead'\. Did you mean"
+    ):
+        NeuralPreconditioning(kernel="widehead")
 
 
 @pytest.mark.parametrize("kernel", ["last-layer", "wide-head"])

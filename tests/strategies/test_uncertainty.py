@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from tests import reference
 from tests.strategies import contract
 
-from fewlabels.errors import UsageError
+from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.features import PrecomputedClassifier
 from fewlabels.strategies import Entropy, LeastConfidence, Margin
 
@@ -37,7 +37,7 @@ def test_agrees_with_the_definition(strategy, scale, scores, seed):
 
 
 def test_margin_on_logits_and_on_probabilities_differ():
-    # Equal leads before softmax; after it, the spread of the rest counts.
+    # Leads of 1 and .9 before softmax; after it, the spread of the rest counts too.
     logits = torch.tensor([[2.0, 1.0, 1.0, 1.0], [2.0, 1.1, -9.0, -9.0]]).repeat(30, 1)
     pool, _ = contract.problem(0)
     classifier = PrecomputedClassifier(torch.zeros(60, 2), logits)
@@ -48,6 +48,12 @@ def test_margin_on_logits_and_on_probabilities_differ():
 
     assert parity(Margin()) == {0}
     assert parity(Margin(on="logits")) == {1}
+
+
+@pytest.mark.parametrize("strategy", [Margin, LeastConfidence])
+def test_a_scale_that_does_not_exist_is_refused(strategy):
+    with pytest.raises(UnknownNameError, match=r"scale called 'logit'\. Did you mean"):
+        strategy(on="logit")
 
 
 def test_without_logits_the_remedy_is_named():

@@ -6,9 +6,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fewlabels import rng
+from fewlabels import models, rng
+from fewlabels.augment import strong, weak
 from fewlabels.training import FixMatchTrainer
 from fewlabels.training.fixmatch import consistency_loss
+from fewlabels.training.minibatches import Minibatches
+from fewlabels.training.supervised import LabeledViews
 
 
 def logits_of(*rows):
@@ -50,6 +53,38 @@ def test_nothing_confident_costs_nothing():
     loss, kept = consistency_loss(flat, torch.randn(5, 4, generator=draws), 0.95)
     assert loss == 0
     assert kept == 0
+
+
+def test_the_loss_of_a_step_by_hand(pool):
+    """One pass over labeled, weak and strong views; then the sum of FixMatch, Eq. 5."""
+    trainer = FixMatchTrainer(
+        minibatch_size=4, mu=3, threshold=0.55, consistency_weight=0.7
+    )
+    network = models.build("wrn-10-1", (1, 4, 4), 2, rng.stream(0, "w")).train()
+    passes = []
+    network.register_forward_hook(lambda _, args, out: passes.append((args[0], out)))
+    loss = trainer._objective(pool, 5)(network, 2)
+    ((inputs, logits),) = passes
+    assert len(inputs) == 4 + 12 + 12
+
+    drawn = Minibatches(torch.arange(len(pool)), 12, 5, "unlabeled items").at(2)
+    images = pool.images.read(drawn)
+    weak_views = weak(images, rng.stream(5, "weak views", 2), trainer.weak)
+    strong_views = strong(images, rng.stream(5, "strong views", 2), trainer.strong)
+    assert torch.equal(inputs[4:16], models.as_input(weak_views))
+    assert torch.equal(inputs[16:], models.as_input(strong_views))
+
+    labels = LabeledViews(trainer, pool, 5).at(2)[1]
+    logs = logits.log_softmax(1)
+    expected = -sum(logs[row, labels[row]] for row in range(4)) / 4
+    num_kept = 0
+    for row in range(4, 16):
+        if logs[row].exp().max() >= 0.55:
+            num_kept += 1
+            expected = expected - 0.7 * logs[row + 12, logs[row].argmax()] / 12
+    assert 0 < num_kept < 12
+    torch.testing.assert_close(loss.total, expected)
+    assert float(loss.kept) == pytest.approx(num_kept / 12)
 
 
 def test_labeled_items_stay_among_the_unlabeled(pool):

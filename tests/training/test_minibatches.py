@@ -44,7 +44,7 @@ def test_balanced_items_show_every_class_equally_often(labels):
     counts = torch.bincount(classes[chosen - 100])
     assert set(counts[classes.unique()].tolist()) == {int(classes.bincount().max())}
     assert set(chosen.tolist()) == set(indices.tolist())
-    for number in classes.unique():  # within a class, no item is favoured by two
+    for number in classes.unique():  # within a class, no item is favored by two
         times = torch.bincount(chosen - 100)[classes == number]
         assert times.max() - times.min() <= 1
 

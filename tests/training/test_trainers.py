@@ -99,7 +99,7 @@ def test_labels_of_a_single_class_are_fine(trainer):
 
 
 @each_trainer
-def test_colour_images_are_fine(trainer):
+def test_color_images_are_fine(trainer):
     pool = tiny_pool(shape=(3, 8, 6), num_classes=3)
     assert fit(trainer, pool).outputs(pool.images, EVERY).logits.shape == (NUM_ITEMS, 3)
 
@@ -160,7 +160,7 @@ def test_progress_adds_up(trainer, pool):
 
 
 def test_both_trainers_share_start_and_labeled_minibatches(pool):
-    """FixMatch that keeps nothing differs from supervised only in normalisation."""
+    """FixMatch that keeps nothing differs from supervised only in normalization."""
     reads = {}
 
     class Watched(ArrayImages):

@@ -14,7 +14,7 @@ TRAINER = FixMatchTrainer(steps=4, minibatch_size=4, mu=1)
 
 @pytest.fixture
 def counted(monkeypatch):
-    """Number of optimiser steps taken since the test began."""
+    """Number of optimizer steps taken since the test began."""
     steps = []
     advance = loop.Training.advance
 

@@ -28,7 +28,7 @@ app.command()(select)
 app.command()(diagnose)
 
 
-def _print_version(asked: bool) -> None:  # noqa: FBT001
+def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer passes it so
     if asked:
         typer.echo(f"fewlabels {version('fewlabels')}")
         raise typer.Exit

@@ -1,7 +1,6 @@
 """``fewlabels demo``: the whole story on the embedded digits."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +11,7 @@ from fewlabels import data
 from fewlabels.cli.run import Json, Quiet, described, in_folder
 from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.errors import ForeignFolderError
-from fewlabels.report import write_report
+from fewlabels.report import AccuracyTable, accuracy_table, write_report
 from fewlabels.runs import Choice, RunFolder, RunSettings
 
 _STRATEGIES = ("npc", "random")
@@ -56,13 +55,14 @@ def demo(
             for finished in in_folder(settings, folder, pool):
                 terminal.say(described(finished))
         report = write_report(place / _REPORT, list(folders.values()), pool)
-    accuracy = {
-        name: {line.num_labeled: line.accuracy for line in folder.lines()}
-        for name, folder in folders.items()
-    }
+    found = accuracy_table(list(folders.values()))
     if as_json:
+        accuracy = {
+            row.name: dict(zip(found.num_labels, row.accuracies, strict=True))
+            for row in found.rows
+        }
         print_line(json.dumps({"accuracy": accuracy, "report": str(report.resolve())}))
-    terminal.result(_drawn(accuracy))
+    terminal.result(_drawn(found))
     terminal.result(f"Report: {report.resolve()}")
 
 
@@ -78,13 +78,12 @@ def _check_place(place: Path) -> None:
         raise ForeignFolderError(msg)
 
 
-def _drawn(accuracy: Mapping[str, Mapping[int, float | None]]) -> Table:
-    """Return the accuracies as a table: a row per strategy, a column per budget."""
-    counts = sorted({count for row in accuracy.values() for count in row})
+def _drawn(found: AccuracyTable) -> Table:
+    """Return the accuracies for a terminal: a row per strategy, a column per budget."""
     table = Table("strategy", title="Accuracy after so many labels")
-    for count in counts:
-        table.add_column(f"{count} labels", justify="right")
-    for name, row in accuracy.items():
-        cells = [row.get(count) for count in counts]
-        table.add_row(name, *("" if c is None else f"{100 * c:.1f} %" for c in cells))
+    for amount in found.num_labels:
+        table.add_column(f"{amount} labels", justify="right")
+    for row in found.rows:
+        cells = ("" if a is None else f"{100 * a:.1f} %" for a in row.accuracies)
+        table.add_row(row.name, *cells)
     return table

@@ -69,7 +69,9 @@ def run(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder of the run. [default: runs/DATA-STRATEGY-SEED]"),
+        typer.Option(
+            help="Folder of the run. [default: runs/DATA-STRATEGY-TRAINER-SEED]"
+        ),
     ] = None,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -136,6 +138,6 @@ def _settings(file: Path | None, given: dict[str, Any]) -> RunSettings:
 
 
 def _default_folder(settings: RunSettings) -> Path:
-    strategy = settings.strategy.name.replace(":", ".")
-    stem = Path(settings.data.name).stem
-    return Path("runs") / f"{stem}-{strategy}-{settings.trainer.name}-{settings.seed}"
+    words = [Path(settings.data.name).stem, settings.strategy.name]
+    words += [settings.trainer.name, str(settings.seed)]
+    return Path("runs") / "-".join(words).replace(":", ".")

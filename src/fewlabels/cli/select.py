@@ -1,15 +1,14 @@
 """``fewlabels select``: bring your own embeddings."""
 
 import json
-import zipfile
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from fewlabels.cli.run import Json, Quiet
 from fewlabels.cli.terminal import Terminal, print_line
+from fewlabels.data.npz import read_npz
 from fewlabels.errors import DataError, UnknownNameError
 from fewlabels.strategies.arrays import select as select_from_arrays
 
@@ -46,20 +45,15 @@ def select(
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Read the arrays of an .npz file; nothing in it is ever executed."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            given = {name: file[name] for name in file.files}
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError, AttributeError) as error:
-        msg = (
-            f"'{path}' could not be read as an .npz file: {error}. Write it with "
-            "numpy.savez(path, features=..., labeled=...)."
-        )
-        raise DataError(msg) from error
+    """Read the arrays of an .npz file and check their names."""
+    given: dict[str, Any] = read_npz(path)
     for name in given:
         if name not in _ARRAYS:
             raise UnknownNameError(f"array of '{path.name}'", name, _ARRAYS)
     if "features" not in given:
-        msg = f"'{path}' holds {sorted(given)}; an array called 'features' is needed."
+        msg = (
+            f"'{path}' holds {sorted(given)}; an array called 'features' is needed. "
+            "Save it with numpy.savez(path, features=..., labeled=...)."
+        )
         raise DataError(msg)
     return given

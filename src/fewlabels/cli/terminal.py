@@ -12,6 +12,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
@@ -51,12 +52,14 @@ class Bars:
 
     def advance(self, handle: int, amount: int, note: str) -> None:
         """Move a bar on."""
-        fields = {"note": note} if note else {}
-        self._progress.update(handle, advance=amount, **fields)  # type: ignore[arg-type]
+        task = TaskID(handle)
+        if note:
+            self._progress.update(task, note=note)
+        self._progress.update(task, advance=amount)
 
     def finish(self, handle: int) -> None:
         """Take a bar away; the display ends with the last one."""
-        self._progress.remove_task(handle)  # type: ignore[arg-type]
+        self._progress.remove_task(TaskID(handle))
         self._open -= 1
         if not self._open:
             self._progress.stop()
@@ -83,7 +86,8 @@ class Terminal:
     def result(self, content: Any) -> None:
         """Print a result for people; nothing when quiet."""
         if not self.is_quiet:
-            self.out.print(content, highlight=False, soft_wrap=True)
+            # No markup: a folder may be called [bold].
+            self.out.print(content, highlight=False, soft_wrap=True, markup=False)
 
     @contextmanager
     def busy(self) -> Iterator[None]:

@@ -131,7 +131,7 @@ def _check_image_shape(shape: tuple[int, ...]) -> None:
     if len(shape) not in {3, 4}:
         msg = (
             f"Images have the shape {shape}; pass (N, H, W) for grey images or "
-            "(N, H, W, C) for coloured ones."
+            "(N, H, W, C) for colored ones."
         )
         raise ShapeError(msg)
     if len(shape) == 4 and shape[-1] not in _CHANNELS:

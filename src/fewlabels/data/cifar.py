@@ -212,6 +212,9 @@ def _members(archive: Path, layout: Layout) -> dict[str, bytes]:
 
 def _member(members: Mapping[str, bytes], name: str, archive: Path) -> bytes:
     if name not in members:
-        msg = f"{archive} has no file {name}; it is cut off or another archive."
+        msg = (
+            f"{archive} has no file {name}; it is cut off or another archive. Remove "
+            "it and try again."
+        )
         raise DataError(msg)
     return members[name]

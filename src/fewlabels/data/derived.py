@@ -130,7 +130,7 @@ def repeated(pool: Pool, times: int, *, noise: float = 0.0, seed: int = 0) -> Po
     A strategy that asks about copies wastes labels. In BatchBALD (Kirsch, van
     Amersfoort and Gal, 2019), MNIST is repeated three times and each copy, the first
     one too, gets its own noise. Departs from there: the noise is added to pixels as a
-    share of their range and rounded, not to standardised images.
+    share of their range and rounded, not to standardized images.
 
     Example:
         >>> from fewlabels.data.digits import digits_pool

@@ -104,7 +104,10 @@ def _closed(folder: Path, errors: Sequence[OSError]) -> list[UnreadableFile]:
     for error in errors:
         where = Path(error.filename)
         if where == folder:
-            msg = f"The folder {folder} cannot be read: {error.strerror}."
+            msg = (
+                f"The folder {folder} cannot be read: {error.strerror}. Make it "
+                "readable, or give another folder."
+            )
             raise DataError(msg) from error
         reason = f"folder cannot be read: {error.strerror}"
         left_out.append(UnreadableFile(where.relative_to(folder).as_posix(), reason))

@@ -118,6 +118,7 @@ def _from_name_or_path(
 
 def _path(source: str | PathLike[str]) -> Path:
     if not isinstance(source, str | PathLike):
+        # People pass other things than the annotation allows.
         kind = type(source).__name__  # type: ignore[unreachable]
         msg = f"A {kind} cannot be loaded; give a name, a path, an array or a tensor."
         raise UsageError(msg)
@@ -136,7 +137,7 @@ def _nothing_there(source: str | PathLike[str], path: Path) -> Exception:
         return DataError(f"{path} is not a file that can be loaded; known: {known}.")
     if isinstance(source, str):
         return UnknownNameError("data set", source, names())
-    return DataError(f"There is no file or folder {path}.")
+    return DataError(f"There is no file or folder {path}. Check how it is written.")
 
 
 def _check_numbers(

@@ -116,9 +116,9 @@ _STANDARD = {
 }
 
 
-def names() -> list[str]:
+def names() -> tuple[str, ...]:
     """Return the names of the built-in data sets, sorted."""
-    return sorted(["digits", "repeated-mnist", *_STANDARD])
+    return tuple(sorted(["digits", "repeated-mnist", *_STANDARD]))
 
 
 def named_pool(name: str) -> Pool:
@@ -185,7 +185,11 @@ def standard_pool(standard: StandardSet, looked_in: Iterable[Path]) -> Pool:
         fetch(source, goal)
     arrays = standard.read(goal)
     if arrays is None:
-        raise DataError(f"The files of {standard.name} in {goal} are not complete.")
+        msg = (
+            f"The files of {standard.name} in {goal} are not complete. Remove that "
+            "folder and try again."
+        )
+        raise DataError(msg)
     return _checked(standard, _pool_of(standard, arrays), goal)
 
 

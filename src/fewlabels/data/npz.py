@@ -1,5 +1,6 @@
 """Arrays in an .npz file."""
 
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -12,6 +13,19 @@ from numpy.typing import NDArray
 from fewlabels.data.arrays import array_pool
 from fewlabels.errors import DataError
 from fewlabels.pool import Pool
+
+# What broken bytes make zipfile and NumPy raise.
+_DAMAGE = (
+    OSError,
+    ValueError,
+    EOFError,
+    TypeError,
+    RuntimeError,  # an encrypted file, or an unknown compression
+    MemoryError,  # a header that announces too much
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 def read_npz(path: Path) -> dict[str, NDArray[Any]]:
@@ -29,14 +43,7 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
-    except (
-        OSError,
-        ValueError,
-        EOFError,
-        TypeError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
+    except _DAMAGE as error:
         msg = (
             f"{path} is not a whole .npz file of plain arrays ({error}); save it again "
             "with numpy.savez_compressed."

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fewlabels.evaluation import accuracy
-from fewlabels.pool import Pool, Query, Round, Split
+from fewlabels.pool import Pool, Query, Round, Split, check_query
 from fewlabels.protocols import Oracle, Strategy, Trainer
 from fewlabels.rng import stream
 
@@ -54,6 +54,7 @@ def rounds(
             asked = strategy.select(
                 classifier, pool, size, stream(seed, "query", step), history=history
             )
+            check_query(asked, pool, size)
         answers = oracle.answer(asked)
         done = Round(
             step=step,

@@ -54,8 +54,9 @@ def check_plan(pool: Pool, *, start: int, query: int, budget: int) -> None:
         raise DataError(msg)
     _require(start >= 0, f"start is {start}; it is a number of labels, zero or more.")
     _require(query >= 1, f"query is {query}; each round asks for at least one label.")
+    _require(budget >= 1, f"budget is {budget}; a run ends with one label or more.")
     _require(
-        budget >= max(start, 1),
+        budget >= start,
         f"The budget of {budget} labels is smaller than the start of {start}; raise "
         "the budget or start with fewer labels.",
     )
@@ -154,6 +155,6 @@ def _held_out(pool: Pool, sets: Sequence[Answers], seed: int) -> Split:
     return Split(ChosenImages(pool.images, kept), pool.labels[kept])
 
 
-def _require(holds: bool, otherwise: str) -> None:  # noqa: FBT001
+def _require(holds: bool, otherwise: str) -> None:  # noqa: FBT001 - a sentence
     if not holds:
         raise BudgetError(otherwise)

@@ -28,7 +28,7 @@ def build(
     dropout: float = 0.0,
     bn_momentum: float | None = None,
 ) -> Network:
-    """Return a freshly initialised network.
+    """Return a freshly initialized network.
 
     Example:
         >>> network = build("wrn-10-1", (1, 8, 8), 10, Generator().manual_seed(0))
@@ -42,9 +42,9 @@ def build(
         generator: Where the initial weights come from.
         dropout: Share of the activations dropped inside each block.
         bn_momentum: Weight of a new minibatch in the running statistics of batch
-            normalisation. None: .001 as in the paper for 28 layers and more; .01 for
-            shallower networks, which are trained for a thousand steps or so: .001 would
-            leave a third of the initial statistics in place after that.
+            normalization. None: .001 as in the paper for 28 layers and more; .01 for
+            shallower networks, which are trained for some hundred steps: after 600 of
+            them, .001 would still leave half of the initial statistics in place.
 
     Returns:
         The network, in training mode.

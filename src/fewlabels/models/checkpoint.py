@@ -48,7 +48,8 @@ def load(module: nn.Module, path: Path) -> dict[str, str]:
     """
     with _opened(path) as file:
         words = _words(file)
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        names = file.keys()  # the file itself is not iterable
+        tensors = {name: file.get_tensor(name) for name in names}
     _check_fit(module.state_dict(), tensors, path)
     with torch.no_grad():
         for name, tensor in module.state_dict().items():

@@ -2,7 +2,7 @@
 
 The architecture is Zagoruyko and Komodakis (2016) with the details that Oliver et al.
 (2018) gave it and FixMatch (Sohn et al., 2020, Sec. 4.1) kept: leaky rectifiers of
-slope .1, batch normalisation with epsilon .001, a first block that activates before the
+slope .1, batch normalization with epsilon .001, a first block that activates before the
 residual, no biases in convolutions.
 """
 
@@ -42,7 +42,7 @@ class WideResNet(Network):
         dropout: float = 0.0,
         bn_momentum: float = 0.001,
     ) -> None:
-        """Build and initialise the network.
+        """Build and initialize the network.
 
         Args:
             depth: Number of layers, 6k + 4: 10, 16, 22, 28 and so on.
@@ -120,7 +120,7 @@ class _Block(nn.Module):
     def forward(self, maps: Tensor) -> Tensor:
         """Add the residual to the shortcut.
 
-        The first convolution always sees the normalised, activated input. Only the
+        The first convolution always sees the normalized, activated input. Only the
         shortcut differs: activated input in the first block of the network, raw input
         everywhere else. (Popular ports feed raw input to the first convolution of a
         stage.)
@@ -154,7 +154,7 @@ class _Convolution(nn.Conv2d):
 
 
 class _Dense(nn.Linear):
-    """A linear layer that leaves its initialisation to the network."""
+    """A linear layer that leaves its initialization to the network."""
 
     def reset_parameters(self) -> None:
         """Draw nothing: torch would draw from the global generator."""

@@ -134,8 +134,15 @@ class RunFolder:
     def description(self) -> dict[str, Any]:
         """Return the content of ``run.json``."""
         found = self._json(self.settings_file)
-        if not isinstance(found, dict) or found.get("kind") != _KIND:
-            msg = f"'{self.settings_file}' does not describe a run of fewlabels."
+        if (
+            not isinstance(found, dict)
+            or found.get("kind") != _KIND
+            or not {"settings", "data"} <= found.keys()
+        ):
+            msg = (
+                f"'{self.settings_file}' does not describe a run of fewlabels. Give "
+                "another folder."
+            )
             raise ForeignFolderError(msg)
         return found
 
@@ -144,7 +151,8 @@ class RunFolder:
         if not self.start_file.exists():
             return None
         content = self._json(self.start_file)
-        return dict(zip(content["ids"], content["labels"], strict=True))
+        with _readable(self.start_file):
+            return dict(zip(content["ids"], content["labels"], strict=True))
 
     def write_start(self, labels: Mapping[str, int]) -> None:
         """Write down what the run begins with."""
@@ -157,7 +165,8 @@ class RunFolder:
 
     def lines(self) -> list[RoundLine]:
         """Return the finished rounds."""
-        return [RoundLine.model_validate(line) for line in _lines(self.rounds_file)]
+        with _readable(self.rounds_file):
+            return [RoundLine.model_validate(line) for line in _lines(self.rounds_file)]
 
     def timings(self) -> list[dict[str, Any]]:
         """Return what was measured of each round besides its result."""
@@ -165,7 +174,8 @@ class RunFolder:
 
     def append(self, line: RoundLine, timing: Mapping[str, Any]) -> None:
         """Add a finished round; its timing first, so that no round is without one."""
-        timings = [entry for entry in self.timings() if entry["step"] < line.step]
+        with _readable(self.timings_file):
+            timings = [entry for entry in self.timings() if entry["step"] < line.step]
         timings.append({"schema_version": SCHEMA, "step": line.step} | dict(timing))
         replace_text(self.timings_file, "".join(f"{json.dumps(t)}\n" for t in timings))
         before = ""
@@ -188,9 +198,16 @@ def _lines(file: Path) -> list[dict[str, Any]]:
     """Read a file with one JSON object per line; none where there is no file."""
     if not file.exists():
         return []
-    try:
+    with _readable(file):
         return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-    except (OSError, ValueError) as error:
+
+
+@contextmanager
+def _readable(file: Path) -> Iterator[None]:
+    """Turn what a changed file makes the block raise into a sentence."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError) as error:
         msg = (
             f"'{file}' could not be read: {error}. It was changed by something else "
             "than fewlabels; restore it or give another folder."

@@ -1,7 +1,8 @@
 """The settings of a run: typed, saved with it, compared when it is resumed."""
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -30,6 +31,20 @@ class Choice(BaseModel):
             options = {key: value for key, value in given.items() if key != "name"}
             return {"name": given.get("name"), "options": options}
         return given
+
+
+class DataOptions(BaseModel):
+    """What can be said of data in a settings file; see :func:`fewlabels.data.load`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    labels: Literal["none"] | None = None
+    size: int | None = None
+    counts: list[int] | dict[str, int] | None = None
+    times: int | None = None
+    noise: float | None = None
+    test_share: float = 0.2
+    seed: int = 0
 
 
 class RunSettings(BaseModel):
@@ -72,13 +87,21 @@ class RunSettings(BaseModel):
         """
         merged = _from_file(file) if file else {}
         merged |= {key: value for key, value in given.items() if value is not None}
-        for key in merged:
-            if key not in cls.model_fields:
-                raise UnknownNameError("setting", str(key), cls.model_fields)
+        _check_names("setting", merged, cls)
         try:
-            return cls.model_validate(merged)
+            settings = cls.model_validate(merged)
+            options = settings.data.options
+            _check_names(f"option of '{settings.data.name}'", options, DataOptions)
+            DataOptions.model_validate(options)
         except ValidationError as error:
             raise UsageError(" ".join(map(_sentence, error.errors()))) from error
+        return settings
+
+
+def _check_names(kind: str, given: Iterable[str], model: type[BaseModel]) -> None:
+    for name in given:
+        if name not in model.model_fields:
+            raise UnknownNameError(kind, str(name), model.model_fields)
 
 
 def _sentence(fault: ErrorDetails) -> str:
@@ -95,7 +118,10 @@ def _from_file(file: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        msg = f"The settings file '{file}' could not be read: {error}"
+        msg = (
+            f"The settings file '{file}' could not be read: {error}. Give a YAML file "
+            "with one 'name: value' per line."
+        )
         raise UsageError(msg) from error
     if not isinstance(content, dict):
         msg = (

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fewlabels.errors import ShapeError
+from fewlabels.errors import ShapeError, UsageError
 from fewlabels.rng import keyed_uniforms
 from fewlabels.search.scores import check_size
 
@@ -170,15 +170,17 @@ def _uniforms(key: int, numbers: range, width: int) -> NDArray[np.float64]:
     return keyed_uniforms(key, np.arange(numbers.start, numbers.stop), width)
 
 
-def check_given(draws: Tensor, size: int) -> None:
-    """Raise unless ``draws`` holds sets of ``size`` items.
+def check_given(draws: Tensor, candidates: Tensor, size: int) -> None:
+    """Raise unless ``draws`` holds sets of ``size`` distinct candidates.
 
     Args:
         draws: What was given.
+        candidates: What sets may hold.
         size: Members that each set must have.
 
     Raises:
         ShapeError: If the shape is not (M, size) with at least one set.
+        UsageError: If a set repeats an item or holds one that is no candidate.
     """
     if draws.ndim != 2 or draws.shape[1] != size or not len(draws):
         msg = (
@@ -186,3 +188,13 @@ def check_given(draws: Tensor, size: int) -> None:
             f"per row, shape (M, {size})."
         )
         raise ShapeError(msg)
+    ordered = draws.sort(dim=1).values
+    repeats = (ordered[:, 1:] == ordered[:, :-1]).any(dim=1)
+    strangers = ~torch.isin(draws, candidates).all(dim=1)
+    if bool((repeats | strangers).any()):
+        msg = (
+            f"{int(repeats.sum())} draws hold an item twice and {int(strangers.sum())} "
+            "hold items that are no candidates; each row is a set of distinct "
+            "candidates."
+        )
+        raise UsageError(msg)

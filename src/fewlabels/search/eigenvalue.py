@@ -2,13 +2,14 @@
 
 import time
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Generator, Tensor
 
-from fewlabels.errors import BudgetError, UnknownNameError
+from fewlabels.errors import BudgetError
 from fewlabels.gram import eigenvalue_ceiling, smallest_eigenvalue
+from fewlabels.naming import check_known
 from fewlabels.protocols import Kernel
 from fewlabels.rng import fork
 from fewlabels.search.draws import Draws, GivenDraws, UniformDraws, check_given
@@ -62,16 +63,9 @@ def maximize_smallest_eigenvalue(
         The best set with its value and the ceiling no set exceeds. Ties are decided by
         the smallest eigenvalue of K_SS − K_SL K_LL⁺ K_LS, then by fewer duplicates,
         then by the lower draw number.
-
-    Raises:
-        UnknownNameError: If there is no such method or solver.
     """
-    for kind, name, known in (
-        ("search method", method, get_args(Method)),
-        ("solver", solver, get_args(Solver)),
-    ):
-        if name not in known:
-            raise UnknownNameError(kind, name, known)
+    check_known("search method", method, Method)
+    check_known("solver", solver, Solver)
     check_size(size, len(candidates))
     begin = time.perf_counter()
     ceiling = eigenvalue_ceiling(kernel, labeled, candidates, size)
@@ -153,7 +147,7 @@ def _source(
 ) -> tuple[Draws, int]:
     """Return where draws come from, and how many there are."""
     if isinstance(draws, Tensor):
-        check_given(draws, size)
+        check_given(draws, candidates, size)
         return GivenDraws(draws), len(draws)
     num_draws = len(candidates) if draws is None else draws
     if num_draws < 1:

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fewlabels.naming import resolve as _resolve
+from fewlabels import naming
+from fewlabels.errors import UsageError
 from fewlabels.protocols import Strategy
 from fewlabels.strategies.maxdet import MaxDet
 from fewlabels.strategies.npc import NeuralPreconditioning
@@ -47,6 +48,16 @@ def resolve(
 
     Returns:
         The strategy.
+
+    Raises:
+        UsageError: If what was found has no ``select``.
     """
-    found: Strategy = _resolve("strategy", strategy, options or {}, _BY_NAME)
-    return found
+    found = naming.resolve("strategy", strategy, options or {}, _BY_NAME)
+    if not callable(getattr(found, "select", None)):
+        msg = (
+            f"{strategy!r} is no strategy: it has no method select(classifier, pool, "
+            "size, generator, *, history). See protocols.Strategy."
+        )
+        raise UsageError(msg)
+    known: Strategy = found
+    return known

@@ -10,7 +10,14 @@ from torch import Generator, Tensor
 
 from fewlabels.errors import NotFiniteError, ShapeError, UsageError
 from fewlabels.features import PrecomputedClassifier
-from fewlabels.pool import UNKNOWN, WITHHELD, ArrayImages, Pool, check_indices
+from fewlabels.pool import (
+    UNKNOWN,
+    WITHHELD,
+    ArrayImages,
+    Pool,
+    check_indices,
+    check_query,
+)
 from fewlabels.protocols import Strategy
 from fewlabels.rng import stream
 from fewlabels.search import check_size
@@ -59,6 +66,7 @@ def select(
     check_size(size, len(pool.candidates))
     generator = seed if isinstance(seed, Generator) else stream(seed, "query")
     query = chooser.select(classifier, pool, size, generator)
+    check_query(query, pool, size)
     return query.indices.numpy()
 
 
@@ -75,7 +83,8 @@ def _precomputed(
     known = _indices("labeled", labeled, len(rows))
     pool_labels = torch.full((len(rows),), UNKNOWN, dtype=torch.int64)
     pool_labels[known] = _given_labels(labels, known)
-    num_classes = max(mean_logits.shape[1], int(pool_labels.max()) + 1, 1)
+    largest = int(pool_labels.max()) if len(rows) else UNKNOWN
+    num_classes = max(mean_logits.shape[1], largest + 1, 1)
     asked = (
         torch.nonzero(pool_labels == UNKNOWN).flatten()
         if candidates is None
@@ -113,7 +122,7 @@ def _split_samples(
 def _given_labels(labels: ArrayLike | None, labeled: Tensor) -> Tensor:
     if labels is None:
         return torch.full_like(labeled, WITHHELD)
-    given = torch.from_numpy(np.array(labels, dtype=np.int64))
+    given = torch.from_numpy(_numeric("labels", labels).astype(np.int64))
     if given.shape != labeled.shape:
         msg = (
             f"labeled names {len(labeled)} items and labels has shape "
@@ -139,9 +148,10 @@ def _indices(name: str, positions: ArrayLike, num_items: int) -> Tensor:
 
 
 def _finite(name: str, values: ArrayLike, ndims: Sequence[int]) -> Tensor:
-    """Return a float copy-free view of ``values`` after checking shape and numbers."""
-    given = values if isinstance(values, Tensor) else torch.from_numpy(_numeric(values))
-    given = given.detach().cpu()
+    """Return ``values`` in floating point, checked, and copied only if need be."""
+    if not isinstance(values, Tensor):
+        values = torch.from_numpy(_numeric(name, values))
+    given = values.detach().cpu()
     given = given if given.is_floating_point() else given.to(torch.float64)
     if given.ndim not in ndims:
         wanted = " or ".join(map(str, ndims))
@@ -158,9 +168,12 @@ def _finite(name: str, values: ArrayLike, ndims: Sequence[int]) -> Tensor:
     return given
 
 
-def _numeric(values: ArrayLike) -> NDArray[Any]:
+def _numeric(name: str, values: ArrayLike) -> NDArray[Any]:
     array = np.asarray(values)
     if not (np.issubdtype(array.dtype, np.number) or array.dtype == np.bool_):
-        msg = f"An array of type {array.dtype} came where numbers are needed."
+        msg = (
+            f"{name} is of type {array.dtype} where numbers are needed; pass floats or "
+            "whole numbers."
+        )
         raise ShapeError(msg)
     return array if array.flags.writeable else array.copy()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator
 
+from fewlabels.naming import check_known
 from fewlabels.pool import Pool, Query, Round
 from fewlabels.protocols import Classifier
 from fewlabels.search import check_size, maximize_determinant
@@ -25,6 +26,10 @@ class MaxDet:
     """``last-layer``, while its rank is large enough; else ``wide-head``."""
     normalize: bool = False
     """Whether gradients are scaled to length one first."""
+
+    def __post_init__(self) -> None:
+        """Refuse a misspelt kernel, which would pass for the last layer's."""
+        check_known("kernel", self.kernel, KernelName)
 
     def select(
         self,

@@ -13,6 +13,7 @@ import torch
 from torch import Generator, Tensor
 
 from fewlabels.errors import DegenerateGramWarning
+from fewlabels.naming import check_known
 from fewlabels.pool import Pool, Query, Round
 from fewlabels.protocols import Classifier, Kernel
 from fewlabels.rng import fork
@@ -20,6 +21,8 @@ from fewlabels.search import Method, check_size, maximize_smallest_eigenvalue
 from fewlabels.search.clusters import k_means, typicality
 from fewlabels.search.draws import ClusterDraws, Draws, WeightedDraws
 from fewlabels.strategies.kernels import KernelName, decided, kernel_of
+
+Proposal = Literal["uniform", "clusters", "typical"]
 
 _NEAR_CEILING = 1e-3
 
@@ -34,12 +37,18 @@ class NeuralPreconditioning:
     """How sets are searched: the paper's random draws, ``greedy`` or ``exchange``."""
     draws: int | None = None
     """How many sets are tried at random; None: as many as there are candidates."""
-    proposal: Literal["uniform", "clusters", "typical"] = "uniform"
+    proposal: Proposal = "uniform"
     """How sets are drawn: as in the paper, one per cluster, or by local density."""
     normalize: bool = False
     """Whether gradients are scaled to length one first."""
     processes: int = 1
     """Processes to spread draws over; the choice is the same."""
+
+    def __post_init__(self) -> None:
+        """Refuse misspelt words, which would pass for the defaults."""
+        check_known("kernel", self.kernel, KernelName)
+        check_known("search method", self.method, Method)
+        check_known("proposal", self.proposal, Proposal)
 
     def select(
         self,

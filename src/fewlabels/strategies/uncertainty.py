@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor
 
-from fewlabels.errors import UsageError
+from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.pool import Pool, Query, Round
 from fewlabels.protocols import Classifier
 from fewlabels.search import top
@@ -25,6 +25,10 @@ class Margin:
     """Smallest lead of the most likely class over the second (NPC paper, Sec. 2.2)."""
 
     on: Scale = "probabilities"
+
+    def __post_init__(self) -> None:
+        """Refuse a scale that does not exist."""
+        _check_scale(self.on)
 
     def select(
         self,
@@ -48,6 +52,10 @@ class LeastConfidence:
     """Least value of the most likely class (one arm of ALBL in the NPC paper)."""
 
     on: Scale = "probabilities"
+
+    def __post_init__(self) -> None:
+        """Refuse a scale that does not exist."""
+        _check_scale(self.on)
 
     def select(
         self,
@@ -100,10 +108,19 @@ def _probabilities(logits_NC: Tensor) -> Tensor:
     return logits_NC.softmax(dim=1)
 
 
+def _unchanged(logits_NC: Tensor) -> Tensor:
+    return logits_NC
+
+
 _SCALES: dict[Scale, Callable[[Tensor], Tensor]] = {
     "probabilities": _probabilities,
-    "logits": torch.Tensor.clone,
+    "logits": _unchanged,
 }
+
+
+def _check_scale(on: str) -> None:
+    if on not in _SCALES:
+        raise UnknownNameError("scale", on, _SCALES)
 
 
 def _most_uncertain(

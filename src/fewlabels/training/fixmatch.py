@@ -27,9 +27,9 @@ from fewlabels.training.supervised import LabeledViews
 
 @dataclass(frozen=True, kw_only=True)
 class FixMatchTrainer(TrainingSettings):
-    """FixMatch; the defaults suit images of 8 to 32 pixels and a thousand steps."""
+    """FixMatch; the defaults suit small images and a few hundred steps."""
 
-    mu: int = 5
+    mu: int = 2
     """Unlabeled items for each labeled one in a step; the paper takes 7."""
     threshold: float = 0.95
     """Least probability at which a pseudo-label counts (tau)."""
@@ -89,7 +89,7 @@ class FixMatchTrainer(TrainingSettings):
                     strong(images, rng.stream(key, "strong views", step), self.strong),
                 ]
             )
-            # One pass over all three, so that batch normalisation sees them together.
+            # One pass over all three, so that batch normalization sees them together.
             logits = network(torch.cat([inputs, as_input(views)]))
             logits_BC, weak_UC, strong_UC = logits.split(
                 [len(labels_B), num_unlabeled, num_unlabeled]
@@ -97,7 +97,7 @@ class FixMatchTrainer(TrainingSettings):
             supervised = F.cross_entropy(logits_BC, labels_B)
             consistency, kept = consistency_loss(weak_UC, strong_UC, self.threshold)
             total = supervised + self.consistency_weight * consistency
-            return loop.Loss(supervised, total=total, kept=kept)
+            return loop.Loss(total, kept)
 
         return loss
 

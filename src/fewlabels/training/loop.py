@@ -28,12 +28,10 @@ _REPORT_EVERY = 10
 
 @dataclass(frozen=True, eq=False)
 class Loss:
-    """The loss of one minibatch and its parts."""
+    """The loss of one minibatch, and what is worth telling about it."""
 
-    supervised: Tensor
-    """Cross-entropy of the labeled items, a scalar."""
     total: Tensor
-    """What is minimised, a scalar."""
+    """What is minimized, a scalar."""
     kept: Tensor | None = None
     """Share of the unlabeled items whose pseudo-label counts, a scalar."""
 
@@ -64,7 +62,7 @@ class Training:
     key: int
 
     def advance(self, step: int) -> Loss:
-        """Do one optimiser step and update the average.
+        """Do one optimizer step and update the average.
 
         Args:
             step: Its number, from zero. All randomness of the step is named by it.
@@ -80,7 +78,7 @@ class Training:
             group["lr"] = settings.learning_rate * factor
         loss = self.objective(self.network, step)
         self.optimizer.zero_grad()
-        loss.total.backward()  # type: ignore[no-untyped-call]
+        loss.total.backward()  # type: ignore[no-untyped-call]  # torch has no type here
         self.optimizer.step()
         self.average.update()
         return loss
@@ -102,7 +100,7 @@ def fit(
     weights and see the same labeled minibatches.
 
     Args:
-        settings: Network, schedule and optimiser.
+        settings: Network, schedule and optimizer.
         objective: Makes the loss from the pool and the key of the streams.
         pool: Labeled and unlabeled images.
         generator: The only source of randomness.

@@ -1,4 +1,4 @@
-"""Learning rate, optimiser and averaging of weights."""
+"""Learning rate, optimizer and averaging of weights."""
 
 import copy
 import math
@@ -31,7 +31,7 @@ def cosine_factor(step: int, num_steps: int) -> float:
 def sgd(
     network: nn.Module, learning_rate: float, momentum: float, weight_decay: float
 ) -> torch.optim.SGD:
-    """Return Nesterov SGD whose weight decay spares normalisation and biases.
+    """Return Nesterov SGD whose weight decay spares normalization and biases.
 
     Args:
         network: What to train.
@@ -40,7 +40,7 @@ def sgd(
         weight_decay: Weight decay of kernels, which are all that has two axes or more.
 
     Returns:
-        The optimiser.
+        The optimizer.
     """
     kernels = [p for p in network.parameters() if p.ndim > 1]
     others = [p for p in network.parameters() if p.ndim <= 1]
@@ -60,8 +60,7 @@ class AveragedNetwork:
     """An exponential moving average of a network's weights.
 
     Parameters are averaged; buffers (the running statistics, which are averages
-    already) are copied. Averaged weights under initial
-    statistics would be useless.
+    already) are copied: averaged weights under initial statistics would be useless.
     """
 
     def __init__(self, network: Network, decay: float) -> None:

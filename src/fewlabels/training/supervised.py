@@ -58,8 +58,7 @@ class SupervisedTrainer(TrainingSettings):
 
         def loss(network: Network, step: int) -> loop.Loss:
             inputs, labels_B = labeled.at(step)
-            supervised = F.cross_entropy(network(inputs), labels_B)
-            return loop.Loss(supervised, total=supervised)
+            return loop.Loss(F.cross_entropy(network(inputs), labels_B))
 
         return loss
 
