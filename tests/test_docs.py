@@ -72,7 +72,7 @@ def test_the_readme_shows_both_commands():
 def command_names():
     """Return every command of the command line, such as ``fewlabels run``."""
     typer_main = importlib.import_module("typer.main")
-    cli = importlib.import_module("fewlabels.cli")
+    app = importlib.import_module("fewlabels.cli.app").app
 
     def walk(command, name):
         children = getattr(command, "commands", {})
@@ -82,7 +82,7 @@ def command_names():
             n for key, child in children.items() for n in walk(child, f"{name} {key}")
         ]
 
-    return walk(typer_main.get_command(cli.app), "fewlabels")
+    return walk(typer_main.get_command(app), "fewlabels")
 
 
 def test_every_command_is_in_the_guide():

@@ -51,12 +51,11 @@ def test_an_error_inside_the_block_leaves_the_old_file(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.txt"]
 
 
-def test_leftovers_are_swept(tmp_path):
-    (tmp_path / "below").mkdir()
-    for name in ("a.txt.partial", "below/b.json.partial", "kept.txt"):
+def test_only_leftovers_of_the_named_files_are_swept(tmp_path):
+    for name in ("a.txt.partial", "film.mp4.partial", "a.txt"):
         (tmp_path / name).write_text("x")
-    sweep(tmp_path)
-    assert sorted(p.name for p in tmp_path.rglob("*.*")) == ["kept.txt"]
+    sweep([tmp_path / "a.txt", tmp_path / "b.txt"])
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.txt", "film.mp4.partial"]
 
 
 def test_a_folder_below_a_file_is_refused(tmp_path):

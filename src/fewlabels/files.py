@@ -7,13 +7,14 @@ the next one sweeps away.
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from fewlabels.errors import StorageError
 
-_LEFTOVER = ".partial"
+LEFTOVER = ".partial"
+"""How the name of a file ends while it is written."""
 
 
 @contextmanager
@@ -29,7 +30,7 @@ def replacing(path: Path) -> Iterator[Path]:
     Raises:
         StorageError: If the disk is full or the folder cannot be written to.
     """
-    partial = path.with_name(path.name + _LEFTOVER)
+    partial = path.with_name(path.name + LEFTOVER)
     try:
         yield partial
         _flush(partial)
@@ -47,10 +48,10 @@ def replace_text(path: Path, text: str) -> None:
         partial.write_text(text, encoding="utf-8", newline="\n")
 
 
-def sweep(folder: Path) -> None:
-    """Remove what a killed process left half written in a folder and below it."""
-    for leftover in folder.rglob(f"*{_LEFTOVER}"):
-        leftover.unlink(missing_ok=True)
+def sweep(paths: Iterable[Path]) -> None:
+    """Remove what a killed process left half written of these files."""
+    for path in paths:
+        path.with_name(path.name + LEFTOVER).unlink(missing_ok=True)
 
 
 def make_folder(folder: Path) -> None:

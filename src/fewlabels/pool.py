@@ -69,6 +69,8 @@ class Split:
     images: Images
     labels: Tensor
     """Class numbers, shape (n,)."""
+    ids: tuple[str, ...] = ()
+    """Names of the items where they have some, to notice when they change."""
 
     def __post_init__(self) -> None:
         """Check that there is one label per image."""

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from fewlabels import cli, files
+from fewlabels.cli.app import app
 from fewlabels.runs import RunFolder
 
 TINY = {
@@ -298,8 +300,71 @@ def test_a_folder_of_images_with_broken_ones_runs_and_resumes(
     assert folder.start() == start
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("run", ""), 2, "The data have an empty name"),
+        (("run", "a" * 5000), 2, "There is no data set called"),
+        (("run", "digits", "--threads", 10**6), 2, "give a number from 1 to 1024"),
+    ],
+)
+def test_odd_words_are_a_sentence(fewlabels, words, code, message):
+    seen, _, err = fewlabels(*words)
+    assert seen == code
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_names_that_split_lines_or_look_like_markup_survive(fewlabels, tiny, tmp_path):
+    chance = np.random.default_rng(1)
+    for number in range(40):
+        place = tmp_path / "images" / "ab"[number % 2]
+        place.mkdir(parents=True, exist_ok=True)
+        pixels = chance.integers(0, 256, (8, 8), dtype=np.uint8)
+        Image.fromarray(pixels).save(place / f"x\u2028y\u0085{number}.png")
+    words = ("run", "images", "--settings", tiny, "--out", "a[/red]b")
+    for _ in range(2):
+        code, out, err = fewlabels(*words)
+        assert code == 0, err
+        assert "Report: a[/red]b/report.html" in out
+
+
+def test_a_demo_that_was_killed_while_writing_its_report_goes_on(fewlabels, tmp_path):
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "report.html.partial").write_text("half")
+    (tmp_path / "d" / ".DS_Store").write_text("")
+    module = import_module("fewlabels.cli.demo")
+    module._check_place(tmp_path / "d")
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="needs /proc to see handlers")
+@pytest.mark.parametrize("delay", [0.05, 0.6])
+def test_ctrl_c_while_still_loading_is_a_sentence(tmp_path, delay):
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from fewlabels.cli import main; main()", "demo"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    limit = time.monotonic() + 20
+    while time.monotonic() < limit:  # until the handler is there
+        status = (Path("/proc") / str(process.pid) / "status").read_text()
+        caught = next(x for x in status.splitlines() if x.startswith("SigCgt"))
+        if int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1:
+            break
+        time.sleep(0.01)
+    time.sleep(delay)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "Stopped." in err
+    assert "Traceback" not in err
+
+
 def test_help_and_version():
     runner = CliRunner()
-    assert "fewlabels 0." in runner.invoke(cli.app, ["--version"]).output
-    for command in ("run", "demo", "select"):
-        assert runner.invoke(cli.app, [command, "--help"]).exit_code == 0
+    assert "fewlabels 0." in runner.invoke(app, ["--version"]).output
+    assert "[default: npc]" in runner.invoke(app, ["run", "--help"]).output
+    for command in ("run", "demo", "select", "diagnose"):
+        assert runner.invoke(app, [command, "--help"]).exit_code == 0

@@ -1,6 +1,7 @@
 import json
 import shutil
 import threading
+from dataclasses import replace
 
 import pytest
 import torch
@@ -110,6 +111,37 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path, digits):
     assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
 
 
+@pytest.mark.parametrize("name", [".lock", "run.json", "rounds.jsonl"])
+def test_nothing_is_swept_from_a_folder_of_somebody_else(tmp_path, digits, name):
+    (tmp_path / "sub").mkdir()
+    for file in (name, "film.mp4.partial", "sub/film.mp4.partial"):
+        (tmp_path / file).write_text("precious")
+    before = sorted(p.name for p in tmp_path.rglob("*"))
+    with pytest.raises(RunError):
+        list(execute(toy.settings(), tmp_path, digits))
+    assert sorted(p.name for p in tmp_path.rglob("*")) == before
+
+
+def test_a_missing_round_or_start_is_noticed(run, digits):
+    lines = (run.path / "rounds.jsonl").read_text().splitlines(keepends=True)
+    (run.path / "rounds.jsonl").write_text("".join(lines[1:]))
+    with pytest.raises(RunError, match=r"its rounds are numbered \[1, 2\]"):
+        list(execute(toy.settings(), run.path, digits))
+    (run.path / "rounds.jsonl").write_text("".join(lines[:1]))
+    (run.path / "start.json").unlink()
+    with pytest.raises(RunError, match=r"start\.json that it builds on is gone"):
+        list(execute(toy.settings(), run.path, digits))
+
+
+def test_changed_labels_are_noticed(run, digits):
+    swapped = replace(digits, labels=(digits.labels + 1) % 10)
+    with pytest.warns(DataChangedWarning, match="The data changed since the run"):
+        list(execute(toy.settings(), run.path, swapped))
+    measured = replace(digits.test, labels=digits.test.labels.flip(0))
+    with pytest.warns(DataChangedWarning, match="The data changed since the run"):
+        list(execute(toy.settings(), run.path, replace(digits, test=measured)))
+
+
 def test_a_file_is_no_folder(tmp_path, digits):
     (tmp_path / "file").write_text("x")
     with pytest.raises(ForeignFolderError, match="is a file; a run needs a folder"):
@@ -130,7 +162,7 @@ def test_two_processes_do_not_mix(run, digits):
     held, release = threading.Event(), threading.Event()
 
     def hold():
-        with FileLock(run.path / ".lock"):
+        with FileLock(run.path / ".fewlabels-lock"):
             held.set()
             release.wait(30)
 

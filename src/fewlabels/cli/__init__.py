@@ -1,54 +1,17 @@
-"""The command line: parse, call one function, print."""
+"""The command line: where a process begins and how it ends.
 
+The commands and all that they need are imported inside :func:`main`, which takes
+seconds: from the first moment on, Ctrl-C ends in a sentence.
+"""
+
+import io
 import signal
 import sys
-from importlib.metadata import version
 from types import FrameType
-from typing import Annotated
 
-import typer
-
-from fewlabels.cli.demo import demo
-from fewlabels.cli.diagnose import diagnose
-from fewlabels.cli.run import run
-from fewlabels.cli.select import select
 from fewlabels.errors import FewlabelsError, UsageError
 
-__all__ = ["app", "main"]
-
-app = typer.Typer(
-    name="fewlabels",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-app.command()(demo)
-app.command()(run)
-app.command()(select)
-app.command()(diagnose)
-
-
-def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer passes it so
-    if asked:
-        typer.echo(f"fewlabels {version('fewlabels')}")
-        raise typer.Exit
-
-
-@app.callback()
-def options(
-    *,
-    show_version: Annotated[
-        bool,
-        typer.Option(
-            "--version",
-            callback=_print_version,
-            is_eager=True,
-            help="Print the version.",
-        ),
-    ] = False,
-) -> None:
-    """From a pile of unlabeled images and a labeling budget to the best classifier."""
-    del show_version
+__all__ = ["main"]
 
 
 class _Stopped(BaseException):
@@ -62,7 +25,12 @@ def main() -> None:
     """
     signal.signal(signal.SIGINT, _stop)
     signal.signal(signal.SIGTERM, _stop)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a name must not end the run
+            stream.reconfigure(errors="backslashreplace")
     try:
+        from fewlabels.cli.app import app
+
         app()
     except UsageError as error:
         _leave(f"Error: {error}", 2)
@@ -73,6 +41,8 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
+    except OSError as error:
+        _leave(f"Error: reading or writing failed: {error}.", 1)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
@@ -81,5 +51,5 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _leave(message: str, code: int) -> None:
-    typer.echo(message, err=True)
+    print(message, file=sys.stderr)  # noqa: T201 - the one place that may
     sys.exit(code)

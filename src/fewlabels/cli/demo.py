@@ -11,6 +11,7 @@ from fewlabels import data
 from fewlabels.cli.run import Json, Quiet, described, in_folder
 from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.errors import ForeignFolderError
+from fewlabels.files import LEFTOVER
 from fewlabels.report import AccuracyTable, accuracy_table, write_report
 from fewlabels.runs import Choice, RunFolder, RunSettings
 
@@ -68,7 +69,8 @@ def demo(
 
 def _check_place(place: Path) -> None:
     """Raise unless the folder is new, empty or a demo's."""
-    strangers = {entry.name for entry in place.glob("*")} - {*_STRATEGIES, _REPORT}
+    names = {entry.name for entry in place.glob("[!.]*")}
+    strangers = names - {*_STRATEGIES, _REPORT, _REPORT + LEFTOVER}
     if strangers or place.is_file():
         msg = (
             f"'{place}' holds something else than a demo (such as "

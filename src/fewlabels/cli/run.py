@@ -1,5 +1,6 @@
 """``fewlabels run``: one run in a folder."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +20,8 @@ from fewlabels.runs import (
     check_choices,
     execute,
 )
+
+_MOST_THREADS = 1024
 
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print errors only, and no progress.")
@@ -127,17 +130,23 @@ def described(finished: Round) -> str:
 
 def _settings(file: Path | None, given: dict[str, Any]) -> RunSettings:
     resolved = RunSettings.merged(file, given)
-    if resolved.threads < 1:
-        msg = f"threads is {resolved.threads}; at least one has to work."
+    if not 1 <= resolved.threads <= _MOST_THREADS:
+        msg = (
+            f"threads is {resolved.threads}; give a number from 1 to {_MOST_THREADS}, "
+            "best the number of cores or less."
+        )
         raise UsageError(msg)
     name = resolved.data.name
-    if name in data.names() or not Path(name).exists():
+    if not name:
+        msg = "The data have an empty name; say which data set, folder or file it is."
+        raise UsageError(msg)
+    if name in data.names() or not os.path.exists(name):  # noqa: PTH110 - never raises
         return resolved
     place = resolved.data.model_copy(update={"name": str(Path(name).resolve())})
     return resolved.model_copy(update={"data": place})
 
 
 def _default_folder(settings: RunSettings) -> Path:
-    words = [Path(settings.data.name).stem, settings.strategy.name]
+    words = [Path(settings.data.name).stem[:60], settings.strategy.name]
     words += [settings.trainer.name, str(settings.seed)]
     return Path("runs") / "-".join(words).replace(":", ".")

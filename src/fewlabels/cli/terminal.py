@@ -81,7 +81,7 @@ class Terminal:
     def say(self, message: str) -> None:
         """Tell a person something that is not the result."""
         if not self.is_quiet:
-            self._tell(message)
+            self.err.print(message, highlight=False, soft_wrap=True, markup=False)
 
     def result(self, content: Any) -> None:
         """Print a result for people; nothing when quiet."""
@@ -96,9 +96,6 @@ class Terminal:
         with reporting(Bars(self.err)) if shown else nullcontext(), self._notes():
             yield
 
-    def _tell(self, message: str) -> None:
-        self.err.print(message, highlight=False, soft_wrap=True, markup=False)
-
     @contextmanager
     def _notes(self) -> Iterator[None]:
         """Print warnings of this package as notes in plain words."""
@@ -112,7 +109,7 @@ class Terminal:
             line: str | None = None,
         ) -> None:
             if issubclass(category, FewlabelsWarning):
-                self._tell(f"Note: {message}")
+                self.say(f"Note: {message}")
             else:
                 usual(message, category, filename, lineno, file, line)
 

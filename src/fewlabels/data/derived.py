@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from fewlabels.errors import DataError, UnknownNameError, UsageError
-from fewlabels.pool import ArrayImages, Images, Pool, Split
+from fewlabels.pool import ArrayImages, Images, Pool
 from fewlabels.rng import fork, keyed_uniforms, stream
 
 _WHITE = 255
@@ -190,7 +190,7 @@ def resized(pool: Pool, size: int) -> Pool:
         return pool
     test = pool.test
     if test is not None:
-        test = Split(_resized(test.images, size), test.labels)
+        test = replace(test, images=_resized(test.images, size))
     return replace(pool, images=_resized(pool.images, size), test=test)
 
 

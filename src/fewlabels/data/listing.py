@@ -72,7 +72,9 @@ def file_pool(
         raise DataError(_nothing_left(folder, len(files), test_share))
     test = None
     if measured:
-        test = Split(FileImages(_chosen(files, measured), shape), numbers[measured])
+        chosen = _chosen(files, measured)
+        ids = tuple(file.item_id for file in chosen)
+        test = Split(FileImages(chosen, shape), numbers[measured], ids)
     return Pool.build(
         FileImages(_chosen(files, kept), shape),
         numbers[kept],

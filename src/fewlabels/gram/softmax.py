@@ -107,8 +107,9 @@ def softmax_kernel(
     Example:
         >>> sure_of_one = torch.tensor([[0.0, 0.0], [9.0, -9.0]])
         >>> kernel = softmax_kernel(torch.zeros(2, 3), sure_of_one)
-        >>> [round(value, 6) for value in kernel.diagonal(torch.arange(2)).tolist()]
-        [0.25, 0.0]
+        >>> doubtful, sure = kernel.diagonal(torch.arange(2)).tolist()
+        >>> round(doubtful, 6), round(sure, 6)
+        (0.25, 0.0)
     """
     rows = Rows(features, has_bias=True, is_normalized=normalize)
     outputs = Rows(logits, has_bias=False, is_normalized=False, name="logits")

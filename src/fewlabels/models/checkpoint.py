@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as serialized
 from torch import Tensor, nn
 
 from fewlabels import files
@@ -33,7 +33,7 @@ def save(module: nn.Module, path: Path, metadata: Mapping[str, str]) -> None:
     # make equal files.
     words = json.dumps(dict(metadata), sort_keys=True)
     with files.replacing(path) as partial:
-        save_file(tensors, partial, metadata={_ENTRY: words})
+        partial.write_bytes(serialized(tensors, metadata={_ENTRY: words}))
 
 
 def load(module: nn.Module, path: Path) -> dict[str, str]:

@@ -13,7 +13,7 @@ from fewlabels import strategies, training
 from fewlabels.errors import DataChangedWarning, DataError
 from fewlabels.loop import check_plan, hidden, rounds, starting_answers
 from fewlabels.oracles import TableOracle
-from fewlabels.pool import Answers, Pool, Round
+from fewlabels.pool import Answers, Pool, Round, Split
 from fewlabels.protocols import Strategy, Trainer
 from fewlabels.runs.folder import RunFolder
 from fewlabels.runs.lines import RoundLine
@@ -59,10 +59,10 @@ def _finished_and_new(
 ) -> Iterator[Round]:
     """Replay what the folder holds, then go on until the budget is spent."""
     positions = {name: index for index, name in enumerate(pool.ids)}
+    lines = folder.lines()
     asked = hidden(pool, settings.budget).with_answers(
         _start(folder, settings, pool, trainer, positions)
     )
-    lines = folder.lines()
     history = [line.to_round(positions) for line in lines]
     for finished in history:
         asked = asked.with_answers(finished.answers)
@@ -124,13 +124,24 @@ def _facts(settings: RunSettings, pool: Pool, strategy: Strategy) -> dict[str, A
 
 
 def _data_facts(pool: Pool) -> dict[str, Any]:
+    test = pool.test
     return {
         "num_items": len(pool),
-        "num_test": 0 if pool.test is None else len(pool.test),
+        "num_test": 0 if test is None else len(test),
         "classes": list(pool.classes),
         "shape": list(pool.images.shape),
-        "hash": hashlib.sha256("\n".join(pool.ids).encode()).hexdigest(),
+        "hash": _digest("\n".join(pool.ids).encode()),
+        "labels_hash": _digest(pool.labels.numpy().tobytes()),
+        "test_hash": "" if test is None else _test_digest(test),
     }
+
+
+def _test_digest(test: Split) -> str:
+    return _digest(test.labels.numpy().tobytes() + "\n".join(test.ids).encode())
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _source(name: str, strategy: Strategy) -> dict[str, str] | None:
@@ -141,7 +152,7 @@ def _source(name: str, strategy: Strategy) -> dict[str, str] | None:
         source = inspect.getsource(inspect.getmodule(type(strategy)) or type(strategy))
     except (OSError, TypeError):
         return {"import_path": name, "sha256": "unknown"}
-    return {"import_path": name, "sha256": hashlib.sha256(source.encode()).hexdigest()}
+    return {"import_path": name, "sha256": _digest(source.encode())}
 
 
 def _check_same_data(folder: RunFolder, pool: Pool) -> None:
@@ -158,7 +169,7 @@ def _check_same_data(folder: RunFolder, pool: Pool) -> None:
             "else. Restore the data, or give another folder."
         )
         raise DataError(msg)
-    if any(before[key] != now[key] for key in ("hash", "num_test")):
+    if any(before.get(key) != now[key] for key in now):
         msg = (
             f"The data changed since the run in '{folder.path}' began: "
             f"{before['num_items']} items and {before['num_test']} to measure on then, "

@@ -16,11 +16,17 @@ from fewlabels.errors import (
     SettingsChangedError,
     StorageError,
 )
-from fewlabels.files import explanation, make_folder, replace_text, sweep
+from fewlabels.files import (
+    LEFTOVER,
+    explanation,
+    make_folder,
+    replace_text,
+    sweep,
+)
 from fewlabels.runs.lines import SCHEMA, RoundLine
 
 _KIND = "fewlabels run"
-_LOCK = ".lock"
+_LOCK = ".fewlabels-lock"
 
 
 @dataclass(frozen=True)
@@ -63,11 +69,16 @@ class RunFolder:
         if self.path.exists() and not self.path.is_dir():
             msg = f"'{self.path}' is a file; a run needs a folder. Give another name."
             raise ForeignFolderError(msg)
-        names = {entry.name for entry in self.path.glob("*")}
-        if names and not names & {_LOCK, self.settings_file.name}:
+        if self.settings_file.exists():
+            self.description()
+            return
+        begun = {_LOCK, self.settings_file.name + LEFTOVER}
+        strangers = {entry.name for entry in self.path.glob("*")} - begun
+        if strangers:
             msg = (
                 f"'{self.path}' is not empty and does not hold a run (it holds "
-                f"{_listed(names)}); nothing was touched. Give an empty or new folder."
+                f"{_listed(strangers)}); nothing was touched. Give an empty or new "
+                "folder."
             )
             raise ForeignFolderError(msg)
 
@@ -96,10 +107,20 @@ class RunFolder:
         except OSError as error:
             raise StorageError(explanation(self.path, error)) from error
         try:
-            sweep(self.path)
+            sweep(self._written())
             yield
         finally:
             lock.release()
+
+    def _written(self) -> list[Path]:
+        """Return every file that a run may have been writing when it was killed."""
+        ends = (self.settings_file, self.start_file, self.rounds_file)
+        models = [
+            folder / "model.safetensors"
+            for pattern in ("round-*", "start-*")
+            for folder in self.path.glob(pattern)
+        ]
+        return [*ends, self.timings_file, self.report_file, *models]
 
     def begin(self, settings: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
         """Write the settings of a new run, or check those of one that goes on.
@@ -166,7 +187,16 @@ class RunFolder:
     def lines(self) -> list[RoundLine]:
         """Return the finished rounds."""
         with _readable(self.rounds_file):
-            return [RoundLine.model_validate(line) for line in _lines(self.rounds_file)]
+            lines = [
+                RoundLine.model_validate(line) for line in _lines(self.rounds_file)
+            ]
+            if [line.step for line in lines] != list(range(len(lines))):
+                msg = f"its rounds are numbered {[line.step for line in lines]}"
+                raise ValueError(msg)
+            if lines and not self.start_file.exists():
+                msg = "the file start.json that it builds on is gone"
+                raise ValueError(msg)
+        return lines
 
     def timings(self) -> list[dict[str, Any]]:
         """Return what was measured of each round besides its result."""
@@ -199,7 +229,9 @@ def _lines(file: Path) -> list[dict[str, Any]]:
     if not file.exists():
         return []
     with _readable(file):
-        return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+        # Names may hold any other character that Python would split lines at.
+        whole = file.read_bytes().decode("utf-8")
+        return [json.loads(line) for line in whole.split("\n") if line]
 
 
 @contextmanager

@@ -29,7 +29,9 @@ class Choice(BaseModel):
             return {"name": given}
         if isinstance(given, dict) and "options" not in given:
             options = {key: value for key, value in given.items() if key != "name"}
-            return {"name": given.get("name"), "options": options}
+            return {"options": options} | (
+                {"name": given["name"]} if "name" in given else {}
+            )
         return given
 
 
@@ -123,6 +125,8 @@ def _from_file(file: Path) -> dict[str, Any]:
             "with one 'name: value' per line."
         )
         raise UsageError(msg) from error
+    if content is None:
+        return {}
     if not isinstance(content, dict):
         msg = (
             f"The settings file '{file}' holds a {type(content).__name__}; write one "
