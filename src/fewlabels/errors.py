@@ -28,8 +28,12 @@ To catch everything, write ``except fewlabels.errors.FewlabelsError``. Each mess
 what was wrong, with the numbers seen, why it matters and what to do.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
+
+_MOST_NAMED = 100
 
 
 class FewlabelsError(Exception):
@@ -123,5 +127,40 @@ class DataChangedWarning(FewlabelsWarning):
     """The data differ from those the run began with."""
 
 
+@dataclass(frozen=True, order=True)
+class UnreadableFile:
+    """A file that could not be used."""
+
+    name: str
+    """Path below the folder that was read; what cannot be printed is escaped."""
+    reason: str
+    """What is wrong with it, in a few words."""
+
+    def __str__(self) -> str:
+        """Return name and reason in one line."""
+        return f"{self.name} ({self.reason})"
+
+
 class UnreadableFilesWarning(FewlabelsWarning):
-    """Files that could not be used were left out of a pool."""
+    """Files that could not be used were left out of a pool; ``files`` are all of them.
+
+    The message names every one up to a hundred, and counts the rest.
+    """
+
+    def __init__(self, folder: Path, files: Sequence[UnreadableFile]) -> None:
+        """Name the files.
+
+        Args:
+            folder: What was read.
+            files: All files that were left out.
+        """
+        self.folder = folder
+        self.files = tuple(files)
+        named = "; ".join(map(str, self.files[:_MOST_NAMED]))
+        rest = len(self.files) - _MOST_NAMED
+        more = f"; and {rest} more, listed in this warning's files" if rest > 0 else ""
+        one = len(self.files) == 1
+        super().__init__(
+            f"{len(self.files)} {'file' if one else 'files'} in {folder} cannot be "
+            f"used and {'was' if one else 'were'} left out: {named}{more}."
+        )

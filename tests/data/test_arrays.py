@@ -76,6 +76,11 @@ def test_other_arrays_are_refused(images, error, message):
         array_pool(images)
 
 
+def test_a_class_is_named_once():
+    with pytest.raises(UsageError, match="3 names, and 2 of them are 'a'"):
+        array_pool(GREY, [0, 1, 2, 0, 1], classes=["a", "a", "b"])
+
+
 def test_an_odd_test_split_is_refused():
     with pytest.raises(ShapeError, match="one network cannot read both"):
         array_pool(GREY, [0] * 5, test=(COLOUR, [0] * 5))

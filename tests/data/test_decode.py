@@ -6,7 +6,8 @@ from PIL import Image
 from tests.data.pictures import pixels, save
 
 from fewlabels.data import decode as decoding
-from fewlabels.data.decode import UnusableImageError, decode, inspect
+from fewlabels.data.decode import decode, inspect
+from fewlabels.errors import DataError
 
 
 def seen(path, channels=3):
@@ -94,6 +95,7 @@ BREAK = {
     "folder": lambda path: path.mkdir(),
     "dangling": lambda path: path.symlink_to("nowhere.png"),
     "missing": lambda path: None,
+    "byte": lambda path: path.write_bytes(b"P"),
     "pipe": os.mkfifo,
     "float": lambda path: Image.fromarray(np.zeros((2, 2), np.float32)).save(path),
     "wide": lambda path: Image.fromarray(np.full((2, 2), 70_000, np.int32)).save(path),
@@ -109,6 +111,7 @@ BREAK = {
         ("folder", "a folder, not a file"),
         ("dangling", "a link to a missing file"),
         ("missing", "not found"),
+        ("byte", "not an image of a known format"),
         ("pipe", "not a regular file"),
         ("float", "no fixed range"),
         ("wide", "more than 16 bits"),
@@ -117,14 +120,14 @@ BREAK = {
 def test_the_reason_is_given(tmp_path, kind, reason):
     path = tmp_path / ("a.tiff" if kind in {"float", "wide"} else "a.png")
     BREAK[kind](path)
-    with pytest.raises(UnusableImageError, match=reason):
+    with pytest.raises(DataError, match=reason):
         inspect(kind, path)
 
 
 def test_a_cut_jpeg_is_found(tmp_path):
     path = save(tmp_path / "a.jpg", height=200, width=200)
     path.write_bytes(path.read_bytes()[:-2000])
-    with pytest.raises(UnusableImageError, match="damaged"):
+    with pytest.raises(DataError, match="damaged"):
         inspect("a", path)
 
 
@@ -132,8 +135,14 @@ def test_the_header_alone_refuses_a_bomb(tmp_path, monkeypatch):
     path = save(tmp_path / "a.png", height=20, width=20)
     monkeypatch.setattr(decoding, "MAX_PIXELS", 399)
     monkeypatch.setattr(Image.Image, "load", lambda self: pytest.fail("decoded"))
-    with pytest.raises(UnusableImageError, match="20 x 20 is more than 399 pixels"):
+    with pytest.raises(DataError, match="20 x 20 is more than 399 pixels"):
         inspect("a", path)
+
+
+@pytest.mark.parametrize("name", ["nul\0.png", "half a letter\ud800.png"])
+def test_a_name_that_no_file_can_have(tmp_path, name):
+    with pytest.raises(DataError, match="no file can have this name"):
+        inspect(name, tmp_path / name)
 
 
 @pytest.mark.filterwarnings("error")
@@ -142,13 +151,13 @@ def test_a_real_bomb_is_refused(tmp_path, side):
     path = tmp_path / "bomb.png"
     Image.new("1", (side, side)).save(path)
     assert path.stat().st_size < 100_000
-    with pytest.raises(UnusableImageError, match="pixels"):
+    with pytest.raises(DataError, match="pixels"):
         inspect("bomb", path)
 
 
 def test_a_huge_file_is_not_read(tmp_path, monkeypatch):
     monkeypatch.setattr(decoding, "MAX_BYTES", 10)
-    with pytest.raises(UnusableImageError, match="bytes; at most 10"):
+    with pytest.raises(DataError, match="bytes; at most 10"):
         inspect("a", save(tmp_path / "a.png"))
 
 
@@ -159,5 +168,5 @@ def test_a_closed_file_is_named(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(type(path), "read_bytes", refuse)
-    with pytest.raises(UnusableImageError, match="no permission"):
+    with pytest.raises(DataError, match="no permission"):
         inspect("a", path)

@@ -38,6 +38,11 @@ def test_counts_by_name_and_by_number_agree():
     assert set(by_name.ids) < set(subset(DIGITS, {"0": 6, "9": 2}, seed=3).ids)
 
 
+def test_class_names_may_be_numbers():
+    by_number = subset(DIGITS, {3: 10, 8: 2})
+    assert by_number.ids == subset(DIGITS, {"3": 10, "8": 2}).ids
+
+
 @pytest.mark.parametrize(
     ("counts", "error", "message"),
     [

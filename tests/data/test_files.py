@@ -1,5 +1,9 @@
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
+from PIL import Image
 from tests.data.pictures import pixels, save
 
 from fewlabels import progress
@@ -19,6 +23,20 @@ def test_order_is_kept_and_the_broken_are_named(tmp_path):
     usable, unreadable = checked(tmp_path, ["b.png", "x.png", "a.png"])
     assert [file.name for file in usable] == ["b.png", "a.png"]
     assert [str(one) for one in unreadable] == ["x.png (empty: 0 bytes)"]
+
+
+def test_threads_leave_the_filters_of_warnings_alone(tmp_path):
+    for number in range(20):
+        save(tmp_path / f"{number}.png", number)
+    Image.new("1", (9_500, 9_500)).save(tmp_path / "bomb.png")
+    names = [path.name for path in tmp_path.iterdir()]
+    before = list(warnings.filters)
+    with ThreadPoolExecutor(3) as threads:
+        found = list(threads.map(lambda _: checked(tmp_path, names), range(12)))
+    assert warnings.filters == before
+    assert {len(usable) for usable, _ in found} == {20}
+    reason = "bomb.png (9500 x 9500 is more than 80,000,000 pixels)"
+    assert {str(one) for _, unreadable in found for one in unreadable} == {reason}
 
 
 def test_progress_is_told(tmp_path):

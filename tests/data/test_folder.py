@@ -1,15 +1,17 @@
 import os
 import warnings
 from collections import Counter
+from io import BytesIO
 
 import pytest
 import torch
 from PIL import Image
 from tests.data.pictures import pixels, save, tree
 
+from fewlabels.data.decode import digest_of
 from fewlabels.data.folder import folder_pool
-from fewlabels.data.unreadable import FilesLeftOutWarning
-from fewlabels.errors import DataError, UnreadableFilesWarning
+from fewlabels.data.listing import is_held_out
+from fewlabels.errors import DataError, FewlabelsWarning, UnreadableFilesWarning
 
 
 def loaded(folder, **options):
@@ -119,7 +121,7 @@ def test_nothing_usable_is_an_error(tmp_path):
 
 
 def test_a_closed_folder_is_named(tmp_path, monkeypatch):
-    save(tmp_path / "open" / "a.png")
+    save(tmp_path / "a.png")
     (tmp_path / "shut").mkdir()
     scandir = os.scandir
 
@@ -156,7 +158,6 @@ def test_a_thousand_images_with_fourteen_broken_ones(tmp_path):
     with pytest.warns(UnreadableFilesWarning) as caught:
         pool = loaded(tmp_path)
     (warning,) = [one.message for one in caught]
-    assert isinstance(warning, FilesLeftOutWarning)
     kinds = Counter(one.name.split("/")[1].split(".")[0][:-1] for one in warning.files)
     assert len(kinds) == 7
     assert set(kinds.values()) == {2}
@@ -174,11 +175,76 @@ def test_a_thousand_images_with_fourteen_broken_ones(tmp_path):
     assert len(again.test) == len(pool.test)
 
 
-def test_more_than_twenty_files_are_counted(tmp_path):
+def test_more_than_a_hundred_files_are_counted(tmp_path):
     save(tmp_path / "good.png")
-    for number in range(25):
-        (tmp_path / f"bad{number:02}.png").touch()
-    with pytest.warns(UnreadableFilesWarning, match=r"bad19.*; and 5 more\.") as caught:
+    for number in range(105):
+        (tmp_path / f"bad{number:03}.png").touch()
+    with pytest.warns(
+        UnreadableFilesWarning, match=r"bad099.*; and 5 more, listed in"
+    ) as caught:
         loaded(tmp_path)
-    assert len(caught[0].message.files) == 25
-    assert "bad20" not in str(caught[0].message)
+    assert len(caught[0].message.files) == 105
+    assert "bad100" not in str(caught[0].message)
+
+
+def test_names_that_are_not_utf8_are_reported(tmp_path):
+    tree(tmp_path, each=2)
+    odd = os.fsdecode(b"odd\xff")
+    try:
+        save(tmp_path / "cat" / f"{odd}.png", 90)
+    except OSError:
+        pytest.skip("this file system has UTF-8 names only")
+    save(tmp_path / odd / "0.png", 91)
+    (tmp_path / f"{odd}.txt").touch()
+    with pytest.warns(UnreadableFilesWarning) as caught:
+        pool = loaded(tmp_path, test_share=0)
+    names = [one.name for one in caught[0].message.files]
+    assert names == [r"cat/odd\xff.png", r"odd\xff"]
+    assert r"cat/odd\xff.png (its name is not UTF-8" in str(caught[0].message)
+    assert pool.classes == ("cat", "dog")
+    "".join(pool.ids).encode()
+
+
+def test_names_with_line_ends_are_names(tmp_path):
+    for number, mark in enumerate(("\n", "\r", "\u2028", "\x85")):
+        save(tmp_path / f"a{mark}b.png", number)
+        (tmp_path / f"broken{mark}.png").touch()
+    with pytest.warns(UnreadableFilesWarning) as caught:
+        pool = loaded(tmp_path)
+    assert {name.partition("@")[0] for name in pool.ids} == {
+        *("a\nb.png", "a\rb.png", "a\u2028b.png", "a\x85b.png")
+    }
+    assert len(str(caught[0].message).splitlines()) == 1
+
+
+def test_one_folder_is_no_class_and_that_is_said(tmp_path):
+    tree(tmp_path, ["cat"], each=3)
+    with pytest.warns(
+        FewlabelsWarning, match=r"All 3 images in .* in the one folder 'cat'.*no label"
+    ):
+        pool = loaded(tmp_path)
+    assert pool.classes == ()
+    assert loaded(tmp_path, use_labels=False).classes == ()
+
+
+def test_identical_images_cannot_be_split(tmp_path):
+    content = measured_image()
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        for number in range(20):
+            (tmp_path / name / f"{number}.png").write_bytes(content)
+    with pytest.raises(DataError, match="identical images stay on one side") as caught:
+        loaded(tmp_path)
+    assert "distinct images here: 1" in str(caught.value)
+    assert "data: {name: FOLDER, test_share: 0}" in str(caught.value)
+    assert len(loaded(tmp_path, test_share=0)) == 40
+
+
+def measured_image():
+    """Return an image whose content puts it into the test split."""
+    for number in range(100):
+        stored = BytesIO()
+        Image.fromarray(pixels(number)).save(stored, "PNG")
+        if is_held_out(digest_of(stored.getvalue()), 0.2):
+            return stored.getvalue()
+    return pytest.fail("none of a hundred images is held out")

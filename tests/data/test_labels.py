@@ -22,6 +22,13 @@ def test_classes_are_made_up_from_all_labels():
     assert class_names(np.array([0, 2]), torch.tensor([3])) == ("0", "1", "2", "3")
     assert class_names(["b10", "b9"], ["a"]) == ("a", "b9", "b10")
     assert class_names(None) == ()
+    assert len(class_names([999])) == 1000
+
+
+def test_numbers_that_count_no_classes_are_refused():
+    with pytest.raises(LabelError, match=r"1,001 classes for 3 labels.*name them"):
+        class_names([0, 1, 1000])
+    assert len(class_names(range(1500))) == 1500
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,8 @@ def test_a_name_that_stands_for_nothing(name):
 
 
 def test_a_path_that_leads_nowhere(tmp_path):
+    with pytest.raises(UnknownNameError, match="no file or folder and no data set"):
+        data.load("nosuchfolder/")
     with pytest.raises(DataError, match="There is no file or folder"):
         data.load(tmp_path / "nothing")
     (tmp_path / "a.txt").touch()

@@ -5,7 +5,7 @@ import pytest
 from tests.data.pictures import pixels
 
 from fewlabels.data.npz import npz_pool, read_npz
-from fewlabels.errors import DataError
+from fewlabels.errors import DataError, LabelError
 
 IMAGES = np.stack([pixels(number) for number in range(4)])
 
@@ -42,16 +42,24 @@ def test_missing_arrays_are_named(tmp_path):
 
 def test_pickled_arrays_are_refused(tmp_path):
     np.savez(tmp_path / "evil.npz", x_train=np.array([{"a": 1}], dtype=object))
-    with pytest.raises(DataError, match="plain arrays"):
+    with pytest.raises(DataError, match="it holds Python objects") as caught:
         npz_pool(tmp_path / "evil.npz", "evil")
+    assert "allow_pickle" not in str(caught.value)
+
+
+def test_absurd_class_numbers_are_refused(tmp_path):
+    np.savez(tmp_path / "odd.npz", x_train=IMAGES, y_train=[0, 1, 0, 10**7])
+    with pytest.raises(LabelError, match="10,000,001 classes for 4 labels"):
+        npz_pool(tmp_path / "odd.npz", "odd")
 
 
 @pytest.mark.parametrize("content", [b"", b"no zip at all", b"PK\x03\x04 cut off"])
 def test_damaged_files_are_refused(tmp_path, content):
     path = tmp_path / "bad.npz"
     path.write_bytes(content)
-    with pytest.raises(DataError, match=r"not a whole \.npz file"):
+    with pytest.raises(DataError, match=r"not a whole \.npz file") as caught:
         npz_pool(path, "bad")
+    assert "allow_pickle" not in str(caught.value)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -80,5 +88,5 @@ def test_an_unknown_compression_is_refused(tmp_path):
 def test_a_single_array_is_refused(tmp_path):
     with (tmp_path / "one.npz").open("wb") as file:
         np.save(file, IMAGES)
-    with pytest.raises(DataError, match=r"not a whole \.npz file"):
+    with pytest.raises(DataError, match="it is no archive at all"):
         npz_pool(tmp_path / "one.npz", "one")

@@ -3,10 +3,9 @@
 from fewlabels.data.derived import repeated, subset
 from fewlabels.data.load import load
 from fewlabels.data.named import names
-from fewlabels.data.unreadable import FilesLeftOutWarning, UnreadableFile
+from fewlabels.errors import UnreadableFile
 
 __all__ = [
-    "FilesLeftOutWarning",
     "UnreadableFile",
     "load",
     "names",

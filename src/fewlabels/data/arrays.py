@@ -1,5 +1,6 @@
 """Arrays in memory: images (N, H, W) and (N, H, W, C), or feature vectors (N, F)."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,7 +56,7 @@ def array_pool(
     """
     items = item_tensor(images)
     given = (labels, None if test is None else test[1])
-    names = tuple(classes) if classes is not None else class_names(*given)
+    names = class_names(*given) if classes is None else _distinct(classes)
     numbers = label_tensor(labels, names, len(items))
     return Pool.build(
         ArrayImages(items),
@@ -96,6 +97,19 @@ def item_ids(prefix: str, items: Tensor) -> tuple[str, ...]:
         f"{prefix}/{position}@{digest_of(row.tobytes())}"
         for position, row in enumerate(rows)
     )
+
+
+def _distinct(classes: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the classes; refuse a name that stands there twice."""
+    names = tuple(classes)
+    if len(set(names)) < len(names):
+        twice, count = Counter(names).most_common(1)[0]
+        msg = (
+            f"classes has {len(names)} names, and {count} of them are '{twice}'; that "
+            "label would mean several classes. Name each class once."
+        )
+        raise UsageError(msg)
+    return names
 
 
 def _split(test: tuple[Arrays, Labels], classes: Sequence[str], items: Tensor) -> Split:

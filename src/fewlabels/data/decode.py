@@ -8,6 +8,7 @@ only the formats in ``FORMATS`` are tried, and the size in the header is compare
 import stat
 import struct
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from io import BytesIO
@@ -15,7 +16,9 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
+
+from fewlabels.errors import DataError
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 """The image formats that are read, by their names in Pillow."""
@@ -59,9 +62,9 @@ _DAMAGE = (
     Warning,
 )
 
-
-class UnusableImageError(Exception):
-    """A file is no usable image; the message is the reason, in a few words."""
+# What they raise where a file begins like theirs and is another's.
+_NOT_THIS_FORMAT = (SyntaxError, IndexError, TypeError, struct.error)
+_PREFIX = 16
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ def inspect(name: str, path: Path) -> ImageFile:
         What is known of it.
 
     Raises:
-        UnusableImageError: If it is not a whole image in a known format; says why.
+        DataError: If it is not a whole image in a known format; says why.
     """
     content = _content(path)
     try:
@@ -114,7 +117,7 @@ def inspect(name: str, path: Path) -> ImageFile:
         if image.mode[0] in "IF":  # the range is known from the pixels only
             _eight_bit(image)
     except _DAMAGE as error:
-        raise UnusableImageError(f"damaged: {_sentence(error)}") from error
+        raise DataError(f"damaged: {_sentence(error)}") from error
     if orientation in _SIDEWAYS:
         width, height = height, width
     return ImageFile(
@@ -133,7 +136,7 @@ def decode(file: ImageFile, shape: tuple[int, int, int]) -> NDArray[np.uint8]:
         Pixels of that shape.
 
     Raises:
-        UnusableImageError: If the file is no longer what it was.
+        DataError: If the file is no longer what it was.
     """
     channels, height, width = shape
     content = _content(file.path)
@@ -145,7 +148,7 @@ def decode(file: ImageFile, shape: tuple[int, int, int]) -> NDArray[np.uint8]:
         flat = upright.convert("L" if channels == 1 else "RGB")
         sized = flat.resize((width, height), Image.Resampling.BILINEAR)
     except _DAMAGE as error:
-        raise UnusableImageError(f"damaged: {_sentence(error)}") from error
+        raise DataError(f"damaged: {_sentence(error)}") from error
     pixels = np.asarray(sized, dtype=np.uint8).reshape(height, width, channels)
     return np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
@@ -155,49 +158,61 @@ def _content(path: Path) -> bytes:
     try:
         state = path.stat()
         if stat.S_ISDIR(state.st_mode):
-            raise UnusableImageError("a folder, not a file")
+            raise DataError("a folder, not a file")
         if not stat.S_ISREG(state.st_mode):
-            raise UnusableImageError("not a regular file")
+            raise DataError("not a regular file")
         if not state.st_size:
-            raise UnusableImageError("empty: 0 bytes")
+            raise DataError("empty: 0 bytes")
         if state.st_size > MAX_BYTES:
-            raise UnusableImageError(f"{state.st_size:,} bytes; at most {MAX_BYTES:,}")
+            raise DataError(f"{state.st_size:,} bytes; at most {MAX_BYTES:,}")
         return path.read_bytes()
-    except FileNotFoundError as error:
-        is_link = path.is_symlink()
-        reason = "a link to a missing file" if is_link else "not found"
-        raise UnusableImageError(reason) from error
-    except PermissionError as error:
-        raise UnusableImageError("no permission to read it") from error
-    except OSError as error:
-        raise UnusableImageError(error.strerror or "cannot be read") from error
+    except (OSError, ValueError) as error:
+        raise DataError(_why_unread(path, error)) from error
+
+
+def _why_unread(path: Path, error: OSError | ValueError) -> str:
+    """Say in a few words why the bytes of a file could not be had."""
+    if isinstance(error, ValueError):  # a NUL, or letters that no file system has
+        return "no file can have this name"
+    if isinstance(error, FileNotFoundError):
+        return "a link to a missing file" if path.is_symlink() else "not found"
+    if isinstance(error, PermissionError):
+        return "no permission to read it"
+    return error.strerror or "cannot be read"
 
 
 def _opened(content: bytes) -> Image.Image:
     """Open an image and refuse it by its header if it is too large."""
-    try:
-        image = Image.open(BytesIO(content), formats=FORMATS)
-    except UnidentifiedImageError as error:
-        known = ", ".join(FORMATS)
-        raise UnusableImageError(f"not an image of a known format: {known}") from error
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise UnusableImageError(f"more than {MAX_PIXELS:,} pixels") from error
+    image = _identified(content)
+    if image is None:
+        raise DataError(f"not an image of a known format: {', '.join(FORMATS)}")
     width, height = image.size
     if width * height > MAX_PIXELS:
-        raise UnusableImageError(
-            f"{width} x {height} is more than {MAX_PIXELS:,} pixels"
-        )
+        raise DataError(f"{width} x {height} is more than {MAX_PIXELS:,} pixels")
     return image
+
+
+def _identified(content: bytes) -> Image.Image | None:
+    """Read the header by the first format that knows it; None if there is none."""
+    # Image.open does the same and also warns of large images. A warning can be silenced
+    # for all threads at once only, so it is better not to cause it.
+    Image.init()
+    for name in FORMATS:
+        read, accepts = Image.OPEN[name]
+        with suppress(*_NOT_THIS_FORMAT):
+            if accepts is None or accepts(content[:_PREFIX]) is True:
+                return read(BytesIO(content), "")
+    return None
 
 
 def _eight_bit(image: Image.Image) -> Image.Image:
     """Return the image with 8 bits a channel and transparency laid over white."""
     if image.mode == "F":
-        raise UnusableImageError("floating-point pixels have no fixed range")
+        raise DataError("floating-point pixels have no fixed range")
     if image.mode.startswith("I"):
         values = np.asarray(image).astype(np.int64)
         if values.min() < 0 or values.max() > np.iinfo(np.uint16).max:
-            raise UnusableImageError("more than 16 bits a pixel")
+            raise DataError("more than 16 bits a pixel")
         return Image.fromarray((values >> 8).astype(np.uint8))
     if image.has_transparency_data:
         white = Image.new("RGBA", image.size, "white")

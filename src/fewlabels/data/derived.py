@@ -13,6 +13,9 @@ from fewlabels.errors import DataError, UnknownNameError, UsageError
 from fewlabels.pool import ArrayImages, Images, Pool
 from fewlabels.rng import fork, keyed_uniforms, stream
 
+Counts = Sequence[int] | Mapping[str, int] | Mapping[int, int]
+"""How many items: one number per class, or by class name, which may be a number."""
+
 _WHITE = 255
 _CHUNK = 1024
 
@@ -87,9 +90,7 @@ class RepeatedImages:
         return normal.reshape(len(indices), *self.shape)
 
 
-def subset(
-    pool: Pool, counts: Sequence[int] | Mapping[str, int], *, seed: int = 0
-) -> Pool:
+def subset(pool: Pool, counts: Counts, *, seed: int = 0) -> Pool:
     """Keep some labeled items of each class, for example to make a pool imbalanced.
 
     Example:
@@ -211,13 +212,14 @@ def _resized(images: Images, size: int) -> ArrayImages:
     return ArrayImages(torch.cat(small))
 
 
-def _wanted(pool: Pool, counts: Sequence[int] | Mapping[str, int]) -> list[int]:
+def _wanted(pool: Pool, counts: Counts) -> list[int]:
     """Return how many items to keep of each class, by class number."""
     if isinstance(counts, Mapping):
-        for name in counts:
+        by_name = {str(name): count for name, count in counts.items()}
+        for name in by_name:
             if name not in pool.classes:
-                raise UnknownNameError("class", str(name), pool.classes)
-        wanted = [counts.get(name, 0) for name in pool.classes]
+                raise UnknownNameError("class", name, pool.classes)
+        wanted = [by_name.get(name, 0) for name in pool.classes]
     else:
         wanted = list(counts)
     if len(wanted) != pool.num_classes:

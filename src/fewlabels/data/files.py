@@ -1,7 +1,6 @@
 """Images in files: listed, checked by several threads, decoded when they are read."""
 
 import os
-import warnings
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -10,12 +9,11 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor
 
-from fewlabels.data.decode import ImageFile, UnusableImageError, decode, inspect
-from fewlabels.data.unreadable import UnreadableFile
-from fewlabels.errors import DataError
+from fewlabels.data.decode import ImageFile, decode, inspect
+from fewlabels.data.unreadable import left_out
+from fewlabels.errors import DataError, UnreadableFile
 from fewlabels.progress import track
 
 NATIVE_LIMIT = 64
@@ -63,7 +61,7 @@ class FileImages:
         file = self.files[index]
         try:
             pixels = decode(file, self.shape)
-        except UnusableImageError as error:
+        except DataError as error:
             msg = (
                 f"{file.path} was a good image when the pool was made and is not any "
                 f"more: {error}. Run the same command again; the file is then left out."
@@ -88,12 +86,9 @@ def check_files(
     pairs = list(listed)
     checked: list[ImageFile | UnreadableFile] = []
     with (
-        warnings.catch_warnings(),
         ThreadPoolExecutor(_NUM_THREADS) as threads,
         track("Checking images", len(pairs)) as advance,
     ):
-        warnings.filterwarnings("ignore", module=r"PIL\.")
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
         for one in threads.map(_checked, pairs):
             checked.append(one)
             advance(1)
@@ -126,5 +121,5 @@ def _checked(pair: tuple[str, Path]) -> ImageFile | UnreadableFile:
     name, path = pair
     try:
         return inspect(name, path)
-    except UnusableImageError as error:
-        return UnreadableFile(name, str(error))
+    except DataError as error:
+        return left_out(name, str(error))

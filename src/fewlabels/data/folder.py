@@ -6,13 +6,14 @@ they may lead out of the folder or back into it.
 """
 
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from fewlabels.data.listing import MEASURED, TRAIN, Listed, file_pool
 from fewlabels.data.order import natural_key
-from fewlabels.data.unreadable import UnreadableFile
-from fewlabels.errors import DataError
+from fewlabels.data.unreadable import is_utf8, left_out
+from fewlabels.errors import DataError, FewlabelsWarning, UnreadableFile
 from fewlabels.pool import Pool
 
 EXTENSIONS = frozenset(
@@ -28,6 +29,7 @@ UNSUPPORTED = frozenset(
 """Images that are not read; they are reported rather than passed over."""
 
 _ARCHIVER_LITTER = "__MACOSX"
+_NO_TEXT = "its name is not UTF-8 and cannot be written down; rename it"
 
 
 def folder_pool(
@@ -49,7 +51,7 @@ def folder_pool(
     Returns:
         The pool.
     """
-    names, left_out = _scan(folder)
+    names, unreadable = _scan(folder)
     paths = [PurePosixPath(name) for name in names]
     split_of = _splits(paths) if use_labels else {}
     below = [
@@ -57,6 +59,8 @@ def folder_pool(
     ]
     label_of = [parts[0] if len(parts) > 1 else None for parts in below]
     has_classes = use_labels and len(set(label_of) - {None}) > 1
+    if use_labels and len(set(label_of)) == 1:
+        _warn_of_one_class(folder, label_of[0], len(names))
     listed = [
         Listed(
             name=name,
@@ -67,7 +71,7 @@ def folder_pool(
         for name, path, label in zip(names, paths, label_of, strict=True)
     ]
     return file_pool(
-        folder, listed, size=size, test_share=test_share, left_out=left_out
+        folder, listed, size=size, test_share=test_share, left_out=unreadable
     )
 
 
@@ -78,10 +82,21 @@ def _splits(paths: Sequence[PurePosixPath]) -> dict[str, str]:
     return known if TRAIN in known.values() else {}
 
 
+def _warn_of_one_class(folder: Path, only: str | None, num_images: int) -> None:
+    """Say that a single folder was not taken for a class, if there is one."""
+    if only is not None:
+        msg = (
+            f"All {num_images} images in {folder} are in the one folder '{only}'. One "
+            "folder is not taken for classes, so these images have no label. If it is "
+            "a class, put the images of each other class into a folder beside it."
+        )
+        warnings.warn(msg, FewlabelsWarning, stacklevel=3)
+
+
 def _scan(folder: Path) -> tuple[list[str], list[UnreadableFile]]:
     """List the images below a folder, and what looks like one and is none."""
     names: list[str] = []
-    left_out: list[UnreadableFile] = []
+    unreadable: list[UnreadableFile] = []
     closed: list[OSError] = []
     for top, folders, files in os.walk(folder, onerror=closed.append):
         here = PurePosixPath(Path(top).relative_to(folder).as_posix())
@@ -89,18 +104,19 @@ def _scan(folder: Path) -> tuple[list[str], list[UnreadableFile]]:
         faults = {name: _folder_fault(Path(top) / name) for name in visible}
         folders[:] = [name for name in visible if not faults[name]]
         faults |= {name: _file_fault(name) for name in files}
-        left_out += [
-            UnreadableFile((here / name).as_posix(), fault)
+        unreadable += [
+            left_out((here / name).as_posix(), fault)
             for name, fault in faults.items()
             if fault
         ]
-        names += [(here / name).as_posix() for name in files if _is_image(name)]
-    return sorted(names, key=natural_key), left_out + _closed(folder, closed)
+        good = [name for name in files if _is_image(name) and not faults[name]]
+        names += [(here / name).as_posix() for name in good]
+    return sorted(names, key=natural_key), unreadable + _closed(folder, closed)
 
 
 def _closed(folder: Path, errors: Sequence[OSError]) -> list[UnreadableFile]:
     """Name the folders that could not be listed; raise if it is the folder itself."""
-    left_out = []
+    unreadable = []
     for error in errors:
         where = Path(error.filename)
         if where == folder:
@@ -110,23 +126,25 @@ def _closed(folder: Path, errors: Sequence[OSError]) -> list[UnreadableFile]:
             )
             raise DataError(msg) from error
         reason = f"folder cannot be read: {error.strerror}"
-        left_out.append(UnreadableFile(where.relative_to(folder).as_posix(), reason))
-    return left_out
+        unreadable.append(left_out(where.relative_to(folder).as_posix(), reason))
+    return unreadable
 
 
 def _folder_fault(path: Path) -> str:
     """Say why a folder is not searched; nothing if it is."""
     if path.is_symlink():
         return "a link to a folder; such links are not followed"
+    if not is_utf8(path.name):
+        return _NO_TEXT
     return "a folder, not a file" if _is_image(path.name) else ""
 
 
 def _file_fault(name: str) -> str:
     """Say why a file that is an image by its name cannot be read at all."""
     extension = PurePosixPath(name).suffix.lower()
-    if extension not in UNSUPPORTED or _is_passed_over(name):
-        return ""
-    return f"{extension} is not read; convert it to PNG or JPEG"
+    if extension in UNSUPPORTED and not _is_passed_over(name):
+        return f"{extension} is not read; convert it to PNG or JPEG"
+    return _NO_TEXT if _is_image(name) and not is_utf8(name) else ""
 
 
 def _is_image(name: str) -> bool:

@@ -15,6 +15,9 @@ from fewlabels.pool import UNKNOWN, check_labels
 Labels = ArrayLike | Tensor
 """Class numbers or class names, one per item."""
 
+_MANY_CLASSES = 1_000
+"""Up to here there may be more classes than items."""
+
 
 def label_tensor(
     labels: Labels | None, classes: Sequence[str], num_items: int
@@ -54,6 +57,9 @@ def class_names(*labels: Labels | None) -> tuple[str, ...]:
 
     Returns:
         Sorted names; for numbers all names from "0" to the largest.
+
+    Raises:
+        LabelError: If the largest number cannot be that of a class.
     """
     arrays = [_label_array(one) for one in labels if one is not None]
     if not arrays:
@@ -62,6 +68,14 @@ def class_names(*labels: Labels | None) -> tuple[str, ...]:
         words = {str(word) for array in arrays for word in array}
         return tuple(sorted(words, key=natural_key))
     largest = max(int(array.max(initial=UNKNOWN)) for array in arrays)
+    num_labels = sum(array.size for array in arrays)
+    if largest >= max(num_labels, _MANY_CLASSES):
+        msg = (
+            f"The largest label is {largest:,}, which would make {largest + 1:,} "
+            f"classes for {num_labels:,} labels. Class numbers count from 0 without "
+            "gaps; number the classes anew, or name them in classes."
+        )
+        raise LabelError(msg)
     return tuple(map(str, range(largest + 1)))
 
 

@@ -10,8 +10,8 @@ from torch import Tensor
 from fewlabels.data.decode import ImageFile
 from fewlabels.data.files import FileImages, check_files, common_shape
 from fewlabels.data.order import natural_key
-from fewlabels.data.unreadable import UnreadableFile, warn_of
-from fewlabels.errors import DataError, LabelError
+from fewlabels.data.unreadable import warn_of
+from fewlabels.errors import DataError, LabelError, UnreadableFile
 from fewlabels.pool import UNKNOWN, Pool, Split
 
 TRAIN = "train"
@@ -69,7 +69,7 @@ def file_pool(
     kept = [index for index, is_test in enumerate(tested) if not is_test]
     measured = [index for index, is_test in enumerate(tested) if is_test]
     if not kept:
-        raise DataError(_nothing_left(folder, len(files), test_share))
+        raise DataError(_nothing_left(folder, files, entries))
     test = None
     if measured:
         chosen = _chosen(files, measured)
@@ -152,8 +152,21 @@ def _nothing_usable(folder: Path, unreadable: Sequence[UnreadableFile]) -> str:
     )
 
 
-def _nothing_left(folder: Path, num_files: int, test_share: float) -> str:
+def _nothing_left(
+    folder: Path, files: Sequence[ImageFile], entries: Sequence[Listed]
+) -> str:
+    measured = (
+        f"All {len(files)} images in {folder} belong to the test split, so that there "
+        "is nothing to label"
+    )
+    split = entries[0].split
+    if split in MEASURED:
+        return f"{measured}: all are in '{split}'. Put some of them into '{TRAIN}'."
+    num_distinct = len({file.digest for file in files})
     return (
-        f"All {num_files} images in {folder} belong to the test split, so that there "
-        f"is nothing to label. Give more images or a test_share below {test_share}."
+        f"{measured}. Where no split is given the content decides, so that identical "
+        f"images stay on one side; distinct images here: {num_distinct}. Say which to "
+        f"measure on, with the folders '{TRAIN}' and '{MEASURED[0]}' or a column split "
+        "in a manifest; or measure on none, with test_share=0 in Python or "
+        "'data: {name: FOLDER, test_share: 0}' in a settings file."
     )

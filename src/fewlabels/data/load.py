@@ -1,6 +1,6 @@
 """One door for everything that can be labeled."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fewlabels.data.arrays import Arrays, array_pool
-from fewlabels.data.derived import check_repetition, repeated, resized, subset
+from fewlabels.data.derived import (
+    Counts,
+    check_repetition,
+    repeated,
+    resized,
+    subset,
+)
 from fewlabels.data.folder import folder_pool
 from fewlabels.data.labels import Labels
 from fewlabels.data.manifest import MANIFESTS, manifest_pool
@@ -35,7 +41,7 @@ def load(
     classes: Sequence[str] | None = None,
     test: tuple[Arrays, Labels] | None = None,
     size: int | None = None,
-    counts: Sequence[int] | Mapping[str, int] | None = None,
+    counts: Counts | None = None,
     times: int | None = None,
     noise: float | None = None,
     test_share: float = 0.2,
@@ -136,7 +142,8 @@ def _nothing_there(source: str | PathLike[str], path: Path) -> Exception:
         known = ", ".join(sorted([*MANIFESTS, ".npz"]))
         return DataError(f"{path} is not a file that can be loaded; known: {known}.")
     if isinstance(source, str):
-        return UnknownNameError("data set", source, names())
+        kind = "file or folder and no data set"
+        return UnknownNameError(kind, source, names())
     return DataError(f"There is no file or folder {path}. Check how it is written.")
 
 

@@ -2,12 +2,15 @@
 
 import csv
 import json
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fewlabels.data.listing import MEASURED, TRAIN, Listed, file_pool
-from fewlabels.errors import DataError
+from fewlabels.data.unreadable import is_utf8
+from fewlabels.errors import DataError, FewlabelsWarning
 from fewlabels.pool import Pool
 
 MANIFESTS = frozenset({".csv", ".jsonl", ".parquet"})
@@ -17,9 +20,12 @@ NAME_COLUMNS = ("file_name", "path", "filename")
 """Columns that may hold the file; the first one that is present is taken."""
 
 _SPLITS = (TRAIN, *MEASURED)
+_OPTIONAL = ("label", "split")
+_OTHER_SEPARATORS = (";", "\t", "|")
+_LIKENESS = 0.75
 
 Row = Mapping[str, Any]
-"""The cells of one row by column."""
+"""The cells of one row by column; columns are in lower case."""
 
 
 def manifest_pool(
@@ -30,7 +36,7 @@ def manifest_pool(
     Args:
         path: The table: ``file_name`` (or ``path``, ``filename``), below the table's
             own folder; optional ``label``, empty where it is not known; optional
-            ``split``.
+            ``split``. Capital letters in the names of columns do not matter.
         size: Side of the square to bring images to; None: the common native size.
         test_share: Share of the labeled items to measure on, where no split is given.
         use_labels: Whether to read the column ``label``.
@@ -39,29 +45,39 @@ def manifest_pool(
         The pool.
     """
     listed: dict[str, Listed] = {}
-    for number, row in enumerate(_rows(path), start=1):
+    columns = set() if use_labels else {"label"}  # then nobody misses it
+    for number, cells in enumerate(_rows(path), start=1):
         where = f"Row {number} of {path}"
+        row = _plain(cells, where)
+        columns.update(row)
         one = _listed(row, path.parent, where, use_labels=use_labels)
         if one.name in listed:
             msg = f"{where} names {one.name} a second time; name each file once."
             raise DataError(msg)
         listed[one.name] = one
+    if not listed:
+        msg = (
+            f"The table {path} has no rows, so there is nothing to label. Write a row "
+            f"per image, with its {NAME_COLUMNS[0]} and, where known, its label."
+        )
+        raise DataError(msg)
+    _warn_of_misspelt(path, columns)
     return file_pool(path, list(listed.values()), size=size, test_share=test_share)
 
 
-def _rows(path: Path) -> Iterator[Row]:
-    """Read the rows one after the other."""
+def _rows(path: Path) -> Iterator[Any]:
+    """Read the rows one after the other, as they are."""
     kind = path.suffix.lower()
     try:
         if kind == ".csv":
             with path.open(newline="", encoding="utf-8-sig") as table:
                 yield from csv.DictReader(table)
         elif kind == ".jsonl":
-            with path.open(encoding="utf-8-sig") as lines:
+            with path.open(newline="\n", encoding="utf-8-sig") as lines:
                 yield from (json.loads(line) for line in lines if line.strip())
         else:
             yield from _parquet_rows(path)
-    except (OSError, ValueError, csv.Error) as error:
+    except (OSError, ValueError, csv.Error, RecursionError) as error:
         msg = f"The manifest {path} cannot be read: {error}. Save it again as {kind}."
         raise DataError(msg) from error
 
@@ -70,10 +86,50 @@ def _parquet_rows(path: Path) -> list[Row]:
     from pyarrow import parquet  # slow to import, and seldom needed
 
     with parquet.ParquetFile(path) as file:
-        known = {*NAME_COLUMNS, "label", "split"}
-        columns = [name for name in file.schema_arrow.names if name in known]
+        names: list[str] = file.schema_arrow.names
+        wanted = {*NAME_COLUMNS, *_OPTIONAL, *_misspelt(map(_plain_column, names))}
+        columns = [name for name in names if _plain_column(name) in wanted]
+        _check_names_files(map(_plain_column, names), str(path))
         rows: list[Row] = file.read(columns=columns).to_pylist()
     return rows
+
+
+def _plain(cells: Any, where: str) -> Row:
+    """Return the cells of a row with the names of the columns in lower case."""
+    if not isinstance(cells, Mapping):
+        raise DataError(f"{where} is not a JSON object; write one object per line.")
+    row = {_plain_column(name): cell for name, cell in cells.items() if name}
+    if len(row) < len([name for name in cells if name]):
+        msg = (
+            f"{where} has the columns {', '.join(map(str, cells))}; two of them differ "
+            "in capital letters or blanks only. Leave one out."
+        )
+        raise DataError(msg)
+    return row
+
+
+def _plain_column(name: str) -> str:
+    return name.strip().lower()
+
+
+def _misspelt(columns: Iterable[str]) -> dict[str, str]:
+    """Return what seems to be meant by columns that mean nothing, by column."""
+    there = set(columns)
+    meant: dict[str, str] = {}
+    for word in set(_OPTIONAL) - there:
+        begun = sorted(column for column in there if column.startswith(word))
+        near = get_close_matches(word, sorted(there), cutoff=_LIKENESS)
+        meant |= dict.fromkeys([*near, *begun][:1], word)
+    return meant
+
+
+def _warn_of_misspelt(path: Path, columns: Iterable[str]) -> None:
+    for column, word in sorted(_misspelt(columns).items()):
+        msg = (
+            f"The table {path} has a column '{column}' and none called '{word}', so no "
+            f"{word} was read. Call the column '{word}' if it holds them."
+        )
+        warnings.warn(msg, FewlabelsWarning, stacklevel=4)
 
 
 def _listed(row: Row, folder: Path, where: str, *, use_labels: bool) -> Listed:
@@ -87,16 +143,27 @@ def _listed(row: Row, folder: Path, where: str, *, use_labels: bool) -> Listed:
 
 
 def _file_name(row: Row, where: str) -> str:
-    if not isinstance(row, Mapping):
-        raise DataError(f"{where} is not a JSON object; write one object per line.")
-    for column in NAME_COLUMNS:
-        if column in row:
-            word = _word(row, column, where)
-            if word is None:
-                raise DataError(f"{where} names no file; fill in {column}.")
-            return word
-    seen = ", ".join(map(str, row)) or "none"
-    msg = f"{where} has the columns {seen}; it needs one of {', '.join(NAME_COLUMNS)}."
+    _check_names_files(row, where)
+    column = next(name for name in NAME_COLUMNS if name in row)
+    word = _word(row, column, where)
+    if word is None:
+        raise DataError(f"{where} names no file; fill in {column}.")
+    return word
+
+
+def _check_names_files(columns: Iterable[str], where: str) -> None:
+    """Raise unless one of the columns names the file."""
+    seen = list(columns)
+    if not set(seen).isdisjoint(NAME_COLUMNS):
+        return
+    marks = [mark for mark in _OTHER_SEPARATORS if mark in "".join(seen)]
+    hint = (
+        f" The cells seem to be separated by {marks[0]!r}; use commas." if marks else ""
+    )
+    msg = (
+        f"{where} has the columns {', '.join(seen) or 'none'}; it needs one of "
+        f"{', '.join(NAME_COLUMNS)}.{hint}"
+    )
     raise DataError(msg)
 
 
@@ -119,10 +186,16 @@ def _word(row: Row, column: str, where: str) -> str | None:
     cell = row.get(column)
     if cell is None or cell != cell:  # NaN is how tables write "missing"
         return None
-    if not isinstance(cell, str | int):
+    if not isinstance(cell, str | int) or isinstance(cell, bool):
         msg = f"{where} has {cell!r} as {column}; write text or a whole number."
         raise DataError(msg)
-    return str(cell).strip() or None
+    word = str(cell).strip()
+    if not is_utf8(word):
+        msg = (
+            f"{where} has {word!a} as {column}, which is no valid text; write it anew."
+        )
+        raise DataError(msg)
+    return word or None
 
 
 def _split(row: Row, where: str) -> str | None:

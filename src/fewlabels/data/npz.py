@@ -45,8 +45,8 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
             return {name: archive[name] for name in archive.files}
     except _DAMAGE as error:
         msg = (
-            f"{path} is not a whole .npz file of plain arrays ({error}); save it again "
-            "with numpy.savez_compressed."
+            f"{path} is not a whole .npz file of plain arrays: {_reason(path, error)}. "
+            "Save it again with numpy.savez_compressed."
         )
         raise DataError(msg) from error
 
@@ -83,3 +83,14 @@ def npz_pool(path: Path, name: str, classes: Sequence[str] | None = None) -> Poo
         classes=classes if words is None else [str(word) for word in words.ravel()],
         test=(arrays["x_test"], arrays["y_test"]) if has_test else None,
     )
+
+
+def _reason(path: Path, error: BaseException) -> str:
+    """Say what is wrong, without NumPy's advice to unpickle what nobody should."""
+    if isinstance(error, OSError):
+        return str(error)
+    if not zipfile.is_zipfile(path):
+        return "it is no archive at all"
+    if "pickle" in str(error):
+        return "it holds Python objects, not only numbers and text"
+    return str(error)

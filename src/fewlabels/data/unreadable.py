@@ -1,52 +1,51 @@
-"""Files that were left out, by name and with the reason."""
+"""Files that are left out: their names made printable, and one warning for all."""
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from fewlabels.errors import UnreadableFilesWarning
+from fewlabels.errors import UnreadableFile, UnreadableFilesWarning
 
-_MOST_NAMED = 20
-
-
-@dataclass(frozen=True, order=True)
-class UnreadableFile:
-    """A file that could not be used."""
-
-    name: str
-    """Path below the folder that was read, with forward slashes."""
-    reason: str
-    """What is wrong with it, in a few words."""
-
-    def __str__(self) -> str:
-        """Return name and reason in one line."""
-        return f"{self.name} ({self.reason})"
+_ESCAPED_BYTES = range(0xDC80, 0xDD00)
+"""How Python writes the bytes of a name that are not UTF-8."""
 
 
-class FilesLeftOutWarning(UnreadableFilesWarning):
-    """Some files were left out; ``files`` holds all of them, the message at most 20."""
+def left_out(name: str, reason: str) -> UnreadableFile:
+    r"""Return the record of a file that cannot be used.
 
-    def __init__(self, folder: Path, files: Sequence[UnreadableFile]) -> None:
-        """Name the files.
+    Example:
+        >>> print(left_out("new\nline.png", "empty"))
+        new\nline.png (empty)
 
-        Args:
-            folder: What was read.
-            files: All files that were left out.
-        """
-        self.folder = folder
-        self.files = tuple(files)
-        named = "; ".join(map(str, self.files[:_MOST_NAMED]))
-        rest = len(self.files) - _MOST_NAMED
-        more = f"; and {rest} more" if rest > 0 else ""
-        one = len(self.files) == 1
-        super().__init__(
-            f"{len(self.files)} {'file' if one else 'files'} in {folder} cannot be "
-            f"used and {'was' if one else 'were'} left out: {named}{more}."
-        )
+    Args:
+        name: Its path, as the file system or a manifest has it.
+        reason: What is wrong with it, in a few words.
+
+    Returns:
+        The record; line ends, bytes that are not UTF-8 and the like are escaped in the
+        name, so that every file takes one line and can be printed and written.
+    """
+    return UnreadableFile("".join(map(_printable, name)), reason)
 
 
 def warn_of(folder: Path, files: Sequence[UnreadableFile]) -> None:
     """Give one warning that names the files, if there are any."""
     if files:
-        warnings.warn(FilesLeftOutWarning(folder, files), stacklevel=2)
+        warnings.warn(UnreadableFilesWarning(folder, files), stacklevel=2)
+
+
+def is_utf8(name: str) -> bool:
+    """Return whether a name can be written into a file of text."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _printable(letter: str) -> str:
+    if letter.isprintable():
+        return letter
+    if ord(letter) in _ESCAPED_BYTES:
+        return f"\\x{ord(letter) - 0xDC00:02x}"
+    return letter.encode("unicode_escape").decode()
