@@ -6,6 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fewlabels.errors import UsageError
 from fewlabels.rng import fork, keyed_uniforms, stream
 
 purposes = st.lists(st.one_of(st.text(max_size=8), st.integers(0, 99)), max_size=3)
@@ -52,6 +53,20 @@ def test_another_name_gives_other_numbers(seed, purpose, other):
 def test_a_number_and_its_spelling_are_different_names():
     assert first_numbers(stream(0, 1)) != first_numbers(stream(0, "1"))
     assert first_numbers(stream(0, "a", "b")) != first_numbers(stream(0, "ab"))
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint8, np.array, torch.tensor])
+def test_a_seed_is_a_number_whichever_library_it_comes_from(kind):
+    assert first_numbers(stream(kind(0), "query", kind(3))) == GOLDEN_STREAM
+
+
+@pytest.mark.parametrize(
+    "seed", [False, np.True_, 0.0, "0", None, np.random.default_rng(0)]
+)
+def test_what_only_looks_like_a_seed_is_refused(seed):
+    name = type(seed).__name__
+    with pytest.raises(UsageError, match=f"seed is .*, of type {name}; give a whole"):
+        stream(seed, "query")
 
 
 def test_neighboring_streams_are_uncorrelated():

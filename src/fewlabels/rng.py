@@ -13,6 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator
 
+from fewlabels.whole import whole_number
+
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
@@ -29,13 +31,18 @@ def stream(seed: int, *purpose: str | int) -> Generator:
         True
 
     Args:
-        seed: The seed of the whole run.
+        seed: The seed of the whole run, a whole number of any library.
         *purpose: Words and numbers that name the purpose.
 
     Returns:
         A fresh CPU generator.
     """
-    digest = sha256(repr((seed, *purpose)).encode()).digest()
+    words = [
+        part if isinstance(part, str) else whole_number("purpose", part)
+        for part in purpose
+    ]
+    name = repr((whole_number("seed", seed), *words))
+    digest = sha256(name.encode()).digest()
     return Generator().manual_seed(int.from_bytes(digest[:7], "big"))
 
 

@@ -1,0 +1,33 @@
+"""Whole numbers, whichever library they come from, and nothing that looks like one."""
+
+from operator import index
+
+from fewlabels.errors import UsageError
+
+
+def whole_number(name: str, value: object) -> int:
+    """Return a whole number of any library as a plain one.
+
+    A float or a truth value that equals a whole number is refused: streams of random
+    numbers are named by their seed as it is written, and a size of 4.5 has no meaning.
+
+    Args:
+        name: What to call it in the message.
+        value: What was given.
+
+    Returns:
+        The number.
+
+    Raises:
+        UsageError: If it is something else: a float, a word, a truth value.
+    """
+    try:
+        if not isinstance(value, bool):
+            return index(value)  # type: ignore[arg-type]  # it raises TypeError
+    except TypeError:
+        pass
+    msg = (
+        f"{name} is {value!r}, of type {type(value).__name__}; give a whole number, "
+        "such as 4."
+    )
+    raise UsageError(msg)
