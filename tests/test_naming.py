@@ -3,8 +3,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from fewlabels import naming
 from fewlabels.errors import UnknownNameError, UsageError
-from fewlabels.naming import resolve
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,22 @@ class Box:
 
 
 KNOWN = {"box": Box}
+
+
+def resolve(kind, choice, options, known, *, method="__repr__()"):
+    return naming.resolve(kind, choice, options, known, method=method)
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """Write a module into a folder of its own, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(name, text):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        (tmp_path / f"{name}.py").write_text(text)
+
+    return write
 
 
 def test_a_name_with_options():
@@ -54,3 +70,75 @@ def test_an_import_path():
 def test_what_is_wrong_is_named(choice, options, error, message):
     with pytest.raises(error, match=message):
         resolve("thing", choice, options, KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 1 / 0", "imported: ZeroDivisionError: division by zero. Give it as"),
+        ("def (", r"imported: SyntaxError: invalid syntax \(failing.py, line 1\)"),
+        ("import sys; sys.exit(3)", "imported: SystemExit: 3. Give it as"),
+        ("import sys; sys.nosuch", "AttributeError: module 'sys' has no attribute"),
+        ("import nosuch", "imported: No module named 'nosuch'"),
+        ("class Box:\n  def __init__(self, w): ...", r"\[\]: missing .*argument: 'w'"),
+        ("def Box(): raise KeyError('w')", r"could not be made .*\[\]: KeyError: 'w'"),
+        ("def Box(): raise SystemExit", "could not be made .*: SystemExit. Correct"),
+    ],
+)
+def test_a_module_that_fails_is_told_in_a_sentence(written, text, message):
+    written("failing", text)
+    with pytest.raises(UsageError, match=message) as caught:
+        resolve("thing", "failing:Box", {}, KNOWN)
+    assert caught.value.__cause__ is not None
+
+
+def test_a_relative_path_is_refused():
+    with pytest.raises(UsageError, match=r"'\.a:Box' could not be imported: TypeError"):
+        resolve("thing", ".a:Box", {}, KNOWN)
+
+
+def test_the_current_folder_is_looked_in_last_and_only_for_the_moment(written):
+    written("of_mine", "import sys\nwhere = list(sys.path)\nsys.path.insert(0, 'kept')")
+    written("colorsys", "shadow = 1")
+    before = [place for place in sys.path if place]
+    sys.path[:] = before
+    try:
+        assert resolve("thing", "of_mine:where", {}, KNOWN) == [*before, ""]
+        assert sys.path == ["kept", *before]
+    finally:
+        sys.path[:] = before
+    with pytest.raises(UsageError, match="'colorsys' has no 'shadow'"):
+        resolve("thing", "colorsys:shadow", {}, KNOWN)
+
+
+@pytest.mark.parametrize("choice", [None, 3, "os:path", "builtins:int", "json:loads"])
+def test_what_lacks_the_method_is_refused(choice):
+    options = {"s": "{}"} if choice == "json:loads" else {}
+    message = r"is no thing: it has no method fill\(box\). See protocols.Thing"
+    with pytest.raises(UsageError, match=message):
+        resolve("thing", choice, options, KNOWN, method="fill(box)")
+
+
+def test_a_class_in_place_of_an_object_is_refused():
+    with pytest.raises(UsageError, match=r"a class where a thing is needed.*: Box\("):
+        resolve("thing", Box, {}, KNOWN)
+
+
+@pytest.mark.parametrize("options", [[1], "width", {1: 2}, 3])
+def test_options_are_names_and_values(options):
+    with pytest.raises(UsageError, match=r"options of the thing are .*; give a dict"):
+        resolve("thing", "box", options, KNOWN)
+
+
+def test_fields_that_cannot_be_checked_are_taken_as_they_are(written):
+    written(
+        "free",
+        "from dataclasses import dataclass\n"
+        "class Other: ...\n"
+        "@dataclass\n"
+        "class Box:\n"
+        "  other: Other\n",
+    )
+    assert resolve("thing", "free:Box", {"other": 3}, KNOWN).other == 3
+    with pytest.raises(UsageError, match="missing a required argument: 'other'"):
+        resolve("thing", "free:Box", {}, KNOWN)

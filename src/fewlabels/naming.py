@@ -6,14 +6,22 @@ is an import path, so that somebody's own class needs no fork and no registratio
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib import import_module
+from types import ModuleType
 from typing import Any, get_args
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import (
+    PydanticUndefinedAnnotation,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+)
 from pydantic_core import ErrorDetails
 
-from fewlabels.errors import UnknownNameError, UsageError
+from fewlabels.errors import FewlabelsError, UnknownNameError, UsageError
 
 
 def resolve(
@@ -21,10 +29,12 @@ def resolve(
     choice: str | object,
     options: Mapping[str, Any],
     known: Mapping[str, Callable[..., Any]],
+    *,
+    method: str,
 ) -> Any:
     """Return the object that ``choice`` stands for.
 
-    An option of a wrong type, and options for what is an object already, raise
+    A wrong path or option, and an object without the method, raise
     :class:`fewlabels.errors.UsageError`.
 
     Args:
@@ -33,6 +43,7 @@ def resolve(
             which comes back as it is.
         options: Arguments for what the name stands for.
         known: Short names and what they stand for.
+        method: What the object has to offer, such as ``"select(pool, size)"``.
 
     Returns:
         The object.
@@ -40,17 +51,23 @@ def resolve(
     Raises:
         UnknownNameError: If there is no such name, or no such option.
     """
+    _check_options(kind, options)
     if not isinstance(choice, str):
-        return _as_it_is(kind, choice, options)
-    if ":" in choice:
-        return _built(choice, imported(kind, choice), options)
-    if choice not in known:
+        found = _as_it_is(kind, choice, options)
+    elif ":" in choice:
+        found = _built(choice, imported(kind, choice), options)
+    elif choice in known:
+        found = _built(choice, known[choice], options)
+    else:
         raise UnknownNameError(kind, choice, known)
-    return _built(choice, known[choice], options)
+    _check_method(kind, choice, found, method)
+    return found
 
 
 def imported(kind: str, path: str) -> Any:
     """Return what an import path such as ``"package.module:Name"`` names.
+
+    Modules are also looked for in the current folder, after all other places.
 
     Args:
         kind: What is imported, for messages.
@@ -60,17 +77,13 @@ def imported(kind: str, path: str) -> Any:
         The class, function or object.
 
     Raises:
-        UsageError: If there is no such module or no such name in it.
+        UsageError: If there is no such module, if it fails while it is imported, or if
+            it has no such name.
     """
     module_name, _, attribute = path.partition(":")
+    module = _module(kind, path, module_name)
     try:
-        return getattr(import_module(module_name), attribute)
-    except (ImportError, ValueError) as error:
-        msg = (
-            f"The {kind} '{path}' could not be imported: {error}. Give it as "
-            "package.module:Name, and make sure that Python finds the package."
-        )
-        raise UsageError(msg) from error
+        return getattr(module, attribute)
     except AttributeError as error:
         msg = (
             f"The module '{module_name}' has no '{attribute}' to use as a {kind}. Give "
@@ -79,21 +92,70 @@ def imported(kind: str, path: str) -> Any:
         raise UsageError(msg) from error
 
 
+def _module(kind: str, path: str, name: str) -> ModuleType:
+    try:
+        with _current_folder_importable():
+            return import_module(name)
+    except (Exception, SystemExit) as error:
+        msg = (
+            f"The {kind} '{path}' could not be imported: {_told(error)}. Give it as "
+            "package.module:Name, and make sure that Python finds the module and can "
+            "run it."
+        )
+        raise UsageError(msg) from error
+
+
+@contextmanager
+def _current_folder_importable() -> Iterator[None]:
+    """Let Python look for modules in the current folder, after all other places."""
+    here = ""
+    if here in sys.path:
+        yield
+        return
+    sys.path.append(here)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):
+            sys.path.remove(here)
+
+
+def _told(error: BaseException) -> str:
+    """Return an error's type and text on one line; only the text of a plain one."""
+    text = " ".join(str(error).split()).rstrip(".")
+    if isinstance(error, ModuleNotFoundError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 def _built(name: str, maker: Any, options: Mapping[str, Any]) -> Any:
     """Call ``maker`` with options that are checked against its fields."""
     if not callable(maker):
         return _as_it_is(name, maker, options)
-    signature = inspect.signature(maker)
-    for option in options:
-        if option not in signature.parameters:
-            raise UnknownNameError(f"option of '{name}'", option, signature.parameters)
-    if not dataclasses.is_dataclass(maker):
-        _check_call(name, signature, options)
-        return maker(**options)
+    _check_call(name, maker, options)
     try:
-        return TypeAdapter(maker).validate_python(dict(options))
+        return _made(maker, options)
     except ValidationError as error:
         raise UsageError(validation_message(name, error)) from error
+    except FewlabelsError:
+        raise
+    except (Exception, SystemExit) as error:
+        msg = (
+            f"'{name}' could not be made with the options {sorted(options)}: "
+            f"{_told(error)}. Correct the options, or what makes it."
+        )
+        raise UsageError(msg) from error
+
+
+def _made(maker: Callable[..., Any], options: Mapping[str, Any]) -> Any:
+    """Call ``maker``; the types of a dataclass's fields are checked, where they can."""
+    if not dataclasses.is_dataclass(maker):
+        return maker(**options)
+    try:
+        adapter = TypeAdapter[Any](maker)
+    except (PydanticUserError, PydanticUndefinedAnnotation):
+        return maker(**options)
+    return adapter.validate_python(dict(options))
 
 
 def _as_it_is(kind: str, thing: object, options: Mapping[str, Any]) -> Any:
@@ -106,9 +168,24 @@ def _as_it_is(kind: str, thing: object, options: Mapping[str, Any]) -> Any:
     return thing
 
 
-def _check_call(
-    name: str, signature: inspect.Signature, options: Mapping[str, Any]
-) -> None:
+def _check_options(kind: str, options: object) -> None:
+    if not isinstance(options, Mapping) or not all(isinstance(o, str) for o in options):
+        msg = (
+            f"The options of the {kind} are {options!r}; give a dictionary of names "
+            "and values."
+        )
+        raise UsageError(msg)
+
+
+def _check_call(name: str, maker: Any, options: Mapping[str, Any]) -> None:
+    """Raise unless ``maker`` takes these options and needs no others."""
+    try:
+        signature = inspect.signature(maker)
+    except (TypeError, ValueError):  # some classes of C have none
+        return
+    for option in options:
+        if option not in signature.parameters:
+            raise UnknownNameError(f"option of '{name}'", option, signature.parameters)
     try:
         signature.bind(**options)
     except TypeError as error:
@@ -117,6 +194,22 @@ def _check_call(
             "Give all options that it needs."
         )
         raise UsageError(msg) from error
+
+
+def _check_method(kind: str, choice: object, found: object, method: str) -> None:
+    """Raise unless ``found`` is an object with this method."""
+    if isinstance(found, type):
+        msg = (
+            f"{choice!r} is a class where a {kind} is needed; make an object of it: "
+            f"{found.__name__}(...)."
+        )
+        raise UsageError(msg)
+    if not callable(getattr(found, method.partition("(")[0], None)):
+        msg = (
+            f"{choice!r} is no {kind}: it has no method {method}. See "
+            f"protocols.{kind.capitalize()}."
+        )
+        raise UsageError(msg)
 
 
 def validation_message(name: str, error: ValidationError) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fewlabels import naming
-from fewlabels.errors import UsageError
 from fewlabels.protocols import Strategy
 from fewlabels.strategies.maxdet import MaxDet
 from fewlabels.strategies.npc import NeuralPreconditioning
@@ -48,16 +47,12 @@ def resolve(
 
     Returns:
         The strategy.
-
-    Raises:
-        UsageError: If what was found has no ``select``.
     """
-    found = naming.resolve("strategy", strategy, options or {}, _BY_NAME)
-    if not callable(getattr(found, "select", None)):
-        msg = (
-            f"{strategy!r} is no strategy: it has no method select(classifier, pool, "
-            "size, generator, *, history). See protocols.Strategy."
-        )
-        raise UsageError(msg)
-    known: Strategy = found
-    return known
+    found: Strategy = naming.resolve(
+        "strategy",
+        strategy,
+        {} if options is None else options,
+        _BY_NAME,
+        method="select(classifier, pool, size, generator, *, history)",
+    )
+    return found

@@ -7,7 +7,6 @@ from typing import Any
 from torch import Generator
 
 from fewlabels import naming
-from fewlabels.errors import UsageError
 from fewlabels.pool import Pool
 from fewlabels.protocols import Classifier, Trainer
 from fewlabels.training import loop
@@ -43,19 +42,15 @@ def resolve(
 
     Returns:
         The trainer.
-
-    Raises:
-        UsageError: If what was found has no ``fit``.
     """
-    found = naming.resolve("trainer", trainer, options or {}, _TRAINERS)
-    if not callable(getattr(found, "fit", None)):
-        msg = (
-            f"{trainer!r} is no trainer: it has no method fit(pool, generator, *, "
-            "workspace, on_checkpoint). See protocols.Trainer."
-        )
-        raise UsageError(msg)
-    known: Trainer = found
-    return known
+    found: Trainer = naming.resolve(
+        "trainer",
+        trainer,
+        {} if options is None else options,
+        _TRAINERS,
+        method="fit(pool, generator, *, workspace, on_checkpoint)",
+    )
+    return found
 
 
 def restored(
