@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import tensor
 
-from fewlabels.errors import LabelError, ShapeError, UsageError
+from fewlabels.errors import LabelError, ShapeError, StrategyError, UsageError
 from fewlabels.pool import (
     UNKNOWN,
     WITHHELD,
@@ -20,6 +20,8 @@ from fewlabels.pool import (
     Round,
     Split,
     check_indices,
+    check_labels,
+    check_query,
 )
 
 CLASSES = ("cat", "dog", "fox")
@@ -247,3 +249,44 @@ def test_an_empty_query_asks_nothing():
     assert len(Query(indices=tensor([3, 1]))) == 2
     after = make_pool([UNKNOWN]).with_answers(Answers())
     assert after.candidates.tolist() == [0]
+
+
+# -------------------------------------------------------------- what is left of none
+
+
+def test_nothing_is_not_numbered():
+    message = r"the pool has 0 items; .* whole pool; there is none to name\.$"
+    with pytest.raises(UsageError, match=message):
+        check_indices(tensor([0]), 0, "labeled")
+    with pytest.raises(LabelError, match=r"Labels are -1 where the class is not known"):
+        check_labels(tensor([0]), 0)
+
+
+# ------------------------------------------------------------------- a strategy's query
+
+
+def test_a_query_that_can_be_written_down_passes():
+    pool = make_pool([UNKNOWN] * 4)
+    record = {"turn": 1, "weights": [0.5, None], "deep": {"a": "b"}}
+    check_query(Query(tensor([1, 3]), 0.25, record), pool, 2)
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ([1, 3], "returned an object of type list; .* fewlabels.Query"),
+        (Query([1, 3]), "its indices as a list; .* torch.int64"),
+        (Query(tensor([1.0, 3.0])), r"tensor of shape \(2,\) and type torch.float32"),
+        (Query(tensor([[1, 3]])), r"tensor of shape \(1, 2\)"),
+        (Query(tensor([1, 3]), "high"), "The strategy's value is of type str"),
+        (Query(tensor([1, 3]), None, [1]), "record is of type list, which is no JSON"),
+        (Query(tensor([1, 3]), None, {1: 2}), "record's key 1 is of type int"),
+        (
+            Query(tensor([1, 3]), None, {"a": 1, "b": [tensor(1)]}),
+            r"record\['b'\] is of type list, .* plain numbers, words and lists",
+        ),
+    ],
+)
+def test_what_cannot_be_written_down_is_refused_before_it_is_paid_for(query, message):
+    with pytest.raises(StrategyError, match=message):
+        check_query(query, make_pool([UNKNOWN] * 4), 2)

@@ -5,6 +5,7 @@ An *index* is always a position in the whole pool. A label is a class number;
 pool is a new pool, and the old one is still true.
 """
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -276,10 +277,11 @@ def check_labels(labels: Tensor, num_classes: int) -> None:
     wrong = torch.nonzero((labels < WITHHELD) | (labels >= num_classes)).flatten()
     if len(wrong):
         first = int(wrong[0])
+        numbers = f"numbers from 0 to {num_classes - 1}, or {UNKNOWN}"
         msg = (
             f"{len(wrong)} labels are outside the {num_classes} classes, the first is "
-            f"{int(labels[first])} at position {first}. Labels are numbers from 0 "
-            f"to {num_classes - 1}, or {UNKNOWN} where the class is not known."
+            f"{int(labels[first])} at position {first}. Labels are "
+            f"{numbers if num_classes else UNKNOWN} where the class is not known."
         )
         raise LabelError(msg)
 
@@ -299,9 +301,12 @@ def check_indices(indices: Tensor, num_items: int, name: str) -> None:
         return
     low, high = int(indices.min()), int(indices.max())
     if low < 0 or high >= num_items:
+        span = (
+            f", from 0 to {num_items - 1}" if num_items else "; there is none to name"
+        )
         msg = (
             f"{name} run from {low} to {high}, but the pool has {num_items} items; an "
-            f"index is a position in the whole pool, from 0 to {num_items - 1}."
+            f"index is a position in the whole pool{span}."
         )
         raise UsageError(msg)
     distinct = len(torch.unique(indices))
@@ -314,7 +319,7 @@ def check_indices(indices: Tensor, num_items: int, name: str) -> None:
 
 
 def check_query(query: Query, pool: Pool, size: int) -> None:
-    """Raise unless a query asks about ``size`` distinct candidates.
+    """Raise unless a query asks about ``size`` distinct candidates, and can be kept.
 
     Args:
         query: What a strategy returned.
@@ -322,8 +327,11 @@ def check_query(query: Query, pool: Pool, size: int) -> None:
         size: How many items it was to choose.
 
     Raises:
-        StrategyError: If it chose another number, an item twice or no candidate.
+        StrategyError: If it chose another number, an item twice or no candidate, or
+            if its value or record cannot be written down.
     """
+    _check_form(query)
+    _check_record(query)
     distinct = torch.unique(query.indices)
     strangers = distinct[~torch.isin(distinct, pool.candidates)]
     if len(query) == len(distinct) == size and not len(strangers):
@@ -334,5 +342,54 @@ def check_query(query: Query, pool: Pool, size: int) -> None:
         f"{len(query)} items, {len(distinct)} of them distinct, {len(strangers)} of "
         f"them no candidates{first}. Labels would be paid for twice or for nothing; "
         "mend the strategy: it may choose from pool.candidates only, each item once."
+    )
+    raise StrategyError(msg)
+
+
+def _check_form(query: object) -> None:
+    """Raise unless this is a query whose indices are a flat tensor of integers."""
+    if not isinstance(query, Query):
+        msg = (
+            f"The strategy returned an object of type {type(query).__name__}; mend the "
+            "strategy: it returns a fewlabels.Query(indices, value, record)."
+        )
+        raise StrategyError(msg)
+    given: object = query.indices
+    if isinstance(given, Tensor) and given.ndim == 1 and given.dtype == torch.int64:
+        return
+    seen = type(given).__name__
+    if isinstance(given, Tensor):
+        seen = f"tensor of shape {tuple(given.shape)} and type {given.dtype}"
+    msg = (
+        f"The strategy returned its indices as a {seen}; mend the strategy: they are "
+        "a tensor of shape (size,) and type torch.int64, such as a part of "
+        "pool.candidates."
+    )
+    raise StrategyError(msg)
+
+
+def _check_record(query: Query) -> None:
+    """Raise unless value and record can be written as JSON before labels are paid."""
+    value: object = query.value
+    if value is not None and not isinstance(value, int | float):
+        _refuse_record("value", value, "a number or None")
+    record: object = query.record
+    if not isinstance(record, Mapping):
+        _refuse_record("record", record, "a dictionary")
+        return
+    for key, entry in record.items():
+        if not isinstance(key, str):
+            _refuse_record(f"record's key {key!r}", key, "a word")
+        try:
+            json.dumps(entry)
+        except (TypeError, ValueError, RecursionError):
+            _refuse_record(f"record['{key}']", entry, "plain numbers, words and lists")
+
+
+def _refuse_record(name: str, seen: object, wanted: str) -> None:
+    msg = (
+        f"The strategy's {name} is of type {type(seen).__name__}, which is no JSON, so "
+        "the round could not be written down and a resumed run would not remember it; "
+        f"mend the strategy: give {wanted}, for example through .tolist() or float()."
     )
     raise StrategyError(msg)

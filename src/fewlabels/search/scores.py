@@ -35,8 +35,13 @@ def check_size(size: int, num_candidates: int) -> None:
         BudgetError: If that is impossible.
     """
     if not 1 <= size <= num_candidates:
+        advice = (
+            f"choose a size from 1 to {num_candidates}"
+            if num_candidates
+            else "nothing is left to choose"
+        )
         msg = (
             f"{size} items are asked for, and there are {num_candidates} candidates; "
-            f"choose a size from 1 to {num_candidates}."
+            f"{advice}."
         )
         raise BudgetError(msg)
