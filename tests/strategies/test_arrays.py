@@ -11,9 +11,11 @@ from fewlabels.errors import (
     LabelError,
     NotFiniteError,
     ShapeError,
+    StrategyError,
     UnknownNameError,
     UsageError,
 )
+from fewlabels.pool import Query
 from fewlabels.rng import stream
 
 RNG = np.random.default_rng(0)
@@ -62,8 +64,21 @@ def test_only_candidates_are_chosen(name):
         torch.from_numpy(FEATURES),
         FEATURES.tolist(),
         torch.from_numpy(FEATURES).requires_grad_(),
+        FEATURES[::-1].copy()[::-1],
+        FEATURES.astype(">f4"),
+        FEATURES.astype(np.longdouble),
+        np.ma.masked_array(FEATURES, mask=False),
     ],
-    ids=["float64", "tensor", "lists", "gradient"],
+    ids=[
+        "float64",
+        "tensor",
+        "lists",
+        "gradient",
+        "backwards",
+        "big-endian",
+        "longdouble",
+        "unmasked",
+    ],
 )
 def test_any_framework_gives_the_same_choice(features):
     assert np.array_equal(select("npc", features=features), select("npc"))
@@ -73,6 +88,29 @@ def test_read_only_arrays_are_fine():
     frozen = FEATURES.copy()
     frozen.flags.writeable = False
     assert np.array_equal(select(features=frozen), select())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int32])
+def test_coarse_numbers_are_fine(dtype):
+    coarse = torch.from_numpy(FEATURES * 64).to(dtype)
+    same = coarse.double().numpy()
+    assert np.array_equal(select(features=coarse), select(features=same))
+
+
+@pytest.mark.parametrize("name", ["random", "margin", "maxdet"])
+def test_items_without_features_are_fine_where_none_are_compared(name):
+    assert len(select(name, features=np.zeros((40, 0)))) == 6
+
+
+def test_whole_numbers_of_any_library_are_sizes_labels_and_seeds():
+    plain = select(labeled=[3, 4], labels=[0, 2])
+    changes = {"size": np.uint8(6), "seed": np.int64(0), "labels": [0.0, 2.0]}
+    assert np.array_equal(select(labeled=[3, 4], **changes), plain)
+
+
+def test_classes_need_no_logits():
+    chosen = select(labeled=[3, 4], labels=[999, 0], logits=None)
+    assert np.array_equal(chosen, select(labeled=[3, 4]))
 
 
 def test_npc_needs_no_logits():
@@ -122,10 +160,28 @@ def test_what_cannot_select_is_refused(what):
         select(what)
 
 
+def test_a_class_in_place_of_an_object_is_refused():
+    with pytest.raises(UsageError, match=r"is a class .* make an object .* Random\("):
+        select(strategies.Random)
+
+
+def test_a_record_that_is_no_json_is_refused():
+    class Noting:
+        def select(self, classifier, pool, size, generator, *, history=()):
+            return Query(pool.candidates[:size], None, {"scores": torch.zeros(2)})
+
+    with pytest.raises(StrategyError, match=r"record\['scores'\] is of type Tensor"):
+        select(Noting())
+
+
 def broken(value):
     features = FEATURES.copy()
     features[7, 2] = value
     return features
+
+
+MASKED = np.ma.masked_array(FEATURES, mask=FEATURES > 2)
+LABELED = {"labeled": [1, 2]}
 
 
 @pytest.mark.parametrize(
@@ -151,11 +207,48 @@ def broken(value):
             ShapeError,
             "one class number per labeled",
         ),
-        ({"labeled": [1], "labels": [-7]}, LabelError, "the first is -7"),
-        ({"labeled": [1], "labels": ["a"]}, ShapeError, "labels is of type <U1 where"),
+        (LABELED | {"labels": [0, -7]}, LabelError, "first is -7 at position 1"),
+        (LABELED | {"labels": [-1, 0]}, LabelError, "first is -1 .* from 0 to 2;"),
+        (LABELED | {"labels": [-2, 0]}, LabelError, "first is -2"),
+        (LABELED | {"labels": [0, 7]}, LabelError, "7 at position 1. With 3 logits"),
+        (LABELED | {"labels": [10**9, 1]}, LabelError, "first is 1000000000"),
+        (
+            LABELED | {"labels": [10**9, 1], "logits": None},
+            LabelError,
+            "With no logits per item, labels are whole numbers from 0 to 999999",
+        ),
+        (LABELED | {"labels": [0.5, 1]}, LabelError, "first is 0.5"),
+        (LABELED | {"labels": [0, np.nan]}, LabelError, "first is nan at position 1"),
+        (LABELED | {"labels": ["a", "b"]}, LabelError, "labels is of type <U1 where"),
+        (LABELED | {"labels": [2**70, 1]}, LabelError, "labels is of type object"),
+        ({"labeled": [[1], [2, 3]]}, ShapeError, "labeled cannot be read as an array"),
+        ({"features": [[1, 2], [3]]}, ShapeError, "give rows of equal length"),
+        ({"features": FEATURES * 1j}, ShapeError, "features is of type complex64"),
+        (
+            {"features": torch.from_numpy(FEATURES).to_sparse()},
+            ShapeError,
+            r"sparse tensor; pass features.to_dense\(\)",
+        ),
+        (
+            {"features": MASKED},
+            ShapeError,
+            f"{MASKED.mask.sum()} of its 480 entries masked",
+        ),
+        (
+            {"features": FEATURES.astype(float) * 1e160},
+            NotFiniteError,
+            "products of such numbers",
+        ),
+        ({"logits": np.zeros((0, 40, 3))}, ShapeError, "no sampled classifier at all"),
+        ({"size": 4.0}, UsageError, "size is 4.0, of type float; give a whole"),
+        ({"size": "4"}, UsageError, "size is '4', of type str"),
+        ({"size": None}, UsageError, "size is None"),
+        ({"options": [1]}, UsageError, r"options of the strategy are \[1\]"),
+        ({"seed": 0.0}, UsageError, "seed is 0.0, of type float"),
+        ({"strategy": None}, UsageError, "None is no strategy"),
         ({"size": 41}, BudgetError, "41 items are asked for, and there are 40"),
         ({"size": 0}, BudgetError, "0 items are asked for"),
-        ({"candidates": []}, BudgetError, "there are 0 candidates"),
+        ({"candidates": []}, BudgetError, "0 candidates; nothing is left to choose."),
         (
             {"features": FEATURES[:0], "logits": None},
             BudgetError,

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Generator, Tensor
 
-from fewlabels.errors import NotFiniteError, ShapeError, UsageError
+from fewlabels.errors import LabelError, NotFiniteError, ShapeError, UsageError
 from fewlabels.features import PrecomputedClassifier
 from fewlabels.pool import (
     UNKNOWN,
@@ -22,6 +22,10 @@ from fewlabels.protocols import Strategy
 from fewlabels.rng import stream
 from fewlabels.search import check_size
 from fewlabels.strategies import resolve
+from fewlabels.whole import whole_number
+
+_MOST_CLASSES = 1_000_000
+_LARGEST = 1e60  # its fourth power, a product of two kernel values, is finite
 
 
 def select(
@@ -63,6 +67,7 @@ def select(
     """
     chooser = resolve(strategy, options)
     pool, classifier = _precomputed(features, logits, labeled, labels, candidates)
+    size = whole_number("size", size)
     check_size(size, len(pool.candidates))
     generator = seed if isinstance(seed, Generator) else stream(seed, "query")
     query = chooser.select(classifier, pool, size, generator)
@@ -82,9 +87,10 @@ def _precomputed(
     samples, mean_logits = _split_samples(logits, len(rows))
     known = _indices("labeled", labeled, len(rows))
     pool_labels = torch.full((len(rows),), UNKNOWN, dtype=torch.int64)
-    pool_labels[known] = _given_labels(labels, known)
+    num_logits = mean_logits.shape[1]
+    pool_labels[known] = _given_labels(labels, known, num_logits)
     largest = int(pool_labels.max()) if len(rows) else UNKNOWN
-    num_classes = max(mean_logits.shape[1], largest + 1, 1)
+    num_classes = max(num_logits, largest + 1, 1)
     asked = (
         torch.nonzero(pool_labels == UNKNOWN).flatten()
         if candidates is None
@@ -107,6 +113,12 @@ def _split_samples(
     if logits is None:
         return None, torch.empty(num_items, 0)
     given = _finite("logits", logits, ndims=(2, 3))
+    if given.ndim == 3 and not len(given):
+        msg = (
+            f"logits has shape {tuple(given.shape)}, which is no sampled classifier at "
+            "all; give (K, N, C) with K at least 1, or (N, C)."
+        )
+        raise ShapeError(msg)
     if given.shape[-2] != num_items:
         msg = (
             f"features have {num_items} rows and logits {given.shape[-2]}; both need "
@@ -119,24 +131,48 @@ def _split_samples(
     return given, mean_probabilities.clamp_min(torch.finfo(given.dtype).tiny).log()
 
 
-def _given_labels(labels: ArrayLike | None, labeled: Tensor) -> Tensor:
+def _given_labels(labels: ArrayLike | None, labeled: Tensor, num_logits: int) -> Tensor:
+    """Return the class numbers of ``labeled``; ``WITHHELD`` where none are given."""
     if labels is None:
         return torch.full_like(labeled, WITHHELD)
-    given = torch.from_numpy(_numeric("labels", labels).astype(np.int64))
-    if given.shape != labeled.shape:
+    given = _array("labels", labels)
+    if given.shape != tuple(labeled.shape):
         msg = (
             f"labeled names {len(labeled)} items and labels has shape "
-            f"{tuple(given.shape)}; give one class number per labeled item."
+            f"{given.shape}; give one class number per labeled item."
         )
         raise ShapeError(msg)
-    return given
+    _check_classes(given, num_logits)
+    return torch.from_numpy(given.astype(np.int64))
+
+
+def _check_classes(labels: NDArray[Any], num_logits: int) -> None:
+    """Raise unless labels are whole numbers of classes that can be."""
+    if labels.dtype.kind not in "biuf":
+        msg = (
+            f"labels is of type {labels.dtype} where class numbers are needed; number "
+            "the classes from 0 on."
+        )
+        raise LabelError(msg)
+    num_classes = num_logits or _MOST_CLASSES
+    is_class = (labels >= 0) & (labels < num_classes) & (labels == np.floor(labels))
+    wrong = np.flatnonzero(~is_class)
+    if wrong.size:
+        seen = f"{num_logits} logits" if num_logits else "no logits"
+        msg = (
+            f"{wrong.size} labels are no class numbers, the first is "
+            f"{labels[wrong[0]]} at position {wrong[0]}. With {seen} per item, labels "
+            f"are whole numbers from 0 to {num_classes - 1}; take items without a "
+            "label out of labeled."
+        )
+        raise LabelError(msg)
 
 
 def _indices(name: str, positions: ArrayLike, num_items: int) -> Tensor:
-    given = np.asarray(positions)
+    given = _array(name, positions)
     if given.size == 0:
         return torch.empty(0, dtype=torch.int64)
-    if given.ndim != 1 or not np.issubdtype(given.dtype, np.integer):
+    if given.ndim != 1 or given.dtype.kind not in "iu":
         msg = (
             f"{name} has shape {given.shape} and type {given.dtype}; give positions in "
             "the pool as a flat list of whole numbers."
@@ -149,10 +185,7 @@ def _indices(name: str, positions: ArrayLike, num_items: int) -> Tensor:
 
 def _finite(name: str, values: ArrayLike, ndims: Sequence[int]) -> Tensor:
     """Return ``values`` in floating point, checked, and copied only if need be."""
-    if not isinstance(values, Tensor):
-        values = torch.from_numpy(_numeric(name, values))
-    given = values.detach().cpu()
-    given = given if given.is_floating_point() else given.to(torch.float64)
+    given = torch.from_numpy(_floats(name, _array(name, values)))
     if given.ndim not in ndims:
         wanted = " or ".join(map(str, ndims))
         msg = f"{name} has shape {tuple(given.shape)}; {wanted} axes are needed."
@@ -165,15 +198,64 @@ def _finite(name: str, values: ArrayLike, ndims: Sequence[int]) -> Tensor:
             "Leave those items out or mend what computed them."
         )
         raise NotFiniteError(msg)
+    _check_magnitude(name, given)
     return given
 
 
-def _numeric(name: str, values: ArrayLike) -> NDArray[Any]:
-    array = np.asarray(values)
-    if not (np.issubdtype(array.dtype, np.number) or array.dtype == np.bool_):
+def _check_magnitude(name: str, given: Tensor) -> None:
+    """Raise where products of the numbers would no longer be finite."""
+    if not given.numel():
+        return
+    low, high = map(float, torch.aminmax(given))
+    if max(-low, high) > _LARGEST:
+        msg = (
+            f"{name} runs from {low:.3g} to {high:.3g}, and products of such numbers "
+            f"are infinite; scale {name} down, to at most {_LARGEST:g}."
+        )
+        raise NotFiniteError(msg)
+
+
+def _floats(name: str, array: NDArray[Any]) -> NDArray[Any]:
+    """Return real numbers in single or double precision, as torch can take them."""
+    if array.dtype.kind not in "biuf":
         msg = (
             f"{name} is of type {array.dtype} where numbers are needed; pass floats or "
             "whole numbers."
         )
         raise ShapeError(msg)
-    return array if array.flags.writeable else array.copy()
+    is_single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
+    with np.errstate(over="ignore"):  # what becomes infinite is told afterwards
+        native = array.astype(np.float32 if is_single else np.float64, copy=False)
+    has_usual_order = all(stride >= 0 for stride in native.strides)
+    return native if native.flags.writeable and has_usual_order else native.copy()
+
+
+def _array(name: str, values: ArrayLike) -> NDArray[Any]:
+    """Return ``values`` as an array in which nothing is missing."""
+    if isinstance(values, Tensor):
+        return _array_of(name, values)
+    if isinstance(values, np.ma.MaskedArray) and values.mask.any():
+        msg = (
+            f"{name} is a masked array, {values.mask.sum()} of its {values.size} "
+            "entries masked, and there is no number to put in their "
+            "place. Leave those items out, or fill them."
+        )
+        raise ShapeError(msg)
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        msg = (
+            f"{name} cannot be read as an array ({error}); give rows of equal length, "
+            "or a NumPy array."
+        )
+        raise ShapeError(msg) from error
+
+
+def _array_of(name: str, tensor: Tensor) -> NDArray[Any]:
+    if tensor.layout != torch.strided:
+        msg = f"{name} is a sparse tensor; pass {name}.to_dense()."
+        raise ShapeError(msg)
+    dense = tensor.detach().cpu()
+    if dense.dtype == torch.bfloat16:  # NumPy has no such type
+        dense = dense.float()
+    return dense.resolve_conj().resolve_neg().numpy()
