@@ -17,7 +17,12 @@ from fewlabels.naming import check_known
 from fewlabels.pool import Pool, Query, Round
 from fewlabels.protocols import Classifier, Kernel
 from fewlabels.rng import fork
-from fewlabels.search import Method, check_size, maximize_smallest_eigenvalue
+from fewlabels.search import (
+    Found,
+    Method,
+    check_size,
+    maximize_smallest_eigenvalue,
+)
 from fewlabels.search.clusters import k_means, typicality
 from fewlabels.search.draws import ClusterDraws, Draws, WeightedDraws
 from fewlabels.strategies.kernels import KernelName, decided, kernel_of
@@ -66,7 +71,6 @@ class NeuralPreconditioning:
         kernel = kernel_of(
             name, classifier, outputs, pool, generator, normalize=self.normalize
         )
-        _warn_if_degenerate(kernel, num_members=len(pool.labeled) + size)
         found = maximize_smallest_eigenvalue(
             kernel,
             labeled=pool.labeled,
@@ -79,6 +83,7 @@ class NeuralPreconditioning:
             processes=self.processes,
             generator=generator,
         )
+        _warn_if_degenerate(kernel, outputs.features, pool, found)
         record = {
             "kernel": name,
             "ceiling": found.ceiling,
@@ -103,12 +108,54 @@ class NeuralPreconditioning:
         return ClusterDraws(members, fork(generator))
 
 
-def _warn_if_degenerate(kernel: Kernel, num_members: int) -> None:
-    if kernel.rank_bound is not None and num_members > kernel.rank_bound:
-        msg = (
-            f"{num_members} items are compared through {kernel.rank_bound} gradient "
-            "features, so their Gram matrix is singular, every choice scores zero and "
-            "the one made is a tie. Label and query at most "
-            f"{kernel.rank_bound} items together, or use kernel='wide-head' or 'auto'."
+def _warn_if_degenerate(
+    kernel: Kernel, features: Tensor, pool: Pool, found: Found
+) -> None:
+    """Say that every choice scores zero, and why."""
+    num_labeled, size = len(pool.labeled), len(found.indices)
+    bound = kernel.rank_bound
+    lacks_rank = bound is not None and num_labeled + size > bound
+    if not (lacks_rank or found.is_tie):
+        return
+    reason = (
+        f"{num_labeled + size} items are compared through {bound} gradient features, "
+        "so their Gram matrix is singular, every choice scores zero and the one made "
+        "is a tie."
+        if lacks_rank
+        else f"No set of {size} items that was tried scores better than zero together "
+        f"with the {num_labeled} labeled ones, so the one chosen is a tie."
+    )
+    remedy = _remedy(bound, features, pool, num_labeled + size)
+    warnings.warn(f"{reason} {remedy}", DegenerateGramWarning, stacklevel=3)
+
+
+def _remedy(
+    rank_bound: int | None, features: Tensor, pool: Pool, num_members: int
+) -> str:
+    """Say only what can make some set score more than zero."""
+    num_labeled = len(pool.labeled)
+    num_distinct = _num_distinct(features[pool.labeled])
+    if num_distinct < num_labeled:
+        return (
+            f"The {num_labeled} labeled items have {num_distinct} distinct rows of "
+            "features; while copies are labeled, no choice and no kernel can change "
+            "that. Take copies out of the pool."
         )
-        warnings.warn(msg, DegenerateGramWarning, stacklevel=3)
+    num_distinct = _num_distinct(features[torch.cat([pool.labeled, pool.candidates])])
+    if num_distinct < num_members:
+        return (
+            f"Labeled items and candidates have {num_distinct} distinct rows of "
+            f"features, fewer than the {num_members} items to be labeled, and a copy "
+            "adds nothing to what it copies. Take copies out of the pool."
+        )
+    limit = num_members - 1 if rank_bound is None else min(rank_bound, num_members - 1)
+    advice = f"Label and query at most {limit} items together"
+    if rank_bound is None:
+        return f"{advice}, or try more draws."
+    return f"{advice}, or use kernel='wide-head' or 'auto'."
+
+
+def _num_distinct(rows: Tensor) -> int:
+    if not rows.shape[1]:
+        return min(1, len(rows))
+    return len(torch.unique(rows, dim=0))
