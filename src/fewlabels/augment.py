@@ -75,7 +75,7 @@ def weak(images: Tensor, generator: Generator, settings: WeakAugment) -> Tensor:
         New images of the same shape and type.
     """
     num_images, num_channels, height, width = images.shape
-    draws = torch.rand(3, num_images, 1, generator=generator)
+    draws = torch.rand(3, num_images, 1, generator=generator, dtype=torch.float32)
     rows = _shifted(height, draws[0], settings.shift)
     columns = _shifted(width, draws[1], settings.shift)
     if settings.flip:
@@ -124,7 +124,7 @@ def _moved(
     angle = signed[0] * math.radians(settings.rotation)
     shear_x, shear_y = signed[1] * settings.shear, signed[2] * settings.shear
     zoom = 1 + signed[3] * settings.scale
-    mirror = torch.where(is_flipped, -1.0, 1.0) if settings.flip else 1.0
+    mirror = 1 - 2 * is_flipped.to(values.dtype) if settings.flip else 1.0
     cosine, sine = angle.cos() * zoom, angle.sin() * zoom
     # R(angle) · [[1, shear_x], [shear_y, 1]] · diag(mirror, 1), from output to input,
     # in coordinates that run from -1 to 1 along both sides.

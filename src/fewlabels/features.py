@@ -31,8 +31,9 @@ class NetworkClassifier:
 
     def outputs(self, images: Images, indices: Tensor) -> Outputs:
         """Return features and logits of the items at ``indices``."""
-        features_nF = torch.empty(len(indices), self.module.feature_size)
-        logits_nC = torch.empty(len(indices), self.num_classes)
+        num_items, single = len(indices), torch.float32
+        features_nF = torch.empty(num_items, self.module.feature_size, dtype=single)
+        logits_nC = torch.empty(num_items, self.num_classes, dtype=single)
         with torch.inference_mode(), _evaluating(self.module):
             for rows, inputs in self._chunks(images, indices):
                 embedded = self.module.embed(inputs)
@@ -65,7 +66,9 @@ class NetworkClassifier:
             )
             raise UsageError(msg)
         key = rng.fork(generator)
-        logits_KnC = torch.empty(num_samples, len(indices), self.num_classes)
+        logits_KnC = torch.empty(
+            num_samples, len(indices), self.num_classes, dtype=torch.float32
+        )
         with torch.inference_mode(), _evaluating(self.module):
             for rows, inputs in self._chunks(images, indices):
                 for sample in range(num_samples):

@@ -46,6 +46,9 @@ def test_supervised_has_no_consistency():
         ({"strong": {"rotate": 3}}, r"Option 'strong\.rotate' of 'fixmatch'"),
         ({"strong": 3}, "Option 'strong' of 'fixmatch' is 3"),
         ({"steps": 0}, "steps is 0; it must be at least 1"),
+        ({"network": "wrn-9-1"}, "depth 9 does not exist.* The nearest are 10 and 16"),
+        ({"network": "wrn-10-0"}, "widen_factor is 0; it must be at least 1"),
+        ({"network": "resnet"}, "There is no network called 'resnet'"),
         ({"weak": {"shift": 2}}, "shift is 2.0; it is a share"),
     ],
 )

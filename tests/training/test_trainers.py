@@ -7,6 +7,7 @@ import torch
 from tests.training.conftest import NUM_ITEMS, tiny_pool
 
 from fewlabels import models, progress, rng
+from fewlabels.augment import StrongAugment, WeakAugment
 from fewlabels.errors import TrainingError, UsageError
 from fewlabels.pool import ArrayImages
 from fewlabels.protocols import Trainer
@@ -59,6 +60,35 @@ def test_global_state_is_left_alone(trainer, pool):
     fit(trainer, pool)
     assert (torch.get_num_threads(), torch.get_default_dtype()) == before
     assert torch.is_grad_enabled() is gradients
+
+
+@each_trainer
+@pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])
+def test_gradients_are_had_where_others_are_switched_off(trainer, pool, off):
+    with off():
+        found = fit(trainer, pool)
+    assert torch.equal(weights(found), weights(fit(trainer, pool)))
+
+
+@each_trainer
+def test_the_default_precision_changes_nothing(trainer, pool):
+    flipping = replace(trainer, dropout=0.3, weak=WeakAugment(flip=True))
+    if isinstance(flipping, FixMatchTrainer):
+        flipping = replace(flipping, strong=StrongAugment(flip=True))
+    expected = fit(flipping, pool)
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = fit(flipping, pool)
+        logits = found.outputs(pool.images, EVERY).logits
+        samples = found.sample_logits(pool.images, EVERY, 2, rng.stream(0, "s"))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert torch.equal(weights(found), weights(expected))
+    assert torch.equal(logits, expected.outputs(pool.images, EVERY).logits)
+    repeated = expected.sample_logits(pool.images, EVERY, 2, rng.stream(0, "s"))
+    assert torch.equal(samples, repeated)
+    assert logits.dtype == samples.dtype == torch.float32
+    assert {v.dtype for v in found.module.parameters()} == {torch.float32}
 
 
 @each_trainer

@@ -10,9 +10,9 @@ from torch import Generator
 
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.models.network import Network, as_input
-from fewlabels.models.wide_resnet import WideResNet
+from fewlabels.models.wide_resnet import WideResNet, check_size
 
-__all__ = ["Network", "WideResNet", "as_input", "build"]
+__all__ = ["Network", "WideResNet", "as_input", "build", "check_name"]
 
 _IMAGE_AXES = 3
 _PAPER_DEPTH = 28
@@ -49,9 +49,7 @@ def build(
     Returns:
         The network, in training mode.
     """
-    found = re.fullmatch(r"wrn-(\d+)-(\d+)", name)
-    if found is None:
-        raise UnknownNameError("network", name, ["wrn-10-1", "wrn-28-2"])
+    depth, widen_factor = _depth_and_width(name)
     if len(image_shape) != _IMAGE_AXES:
         msg = (
             f"The network '{name}' needs images of shape (channels, height, width), "
@@ -59,7 +57,6 @@ def build(
             "features.PrecomputedClassifier or by a trainer of your own."
         )
         raise UsageError(msg)
-    depth, widen_factor = int(found[1]), int(found[2])
     if bn_momentum is None:
         bn_momentum = _PAPER_MOMENTUM if depth >= _PAPER_DEPTH else _SHORT_MOMENTUM
     return WideResNet(
@@ -71,3 +68,15 @@ def build(
         dropout=dropout,
         bn_momentum=bn_momentum,
     )
+
+
+def check_name(name: str) -> None:
+    """Raise unless :func:`build` knows a network of this name."""
+    check_size(*_depth_and_width(name))
+
+
+def _depth_and_width(name: str) -> tuple[int, int]:
+    found = re.fullmatch(r"wrn-(\d+)-(\d+)", name)
+    if found is None:
+        raise UnknownNameError("network", name, ["wrn-10-1", "wrn-28-2"])
+    return int(found[1]), int(found[2])

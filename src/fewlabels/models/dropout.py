@@ -50,7 +50,8 @@ class Dropout(nn.Module):
                 "models.dropout.draw_from(network, generator) before each step."
             )
             raise UsageError(msg)
-        kept = torch.rand(like.shape, generator=self.generator) >= self.share
+        draws = torch.rand(like.shape, generator=self.generator, dtype=torch.float32)
+        kept = draws >= self.share
         return kept.to(like) / (1.0 - self.share)
 
     def use(self, generator: Generator | None, *, shares_mask: bool = False) -> None:

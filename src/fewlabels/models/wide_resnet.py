@@ -56,7 +56,8 @@ class WideResNet(Network):
                 what TensorFlow calls .999.
         """
         super().__init__()
-        num_blocks = _blocks_per_stage(depth, widen_factor)
+        check_size(depth, widen_factor)
+        num_blocks = (depth - 4) // 6
         self.stem = _Convolution(in_channels, _STEM_WIDTH, 3)
         blocks: list[_Block] = []
         width_in = _STEM_WIDTH
@@ -75,7 +76,7 @@ class WideResNet(Network):
                 )
                 width_in = width
         self.blocks = nn.Sequential(*blocks)
-        self.norm = nn.BatchNorm2d(width_in, eps=_EPSILON, momentum=bn_momentum)
+        self.norm = _Normalization(width_in, bn_momentum)
         self.head = _Dense(width_in, num_classes)
         _initialize(self, generator)
         # About a quarter faster on CPUs; convolutions pass the layout on.
@@ -104,9 +105,9 @@ class _Block(nn.Module):
     ) -> None:
         super().__init__()
         self.activates_before_residual = activates_before_residual
-        self.norm1 = nn.BatchNorm2d(width_in, eps=_EPSILON, momentum=bn_momentum)
+        self.norm1 = _Normalization(width_in, bn_momentum)
         self.conv1 = _Convolution(width_in, width, 3, stride=stride)
-        self.norm2 = nn.BatchNorm2d(width, eps=_EPSILON, momentum=bn_momentum)
+        self.norm2 = _Normalization(width, bn_momentum)
         self.dropout = Dropout(dropout)
         self.conv2 = _Convolution(width, width, 3)
         # A 1x1 convolution where the shapes of input and output differ.
@@ -146,15 +147,31 @@ class _Convolution(nn.Conv2d):
         self, width_in: int, width: int, size: int, *, stride: int = 1
     ) -> None:
         super().__init__(
-            width_in, width, size, stride=stride, padding=size // 2, bias=False
+            width_in,
+            width,
+            size,
+            stride=stride,
+            padding=size // 2,
+            bias=False,
+            dtype=torch.float32,
         )
 
     def reset_parameters(self) -> None:
         """Draw nothing: torch would draw from the global generator."""
 
 
+class _Normalization(nn.BatchNorm2d):
+    """Batch normalization in single precision, whatever torch's default is."""
+
+    def __init__(self, width: int, momentum: float) -> None:
+        super().__init__(width, eps=_EPSILON, momentum=momentum, dtype=torch.float32)
+
+
 class _Dense(nn.Linear):
     """A linear layer that leaves its initialization to the network."""
+
+    def __init__(self, width_in: int, width: int) -> None:
+        super().__init__(width_in, width, dtype=torch.float32)
 
     def reset_parameters(self) -> None:
         """Draw nothing: torch would draw from the global generator."""
@@ -173,8 +190,16 @@ def _initialize(network: nn.Module, generator: Generator) -> None:
             nn.init.zeros_(layer.bias)
 
 
-def _blocks_per_stage(depth: int, widen_factor: int) -> int:
-    """Return k of depth = 6k + 4, or say which depths there are."""
+def check_size(depth: int, widen_factor: int) -> None:
+    """Raise unless there is a Wide ResNet of this size, and say which there are.
+
+    Args:
+        depth: Number of layers.
+        widen_factor: How many times wider than 16, 32, 64 channels the stages are.
+
+    Raises:
+        UsageError: If the depth is not 6k + 4, or the width is zero.
+    """
     num_blocks, rest = divmod(depth - 4, 6)
     if rest or num_blocks < 1:
         below = 6 * max(1, num_blocks) + 4
@@ -186,4 +211,3 @@ def _blocks_per_stage(depth: int, widen_factor: int) -> int:
     if widen_factor < 1:
         msg = f"widen_factor is {widen_factor}; it must be at least 1."
         raise UsageError(msg)
-    return num_blocks

@@ -6,28 +6,29 @@ Confidence" (NeurIPS 2020).
 Shapes: B labeled items in a minibatch, U unlabeled ones, C classes.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from torch import Generator, Tensor
+from torch import Tensor
 
 from fewlabels import rng
 from fewlabels.augment import StrongAugment, strong, weak
 from fewlabels.models import Network, as_input
 from fewlabels.pool import Pool
-from fewlabels.protocols import Classifier, ignore
 from fewlabels.training import loop
 from fewlabels.training.minibatches import Minibatches
-from fewlabels.training.settings import TrainingSettings, check_range
+from fewlabels.training.settings import check_range
 from fewlabels.training.supervised import LabeledViews
+from fewlabels.training.trainer import NetworkTrainer
 
 
 @dataclass(frozen=True, kw_only=True)
-class FixMatchTrainer(TrainingSettings):
-    """FixMatch; the defaults suit small images and a few hundred steps."""
+class FixMatchTrainer(NetworkTrainer):
+    """FixMatch; the defaults suit small images and a few hundred steps.
+
+    Labeled items are among the unlabeled ones too, as in the official code.
+    """
 
     mu: int = 2
     """Unlabeled items for each labeled one in a step; the paper takes 7."""
@@ -44,35 +45,6 @@ class FixMatchTrainer(TrainingSettings):
         check_range("mu", self.mu, at_least=1)
         check_range("threshold", self.threshold, at_least=0, below=1)
         check_range("consistency_weight", self.consistency_weight, at_least=0)
-
-    def fit(
-        self,
-        pool: Pool,
-        generator: Generator,
-        *,
-        workspace: Path | None = None,
-        on_checkpoint: Callable[[int, Classifier], None] = ignore,
-    ) -> Classifier:
-        """Train from scratch; see :class:`fewlabels.protocols.Trainer`.
-
-        Args:
-            pool: Labeled and unlabeled images. Labeled items are among the unlabeled
-                ones too, as in the official code.
-            generator: The only source of randomness.
-            workspace: Where the finished network is kept and found again.
-            on_checkpoint: Called with the step and the averaged network.
-
-        Returns:
-            The averaged network as a classifier; untrained, if nothing is labeled.
-        """
-        return loop.fit(
-            self,
-            self._objective,
-            pool,
-            generator,
-            workspace=workspace,
-            on_checkpoint=on_checkpoint,
-        )
 
     def _objective(self, pool: Pool, key: int) -> loop.Objective:
         labeled = LabeledViews(self, pool, key)

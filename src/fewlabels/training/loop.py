@@ -110,6 +110,19 @@ def fit(
     Returns:
         The classifier; untrained, if nothing is labeled.
     """
+    with torch.inference_mode(mode=False), torch.enable_grad():
+        return _fit(settings, objective, pool, generator, workspace, on_checkpoint)
+
+
+def _fit(
+    settings: TrainingSettings,
+    objective: Callable[[Pool, int], Objective],
+    pool: Pool,
+    generator: Generator,
+    workspace: Path | None,
+    on_checkpoint: Callable[[int, Classifier], None],
+) -> NetworkClassifier:
+    """Restore a finished training or do it."""
     key = rng.fork(generator)
     network = _untrained(settings, pool, key)
     classifier = NetworkClassifier(network.eval(), pool.num_classes)

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from fewlabels.augment import WeakAugment
 from fewlabels.errors import UsageError
+from fewlabels.models import check_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +44,8 @@ class TrainingSettings:
     """Steps between two calls of ``on_checkpoint``; the last step always calls."""
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
+        """Check the network's name and the ranges."""
+        check_name(self.network)
         for name in ("steps", "minibatch_size", "checkpoint_every"):
             check_range(name, getattr(self, name), at_least=1)
         for name in ("learning_rate", "weight_decay"):

@@ -1,57 +1,27 @@
 """Training on the labeled items alone: what semi-supervised learning must beat."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch.nn.functional as F
-from torch import Generator, Tensor
+from torch import Tensor
 
 from fewlabels import rng
 from fewlabels.augment import weak
 from fewlabels.models import Network, as_input
 from fewlabels.pool import Pool
-from fewlabels.protocols import Classifier, ignore
 from fewlabels.training import loop
 from fewlabels.training.minibatches import Minibatches, balanced
 from fewlabels.training.settings import TrainingSettings
+from fewlabels.training.trainer import NetworkTrainer
 
 
 @dataclass(frozen=True, kw_only=True)
-class SupervisedTrainer(TrainingSettings):
+class SupervisedTrainer(NetworkTrainer):
     """Cross-entropy on weakly varied labeled items.
 
     It is :class:`FixMatchTrainer` without the consistency term: from one generator,
     both start from the same weights and see the same labeled minibatches.
     """
-
-    def fit(
-        self,
-        pool: Pool,
-        generator: Generator,
-        *,
-        workspace: Path | None = None,
-        on_checkpoint: Callable[[int, Classifier], None] = ignore,
-    ) -> Classifier:
-        """Train from scratch; see :class:`fewlabels.protocols.Trainer`.
-
-        Args:
-            pool: Labeled and unlabeled images; the unlabeled ones are not used.
-            generator: The only source of randomness.
-            workspace: Where the finished network is kept and found again.
-            on_checkpoint: Called with the step and the averaged network.
-
-        Returns:
-            The averaged network as a classifier; untrained, if nothing is labeled.
-        """
-        return loop.fit(
-            self,
-            self._objective,
-            pool,
-            generator,
-            workspace=workspace,
-            on_checkpoint=on_checkpoint,
-        )
 
     def _objective(self, pool: Pool, key: int) -> loop.Objective:
         labeled = LabeledViews(self, pool, key)
