@@ -1,12 +1,13 @@
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.functional import one_hot
 
 import fewlabels
-from fewlabels.errors import BudgetError, DataError, StrategyError
+from fewlabels.errors import BudgetError, DataError, StrategyError, UsageError
 from fewlabels.features import PrecomputedClassifier
 from fewlabels.loop import hidden, rounds, starting_answers
 from fewlabels.oracles import TableOracle
@@ -326,3 +327,34 @@ def test_a_strategy_that_breaks_its_promise_is_stopped(indices, seen):
     )
     with pytest.raises(StrategyError, match=seen):
         next(broken)
+
+
+@pytest.mark.parametrize("pool", ["digits", None, torch.zeros(4, 1, 2, 2)])
+def test_a_run_needs_a_pool(pool):
+    message = r"A run needs a pool, and was given .* load it first: .*fewlabels.load\("
+    with pytest.raises(UsageError, match=f"(?s){message}"):
+        fewlabels.run(pool)
+
+
+@pytest.mark.parametrize("name", ["start", "query", "budget", "seed", "initial_models"])
+@pytest.mark.parametrize("value", [4.0, "4", None, True])
+def test_numbers_of_a_run_are_whole(name, value):
+    with pytest.raises(UsageError, match=f"{name} is .*, of type .*; give a whole"):
+        run(**{name: value})
+
+
+def test_numbers_of_a_run_may_come_from_numpy():
+    numbers = {"start": 4, "query": 8, "budget": 24, "seed": 0, "initial_models": 1}
+    numbers = {name: np.int64(number) for name, number in numbers.items()}
+    picks = [done.query.indices.tolist() for done in run(**numbers)[0]]
+    assert picks == [done.query.indices.tolist() for done in run()[0]]
+    assert type(run(**numbers)[1][0]["budget"]) is int
+
+
+def test_a_record_is_checked_before_the_answers_are_paid_for():
+    class Noting:
+        def select(self, classifier, pool, size, generator, *, history=()):
+            return Query(pool.candidates[:size], None, {"rows": torch.zeros(2)})
+
+    with pytest.raises(StrategyError, match=r"record\['rows'\] is of type Tensor"):
+        run(strategy=Noting())

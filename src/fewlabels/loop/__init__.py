@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fewlabels import strategies, training
+from fewlabels.errors import UsageError
 from fewlabels.loop.rounds import round_folder, rounds
 from fewlabels.loop.start import check_plan, hidden, starting_answers
 from fewlabels.oracles import TableOracle
 from fewlabels.pool import Pool, Round
 from fewlabels.protocols import Strategy, Trainer
+from fewlabels.whole import whole_number
 
 __all__ = [
     "check_plan",
@@ -54,7 +56,11 @@ def run(
     Returns:
         An iterator that trains as it goes and yields a record of each round.
     """
+    _check_pool(pool)
     chooser, learner = strategies.resolve(strategy), training.resolve(trainer)
+    start, query = whole_number("start", start), whole_number("query", query)
+    budget = whole_number("budget", budget)
+    initial_models = whole_number("initial_models", initial_models)
     check_plan(pool, start=start, query=query, budget=budget)
     answers = starting_answers(
         pool,
@@ -75,3 +81,12 @@ def run(
         test=pool.test,
         workspace=workspace,
     )
+
+
+def _check_pool(pool: object) -> None:
+    if not isinstance(pool, Pool):
+        msg = (
+            f"A run needs a pool, and was given {type(pool).__name__} {pool!s:.80}; "
+            'load it first: fewlabels.run(fewlabels.load("digits")).'
+        )
+        raise UsageError(msg)
