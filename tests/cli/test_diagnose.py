@@ -42,7 +42,7 @@ def test_a_table_for_people(diagnose, done):
     code, out, err = diagnose(done / "npc")
     assert code == 0, err
     assert "npc on digits" in out
-    for word in ("λmin", "ceiling", "rank of", "[H, 1]", "condition", "limit"):
+    for word in ("λmin", "ceiling", "pool", "rank", "condition", "limit"):
         assert word in out
     table = [line.split() for line in out.splitlines() if "last-layer" in line]
     assert [row[0] for row in table] == ["10", "15"]

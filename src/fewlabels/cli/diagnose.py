@@ -27,7 +27,7 @@ _COLUMNS = (
     "λmin\nwith\nquery",
     "ceiling",
     "rank",
-    "rank of\n\\[H, 1]",
+    "pool\nrank",
     "condition",
     "step\nlimit",
 )
