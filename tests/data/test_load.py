@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +57,11 @@ def test_a_name_wins_over_a_folder_and_a_path_does_not(tmp_path, monkeypatch):
 def test_a_name_that_stands_for_nothing(name):
     with pytest.raises(UnknownNameError, match=r"no data set called.*Known: cifar10"):
         data.load(name)
+
+
+def test_a_path_that_cannot_be_written_down(tmp_path):
+    with pytest.raises(DataError, match=r"odd\\xff is not UTF-8.*Rename it"):
+        data.load(tmp_path / os.fsdecode(b"odd\xff"))
 
 
 def test_a_path_that_leads_nowhere(tmp_path):

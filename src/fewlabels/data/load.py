@@ -23,6 +23,7 @@ from fewlabels.data.labels import Labels
 from fewlabels.data.manifest import MANIFESTS, manifest_pool
 from fewlabels.data.named import named_pool, names
 from fewlabels.data.npz import npz_pool
+from fewlabels.data.unreadable import is_utf8, printable
 from fewlabels.errors import DataError, UnknownNameError, UsageError
 from fewlabels.pool import Pool
 
@@ -133,6 +134,12 @@ def _path(source: str | PathLike[str]) -> Path:
         path.exists()
     except (OSError, RuntimeError) as error:
         raise UnknownNameError("data set", str(source)[:100], names()) from error
+    if not is_utf8(str(path)):
+        msg = (
+            f"The name of {printable(str(path))} is not UTF-8, so that no run could "
+            "write down where its data are. Rename it."
+        )
+        raise DataError(msg)
     return path
 
 

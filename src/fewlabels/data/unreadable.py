@@ -25,7 +25,7 @@ def left_out(name: str, reason: str) -> UnreadableFile:
         The record; line ends, bytes that are not UTF-8 and the like are escaped in the
         name, so that every file takes one line and can be printed and written.
     """
-    return UnreadableFile("".join(map(_printable, name)), reason)
+    return UnreadableFile(printable(name), reason)
 
 
 def warn_of(folder: Path, files: Sequence[UnreadableFile]) -> None:
@@ -41,6 +41,11 @@ def is_utf8(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def printable(name: str) -> str:
+    """Return a name with everything escaped that cannot be printed."""
+    return "".join(map(_printable, name))
 
 
 def _printable(letter: str) -> str:
