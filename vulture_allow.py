@@ -1,6 +1,8 @@
 """Names that something outside our Python uses, one per line with the reason."""
 # ruff: noqa: B018, F821
 
+__getattr__  # Python asks it for names of the package
+__dir__
 _.forward  # torch calls it
 _.reset_parameters  # torch's name for drawing weights anew
 _.find_class  # pickle asks it for every name

@@ -42,7 +42,7 @@ class DataOptions(BaseModel):
 
     labels: Literal["none"] | None = None
     size: int | None = None
-    counts: list[int] | dict[str, int] | None = None
+    counts: list[int] | dict[str | int, int] | None = None
     times: int | None = None
     noise: float | None = None
     test_share: float = 0.2
