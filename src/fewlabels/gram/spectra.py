@@ -133,6 +133,29 @@ def eigenvalue_ceiling(
 
     Returns:
         The bound.
+    """
+    return ceiling_below(kernel, labeled, largest_diagonals(kernel, candidates, size))
+
+
+def ceiling_below(kernel: Kernel, labeled: Tensor, diagonals: Tensor) -> float:
+    """Return the ceiling, given the largest diagonal entries of the candidates."""
+    bound = float(diagonals[-1])
+    if len(labeled):
+        of_labeled = float(smallest_eigenvalue(kernel.block(labeled, labeled)))
+        bound = min(bound, of_labeled)
+    return bound
+
+
+def largest_diagonals(kernel: Kernel, candidates: Tensor, size: int) -> Tensor:
+    """Return the ``size`` largest k(i, i) of the candidates, descending, streamed.
+
+    Args:
+        kernel: The kernel.
+        candidates: Indices to choose from.
+        size: How many are chosen.
+
+    Returns:
+        Shape (size,).
 
     Raises:
         BudgetError: If there are fewer candidates than are to be chosen.
@@ -147,11 +170,7 @@ def eigenvalue_ceiling(
     best = kernel.diagonal(first).topk(size).values
     for part in others:
         best = torch.cat([best, kernel.diagonal(part)]).topk(size).values
-    bound = float(best[-1])
-    if len(labeled):
-        of_labeled = float(smallest_eigenvalue(kernel.block(labeled, labeled)))
-        bound = min(bound, of_labeled)
-    return bound
+    return best
 
 
 def numerical_rank(features: Matrix) -> int:

@@ -8,7 +8,8 @@ import torch
 from torch import Generator, Tensor
 
 from fewlabels.errors import BudgetError
-from fewlabels.gram import eigenvalue_ceiling, smallest_eigenvalue
+from fewlabels.gram import smallest_eigenvalue
+from fewlabels.gram.spectra import ceiling_below, largest_diagonals
 from fewlabels.naming import check_known
 from fewlabels.protocols import Kernel
 from fewlabels.rng import fork
@@ -16,7 +17,7 @@ from fewlabels.search.draws import Draws, GivenDraws, UniformDraws, check_given
 from fewlabels.search.found import Found
 from fewlabels.search.greedy import exchanged, greedy_additions
 from fewlabels.search.processes import in_processes
-from fewlabels.search.refutation import Problem, Solver
+from fewlabels.search.refutation import Problem, Solver, zero_below
 from fewlabels.search.scores import check_size
 from fewlabels.search.ties import won_tie
 
@@ -68,7 +69,10 @@ def maximize_smallest_eigenvalue(
     check_known("solver", solver, Solver)
     check_size(size, len(candidates))
     begin = time.perf_counter()
-    ceiling = eigenvalue_ceiling(kernel, labeled, candidates, size)
+    diagonals = largest_diagonals(kernel, candidates, size)
+    ceiling = ceiling_below(kernel, labeled, diagonals)
+    # A trace bounds the largest eigenvalue of labeled and chosen items.
+    scale = float(kernel.diagonal(labeled).sum() + diagonals.sum())
     if method == "random":
         source, num_draws = _source(draws, proposal, candidates, size, generator)
         problem = Problem(
@@ -77,12 +81,12 @@ def maximize_smallest_eigenvalue(
             draws=source,
             size=size,
             solver=solver,
-            scale=_scale(kernel, labeled, candidates, size),
+            scale=scale,
             window=(1 - tie_tolerance) * ceiling if tie_tolerance else torch.inf,
         )
         outcome = _best_draw(problem, num_draws, processes)
     else:
-        outcome = _built_up(kernel, labeled, candidates, size, method)
+        outcome = _built_up(kernel, labeled, candidates, size, method, scale)
     members = torch.cat([labeled, outcome.indices])
     value = float(smallest_eigenvalue(kernel.block(members, members)))
     return Found(
@@ -126,7 +130,12 @@ def _best_draw(problem: Problem, num_draws: int, processes: int) -> _Outcome:
 
 
 def _built_up(
-    kernel: Kernel, labeled: Tensor, candidates: Tensor, size: int, method: Method
+    kernel: Kernel,
+    labeled: Tensor,
+    candidates: Tensor,
+    size: int,
+    method: Method,
+    scale: float,
 ) -> _Outcome:
     """Add items one by one, and exchange them if that is asked for."""
     chosen = greedy_additions(kernel, labeled, candidates, size)
@@ -134,8 +143,7 @@ def _built_up(
     value = float(smallest_eigenvalue(kernel.block(members, members)))
     if method == "exchange":
         chosen, value = exchanged(kernel, labeled, candidates, chosen, value)
-    zero = 1e-11 * _scale(kernel, labeled, candidates, size)
-    return _Outcome(indices=chosen, is_tie=value <= zero)
+    return _Outcome(indices=chosen, is_tie=value <= zero_below(scale))
 
 
 def _source(
@@ -156,9 +164,3 @@ def _source(
     if proposal is not None:
         return proposal, num_draws
     return UniformDraws(candidates, size, fork(generator)), num_draws
-
-
-def _scale(kernel: Kernel, labeled: Tensor, candidates: Tensor, size: int) -> float:
-    """Bound the largest eigenvalue of labeled and chosen items by a trace."""
-    of_labeled = float(kernel.diagonal(labeled).sum())
-    return of_labeled + float(kernel.diagonal(candidates).topk(size).values.sum())

@@ -30,6 +30,11 @@ _SLACK = 1e-11
 _LIMIT_SLACK = 1e-8
 
 
+def zero_below(scale: float) -> float:
+    """Return what counts as zero where eigenvalues are at most ``scale``."""
+    return _SLACK * scale
+
+
 Solver = Literal["refutation", "dense", "lobpcg"]
 
 
@@ -52,7 +57,7 @@ class Problem:
     @property
     def zero(self) -> float:
         """Values up to this are rounding."""
-        return _SLACK * self.scale
+        return zero_below(self.scale)
 
 
 @dataclass(frozen=True, eq=False)

@@ -85,7 +85,7 @@ class _Referee:
     def _has_rank_left(self) -> bool:
         """Tell whether the kernel's rank allows any set to be independent of labels."""
         bound = self._problem.kernel.rank_bound
-        rank = int((self._system.eigenvalues > 1e-11 * self._problem.scale).sum())
+        rank = int((self._system.eigenvalues > self._problem.zero).sum())
         return bound is None or bound - rank >= self._problem.size
 
 
