@@ -7,7 +7,9 @@ library calls would finish all twenty. Rows are taken in the order of their marg
 smallest first, since those items fail first.
 """
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numba
@@ -65,7 +67,19 @@ def definite(
     return kept
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+def _compiled(function: Callable[..., None]) -> Callable[..., None]:
+    """Compile, and keep the outcome on disk where there is a place for it."""
+    compiler: Any = partial(
+        numba.njit, nogil=True, fastmath={"reassoc", "contract", "nsz"}
+    )
+    try:
+        made: Callable[..., None] = compiler(cache=True)(function)
+    except RuntimeError:  # neither the package's folder nor a cache can be written
+        made = compiler()(function)
+    return made
+
+
+@_compiled
 def _factorize(  # noqa: C901, PLR0912 - one loop nest, as compiled code likes it
     features: Any,
     scales: Any,
