@@ -46,7 +46,7 @@ def ntk_kernel(
     and the product of two rows is an unbiased estimate of K(x, x').
 
     Its variance is the sum of two parts (B the C x C matrix of products of the class
-    gradients of x and x', symmetrised; for S up to C)::
+    gradients of x and x', symmetrized; for S up to C)::
 
         buckets:  at most (E|g|² |g'|² + E⟨g, g'⟩²) / D
         classes:  2 C (C - S) / (S (C - 1) (C + 2)) (|B|² - tr(B)² / C)

@@ -35,7 +35,7 @@ class Spectrum:
     condition: float
     """Largest over smallest eigenvalue; infinite if the matrix is singular."""
     step_limit: float
-    """Learning rate past which linearised gradient descent diverges: 2 / largest."""
+    """Learning rate past which linearized gradient descent diverges: 2 / largest."""
 
 
 def spectrum(gram_SS: Tensor) -> Spectrum:

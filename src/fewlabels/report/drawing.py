@@ -110,7 +110,7 @@ def drawing(size: Size, margins: Margins, salt: str = "") -> Iterator[Sheet]:
 
 def hue(number: int) -> str:
     """Return the stand-in for the color of a run."""
-    return f"#0001{number:02x}"
+    return f"#0001{number:02d}"
 
 
 def _style(axes: Axes) -> None:

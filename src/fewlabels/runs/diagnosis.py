@@ -59,7 +59,10 @@ class Conditioning:
     eigenvalues: tuple[float, ...] = ()
     """All of it, ascending."""
     step_limit: float | None = None
-    """Learning rate past which linearized gradient descent diverges."""
+    """Learning rate past which linearized gradient descent diverges.
+
+    Unlike the one of ``spectrum``, without the factor of the class trace.
+    """
     value: float | None = None
     """Smallest eigenvalue together with the items asked for."""
     ceiling: float | None = None

@@ -15,8 +15,7 @@ def k_means(
     """Return the cluster of each row, shape (N,), by Lloyd's algorithm.
 
     Centers begin as k-means++ seeds (Arthur and Vassilvitskii, 2007). A cluster that
-    loses all its rows takes the row farthest from its center, so none ends empty as
-    long as there are that many distinct rows.
+    loses all its rows takes the row farthest from its center, so none ends empty.
 
     Args:
         rows: Shape (N, F).

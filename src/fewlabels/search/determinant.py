@@ -42,7 +42,7 @@ def maximize_determinant(
     """
     check_size(size, len(candidates))
     everything = torch.cat([candidates, labeled])
-    residuals = kernel.diagonal(everything)
+    residuals = kernel.diagonal(everything).clone()  # a kernel may keep its own
     least = _NOTHING * float(residuals.max())
     columns = residuals.new_empty(len(everything), len(labeled) + size)
     for number in range(len(labeled)):
@@ -80,7 +80,7 @@ def _eliminate(
         columns_NA[:, number] = 0
         return
     column = kernel.block(items, items[pivot : pivot + 1])[:, 0]
-    column -= columns_NA[:, :number] @ columns_NA[pivot, :number]
+    column = column - columns_NA[:, :number] @ columns_NA[pivot, :number]
     column /= math.sqrt(left)
     columns_NA[:, number] = column
     residuals.sub_(column.square()).clamp_min_(0)

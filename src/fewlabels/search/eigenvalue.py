@@ -91,7 +91,7 @@ def maximize_smallest_eigenvalue(
     value = float(smallest_eigenvalue(kernel.block(members, members)))
     return Found(
         indices=outcome.indices,
-        value=min(value, ceiling),  # rounding aside, it is
+        value=min(value, ceiling),  # only rounding can lift it above
         ceiling=ceiling,
         is_tie=outcome.is_tie,
         num_draws=outcome.num_draws,

@@ -49,7 +49,7 @@ def best_addition(system: SecularSystem, is_free_N: Tensor) -> int:
     """Return the position of the item that leaves the largest smallest eigenvalue.
 
     All items are bisected at once: a threshold t is feasible while some item has
-    m_i(t) ≥ 0, and items without it can be forgotten. Near the set's own smallest
+    m_i(t) > 0, and items without it can be forgotten. Near the set's own smallest
     eigenvalue, which nothing exceeds, items cannot be told apart; there the one that
     the set explains least is taken.
 
@@ -63,14 +63,13 @@ def best_addition(system: SecularSystem, is_free_N: Tensor) -> int:
     residuals = torch.where(is_free_N, system.residuals(), -torch.inf)
     low, high = 0.0, min(system.limit, float(residuals.max()))
     near = (1 - _NEAR_LIMIT) * system.limit
-    alive = is_free_N
     if high > 0 and near < high:
         within = is_free_N & (system.margins(near) > 0)
         if bool(within.any()):
             return int(torch.where(within, residuals, -torch.inf).argmax())
         high = near
     narrowed, places = system, torch.arange(len(is_free_N), device=is_free_N.device)
-    keep = alive
+    keep = is_free_N
     while high - low > _PRECISION * high:
         middle = (low + high) / 2
         feasible = keep & (narrowed.margins(middle) > 0)
@@ -83,8 +82,8 @@ def best_addition(system: SecularSystem, is_free_N: Tensor) -> int:
             keep = torch.ones(len(places), dtype=torch.bool, device=places.device)
         if len(places) == 1:
             break
-    candidates = places[keep]
-    return int(candidates[residuals[candidates].argmax()])
+    best = places[keep]
+    return int(best[residuals[best].argmax()])
 
 
 def exchanged(

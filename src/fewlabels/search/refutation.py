@@ -4,8 +4,9 @@ Shapes: L labeled, M draws, Q members of a set, S = L + Q.
 
 λmin(K) > t exactly when K − tI is positive definite. With t the best value so far, a
 draw is refuted by an item that is inadmissible on its own, or by a Cholesky
-factorization that breaks down, first of a part of the set, then of the whole. Only what
-survives gets a dense eigenvalue, and only dense values become the new t.
+factorization that breaks down: compiled and row by row where the kernel has a form for
+that and draws are many, by the library otherwise. Only what survives gets a dense
+eigenvalue, and only dense values become the new t.
 """
 
 from dataclasses import dataclass
@@ -29,13 +30,12 @@ _WORTH_COMPILING = 2_000
 _SLACK = 1e-11
 _LIMIT_SLACK = 1e-8
 
+Solver = Literal["refutation", "dense", "lobpcg"]
+
 
 def zero_below(scale: float) -> float:
     """Return what counts as zero where eigenvalues are at most ``scale``."""
     return _SLACK * scale
-
-
-Solver = Literal["refutation", "dense", "lobpcg"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

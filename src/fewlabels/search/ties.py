@@ -93,7 +93,7 @@ def duplicate_groups(kernel: Kernel, items: Tensor) -> Tensor:
     """Number the items so that equal numbers mean equal kernel rows, shape (n,).
 
     Equal items have the same kernel value with every other one. Their values with a
-    few probes are sorted; neighbours whose feature distance k_ii + k_jj - 2 k_ij is
+    few probes are sorted; neighbors whose feature distance k_ii + k_jj - 2 k_ij is
     zero up to rounding are one group.
 
     Args:
