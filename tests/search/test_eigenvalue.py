@@ -219,6 +219,12 @@ def test_near_the_ceiling_the_residual_decides_if_asked():
     [
         ({"method": "gredy"}, UnknownNameError, "Did you mean 'greedy'"),
         ({"solver": "dens"}, UnknownNameError, "no solver called 'dens'"),
+        ({"processes": 0}, UsageError, "processes is 0; at least one has to work"),
+        (
+            {"draws": 2.5},
+            UsageError,
+            "draws is 2.5, of type float; give a whole number",
+        ),
         ({"draws": 0}, BudgetError, "draws is 0; at least one set has to be tried"),
         ({"draws": torch.zeros(3, 5)}, ShapeError, r"draws have shape \(3, 5\)"),
         ({"draws": torch.tensor([[3, 3]])}, UsageError, "1 draws hold an item twice"),

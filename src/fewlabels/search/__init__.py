@@ -5,14 +5,22 @@ draw ``i`` is the same however draws are split into chunks or spread over proces
 """
 
 from fewlabels.search.determinant import maximize_determinant
-from fewlabels.search.draws import uniform_subsets
+from fewlabels.search.draws import (
+    ClusterDraws,
+    Draws,
+    WeightedDraws,
+    uniform_subsets,
+)
 from fewlabels.search.eigenvalue import Method, maximize_smallest_eigenvalue
 from fewlabels.search.found import Found
 from fewlabels.search.scores import check_size, top
 
 __all__ = [
+    "ClusterDraws",
+    "Draws",
     "Found",
     "Method",
+    "WeightedDraws",
     "check_size",
     "maximize_determinant",
     "maximize_smallest_eigenvalue",

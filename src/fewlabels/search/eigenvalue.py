@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor
 
-from fewlabels.errors import BudgetError
+from fewlabels.errors import BudgetError, UsageError
 from fewlabels.gram import smallest_eigenvalue
 from fewlabels.gram.spectra import ceiling_below, largest_diagonals
 from fewlabels.naming import check_known
@@ -20,6 +20,7 @@ from fewlabels.search.processes import in_processes
 from fewlabels.search.refutation import Problem, Solver, zero_below
 from fewlabels.search.scores import check_size
 from fewlabels.search.ties import won_tie
+from fewlabels.whole import whole_number
 
 Method = Literal["random", "greedy", "exchange"]
 
@@ -68,6 +69,9 @@ def maximize_smallest_eigenvalue(
     check_known("search method", method, Method)
     check_known("solver", solver, Solver)
     check_size(size, len(candidates))
+    if whole_number("processes", processes) < 1:
+        msg = f"processes is {processes}; at least one has to work."
+        raise UsageError(msg)
     begin = time.perf_counter()
     diagonals = largest_diagonals(kernel, candidates, size)
     ceiling = ceiling_below(kernel, labeled, diagonals)
@@ -157,7 +161,7 @@ def _source(
     if isinstance(draws, Tensor):
         check_given(draws, candidates, size)
         return GivenDraws(draws), len(draws)
-    num_draws = len(candidates) if draws is None else draws
+    num_draws = len(candidates) if draws is None else whole_number("draws", draws)
     if num_draws < 1:
         msg = f"draws is {num_draws}; at least one set has to be tried."
         raise BudgetError(msg)

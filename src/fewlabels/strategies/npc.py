@@ -18,13 +18,15 @@ from fewlabels.pool import Pool, Query, Round
 from fewlabels.protocols import Classifier, Kernel
 from fewlabels.rng import fork
 from fewlabels.search import (
+    ClusterDraws,
+    Draws,
     Found,
     Method,
+    WeightedDraws,
     check_size,
     maximize_smallest_eigenvalue,
 )
 from fewlabels.search.clusters import k_means, typicality
-from fewlabels.search.draws import ClusterDraws, Draws, WeightedDraws
 from fewlabels.strategies.kernels import KernelName, decided, kernel_of
 
 Proposal = Literal["uniform", "clusters", "typical"]
