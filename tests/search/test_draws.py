@@ -6,6 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fewlabels.search import draws as draws_module
 from fewlabels.search.draws import (
     ClusterDraws,
     UniformDraws,
@@ -79,3 +80,16 @@ def test_cluster_draws_take_one_of_each():
         assert draw[0] < 8
         assert draw[1] == 9
         assert 10 <= draw[2] < 15 <= draw[3]
+
+
+def test_weighted_draws_end_where_few_items_weigh_almost_everything():
+    weights = torch.full((300,), 1e-6)
+    weights[:25] = 1.0
+    drawn = WeightedDraws(torch.arange(300), weights, 60, 5).subsets(range(200))
+    assert all(len(set(draw)) == 60 for draw in drawn.tolist())
+    assert all(set(range(25)) <= set(draw) for draw in drawn.tolist())
+
+
+def test_the_race_follows_the_weights_too(monkeypatch):
+    monkeypatch.setattr(draws_module, "_TURNS", 0)
+    test_weighted_draws_follow_their_weights()

@@ -1,3 +1,5 @@
+from itertools import combinations
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -219,6 +221,7 @@ def test_near_the_ceiling_the_residual_decides_if_asked():
     [
         ({"method": "gredy"}, UnknownNameError, "Did you mean 'greedy'"),
         ({"solver": "dens"}, UnknownNameError, "no solver called 'dens'"),
+        ({"tie_tolerance": 2.0}, UsageError, "it is a share, from 0 to below 1"),
         ({"processes": 0}, UsageError, "processes is 0; at least one has to work"),
         (
             {"draws": 2.5},
@@ -235,3 +238,51 @@ def test_wrong_arguments_are_named(arguments, error, message):
     kernel, labeled, candidates = problem(4, num_labeled=2)
     with pytest.raises(error, match=message):
         search(kernel, labeled, candidates, 2, **arguments)
+
+
+@pytest.mark.parametrize("factor", [1e5, 1e6, 1e7])
+def test_one_long_row_does_not_blur_the_others(factor):
+    features = torch.randn(40, 16, generator=stream(6), dtype=torch.float64)
+    features[39] *= factor
+    kernel, labeled = last_layer_kernel(features, 10), torch.arange(3)
+    candidates = torch.arange(3, 40)
+    draws = uniform_subsets(candidates, 3, 8, range(500))
+    _, values = values_of(kernel, labeled, draws)
+    random = search(kernel, labeled, candidates, 3, draws=draws)
+    greedy = search(kernel, labeled, candidates, 3, method="greedy")
+    assert not random.is_tie
+    assert not greedy.is_tie
+    assert random.indices.tolist() == draws[values.argmax()].tolist()
+    assert greedy.value > 0.9 * random.value
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_copies_that_share_angles_with_others_are_seen(seed):
+    pairs = torch.zeros(15, 6, dtype=torch.float64)
+    for row, (i, j) in zip(pairs, combinations(range(6), 2), strict=True):
+        row[i] = row[j] = 1
+    shuffled = pairs[torch.randperm(15, generator=stream(seed, "pairs"))]
+    kernel = last_layer_kernel(torch.cat([shuffled, shuffled]), 2)
+    draws = uniform_subsets(torch.arange(30), 8, seed, range(200))
+    found = search(kernel, torch.arange(0), torch.arange(30), 8, draws=draws)
+    repeats = [
+        reference.num_repeats([i % 15 for i in draw], []) for draw in draws.tolist()
+    ]
+    chosen = reference.num_repeats([i % 15 for i in found.indices.tolist()], [])
+    assert found.is_tie
+    assert chosen == min(repeats)
+
+
+@pytest.mark.parametrize(
+    ("labeled", "candidates", "message"),
+    [
+        ([0], [-1, 2, 3], "candidates run from -1 to 3"),
+        ([0], [1, 1, 2], "only 2 distinct"),
+        ([0, 2], [1, 2, 3], "1 candidates are labeled already"),
+        ([500], [1, 2], "labeled run from 500 to 500"),
+    ],
+)
+def test_sets_that_cannot_be_are_refused(labeled, candidates, message):
+    kernel, _, _ = problem(0, num_labeled=0)
+    with pytest.raises(UsageError, match=message):
+        search(kernel, torch.tensor(labeled), torch.tensor(candidates), 1)

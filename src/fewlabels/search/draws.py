@@ -19,6 +19,9 @@ from fewlabels.errors import ShapeError, UsageError
 from fewlabels.rng import keyed_uniforms
 from fewlabels.search.scores import check_size
 
+_TURNS = 4
+_RACE_ENTRIES = 2**22
+
 
 class Draws(Protocol):
     """Sets by number."""
@@ -101,13 +104,34 @@ class WeightedDraws:
         """Return the first Q distinct items of an endless weighted row, per number."""
         chosen = np.full((len(numbers), self.size), -1, dtype=np.int64)
         filled = np.zeros(len(numbers), dtype=np.int64)
-        turn = 0
-        while (open_rows := np.flatnonzero(filled < self.size)).size:
+        for turn in range(_TURNS):
+            open_rows = np.flatnonzero(filled < self.size)
             drawn = self._drawn(numbers, open_rows, turn)
-            turn += 1
             for column in range(drawn.shape[1]):
                 _fill(chosen, filled, open_rows, drawn[:, column])
+        self._finish(chosen, filled, numbers)
         return self.items[torch.from_numpy(chosen)]
+
+    def _finish(
+        self, chosen: NDArray[np.int64], filled: NDArray[np.int64], numbers: range
+    ) -> None:
+        """Fill what repetition left open by a race over all items (Efraimidis, 2006).
+
+        The arrival times -log(u) / weight of the items not yet chosen give the same law
+        as going on drawing, and end where a few heavy items would be drawn forever.
+        """
+        open_rows = np.flatnonzero(filled < self.size)
+        weights = self.weights.to(torch.float64).numpy()
+        step = max(1, _RACE_ENTRIES // len(weights))
+        for start in range(0, len(open_rows), step):
+            rows = open_rows[start : start + step]
+            which = np.asarray(numbers, dtype=np.int64)[rows]
+            uniforms = keyed_uniforms(self.key + _TURNS, which, len(weights))
+            arrivals = -np.log1p(-uniforms) / weights
+            for row, times in zip(rows, arrivals, strict=True):
+                times[chosen[row, : filled[row]]] = np.inf
+                order = np.argsort(times, kind="stable")
+                chosen[row, filled[row] :] = order[: self.size - filled[row]]
 
     @cached_property
     def _cumulated(self) -> NDArray[np.float64]:

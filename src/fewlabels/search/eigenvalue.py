@@ -9,8 +9,9 @@ from torch import Generator, Tensor
 
 from fewlabels.errors import BudgetError, UsageError
 from fewlabels.gram import smallest_eigenvalue
-from fewlabels.gram.spectra import ceiling_below, largest_diagonals
+from fewlabels.gram.spectra import ceiling_below
 from fewlabels.naming import check_known
+from fewlabels.pool import check_indices
 from fewlabels.protocols import Kernel
 from fewlabels.rng import fork
 from fewlabels.search.draws import Draws, GivenDraws, UniformDraws, check_given
@@ -66,17 +67,20 @@ def maximize_smallest_eigenvalue(
         the smallest eigenvalue of K_SS − K_SL K_LL⁺ K_LS, then by fewer duplicates,
         then by the lower draw number.
     """
+    _check_sets(kernel, labeled, candidates)
     check_known("search method", method, Method)
     check_known("solver", solver, Solver)
     check_size(size, len(candidates))
     if whole_number("processes", processes) < 1:
         msg = f"processes is {processes}; at least one has to work."
         raise UsageError(msg)
+    if not 0 <= tie_tolerance < 1:
+        msg = f"tie_tolerance is {tie_tolerance}; it is a share, from 0 to below 1."
+        raise UsageError(msg)
     begin = time.perf_counter()
-    diagonals = largest_diagonals(kernel, candidates, size)
-    ceiling = ceiling_below(kernel, labeled, diagonals)
-    # A trace bounds the largest eigenvalue of labeled and chosen items.
-    scale = float(kernel.diagonal(labeled).sum() + diagonals.sum())
+    diagonal = kernel.diagonal(candidates)
+    ceiling = ceiling_below(kernel, labeled, diagonal.topk(size).values)
+    scale = _scale(kernel.diagonal(labeled), diagonal, size)
     if method == "random":
         source, num_draws = _source(draws, proposal, candidates, size, generator)
         problem = Problem(
@@ -147,7 +151,7 @@ def _built_up(
     value = float(smallest_eigenvalue(kernel.block(members, members)))
     if method == "exchange":
         chosen, value = exchanged(kernel, labeled, candidates, chosen, value)
-    return _Outcome(indices=chosen, is_tie=value <= zero_below(scale))
+    return _Outcome(indices=chosen, is_tie=value <= zero_below(scale, len(members)))
 
 
 def _source(
@@ -168,3 +172,19 @@ def _source(
     if proposal is not None:
         return proposal, num_draws
     return UniformDraws(candidates, size, fork(generator)), num_draws
+
+
+def _scale(of_labeled: Tensor, of_candidates: Tensor, size: int) -> float:
+    """Trace of the labeled items and as many typical ones; outliers decide nothing."""
+    typical = float(of_candidates.median()) or float(of_candidates.max())
+    return float(of_labeled.sum()) + size * typical
+
+
+def _check_sets(kernel: Kernel, labeled: Tensor, candidates: Tensor) -> None:
+    """Raise unless both are distinct positions in the pool, and none is in both."""
+    check_indices(labeled, kernel.num_items, "labeled")
+    check_indices(candidates, kernel.num_items, "candidates")
+    both = int(torch.isin(candidates, labeled).sum())
+    if both:
+        msg = f"{both} candidates are labeled already; take them out of one of the two."
+        raise UsageError(msg)

@@ -27,15 +27,15 @@ from fewlabels.search.secular import SecularSystem, chunks
 _FIRST_CHUNK, _LARGEST_CHUNK = 64, 16_384
 _WORTH_RESTRICTING = 0.7
 _WORTH_COMPILING = 2_000
-_SLACK = 1e-11
+_ROUNDINGS = 8
 _LIMIT_SLACK = 1e-8
 
 Solver = Literal["refutation", "dense", "lobpcg"]
 
 
-def zero_below(scale: float) -> float:
-    """Return what counts as zero where eigenvalues are at most ``scale``."""
-    return _SLACK * scale
+def zero_below(scale: float, num_members: int) -> float:
+    """Return what counts as zero among eigenvalues of this size and number."""
+    return _ROUNDINGS * num_members * torch.finfo(torch.float64).eps * scale
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -50,14 +50,14 @@ class Problem:
     solver: Solver
     """How eigenvalues are found."""
     scale: float
-    """A bound on the largest eigenvalue of any set: what rounding is measured by."""
+    """Trace of the labeled and typical items: what rounding is measured by."""
     window: float
     """Values at least this large count as equal; infinity: only the best counts."""
 
     @property
     def zero(self) -> float:
         """Values up to this are rounding."""
-        return zero_below(self.scale)
+        return zero_below(self.scale, len(self.labeled) + self.size)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,8 @@ from fewlabels.search.refutation import Problem
 from fewlabels.search.secular import SecularSystem, chunks
 
 _SAME = 1e-9
+_NUM_PROBES = 16
+_MARKS_PER_UNIT = 1e7
 _CHUNK = 16_384
 
 
@@ -92,9 +94,9 @@ class _Referee:
 def duplicate_groups(kernel: Kernel, items: Tensor) -> Tensor:
     """Number the items so that equal numbers mean equal kernel rows, shape (n,).
 
-    Equal items have the same kernel value with every other one. Their values with a
-    few probes are sorted; neighbors whose feature distance k_ii + k_jj - 2 k_ij is
-    zero up to rounding are one group.
+    Equal items have the same angle to every other one. Items whose length and angles to
+    a few probes agree are compared in pairs: they are equal if their feature distance
+    k_ii + k_jj - 2 k_ij is zero up to rounding.
 
     Args:
         kernel: The kernel.
@@ -103,23 +105,35 @@ def duplicate_groups(kernel: Kernel, items: Tensor) -> Tensor:
     Returns:
         Group numbers.
     """
-    diagonal = kernel.diagonal(items)
-    if len(items) < 2:
-        return torch.zeros_like(items)
-    probes = items[:: max(1, len(items) // 4)][:4]
-    marks = torch.cat([diagonal[:, None], kernel.block(items, probes)], dim=1)
-    scale = diagonal.max()
-    rounded = (marks / scale / _SAME).round()
-    order = torch.arange(len(items))
-    for column in range(rounded.shape[1]):
-        order = order[rounded[order, column].sort(stable=True).indices.cpu()]
-    left, right = items[order[:-1]], items[order[1:]]
-    products = kernel.block(left[:, None], right[:, None]).flatten()
-    distances = diagonal[order[:-1]] + diagonal[order[1:]] - 2 * products
-    is_new = (distances > _SAME * scale).cpu().long()
-    groups = torch.empty_like(order)
-    groups[order] = torch.cat([is_new.new_zeros(1), is_new.cumsum(0)])
+    diagonal = kernel.diagonal(items).cpu()
+    marks = _marks(kernel, items, diagonal)
+    groups: Tensor = torch.unique(marks, dim=0, return_inverse=True)[1]
+    counts = torch.bincount(groups)
+    free = len(counts)
+    order = groups.argsort(stable=True)
+    for run in torch.split(order, counts.tolist()):
+        while len(run) > 1:
+            products = kernel.block(items[run], items[run[:1]])[:, 0].cpu()
+            own, first = diagonal[run], diagonal[run[0]]
+            is_same = own + first - 2 * products <= _SAME * (own + first)
+            is_same[0] = True
+            groups[run[is_same]] = free
+            run, free = run[~is_same], free + 1  # noqa: PLW2901 - what is left of it
     return groups
+
+
+def _marks(kernel: Kernel, items: Tensor, diagonal: Tensor) -> Tensor:
+    """Return rounded length and cosines to a few probes of each item, (n, 1 + p)."""
+    probes = items[:: max(1, len(items) // _NUM_PROBES)][:_NUM_PROBES]
+    tiny = torch.finfo(diagonal.dtype).tiny
+    lengths = diagonal.clamp_min(tiny).sqrt()
+    to_probes = kernel.diagonal(probes).cpu().clamp_min(tiny).sqrt()
+    marks = torch.empty(len(items), 1 + len(probes), dtype=torch.float64)
+    marks[:, 0] = lengths.log()
+    for rows in chunks(len(items), _NUM_PROBES * 8):
+        products = kernel.block(items[rows], probes).cpu()
+        marks[rows, 1:] = products / lengths[rows, None] / to_probes
+    return (marks * _MARKS_PER_UNIT).round()
 
 
 def num_duplicates(subsets_MQ: Tensor, labeled: Tensor, groups_N: Tensor) -> Tensor:
