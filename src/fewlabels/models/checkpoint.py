@@ -1,8 +1,10 @@
 """Weights on disk: safetensors, written whole or not at all."""
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +27,27 @@ def save(module: nn.Module, path: Path, metadata: Mapping[str, str]) -> None:
         path: The file; its folder must exist.
         metadata: Words to store beside the tensors.
     """
-    tensors = {
-        name: tensor.detach().cpu().contiguous()
-        for name, tensor in module.state_dict().items()
+    save_tensors(module.state_dict(), path, metadata)
+
+
+def save_tensors(
+    tensors: Mapping[str, Tensor], path: Path, metadata: Mapping[str, str]
+) -> None:
+    """Write tensors that are not all of one module to ``path``, atomically.
+
+    Args:
+        tensors: What to save, by name.
+        path: The file; its folder must exist.
+        metadata: Words to store beside the tensors.
+    """
+    plain = {
+        name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()
     }
     # One entry, since safetensors writes several in no fixed order: equal networks
     # make equal files.
     words = json.dumps(dict(metadata), sort_keys=True)
     with files.replacing(path) as partial:
-        partial.write_bytes(serialized(tensors, metadata={_ENTRY: words}))
+        partial.write_bytes(serialized(plain, metadata={_ENTRY: words}))
 
 
 def load(module: nn.Module, path: Path) -> dict[str, str]:
@@ -46,15 +60,54 @@ def load(module: nn.Module, path: Path) -> dict[str, str]:
     Returns:
         The metadata stored beside the tensors.
     """
-    with _opened(path) as file:
-        words = _words(file)
-        names = file.keys()  # the file itself is not iterable
-        tensors = {name: file.get_tensor(name) for name in names}
+    tensors, words = load_tensors(path)
     _check_fit(module.state_dict(), tensors, path)
     with torch.no_grad():
         for name, tensor in module.state_dict().items():
             tensor.copy_(tensors[name])
     return words
+
+
+def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return all tensors of a file by name, and the words stored beside them."""
+    with _opened(path) as file:
+        names = file.keys()  # the file itself is not iterable
+        return {name: file.get_tensor(name) for name in names}, _words(file)
+
+
+def published(path: Path, sha256: str) -> dict[str, Tensor]:
+    """Return the weights in a torch file that somebody published.
+
+    Such files are pickles. This one is opened only if it is the very file that is known
+    here by its hash, and then by torch's reader for weights, which builds tensors and
+    plain containers and refuses everything else.
+
+    Args:
+        path: The file.
+        sha256: Hash of its bytes, 64 hexadecimal digits.
+
+    Returns:
+        Tensors by name, on the CPU.
+
+    Raises:
+        DataError: If the file is missing or another.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        msg = f"{path} cannot be read: {error.strerror}. Install its package again."
+        raise DataError(msg) from error
+    found = hashlib.sha256(content).hexdigest()
+    if found != sha256:
+        msg = (
+            f"{path} is not the file that was published: its SHA-256 begins with "
+            f"{found[:12]}, not {sha256[:12]}. Install its package again."
+        )
+        raise DataError(msg)
+    weights: dict[str, Tensor] = torch.load(  # noqa: TID251 - see above
+        BytesIO(content), map_location="cpu", weights_only=True
+    )
+    return weights
 
 
 def metadata(path: Path) -> dict[str, str]:
