@@ -170,3 +170,11 @@ def _check_share(name: str, value: float) -> None:
     if not 0.0 <= value < 1.0:
         msg = f"{name} is {value}; it is a share, from 0 to below 1."
         raise UsageError(msg)
+
+
+Strong = StrongAugment
+
+
+def preset(name: str) -> Strong:
+    """Return settings by name."""
+    return StrongAugment()

@@ -9,8 +9,18 @@ from fewlabels.training import FixMatchTrainer, SupervisedTrainer
 
 def test_names():
     assert training.names() == ("supervised", "fixmatch")
-    assert training.resolve("supervised") == SupervisedTrainer()
-    assert training.resolve("fixmatch") == FixMatchTrainer()
+    assert training.resolve("supervised") == SupervisedTrainer.small()
+    assert training.resolve("fixmatch") == FixMatchTrainer.small()
+
+
+def test_a_name_stands_for_small_images_unless_the_official_settings_are_asked_for():
+    official = training.resolve("fixmatch", {"preset": "official", "steps": 20})
+    assert official == FixMatchTrainer(steps=20)
+    assert (official.network, official.mu) == ("wrn-28-2", 7)
+    with pytest.raises(
+        UnknownNameError, match=r"preset called 'tiny'.*official, small"
+    ):
+        training.resolve("fixmatch", {"preset": "tiny"})
 
 
 def test_options_are_typed_and_nested():
@@ -43,8 +53,8 @@ def test_supervised_has_no_consistency():
     [
         ({"steps": "many"}, "Option 'steps' of 'fixmatch' is 'many'"),
         ({"steps": 1.5}, "Option 'steps' of 'fixmatch' is 1.5"),
-        ({"strong": {"rotate": 3}}, r"Option 'strong\.rotate' of 'fixmatch'"),
-        ({"strong": 3}, "Option 'strong' of 'fixmatch' is 3"),
+        ({"strong": {"rotate": 3}}, r"Option 'strong\.\w+\.rotate' of 'fixmatch'"),
+        ({"strong": 3}, r"Option 'strong\.\w+' of 'fixmatch' is 3"),
         ({"steps": 0}, "steps is 0; it must be at least 1"),
         ({"network": "wrn-9-1"}, "depth 9 does not exist.* The nearest are 10 and 16"),
         ({"network": "wrn-10-0"}, "widen_factor is 0; it must be at least 1"),
@@ -68,7 +78,7 @@ def test_a_wrong_import_path_is_explained():
 
 
 def test_an_object_is_returned_as_it_is():
-    trainer = FixMatchTrainer(mu=2)
+    trainer = FixMatchTrainer.small(mu=2)
     assert training.resolve(trainer) is trainer
     with pytest.raises(UsageError, match="when you make the object"):
         training.resolve(trainer, {"mu": 3})

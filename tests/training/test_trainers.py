@@ -14,7 +14,10 @@ from fewlabels.protocols import Trainer
 from fewlabels.training import FixMatchTrainer, SupervisedTrainer
 
 SHORT = {"steps": 12, "minibatch_size": 4, "checkpoint_every": 5}
-TRAINERS = [SupervisedTrainer(**SHORT), FixMatchTrainer(**SHORT, mu=2, threshold=0.6)]
+TRAINERS = [
+    SupervisedTrainer.small(**SHORT),
+    FixMatchTrainer.small(**SHORT, mu=2, threshold=0.6),
+]
 EVERY = torch.arange(NUM_ITEMS)
 
 each_trainer = pytest.mark.parametrize(
@@ -167,17 +170,19 @@ def test_a_lost_training_says_so(trainer, pool):
 
 
 @each_trainer
-def test_progress_adds_up(trainer, pool):
-    amounts, notes = [], []
+def test_progress_adds_up_and_figures_are_told(trainer, pool):
+    amounts, told = [], {}
 
     class Listener:
-        def start(self, task, total):
-            assert (task, total) == ("Training", 12)
+        def start(self, task, total, done):
+            assert (task, total, done) == ("Training", 12, 0)
             return 0
 
-        def advance(self, handle, amount, note):
+        def advance(self, handle, amount):
             amounts.append(amount)
-            notes.append(note)
+
+        def tell(self, step, figures):
+            told[step] = figures
 
         def finish(self, handle):
             amounts.append(0)
@@ -186,7 +191,11 @@ def test_progress_adds_up(trainer, pool):
         fit(trainer, pool)
     assert sum(amounts) == 12
     assert amounts[-1] == 0
-    assert "loss" in notes[-1]
+    assert list(told) == [10, 12]
+    assert told[12]["loss"] > 0
+    assert told[12]["images-per-second"] > 0
+    assert told[12]["learning-rate"] < told[10]["learning-rate"] < 0.06
+    assert ("kept" in told[12]) is isinstance(trainer, FixMatchTrainer)
 
 
 def test_both_trainers_share_start_and_labeled_minibatches(pool):
@@ -219,4 +228,4 @@ def test_both_trainers_share_start_and_labeled_minibatches(pool):
 )
 def test_settings_out_of_range_are_explained(options, message):
     with pytest.raises(UsageError, match=message):
-        FixMatchTrainer(**options)
+        FixMatchTrainer.small(**options)

@@ -9,7 +9,7 @@ from tests.training.conftest import tiny_pool
 from fewlabels import rng
 from fewlabels.training import FixMatchTrainer, SupervisedTrainer, loop
 
-TRAINER = FixMatchTrainer(steps=4, minibatch_size=4, mu=1)
+TRAINER = FixMatchTrainer.small(steps=4, minibatch_size=4, mu=1)
 
 
 @pytest.fixture
@@ -18,9 +18,9 @@ def counted(monkeypatch):
     steps = []
     advance = loop.Training.advance
 
-    def counting(self, step):
+    def counting(self, step, minibatch):
         steps.append(step)
-        return advance(self, step)
+        return advance(self, step, minibatch)
 
     monkeypatch.setattr(loop.Training, "advance", counting)
     return steps
@@ -53,7 +53,7 @@ def test_the_same_fit_is_loaded(tmp_path, counted):
     "change",
     [
         {"trainer": replace(TRAINER, learning_rate=0.01)},
-        {"trainer": SupervisedTrainer(steps=4, minibatch_size=4)},
+        {"trainer": SupervisedTrainer.small(steps=4, minibatch_size=4)},
         {"pool": tiny_pool(labeled=7)},
         {"seed": 1},
     ],

@@ -107,8 +107,8 @@ class FeatureCache:
     def _made(self, array: "_Array", block_of: BlockOf) -> Rows:
         subject = array.subject
         done = array.resume()
-        with track("Embedding", subject.num_items) as advance:
-            advance(min(done * BLOCK, subject.num_items))
+        done_items = min(done * BLOCK, subject.num_items)
+        with track("Embedding", subject.num_items, done=done_items) as advance:
             for number in range(done, subject.num_blocks):
                 rows = block_of(number)
                 array.append(rows)

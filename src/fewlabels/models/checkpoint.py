@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save as serialized
+from safetensors.torch import save as dumped
 from torch import Tensor, nn
 
 from fewlabels import files
@@ -27,27 +27,7 @@ def save(module: nn.Module, path: Path, metadata: Mapping[str, str]) -> None:
         path: The file; its folder must exist.
         metadata: Words to store beside the tensors.
     """
-    save_tensors(module.state_dict(), path, metadata)
-
-
-def save_tensors(
-    tensors: Mapping[str, Tensor], path: Path, metadata: Mapping[str, str]
-) -> None:
-    """Write tensors that are not all of one module to ``path``, atomically.
-
-    Args:
-        tensors: What to save, by name.
-        path: The file; its folder must exist.
-        metadata: Words to store beside the tensors.
-    """
-    plain = {
-        name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()
-    }
-    # One entry, since safetensors writes several in no fixed order: equal networks
-    # make equal files.
-    words = json.dumps(dict(metadata), sort_keys=True)
-    with files.replacing(path) as partial:
-        partial.write_bytes(serialized(plain, metadata={_ENTRY: words}))
+    write(module.state_dict(), path, metadata)
 
 
 def load(module: nn.Module, path: Path) -> dict[str, str]:
@@ -60,19 +40,61 @@ def load(module: nn.Module, path: Path) -> dict[str, str]:
     Returns:
         The metadata stored beside the tensors.
     """
-    tensors, words = load_tensors(path)
-    _check_fit(module.state_dict(), tensors, path)
-    with torch.no_grad():
-        for name, tensor in module.state_dict().items():
-            tensor.copy_(tensors[name])
-    return words
+    return read_into(module.state_dict(), path)
 
 
-def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return all tensors of a file by name, and the words stored beside them."""
+def write(
+    tensors: Mapping[str, Tensor], path: Path, metadata: Mapping[str, str]
+) -> None:
+    """Write named tensors to ``path``, atomically.
+
+    Args:
+        tensors: What to save.
+        path: The file; its folder must exist.
+        metadata: Words to store beside the tensors.
+    """
+    with files.replacing(path) as partial:
+        partial.write_bytes(serialized(tensors, metadata))
+
+
+def serialized(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
+    """Return the content of a file of named tensors.
+
+    Args:
+        tensors: What to save.
+        metadata: Words to store beside the tensors.
+
+    Returns:
+        The bytes; equal for equal tensors and words.
+    """
+    # One entry, since safetensors writes several in no fixed order: equal networks
+    # make equal files.
+    words = json.dumps(dict(metadata), sort_keys=True)
+    return dumped(
+        {name: t.detach().cpu().contiguous() for name, t in tensors.items()},
+        metadata={_ENTRY: words},
+    )
+
+
+def read_into(tensors: Mapping[str, Tensor], path: Path) -> dict[str, str]:
+    """Fill ``tensors`` in place from ``path``, all of them or none.
+
+    Args:
+        tensors: Where the values go, by name.
+        path: A file written by :func:`write`.
+
+    Returns:
+        The metadata stored beside the tensors.
+    """
     with _opened(path) as file:
+        words = _words(file)
         names = file.keys()  # the file itself is not iterable
-        return {name: file.get_tensor(name) for name in names}, _words(file)
+        read = {name: file.get_tensor(name) for name in names}
+    _check_fit(tensors, read, path)
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            tensor.copy_(read[name])
+    return words
 
 
 def published(path: Path, sha256: str) -> dict[str, Tensor]:

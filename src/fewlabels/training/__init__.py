@@ -7,19 +7,22 @@ from typing import Any
 from torch import Generator
 
 from fewlabels import naming
+from fewlabels.errors import UnknownNameError
 from fewlabels.pool import Pool
 from fewlabels.protocols import Classifier, Trainer
-from fewlabels.training import loop
+from fewlabels.training import fitting
 from fewlabels.training.fixmatch import FixMatchTrainer
-from fewlabels.training.settings import TrainingSettings
+from fewlabels.training.objective import Recipe
 from fewlabels.training.supervised import SupervisedTrainer
+from fewlabels.training.trainer import NetworkTrainer
 
 __all__ = ["FixMatchTrainer", "SupervisedTrainer", "names", "resolve", "restored"]
 
-_TRAINERS = {
+_TRAINERS: dict[str, type[NetworkTrainer]] = {
     "supervised": SupervisedTrainer,
     "fixmatch": FixMatchTrainer,
 }
+_PRESETS = ("small", "official")
 
 
 def names() -> tuple[str, ...]:
@@ -35,22 +38,40 @@ def resolve(
     Example:
         >>> resolve("fixmatch", {"steps": 100}).steps
         100
+        >>> resolve("fixmatch", {"preset": "official"}).network
+        'wrn-28-2'
 
     Args:
         trainer: One of :func:`names`, ``"package.module:Name"``, or an object.
-        options: Settings that differ from the defaults; only for a name or a path.
+        options: Settings that differ from the defaults; only for a name or a path. The
+            option ``preset`` says what a name's defaults are: ``"small"`` (for small
+            images and a CPU, unless said otherwise) or ``"official"`` (FixMatch's own).
 
     Returns:
         The trainer.
     """
+    options = {} if options is None else options
+    if isinstance(trainer, str) and isinstance(options, Mapping):
+        options = _with_preset(trainer, options)
     found: Trainer = naming.resolve(
         "trainer",
         trainer,
-        {} if options is None else options,
+        options,
         _TRAINERS,
         method="fit(pool, generator, *, workspace, on_checkpoint)",
     )
     return found
+
+
+def _with_preset(name: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the options of a built-in name over the defaults of their preset."""
+    if name not in _TRAINERS:
+        return options
+    preset = options.get("preset", "small")
+    if preset not in _PRESETS:
+        raise UnknownNameError("preset", str(preset), _PRESETS)
+    own = {option: options[option] for option in options if option != "preset"}
+    return _TRAINERS[name].small_changes() | own if preset == "small" else own
 
 
 def restored(
@@ -68,6 +89,6 @@ def restored(
         The classifier; None if there is no finished training of this pool, or if the
         trainer is not one of this package, since how others keep their work is theirs.
     """
-    if not isinstance(trainer, TrainingSettings):
+    if not isinstance(trainer, Recipe):
         return None
-    return loop.restored(trainer, pool, generator, workspace)
+    return fitting.restored(trainer, pool, generator, workspace)

@@ -6,90 +6,176 @@ Confidence" (NeurIPS 2020).
 Shapes: B labeled items in a minibatch, U unlabeled ones, C classes.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from fewlabels import rng
-from fewlabels.augment import StrongAugment, strong, weak
-from fewlabels.models import Network, as_input
+from fewlabels import augment
+from fewlabels.augment import Strong
+from fewlabels.naming import check_known
 from fewlabels.pool import Pool
-from fewlabels.training import loop
-from fewlabels.training.minibatches import Minibatches
+from fewlabels.training.objective import Loss, Objective
 from fewlabels.training.settings import check_range
-from fewlabels.training.supervised import LabeledViews
+from fewlabels.training.team import Team
 from fewlabels.training.trainer import NetworkTrainer
+from fewlabels.training.views import ImageViews, Minibatch, Minibatcher, Views
+
+Forward = Literal["joint", "split"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class FixMatchTrainer(NetworkTrainer):
-    """FixMatch; the defaults suit small images and a few hundred steps.
+    """FixMatch with the settings of its official code.
 
     Labeled items are among the unlabeled ones too, as in the official code.
     """
 
-    mu: int = 2
-    """Unlabeled items for each labeled one in a step; the paper takes 7."""
+    mu: int = 7
+    """Unlabeled items for each labeled one in a step."""
     threshold: float = 0.95
     """Least probability at which a pseudo-label counts (tau)."""
     consistency_weight: float = 1.0
     """Weight of the unlabeled loss (lambda_u)."""
-    strong: StrongAugment = field(default_factory=StrongAugment)
-    """How the images that learn from pseudo-labels are varied."""
+    strong: str | Strong = "official"
+    """How the images that learn from pseudo-labels are varied: the name of a preset
+    (see :func:`fewlabels.augment.preset`) or settings."""
+    forward: Forward = "joint"
+    """``"joint"``: labeled, weak and strong views in one pass, as the official code.
+    ``"split"``: weak views in a pass of their own without gradients, which is faster;
+    batch normalization then sees them apart."""
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
+        """Check the words and the ranges."""
         super().__post_init__()
         check_range("mu", self.mu, at_least=1)
         check_range("threshold", self.threshold, at_least=0, below=1)
         check_range("consistency_weight", self.consistency_weight, at_least=0)
+        check_known("forward", self.forward, Forward)
+        self._strong_settings()
 
-    def _objective(self, pool: Pool, key: int) -> loop.Objective:
-        labeled = LabeledViews(self, pool, key)
+    @classmethod
+    def small_changes(cls) -> dict[str, Any]:
+        """Return what :meth:`small` changes of the official settings."""
+        return super().small_changes() | {"mu": 2, "strong": "small-grey"}
+
+    def views(self, pool: Pool, key: int, workspace: Path | None) -> Views:
+        """Return weak and strong views of the pool's images."""
+        del key, workspace
+        return ImageViews(pool.images, self.weak, self._strong_settings())
+
+    def objective(self, pool: Pool, views: Views, key: int, team: Team) -> Objective:
+        """Return the loss of FixMatch."""
+        return FixMatchObjective(self, self._minibatcher(pool, views, key, team))
+
+    def _minibatcher(
+        self, pool: Pool, views: Views, key: int, team: Team
+    ) -> Minibatcher:
         num_unlabeled = self.mu * self.minibatch_size
-        everything = torch.arange(len(pool))
-        unlabeled = Minibatches(everything, num_unlabeled, key, "unlabeled items")
+        return Minibatcher(views, pool, self, key, team, num_unlabeled)
 
-        def loss(network: Network, step: int) -> loop.Loss:
-            inputs, labels_B = labeled.at(step)
-            images = pool.images.read(unlabeled.at(step))
-            views = torch.cat(
-                [
-                    weak(images, rng.stream(key, "weak views", step), self.weak),
-                    strong(images, rng.stream(key, "strong views", step), self.strong),
-                ]
+    def _strong_settings(self) -> Strong:
+        if isinstance(self.strong, str):
+            return augment.preset(self.strong)
+        return self.strong
+
+
+@dataclass(frozen=True, eq=False)
+class PseudoLabels:
+    """What the weak views say about the classes of their items."""
+
+    classes_U: Tensor
+    """The class of each."""
+    keeps_U: Tensor
+    """Whether it counts."""
+    figures: Mapping[str, Tensor] = field(default_factory=dict)
+    """Named scalars for whoever watches."""
+
+
+@dataclass(frozen=True, eq=False)
+class FixMatchObjective:
+    """Supervised plus consistency loss (FixMatch paper, Eqs. 3 and 4)."""
+
+    settings: FixMatchTrainer
+    minibatcher: Minibatcher
+
+    @property
+    def num_views(self) -> int:
+        """Labeled, weak and strong views in a step."""
+        return self.settings.minibatch_size + 2 * self.minibatcher.num_unlabeled
+
+    def minibatch(self, step: int) -> Minibatch:
+        """Return labeled items, and two views of unlabeled ones."""
+        return self.minibatcher.at(step)
+
+    def loss(self, network: nn.Module, minibatch: Minibatch, step: int) -> Loss:
+        """Return the sum of both terms."""
+        logits_BC, weak_UC, strong_UC = self._logits(network, minibatch)
+        assert minibatch.items_U is not None
+        pseudo = self.pseudo_labels(weak_UC.softmax(dim=1), minibatch.items_U, step)
+        supervised = F.cross_entropy(logits_BC, minibatch.labels_B)
+        consistency = consistency_loss(strong_UC, pseudo.classes_U, pseudo.keeps_U)
+        return Loss(
+            supervised + self.settings.consistency_weight * consistency,
+            {
+                "supervised": supervised,
+                "consistency": consistency,
+                "kept": pseudo.keeps_U.float().mean(),
+                **pseudo.figures,
+            },
+        )
+
+    def pseudo_labels(
+        self, probabilities_UC: Tensor, items_U: Tensor, step: int
+    ) -> PseudoLabels:
+        """Return the most probable class of each item; it counts where it is sure."""
+        del items_U, step
+        confidence_U, classes_U = probabilities_UC.max(dim=1)
+        return PseudoLabels(classes_U, confidence_U >= self.settings.threshold)
+
+    def memory(self) -> Mapping[str, Tensor]:
+        """Return nothing: steps do not depend on each other."""
+        return {}
+
+    def _logits(
+        self, network: nn.Module, minibatch: Minibatch
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return logits of labeled, weak and strong views; no gradient of the weak."""
+        assert minibatch.weak is not None
+        assert minibatch.strong is not None
+        as_input = self.minibatcher.views.as_input
+        labeled, weak = as_input(minibatch.labeled), as_input(minibatch.weak)
+        strong = as_input(minibatch.strong)
+        sizes = [len(labeled), len(weak), len(strong)]
+        if self.settings.forward == "split":
+            with torch.no_grad():
+                weak_UC = network(weak)
+            logits_BC, strong_UC = network(torch.cat([labeled, strong])).split(
+                [sizes[0], sizes[2]]
             )
-            # One pass over all three, so that batch normalization sees them together.
-            logits = network(torch.cat([inputs, as_input(views)]))
-            logits_BC, weak_UC, strong_UC = logits.split(
-                [len(labels_B), num_unlabeled, num_unlabeled]
-            )
-            supervised = F.cross_entropy(logits_BC, labels_B)
-            consistency, kept = consistency_loss(weak_UC, strong_UC, self.threshold)
-            total = supervised + self.consistency_weight * consistency
-            return loop.Loss(total, kept)
-
-        return loss
+            return logits_BC, weak_UC, strong_UC
+        # One pass over all three, so that batch normalization sees them together.
+        logits = network(torch.cat([labeled, weak, strong]))
+        logits_BC, weak_UC, strong_UC = logits.split(sizes)
+        return logits_BC, weak_UC.detach(), strong_UC
 
 
-def consistency_loss(
-    weak_UC: Tensor, strong_UC: Tensor, threshold: float
-) -> tuple[Tensor, Tensor]:
-    """Return the unlabeled loss of FixMatch (Eq. 4) and the share of items it kept.
+def consistency_loss(strong_UC: Tensor, classes_U: Tensor, keeps_U: Tensor) -> Tensor:
+    """Return the unlabeled loss of FixMatch (Eq. 4).
 
     The mean runs over all U items, kept or not, so that the term grows with confidence.
 
     Args:
-        weak_UC: Logits of weak views; no gradient flows through them.
         strong_UC: Logits of strong views.
-        threshold: Least probability at which a pseudo-label counts.
+        classes_U: Pseudo-labels of the same items.
+        keeps_U: Whether each counts.
 
     Returns:
-        Two scalars.
+        A scalar.
     """
-    confidence_U, pseudo_U = weak_UC.detach().softmax(dim=1).max(dim=1)
-    keep_U = (confidence_U >= threshold).to(strong_UC.dtype)
-    losses_U = F.cross_entropy(strong_UC, pseudo_U, reduction="none")
-    return (keep_U * losses_U).mean(), keep_U.mean()
+    losses_U = F.cross_entropy(strong_UC, classes_U, reduction="none")
+    return (keeps_U.to(losses_U.dtype) * losses_U).mean()

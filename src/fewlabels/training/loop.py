@@ -1,53 +1,28 @@
-"""The loop that every trainer of networks shares.
-
-Shapes: B labeled items in a minibatch, U unlabeled ones, C classes.
-"""
+"""The steps of a training, which every objective shares."""
 
 import copy
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor, nn
 
-from fewlabels import models, progress, rng
+from fewlabels import progress, rng
 from fewlabels.errors import TrainingError
-from fewlabels.features import NetworkClassifier
 from fewlabels.models import Network, dropout
-from fewlabels.pool import Pool
-from fewlabels.protocols import Classifier
-from fewlabels.training import workspace as workspaces
-from fewlabels.training.optimization import AveragedNetwork, cosine_factor, sgd
+from fewlabels.training.ahead import prepared
+from fewlabels.training.objective import Loss, Objective
+from fewlabels.training.optimization import AveragedNetwork, cosine_factor
 from fewlabels.training.settings import TrainingSettings
+from fewlabels.training.state import SavedState
+from fewlabels.training.team import Team
+from fewlabels.training.views import Minibatch
 
 _REPORT_EVERY = 10
-
-
-@dataclass(frozen=True, eq=False)
-class Loss:
-    """The loss of one minibatch, and what is worth telling about it."""
-
-    total: Tensor
-    """What is minimized, a scalar."""
-    kept: Tensor | None = None
-    """Share of the unlabeled items whose pseudo-label counts, a scalar."""
-
-    @property
-    def note(self) -> str:
-        """A remark for whoever watches."""
-        loss = f"loss {float(self.total.detach()):.3f}"
-        return loss if self.kept is None else f"{loss}, kept {float(self.kept):.0%}"
-
-
-class Objective(Protocol):
-    """The loss of a network on the minibatch of one step."""
-
-    def __call__(self, network: Network, step: int) -> Loss:
-        """Read the minibatch of ``step``, vary it, and return the loss."""
-        ...
+_PREFETCH_ON_GPU = 2
+_LOST = 1e4  # guessing costs log C, which is below 10 for any number of classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,158 +32,144 @@ class Training:
     settings: TrainingSettings
     objective: Objective
     network: Network
+    """The network whose weights change."""
+    module: nn.Module
+    """The same network as the team calls it, so that gradients are averaged."""
     average: AveragedNetwork
     optimizer: torch.optim.Optimizer
     key: int
+    team: Team
+    learning_rate: float
+    """Learning rate of the first step."""
 
-    def advance(self, step: int) -> Loss:
+    def advance(self, step: int, minibatch: Minibatch) -> Loss:
         """Do one optimizer step and update the average.
 
         Args:
             step: Its number, from zero. All randomness of the step is named by it.
+            minibatch: What the objective made for this step.
 
         Returns:
             The loss before the step.
         """
-        settings = self.settings
         self.network.train()
-        dropout.draw_from(self.network, rng.stream(self.key, "dropout", step))
-        factor = cosine_factor(step, settings.steps)
+        draws = rng.stream(self.key, "dropout", step, self.team.rank)
+        dropout.draw_from(self.network, draws)
         for group in self.optimizer.param_groups:
-            group["lr"] = settings.learning_rate * factor
-        loss = self.objective(self.network, step)
+            group["lr"] = self.rate_at(step)
+        loss = self.objective.loss(self.module, minibatch.to(self.team.device), step)
         self.optimizer.zero_grad()
-        loss.total.backward()  # type: ignore[no-untyped-call]  # torch has no type here
+        self.team.fabric.backward(loss.total)
         self.optimizer.step()
+        self.team.average_(self.network.buffers())
         self.average.update()
         return loss
 
+    def rate_at(self, step: int) -> float:
+        """Return the learning rate of a step."""
+        return self.learning_rate * cosine_factor(step, self.settings.steps)
 
-def fit(
-    settings: TrainingSettings,
-    objective: Callable[[Pool, int], Objective],
-    pool: Pool,
-    generator: Generator,
-    *,
-    workspace: Path | None,
-    on_checkpoint: Callable[[int, Classifier], None],
-) -> NetworkClassifier:
-    """Train a network from scratch and return its average over the last steps.
-
-    One number is taken from ``generator``; every stream of the training is named from
-    it. Two objectives that name their streams alike therefore start from the same
-    weights and see the same labeled minibatches.
-
-    Args:
-        settings: Network, schedule and optimizer.
-        objective: Makes the loss from the pool and the key of the streams.
-        pool: Labeled and unlabeled images.
-        generator: The only source of randomness.
-        workspace: A folder that belongs to this training, or None.
-        on_checkpoint: Called with the step and a copy of the classifier.
-
-    Returns:
-        The classifier; untrained, if nothing is labeled.
-    """
-    with torch.inference_mode(mode=False), torch.enable_grad():
-        return _fit(settings, objective, pool, generator, workspace, on_checkpoint)
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all that a step changes, by name; themselves and not copies."""
+        momenta = {
+            name: self.optimizer.state[parameter]["momentum_buffer"]
+            for name, parameter in self.network.named_parameters()
+            if self.settings.momentum > 0
+        }
+        parts: Mapping[str, Mapping[str, Tensor]] = {
+            "network": self.network.state_dict(),
+            "average": self.average.network.state_dict(),
+            "momentum": momenta,
+            "memory": self.objective.memory(),
+        }
+        return {
+            f"{part}.{name}": tensor
+            for part, tensors in parts.items()
+            for name, tensor in tensors.items()
+        }
 
 
-def _fit(
-    settings: TrainingSettings,
-    objective: Callable[[Pool, int], Objective],
-    pool: Pool,
-    generator: Generator,
-    workspace: Path | None,
-    on_checkpoint: Callable[[int, Classifier], None],
-) -> NetworkClassifier:
-    """Restore a finished training or do it."""
-    key = rng.fork(generator)
-    network = _untrained(settings, pool, key)
-    classifier = NetworkClassifier(network.eval(), pool.num_classes)
-    if not len(pool.labeled):
-        on_checkpoint(0, classifier)
-        return classifier
-    mark = workspaces.fingerprint(settings, pool, key)
-    if workspace is not None and workspaces.restore(network, workspace, mark):
-        on_checkpoint(settings.steps, classifier)
-        return classifier
-    average = AveragedNetwork(network, settings.ema_decay)
-    optimizer = sgd(
-        network, settings.learning_rate, settings.momentum, settings.weight_decay
-    )
-    training = Training(
-        settings, objective(pool, key), network, average, optimizer, key
-    )
-    trained = NetworkClassifier(average.network, pool.num_classes)
-    _run(training, trained, on_checkpoint)
-    if workspace is not None:
-        workspaces.keep(average.network, workspace, mark, settings)
-    return trained
-
-
-def restored(
-    settings: TrainingSettings, pool: Pool, generator: Generator, workspace: Path
-) -> NetworkClassifier | None:
-    """Return what :func:`fit` finished earlier, without ever training.
-
-    Args:
-        settings: Network, schedule and optimizer.
-        pool: The pool that was trained on.
-        generator: The generator in the state in which :func:`fit` got it.
-        workspace: The folder of that training.
-
-    Returns:
-        The classifier; None if the folder holds no finished training of this pool.
-    """
-    key = rng.fork(generator)
-    network = _untrained(settings, pool, key)
-    if len(pool.labeled):
-        mark = workspaces.fingerprint(settings, pool, key)
-        if not workspaces.restore(network, workspace, mark):
-            return None
-    return NetworkClassifier(network.eval(), pool.num_classes)
-
-
-def _untrained(settings: TrainingSettings, pool: Pool, key: int) -> Network:
-    return models.build(
-        settings.network,
-        pool.images.shape,
-        pool.num_classes,
-        rng.stream(key, "initialize"),
-        dropout=settings.dropout,
-        bn_momentum=settings.bn_momentum,
-    )
-
-
-def _run(
+def run(
     training: Training,
-    trained: NetworkClassifier,
-    on_checkpoint: Callable[[int, Classifier], None],
+    saved: SavedState | None,
+    on_checkpoint: Callable[[int, Network], None],
 ) -> None:
-    """Do all steps, telling of progress, checkpoints and breakdown."""
-    num_steps = training.settings.steps
-    unreported = 0
-    with progress.track("Training", num_steps) as advance:
-        for step in range(num_steps):
-            loss = training.advance(step)
+    """Do all steps that are left, telling of progress, checkpoints and breakdown.
+
+    Args:
+        training: What to train; filled from ``saved`` where there is something.
+        saved: Where the unfinished training is kept.
+        on_checkpoint: Called with the step and a copy of the averaged network.
+    """
+    start = 0 if saved is None else saved.fill(training)
+    total = training.settings.steps
+    is_first = training.team.rank == 0
+    minibatches = prepared(training.objective.minibatch, start, total, _depth(training))
+    since, at = start, time.perf_counter()
+    with progress.track("Training", total, done=start) as advance:
+        for step, minibatch in enumerate(minibatches, start):
+            loss = training.advance(step, minibatch)
             done = step + 1
-            unreported += 1
-            if done % _REPORT_EVERY == 0 or done == num_steps:
-                _check_finite(loss, step, training.settings)
-                advance(unreported, note=loss.note)
-                unreported = 0
-            if done % training.settings.checkpoint_every == 0 or done == num_steps:
-                on_checkpoint(done, copy.deepcopy(trained))
+            if saved is not None and saved.is_taken:
+                check_finite(loss, step, training.settings, saved)
+                saved.write()
+            if done % _REPORT_EVERY == 0 or done == total:
+                check_finite(loss, step, training.settings, saved)
+                advance(done - since)
+                now = time.perf_counter()
+                pace = (done - since) * training.objective.num_views / (now - at)
+                progress.tell(done, _figures(training, loss, step, pace))
+                since, at = done, now
+            if is_first and _is_checkpoint(done, training.settings):
+                on_checkpoint(done, copy.deepcopy(training.average.network))
+            if is_first and saved is not None and saved.is_due():
+                saved.take(training, done)
 
 
-def _check_finite(loss: Loss, step: int, settings: TrainingSettings) -> None:
-    """Raise if training broke down; NaN stays, so an occasional look is enough."""
+def check_finite(
+    loss: Loss, step: int, settings: TrainingSettings, saved: SavedState | None
+) -> None:
+    """Raise if training broke down; NaN stays, so an occasional look is enough.
+
+    Args:
+        loss: The loss of a step.
+        step: Its number.
+        settings: The settings of the training.
+        saved: Where the unfinished training is kept.
+
+    Raises:
+        TrainingError: If the loss is no number, or far worse than guessing.
+    """
     value = float(loss.total.detach())
-    if not math.isfinite(value):
-        msg = (
-            f"The loss is {value} at step {step} of {settings.steps}, so the network "
-            f"is lost. Lower learning_rate (now {settings.learning_rate}), and check "
-            "that the images hold finite numbers."
-        )
-        raise TrainingError(msg)
+    if math.isfinite(value) and value < _LOST:
+        return
+    kept = "" if saved is None else saved.last_good()
+    msg = (
+        f"The loss is {value:.6g} at step {step} of {settings.steps}, so the network "
+        f"is lost. Lower learning_rate (now {settings.learning_rate}), and check that "
+        f"the images hold finite numbers.{kept}"
+    )
+    raise TrainingError(msg)
+
+
+def _is_checkpoint(done: int, settings: TrainingSettings) -> bool:
+    return done % settings.checkpoint_every == 0 or done == settings.steps
+
+
+def _depth(training: Training) -> int:
+    """Return how many minibatches to prepare ahead."""
+    if training.settings.prefetch is not None:
+        return training.settings.prefetch
+    return 0 if training.team.device.type == "cpu" else _PREFETCH_ON_GPU
+
+
+def _figures(
+    training: Training, loss: Loss, step: int, pace: float
+) -> dict[str, float]:
+    named = {name: float(figure.detach()) for name, figure in loss.figures.items()}
+    return {
+        "loss": float(loss.total.detach()),
+        **named,
+        "learning-rate": training.rate_at(step),
+        "images-per-second": pace,
+    }

@@ -2,10 +2,13 @@
 
 import copy
 import math
+from typing import Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from fewlabels.gram import last_layer_kernel
+from fewlabels.gram.spectra import spectrum
 from fewlabels.models import Network
 
 
@@ -44,7 +47,7 @@ def sgd(
     """
     kernels = [p for p in network.parameters() if p.ndim > 1]
     others = [p for p in network.parameters() if p.ndim <= 1]
-    return torch.optim.SGD(
+    optimizer = torch.optim.SGD(
         [
             {"params": kernels, "weight_decay": weight_decay},
             {"params": others, "weight_decay": 0.0},
@@ -54,6 +57,37 @@ def sgd(
         nesterov=momentum > 0,
         fused=True,
     )
+    if momentum > 0:
+        # There from the start, so that a saved training can be filled in.
+        for parameter in network.parameters():
+            optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+    return optimizer
+
+
+def rate_bound(
+    features: Tensor, num_classes: int, limit: Literal["linearized", "theorem"]
+) -> float:
+    """Return the largest learning rate that the labeled items admit.
+
+    The NPC paper's outlook (Sec. 6) reads its Theorem 1 as a bound of the learning
+    rate. The loss is a mean over the n labeled items, so the eigenvalues are those of
+    the Gram matrix of the last layer's gradients divided by n.
+
+    Args:
+        features: Inputs of the last layer of the untrained network for the labeled
+            items, shape (n, F).
+        num_classes: Number of classes.
+        limit: ``"linearized"``: 1 / largest eigenvalue, below which the linearized
+            training cannot diverge. ``"theorem"``: the smallest eigenvalue, the
+            theorem's O(λmin) with the constant one.
+
+    Returns:
+        The bound; zero under ``"theorem"`` if the Gram matrix is singular.
+    """
+    items = torch.arange(len(features))
+    kernel = last_layer_kernel(features, num_classes, blocks="full")
+    found = spectrum(kernel.block(items, items) / len(items))
+    return found.smallest if limit == "theorem" else 1 / found.largest
 
 
 class AveragedNetwork:

@@ -1,18 +1,16 @@
 """Training on the labeled items alone: what semi-supervised learning must beat."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from fewlabels import rng
-from fewlabels.augment import weak
-from fewlabels.models import Network, as_input
 from fewlabels.pool import Pool
-from fewlabels.training import loop
-from fewlabels.training.minibatches import Minibatches, balanced
-from fewlabels.training.settings import TrainingSettings
+from fewlabels.training.objective import Loss, Objective
+from fewlabels.training.team import Team
 from fewlabels.training.trainer import NetworkTrainer
+from fewlabels.training.views import Minibatch, Minibatcher, Views
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,40 +21,32 @@ class SupervisedTrainer(NetworkTrainer):
     both start from the same weights and see the same labeled minibatches.
     """
 
-    def _objective(self, pool: Pool, key: int) -> loop.Objective:
-        labeled = LabeledViews(self, pool, key)
-
-        def loss(network: Network, step: int) -> loop.Loss:
-            inputs, labels_B = labeled.at(step)
-            return loop.Loss(F.cross_entropy(network(inputs), labels_B))
-
-        return loss
+    def objective(self, pool: Pool, views: Views, key: int, team: Team) -> Objective:
+        """Return the cross-entropy of labeled items."""
+        return SupervisedObjective(Minibatcher(views, pool, self, key, team))
 
 
-class LabeledViews:
-    """Weak views of the labeled minibatches, the same for every trainer."""
+@dataclass(frozen=True, eq=False)
+class SupervisedObjective:
+    """Cross-entropy of the labeled items of a minibatch."""
 
-    def __init__(self, settings: TrainingSettings, pool: Pool, key: int) -> None:
-        """Name the minibatches.
+    minibatcher: Minibatcher
 
-        Args:
-            settings: How many items, and how to vary them.
-            pool: The pool; at least one item is labeled.
-            key: The key of the training's streams.
-        """
-        items = pool.labeled
-        if settings.balances_classes:
-            items = balanced(items, pool.labels[items])
-        self._minibatches = Minibatches(
-            items, settings.minibatch_size, key, "labeled items"
-        )
-        self._pool = pool
-        self._weak = settings.weak
-        self._key = key
+    @property
+    def num_views(self) -> int:
+        """Labeled items in a step."""
+        return self.minibatcher.settings.minibatch_size
 
-    def at(self, step: int) -> tuple[Tensor, Tensor]:
-        """Return varied images, ready as input, and labels of one step."""
-        indices = self._minibatches.at(step)
-        draws = rng.stream(self._key, "labeled views", step)
-        images = weak(self._pool.images.read(indices), draws, self._weak)
-        return as_input(images), self._pool.labels[indices]
+    def minibatch(self, step: int) -> Minibatch:
+        """Return labeled items."""
+        return self.minibatcher.at(step)
+
+    def loss(self, network: nn.Module, minibatch: Minibatch, step: int) -> Loss:
+        """Return the mean cross-entropy."""
+        del step
+        logits_BC = network(self.minibatcher.views.as_input(minibatch.labeled))
+        return Loss(F.cross_entropy(logits_BC, minibatch.labels_B))
+
+    def memory(self) -> Mapping[str, Tensor]:
+        """Return nothing: steps do not depend on each other."""
+        return {}

@@ -8,12 +8,12 @@ from torch import Generator
 
 from fewlabels.pool import Pool
 from fewlabels.protocols import Classifier, ignore
-from fewlabels.training import loop
-from fewlabels.training.settings import TrainingSettings
+from fewlabels.training import fitting
+from fewlabels.training.objective import Recipe
 
 
 @dataclass(frozen=True, kw_only=True)
-class NetworkTrainer(TrainingSettings):
+class NetworkTrainer(Recipe):
     """Trains a network from scratch by the objective of a subclass."""
 
     def fit(
@@ -29,21 +29,10 @@ class NetworkTrainer(TrainingSettings):
         Args:
             pool: Labeled and unlabeled images.
             generator: The only source of randomness.
-            workspace: Where the finished network is kept and found again.
+            workspace: Where the training is kept, finished or not, and found again.
             on_checkpoint: Called with the step and the averaged network.
 
         Returns:
             The averaged network as a classifier; untrained, if nothing is labeled.
         """
-        return loop.fit(
-            self,
-            self._objective,
-            pool,
-            generator,
-            workspace=workspace,
-            on_checkpoint=on_checkpoint,
-        )
-
-    def _objective(self, pool: Pool, key: int) -> loop.Objective:
-        """Return the loss of a network at each step."""
-        raise NotImplementedError
+        return fitting.fit(self, pool, generator, workspace, on_checkpoint)

@@ -29,7 +29,7 @@ def fingerprint(settings: TrainingSettings, pool: Pool, key: int) -> str:
     """
     decisive = {
         "trainer": type(settings).__name__,
-        "settings": asdict(settings),
+        "settings": settings.decisive(),
         "image_shape": pool.images.shape,
         "classes": pool.num_classes,
         "ids": sha256("\0".join(pool.ids).encode()).hexdigest(),

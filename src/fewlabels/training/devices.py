@@ -1,0 +1,221 @@
+"""Where a training runs: in this process, or in one process for each device."""
+
+import contextvars
+import copy
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal, Protocol
+
+import torch.multiprocessing
+from lightning_fabric import Fabric
+from lightning_fabric.strategies.ddp import DDPStrategy
+from safetensors.torch import load as loaded
+from torch.multiprocessing.spawn import ProcessException
+
+from fewlabels import progress
+from fewlabels.errors import FewlabelsError, TrainingError, UsageError
+from fewlabels.models import Network, checkpoint
+from fewlabels.training.settings import TrainingSettings
+from fewlabels.training.team import Team
+
+OnCheckpoint = Callable[[int, Network], None]
+
+# Forked processes can neither use CUDA nor follow autograd's threads.
+_METHOD: Literal["spawn"] = "spawn"
+
+
+class Trainable(Protocol):
+    """A training that some processes do together; it can be sent to them."""
+
+    @property
+    def settings(self) -> TrainingSettings:
+        """The settings."""
+        ...
+
+    def untrained(self) -> Network:
+        """Return the network before the first step."""
+        ...
+
+    def train(
+        self, team: Team, network: Network, on_checkpoint: OnCheckpoint
+    ) -> Network:
+        """Train as one process of a team and return the averaged network."""
+        ...
+
+
+def trained(task: Trainable, network: Network, on_checkpoint: OnCheckpoint) -> Network:
+    """Do a training on the devices of its settings.
+
+    Args:
+        task: The training.
+        network: The untrained network; it is used up.
+        on_checkpoint: Called in this process with the step and the averaged network.
+
+    Returns:
+        The averaged network, in this process.
+    """
+    if task.settings.devices == 1:
+        return task.train(Team(_fabric(task.settings)), network, on_checkpoint)
+    return _trained_by_several(task, network, on_checkpoint)
+
+
+def _fabric(settings: TrainingSettings) -> Fabric:
+    """Return device, precision and communication, or say what is not there."""
+    strategy: DDPStrategy | str = "auto"
+    if settings.devices > 1:
+        # Running statistics are averaged after each step, not taken from the first.
+        strategy = DDPStrategy(start_method=_METHOD, broadcast_buffers=False)
+    try:
+        return Fabric(
+            accelerator=settings.accelerator,
+            devices=settings.devices,
+            strategy=strategy,
+            precision=settings.precision,
+        )
+    except (RuntimeError, ValueError) as error:
+        msg = (
+            f"Training cannot use accelerator '{settings.accelerator}' with "
+            f"{settings.devices} devices and precision '{settings.precision}': {error} "
+            'Choose what this machine has; accelerator="cpu" works everywhere.'
+        )
+        raise UsageError(msg) from error
+
+
+def _trained_by_several(
+    task: Trainable, network: Network, on_checkpoint: OnCheckpoint
+) -> Network:
+    messages = torch.multiprocessing.get_context(_METHOD).SimpleQueue()
+    listener = Listener(messages, network, on_checkpoint)
+    context = contextvars.copy_context()
+    thread = threading.Thread(target=context.run, args=(listener.listen,))
+    thread.start()
+    failure: Exception | None = None
+    try:
+        work = partial(_member, task=task, messages=messages)
+        _fabric(task.settings).launch(work)
+    except ProcessException as error:
+        failure = error
+    finally:
+        messages.put(None)
+        thread.join()
+    if listener.error is not None:
+        raise listener.error from failure
+    if failure is not None or not listener.is_done:
+        msg = (
+            f"One of the {task.settings.devices} processes of the training ended early "
+            f"({str(failure).strip().splitlines()[-1] if failure else 'no reason'}). "
+            "Run the same command again: it goes on from the last saved state."
+        )
+        raise TrainingError(msg) from failure
+    return network
+
+
+def _member(fabric: Fabric, *, task: Trainable, messages: Any) -> None:
+    """Train as one of several processes; the first one tells of it."""
+    team = Team(fabric)
+    relay = Relay(messages)
+    listening: AbstractContextManager[None] = nullcontext()
+    if team.rank == 0:
+        listening = progress.reporting(relay)
+    try:
+        with listening:
+            average = task.train(team, task.untrained(), relay.checkpoint)
+    except FewlabelsError as error:
+        messages.put(("error", error))
+        raise
+    if team.rank == 0:
+        messages.put(("done", _packed(average)))
+
+
+def _packed(network: Network) -> bytes:
+    return checkpoint.serialized(network.state_dict(), {})
+
+
+@dataclass(frozen=True)
+class Relay:
+    """Sends what happens in the first process to the one that waits."""
+
+    messages: Any
+
+    def start(self, task: str, total: int, done: int) -> int:
+        """Send that a task begins."""
+        self.messages.put(("start", task, total, done))
+        return 0
+
+    def advance(self, handle: int, amount: int) -> None:
+        """Send that some units are done."""
+        del handle
+        self.messages.put(("advance", amount))
+
+    def tell(self, step: int, figures: Any) -> None:
+        """Send figures."""
+        self.messages.put(("tell", step, dict(figures)))
+
+    def finish(self, handle: int) -> None:
+        """Send that the task ended."""
+        del handle
+        self.messages.put(("finish",))
+
+    def checkpoint(self, step: int, network: Network) -> None:
+        """Send the averaged network."""
+        self.messages.put(("checkpoint", step, _packed(network)))
+
+
+@dataclass
+class Listener:
+    """Hears in the waiting process what the first one of a team sends."""
+
+    messages: Any
+    network: Network
+    """Filled with the averaged network at each checkpoint and at the end."""
+    on_checkpoint: OnCheckpoint
+    error: BaseException | None = None
+    """What went wrong in a process of the team, or in ``on_checkpoint`` here."""
+    is_done: bool = False
+    """Whether the training is finished and ``network`` is the outcome."""
+    _tracks: ExitStack = field(default_factory=ExitStack)
+    _advance: progress.Advance | None = None
+
+    def listen(self) -> None:
+        """Pass on every message until None comes."""
+        with self._tracks:
+            while (message := self.messages.get()) is not None:
+                if self.error is None:
+                    self._hear(*message)
+
+    def _hear(self, kind: str, *content: Any) -> None:
+        try:
+            getattr(self, f"_hear_{kind}")(*content)
+        except Exception as error:  # noqa: BLE001 - raised again by whoever waits
+            self.error = error
+
+    def _hear_start(self, task: str, total: int, done: int) -> None:
+        track = progress.track(task, total, done=done)
+        self._advance = self._tracks.enter_context(track)
+
+    def _hear_advance(self, amount: int) -> None:
+        assert self._advance is not None
+        self._advance(amount)
+
+    def _hear_tell(self, step: int, figures: dict[str, float]) -> None:
+        progress.tell(step, figures)
+
+    def _hear_finish(self) -> None:
+        self._tracks.close()
+
+    def _hear_checkpoint(self, step: int, packed: bytes) -> None:
+        self._fill(packed)
+        self.on_checkpoint(step, copy.deepcopy(self.network))
+
+    def _hear_error(self, error: FewlabelsError) -> None:
+        self.error = error
+
+    def _hear_done(self, packed: bytes) -> None:
+        self._fill(packed)
+        self.is_done = True
+
+    def _fill(self, packed: bytes) -> None:
+        self.network.load_state_dict(loaded(packed))

@@ -1,0 +1,80 @@
+"""What a trainer minimizes, step by step."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from torch import Tensor, nn
+
+from fewlabels.pool import Pool
+from fewlabels.training.settings import TrainingSettings
+from fewlabels.training.team import Team
+from fewlabels.training.views import ImageViews, Minibatch, Views
+
+
+@dataclass(frozen=True, eq=False)
+class Loss:
+    """The loss of one minibatch, and what is worth telling about it."""
+
+    total: Tensor
+    """What is minimized, a scalar."""
+    figures: Mapping[str, Tensor] = field(default_factory=dict)
+    """Named scalars for whoever watches."""
+
+
+class Objective(Protocol):
+    """The loss of a network on the minibatch of each step."""
+
+    @property
+    def num_views(self) -> int:
+        """Views that go through the network in a step, over all processes."""
+        ...
+
+    def minibatch(self, step: int) -> Minibatch:
+        """Read and vary the items of a step; may be called ahead, in a thread."""
+        ...
+
+    def loss(self, network: nn.Module, minibatch: Minibatch, step: int) -> Loss:
+        """Return the loss; called once for each step, in order."""
+        ...
+
+    def memory(self) -> Mapping[str, Tensor]:
+        """Return the tensors that outlive a step, themselves and not copies.
+
+        They are saved with an unfinished training, and filled when it goes on.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(TrainingSettings):
+    """Settings together with what they are for: inputs and an objective."""
+
+    def views(self, pool: Pool, key: int, workspace: Path | None) -> Views:
+        """Return where the inputs of the network come from; here, the pool's images.
+
+        Args:
+            pool: The pool.
+            key: The key of the training's streams.
+            workspace: The folder of the training, for work that is worth keeping.
+
+        Returns:
+            The views.
+        """
+        del key, workspace
+        return ImageViews(pool.images, self.weak)
+
+    def objective(self, pool: Pool, views: Views, key: int, team: Team) -> Objective:
+        """Return the loss of a network at each step.
+
+        Args:
+            pool: The pool; at least one item is labeled.
+            views: What the network sees.
+            key: The key of the training's streams.
+            team: The processes that share the work.
+
+        Returns:
+            The objective of this process.
+        """
+        raise NotImplementedError

@@ -1,0 +1,44 @@
+"""The defaults of the settings are those of FixMatch's official code."""
+
+import pytest
+
+from fewlabels import models, rng
+from fewlabels.augment import WeakAugment
+from fewlabels.training import FixMatchTrainer
+from fewlabels.training.optimization import sgd
+
+OFFICIAL = {
+    "network": "wrn-28-2",
+    "steps": 1_048_576,
+    "minibatch_size": 64,
+    "mu": 7,
+    "threshold": 0.95,
+    "consistency_weight": 1.0,
+    "learning_rate": 0.03,
+    "momentum": 0.9,
+    "weight_decay": 5e-4,
+    "ema_decay": 0.999,
+    "dropout": 0.0,
+    "weak": WeakAugment(flip=True, shift=4 / 32),
+    "strong": "official",
+    "forward": "joint",
+    "balances_classes": False,
+}
+
+
+def test_the_defaults():
+    settings = FixMatchTrainer()
+    assert {name: getattr(settings, name) for name in OFFICIAL} == OFFICIAL
+    assert settings.bn_momentum == pytest.approx(0.001)
+
+
+def test_the_optimizer():
+    trainer = FixMatchTrainer()
+    network = models.build("wrn-10-1", (3, 8, 8), 10, rng.stream(0, "w"))
+    optimizer = sgd(network, trainer.learning_rate, trainer.momentum, 5e-4)
+    decays = {
+        group["weight_decay"]: group["params"] for group in optimizer.param_groups
+    }
+    assert all(group["nesterov"] for group in optimizer.param_groups)
+    assert {p.ndim for p in decays[5e-4]} == {2, 4}
+    assert {p.ndim for p in decays[0.0]} == {1}

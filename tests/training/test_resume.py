@@ -1,0 +1,174 @@
+"""A training that was stopped goes on, and ends with the same bits."""
+
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.training.conftest import tiny_pool
+from tests.training.test_workspace import fit, same
+
+from fewlabels.errors import TrainingError
+from fewlabels.training import FixMatchTrainer, SupervisedTrainer, loop
+
+ALWAYS = {"steps": 12, "minibatch_size": 4, "save_every": 0.0, "checkpoint_every": 3}
+TRAINERS = [
+    SupervisedTrainer.small(**ALWAYS, dropout=0.2),
+    FixMatchTrainer.small(**ALWAYS, mu=2, threshold=0.6),
+    FixMatchTrainer.small(**ALWAYS, mu=2, threshold=0.6, momentum=0.0, forward="split"),
+]
+
+each_trainer = pytest.mark.parametrize("trainer", TRAINERS)
+
+
+class StoppedError(Exception):
+    """The process is gone."""
+
+
+@pytest.fixture
+def stop_before(monkeypatch):
+    """Let a training end before a step, once; record the steps that were done."""
+    advance = loop.Training.advance
+    done, stops = [], []
+
+    def stopping(self, step, minibatch):
+        if stops and step == stops[0]:
+            stops.pop()
+            raise StoppedError
+        done.append(step)
+        return advance(self, step, minibatch)
+
+    monkeypatch.setattr(loop.Training, "advance", stopping)
+    return done, stops.append
+
+
+@each_trainer
+@pytest.mark.parametrize("stop", [1, 5, 11])
+def test_it_goes_on_where_it_was(tmp_path, trainer, stop, stop_before):
+    done, stop_at = stop_before
+    expected = fit(None, trainer)
+    done.clear()
+    stop_at(stop)
+    with pytest.raises(StoppedError):
+        fit(tmp_path, trainer)
+    checkpoints = []
+    found = fit(tmp_path, trainer, on_checkpoint=lambda s, _: checkpoints.append(s))
+    assert same(found, expected)
+    # What the last step did is only known to be good after the next.
+    assert done == [*range(stop), *range(max(0, stop - 1), 12)]
+    assert checkpoints == [s for s in (3, 6, 9, 12) if s >= stop]
+    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+
+
+def test_saving_now_and_then_repeats_a_few_steps(tmp_path, monkeypatch, stop_before):
+    done, stop_at = stop_before
+    trainer = TRAINERS[1]
+    expected = fit(None, trainer)
+    done.clear()
+    monkeypatch.setattr(
+        "fewlabels.training.state.SavedState.is_due", lambda _: done[-1] % 4 == 3
+    )
+    stop_at(6)
+    with pytest.raises(StoppedError):
+        fit(tmp_path, trainer)
+    assert same(fit(tmp_path, trainer), expected)
+    assert done == [0, 1, 2, 3, 4, 5, *range(4, 12)]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.999])
+def test_a_damaged_state_counts_as_none(tmp_path, share, stop_before):
+    done, stop_at = stop_before
+    stop_at(7)
+    with pytest.raises(StoppedError):
+        fit(tmp_path, TRAINERS[1])
+    path = tmp_path / "state.safetensors"
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * share)])
+    done.clear()
+    assert same(fit(tmp_path, TRAINERS[1]), fit(None, TRAINERS[1]))
+    assert done[:12] == list(range(12))
+
+
+def test_the_state_of_another_training_is_left_out(tmp_path, stop_before):
+    done, stop_at = stop_before
+    stop_at(7)
+    with pytest.raises(StoppedError):
+        fit(tmp_path, TRAINERS[1])
+    other = replace(TRAINERS[1], learning_rate=0.01)
+    found = fit(tmp_path, other)
+    assert same(found, fit(None, other))
+
+
+def test_what_does_not_decide_the_outcome_may_change(tmp_path, stop_before):
+    done, stop_at = stop_before
+    stop_at(7)
+    with pytest.raises(StoppedError):
+        fit(tmp_path, TRAINERS[1])
+    done.clear()
+    fit(tmp_path, replace(TRAINERS[1], save_every=9.0, prefetch=2))
+    assert done == list(range(6, 12))
+
+
+@each_trainer
+def test_making_minibatches_ahead_changes_nothing(trainer):
+    assert same(fit(None, trainer), fit(None, replace(trainer, prefetch=3)))
+
+
+def test_a_lost_training_keeps_the_last_good_state(tmp_path, monkeypatch):
+    trainer = FixMatchTrainer.small(**ALWAYS | {"steps": 40})
+    rate_at = loop.Training.rate_at
+    monkeypatch.setattr(
+        loop.Training,
+        "rate_at",
+        lambda self, step: 1e30 if step == 7 else rate_at(self, step),
+    )
+    with pytest.raises(TrainingError, match=r"The state after 7 steps.*is in .*state"):
+        fit(tmp_path, trainer)
+    monkeypatch.setattr(loop.Training, "rate_at", rate_at)
+    found = fit(tmp_path, trainer)
+    weights = torch.cat([p.flatten() for p in found.module.parameters()])
+    assert weights.isfinite().all()
+
+
+KILLED = """
+import sys
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+from tests.training.conftest import tiny_pool
+from fewlabels import rng
+from fewlabels.training import FixMatchTrainer, loop
+
+advance = loop.Training.advance
+log = open(sys.argv[2], "a")
+
+def logged(self, step, minibatch):
+    log.write(f"{step}\\n")
+    log.flush()
+    return advance(self, step, minibatch)
+
+loop.Training.advance = logged
+trainer = FixMatchTrainer.small(steps=60, minibatch_size=4, save_every=0.0)
+trainer.fit(tiny_pool(), rng.stream(0, "train"), workspace=Path(sys.argv[1]))
+"""
+
+
+def test_a_killed_process_goes_on(tmp_path):
+    """A real SIGKILL, once some steps are done; then the same program again."""
+    log, folder = tmp_path / "steps.txt", tmp_path / "work"
+    command = [sys.executable, "-c", KILLED, str(folder), str(log)]
+    log.touch()
+    child = subprocess.Popen(command)
+    while len(log.read_text().splitlines()) < 20 and child.poll() is None:
+        pass
+    child.send_signal(signal.SIGKILL)
+    assert child.wait() == -signal.SIGKILL
+    before = len(log.read_text().splitlines())
+    subprocess.run(command, check=True)
+    steps = [int(line) for line in log.read_text().splitlines()]
+    assert steps[before] > 0
+    assert len(steps) <= 64
+    trainer = FixMatchTrainer.small(steps=60, minibatch_size=4)
+    assert same(fit(folder, trainer), fit(None, trainer, pool=tiny_pool()))
