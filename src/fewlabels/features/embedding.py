@@ -16,11 +16,11 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from fewlabels import augment, rng
-from fewlabels.augment import StrongAugment, WeakAugment
-from fewlabels.errors import NotFiniteError, ShapeError
+from fewlabels import rng
+from fewlabels.augment import Strong, WeakAugment, strong, weak
+from fewlabels.errors import NotFiniteError, ShapeError, UsageError
 from fewlabels.features.cache import BLOCK, FeatureCache, Rows, Subject
 from fewlabels.features.encoders import Encoder
 from fewlabels.pool import Images
@@ -29,15 +29,12 @@ from fewlabels.progress import track
 Precision = Literal["float16", "float32"]
 """How rows are kept; half precision takes half the space."""
 
-Kind = Literal["weak", "strong"]
-"""Which views: those that give pseudo-labels, or those that learn from them."""
-
 _HASHED_ID = re.compile(r"@[0-9a-f]{16}(#\d+)?$")
 _NUM_PROBES = 16
 
 
 @dataclass(frozen=True, eq=False)
-class Views:
+class StoredViews:
     """Rows of several views of each item."""
 
     arrays: tuple[Rows, ...]
@@ -104,13 +101,12 @@ def embedded_views(
     ids: Sequence[str],
     encoder: Encoder,
     *,
-    kind: Kind,
-    settings: WeakAugment | StrongAugment,
+    settings: WeakAugment | Strong,
     num_views: int,
     key: int,
     cache: FeatureCache | None = None,
     dtype: Precision = "float16",
-) -> Views:
+) -> StoredViews:
     """Return the features of random views of all images, each made once.
 
     More views begin with the fewer.
@@ -119,8 +115,7 @@ def embedded_views(
         images: The images.
         ids: As in :func:`embedded`.
         encoder: What embeds the views.
-        kind: ``"weak"`` or ``"strong"``.
-        settings: How images are varied.
+        settings: How images are varied; they say whether views are weak or strong.
         num_views: How many views of each image (V).
         key: What distinguishes these views from others of the same kind.
         cache: Where rows are kept and found again; None: in memory only.
@@ -129,18 +124,20 @@ def embedded_views(
     Returns:
         Rows of all views, shape (N, V, F).
     """
+    if num_views < 1:
+        raise UsageError(f"num_views is {num_views}; make at least one of each image.")
     work = _Work(images, ids, encoder, cache, dtype)
+    kind = "weak" if isinstance(settings, WeakAugment) else "strong"
 
     def view(number: int) -> Rows:
-        def read(indices: Tensor) -> Tensor:
-            block = int(indices[0]) // BLOCK
-            draws = rng.stream(key, f"{kind} view", number, block)
-            return _varied(images.read(indices), draws, kind, settings)
+        def read(block: Tensor) -> Tensor:
+            name = (f"{kind} view", number, int(block[0]) // BLOCK)
+            return _varied(images.read(block), rng.stream(key, *name), settings)
 
-        name = f"{kind} {number} of key {key}"
+        name = f"{kind} view {number} of key {key}"
         return work.rows(read, {"view": name, "settings": repr(settings)})
 
-    return Views(tuple(view(number) for number in range(num_views)))
+    return StoredViews(tuple(view(number) for number in range(num_views)))
 
 
 def content_key(images: Images, ids: Sequence[str] = ()) -> str:
@@ -216,6 +213,12 @@ class _Work:
         }
         subject = Subject({**facts, **content}, num_items, self.dtype)
         return self.cache.rows(subject, block_of)
+
+
+def _varied(images: Tensor, draws: Generator, settings: WeakAugment | Strong) -> Tensor:
+    if isinstance(settings, WeakAugment):
+        return weak(images, draws, settings)
+    return strong(images, draws, settings)
 
 
 def _digest(images: Tensor) -> str:

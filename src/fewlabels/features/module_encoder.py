@@ -56,7 +56,9 @@ class ModuleEncoder:
         self.name = _own_name(module, size) if name is None else name
         self._size = size
         self._repeats_grey = repeats_grey
-        self._feature_size = _told_size(module) if feature_size is None else feature_size
+        self._feature_size = (
+            _told_size(module) if feature_size is None else feature_size
+        )
 
     @property
     def feature_size(self) -> int:
@@ -87,7 +89,7 @@ class ModuleEncoder:
         if not len(images):
             return torch.empty(0, self.feature_size, dtype=torch.float32)
         with torch.no_grad():
-            parts = [self._rows(chunk) for chunk in images.split(_CHUNK)]
+            parts = [self._rows(chunk) for chunk in torch.split(images, _CHUNK)]
         rows_nF = torch.cat(parts)
         self._feature_size = rows_nF.shape[1]
         return rows_nF
@@ -147,12 +149,12 @@ def _check_images(images: Tensor) -> None:
 def _check_outputs(name: str, outputs: object) -> None:
     if not isinstance(outputs, Tensor):
         seen = f"an object of type {type(outputs).__name__}"
-    elif len(outputs) == _CHUNK and outputs.ndim in {_ROW_AXES, _MAP_AXES}:
+    elif outputs.ndim in {_ROW_AXES, _MAP_AXES} and len(outputs) == _CHUNK:
         return
     else:
         seen = f"shape {tuple(outputs.shape)} for {_CHUNK} images"
     msg = (
-        f"The encoder '{name}' gives {seen}; it must give a tensor of one row per image "
-        "(n, F) or of maps (n, F, h, w). Wrap it in a module that returns such a tensor."
+        f"The encoder '{name}' gives {seen}; it must give a tensor of one row per "
+        "image (n, F) or of maps (n, F, h, w). Wrap it in a module that does."
     )
     raise ShapeError(msg)

@@ -50,9 +50,7 @@ class NetworkClassifier:
             Logits, shape (K, n, C); one network is the same for all items.
         """
         chunks = self._chunks(images, indices)
-        return sampled_logits(
-            self.module, chunks, len(indices), num_samples, generator
-        )
+        return sampled_logits(self.module, chunks, len(indices), num_samples, generator)
 
     def _chunks(self, images: Images, indices: Tensor) -> Chunks:
         """Yield rows of the result together with their images, ready as input."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
+from pickle import UnpicklingError  # noqa: S403 - only to catch it
 from typing import Any
 
 import torch
@@ -112,7 +113,7 @@ def published(path: Path, sha256: str) -> dict[str, Tensor]:
         Tensors by name, on the CPU.
 
     Raises:
-        DataError: If the file is missing or another.
+        DataError: If the file is missing, another, or holds more than tensors.
     """
     try:
         content = path.read_bytes()
@@ -126,9 +127,13 @@ def published(path: Path, sha256: str) -> dict[str, Tensor]:
             f"{found[:12]}, not {sha256[:12]}. Install its package again."
         )
         raise DataError(msg)
-    weights: dict[str, Tensor] = torch.load(  # noqa: TID251 - see above
-        BytesIO(content), map_location="cpu", weights_only=True
-    )
+    try:
+        weights: dict[str, Tensor] = torch.load(  # noqa: TID251 - see above
+            BytesIO(content), map_location="cpu", weights_only=True
+        )
+    except UnpicklingError as error:
+        msg = f"{path} holds more than tensors, and is not opened. Do not use it."
+        raise DataError(msg) from error
     return weights
 
 
