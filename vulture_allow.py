@@ -4,6 +4,7 @@
 __getattr__  # Python asks it for names of the package
 __dir__
 _.forward  # torch calls it
+_.inplace  # torch reads it
 _.reset_parameters  # torch's name for drawing weights anew
 _.find_class  # pickle asks it for every name
 _.model_config  # pydantic reads it
@@ -22,6 +23,7 @@ _.is_long
 _.num_covered
 _.num_more
 _.uncovered
+pytestmark  # pytest reads it
 untouched_randomness  # a fixture, requested by name
 _.do_GET  # http.server calls these
 _.log_message

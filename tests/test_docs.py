@@ -91,7 +91,9 @@ def test_every_command_is_in_the_guide():
     assert [name for name in commands if name not in guide()] == []
 
 
-@pytest.mark.parametrize("module", ["strategies", "training", "data"])
+@pytest.mark.parametrize(
+    "module", ["strategies", "training", "data", "features.encoders"]
+)
 def test_every_name_is_in_the_guide(module):
     names = importlib.import_module(f"fewlabels.{module}").names()
     assert names

@@ -15,6 +15,7 @@ METHODS = {
         "outputs": ["images", "indices"],
         "sample_logits": ["images", "indices", "num_samples", "generator"],
     },
+    "OwnInputs": {"inputs": ["images", "indices"]},
     "Strategy": {"select": ["classifier", "pool", "size", "generator", "history"]},
     "Trainer": {"fit": ["pool", "generator", "workspace", "on_checkpoint"]},
     "Oracle": {"answer": ["query"]},

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from tests.features import toy
 
 from fewlabels import rng
@@ -20,7 +21,6 @@ from fewlabels.features import (
     read_rows,
 )
 from fewlabels.features.cache import BLOCK
-from PIL import Image
 
 pytestmark = pytest.mark.usefixtures("untouched_randomness")
 

@@ -141,27 +141,32 @@ def test_an_unfinished_training_goes_on_bit_for_bit(tmp_path, counted, monkeypat
     assert resumed.name == fit().name
 
 
+def killed_at(moment, workspace):
+    """Fork, train, and die at some writing, having written a part of it."""
+    child = os.fork()
+    if not child:
+        plain, writes = checkpoint.write, []
+
+        def write(tensors, path, words):
+            writes.append(path)
+            if len(writes) == moment:
+                path.with_name(path.name + ".partial").write_bytes(b"torn")
+                os.kill(os.getpid(), signal.SIGKILL)
+            plain(tensors, path, words)
+
+        checkpoint.write = write
+        fit(workspace)
+        os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that can fork")
 @pytest.mark.parametrize(
     ("moments", "left"), [([1], range(6)), ([1, 3, 2], [3, 4, 5]), ([1, 3, 5], [])]
 )
 def test_a_kill_while_a_file_is_written_costs_a_step(tmp_path, counted, moments, left):
     for moment in moments:
-        child = os.fork()
-        if not child:
-            plain, writes = checkpoint.write, []
-
-            def write(tensors, path, words):
-                writes.append(path)
-                if len(writes) == moment:
-                    path.with_name(path.name + ".partial").write_bytes(b"torn")
-                    os.kill(os.getpid(), signal.SIGKILL)
-                plain(tensors, path, words)
-
-            checkpoint.write = write
-            fit(tmp_path)
-            os._exit(0)
-        assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+        assert killed_at(moment, tmp_path)
     resumed = fit(tmp_path)
     assert counted == list(left)
     assert resumed.name == fit().name

@@ -78,7 +78,7 @@ class SelfSupervised:
         *,
         workspace: Path | None = None,
     ) -> ModuleEncoder:
-        """Train from scratch, go on with an unfinished training, or find a finished one.
+        """Train from scratch, go on with what is unfinished, or find what is finished.
 
         The outcome is the same, bit for bit, on the same machine.
 
@@ -158,9 +158,8 @@ class _Training:
             for purpose in ("first views", "second views")
         ]
         hidden = self.network.train()(as_input(torch.cat(pair))).relu()
-        loss = contrastive_loss(
-            *self.projector(hidden).chunk(2), temperature=self.settings.temperature
-        )
+        first_BP, second_BP = self.projector(hidden).chunk(2)
+        loss = contrastive_loss(first_BP, second_BP, self.settings.temperature)
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]  # torch has no type here
         self.optimizer.step()

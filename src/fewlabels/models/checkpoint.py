@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from pickle import UnpicklingError  # noqa: S403 - only to catch it
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
