@@ -92,7 +92,7 @@ def test_a_damaged_state_counts_as_none(tmp_path, share, stop_before):
 
 
 def test_the_state_of_another_training_is_left_out(tmp_path, stop_before):
-    done, stop_at = stop_before
+    _, stop_at = stop_before
     stop_at(7)
     with pytest.raises(StoppedError):
         fit(tmp_path, TRAINERS[1])

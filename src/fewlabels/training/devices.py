@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from inspect import signature
 from typing import Any, Literal, Protocol
 
 import torch.multiprocessing
@@ -14,6 +15,7 @@ from lightning_fabric import Fabric
 from lightning_fabric.strategies.ddp import DDPStrategy
 from safetensors.torch import load as loaded
 from torch.multiprocessing.spawn import ProcessException
+from torch.nn.parallel import DistributedDataParallel
 
 from fewlabels import progress
 from fewlabels.errors import FewlabelsError, TrainingError, UsageError
@@ -25,6 +27,10 @@ OnCheckpoint = Callable[[int, Network], None]
 
 # Forked processes can neither use CUDA nor follow autograd's threads.
 _METHOD: Literal["spawn"] = "spawn"
+# The older of the two words is deprecated where there is the newer.
+_NEWER, _OLDER = "forward_sync_buffers", "broadcast_buffers"
+_HAS_NEWER = _NEWER in signature(DistributedDataParallel).parameters
+_OWN_BUFFERS: dict[str, Any] = {_NEWER if _HAS_NEWER else _OLDER: False}
 
 
 class Trainable(Protocol):
@@ -67,7 +73,7 @@ def _fabric(settings: TrainingSettings) -> Fabric:
     strategy: DDPStrategy | str = "auto"
     if settings.devices > 1:
         # Running statistics are averaged after each step, not taken from the first.
-        strategy = DDPStrategy(start_method=_METHOD, broadcast_buffers=False)
+        strategy = DDPStrategy(start_method=_METHOD, **_OWN_BUFFERS)
     try:
         return Fabric(
             accelerator=settings.accelerator,

@@ -88,20 +88,21 @@ class FixMatchTrainer(NetworkTrainer):
 class PseudoLabels:
     """What the weak views say about the classes of their items."""
 
-    classes_U: Tensor
+    classes: Tensor
     """The class of each."""
-    keeps_U: Tensor
+    keeps: Tensor
     """Whether it counts."""
     figures: Mapping[str, Tensor] = field(default_factory=dict)
     """Named scalars for whoever watches."""
 
 
-@dataclass(frozen=True, eq=False)
 class FixMatchObjective:
     """Supervised plus consistency loss (FixMatch paper, Eqs. 3 and 4)."""
 
-    settings: FixMatchTrainer
-    minibatcher: Minibatcher
+    def __init__(self, settings: FixMatchTrainer, minibatcher: Minibatcher) -> None:
+        """Set threshold, weight and kind of pass, and where minibatches come from."""
+        self.settings = settings
+        self.minibatcher = minibatcher
 
     @property
     def num_views(self) -> int:
@@ -115,16 +116,16 @@ class FixMatchObjective:
     def loss(self, network: nn.Module, minibatch: Minibatch, step: int) -> Loss:
         """Return the sum of both terms."""
         logits_BC, weak_UC, strong_UC = self._logits(network, minibatch)
-        assert minibatch.items_U is not None
-        pseudo = self.pseudo_labels(weak_UC.softmax(dim=1), minibatch.items_U, step)
-        supervised = F.cross_entropy(logits_BC, minibatch.labels_B)
-        consistency = consistency_loss(strong_UC, pseudo.classes_U, pseudo.keeps_U)
+        assert minibatch.items is not None
+        pseudo = self.pseudo_labels(weak_UC.softmax(dim=1), minibatch.items, step)
+        supervised = F.cross_entropy(logits_BC, minibatch.labels)
+        consistency = consistency_loss(strong_UC, pseudo.classes, pseudo.keeps)
         return Loss(
             supervised + self.settings.consistency_weight * consistency,
             {
                 "supervised": supervised,
                 "consistency": consistency,
-                "kept": pseudo.keeps_U.float().mean(),
+                "kept": pseudo.keeps.float().mean(),
                 **pseudo.figures,
             },
         )

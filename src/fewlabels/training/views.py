@@ -94,13 +94,13 @@ class Minibatch:
 
     labeled: Tensor
     """Weak views of labeled items, B of them."""
-    labels_B: Tensor
+    labels: Tensor
     """Their classes."""
     weak: Tensor | None = None
     """Weak views of unlabeled items, U of them."""
     strong: Tensor | None = None
     """Strong views of the same."""
-    items_U: Tensor | None = None
+    items: Tensor | None = None
     """Which items they are."""
 
     def to(self, device: torch.device) -> "Minibatch":
