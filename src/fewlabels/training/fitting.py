@@ -103,14 +103,16 @@ class Task:
 
     def untrained(self) -> Network:
         """Return the network before the first step, in evaluation mode."""
-        return models.build(
+        network = models.build(
             self.recipe.network,
             self.views.shape,
             self.pool.num_classes,
             rng.stream(self.key, "initialize"),
             dropout=self.recipe.dropout,
             bn_momentum=self.recipe.bn_momentum,
-        ).eval()
+        )
+        self.views.begin(network)
+        return network.eval()
 
     def restores(self, network: Network) -> bool:
         """Fill ``network`` with the finished training, if there is one."""

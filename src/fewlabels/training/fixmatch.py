@@ -8,7 +8,6 @@ Shapes: B labeled items in a minibatch, U unlabeled ones, C classes.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -23,7 +22,7 @@ from fewlabels.training.objective import Loss, Objective
 from fewlabels.training.settings import check_range
 from fewlabels.training.team import Team
 from fewlabels.training.trainer import NetworkTrainer
-from fewlabels.training.views import ImageViews, Minibatch, Minibatcher, Views
+from fewlabels.training.views import Minibatch, Minibatcher, Views
 
 Forward = Literal["joint", "split"]
 
@@ -56,17 +55,12 @@ class FixMatchTrainer(NetworkTrainer):
         check_range("threshold", self.threshold, at_least=0, below=1)
         check_range("consistency_weight", self.consistency_weight, at_least=0)
         check_known("forward", self.forward, Forward)
-        self._strong_settings()
+        self.strong_settings()
 
     @classmethod
     def small_changes(cls) -> dict[str, Any]:
         """Return what :meth:`small` changes of the official settings."""
         return super().small_changes() | {"mu": 2, "strong": "small-grey"}
-
-    def views(self, pool: Pool, key: int, workspace: Path | None) -> Views:
-        """Return weak and strong views of the pool's images."""
-        del key, workspace
-        return ImageViews(pool.images, self.weak, self._strong_settings())
 
     def objective(self, pool: Pool, views: Views, key: int, team: Team) -> Objective:
         """Return the loss of FixMatch."""
@@ -78,7 +72,8 @@ class FixMatchTrainer(NetworkTrainer):
         num_unlabeled = self.mu * self.minibatch_size
         return Minibatcher(views, pool, self, key, team, num_unlabeled)
 
-    def _strong_settings(self) -> Strong:
+    def strong_settings(self) -> Strong:
+        """Return how strong views are made."""
         if isinstance(self.strong, str):
             return augment.preset(self.strong)
         return self.strong

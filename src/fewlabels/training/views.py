@@ -43,6 +43,10 @@ class Views(Protocol):
         """Return views as the network wants them, on the device they are on."""
         ...
 
+    def begin(self, network: Network) -> None:
+        """Fit an untrained network to the inputs, where that is needed."""
+        ...
+
     def classifier(self, network: Network, num_classes: int) -> Classifier:
         """Return a network over such inputs as a classifier of images."""
         ...
@@ -82,6 +86,9 @@ class ImageViews:
     def as_input(self, views: Tensor) -> Tensor:
         """Map bytes to [-1, 1]."""
         return as_input(views)
+
+    def begin(self, network: Network) -> None:
+        """Do nothing: images need no fitting."""
 
     def classifier(self, network: Network, num_classes: int) -> NetworkClassifier:
         """Return the network as a classifier."""
