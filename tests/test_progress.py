@@ -1,51 +1,120 @@
-"""Progress is told to who listens, and to nobody else."""
+"""Progress is told to everybody who listens, and to nobody else."""
+
+import threading
 
 import pytest
 
-from fewlabels.progress import reporting, track
+from fewlabels.progress import reporting, tell, track
 
 
 class Listener:
-    def __init__(self):
+    def __init__(self, first_handle=0):
         self.heard = []
+        self.num_started = first_handle
 
-    def start(self, task, total):
-        self.heard.append(("start", task, total))
-        return len(self.heard)
+    def start(self, task, total, done):
+        self.heard.append(("start", task, total, done))
+        self.num_started += 1
+        return self.num_started
 
-    def advance(self, handle, amount, note):
-        self.heard.append(("advance", handle, amount, note))
+    def advance(self, handle, amount):
+        self.heard.append(("advance", handle, amount))
+
+    def tell(self, step, figures):
+        self.heard.append(("tell", step, figures))
 
     def finish(self, handle):
         self.heard.append(("finish", handle))
+
+    @property
+    def started(self):
+        return [event[1] for event in self.heard if event[0] == "start"]
 
 
 def test_a_listener_hears_the_whole_task():
     listener = Listener()
     with reporting(listener), track("Training", 3) as advance:
         advance()
-        advance(2, note="loss 0.5")
+        tell(1, {"loss": 0.5, "kept-refined": 0.25})
+        advance(2)
     assert listener.heard == [
-        ("start", "Training", 3),
-        ("advance", 1, 1, ""),
-        ("advance", 1, 2, "loss 0.5"),
+        ("start", "Training", 3, 0),
+        ("advance", 1, 1),
+        ("tell", 1, {"loss": 0.5, "kept-refined": 0.25}),
+        ("advance", 1, 2),
         ("finish", 1),
     ]
 
 
+def test_work_that_is_taken_up_again_says_how_much_was_done():
+    listener = Listener()
+    with reporting(listener), track("Training", 30, done=20) as advance:
+        advance(10)
+    assert listener.heard[0] == ("start", "Training", 30, 20)
+
+
 def test_without_a_listener_nothing_happens(capsys):
-    with track("Training", 3) as advance:
+    with track("Training", 3, done=1) as advance:
         advance()
-        advance(2, note="loss 0.5")
+        advance(2)
+        tell(2, {"loss": 0.5})
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_broken_task_is_finished_all_the_same():
-    listener = Listener()
+def test_several_listeners_hear_the_same_each_with_its_own_handle():
+    one, other = Listener(), Listener(first_handle=100)
+    with reporting(one, other), track("Training", 3) as advance:
+        advance(3)
+        tell(3, {"loss": 0.5})
+    assert one.heard == [
+        ("start", "Training", 3, 0),
+        ("advance", 1, 3),
+        ("tell", 3, {"loss": 0.5}),
+        ("finish", 1),
+    ]
+    assert other.heard == [
+        ("start", "Training", 3, 0),
+        ("advance", 101, 3),
+        ("tell", 3, {"loss": 0.5}),
+        ("finish", 101),
+    ]
+
+
+def test_who_listened_before_goes_on_listening():
+    outer, inner = Listener(), Listener()
+    with reporting(outer):
+        with reporting(inner), track("Search", 1):
+            pass
+        with track("Training", 1):
+            pass
+    assert inner.started == ["Search"]
+    assert outer.started == ["Search", "Training"]
+
+
+def test_a_broken_task_is_finished_for_everybody():
+    one, other = Listener(), Listener()
     with pytest.raises(RuntimeError, match="broke"):  # noqa: SIM117 - too long in one
-        with reporting(listener), track("Training", 3):
+        with reporting(one, other), track("Training", 3):
             raise RuntimeError("broke")
-    assert listener.heard[-1] == ("finish", 1)
+    assert one.heard[-1] == other.heard[-1] == ("finish", 1)
+
+
+def test_a_listener_that_breaks_leaves_no_task_open_for_the_others():
+    class Broken(Listener):
+        def start(self, task, total, done):
+            raise OSError("no more room")
+
+        def finish(self, handle):
+            raise AssertionError("it never began")
+
+    first = Listener()
+    with (
+        pytest.raises(OSError, match="no more room"),
+        reporting(first, Broken()),
+        track("Training", 3),
+    ):
+        pass
+    assert first.heard == [("start", "Training", 3, 0), ("finish", 1)]
 
 
 def test_listening_ends_with_the_block():
@@ -54,18 +123,8 @@ def test_listening_ends_with_the_block():
         pass
     with track("Training", 1) as advance:
         advance()
+        tell(1, {"loss": 0.5})
     assert listener.heard == []
-
-
-def test_the_inner_listener_hears_and_the_outer_one_comes_back():
-    outer, inner = Listener(), Listener()
-    with reporting(outer):
-        with reporting(inner), track("Search", 1):
-            pass
-        with track("Training", 1):
-            pass
-    assert [event[1] for event in inner.heard if event[0] == "start"] == ["Search"]
-    assert [event[1] for event in outer.heard if event[0] == "start"] == ["Training"]
 
 
 def test_tasks_inside_tasks_have_their_own_handles():
@@ -75,3 +134,12 @@ def test_tasks_inside_tasks_have_their_own_handles():
         run()
     handles = [event[1] for event in listener.heard if event[0] == "advance"]
     assert len(set(handles)) == 2
+
+
+def test_another_thread_is_not_listened_to():
+    listener = Listener()
+    with reporting(listener):
+        other = threading.Thread(target=lambda: tell(1, {"loss": 0.5}))
+        other.start()
+        other.join()
+    assert listener.heard == []

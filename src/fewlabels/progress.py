@@ -1,23 +1,25 @@
-"""How long work tells that it goes on, without printing.
+"""How long work tells that it goes on and how it fares, without printing.
 
-The inside of the package says *what* advances; the edge (a terminal, a page, a test)
+The inside of the package says *what* advances; the edge (a terminal, a file, a test)
 says what to do with it by :func:`reporting`. Where nobody listens, nothing happens.
 
 Example:
     >>> seen = []
     >>> class Listener:
-    ...     def start(self, task, total): seen.append((task, total)); return 0
-    ...     def advance(self, handle, amount, note): seen.append(amount)
+    ...     def start(self, task, total, done): seen.append((task, done, total))
+    ...     def advance(self, handle, amount): seen.append(amount)
+    ...     def tell(self, step, figures): seen.append((step, figures))
     ...     def finish(self, handle): seen.append("done")
     >>> with reporting(Listener()), track("Training", 2) as advance:
     ...     advance(1)
+    ...     tell(1, {"loss": 0.5})
     ...     advance(1)
     >>> seen
-    [('Training', 2), 1, 1, 'done']
+    [('Training', 0, 2), 1, (1, {'loss': 0.5}), 1, 'done']
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import Protocol
 
@@ -25,12 +27,20 @@ from typing import Protocol
 class Reporter(Protocol):
     """Somebody who wants to know how long work advances."""
 
-    def start(self, task: str, total: int) -> int:
-        """Hear that a task of ``total`` units begins; return a handle for it."""
+    def start(self, task: str, total: int, done: int) -> int:
+        """Hear that a task begins, ``done`` of its ``total`` units done before.
+
+        Returns:
+            A handle for the task.
+        """
         ...
 
-    def advance(self, handle: int, amount: int, note: str) -> None:
-        """Hear that ``amount`` more units are done, with a short remark."""
+    def advance(self, handle: int, amount: int) -> None:
+        """Hear that ``amount`` more units are done."""
+        ...
+
+    def tell(self, step: int, figures: Mapping[str, float]) -> None:
+        """Hear how the task that was started last fares at a step."""
         ...
 
     def finish(self, handle: int) -> None:
@@ -41,50 +51,61 @@ class Reporter(Protocol):
 class Advance(Protocol):
     """What :func:`track` hands out: call it as units get done."""
 
-    def __call__(self, amount: int = 1, *, note: str = "") -> None:
-        """Report ``amount`` more units, with a short remark."""
+    def __call__(self, amount: int = 1) -> None:
+        """Report ``amount`` more units."""
         ...
 
 
-_reporter: ContextVar[Reporter | None] = ContextVar("fewlabels_reporter", default=None)
+_reporters: ContextVar[tuple[Reporter, ...]] = ContextVar(
+    "fewlabels_reporters", default=()
+)
 
 
 @contextmanager
-def reporting(reporter: Reporter) -> Iterator[None]:
-    """Let ``reporter`` hear of all tracked work inside the block."""
-    token = _reporter.set(reporter)
+def reporting(*reporters: Reporter) -> Iterator[None]:
+    """Let ``reporters`` hear of all tracked work inside the block.
+
+    Who listened before goes on listening.
+    """
+    token = _reporters.set(_reporters.get() + reporters)
     try:
         yield
     finally:
-        _reporter.reset(token)
+        _reporters.reset(token)
 
 
 @contextmanager
-def track(task: str, total: int) -> Iterator[Advance]:
+def track(task: str, total: int, *, done: int = 0) -> Iterator[Advance]:
     """Announce a task of ``total`` units and hand out a function that advances it.
 
     Args:
         task: What is done, in a word or two, such as ``"Training"``.
         total: How many units there are.
+        done: How many of them were done earlier, where work is taken up again.
 
     Yields:
         The function to call as units get done.
     """
-    reporter = _reporter.get()
-    if reporter is None:
-        yield _ignored
-        return
-    handle = reporter.start(task, total)
+    with ExitStack() as ends:
+        begun = []
+        for reporter in _reporters.get():
+            handle = reporter.start(task, total, done)
+            ends.callback(reporter.finish, handle)
+            begun.append((reporter, handle))
 
-    def advance(amount: int = 1, *, note: str = "") -> None:
-        reporter.advance(handle, amount, note)
+        def advance(amount: int = 1) -> None:
+            for reporter, handle in begun:
+                reporter.advance(handle, amount)
 
-    try:
         yield advance
-    finally:
-        reporter.finish(handle)
 
 
-def _ignored(amount: int = 1, *, note: str = "") -> None:
-    """Do nothing: nobody listens."""
-    del amount, note
+def tell(step: int, figures: Mapping[str, float]) -> None:
+    """Say how the task that was started last fares.
+
+    Args:
+        step: How far it is: the number of units done, earlier ones included.
+        figures: What was measured, by name, such as ``{"loss": 0.5}``.
+    """
+    for reporter in _reporters.get():
+        reporter.tell(step, figures)

@@ -74,11 +74,11 @@ def test_progress_counts_bytes(tmp_path, address):
     heard = []
 
     class Listener:
-        def start(self, task, total):
+        def start(self, task, total, done):
             heard.append((task, total))
             return 0
 
-        def advance(self, handle, amount, note):
+        def advance(self, handle, amount):
             heard.append(amount)
 
         def finish(self, handle):

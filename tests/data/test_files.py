@@ -43,11 +43,11 @@ def test_progress_is_told(tmp_path):
     heard = []
 
     class Listener:
-        def start(self, task, total):
+        def start(self, task, total, done):
             heard.append((task, total))
             return 0
 
-        def advance(self, handle, amount, note):
+        def advance(self, handle, amount):
             heard.append(amount)
 
         def finish(self, handle):

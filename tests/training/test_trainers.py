@@ -168,16 +168,18 @@ def test_a_lost_training_says_so(trainer, pool):
 
 @each_trainer
 def test_progress_adds_up(trainer, pool):
-    amounts, notes = [], []
+    amounts, told = [], []
 
     class Listener:
-        def start(self, task, total):
-            assert (task, total) == ("Training", 12)
+        def start(self, task, total, done):
+            assert (task, total, done) == ("Training", 12, 0)
             return 0
 
-        def advance(self, handle, amount, note):
+        def advance(self, handle, amount):
             amounts.append(amount)
-            notes.append(note)
+
+        def tell(self, step, figures):
+            told.append((step, figures))
 
         def finish(self, handle):
             amounts.append(0)
@@ -186,7 +188,8 @@ def test_progress_adds_up(trainer, pool):
         fit(trainer, pool)
     assert sum(amounts) == 12
     assert amounts[-1] == 0
-    assert "loss" in notes[-1]
+    assert [step for step, _ in told] == [10, 12]
+    assert all(figures["loss"] > 0 for _, figures in told)
 
 
 def test_both_trainers_share_start_and_labeled_minibatches(pool):

@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TextIO
@@ -27,7 +27,7 @@ class Bars:
 
     console: Console
     _progress: Progress = field(init=False)
-    _open: int = 0
+    _open: list[TaskID] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Lay out the bar."""
@@ -36,31 +36,35 @@ class Bars:
             BarColumn(),
             MofNCompleteColumn(),
             TimeRemainingColumn(elapsed_when_finished=True),
-            TextColumn("{task.fields[note]}", style="dim"),
+            TextColumn("{task.fields[figures]}", style="dim"),
             console=self.console,
             transient=True,
             redirect_stdout=False,
             redirect_stderr=False,
         )
 
-    def start(self, task: str, total: int) -> int:
+    def start(self, task: str, total: int, done: int) -> int:
         """Show a bar; the display begins with the first one."""
         if not self._open:
             self._progress.start()
-        self._open += 1
-        return int(self._progress.add_task(task, total=total, note=""))
+        shown = self._progress.add_task(task, total=total, completed=done, figures="")
+        self._open.append(shown)
+        return int(shown)
 
-    def advance(self, handle: int, amount: int, note: str) -> None:
+    def advance(self, handle: int, amount: int) -> None:
         """Move a bar on."""
-        task = TaskID(handle)
-        if note:
-            self._progress.update(task, note=note)
-        self._progress.update(task, advance=amount)
+        self._progress.update(TaskID(handle), advance=amount)
+
+    def tell(self, step: int, figures: Mapping[str, float]) -> None:
+        """Show the figures beside the last bar."""
+        del step
+        text = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
+        self._progress.update(self._open[-1], figures=text)
 
     def finish(self, handle: int) -> None:
         """Take a bar away; the display ends with the last one."""
         self._progress.remove_task(TaskID(handle))
-        self._open -= 1
+        self._open.remove(TaskID(handle))
         if not self._open:
             self._progress.stop()
 

@@ -36,10 +36,10 @@ class Loss:
     """Share of the unlabeled items whose pseudo-label counts, a scalar."""
 
     @property
-    def note(self) -> str:
-        """A remark for whoever watches."""
-        loss = f"loss {float(self.total.detach()):.3f}"
-        return loss if self.kept is None else f"{loss}, kept {float(self.kept):.0%}"
+    def figures(self) -> dict[str, float]:
+        """What is told to whoever watches."""
+        loss = {"loss": float(self.total.detach())}
+        return loss if self.kept is None else loss | {"kept": float(self.kept)}
 
 
 class Objective(Protocol):
@@ -196,7 +196,8 @@ def _run(
             unreported += 1
             if done % _REPORT_EVERY == 0 or done == num_steps:
                 _check_finite(loss, step, training.settings)
-                advance(unreported, note=loss.note)
+                advance(unreported)
+                progress.tell(done, loss.figures)
                 unreported = 0
             if done % training.settings.checkpoint_every == 0 or done == num_steps:
                 on_checkpoint(done, copy.deepcopy(trained))
