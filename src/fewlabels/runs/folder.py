@@ -23,6 +23,7 @@ from fewlabels.files import (
     replace_text,
     sweep,
 )
+from fewlabels.loop import evaluations
 from fewlabels.runs.lines import SCHEMA, RoundLine
 
 _KIND = "fewlabels run"
@@ -54,6 +55,11 @@ class RunFolder:
     def timings_file(self) -> Path:
         """``timings.jsonl``: all that differs between two equal runs."""
         return self.path / "timings.jsonl"
+
+    @property
+    def training_file(self) -> Path:
+        """``training.jsonl``: figures of the trainings as they went on."""
+        return self.path / "training.jsonl"
 
     @property
     def report_file(self) -> Path:
@@ -115,12 +121,13 @@ class RunFolder:
     def _written(self) -> list[Path]:
         """Return every file that a run may have been writing when it was killed."""
         ends = (self.settings_file, self.start_file, self.rounds_file)
-        models = [
-            folder / "model.safetensors"
+        work = [
+            folder / name
             for pattern in ("round-*", "start-*")
             for folder in self.path.glob(pattern)
+            for name in ("model.safetensors", evaluations.FILE)
         ]
-        return [*ends, self.timings_file, self.report_file, *models]
+        return [*ends, self.timings_file, self.report_file, *work]
 
     def begin(self, settings: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
         """Write the settings of a new run, or check those of one that goes on.
