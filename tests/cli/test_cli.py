@@ -10,45 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from typer.testing import CliRunner
 
-from fewlabels import cli, files, journal
+from fewlabels import files, journal
 from fewlabels.cli.app import app
 from fewlabels.runs import RunFolder
-
-TINY = {
-    "trainer": {"name": "fixmatch", "steps": 8},
-    "start": 10,
-    "query": 5,
-    "budget": 15,
-}
-
-
-@pytest.fixture
-def tiny(tmp_path):
-    """A settings file that makes a run last seconds."""
-    file = tmp_path / "tiny.yaml"
-    file.write_text(json.dumps(TINY))  # JSON is YAML
-    return str(file)
-
-
-@pytest.fixture
-def fewlabels(monkeypatch, capsys, tmp_path):
-    """Call the command line in this process; return exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-    handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["fewlabels", *map(str, words)])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        shown = capsys.readouterr()
-        return left.value.code or 0, shown.out, shown.err
-
-    yield call
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
 
 
 def test_a_run_prints_its_rounds_and_resumes(fewlabels, tiny, tmp_path):
@@ -78,61 +44,6 @@ def test_json_and_quiet(fewlabels, tiny):
     assert fewlabels(*words, "--quiet") == (0, "", "")
 
 
-def told(folder):
-    """Part and step of every line that says a loss, and of every accuracy."""
-    lines = journal.read(folder / "training.jsonl")
-    assert {line["schema_version"] for line in lines} == {2}
-    assert {line["task"] for line in lines if "loss" in line} == {"Training"}
-    return [
-        [(line["part"], line["step"]) for line in lines if name in line]
-        for name in ("loss", "accuracy")
-    ]
-
-
-def test_a_run_writes_the_figures_of_its_trainings(fewlabels, tiny, tmp_path):
-    words = ("run", "digits", "--settings", tiny, "--quiet", "--out")
-    assert fewlabels(*words, "plain")[0] == 0
-    assert fewlabels(*words, "curves", "--tensorboard")[0] == 0
-    expected = [("round-000", 8), ("round-001", 8)]
-    for name in ("plain", "curves"):
-        losses, accuracies = told(tmp_path / name)
-        assert losses[-1] == expected[-1]
-        assert accuracies == expected
-    plain, curves = tmp_path / "plain", tmp_path / "curves"
-    assert not (plain / "tensorboard").exists()
-    for part, _ in expected:
-        found = EventAccumulator(str(curves / "tensorboard" / part)).Reload()
-        assert {"Training/loss", "Training/accuracy"} <= set(found.Tags()["scalars"])
-    for name in ("run.json", "rounds.jsonl"):
-        assert (plain / name).read_bytes() == (curves / name).read_bytes()
-
-
-def test_a_run_goes_on_with_or_without_curves_and_with_a_torn_line(
-    fewlabels, tiny, tmp_path
-):
-    words = ("run", "digits", "--settings", tiny, "--quiet", "--out", "r")
-    assert fewlabels(*words, "--tensorboard")[0] == 0
-    whole = (tmp_path / "r" / "rounds.jsonl").read_bytes()
-    first = whole[: whole.index(b"\n") + 1]
-    for more in ((), ("--tensorboard",)):
-        (tmp_path / "r" / "rounds.jsonl").write_bytes(first)
-        with (tmp_path / "r" / "training.jsonl").open("ab") as file:
-            file.write(b'{"schema_version": 2, "ti')
-        code, _, err = fewlabels(*words, *more)
-        assert code == 0, err
-        assert (tmp_path / "r" / "rounds.jsonl").read_bytes() == whole
-        assert told(tmp_path / "r")[1][-1] == ("round-001", 8)
-
-
-def test_a_missing_tensorboard_is_a_sentence(fewlabels, tiny, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    words = ("run", "digits", "--settings", tiny, "--tensorboard", "--out", "r")
-    code, _, err = fewlabels(*words)
-    assert code == 2
-    assert "Install it with: pip install 'fewlabels[tensorboard]'" in err
-    assert not (tmp_path / "r").exists()
-
-
 def test_the_demo_shows_both_strategies_at_each_budget(
     fewlabels, tmp_path, monkeypatch
 ):
@@ -149,8 +60,8 @@ def test_the_demo_shows_both_strategies_at_each_budget(
     first = [answer["accuracy"][name]["10"] for name in ("npc", "random")]
     assert first[0] == first[1]  # same start, same training
     for name in ("npc", "random"):
-        losses, _ = told(tmp_path / "fewlabels-demo-fast" / name)
-        assert [part for part, _ in losses] == [f"round-00{n}" for n in range(3)]
+        lines = journal.read(tmp_path / "fewlabels-demo-fast" / name / "training.jsonl")
+        assert {line["part"] for line in lines} == {f"round-00{n}" for n in range(3)}
 
 
 def savez(path, **arrays):
