@@ -11,8 +11,8 @@ Example:
     ...     lines = JsonLines(Path(folder) / "training.jsonl")
     ...     with reporting(lines), track("Training", 2):
     ...         tell(1, {"loss": 0.5})
-    ...     [(line["task"], line["step"], line["loss"]) for line in read(lines.path)]
-    [('Training', 1, 0.5)]
+    ...     print(*(line["loss"] for line in read(lines.path)))
+    0.5
 """
 
 import json

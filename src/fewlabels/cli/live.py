@@ -21,6 +21,7 @@ _INDENT = 13
 _GAP = "  "
 _VALUE_WIDTH = 7
 _CURVE_WIDTH = 10
+_PACE_SECONDS = 300.0  # the last minutes say how long the rest will take
 _LEVELS = "▁▂▃▄▅▆▇"  # a full block would touch the line above
 
 
@@ -31,8 +32,8 @@ def short(value: float) -> str:
         >>> [short(value) for value in (7.25, 950, 12_345, 999_960, 2_500_000)]
         ['7.2', '950', '12.3k', '1.0M', '2.5M']
     """
-    for size, letter in ((1e6, "M"), (1e3, "k")):
-        if value >= 0.99995 * size:
+    for least, size, letter in ((999_950, 1e6, "M"), (999.5, 1e3, "k")):
+        if value >= least:
             return f"{value / size:.1f}{letter}"
     return f"{value:.1f}" if value < 100 else f"{value:.0f}"
 
@@ -75,7 +76,7 @@ class Figure:
         """Return the figure after another value, told at a share of the task."""
         if not math.isfinite(value):
             return Figure(value, self.cells)
-        cell = min(int(share * _CURVE_WIDTH), _CURVE_WIDTH - 1)
+        cell = min(max(math.ceil(share * _CURVE_WIDTH), 1), _CURVE_WIDTH) - 1
         total, count = self.cells.get(cell, (0.0, 0))
         return Figure(value, {**self.cells, cell: (total + value, count + 1)})
 
@@ -84,8 +85,8 @@ class Figure:
         """The means of the tenths as bars; where nothing was told, the last one stays.
 
         Example:
-            >>> Figure(0).then(9, 0.0).then(5, 0.3).then(1, 0.5).curve
-            '▇▇▇▄▄▁    '
+            >>> Figure(0).then(9, 0.1).then(5, 0.3).then(1, 0.5).curve
+            '▇▇▄▄▁     '
         """
         means = {cell: total / count for cell, (total, count) in self.cells.items()}
         low, high = min(means.values(), default=0.0), max(means.values(), default=0.0)
@@ -194,6 +195,7 @@ class Bars:
             BarColumn(complete_style="cyan", finished_style="cyan"),
             _HowFar(),
             console=self.console,
+            speed_estimate_period=_PACE_SECONDS,
             transient=True,
             redirect_stdout=False,
             redirect_stderr=False,

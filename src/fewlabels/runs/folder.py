@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,9 @@ from fewlabels.files import (
     replace_text,
     sweep,
 )
+from fewlabels.journal import JsonLines, TensorBoard
 from fewlabels.loop import evaluations
+from fewlabels.progress import Reporter, reporting
 from fewlabels.runs.lines import SCHEMA, RoundLine
 
 _KIND = "fewlabels run"
@@ -62,9 +64,36 @@ class RunFolder:
         return self.path / "training.jsonl"
 
     @property
+    def tensorboard_folder(self) -> Path:
+        """``tensorboard/``: the same figures, for TensorBoard."""
+        return self.path / "tensorboard"
+
+    @property
     def report_file(self) -> Path:
         """``report.html``: the page to look at."""
         return self.path / "report.html"
+
+    @contextmanager
+    def listening(self, *, tensorboard: bool = False) -> Iterator[None]:
+        """Write the figures of every training in the block into this folder.
+
+        Nothing is written before a training begins.
+
+        Args:
+            tensorboard: Write them for TensorBoard too.
+
+        Yields:
+            Nothing.
+        """
+        lines = JsonLines(self.training_file, {"schema_version": SCHEMA})
+        with ExitStack() as ends:
+            listeners: list[Reporter] = [lines]
+            if tensorboard:
+                board = TensorBoard(self.tensorboard_folder)
+                ends.callback(board.close)
+                listeners.append(board)
+            with reporting(*listeners):
+                yield
 
     def check_ours(self) -> None:
         """Raise unless the folder is new, empty or a run's; touch nothing.
