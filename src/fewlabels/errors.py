@@ -17,7 +17,8 @@
     │   └── RunInUseError               another process works in the folder
     ├── StrategyError                   a strategy broke its promise; exit code 1
     ├── StorageError                    a file could not be written; exit code 1
-    └── TrainingError                   training broke down; exit code 1
+    ├── TrainingError                   training broke down; exit code 1
+    └── InfeasibleTargetError           no pseudo-labels meet the target; exit code 1
 
     FewlabelsWarning
     ├── DegenerateGramWarning           every choice scores zero: the choice is a tie
@@ -113,6 +114,10 @@ class StorageError(FewlabelsError):
 
 class TrainingError(FewlabelsError):
     """Training broke down, for example because the loss is no longer finite."""
+
+
+class InfeasibleTargetError(FewlabelsError):
+    """A wanted number of pseudo-labels per class that cannot be reached."""
 
 
 class FewlabelsWarning(UserWarning):

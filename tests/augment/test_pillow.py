@@ -30,12 +30,10 @@ SIDES = st.integers(1, 20)
 def ours(images, name, level, sign, ranges="official"):
     """Carry out one operation at one level with one sign, nothing before or after."""
     num_images = len(images)
-    settings = RandAugment(
-        operations=(name,), ranges=ranges, empty="black", shift=0, cutout=0
-    )
+    settings = RandAugment(ranges=ranges, empty="black", shift=0, cutout=0)
     draws = Draws(
         weak=torch.zeros(3, num_images),
-        operations=torch.zeros(1, num_images, dtype=torch.int64),
+        operations=torch.full((1, num_images), OPERATIONS.index(name)),
         levels=torch.full((1, num_images), level, dtype=torch.float64),
         signs=torch.full((1, num_images), sign, dtype=torch.float64),
         centers=torch.zeros(2, num_images),
@@ -138,9 +136,8 @@ def recipe(image, draws, number, settings):
         draws.signs[:, number].tolist(),
         strict=True,
     ):
-        if operation >= 0:
-            name = settings.operations[operation]
-            picture = operated(picture, name, level, sign, settings.ranges)
+        name = OPERATIONS[operation]
+        picture = operated(picture, name, level, sign, settings.ranges)
     array = np.array(picture)
     if transparent:
         array[array[:, :, 3] == 0] = 127
@@ -177,12 +174,12 @@ def test_a_preset_is_its_recipe_in_pillow(name, kind):
 @pytest.mark.parametrize("second", OPERATIONS)
 def test_empty_places_end_grey_unless_an_operation_made_black_of_them(second):
     images = pictures("color")[-1:]
-    settings = RandAugment(
-        operations=("translate-x", second), probability=1, shift=0, cutout=0
-    )
+    settings = RandAugment(shift=0, cutout=0)
     draws = Draws(
         weak=torch.zeros(3, 1),
-        operations=torch.tensor([[0], [1]]),
+        operations=torch.tensor(
+            [[OPERATIONS.index(n)] for n in ("translate-x", second)]
+        ),
         levels=torch.full((2, 1), 8.0, dtype=torch.float64),
         signs=torch.ones(2, 1, dtype=torch.float64),
         centers=torch.zeros(2, 1),

@@ -75,8 +75,11 @@ def test_draws_of_images_and_rounds_do_not_go_together(other):
 
 @pytest.mark.parametrize("probability", [0.0, 0.2, 0.5, 1.0])
 def test_as_many_operations_are_carried_out_as_asked(probability):
-    settings = RandAugment(probability=probability, num_operations=3)
-    done = drawn(4000, stream(0, "draws"), settings).operations >= 0
+    settings = RandAugment(
+        operations=("rotate", "color"), probability=probability, num_operations=3
+    )
+    operations = drawn(4000, stream(0, "draws"), settings).operations
+    done = operations != OPERATIONS.index("identity")
     assert done.shape == (3, 4000)
     assert done.double().mean() == pytest.approx(probability, abs=0.03)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 _FRACTION_BITS = 16
@@ -60,49 +61,41 @@ MAPS: Mapping[str, Callable[[Tensor, int, int], Tensor]] = MappingProxyType(
 """The operations that move pixels: from argument, height and width to maps."""
 
 
-def sources(maps: Tensor, height: int, width: int) -> tuple[Tensor, Tensor]:
-    """Return where each pixel comes from.
-
-    Args:
-        maps: From new to old coordinates, float64, shape (m, 2, 3).
-        height: Height of the images.
-        width: Width of the images.
-
-    Returns:
-        The number of the source pixel, row by row, shape (m, h·w), and whether it lies
-        outside, where the number means nothing, of the same shape.
-    """
-    at_middle = maps[:, :, 2] + maps[:, :, :2].sum(dim=2) / 2
-    coefficients = torch.cat([maps[:, :, :2], at_middle[:, :, None]], dim=2)
-    fixed = (coefficients * 2**_FRACTION_BITS + 0.5).floor().to(torch.int64)
-    a_or_d, b_or_e, c_or_f = fixed[:, :, :, None, None].unbind(2)
-    rows, columns = torch.arange(height)[:, None], torch.arange(width)
-    found = (a_or_d * columns + b_or_e * rows + c_or_f) >> _FRACTION_BITS
-    x, y = found.flatten(2).unbind(1)
-    is_outside = (x < 0) | (x >= width) | (y < 0) | (y >= height)
-    return (y * width + x).masked_fill_(is_outside, 0), is_outside
-
-
-def fetched(planes: Tensor, pixels: Tensor, is_outside: Tensor, *, fill: int) -> Tensor:
-    """Return images whose pixels come from elsewhere.
+def moved(planes: Tensor, maps: Tensor) -> Tensor:
+    """Return images whose pixels come from elsewhere; 0 where that is outside.
 
     Args:
         planes: Any type, shape (m, c, h, w).
-        pixels: Number of the source pixel, shape (m, h·w).
-        is_outside: Where there is none, of the same shape.
-        fill: What stands there.
+        maps: From new to old coordinates, float64, shape (m, 2, 3).
 
     Returns:
         New images of the same shape and type.
     """
-    flat = planes.flatten(2)
-    moved = flat.gather(2, pixels[:, None].expand_as(flat))
-    return moved.masked_fill_(is_outside[:, None], fill).view_as(planes)
+    height, width = planes.shape[2:]
+    at_middle = maps[:, :, 2] + maps[:, :, :2].sum(dim=2) / 2
+    coefficients = torch.cat([maps[:, :, :2], at_middle[:, :, None]], dim=2)
+    fixed = (coefficients * 2**_FRACTION_BITS + 0.5).floor().to(torch.int32)
+    x, y = (_along(fixed[:, i], height, width) for i in range(2))
+    # A border of zeros, one pixel wide, stands for everything outside.
+    framed = F.pad(planes, (1, 1, 1, 1)).flatten(2)
+    x, y = x.clamp_(-1, width), y.clamp_(-1, height)
+    pixels = (y.add_(1).mul_(width + 2) + x.add_(1)).flatten(1)[:, None].long()
+    chosen = framed.gather(2, pixels.expand(-1, planes.shape[1], -1))
+    return chosen.view_as(planes)
+
+
+def _along(fixed: Tensor, height: int, width: int) -> Tensor:
+    """Return one source coordinate of every pixel, in whole pixels: (m, h, w)."""
+    columns = torch.arange(width, dtype=torch.int32)
+    rows = torch.arange(height, dtype=torch.int32)
+    by_column = fixed[:, 0, None] * columns + fixed[:, 2, None]
+    by_row = fixed[:, 1, None] * rows
+    return (by_row[:, :, None] + by_column[:, None, :]) >> _FRACTION_BITS
 
 
 def _still(like: Tensor) -> Tensor:
     """Return maps that leave everything where it is: (m, 2, 3)."""
-    return torch.eye(2, 3, dtype=like.dtype).repeat(len(like), 1, 1)
+    return torch.eye(2, 3, dtype=like.dtype).expand(len(like), -1, -1).clone()
 
 
 def _with(values: Tensor, row: int, column: int) -> Tensor:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from torch import Tensor
 
-from fewlabels.augment.settings import Operation, Ranges
+from fewlabels.augment.settings import Ranges
 
 _MOST = 10
 _BYTES = 256
@@ -17,7 +17,7 @@ _Rule = Callable[[Tensor, int], Tensor]
 
 
 def argument(
-    operation: Operation,
+    operation: str,
     ranges: Ranges,
     levels: Tensor,
     signs: Tensor,
@@ -26,7 +26,7 @@ def argument(
     """Return what an operation takes, for one strength and sign per image.
 
     Args:
-        operation: The operation.
+        operation: Name of the operation.
         ranges: The table that says what a strength means.
         levels: Strengths, 0 to 10, float64, shape (m,).
         signs: 1 or -1, shape (m,); only directions have a sign.
