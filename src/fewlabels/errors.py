@@ -23,6 +23,7 @@
     FewlabelsWarning
     ├── DegenerateGramWarning           every choice scores zero: the choice is a tie
     ├── DataChangedWarning              the data are not those the run began with
+    ├── TargetWarning                   class shares do not fit the predictions
     └── UnreadableFilesWarning          files that were left out of a pool
 
 To catch everything, write ``except fewlabels.errors.FewlabelsError``. Each message says
@@ -126,6 +127,10 @@ class FewlabelsWarning(UserWarning):
 
 class DegenerateGramWarning(FewlabelsWarning):
     """Every choice scores zero up to rounding, so the choice is a tie."""
+
+
+class TargetWarning(FewlabelsWarning):
+    """Class shares that DARP aims at do not fit the predictions."""
 
 
 class DataChangedWarning(FewlabelsWarning):

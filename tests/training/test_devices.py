@@ -110,7 +110,7 @@ def by_groups(trainer, pool):
                 own.copy_(others[0])
         optimizer.step()
         average.update()
-        yield average.network, objectives[0].memory()
+        yield average.network, copy.deepcopy(objectives[0].memory())
 
 
 def share_memory(objectives, twins, step):
@@ -151,6 +151,7 @@ COMMON = {
 CASES = {
     "supervised": {},
     "fixmatch": {"threshold": 0.5, "mu": 2},
+    "fixmatch-darp": {"threshold": 0.5, "warmup": 0.0, "refine_every": 2},
 }
 
 
@@ -172,3 +173,8 @@ def test_two_processes_equal_one_that_normalizes_by_groups(tmp_path, name):
     found = load_file(tmp_path / "model.safetensors")
     for key, value in states[-1][0].state_dict().items():
         torch.testing.assert_close(found[key], value, rtol=0, atol=1e-5, msg=key)
+    for kept in tmp_path.glob("at-*.safetensors"):
+        step = int(checkpoint.metadata(kept)["step"])
+        for key, value in states[step - 1][1].items():
+            read = load_file(kept)[f"memory.{key}"]
+            torch.testing.assert_close(read, value, rtol=0, atol=1e-5, msg=key)
