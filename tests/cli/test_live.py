@@ -26,9 +26,7 @@ ALL = {
 
 
 class Screen(io.StringIO):
-    """A stream that says what kind of terminal it is."""
-
-    encoding = "utf-8"
+    """A stream that takes itself for a terminal."""
 
     def isatty(self):
         return True

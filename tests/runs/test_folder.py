@@ -19,7 +19,7 @@ from fewlabels.errors import (
 )
 from fewlabels.pool import Answers, Query, Round
 from fewlabels.runs import Choice, RoundLine, RunFolder, execute
-from fewlabels.runs.timing import Stopwatch
+from fewlabels.runs.timing import Stopwatch, TimedTrainer
 
 
 @pytest.fixture(scope="module")
@@ -264,6 +264,15 @@ def test_a_run_of_version_1_is_read_and_goes_on(run, finished, digits):
     assert last.median_accuracy == finished[1][2].median_accuracy
     assert run.rounds_file.read_text().startswith(written)
     assert [line.schema_version for line in run.lines()] == [1, 1, 2]
+
+
+def test_a_timed_trainer_is_named_by_its_trainer_and_not_by_its_time():
+    """What marks the evaluations of a training must not change while it runs."""
+    fresh, used = Stopwatch(), Stopwatch({"train": 3.0})
+    trainer = toy.Resuming()
+    assert repr(TimedTrainer(trainer, fresh)) == repr(TimedTrainer(trainer, used))
+    other = toy.Resuming(steps=41)
+    assert repr(TimedTrainer(trainer, fresh)) != repr(TimedTrainer(other, fresh))
 
 
 def test_time_for_measuring_is_no_time_of_training(monkeypatch):
