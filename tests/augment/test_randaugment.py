@@ -209,6 +209,12 @@ def test_cutout_covers_a_clipped_square_of_the_given_color(num_channels):
     assert (views[0][:, is_covered[0]].unique(dim=1)[:, 0]).tolist() == color
 
 
+def test_nothing_needs_to_be_drawn_from_where_nothing_is_drawn():
+    settings = RandAugment(operations=(), num_operations=0, shift=0, cutout=0)
+    images = pictures("color")[:3]
+    assert torch.equal(strong(images, stream(0, "views"), settings), images)
+
+
 def test_cutout_may_vary_in_size():
     white = torch.full((4000, 1, 32, 32), 255, dtype=torch.uint8)
     settings = RandAugment(num_operations=0, varies_cutout=True)

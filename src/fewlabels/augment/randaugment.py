@@ -79,7 +79,8 @@ def drawn(num_images: int, generator: Generator, settings: RandAugment) -> Draws
     weak, cutout = uniform.T[:_NUM_WEAK], uniform.T[-_NUM_CUTOUT:]
     rounds = uniform.T[_NUM_WEAK:-_NUM_CUTOUT].view(num_rounds, _NUM_EACH, num_images)
     which, whether, how_much, sign = rounds.unbind(1)
-    pool = torch.tensor([OPERATIONS.index(name) for name in settings.operations])
+    codes = [OPERATIONS.index(name) for name in settings.operations]
+    pool = torch.tensor(codes, dtype=torch.int64)
     operations = pool[(which * len(pool)).long()]
     if settings.levels == "whole":
         levels = (how_much * _NUM_WHOLE_LEVELS).floor() + 1
