@@ -48,6 +48,34 @@ def replace_text(path: Path, text: str) -> None:
         partial.write_text(text, encoding="utf-8", newline="\n")
 
 
+def append(path: Path, content: bytes) -> None:
+    """Add to the end of a file, and flush it to the disk.
+
+    A process that is killed, or a full disk, may leave a part of ``content`` there; who
+    reads the file later has to notice.
+
+    Args:
+        path: The file; made if there is none.
+        content: What to add.
+    """
+    with explained(path), path.open("ab") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def move(source: Path, target: Path) -> None:
+    """Give a whole file its final name, durably; what stood there is gone.
+
+    Args:
+        source: The file, flushed already.
+        target: Its new name, in the same folder.
+    """
+    with explained(target):
+        source.replace(target)
+        _flush_folder(target.parent)
+
+
 def sweep(paths: Iterable[Path]) -> None:
     """Remove what a killed process left half written of these files."""
     for path in paths:
@@ -55,18 +83,28 @@ def sweep(paths: Iterable[Path]) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder where there is none.
+    """Create a folder where there is none; a :class:`StorageError`, if impossible."""
+    with explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn an error of the system about ``path`` into a sentence.
 
     Args:
-        folder: The folder.
+        path: What is written to inside the block.
+
+    Yields:
+        Nothing.
 
     Raises:
-        StorageError: If that is impossible.
+        StorageError: If the disk is full or the file cannot be written to.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        yield
     except OSError as error:
-        raise StorageError(explanation(folder, error)) from error
+        raise StorageError(explanation(path, error)) from error
 
 
 def explanation(path: Path, error: OSError) -> str:

@@ -30,7 +30,7 @@ def resolve(
     options: Mapping[str, Any],
     known: Mapping[str, Callable[..., Any]],
     *,
-    method: str,
+    method: str | None,
 ) -> Any:
     """Return the object that ``choice`` stands for.
 
@@ -43,7 +43,8 @@ def resolve(
             which comes back as it is.
         options: Arguments for what the name stands for.
         known: Short names and what they stand for.
-        method: What the object has to offer, such as ``"select(pool, size)"``.
+        method: What the object has to offer, such as ``"select(pool, size)"``; None:
+            the caller looks at the object itself.
 
     Returns:
         The object.
@@ -60,7 +61,8 @@ def resolve(
         found = _built(choice, known[choice], options)
     else:
         raise UnknownNameError(kind, choice, known)
-    _check_method(kind, choice, found, method)
+    if method is not None:
+        _check_method(kind, choice, found, method)
     return found
 
 

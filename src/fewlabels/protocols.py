@@ -96,6 +96,18 @@ class Classifier(Protocol):
         ...
 
 
+@runtime_checkable
+class OwnInputs(Protocol):
+    """A classifier whose module does not look at images, but at what becomes of them.
+
+    Without it, a module takes images as floats in [-1, 1].
+    """
+
+    def inputs(self, images: Images, indices: Tensor) -> Tensor:
+        """Return what the module maps to the logits of the items at ``indices``."""
+        ...
+
+
 class Strategy(Protocol):
     """Chooses what to ask next. It keeps no state: memory travels in the record."""
 

@@ -171,7 +171,7 @@ def test_an_unknown_name_is_explained():
 
 
 def test_vectors_are_refused():
-    with pytest.raises(UsageError, match=r"shape \(64,\).*PrecomputedClassifier"):
+    with pytest.raises(UsageError, match=r"shape \(64,\).*'linear'"):
         network(shape=(64,))
 
 

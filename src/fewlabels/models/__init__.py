@@ -2,6 +2,7 @@
 
 ``build("wrn-28-2", ...)`` is the network of the FixMatch and NPC papers;
 ``build("wrn-10-1", ...)`` is the same code with one block a stage, for small images.
+``build("linear", ...)`` and ``build("mlp-256", ...)`` are heads over rows of features.
 """
 
 import re
@@ -9,20 +10,23 @@ import re
 from torch import Generator
 
 from fewlabels.errors import UnknownNameError, UsageError
+from fewlabels.models.heads import Head, check_hidden
 from fewlabels.models.network import Network, as_input
 from fewlabels.models.wide_resnet import WideResNet, check_size
 
-__all__ = ["Network", "WideResNet", "as_input", "build", "check_name"]
+__all__ = ["Head", "Network", "WideResNet", "as_input", "build", "check_name"]
 
 _IMAGE_AXES = 3
 _PAPER_DEPTH = 28
 _PAPER_MOMENTUM = 0.001
 _SHORT_MOMENTUM = 0.01
+_HEADS = re.compile(r"linear|mlp-(\d+)")
+_EXAMPLES = ("linear", "mlp-256", "wrn-10-1", "wrn-28-2")
 
 
 def build(
     name: str,
-    image_shape: tuple[int, ...],
+    item_shape: tuple[int, ...],
     num_classes: int,
     generator: Generator,
     dropout: float = 0.0,
@@ -34,35 +38,44 @@ def build(
         >>> network = build("wrn-10-1", (1, 8, 8), 10, Generator().manual_seed(0))
         >>> network.feature_size
         64
+        >>> build("mlp-256", (64,), 10, Generator().manual_seed(0)).feature_size
+        256
 
     Args:
-        name: ``"wrn-DEPTH-WIDTH"``, such as ``"wrn-28-2"``.
-        image_shape: Shape of one image: (channels, height, width).
+        name: For images ``"wrn-DEPTH-WIDTH"``, such as ``"wrn-28-2"``; for rows of
+            features ``"linear"``, or ``"mlp-WIDTH"`` with a hidden layer.
+        item_shape: Shape of one item: (channels, height, width), or (features,).
         num_classes: Number of classes.
         generator: Where the initial weights come from.
-        dropout: Share of the activations dropped inside each block.
+        dropout: Share of the activations dropped inside each block of a Wide ResNet,
+            or before the last layer of a head.
         bn_momentum: Weight of a new minibatch in the running statistics of batch
             normalization. None: .001 as in the paper for 28 layers and more; .01 for
             shallower networks, which are trained for some hundred steps: after 600 of
-            them, .001 would still leave half of the initial statistics in place.
+            them, .001 would still leave half of the initial statistics in place. A head
+            has no batch normalization.
 
     Returns:
         The network, in training mode.
     """
-    depth, widen_factor = _depth_and_width(name)
-    if len(image_shape) != _IMAGE_AXES:
-        msg = (
-            f"The network '{name}' needs images of shape (channels, height, width), "
-            f"but the items have shape {image_shape}. Vectors are served by "
-            "features.PrecomputedClassifier or by a trainer of your own."
+    check_name(name)
+    head = _HEADS.fullmatch(name)
+    _check_shape(name, item_shape, num_axes=_IMAGE_AXES if head is None else 1)
+    if head is not None:
+        return Head(
+            item_shape[0],
+            _hidden_size(head),
+            num_classes=num_classes,
+            generator=generator,
+            dropout=dropout,
         )
-        raise UsageError(msg)
+    depth, widen_factor = _depth_and_width(name)
     if bn_momentum is None:
         bn_momentum = _PAPER_MOMENTUM if depth >= _PAPER_DEPTH else _SHORT_MOMENTUM
     return WideResNet(
         depth,
         widen_factor,
-        in_channels=image_shape[0],
+        in_channels=item_shape[0],
         num_classes=num_classes,
         generator=generator,
         dropout=dropout,
@@ -72,11 +85,37 @@ def build(
 
 def check_name(name: str) -> None:
     """Raise unless :func:`build` knows a network of this name."""
-    check_size(*_depth_and_width(name))
+    head = _HEADS.fullmatch(name)
+    if head is None:
+        check_size(*_depth_and_width(name))
+    else:
+        check_hidden(_hidden_size(head))
 
 
 def _depth_and_width(name: str) -> tuple[int, int]:
     found = re.fullmatch(r"wrn-(\d+)-(\d+)", name)
     if found is None:
-        raise UnknownNameError("network", name, ["wrn-10-1", "wrn-28-2"])
+        raise UnknownNameError("network", name, _EXAMPLES)
     return int(found[1]), int(found[2])
+
+
+def _hidden_size(head: re.Match[str]) -> int | None:
+    return None if head[1] is None else int(head[1])
+
+
+def _check_shape(name: str, shape: tuple[int, ...], *, num_axes: int) -> None:
+    if len(shape) == num_axes:
+        return
+    if num_axes == 1:
+        msg = (
+            f"The network '{name}' takes rows of features, but the items have shape "
+            f"{shape}. Embed them first (fewlabels.features.embedded), or choose a "
+            "network for images, such as 'wrn-10-1'."
+        )
+    else:
+        msg = (
+            f"The network '{name}' needs images of shape (channels, height, width), "
+            f"but the items have shape {shape}. Vectors are served by the networks "
+            "'linear' and 'mlp-256'."
+        )
+    raise UsageError(msg)

@@ -1,9 +1,12 @@
 """Weights on disk: safetensors, written whole or not at all."""
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
+from pickle import UnpicklingError  # noqa: S403 - only to catch it
 from typing import Any
 
 import torch
@@ -93,6 +96,45 @@ def read_into(tensors: Mapping[str, Tensor], path: Path) -> dict[str, str]:
         for name, tensor in tensors.items():
             tensor.copy_(read[name])
     return words
+
+
+def published(path: Path, sha256: str) -> dict[str, Tensor]:
+    """Return the weights in a torch file that somebody published.
+
+    Such files are pickles. This one is opened only if it is the very file that is known
+    here by its hash, and then by torch's reader for weights, which builds tensors and
+    plain containers and refuses everything else.
+
+    Args:
+        path: The file.
+        sha256: Hash of its bytes, 64 hexadecimal digits.
+
+    Returns:
+        Tensors by name, on the CPU.
+
+    Raises:
+        DataError: If the file is missing, another, or holds more than tensors.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        msg = f"{path} cannot be read: {error.strerror}. Install its package again."
+        raise DataError(msg) from error
+    found = hashlib.sha256(content).hexdigest()
+    if found != sha256:
+        msg = (
+            f"{path} is not the file that was published: its SHA-256 begins with "
+            f"{found[:12]}, not {sha256[:12]}. Install its package again."
+        )
+        raise DataError(msg)
+    try:
+        weights: dict[str, Tensor] = torch.load(  # noqa: TID251 - see above
+            BytesIO(content), map_location="cpu", weights_only=True
+        )
+    except UnpicklingError as error:
+        msg = f"{path} holds more than tensors, and is not opened. Do not use it."
+        raise DataError(msg) from error
+    return weights
 
 
 def metadata(path: Path) -> dict[str, str]:

@@ -1,11 +1,14 @@
 """What every network here offers: features, and a linear head over them."""
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 
 class Network(nn.Module):
-    """A network that ends in a linear layer: logits = head(embed(images))."""
+    """A network that ends in a linear layer: logits = head(embed(images)).
+
+    Where the items are vectors, read "rows of shape (n, F)" for images.
+    """
 
     head: nn.Linear
 
@@ -24,6 +27,22 @@ class Network(nn.Module):
         return logits
 
 
+class Dense(nn.Linear):
+    """A linear layer that leaves its initialization to the network."""
+
+    def __init__(self, width_in: int, width: int) -> None:
+        """Reserve the weights."""
+        super().__init__(width_in, width, dtype=torch.float32)
+
+    def reset_parameters(self) -> None:
+        """Draw nothing: torch would draw from the global generator."""
+
+    def initialize(self, generator: Generator) -> None:
+        """Draw weights from Glorot's normal distribution; biases are zero."""
+        nn.init.xavier_normal_(self.weight, generator=generator)
+        nn.init.zeros_(self.bias)
+
+
 def as_input(images: Tensor) -> Tensor:
     """Map bytes to the input range of the networks: 0 to -1, 255 to 1.
 
@@ -32,9 +51,12 @@ def as_input(images: Tensor) -> Tensor:
         [-1.0, 1.0]
 
     Args:
-        images: Images as uint8, any shape.
+        images: Images as uint8, any shape; or vectors in floating point, which have no
+            fixed range and keep their values.
 
     Returns:
-        float32 of the same shape, in [-1, 1].
+        float32 of the same shape; images in [-1, 1].
     """
+    if images.is_floating_point():
+        return images.to(torch.float32)
     return images.to(torch.float32).div_(255 / 2).sub_(1)

@@ -14,7 +14,7 @@ from torch import Generator, Tensor, nn
 
 from fewlabels.errors import UsageError
 from fewlabels.models.dropout import Dropout
-from fewlabels.models.network import Network
+from fewlabels.models.network import Dense, Network
 
 _SLOPE = 0.1
 _EPSILON = 1e-3
@@ -77,7 +77,7 @@ class WideResNet(Network):
                 width_in = width
         self.blocks = nn.Sequential(*blocks)
         self.norm = _Normalization(width_in, bn_momentum)
-        self.head = _Dense(width_in, num_classes)
+        self.head = Dense(width_in, num_classes)
         _initialize(self, generator)
         # About a quarter faster on CPUs; convolutions pass the layout on.
         for kernel in self.parameters():
@@ -167,16 +167,6 @@ class _Normalization(nn.BatchNorm2d):
         super().__init__(width, eps=_EPSILON, momentum=momentum, dtype=torch.float32)
 
 
-class _Dense(nn.Linear):
-    """A linear layer that leaves its initialization to the network."""
-
-    def __init__(self, width_in: int, width: int) -> None:
-        super().__init__(width_in, width, dtype=torch.float32)
-
-    def reset_parameters(self) -> None:
-        """Draw nothing: torch would draw from the global generator."""
-
-
 def _initialize(network: nn.Module, generator: Generator) -> None:
     """Draw every weight that torch left undefined."""
     for layer in network.modules():
@@ -185,9 +175,8 @@ def _initialize(network: nn.Module, generator: Generator) -> None:
             nn.init.normal_(
                 layer.weight, std=math.sqrt(2.0 / fan_out), generator=generator
             )
-        elif isinstance(layer, _Dense):
-            nn.init.xavier_normal_(layer.weight, generator=generator)
-            nn.init.zeros_(layer.bias)
+        elif isinstance(layer, Dense):
+            layer.initialize(generator)
 
 
 def check_size(depth: int, widen_factor: int) -> None:

@@ -10,7 +10,7 @@ from fewlabels import gram
 from fewlabels.errors import UsageError
 from fewlabels.models import as_input
 from fewlabels.pool import Pool, Round
-from fewlabels.protocols import Classifier, Kernel, Outputs
+from fewlabels.protocols import Classifier, Kernel, Outputs, OwnInputs
 
 KernelName = Literal["auto", "last-layer", "wide-head", "softmax", "ntk"]
 
@@ -108,9 +108,14 @@ def _tangent_kernel(
             "choose 'auto', 'last-layer', 'wide-head' or 'softmax'."
         )
         raise UsageError(msg)
+    images = pool.images
     return gram.ntk_kernel(
         classifier.module,
-        lambda indices: as_input(pool.images.read(indices)),
+        lambda indices: (
+            classifier.inputs(images, indices)
+            if isinstance(classifier, OwnInputs)
+            else as_input(images.read(indices))
+        ),
         len(pool),
         num_classes=pool.num_classes,
         generator=generator,

@@ -1,0 +1,33 @@
+"""From images, or from embeddings brought along, to one row per item.
+
+Classifiers give features and logits; encoders, which are frozen, give rows that are
+computed once and kept.
+"""
+
+from fewlabels.features.cache import FeatureCache
+from fewlabels.features.embedding import (
+    StoredViews,
+    content_key,
+    embedded,
+    embedded_views,
+    read_rows,
+)
+from fewlabels.features.frozen import Embedded, FrozenClassifier, moments
+from fewlabels.features.module_encoder import ModuleEncoder
+from fewlabels.features.network import NetworkClassifier
+from fewlabels.features.precomputed import PrecomputedClassifier
+
+__all__ = [
+    "Embedded",
+    "FeatureCache",
+    "FrozenClassifier",
+    "ModuleEncoder",
+    "NetworkClassifier",
+    "PrecomputedClassifier",
+    "StoredViews",
+    "content_key",
+    "embedded",
+    "embedded_views",
+    "moments",
+    "read_rows",
+]

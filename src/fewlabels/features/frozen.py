@@ -1,0 +1,123 @@
+"""A head over a frozen encoder, as a classifier of images.
+
+Shapes: N items, n items asked about, C classes, D features of the encoder, F features
+before the last layer, K sampled networks.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+
+from fewlabels.data.derived import ChosenImages
+from fewlabels.features.cache import BLOCK, FeatureCache, Rows
+from fewlabels.features.embedding import Precision, embedded, read_rows
+from fewlabels.features.encoders import Encoder
+from fewlabels.features.network import Chunks, outputs_of, sampled_logits, slices
+from fewlabels.models import Network
+from fewlabels.pool import Images
+from fewlabels.protocols import Outputs
+
+
+@dataclass(frozen=True, eq=False)
+class Embedded:
+    """Images together with their rows."""
+
+    images: Images
+    rows: Rows
+    """One row per image, shape (N, D)."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FrozenClassifier:
+    """An encoder that is never trained, and a small network over its rows.
+
+    Rows of images in ``known``, and of parts of them, are read and not computed. Of
+    other images, a whole set is kept in the cache and found again by its pixels, as it
+    is when a test split is measured in each round; a part is embedded when asked for.
+    """
+
+    module: Network
+    """The head: it maps rows of the encoder to logits; its own mode is left."""
+    num_classes: int
+    """Number of classes."""
+    encoder: Encoder
+    """What makes rows of images."""
+    known: tuple[Embedded, ...] = ()
+    """Images whose rows are there already, above all those of the pool."""
+    cache: FeatureCache | None = None
+    """Where rows of other images are kept."""
+    dtype: Precision = "float16"
+    """How rows are kept; the same as for the rows that the head was trained on."""
+    chunk_size: int = 4096
+    """Rows in memory at a time."""
+
+    def outputs(self, images: Images, indices: Tensor) -> Outputs:
+        """Return features (input of the last layer) and logits of the items."""
+        return outputs_of(self.module, self._chunks(images, indices), len(indices))
+
+    def sample_logits(
+        self, images: Images, indices: Tensor, num_samples: int, generator: Generator
+    ) -> Tensor:
+        """Return logits of ``num_samples`` heads sampled through dropout.
+
+        Args:
+            images: The images of the pool.
+            indices: The items to ask about, shape (n,).
+            num_samples: How many heads to sample (K).
+            generator: Where the dropout masks come from.
+
+        Returns:
+            Logits, shape (K, n, C); one head is the same for all items.
+        """
+        chunks = self._chunks(images, indices)
+        return sampled_logits(self.module, chunks, len(indices), num_samples, generator)
+
+    def inputs(self, images: Images, indices: Tensor) -> Tensor:
+        """Return what the head sees of the items: rows, float32, shape (n, D)."""
+        return read_rows(*self._located(images, indices))
+
+    def _chunks(self, images: Images, indices: Tensor) -> Chunks:
+        rows, positions = self._located(images, indices)
+        for part in slices(len(indices), self.chunk_size):
+            yield part, read_rows(rows, positions[part])
+
+    def _located(self, images: Images, indices: Tensor) -> tuple[Rows, Tensor]:
+        """Return an array that holds the rows of the items, and where they are."""
+        for one in self.known:
+            if images is one.images:
+                return one.rows, indices
+            if isinstance(images, ChosenImages) and images.images is one.images:
+                return one.rows, images.chosen[indices]
+        if self.cache is not None and len(indices) == len(images):
+            rows = embedded(
+                images, (), self.encoder, cache=self.cache, dtype=self.dtype
+            )
+            return rows, indices
+        part = ChosenImages(images, indices)
+        rows = embedded(part, (), self.encoder, dtype=self.dtype)
+        return rows, torch.arange(len(indices))
+
+
+def moments(rows: Rows) -> tuple[Tensor, Tensor]:
+    """Return mean and standard deviation of each feature, to standardize a head by.
+
+    Args:
+        rows: Shape (N, D), at least one row; possibly a memory map, read in blocks.
+
+    Returns:
+        Two float32 tensors, shape (D,); the deviation of a constant feature is 1.
+    """
+    total = torch.zeros(rows.shape[1], dtype=torch.float64)
+    squares = torch.zeros_like(total)
+    # Around the first row, so that a mean far from zero costs no digits.
+    middle = read_rows(rows, torch.zeros(1, dtype=torch.int64))[0].double()
+    for part in slices(len(rows), BLOCK):
+        items = torch.arange(part.start, part.stop)
+        distance_nD = read_rows(rows, items).double() - middle
+        total += distance_nD.sum(dim=0)
+        squares += distance_nD.square().sum(dim=0)
+    shift = total / len(rows)
+    variance = (squares / len(rows) - shift.square()).clamp_(min=0)
+    deviation = variance.sqrt().float()
+    return (middle + shift).float(), torch.where(deviation > 0, deviation, 1.0)

@@ -1,0 +1,160 @@
+"""Any network as an encoder: images in, one row of features per image out.
+
+Shapes: n images, c channels, F features.
+"""
+
+import copy
+from hashlib import blake2b
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fewlabels.errors import ShapeError, UsageError
+from fewlabels.models import Network, as_input
+
+_CHUNK = 32
+_IMAGE_AXES = 4
+_MAP_AXES = 4
+_ROW_AXES = 2
+_COLORS = 3
+
+
+class ModuleEncoder:
+    """A frozen copy of a network that maps float images in [-1, 1] to features.
+
+    The network gives rows (n, F), or maps (n, F, h, w), of which the mean over all
+    positions is taken. Of a :class:`fewlabels.models.Network` the input of the last
+    layer is taken.
+
+    A row depends on its image alone, down to the last bit: the network always sees 32
+    images at a time, empty ones where there are fewer, because CPUs round differently
+    for other numbers of them.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        name: str | None = None,
+        size: int | None = None,
+        repeats_grey: bool = False,
+        feature_size: int | None = None,
+    ) -> None:
+        """Copy the network and name it.
+
+        Args:
+            module: The network.
+            name: What identifies network, weights and preparation in a cache; None:
+                the network's class, a hash of its structure and numbers, the size.
+            size: Side of the square that images are brought to; None: as they are.
+            repeats_grey: Whether grey images are given three equal channels.
+            feature_size: Length of a row (F); None: what the network says in an
+                attribute ``feature_size`` or ``num_features``, else what comes out.
+        """
+        self._module = copy.deepcopy(module).eval().requires_grad_(requires_grad=False)
+        self.name = _own_name(module, size) if name is None else name
+        self._size = size
+        self._repeats_grey = repeats_grey
+        self._feature_size = (
+            _told_size(module) if feature_size is None else feature_size
+        )
+
+    @property
+    def feature_size(self) -> int:
+        """Length of a row (F).
+
+        Raises:
+            UsageError: If nobody said, and no image was embedded yet.
+        """
+        if self._feature_size is None:
+            msg = (
+                f"How many features '{self.name}' gives is not known before it has "
+                "embedded an image; embed one first, or make it with "
+                "features.ModuleEncoder(module, feature_size=...)."
+            )
+            raise UsageError(msg)
+        return self._feature_size
+
+    def embed(self, images: Tensor) -> Tensor:
+        """Return the features of images, in evaluation mode, without gradients.
+
+        Args:
+            images: uint8, shape (n, c, h, w).
+
+        Returns:
+            float32 on the CPU, shape (n, F).
+        """
+        _check_images(images)
+        if not len(images):
+            return torch.empty(0, self.feature_size, dtype=torch.float32)
+        with torch.no_grad():
+            parts = [self._rows(chunk) for chunk in torch.split(images, _CHUNK)]
+        rows_nF = torch.cat(parts)
+        self._feature_size = rows_nF.shape[1]
+        return rows_nF
+
+    def _rows(self, chunk: Tensor) -> Tensor:
+        """Return the rows of at most as many images as the network sees at a time."""
+        missing = chunk.new_zeros(_CHUNK - len(chunk), *chunk.shape[1:])
+        inputs = as_input(torch.cat([chunk, missing]))
+        if self._repeats_grey and inputs.shape[1] == 1:
+            inputs = inputs.expand(-1, _COLORS, -1, -1)
+        if self._size is not None:
+            sides = (self._size, self._size)
+            inputs = F.interpolate(inputs, sides, mode="bilinear", antialias=True)
+        first = next(self._module.parameters(), inputs)
+        network = self._module
+        embed = network.embed if isinstance(network, Network) else network
+        outputs = embed(inputs.to(first.device))
+        _check_outputs(self.name, outputs)
+        rows = outputs.mean(dim=(2, 3)) if outputs.ndim == _MAP_AXES else outputs
+        return rows[: len(chunk)].float().cpu()
+
+
+def fingerprint(module: nn.Module) -> str:
+    """Return a hash of a network's structure and numbers: 16 hexadecimal digits."""
+    found = blake2b(repr(module).encode(), digest_size=8)
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        plain = tensor.detach().cpu().contiguous().reshape(-1)
+        found.update(plain.view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()
+
+
+def _own_name(module: nn.Module, size: int | None) -> str:
+    sized = "" if size is None else f"-{size}px"
+    return f"{type(module).__qualname__}-{fingerprint(module)}{sized}"
+
+
+def _told_size(module: nn.Module) -> int | None:
+    """Return how many features a network says it has; timm's say num_features."""
+    for word in ("feature_size", "num_features"):
+        told = getattr(module, word, None)
+        if isinstance(told, int):
+            return told
+    return None
+
+
+def _check_images(images: Tensor) -> None:
+    if images.ndim != _IMAGE_AXES or images.dtype != torch.uint8:
+        msg = (
+            f"An encoder takes images as uint8 of shape (n, channels, height, width), "
+            f"and was given {images.dtype} of shape {tuple(images.shape)}. Vectors "
+            "are features already: train a head on them directly."
+        )
+        raise ShapeError(msg)
+
+
+def _check_outputs(name: str, outputs: object) -> None:
+    if not isinstance(outputs, Tensor):
+        seen = f"an object of type {type(outputs).__name__}"
+    elif outputs.ndim in {_ROW_AXES, _MAP_AXES} and len(outputs) == _CHUNK:
+        return
+    else:
+        seen = f"shape {tuple(outputs.shape)} for {_CHUNK} images"
+    msg = (
+        f"The encoder '{name}' gives {seen}; it must give a tensor of one row per "
+        "image (n, F) or of maps (n, F, h, w). Wrap it in a module that does."
+    )
+    raise ShapeError(msg)
