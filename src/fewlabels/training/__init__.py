@@ -13,6 +13,11 @@ from fewlabels.protocols import Classifier, Trainer
 from fewlabels.training import fitting
 from fewlabels.training.alignment import FixMatchDarpTrainer
 from fewlabels.training.fixmatch import FixMatchTrainer
+from fewlabels.training.frozen import (
+    FrozenFixMatchDarpTrainer,
+    FrozenFixMatchTrainer,
+    FrozenSupervisedTrainer,
+)
 from fewlabels.training.objective import Recipe
 from fewlabels.training.supervised import SupervisedTrainer
 from fewlabels.training.trainer import NetworkTrainer
@@ -20,6 +25,9 @@ from fewlabels.training.trainer import NetworkTrainer
 __all__ = [
     "FixMatchDarpTrainer",
     "FixMatchTrainer",
+    "FrozenFixMatchDarpTrainer",
+    "FrozenFixMatchTrainer",
+    "FrozenSupervisedTrainer",
     "SupervisedTrainer",
     "names",
     "resolve",
@@ -30,6 +38,9 @@ _TRAINERS: dict[str, type[NetworkTrainer]] = {
     "supervised": SupervisedTrainer,
     "fixmatch": FixMatchTrainer,
     "fixmatch-darp": FixMatchDarpTrainer,
+    "frozen-supervised": FrozenSupervisedTrainer,
+    "frozen-fixmatch": FrozenFixMatchTrainer,
+    "frozen-fixmatch-darp": FrozenFixMatchDarpTrainer,
 }
 _PRESETS = ("small", "official")
 
