@@ -84,6 +84,12 @@ class FixMatchDarpTrainer(FixMatchTrainer):
 
     def objective(self, pool: Pool, views: Views, key: int, team: Team) -> Objective:
         """Return the loss of FixMatch on refined pseudo-labels."""
+        if not isinstance(self.target, str) and len(self.target) != pool.num_classes:
+            msg = (
+                f"target gives {len(self.target)} shares, and there are "
+                f"{pool.num_classes} classes; give one share for each."
+            )
+            raise UsageError(msg)
         return AlignedObjective(self, self._minibatcher(pool, views, key, team))
 
     def shares(self, pool: Pool, probabilities_NC: Tensor) -> Tensor:
