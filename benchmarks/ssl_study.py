@@ -15,6 +15,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import mean, stdev
@@ -72,17 +73,14 @@ class Cell(NamedTuple):
 def plan() -> Iterator[Cell]:
     """Yield every training of the study, seed by seed."""
     for data, num_seeds in SEEDS.items():
-        for seed in range(num_seeds):
-            for labels in COUNTS:
-                for trainer in MAIN:
-                    yield Cell(data, labels, seed, trainer)
+        for seed, labels, trainer in product(range(num_seeds), COUNTS, MAIN):
+            yield Cell(data, labels, seed, trainer)
     for seed in range(SEEDS["digits"]):
         for labels in ("10", "30 uneven"):
             yield Cell("digits", labels, seed, "DARP, raw mask")
         yield Cell("digits", "30", seed, "FixMatch, split")
-    for seed in range(SEEDS["digits"] // 2):
-        for trainer in RATES:
-            yield Cell("digits", "30", seed, trainer)
+    for seed, trainer in product(range(SEEDS["digits"] // 2), RATES):
+        yield Cell("digits", "30", seed, trainer)
 
 
 def loaded(data: str) -> Pool:

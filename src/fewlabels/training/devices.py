@@ -8,11 +8,9 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import signature
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch.multiprocessing
-from lightning_fabric import Fabric
-from lightning_fabric.strategies.ddp import DDPStrategy
 from safetensors.torch import load as loaded
 from torch.multiprocessing.spawn import ProcessException
 from torch.nn.parallel import DistributedDataParallel
@@ -31,6 +29,9 @@ _METHOD: Literal["spawn"] = "spawn"
 _NEWER, _OLDER = "forward_sync_buffers", "broadcast_buffers"
 _HAS_NEWER = _NEWER in signature(DistributedDataParallel).parameters
 _OWN_BUFFERS: dict[str, Any] = {_NEWER if _HAS_NEWER else _OLDER: False}
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 
 class Trainable(Protocol):
@@ -68,8 +69,12 @@ def trained(task: Trainable, network: Network, on_checkpoint: OnCheckpoint) -> N
     return _trained_by_several(task, network, on_checkpoint)
 
 
-def _fabric(settings: TrainingSettings) -> Fabric:
+def _fabric(settings: TrainingSettings) -> "Fabric":
     """Return device, precision and communication, or say what is not there."""
+    # Here, since it takes seconds, and only a training needs it.
+    from lightning_fabric import Fabric
+    from lightning_fabric.strategies.ddp import DDPStrategy
+
     strategy: DDPStrategy | str = "auto"
     if settings.devices > 1:
         # Running statistics are averaged after each step, not taken from the first.
@@ -119,7 +124,7 @@ def _trained_by_several(
     return network
 
 
-def _member(fabric: Fabric, *, task: Trainable, messages: Any) -> None:
+def _member(fabric: "Fabric", *, task: Trainable, messages: Any) -> None:
     """Train as one of several processes; the first one tells of it."""
     team = Team(fabric)
     relay = Relay(messages)
