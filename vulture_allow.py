@@ -29,6 +29,8 @@ _.do_GET  # http.server calls these
 _.log_message
 _.linkname  # tarfile writes it into the archive
 FirstOnes  # imported by path, as somebody's own strategy
+Resuming  # the same, as somebody's own trainer
+_.isatty  # rich asks a stream whether it is a terminal
 _.handle_starttag  # html.parser calls these
 _.handle_startendtag
 _.handle_endtag

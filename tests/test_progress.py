@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from fewlabels.progress import reporting, tell, track
+from fewlabels.progress import current_part, part, reporting, tell, track
 
 
 class Listener:
@@ -143,3 +143,21 @@ def test_another_thread_is_not_listened_to():
         other.start()
         other.join()
     assert listener.heard == []
+
+
+def test_a_reporter_can_ask_which_part_it_hears_of():
+    class Asking(Listener):
+        def tell(self, step, figures):
+            self.heard.append(current_part())
+
+    one, other = Asking(), Asking()
+    with reporting(one, other):
+        tell(0, {})
+        with part("npc"):
+            with part("round-000"):
+                tell(0, {})
+            with pytest.raises(RuntimeError), part("round-001"):
+                raise RuntimeError("broke")
+            tell(0, {})
+    assert one.heard == other.heard == ["", "npc/round-000", "npc"]
+    assert current_part() == ""

@@ -17,11 +17,13 @@
     │   └── RunInUseError               another process works in the folder
     ├── StrategyError                   a strategy broke its promise; exit code 1
     ├── StorageError                    a file could not be written; exit code 1
-    └── TrainingError                   training broke down; exit code 1
+    ├── TrainingError                   training broke down; exit code 1
+    └── InfeasibleTargetError           no pseudo-labels meet the target; exit code 1
 
     FewlabelsWarning
     ├── DegenerateGramWarning           every choice scores zero: the choice is a tie
     ├── DataChangedWarning              the data are not those the run began with
+    ├── TargetWarning                   class shares do not fit the predictions
     └── UnreadableFilesWarning          files that were left out of a pool
 
 To catch everything, write ``except fewlabels.errors.FewlabelsError``. Each message says
@@ -115,12 +117,20 @@ class TrainingError(FewlabelsError):
     """Training broke down, for example because the loss is no longer finite."""
 
 
+class InfeasibleTargetError(FewlabelsError):
+    """A wanted number of pseudo-labels per class that cannot be reached."""
+
+
 class FewlabelsWarning(UserWarning):
     """Base of every warning given on purpose."""
 
 
 class DegenerateGramWarning(FewlabelsWarning):
     """Every choice scores zero up to rounding, so the choice is a tie."""
+
+
+class TargetWarning(FewlabelsWarning):
+    """Class shares that DARP aims at do not fit the predictions."""
 
 
 class DataChangedWarning(FewlabelsWarning):

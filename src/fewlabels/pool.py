@@ -262,6 +262,8 @@ class Round:
     """What was asked after training; empty in the last round."""
     answers: Answers
     """What was answered; possibly fewer items than were asked."""
+    median_accuracy: float | None = None
+    """Median of the training's last evaluations; None where none were made."""
 
 
 def check_labels(labels: Tensor, num_classes: int) -> None:

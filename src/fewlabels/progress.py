@@ -59,6 +59,7 @@ class Advance(Protocol):
 _reporters: ContextVar[tuple[Reporter, ...]] = ContextVar(
     "fewlabels_reporters", default=()
 )
+_part: ContextVar[str] = ContextVar("fewlabels_part", default="")
 
 
 @contextmanager
@@ -109,3 +110,31 @@ def tell(step: int, figures: Mapping[str, float]) -> None:
     """
     for reporter in _reporters.get():
         reporter.tell(step, figures)
+
+
+@contextmanager
+def part(name: str) -> Iterator[None]:
+    """Name the part of the whole that the work inside the block belongs to.
+
+    Args:
+        name: A word that could name a folder, such as ``"round-003"``.
+
+    Yields:
+        Nothing.
+    """
+    token = _part.set(f"{_part.get()}/{name}".removeprefix("/"))
+    try:
+        yield
+    finally:
+        _part.reset(token)
+
+
+def current_part() -> str:
+    """Return the name of the part, for a reporter; parts inside parts as a path.
+
+    Example:
+        >>> with part("npc"), part("round-003"):
+        ...     current_part()
+        'npc/round-003'
+    """
+    return _part.get()

@@ -159,7 +159,9 @@ class Trainer(Protocol):
             generator: The only source of randomness.
             workspace: A folder that belongs to this fit alone. A trainer that finds its
                 own finished or half-finished work there goes on from it.
-            on_checkpoint: Called with the step and the classifier as training goes on.
+            on_checkpoint: Called with the step and the classifier as training goes on,
+                before any state past that step is saved: a training that is taken up
+                again calls with later steps only.
 
         Returns:
             The trained classifier.

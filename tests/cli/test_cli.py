@@ -12,42 +12,9 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from fewlabels import cli, files
+from fewlabels import files, journal
 from fewlabels.cli.app import app
 from fewlabels.runs import RunFolder
-
-TINY = {
-    "trainer": {"name": "fixmatch", "steps": 8},
-    "start": 10,
-    "query": 5,
-    "budget": 15,
-}
-
-
-@pytest.fixture
-def tiny(tmp_path):
-    """A settings file that makes a run last seconds."""
-    file = tmp_path / "tiny.yaml"
-    file.write_text(json.dumps(TINY))  # JSON is YAML
-    return str(file)
-
-
-@pytest.fixture
-def fewlabels(monkeypatch, capsys, tmp_path):
-    """Call the command line in this process; return exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-    handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["fewlabels", *map(str, words)])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        shown = capsys.readouterr()
-        return left.value.code or 0, shown.out, shown.err
-
-    yield call
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
 
 
 def test_a_run_prints_its_rounds_and_resumes(fewlabels, tiny, tmp_path):
@@ -92,6 +59,9 @@ def test_the_demo_shows_both_strategies_at_each_budget(
     assert set(answer["accuracy"]["npc"]) == {"10", "30", "50"}
     first = [answer["accuracy"][name]["10"] for name in ("npc", "random")]
     assert first[0] == first[1]  # same start, same training
+    for name in ("npc", "random"):
+        lines = journal.read(tmp_path / "fewlabels-demo-fast" / name / "training.jsonl")
+        assert {line["part"] for line in lines} == {f"round-00{n}" for n in range(3)}
 
 
 def savez(path, **arrays):

@@ -63,7 +63,7 @@ class Writer:
             {pool.ids[index]: int(pool.labels[index]) for index in self.labeled}
         )
 
-    def add(self, accuracy, size=4, answers=None, ids=None, **record):
+    def add(self, accuracy, size=4, answers=None, ids=None, median=None, **record):
         asked = list(range(self.next, self.next + size))
         labels = answers or [int(self.pool.labels[index]) for index in asked]
         known = self.pool.labels[self.labeled]
@@ -72,6 +72,7 @@ class Writer:
                 step=self.step,
                 num_labeled=len(self.labeled),
                 accuracy=accuracy,
+                median_accuracy=median,
                 ids=tuple(ids or [self.pool.ids[index] for index in asked]),
                 indices=tuple(asked),
                 labels=tuple(labels),

@@ -71,6 +71,20 @@ def report(folders, pool, **options):
 # -------------------------------------------------------------------- the numbers shown
 
 
+def test_medians_are_in_small_print_and_in_no_curve(npc, tmp_path, pool):
+    writer = Writer(tmp_path / "run", pool, "margin")
+    folder = writer.add(0.7, median=0.612).add(0.9, size=0, median=0.934).folder
+    page = read(report([folder, npc], pool))
+    shown = text_of(folder.report_file)
+    for number in ("61.2 %", "93.4 %"):
+        assert shown.count(number) == 1
+    assert "In small print: the median of the evaluations" in shown
+    assert [attrs for tag, attrs in page.tags if tag == "small" and attrs] == [
+        {"class": "median"}, {"class": "median"}
+    ]  # fmt: skip
+    assert "In small print" not in text_of(report([npc], pool))
+
+
 def test_one_run_in_numbers(npc, pool):
     shown = text_of(report([npc], pool))
     for words in (

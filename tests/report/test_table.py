@@ -35,6 +35,15 @@ def test_where_no_label_came_the_later_measurement_stands(tmp_path, pool):
     assert accuracy_table([writer.folder]).rows[0].accuracies == (0.6,)
 
 
+def test_medians_stand_beside_the_accuracies(npc, tmp_path, pool):
+    writer = Writer(tmp_path / "run", pool, "margin")
+    writer.add(0.7, median=0.65).add(0.8).add(0.9, size=0, median=0.95)
+    table = accuracy_table([npc, writer.folder])
+    assert [row.medians for row in table.rows] == [(), (0.65, None, 0.95)]
+    assert table.has_medians
+    assert not accuracy_table([npc]).has_medians
+
+
 def test_no_round_is_an_empty_row(tmp_path, pool):
     new = Writer(tmp_path / "new", pool).folder
     assert accuracy_table([new]) == AccuracyTable((), (AccuracyRow("npc", 1, ()),))

@@ -19,6 +19,7 @@ from fewlabels.errors import (
 )
 from fewlabels.pool import Answers, Query, Round
 from fewlabels.runs import Choice, RoundLine, RunFolder, execute
+from fewlabels.runs.timing import Stopwatch, TimedTrainer
 
 
 @pytest.fixture(scope="module")
@@ -46,20 +47,27 @@ def test_a_run_holds_what_is_promised(finished, digits):
     ]
     assert [line["num_labeled"] for line in lines] == [10, 15, 20]
     assert list(lines[0]) == [
-        "schema_version", "step", "num_labeled", "accuracy", "ids", "indices", "labels",
-        "class_counts", "kernel", "value", "ceiling", "tie", "record",
+        "schema_version", "step", "num_labeled", "accuracy", "median_accuracy", "ids",
+        "indices", "labels", "class_counts", "kernel", "value", "ceiling", "tie",
+        "record",
     ]  # fmt: skip
     assert lines[0]["ids"] == [digits.ids[i] for i in lines[0]["indices"]]
     assert lines[0]["labels"] == digits.labels[lines[0]["indices"]].tolist()
     assert lines[0]["value"] <= lines[0]["ceiling"]
     assert lines[2]["ids"] == []
     assert [line["accuracy"] for line in lines] == [done.accuracy for done in rounds]
+    medians = [line["median_accuracy"] for line in lines]
+    assert medians == [done.median_accuracy for done in rounds]
+    assert None not in medians
     description = json.loads((path / "run.json").read_text())
     assert description["settings"]["seed"] == 3
     assert description["data"]["num_items"] == 1297
     assert description["versions"]["torch"]
     assert description["strategy_source"] is None
-    assert len((path / "timings.jsonl").read_text().splitlines()) == 3
+    timings = RunFolder(path).timings()
+    assert [timing["step"] for timing in timings] == [0, 1, 2]
+    for kind in ("train", "measure"):
+        assert all(timing[f"{kind}_seconds"] >= 0 for timing in timings)
     start = json.loads((path / "start.json").read_text())
     assert sorted(start["labels"]) == list(range(10))
     for step in range(3):
@@ -240,6 +248,40 @@ def test_a_partial_answer_survives_the_file():
     assert again.answers.indices.tolist() == [5]
     assert again.answers.skipped.tolist() == [8]
     assert again.accuracy is None
+    assert again.median_accuracy is None
+
+
+def test_a_run_of_version_1_is_read_and_goes_on(run, finished, digits):
+    """Lines without a median, as they were written before there was one."""
+    old = [json.loads(line) for line in run.rounds_file.read_text().splitlines()][:2]
+    for line in old:
+        del line["median_accuracy"]
+        line["schema_version"] = 1
+    written = "".join(json.dumps(line) + "\n" for line in old)
+    run.rounds_file.write_text(written)
+    first, second, last = execute(toy.settings(), run.path, digits)
+    assert first.median_accuracy is second.median_accuracy is None
+    assert last.median_accuracy == finished[1][2].median_accuracy
+    assert run.rounds_file.read_text().startswith(written)
+    assert [line.schema_version for line in run.lines()] == [1, 1, 2]
+
+
+def test_a_timed_trainer_is_named_by_its_trainer_and_not_by_its_time():
+    """What marks the evaluations of a training must not change while it runs."""
+    fresh, used = Stopwatch(), Stopwatch({"train": 3.0})
+    trainer = toy.Resuming()
+    assert repr(TimedTrainer(trainer, fresh)) == repr(TimedTrainer(trainer, used))
+    other = toy.Resuming(steps=41)
+    assert repr(TimedTrainer(trainer, fresh)) != repr(TimedTrainer(other, fresh))
+
+
+def test_time_for_measuring_is_no_time_of_training(monkeypatch):
+    clock = iter([0.0, 1.0, 5.0, 7.0])  # training begins, measuring, and both end
+    monkeypatch.setattr("time.perf_counter", lambda: next(clock))
+    watch = Stopwatch()
+    with watch.running("train"), watch.running("measure"):
+        pass
+    assert dict(watch.seconds) == {"train": 3.0, "measure": 4.0}
 
 
 def test_a_strategy_from_outside_is_written_down(tmp_path, digits):

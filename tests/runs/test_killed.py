@@ -9,7 +9,12 @@ import pytest
 from tests.runs import toy
 
 from fewlabels.progress import reporting
-from fewlabels.runs import execute
+from fewlabels.runs import Choice, RunFolder, execute
+
+SETTINGS = toy.settings()
+RESUMING = toy.settings(
+    strategy=Choice(name="random"), trainer=Choice(name="tests.runs.toy:Resuming")
+)
 
 
 class Moments:
@@ -37,7 +42,7 @@ class Moments:
         self.pass_by("finish")
 
 
-def run_with(moments, path, pool, patch):
+def run_with(moments, path, pool, patch, settings):
     """Do the run, passing by a moment before and after every file replacement."""
     plain = Path.replace
 
@@ -48,26 +53,35 @@ def run_with(moments, path, pool, patch):
 
     patch.setattr(Path, "replace", replace)
     with reporting(moments):
-        list(execute(toy.settings(), path, pool))
+        list(execute(settings, path, pool))
 
 
-def killed_at(fatal, path, pool, patch):
+def killed_at(fatal, path, pool, patch, settings=SETTINGS):
     """Fork, run until the moment, die there; return whether the child was killed."""
     child = os.fork()
     if not child:
-        run_with(Moments(fatal), path, pool, patch)
+        run_with(Moments(fatal), path, pool, patch, settings)
         os._exit(0)
     _, status = os.waitpid(child, 0)
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
 
 
-@pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory):
-    path = tmp_path_factory.mktemp("whole") / "run"
+def without_a_kill(path, settings):
+    """Return the pool, the moments of a whole run and what it wrote."""
     pool, moments = toy.digits(), Moments()
     with pytest.MonkeyPatch.context() as patch:
-        run_with(moments, path, pool, patch)
+        run_with(moments, path, pool, patch, settings)
     return pool, moments.seen, (path / "rounds.jsonl").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    return without_a_kill(tmp_path_factory.mktemp("whole") / "run", SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def resuming(tmp_path_factory):
+    return without_a_kill(tmp_path_factory.mktemp("resuming") / "run", RESUMING)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that can fork")
@@ -80,7 +94,7 @@ def test_ten_kills_change_no_byte(uninterrupted, tmp_path, monkeypatch, seed):
         for _ in range(10)
     )
     assert kills >= 5
-    list(execute(toy.settings(), tmp_path / "run", pool))
+    list(execute(SETTINGS, tmp_path / "run", pool))
     assert (tmp_path / "run" / "rounds.jsonl").read_bytes() == expected
     assert not list((tmp_path / "run").rglob("*.partial"))
 
@@ -96,5 +110,34 @@ def test_a_kill_at_any_replacement_changes_no_byte(
     for moment in replacements:
         path = tmp_path / f"killed-at-{moment}"
         assert killed_at(moment, path, pool, monkeypatch)
-        list(execute(toy.settings(), path, pool))
+        list(execute(SETTINGS, path, pool))
         assert (path / "rounds.jsonl").read_bytes() == expected
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that can fork")
+@pytest.mark.parametrize("first", range(2))
+def test_a_training_that_goes_on_in_its_middle_has_the_same_median(
+    resuming, tmp_path, monkeypatch, first
+):
+    pool, seen, expected = resuming
+    for moment in range(first, len(seen), 29):
+        path = tmp_path / f"killed-at-{moment}"
+        assert killed_at(moment, path, pool, monkeypatch, RESUMING)
+        list(execute(RESUMING, path, pool))
+        assert (path / "rounds.jsonl").read_bytes() == expected
+        assert not list(path.rglob("*.partial"))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that can fork")
+def test_a_training_that_is_killed_again_and_again_has_the_same_median(
+    resuming, tmp_path, monkeypatch
+):
+    pool, _, expected = resuming
+    kills = 0
+    while killed_at(37, tmp_path / "run", pool, monkeypatch, RESUMING):
+        kills += 1
+    assert kills >= 5
+    folder = RunFolder(tmp_path / "run")
+    assert folder.rounds_file.read_bytes() == expected
+    for line in folder.lines():
+        assert line.median_accuracy != line.accuracy

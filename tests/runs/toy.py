@@ -1,11 +1,13 @@
 """A run small enough to be done, killed and repeated many times."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 
+from fewlabels import files, progress, rng
 from fewlabels.data import load
 from fewlabels.pool import ArrayImages, Pool, Query
+from fewlabels.protocols import Outputs, ignore
 from fewlabels.runs import Choice, RunFolder, RunSettings, execute
 
 STEPS = 12
@@ -51,3 +53,46 @@ class FirstOnes:
 
     def select(self, classifier, pool, size, generator, *, history=()):
         return Query(pool.candidates[:size])
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """Guesses that depend on the training and its step, so that accuracy wavers."""
+
+    key: int
+    step: int
+    num_classes: int = 10
+    module: None = None
+
+    def outputs(self, images, indices):
+        generator = rng.stream(self.key, "guesses", self.step)
+        logits = torch.rand(len(images), self.num_classes, generator=generator)
+        return Outputs(torch.zeros(len(indices), 1), logits[indices])
+
+
+@dataclass(frozen=True)
+class Resuming:
+    """A trainer that saves its state now and then and goes on from it.
+
+    As a trainer must: a checkpoint is shown before the state that passes it is saved.
+    """
+
+    steps: int = 40
+    checkpoint_every: int = 2
+    save_every: int = 9
+
+    def fit(self, pool, generator, *, workspace=None, on_checkpoint=ignore):
+        key = rng.fork(generator)
+        state = workspace / "state.txt"
+        begin = int(state.read_text()) if state.exists() else 0
+        with progress.track("Training", self.steps, done=begin) as advance:
+            for step in range(begin + 1, self.steps + 1):
+                advance()
+                if step % self.checkpoint_every == 0:
+                    on_checkpoint(step, Guesses(key, step))
+                if step % self.save_every == 0 or step == self.steps:
+                    files.make_folder(workspace)
+                    files.replace_text(state, str(step))
+        if begin == self.steps:
+            on_checkpoint(begin, Guesses(key, begin))
+        return Guesses(key, self.steps)

@@ -36,15 +36,15 @@ def test_a_tiny_case_by_hand():
     weak_UC = logits_of([0.97, 0.02, 0.01], [0.90, 0.05, 0.05], [0.01, 0.01, 0.98])
     strong_UC = logits_of([0.50, 0.25, 0.25], [0.10, 0.80, 0.10], [0.20, 0.20, 0.60])
     pseudo = pseudo_labels(weak_UC, 0.95)
-    assert pseudo.keeps_U.tolist() == [True, False, True]
-    loss = consistency_loss(strong_UC, pseudo.classes_U, pseudo.keeps_U)
+    assert pseudo.keeps.tolist() == [True, False, True]
+    loss = consistency_loss(strong_UC, pseudo.classes, pseudo.keeps)
     assert float(loss) == pytest.approx((math.log(2) - math.log(0.6)) / 3)
 
 
 def test_a_probability_at_the_threshold_counts():
     even = torch.zeros(1, 2)
-    assert pseudo_labels(even, 0.5).keeps_U.all()
-    assert not pseudo_labels(even, 0.5001).keeps_U.any()
+    assert pseudo_labels(even, 0.5).keeps.all()
+    assert not pseudo_labels(even, 0.5001).keeps.any()
 
 
 def test_the_gradient_of_the_strong_views():
@@ -52,8 +52,8 @@ def test_the_gradient_of_the_strong_views():
     weak_UC = torch.randn(6, 3, generator=draws) * 9
     strong_UC = torch.randn(6, 3, generator=draws).requires_grad_()
     pseudo = pseudo_labels(weak_UC, 0.6)
-    assert pseudo.keeps_U.any()
-    consistency_loss(strong_UC, pseudo.classes_U, pseudo.keeps_U).backward()
+    assert pseudo.keeps.any()
+    consistency_loss(strong_UC, pseudo.classes, pseudo.keeps).backward()
     probabilities = strong_UC.detach().softmax(1)
     one_hot = torch.nn.functional.one_hot(weak_UC.argmax(1), 3)
     keeps = weak_UC.softmax(1).amax(1) >= 0.6
@@ -65,7 +65,7 @@ def test_nothing_confident_costs_nothing():
     draws = rng.stream(0, "logits")
     pseudo = pseudo_labels(torch.zeros(5, 4), 0.95)
     strong_UC = torch.randn(5, 4, generator=draws)
-    assert consistency_loss(strong_UC, pseudo.classes_U, pseudo.keeps_U) == 0
+    assert consistency_loss(strong_UC, pseudo.classes, pseudo.keeps) == 0
 
 
 @pytest.mark.parametrize("forward", ["joint", "split"])
@@ -127,7 +127,7 @@ def test_the_loss_of_a_step_by_hand(pool):
     assert torch.equal(inputs[4:16], models.as_input(weak_views))
     assert torch.equal(inputs[16:], models.as_input(strong_views))
 
-    labels = minibatch.labels_B
+    labels = minibatch.labels
     logs = logits.log_softmax(1)
     expected = -sum(logs[row, labels[row]] for row in range(4)) / 4
     num_kept = 0

@@ -8,7 +8,8 @@ from fewlabels.training import FixMatchTrainer, SupervisedTrainer
 
 
 def test_names():
-    assert training.names() == ("supervised", "fixmatch")
+    own = ("supervised", "fixmatch", "fixmatch-darp")
+    assert training.names() == (*own, *(f"frozen-{name}" for name in own))
     assert training.resolve("supervised") == SupervisedTrainer.small()
     assert training.resolve("fixmatch") == FixMatchTrainer.small()
 

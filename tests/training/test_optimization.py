@@ -1,13 +1,26 @@
 """Schedule, weight decay and averaging follow their definitions."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
+from lightning_fabric import Fabric
+from tests.training.conftest import tiny_pool
 from torch import nn
 
 from fewlabels import models, rng
-from fewlabels.training.optimization import AveragedNetwork, cosine_factor, sgd
+from fewlabels.errors import TrainingError
+from fewlabels.pool import ArrayImages
+from fewlabels.training import SupervisedTrainer
+from fewlabels.training.fitting import Task
+from fewlabels.training.optimization import (
+    AveragedNetwork,
+    cosine_factor,
+    rate_bound,
+    sgd,
+)
+from fewlabels.training.team import Team
 
 
 @pytest.mark.parametrize(
@@ -90,3 +103,35 @@ def test_the_average_leaves_the_network_alone():
     assert not any(p.requires_grad for p in average.network.parameters())
     assert isinstance(average.network, nn.Module)
     assert not average.network.training
+
+
+def test_the_bound_of_the_rate():
+    """Two orthogonal rows of length 1 and 2 over a bias, by hand."""
+    features = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
+    # (h.h' + 1) / n = [[2, 1], [1, 5]] / 2, with the eigenvalues (7 ± √13) / 4.
+    largest, smallest = (7 + 13**0.5) / 4, (7 - 13**0.5) / 4
+    assert rate_bound(features, 3, "linearized") == pytest.approx(1 / largest)
+    assert rate_bound(features, 3, "theorem") == pytest.approx(smallest)
+
+
+@pytest.mark.parametrize("limit", ["linearized", "theorem"])
+def test_a_bounded_training_starts_at_the_bound(limit):
+    pool = tiny_pool()
+    trainer = SupervisedTrainer.small(learning_rate=1e3, rate_limit=limit)
+    task = Task(trainer, pool, trainer.views(pool, 0, None), 0, None)
+    network = task.untrained()
+    outputs = task.views.classifier(network, 2).outputs(pool.images, pool.labeled)
+    bound = rate_bound(outputs.features, 2, limit)
+    begun = task.begun(Team(Fabric(accelerator="cpu")), network)
+    assert begun.rate_at(0) == bound < 1e3
+    modest = replace(trainer, learning_rate=1e-9)
+    begun = replace(task, recipe=modest).begun(begun.team, task.untrained())
+    assert begun.rate_at(0) == 1e-9
+
+
+def test_a_bound_of_zero_is_explained():
+    pool = tiny_pool()
+    same = replace(pool, images=ArrayImages(torch.zeros_like(pool.images.items)))
+    trainer = SupervisedTrainer.small(rate_limit="theorem")
+    with pytest.raises(TrainingError, match=r"6 labeled items is singular.*linearized"):
+        trainer.fit(same, rng.stream(0, "train"))

@@ -11,13 +11,19 @@ from tests.training.conftest import tiny_pool
 from tests.training.test_workspace import fit, same
 
 from fewlabels.errors import TrainingError
-from fewlabels.training import FixMatchTrainer, SupervisedTrainer, loop
+from fewlabels.training import (
+    FixMatchDarpTrainer,
+    FixMatchTrainer,
+    SupervisedTrainer,
+    loop,
+)
 
 ALWAYS = {"steps": 12, "minibatch_size": 4, "save_every": 0.0, "checkpoint_every": 3}
 TRAINERS = [
     SupervisedTrainer.small(**ALWAYS, dropout=0.2),
     FixMatchTrainer.small(**ALWAYS, mu=2, threshold=0.6),
     FixMatchTrainer.small(**ALWAYS, mu=2, threshold=0.6, momentum=0.0, forward="split"),
+    FixMatchDarpTrainer.small(**ALWAYS, threshold=0.6, warmup=0.2, refine_every=3),
 ]
 
 each_trainer = pytest.mark.parametrize("trainer", TRAINERS)
@@ -92,7 +98,7 @@ def test_a_damaged_state_counts_as_none(tmp_path, share, stop_before):
 
 
 def test_the_state_of_another_training_is_left_out(tmp_path, stop_before):
-    done, stop_at = stop_before
+    _, stop_at = stop_before
     stop_at(7)
     with pytest.raises(StoppedError):
         fit(tmp_path, TRAINERS[1])

@@ -53,8 +53,9 @@ def demo(
                 trainer=Choice(name="fixmatch", options=options),
                 seed=seed,
             )
-            for finished in in_folder(settings, folder, pool):
-                terminal.say(described(finished))
+            with folder.listening():
+                for finished in in_folder(settings, folder, pool):
+                    terminal.say(described(finished))
         report = write_report(place / _REPORT, list(folders.values()), pool)
     found = accuracy_table(list(folders.values()))
     if as_json:

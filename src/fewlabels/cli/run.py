@@ -76,6 +76,10 @@ def run(
             help="Folder of the run. [default: runs/DATA-STRATEGY-TRAINER-SEED]"
         ),
     ] = None,
+    tensorboard: Annotated[
+        bool,
+        typer.Option("--tensorboard", help="Write curves into DIR/tensorboard too."),
+    ] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -98,7 +102,7 @@ def run(
     check_choices(resolved)
     folder = RunFolder(out or _default_folder(resolved))
     terminal = Terminal.open(quiet=quiet or as_json)
-    with terminal.busy():
+    with terminal.busy(), folder.listening(tensorboard=tensorboard):
         folder.check_ours()
         pool = data.load(resolved.data.name, **resolved.data.options)
         terminal.say(

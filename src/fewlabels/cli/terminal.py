@@ -2,71 +2,16 @@
 
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TextIO
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
 
+from fewlabels.cli.live import Bars
 from fewlabels.errors import FewlabelsWarning
 from fewlabels.progress import reporting
-
-
-@dataclass
-class Bars:
-    """Progress bars with the time left, shown while there is work and then gone."""
-
-    console: Console
-    _progress: Progress = field(init=False)
-    _open: list[TaskID] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        """Lay out the bar."""
-        self._progress = Progress(
-            TextColumn("{task.description:<12}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(elapsed_when_finished=True),
-            TextColumn("{task.fields[figures]}", style="dim"),
-            console=self.console,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-
-    def start(self, task: str, total: int, done: int) -> int:
-        """Show a bar; the display begins with the first one."""
-        if not self._open:
-            self._progress.start()
-        shown = self._progress.add_task(task, total=total, completed=done, figures="")
-        self._open.append(shown)
-        return int(shown)
-
-    def advance(self, handle: int, amount: int) -> None:
-        """Move a bar on."""
-        self._progress.update(TaskID(handle), advance=amount)
-
-    def tell(self, step: int, figures: Mapping[str, float]) -> None:
-        """Show the figures beside the last bar."""
-        del step
-        text = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
-        self._progress.update(self._open[-1], figures=text)
-
-    def finish(self, handle: int) -> None:
-        """Take a bar away; the display ends with the last one."""
-        self._progress.remove_task(TaskID(handle))
-        self._open.remove(TaskID(handle))
-        if not self._open:
-            self._progress.stop()
 
 
 @dataclass(frozen=True)
@@ -96,7 +41,8 @@ class Terminal:
     @contextmanager
     def busy(self) -> Iterator[None]:
         """Show progress bars for the work in the block, where somebody can see them."""
-        shown = self.err.is_terminal and not self.is_quiet
+        can_move = self.err.is_terminal and not self.err.is_dumb_terminal
+        shown = can_move and not self.is_quiet
         with reporting(Bars(self.err)) if shown else nullcontext(), self._notes():
             yield
 

@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from fewlabels import progress
 from fewlabels.evaluation import accuracy
+from fewlabels.loop.evaluations import Evaluations, mark_of
 from fewlabels.pool import Pool, Query, Round, Split, check_query
-from fewlabels.protocols import Oracle, Strategy, Trainer
+from fewlabels.protocols import Classifier, Oracle, Strategy, Trainer
 from fewlabels.rng import stream
 
 
@@ -43,11 +45,7 @@ def rounds(
     history = tuple(history)
     while True:
         step = len(history)
-        classifier = trainer.fit(
-            pool,
-            stream(seed, "train", step),
-            workspace=None if workspace is None else round_folder(workspace, step),
-        )
+        classifier, median = _trained(trainer, pool, test, seed, step, workspace)
         size = min(query, budget - len(pool.labeled), len(pool.candidates))
         asked = Query()
         if size > 0:
@@ -61,6 +59,7 @@ def rounds(
             num_labeled=len(pool.labeled),
             class_counts=pool.class_counts,
             accuracy=None if test is None else accuracy(classifier, test),
+            median_accuracy=median,
             query=asked,
             answers=answers,
         )
@@ -73,4 +72,30 @@ def rounds(
 
 def round_folder(workspace: Path, step: int) -> Path:
     """Return the folder in which the trainer of a round keeps its work."""
-    return workspace / f"round-{step:03d}"
+    return workspace / _part_name(step)
+
+
+def _part_name(step: int) -> str:
+    return f"round-{step:03d}"
+
+
+def _trained(
+    trainer: Trainer,
+    pool: Pool,
+    test: Split | None,
+    seed: int,
+    step: int,
+    workspace: Path | None,
+) -> tuple[Classifier, float | None]:
+    """Return the classifier of a round and the median of its last evaluations."""
+    folder = None if workspace is None else round_folder(workspace, step)
+    generator = stream(seed, "train", step)
+    with progress.part(_part_name(step)):
+        if test is None:
+            return trainer.fit(pool, generator, workspace=folder), None
+        mark = mark_of(trainer, pool, test, seed, step)
+        evaluations = Evaluations.open(test, folder, mark)
+        classifier = trainer.fit(
+            pool, generator, workspace=folder, on_checkpoint=evaluations.add
+        )
+    return classifier, evaluations.median

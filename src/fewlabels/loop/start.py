@@ -7,11 +7,12 @@ from statistics import median_low
 
 import torch
 
+from fewlabels import progress
 from fewlabels.data.derived import ChosenImages
 from fewlabels.errors import BudgetError, DataError
 from fewlabels.evaluation import accuracy
 from fewlabels.pool import UNKNOWN, Answers, Pool, Split
-from fewlabels.protocols import Trainer
+from fewlabels.protocols import Classifier, Trainer
 from fewlabels.rng import stream
 
 _HELD_OUT_SHARE = 0.2
@@ -113,16 +114,31 @@ def starting_answers(
     held_out = _held_out(pool, sets, seed)
     scores = [
         accuracy(
-            trainer.fit(
+            _tried(
+                trainer,
                 hidden(pool, start).with_answers(answers),
-                stream(seed, "train", 0),
-                workspace=None if workspace is None else workspace / f"start-{trial}",
+                seed,
+                trial,
+                workspace,
             ),
             held_out,
         )
         for trial, answers in enumerate(sets)
     ]
     return sets[scores.index(median_low(scores))]
+
+
+def _tried(
+    trainer: Trainer, pool: Pool, seed: int, trial: int, workspace: Path | None
+) -> Classifier:
+    """Return the classifier of one starting set."""
+    name = f"start-{trial}"
+    with progress.part(name):
+        return trainer.fit(
+            pool,
+            stream(seed, "train", 0),
+            workspace=None if workspace is None else workspace / name,
+        )
 
 
 def _balanced(pool: Pool, start: int, seed: int, trial: int) -> Answers:

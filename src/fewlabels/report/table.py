@@ -17,6 +17,8 @@ class AccuracyRow:
     """Number of its color on the page."""
     accuracies: tuple[float | None, ...]
     """One per column of the table; None where nothing was measured."""
+    medians: tuple[float | None, ...] = ()
+    """Medians of each training's last evaluations; none at all where none is known."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,11 @@ class AccuracyTable:
     """The columns, ascending."""
     rows: tuple[AccuracyRow, ...]
     """A row per run, in the order given."""
+
+    @property
+    def has_medians(self) -> bool:
+        """Whether trainings were measured more than once."""
+        return any(row.medians for row in self.rows)
 
 
 def accuracy_table(folders: Sequence[RunFolder]) -> AccuracyTable:
@@ -50,6 +57,10 @@ def table_of(runs: Sequence[RecordedRun]) -> AccuracyTable:
     rows = []
     for run in runs:
         measured = dict(run.measured)
+        settled = {line.num_labeled: line.median_accuracy for line in run.lines}
         accuracies = tuple(measured.get(amount) for amount in num_labels)
-        rows.append(AccuracyRow(run.name, run.hue, accuracies))
+        medians = tuple(settled.get(amount) for amount in num_labels)
+        if all(median is None for median in medians):
+            medians = ()
+        rows.append(AccuracyRow(run.name, run.hue, accuracies, medians))
     return AccuracyTable(tuple(num_labels), tuple(rows))

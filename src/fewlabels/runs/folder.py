@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,9 @@ from fewlabels.files import (
     replace_text,
     sweep,
 )
+from fewlabels.journal import JsonLines, TensorBoard
+from fewlabels.loop import evaluations
+from fewlabels.progress import Reporter, reporting
 from fewlabels.runs.lines import SCHEMA, RoundLine
 
 _KIND = "fewlabels run"
@@ -56,9 +59,41 @@ class RunFolder:
         return self.path / "timings.jsonl"
 
     @property
+    def training_file(self) -> Path:
+        """``training.jsonl``: figures of the trainings as they went on."""
+        return self.path / "training.jsonl"
+
+    @property
+    def tensorboard_folder(self) -> Path:
+        """``tensorboard/``: the same figures, for TensorBoard."""
+        return self.path / "tensorboard"
+
+    @property
     def report_file(self) -> Path:
         """``report.html``: the page to look at."""
         return self.path / "report.html"
+
+    @contextmanager
+    def listening(self, *, tensorboard: bool = False) -> Iterator[None]:
+        """Write the figures of every training in the block into this folder.
+
+        Nothing is written before a training begins.
+
+        Args:
+            tensorboard: Write them for TensorBoard too.
+
+        Yields:
+            Nothing.
+        """
+        lines = JsonLines(self.training_file, {"schema_version": SCHEMA})
+        with ExitStack() as ends:
+            listeners: list[Reporter] = [lines]
+            if tensorboard:
+                board = TensorBoard(self.tensorboard_folder)
+                ends.callback(board.close)
+                listeners.append(board)
+            with reporting(*listeners):
+                yield
 
     def check_ours(self) -> None:
         """Raise unless the folder is new, empty or a run's; touch nothing.
@@ -115,12 +150,13 @@ class RunFolder:
     def _written(self) -> list[Path]:
         """Return every file that a run may have been writing when it was killed."""
         ends = (self.settings_file, self.start_file, self.rounds_file)
-        models = [
-            folder / "model.safetensors"
+        work = [
+            folder / name
             for pattern in ("round-*", "start-*")
             for folder in self.path.glob(pattern)
+            for name in ("model.safetensors", evaluations.FILE)
         ]
-        return [*ends, self.timings_file, self.report_file, *models]
+        return [*ends, self.timings_file, self.report_file, *work]
 
     def begin(self, settings: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
         """Write the settings of a new run, or check those of one that goes on.

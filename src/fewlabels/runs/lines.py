@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fewlabels.pool import UNKNOWN, Answers, Pool, Query, Round
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the files of a run; the first field of every line."""
 
 
@@ -23,6 +23,8 @@ class RoundLine(BaseModel):
     step: int
     num_labeled: int
     accuracy: float | None
+    median_accuracy: float | None = None
+    """Lines of version 1 are without it."""
     ids: tuple[str, ...]
     """The items asked about."""
     indices: tuple[int, ...]
@@ -55,6 +57,7 @@ class RoundLine(BaseModel):
             step=finished.step,
             num_labeled=finished.num_labeled,
             accuracy=finished.accuracy,
+            median_accuracy=finished.median_accuracy,
             ids=tuple(pool.ids[index] for index in indices),
             indices=tuple(indices),
             labels=tuple(answered.get(index) for index in indices),
@@ -82,6 +85,7 @@ class RoundLine(BaseModel):
             num_labeled=self.num_labeled,
             class_counts=self.class_counts,
             accuracy=self.accuracy,
+            median_accuracy=self.median_accuracy,
             query=Query(_numbers(index for index, _ in found), self.value, self.record),
             answers=Answers(
                 _numbers(i for i, label in found if label not in {None, UNKNOWN}),

@@ -17,18 +17,22 @@ from fewlabels.protocols import Classifier, Strategy, Trainer, ignore
 
 @dataclass
 class Stopwatch:
-    """Seconds spent per kind of work since the last reading."""
+    """Seconds spent per kind of work since the last reading.
+
+    Work inside other work counts once, as what it is itself.
+    """
 
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     @contextmanager
     def running(self, work: str) -> Iterator[None]:
         """Count the time of the block as time of ``work``."""
-        begin = time.perf_counter()
+        begin, counted = time.perf_counter(), sum(self.seconds.values())
         try:
             yield
         finally:
-            self.seconds[work] += time.perf_counter() - begin
+            inside = sum(self.seconds.values()) - counted
+            self.seconds[work] += time.perf_counter() - begin - inside
 
     def reading(self) -> dict[str, Any]:
         """Return the seconds and the time of day, and begin anew."""
@@ -39,10 +43,10 @@ class Stopwatch:
 
 @dataclass(frozen=True)
 class TimedTrainer:
-    """A trainer whose time is taken."""
+    """A trainer whose time is taken, without that of measuring its checkpoints."""
 
     trainer: Trainer
-    watch: Stopwatch
+    watch: Stopwatch = field(repr=False)
 
     def fit(
         self,
@@ -53,9 +57,14 @@ class TimedTrainer:
         on_checkpoint: Callable[[int, Classifier], None] = ignore,
     ) -> Classifier:
         """Train; see :class:`fewlabels.protocols.Trainer`."""
+
+        def measured(step: int, classifier: Classifier) -> None:
+            with self.watch.running("measure"):
+                on_checkpoint(step, classifier)
+
         with self.watch.running("train"):
             return self.trainer.fit(
-                pool, generator, workspace=workspace, on_checkpoint=on_checkpoint
+                pool, generator, workspace=workspace, on_checkpoint=measured
             )
 
 

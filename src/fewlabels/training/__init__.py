@@ -11,16 +11,36 @@ from fewlabels.errors import UnknownNameError
 from fewlabels.pool import Pool
 from fewlabels.protocols import Classifier, Trainer
 from fewlabels.training import fitting
+from fewlabels.training.alignment import FixMatchDarpTrainer
 from fewlabels.training.fixmatch import FixMatchTrainer
+from fewlabels.training.frozen import (
+    FrozenFixMatchDarpTrainer,
+    FrozenFixMatchTrainer,
+    FrozenSupervisedTrainer,
+)
 from fewlabels.training.objective import Recipe
 from fewlabels.training.supervised import SupervisedTrainer
 from fewlabels.training.trainer import NetworkTrainer
 
-__all__ = ["FixMatchTrainer", "SupervisedTrainer", "names", "resolve", "restored"]
+__all__ = [
+    "FixMatchDarpTrainer",
+    "FixMatchTrainer",
+    "FrozenFixMatchDarpTrainer",
+    "FrozenFixMatchTrainer",
+    "FrozenSupervisedTrainer",
+    "SupervisedTrainer",
+    "names",
+    "resolve",
+    "restored",
+]
 
 _TRAINERS: dict[str, type[NetworkTrainer]] = {
     "supervised": SupervisedTrainer,
     "fixmatch": FixMatchTrainer,
+    "fixmatch-darp": FixMatchDarpTrainer,
+    "frozen-supervised": FrozenSupervisedTrainer,
+    "frozen-fixmatch": FrozenFixMatchTrainer,
+    "frozen-fixmatch-darp": FrozenFixMatchDarpTrainer,
 }
 _PRESETS = ("small", "official")
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, Protocol
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch.multiprocessing
-from lightning_fabric import Fabric
-from lightning_fabric.strategies.ddp import DDPStrategy
 from safetensors.torch import load as loaded
 from torch.multiprocessing.spawn import ProcessException
+from torch.nn.parallel import DistributedDataParallel
 
 from fewlabels import progress
 from fewlabels.errors import FewlabelsError, TrainingError, UsageError
@@ -25,6 +25,13 @@ OnCheckpoint = Callable[[int, Network], None]
 
 # Forked processes can neither use CUDA nor follow autograd's threads.
 _METHOD: Literal["spawn"] = "spawn"
+# The older of the two words is deprecated where there is the newer.
+_NEWER, _OLDER = "forward_sync_buffers", "broadcast_buffers"
+_HAS_NEWER = _NEWER in signature(DistributedDataParallel).parameters
+_OWN_BUFFERS: dict[str, Any] = {_NEWER if _HAS_NEWER else _OLDER: False}
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 
 class Trainable(Protocol):
@@ -62,12 +69,16 @@ def trained(task: Trainable, network: Network, on_checkpoint: OnCheckpoint) -> N
     return _trained_by_several(task, network, on_checkpoint)
 
 
-def _fabric(settings: TrainingSettings) -> Fabric:
+def _fabric(settings: TrainingSettings) -> "Fabric":
     """Return device, precision and communication, or say what is not there."""
+    # Here, since it takes seconds, and only a training needs it.
+    from lightning_fabric import Fabric
+    from lightning_fabric.strategies.ddp import DDPStrategy
+
     strategy: DDPStrategy | str = "auto"
     if settings.devices > 1:
         # Running statistics are averaged after each step, not taken from the first.
-        strategy = DDPStrategy(start_method=_METHOD, broadcast_buffers=False)
+        strategy = DDPStrategy(start_method=_METHOD, **_OWN_BUFFERS)
     try:
         return Fabric(
             accelerator=settings.accelerator,
@@ -113,7 +124,7 @@ def _trained_by_several(
     return network
 
 
-def _member(fabric: Fabric, *, task: Trainable, messages: Any) -> None:
+def _member(fabric: "Fabric", *, task: Trainable, messages: Any) -> None:
     """Train as one of several processes; the first one tells of it."""
     team = Team(fabric)
     relay = Relay(messages)

@@ -103,14 +103,16 @@ class Task:
 
     def untrained(self) -> Network:
         """Return the network before the first step, in evaluation mode."""
-        return models.build(
+        network = models.build(
             self.recipe.network,
             self.views.shape,
             self.pool.num_classes,
             rng.stream(self.key, "initialize"),
             dropout=self.recipe.dropout,
             bn_momentum=self.recipe.bn_momentum,
-        ).eval()
+        )
+        self.views.begin(network)
+        return network.eval()
 
     def restores(self, network: Network) -> bool:
         """Fill ``network`` with the finished training, if there is one."""
@@ -140,29 +142,40 @@ class Task:
         Returns:
             The average.
         """
+        training = self.begun(team, network)
+        saved = None
+        if self.workspace is not None:
+            saved = SavedState(self.workspace, self._mark, self.recipe.save_every)
+        loop.run(training, saved, on_checkpoint)
+        return training.average.network
+
+    def begun(self, team: Team, network: Network) -> loop.Training:
+        """Return the training of a network before its first step.
+
+        Args:
+            team: The processes that share the work.
+            network: The untrained network; it is moved to the team's device.
+
+        Returns:
+            The training.
+        """
         recipe = self.recipe
         rate = self._rate(network)
         network.to(team.device)
         average = AveragedNetwork(network, recipe.ema_decay)
-        optimizer = sgd(network, rate, recipe.momentum, recipe.weight_decay)
         if recipe.compiles:
             network.compile()
-        training = loop.Training(
+        return loop.Training(
             recipe,
             recipe.objective(self.pool, self.views, self.key, team),
             network,
             team.wrapped(network),
             average,
-            optimizer,
+            sgd(network, rate, recipe.momentum, recipe.weight_decay),
             self.key,
             team,
             rate,
         )
-        saved = None
-        if self.workspace is not None:
-            saved = SavedState(self.workspace, self._mark, recipe.save_every)
-        loop.run(training, saved, on_checkpoint)
-        return average.network
 
     @property
     def _mark(self) -> str:

@@ -8,7 +8,6 @@ Shapes: B labeled items in a minibatch, U unlabeled ones, C classes.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -23,7 +22,7 @@ from fewlabels.training.objective import Loss, Objective
 from fewlabels.training.settings import check_range
 from fewlabels.training.team import Team
 from fewlabels.training.trainer import NetworkTrainer
-from fewlabels.training.views import ImageViews, Minibatch, Minibatcher, Views
+from fewlabels.training.views import Minibatch, Minibatcher, Views
 
 Forward = Literal["joint", "split"]
 
@@ -56,17 +55,12 @@ class FixMatchTrainer(NetworkTrainer):
         check_range("threshold", self.threshold, at_least=0, below=1)
         check_range("consistency_weight", self.consistency_weight, at_least=0)
         check_known("forward", self.forward, Forward)
-        self._strong_settings()
+        self.strong_settings()
 
     @classmethod
     def small_changes(cls) -> dict[str, Any]:
         """Return what :meth:`small` changes of the official settings."""
         return super().small_changes() | {"mu": 2, "strong": "small-grey"}
-
-    def views(self, pool: Pool, key: int, workspace: Path | None) -> Views:
-        """Return weak and strong views of the pool's images."""
-        del key, workspace
-        return ImageViews(pool.images, self.weak, self._strong_settings())
 
     def objective(self, pool: Pool, views: Views, key: int, team: Team) -> Objective:
         """Return the loss of FixMatch."""
@@ -78,7 +72,8 @@ class FixMatchTrainer(NetworkTrainer):
         num_unlabeled = self.mu * self.minibatch_size
         return Minibatcher(views, pool, self, key, team, num_unlabeled)
 
-    def _strong_settings(self) -> Strong:
+    def strong_settings(self) -> Strong:
+        """Return how strong views are made."""
         if isinstance(self.strong, str):
             return augment.preset(self.strong)
         return self.strong
@@ -88,20 +83,21 @@ class FixMatchTrainer(NetworkTrainer):
 class PseudoLabels:
     """What the weak views say about the classes of their items."""
 
-    classes_U: Tensor
+    classes: Tensor
     """The class of each."""
-    keeps_U: Tensor
+    keeps: Tensor
     """Whether it counts."""
     figures: Mapping[str, Tensor] = field(default_factory=dict)
     """Named scalars for whoever watches."""
 
 
-@dataclass(frozen=True, eq=False)
 class FixMatchObjective:
     """Supervised plus consistency loss (FixMatch paper, Eqs. 3 and 4)."""
 
-    settings: FixMatchTrainer
-    minibatcher: Minibatcher
+    def __init__(self, settings: FixMatchTrainer, minibatcher: Minibatcher) -> None:
+        """Set threshold, weight and kind of pass, and where minibatches come from."""
+        self.settings = settings
+        self.minibatcher = minibatcher
 
     @property
     def num_views(self) -> int:
@@ -115,16 +111,16 @@ class FixMatchObjective:
     def loss(self, network: nn.Module, minibatch: Minibatch, step: int) -> Loss:
         """Return the sum of both terms."""
         logits_BC, weak_UC, strong_UC = self._logits(network, minibatch)
-        assert minibatch.items_U is not None
-        pseudo = self.pseudo_labels(weak_UC.softmax(dim=1), minibatch.items_U, step)
-        supervised = F.cross_entropy(logits_BC, minibatch.labels_B)
-        consistency = consistency_loss(strong_UC, pseudo.classes_U, pseudo.keeps_U)
+        assert minibatch.items is not None
+        pseudo = self.pseudo_labels(weak_UC.softmax(dim=1), minibatch.items, step)
+        supervised = F.cross_entropy(logits_BC, minibatch.labels)
+        consistency = consistency_loss(strong_UC, pseudo.classes, pseudo.keeps)
         return Loss(
             supervised + self.settings.consistency_weight * consistency,
             {
                 "supervised": supervised,
                 "consistency": consistency,
-                "kept": pseudo.keeps_U.float().mean(),
+                "kept": pseudo.keeps.float().mean(),
                 **pseudo.figures,
             },
         )

@@ -121,7 +121,9 @@ def run(
                 progress.tell(done, _figures(training, loss, step, pace))
                 since, at = done, now
             if is_first and _is_checkpoint(done, training.settings):
+                paused = time.perf_counter()
                 on_checkpoint(done, copy.deepcopy(training.average.network))
+                at += time.perf_counter() - paused  # measuring is not training
             if is_first and saved is not None and saved.is_due():
                 saved.take(training, done)
 

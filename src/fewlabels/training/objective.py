@@ -7,6 +7,7 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
+from fewlabels.augment import Strong
 from fewlabels.pool import Pool
 from fewlabels.training.settings import TrainingSettings
 from fewlabels.training.team import Team
@@ -63,7 +64,11 @@ class Recipe(TrainingSettings):
             The views.
         """
         del key, workspace
-        return ImageViews(pool.images, self.weak)
+        return ImageViews(pool.images, self.weak, self.strong_settings())
+
+    def strong_settings(self) -> Strong | None:
+        """Return how strong views are made; None where none are asked for."""
+        return None
 
     def objective(self, pool: Pool, views: Views, key: int, team: Team) -> Objective:
         """Return the loss of a network at each step.

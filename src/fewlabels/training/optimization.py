@@ -87,7 +87,9 @@ def rate_bound(
     items = torch.arange(len(features))
     kernel = last_layer_kernel(features, num_classes, blocks="full")
     found = spectrum(kernel.block(items, items) / len(items))
-    return found.smallest if limit == "theorem" else 1 / found.largest
+    if limit == "linearized":
+        return 1 / found.largest
+    return found.smallest if found.rank == len(items) else 0.0
 
 
 class AveragedNetwork:

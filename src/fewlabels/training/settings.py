@@ -12,7 +12,8 @@ RateLimit = Literal["none", "linearized", "theorem"]
 Accelerator = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["32-true", "bf16-mixed"]
 
-_UNDECIDING = {"decides": False}  # what changes how a training is done, not its outcome
+UNDECIDING = {"decides": False}
+"""Marks a setting that changes how a training is done, not its outcome."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,10 +65,10 @@ class TrainingSettings:
     compiles: bool = False
     """Compile the network with ``torch.compile``: a minute at the start, faster steps
     on a GPU. Sums are rounded in another order then."""
-    prefetch: int | None = field(default=None, metadata=_UNDECIDING)
+    prefetch: int | None = field(default=None, metadata=UNDECIDING)
     """Minibatches prepared ahead by a thread of its own; None: 2 where the network runs
     on a GPU, else none, since reading and computing would share the cores."""
-    save_every: float = field(default=20.0, metadata=_UNDECIDING)
+    save_every: float = field(default=20.0, metadata=UNDECIDING)
     """Seconds between two savings of the unfinished training in its workspace."""
 
     def __post_init__(self) -> None:
@@ -134,7 +135,7 @@ class TrainingSettings:
 
     def decisive(self) -> dict[str, Any]:
         """Return the settings that decide the outcome of a training."""
-        undeciding = {f.name for f in fields(self) if f.metadata == _UNDECIDING}
+        undeciding = {f.name for f in fields(self) if f.metadata == UNDECIDING}
         return {k: v for k, v in asdict(self).items() if k not in undeciding}
 
     def _check_network(self) -> None:

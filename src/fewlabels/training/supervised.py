@@ -45,7 +45,7 @@ class SupervisedObjective:
         """Return the mean cross-entropy."""
         del step
         logits_BC = network(self.minibatcher.views.as_input(minibatch.labeled))
-        return Loss(F.cross_entropy(logits_BC, minibatch.labels_B))
+        return Loss(F.cross_entropy(logits_BC, minibatch.labels))
 
     def memory(self) -> Mapping[str, Tensor]:
         """Return nothing: steps do not depend on each other."""

@@ -7,17 +7,20 @@ agree goes through :class:`Team`.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
+
+if TYPE_CHECKING:  # it takes seconds to import, and only a training needs it
+    from lightning_fabric import Fabric
 
 
 @dataclass(frozen=True, eq=False)
 class Team:
     """This process among those that train the same network."""
 
-    fabric: Fabric
+    fabric: "Fabric"
     """Device, precision and communication."""
 
     @property

@@ -43,6 +43,10 @@ class Views(Protocol):
         """Return views as the network wants them, on the device they are on."""
         ...
 
+    def begin(self, network: Network) -> None:
+        """Fit an untrained network to the inputs, where that is needed."""
+        ...
+
     def classifier(self, network: Network, num_classes: int) -> Classifier:
         """Return a network over such inputs as a classifier of images."""
         ...
@@ -83,6 +87,9 @@ class ImageViews:
         """Map bytes to [-1, 1]."""
         return as_input(views)
 
+    def begin(self, network: Network) -> None:
+        """Do nothing: images need no fitting."""
+
     def classifier(self, network: Network, num_classes: int) -> NetworkClassifier:
         """Return the network as a classifier."""
         return NetworkClassifier(network, num_classes)
@@ -94,13 +101,13 @@ class Minibatch:
 
     labeled: Tensor
     """Weak views of labeled items, B of them."""
-    labels_B: Tensor
+    labels: Tensor
     """Their classes."""
     weak: Tensor | None = None
     """Weak views of unlabeled items, U of them."""
     strong: Tensor | None = None
     """Strong views of the same."""
-    items_U: Tensor | None = None
+    items: Tensor | None = None
     """Which items they are."""
 
     def to(self, device: torch.device) -> "Minibatch":

@@ -1,0 +1,108 @@
+"""Accuracies of a training as it goes on: measured only, no decision uses them."""
+
+import json
+import re
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+from fewlabels import journal, progress
+from fewlabels.evaluation import accuracy, settled
+from fewlabels.files import make_folder, replace_text
+from fewlabels.pool import Pool, Split
+from fewlabels.protocols import Classifier, Trainer
+
+FILE = "evaluations.jsonl"
+"""Name of the file in the folder of a training."""
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+@dataclass(frozen=True)
+class Evaluations:
+    """Accuracy at each checkpoint of one training.
+
+    A training that was interrupted goes on in its middle and shows later checkpoints
+    only, so the accuracies of earlier ones are kept in a file. It begins with a mark:
+    evaluations of another training are never mixed in.
+    """
+
+    test: Split
+    """What is measured on."""
+    file: Path | None = None
+    """Where they are kept, if anywhere."""
+    found: dict[int, float] = field(default_factory=dict)
+    """Accuracy by step."""
+
+    @classmethod
+    def open(cls, test: Split, folder: Path | None, mark: str) -> "Evaluations":
+        """Return those that were kept under a mark, to go on with.
+
+        Args:
+            test: What is measured on.
+            folder: The folder of the training; None: keep nothing.
+            mark: What names the training; see :func:`mark_of`.
+
+        Returns:
+            The evaluations so far.
+        """
+        if folder is None:
+            return cls(test)
+        file = folder / FILE
+        kept = _kept(file, mark)
+        if kept is None:
+            make_folder(folder)
+            replace_text(file, json.dumps({"mark": mark}) + "\n")
+        return cls(test, file, kept or {})
+
+    def add(self, step: int, classifier: Classifier) -> None:
+        """Measure a checkpoint, keep the outcome and tell it."""
+        measured = accuracy(classifier, self.test)
+        self.found[int(step)] = measured
+        if self.file is not None:
+            entry = {"step": int(step), "accuracy": measured}
+            journal.append(self.file, entry, durable=True)
+        progress.tell(step, {"accuracy": measured})
+
+    @property
+    def median(self) -> float | None:
+        """Median of the last ones; None where the trainer showed no checkpoint."""
+        return settled(self.found) if self.found else None
+
+
+def mark_of(trainer: Trainer, pool: Pool, test: Split, seed: int, step: int) -> str:
+    """Return a hash of all that decides the evaluations of a round.
+
+    Args:
+        trainer: The trainer, told apart by its ``repr``.
+        pool: The items (by id) and their labels.
+        test: What is measured on.
+        seed: Seed of the run.
+        step: Number of the round.
+
+    Returns:
+        A hexadecimal number.
+    """
+    # An object without a repr of its own is named by its place in memory.
+    decisive = (
+        _ADDRESS.sub("", repr(trainer)),
+        pool.ids,
+        pool.labeled.tolist(),
+        pool.labels[pool.labeled].tolist(),
+        test.ids,
+        test.labels.tolist(),
+        seed,
+        step,
+    )
+    return sha256(repr(decisive).encode()).hexdigest()
+
+
+def _kept(file: Path, mark: str) -> dict[int, float] | None:
+    """Return what a file holds under a mark; None where it is not usable."""
+    try:
+        first, *entries = journal.read(file)
+        if first["mark"] != mark:
+            return None
+        return {int(entry["step"]): float(entry["accuracy"]) for entry in entries}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,189 @@
+"""What is refused before any work is done.
+
+Shapes: M rows of probabilities, K classes.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from fewlabels.errors import ShapeError, UnknownNameError, UsageError
+from fewlabels.whole import whole_number
+
+_ROW_TOLERANCE = 1e-3
+_TARGET_TOLERANCE = 1e-6
+_NUM_AXES = 2
+_CHOICES = {
+    "weighting": ("entropy", "none"),
+    "masking": ("paper", "code"),
+    "solver": ("newton", "alternating"),
+}
+
+
+def check_options(
+    *,
+    capacity: float | None,
+    weighting: str,
+    masking: str,
+    solver: str,
+    rounds: int,
+    tolerance: float,
+) -> None:
+    """Raise unless every option has a meaning.
+
+    Args:
+        capacity: At least one, or None.
+        weighting: A known name.
+        masking: A known name.
+        solver: A known name.
+        rounds: At least one.
+        tolerance: Above zero.
+
+    Raises:
+        UnknownNameError: For a name that stands for nothing.
+        UsageError: For a number out of range.
+    """
+    chosen = {"weighting": weighting, "masking": masking, "solver": solver}
+    for option, name in chosen.items():
+        if name not in _CHOICES[option]:
+            raise UnknownNameError(option, str(name), _CHOICES[option])
+    if capacity is not None and not capacity >= 1:
+        msg = (
+            f"capacity is {capacity}; a column that keeps fewer entries than its "
+            "target cannot reach it: give at least 1 (the paper takes 2), or None to "
+            "keep all."
+        )
+        raise UsageError(msg)
+    if whole_number("rounds", rounds) < 1:
+        msg = f"rounds is {rounds}; give at least 1 (the paper takes 10)."
+        raise UsageError(msg)
+    if not tolerance > 0 or tolerance == math.inf:
+        msg = (
+            f"tolerance is {tolerance}; sums are rounded, so that no difference to the "
+            "target cannot be promised: give a small number above 0, such as 1e-6."
+        )
+        raise UsageError(msg)
+
+
+def probability_rows(probabilities: Tensor) -> Tensor:
+    """Return the matrix, detached, in single or double precision.
+
+    Args:
+        probabilities: What was given.
+
+    Returns:
+        The rows, shape (M, K).
+
+    Raises:
+        ShapeError: If it is no matrix.
+        UsageError: If the rows are not probabilities.
+    """
+    if probabilities.dim() != _NUM_AXES or not probabilities.numel():
+        msg = (
+            f"probabilities have shape {tuple(probabilities.shape)}; give one row per "
+            "item and one column per class, and at least one of each."
+        )
+        raise ShapeError(msg)
+    if not probabilities.is_floating_point():
+        msg = (
+            f"probabilities are of type {probabilities.dtype}; give floating point "
+            "numbers that sum to one in each row."
+        )
+        raise UsageError(msg)
+    matrix_MK = probabilities.detach()
+    if matrix_MK.dtype != torch.float64:
+        matrix_MK = matrix_MK.float()
+    sums_M = matrix_MK @ matrix_MK.new_ones(matrix_MK.shape[1])
+    is_wrong_M = ~((sums_M - 1).abs() <= _ROW_TOLERANCE)
+    if bool(is_wrong_M.any()):
+        row = int(is_wrong_M.byte().argmax())
+        msg = (
+            f"Row {row} of the probabilities sums to {float(sums_M[row]):.6g}, as do "
+            f"{int(is_wrong_M.sum())} of {len(sums_M)} rows to something other than "
+            "1; give probabilities, such as torch.softmax(logits, dim=1)."
+        )
+        raise UsageError(msg)
+    least = float(matrix_MK.min())
+    if least < 0:
+        row, column = divmod(int(matrix_MK.argmin()), matrix_MK.shape[1])
+        msg = (
+            f"The probability of class {column} in row {row} is {least:.6g}; give "
+            "probabilities, none of them below 0."
+        )
+        raise UsageError(msg)
+    return matrix_MK
+
+
+def column_target(target: Tensor, matrix_MK: Tensor) -> Tensor:
+    """Return the target in double precision, adding up to M exactly.
+
+    Args:
+        target: What was given.
+        matrix_MK: The probabilities.
+
+    Returns:
+        The target, shape (K,).
+
+    Raises:
+        ShapeError: If it does not have one entry per class.
+        UsageError: If an entry is not above zero, or if they do not add up to M.
+    """
+    num_rows, num_classes = matrix_MK.shape
+    target_K = torch.as_tensor(target).detach().to(matrix_MK.device, torch.float64)
+    if target_K.shape != (num_classes,):
+        msg = (
+            f"target has shape {tuple(target_K.shape)}, and probabilities have "
+            f"{num_classes} columns; give one number of rows for each class."
+        )
+        raise ShapeError(msg)
+    is_wrong_K = ~(target_K > 0)
+    if bool(is_wrong_K.any()):
+        number = int(is_wrong_K.byte().argmax())
+        msg = (
+            f"The target of class {number} is {float(target_K[number]):.6g}; every "
+            "class needs a share above 0, if a small one. Leave out the columns of "
+            "classes that cannot occur."
+        )
+        raise UsageError(msg)
+    total = float(target_K.sum())
+    if not abs(total - num_rows) <= _TARGET_TOLERANCE * num_rows:
+        msg = (
+            f"target adds up to {total:.10g}, and there are {num_rows} rows; every row "
+            "goes to some class, so give numbers of rows that add up to all of them "
+            "(darp.targets.from_shares scales any shares)."
+        )
+        raise UsageError(msg)
+    return target_K * (num_rows / total)
+
+
+def starting_dual(start: Tensor | None, target_K: Tensor) -> Tensor:
+    """Return where a solver begins, of mean zero.
+
+    Args:
+        start: An earlier dual, or None for zeros.
+        target_K: The target.
+
+    Returns:
+        The dual, shape (K,), float64.
+
+    Raises:
+        ShapeError: If it does not have one entry per class.
+        UsageError: If it is not finite.
+    """
+    if start is None:
+        return torch.zeros_like(target_K)
+    start_K = start.detach().to(target_K)
+    if start_K.shape != target_K.shape:
+        msg = (
+            f"start has shape {tuple(start_K.shape)}, and there are {len(target_K)} "
+            "classes; give the dual of a refinement with the same classes."
+        )
+        raise ShapeError(msg)
+    if not bool(start_K.isfinite().all()):
+        msg = (
+            f"{int((~start_K.isfinite()).sum())} of {len(start_K)} entries of start "
+            "are not finite; give the dual of an earlier refinement, or None."
+        )
+        raise UsageError(msg)
+    return start_K - start_K.mean()

@@ -1,0 +1,92 @@
+"""Which targets cannot be reached, and which classes prove it.
+
+Shapes: M rows of probabilities, K classes, m some of the rows.
+
+Entries that are zero stay zero. By Hall's condition the target is within reach exactly
+if, for every set of classes, at least as many rows have something above zero there as
+the classes ask for. Where that fails for some set, the dual runs away: down for the
+classes of the set, up for the others. So the sets to look at are the K beginnings of
+the classes in the order of a dual that has run far.
+"""
+
+import torch
+from torch import Tensor
+
+from fewlabels.errors import InfeasibleTargetError
+from fewlabels.training.darp.problem import Problem, chunks
+
+_SLACK = 1e-6
+_MOST_NAMED = 10
+
+
+def check_places(problem: Problem) -> None:
+    """Raise if a class asks for more rows than have anything above zero for it.
+
+    Args:
+        problem: The problem.
+
+    Raises:
+        InfeasibleTargetError: If there is such a class.
+    """
+    if not problem.has_zeros:
+        return
+    places_K = torch.zeros_like(problem.target_K)
+    for chunk in chunks(problem.logarithms_MK):
+        places_K += (problem.logarithms_MK[chunk] > -torch.inf).sum(dim=0)
+    missing_K = problem.target_K - places_K
+    worst = int(missing_K.argmax())
+    if float(missing_K[worst]) > _SLACK:
+        msg = (
+            f"Class {worst} shall get {float(problem.target_K[worst]):.6g} rows, and "
+            f"only {int(places_K[worst])} rows leave it any probability: the target "
+            "cannot be reached."
+        )
+        raise InfeasibleTargetError(msg)
+
+
+def check_reachable(problem: Problem, dual_K: Tensor) -> None:
+    """Raise if the order of a dual shows that the target is out of reach.
+
+    Args:
+        problem: The problem.
+        dual_K: A dual, or the direction in which it runs away.
+
+    Raises:
+        InfeasibleTargetError: If classes together ask for more rows than they can get.
+    """
+    order_K = dual_K.argsort()
+    first_M = torch.cat(
+        [
+            (problem.logarithms_MK[chunk][:, order_K] > -torch.inf).byte().argmax(dim=1)
+            for chunk in chunks(problem.logarithms_MK)
+        ]
+    )
+    served_K = torch.bincount(first_M, minlength=len(order_K)).cumsum(dim=0)
+    missing_K = problem.target_K[order_K].cumsum(dim=0) - served_K
+    size = int(missing_K.argmax()) + 1
+    if float(missing_K[size - 1]) <= _SLACK:
+        return
+    served = int(served_K[size - 1])
+    if 2 * size <= len(order_K):
+        members = order_K[:size]
+        seen = f"only {served} rows leave any of them some probability"
+    else:
+        members = order_K[size:]
+        seen = f"{len(first_M) - served} rows leave no other class any probability"
+    wanted = float(problem.target_K[members].sum())
+    msg = (
+        f"{_named(members)} shall get {wanted:.6g} rows, and {seen}: the target cannot "
+        "be reached."
+    )
+    raise InfeasibleTargetError(msg)
+
+
+def _named(classes: Tensor) -> str:
+    """Name some classes by their numbers, at most ten."""
+    numbers = [str(number) for number in classes.sort().values.tolist()]
+    if len(numbers) == 1:
+        return f"Class {numbers[0]}"
+    if len(numbers) > _MOST_NAMED:
+        shown = ", ".join(numbers[:_MOST_NAMED])
+        return f"{len(numbers)} classes together ({shown}, ...)"
+    return f"Classes {', '.join(numbers[:-1])} and {numbers[-1]} together"

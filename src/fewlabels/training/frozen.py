@@ -1,0 +1,196 @@
+"""Training of a small head over frozen features: minutes on a CPU, for photographs too.
+
+Every image, and a few weak and strong views of it, goes through an encoder once and is
+kept; after that a step costs milliseconds. The objectives are those of the other
+trainers: only the views differ.
+
+Shapes: n items asked about, V views of each, D features of the encoder.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from fewlabels import naming, rng
+from fewlabels.augment import Strong, WeakAugment
+from fewlabels.features import (
+    Embedded,
+    FeatureCache,
+    FrozenClassifier,
+    StoredViews,
+    content_key,
+    embedded,
+    embedded_views,
+    encoders,
+    moments,
+)
+from fewlabels.features.cache import Rows
+from fewlabels.features.encoders import Encoder
+from fewlabels.features.self_supervised import SelfSupervised
+from fewlabels.models import Head, Network
+from fewlabels.pool import Pool
+from fewlabels.training.alignment import FixMatchDarpTrainer
+from fewlabels.training.fixmatch import FixMatchTrainer
+from fewlabels.training.objective import Recipe
+from fewlabels.training.settings import UNDECIDING, check_range
+from fewlabels.training.supervised import SupervisedTrainer
+from fewlabels.training.views import Views
+
+_SELF_SUPERVISED = "self-supervised"
+_VIEWS_KEY = 0  # the same views for every training, so that they are embedded once
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrozenRecipe(Recipe):
+    """What the trainers over frozen features have in common."""
+
+    encoder: str = "efficientnet-lite0"
+    """Name of an encoder, or ``"package.module:name"`` of a ``torch.nn.Module`` (see
+    :mod:`fewlabels.features.encoders`), or ``"self-supervised"``: one that is trained
+    on the images of the pool first, without labels, and kept."""
+    encoder_options: dict[str, Any] = field(default_factory=dict)
+    """Options of the encoder, such as ``size``, the side images are brought to."""
+    weak_views: int = 1
+    """Weak views of each image that are embedded."""
+    strong_views: int = 2
+    """Strong views of each image that are embedded."""
+    cache: str | None = field(default=None, metadata=UNDECIDING)
+    """Folder where features are kept; None: the cache folder of this user."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        super().__post_init__()
+        check_range("weak_views", self.weak_views, at_least=1)
+        check_range("strong_views", self.strong_views, at_least=1)
+
+    @classmethod
+    def small_changes(cls) -> dict[str, Any]:
+        """Return what :meth:`small` changes of the official settings."""
+        changes = super().small_changes() | {
+            "network": "linear",
+            "learning_rate": 0.03,
+            "weak": WeakAugment(flip=True),
+        }
+        return changes | ({"strong": "official"} if "strong" in changes else {})
+
+    def views(self, pool: Pool, key: int, workspace: Path | None) -> Views:
+        """Return stored features of views; what is not there yet is embedded."""
+        del key, workspace
+        cache = FeatureCache.of_this_user()
+        if self.cache is not None:
+            cache = FeatureCache(Path(self.cache))
+        return FrozenViews(self, pool, self._encoder(pool, cache.folder), cache)
+
+    def _encoder(self, pool: Pool, folder: Path) -> Encoder:
+        """Return the encoder; one that learns from the pool is trained once."""
+        if self.encoder != _SELF_SUPERVISED:
+            return encoders.resolve(self.encoder, **self.encoder_options)
+        learner: SelfSupervised = naming.resolve(
+            "encoder",
+            self.encoder,
+            self.encoder_options,
+            {_SELF_SUPERVISED: SelfSupervised},
+            method="fit(images, ids, generator)",
+        )
+        place = folder / _SELF_SUPERVISED / content_key(pool.images, pool.ids)
+        draws = rng.stream(_VIEWS_KEY, _SELF_SUPERVISED)
+        return learner.fit(pool.images, pool.ids, draws, workspace=place)
+
+
+@dataclass(frozen=True, eq=False)
+class FrozenViews:
+    """Features of views, each embedded once and read in every step."""
+
+    recipe: FrozenRecipe
+    pool: Pool
+    encoder: Encoder
+    cache: FeatureCache
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Length of a row of features."""
+        return (self.encoder.feature_size,)
+
+    def weak(self, items: Tensor, generator: Generator) -> Tensor:
+        """Return one of the weak views of each item."""
+        return _drawn(self._weak, items, generator)
+
+    def both(
+        self, items: Tensor, for_weak: Generator, for_strong: Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Return one of the weak and one of the strong views of each item."""
+        return (
+            _drawn(self._weak, items, for_weak),
+            _drawn(self._strong, items, for_strong),
+        )
+
+    def as_input(self, views: Tensor) -> Tensor:
+        """Return the rows as they are; the head standardizes them."""
+        return views
+
+    def begin(self, network: Network) -> None:
+        """Let the head standardize by the mean and spread of the pool's features."""
+        assert isinstance(network, Head)
+        network.standardize_by(*moments(self._clean))
+
+    def classifier(self, network: Network, num_classes: int) -> FrozenClassifier:
+        """Return encoder and head as a classifier of images."""
+        return FrozenClassifier(
+            module=network,
+            num_classes=num_classes,
+            encoder=self.encoder,
+            known=(Embedded(self.pool.images, self._clean),),
+            cache=self.cache,
+        )
+
+    @cached_property
+    def _clean(self) -> Rows:
+        pool = self.pool
+        return embedded(pool.images, pool.ids, self.encoder, cache=self.cache)
+
+    @cached_property
+    def _weak(self) -> StoredViews:
+        return self._embedded(self.recipe.weak, self.recipe.weak_views)
+
+    @cached_property
+    def _strong(self) -> StoredViews:
+        settings = self.recipe.strong_settings()
+        assert settings is not None
+        return self._embedded(settings, self.recipe.strong_views)
+
+    def _embedded(self, settings: WeakAugment | Strong, num_views: int) -> StoredViews:
+        return embedded_views(
+            self.pool.images,
+            self.pool.ids,
+            self.encoder,
+            settings=settings,
+            num_views=num_views,
+            key=_VIEWS_KEY,
+            cache=self.cache,
+        )
+
+
+def _drawn(views: StoredViews, items: Tensor, generator: Generator) -> Tensor:
+    """Return a random view of each item."""
+    num_views = views.shape[1]
+    numbers_n = torch.randint(num_views, (len(items),), generator=generator)
+    return views.read(items, numbers_n)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrozenSupervisedTrainer(FrozenRecipe, SupervisedTrainer):
+    """A head trained on the labeled items alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrozenFixMatchTrainer(FrozenRecipe, FixMatchTrainer):
+    """A head trained by FixMatch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrozenFixMatchDarpTrainer(FrozenRecipe, FixMatchDarpTrainer):
+    """A head trained by FixMatch with DARP."""

@@ -1,0 +1,180 @@
+"""Two processes train as one that sees its minibatch in two groups."""
+
+import copy
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from lightning_fabric import Fabric
+from safetensors.torch import load_file
+from tests.training.conftest import tiny_pool
+
+from fewlabels import rng
+from fewlabels.models import checkpoint
+from fewlabels.training import resolve
+from fewlabels.training.fitting import Task
+from fewlabels.training.optimization import AveragedNetwork, cosine_factor, sgd
+from fewlabels.training.team import Team
+
+ROOT = Path(__file__).parents[2]
+STEPS = 5
+
+TWO_PROCESSES = """
+import json, sys
+from pathlib import Path
+import torch
+from safetensors.torch import save_file
+from fewlabels import progress, rng
+from fewlabels.training import resolve
+from tests.training.conftest import tiny_pool
+
+class Heard:
+    def __init__(self):
+        self.steps, self.told, self.ends = 0, [], 0
+    def start(self, task, total, done):
+        return 0
+    def advance(self, handle, amount):
+        self.steps += amount
+    def tell(self, step, figures):
+        self.told.append(step)
+    def finish(self, handle):
+        self.ends += 1
+
+def main():
+    torch.set_num_threads(1)
+    name, options, folder = sys.argv[1], json.loads(sys.argv[2]), Path(sys.argv[3])
+    heard, checkpoints = Heard(), []
+    def keep(step, classifier):
+        checkpoints.append(step)
+        state = folder / "state.safetensors"
+        if state.exists():
+            (folder / f"at-{step}.safetensors").write_bytes(state.read_bytes())
+    with progress.reporting(heard):
+        resolve(name, options).fit(
+            tiny_pool(num_classes=3), rng.stream(0, "train"),
+            workspace=folder, on_checkpoint=keep,
+        )
+    print(json.dumps([heard.steps, heard.told, heard.ends, checkpoints]))
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+class Group(Team):
+    """One of the two groups of a minibatch, in a single process."""
+
+    def __init__(self, number):
+        super().__init__(Fabric(accelerator="cpu"))
+        object.__setattr__(self, "number", number)
+
+    @property
+    def rank(self):
+        return self.number
+
+    @property
+    def size(self):
+        return 2
+
+
+def by_groups(trainer, pool):
+    """Yield the state after each step of a training that sees two groups in turn."""
+    key = rng.fork(rng.stream(0, "train"))
+    task = Task(trainer, pool, trainer.views(pool, key, None), key, None)
+    network = task.untrained().train()
+    average = AveragedNetwork(network, trainer.ema_decay)
+    optimizer = sgd(
+        network, trainer.learning_rate, trainer.momentum, trainer.weight_decay
+    )
+    objectives = [
+        trainer.objective(pool, task.views, key, Group(number)) for number in (0, 1)
+    ]
+    for step in range(trainer.steps):
+        for group in optimizer.param_groups:
+            group["lr"] = trainer.learning_rate * cosine_factor(step, trainer.steps)
+        twins = [copy.deepcopy(network).train() for _ in objectives]
+        share_memory(objectives, twins, step)
+        for twin, objective in zip(twins, objectives, strict=True):
+            objective.loss(twin, objective.minibatch(step), step).total.backward()
+        for own, *others in parameters(network, twins):
+            own.grad = torch.zeros_like(own)  # in the layout of the weights
+            own.grad.copy_(torch.stack([other.grad for other in others]).mean(dim=0))
+        for own, *others in buffers(network, twins):
+            if own.is_floating_point():
+                own.copy_(torch.stack(others).mean(dim=0))
+            else:
+                own.copy_(others[0])
+        optimizer.step()
+        average.update()
+        yield average.network, copy.deepcopy(objectives[0].memory())
+
+
+def share_memory(objectives, twins, step):
+    """Let each group know, as gathering does, what the other one predicts."""
+    if not objectives[0].memory():
+        return
+    rows, items = [], []
+    for twin, objective in zip(twins, objectives, strict=True):
+        minibatch = objective.minibatch(step)
+        inputs = [minibatch.labeled, minibatch.weak, minibatch.strong]
+        blind = copy.deepcopy(twin)  # its statistics do not count
+        with torch.no_grad():
+            logits = blind(objective.minibatcher.views.as_input(torch.cat(inputs)))
+        sizes = [len(part) for part in inputs]
+        rows.append(logits.split(sizes)[1].softmax(dim=1))
+        items.append(minibatch.items)
+    for objective in objectives:
+        team = objective.minibatcher.team
+        gathered = iter([torch.cat(items), torch.cat(rows)])
+        object.__setattr__(team, "gathered", lambda _, parts=gathered: next(parts))
+
+
+def parameters(network, twins):
+    return zip(*(m.parameters() for m in (network, *twins)), strict=True)
+
+
+def buffers(network, twins):
+    return zip(*(m.buffers() for m in (network, *twins)), strict=True)
+
+
+COMMON = {
+    "steps": STEPS,
+    "minibatch_size": 4,
+    "accelerator": "cpu",
+    "save_every": 0.0,
+    "checkpoint_every": 1,
+}
+CASES = {
+    "supervised": {},
+    "fixmatch": {"threshold": 0.5, "mu": 2},
+    "fixmatch-darp": {"threshold": 0.5, "warmup": 0.0, "refine_every": 2},
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_two_processes_equal_one_that_normalizes_by_groups(tmp_path, name):
+    options = COMMON | CASES[name]
+    words = [name, json.dumps(options | {"devices": 2}), str(tmp_path)]
+    script = tmp_path / "two.py"
+    script.write_text(TWO_PROCESSES)
+    done = subprocess.run(
+        [sys.executable, str(script), *words],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [5, [5], 1, [1, 2, 3, 4, 5]]
+    states = list(by_groups(resolve(name, options), tiny_pool(num_classes=3)))
+    found = load_file(tmp_path / "model.safetensors")
+    for key, value in states[-1][0].state_dict().items():
+        torch.testing.assert_close(found[key], value, rtol=0, atol=1e-5, msg=key)
+    for kept in tmp_path.glob("at-*.safetensors"):
+        step = int(checkpoint.metadata(kept)["step"])
+        for key, value in states[step - 1][1].items():
+            read = load_file(kept)[f"memory.{key}"]
+            torch.testing.assert_close(read, value, rtol=0, atol=1e-5, msg=key)

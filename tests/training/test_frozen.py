@@ -1,0 +1,130 @@
+"""Trainers over frozen features: views embedded once, heads trained as networks are."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.features.toy import Means
+from tests.training.conftest import NUM_ITEMS, tiny_pool
+from tests.training.test_trainers import fit, weights
+
+from fewlabels import strategies, training
+from fewlabels.errors import UsageError
+from fewlabels.features import FrozenClassifier
+from fewlabels.pool import ArrayImages
+from fewlabels.rng import stream
+from fewlabels.training.frozen import FrozenViews
+
+EVERY = torch.arange(NUM_ITEMS)
+NAMES = ["frozen-supervised", "frozen-fixmatch", "frozen-fixmatch-darp"]
+POOL = tiny_pool(shape=(1, 8, 8))
+
+each_name = pytest.mark.parametrize("name", NAMES)
+
+
+@pytest.fixture
+def trained(tmp_path):
+    """Make a trainer whose encoder takes a moment."""
+
+    def make(name, **options):
+        settings = {"steps": 12, "minibatch_size": 4, "accelerator": "cpu"}
+        encoder = "tests.features.toy:Means"
+        place = str(tmp_path / "cache")
+        given = settings | {"encoder": encoder, "cache": place} | options
+        return training.resolve(name, given)
+
+    return make
+
+
+@each_name
+def test_it_learns_what_is_easy(trained, name):
+    trainer = trained(name, steps=80, ema_decay=0.8)
+    classifier = fit(trainer, POOL)
+    assert isinstance(classifier, FrozenClassifier)
+    found = classifier.outputs(POOL.images, EVERY).logits.argmax(dim=1)
+    assert (found == EVERY % 2).float().mean() > 0.9
+    other = tiny_pool(shape=(1, 8, 8), seed=1).images
+    seen = classifier.outputs(other, EVERY).logits.argmax(dim=1)
+    assert (seen == EVERY % 2).float().mean() > 0.9
+
+
+@each_name
+@pytest.mark.usefixtures("untouched_randomness")
+def test_same_stream_same_weights(trained, name):
+    first, second = (fit(trained(name), POOL) for _ in range(2))
+    assert torch.equal(weights(first), weights(second))
+
+
+def test_views_are_embedded_once(trained, monkeypatch):
+    counted = []
+    embed = Means.embed
+
+    def counting(self, images):
+        counted.append(len(images))
+        return embed(self, images)
+
+    monkeypatch.setattr(Means, "embed", counting)
+    fit(trained("frozen-fixmatch", weak_views=2, strong_views=3), POOL)
+    assert sum(counted) == NUM_ITEMS * (1 + 2 + 3)
+    fit(trained("frozen-fixmatch-darp", weak_views=2, strong_views=3), POOL, seed=1)
+    assert sum(counted) == NUM_ITEMS * (1 + 2 + 3)
+
+
+def test_a_step_reads_views_of_its_own_items(trained):
+    trainer = trained("frozen-fixmatch", strong_views=3)
+    views = trainer.views(POOL, 0, None)
+    assert isinstance(views, FrozenViews)
+    items = torch.tensor([5, 5, 5, 5, 5, 5, 5, 5, 9])
+    rows = views.both(items, stream(0, "w"), stream(0, "s"))[1]
+    assert rows.shape == (9, Means.feature_size)
+    own = [views._strong.read(items[:1], torch.tensor([n]))[0] for n in range(3)]
+    seen = {tuple(row) for row in rows[:8].tolist()}
+    assert 1 < len(seen) <= 3
+    assert seen <= {tuple(row.tolist()) for row in own}
+
+
+@each_name
+def test_it_is_kept_and_found_again(trained, name, tmp_path):
+    trainer = trained(name)
+    first = fit(trainer, POOL, workspace=tmp_path / "work")
+    found = training.restored(trainer, POOL, stream(0, "train", 0), tmp_path / "work")
+    assert torch.equal(weights(first), weights(found))
+
+
+def test_strategies_can_ask(trained):
+    classifier = fit(trained("frozen-fixmatch"), POOL)
+    asked = strategies.resolve("npc").select(classifier, POOL, 5, stream(0, "query"))
+    assert len(asked.indices) == 5
+
+
+def test_an_encoder_can_learn_from_the_pool_itself(trained, tmp_path):
+    options = {"steps": 3, "minibatch_size": 8}
+    trainer = trained(
+        "frozen-supervised", encoder="self-supervised", encoder_options=options
+    )
+    first = fit(trainer, POOL)
+    assert first.encoder.feature_size == 64
+    (kept,) = (tmp_path / "cache" / "self-supervised").glob("*/encoder.safetensors")
+    changed = kept.stat().st_mtime_ns
+    assert torch.equal(weights(first), weights(fit(trainer, POOL)))
+    assert kept.stat().st_mtime_ns == changed
+    bright = replace(POOL, images=ArrayImages(255 - POOL.images.items))
+    fit(trainer, bright)
+    assert len(list((tmp_path / "cache" / "self-supervised").iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weak_views": 0}, "weak_views is 0"),
+        ({"encoder": "resnet"}, "There is no encoder called 'resnet'"),
+        ({"network": "wrn-10-1"}, "needs images of shape"),
+        (
+            {"encoder": "self-supervised", "encoder_options": {"step": 1}},
+            "option of 'self-supervised' called 'step'",
+        ),
+    ],
+)
+def test_wrong_options_are_explained(trained, options, message):
+    with pytest.raises(UsageError, match=message):
+        fit(trained("frozen-supervised", **options), POOL)
