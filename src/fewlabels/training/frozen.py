@@ -112,8 +112,8 @@ class FrozenViews:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Length of a row of features."""
-        return (self.encoder.feature_size,)
+        """Length of a row of features; an encoder may not know it beforehand."""
+        return (self._clean.shape[1],)
 
     def weak(self, items: Tensor, generator: Generator) -> Tensor:
         """Return one of the weak views of each item."""
