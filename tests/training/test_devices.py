@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from tests.training.conftest import tiny_pool
 
 from fewlabels import rng
+from fewlabels.errors import UsageError
 from fewlabels.models import checkpoint
 from fewlabels.training import resolve
 from fewlabels.training.fitting import Task
@@ -178,3 +179,76 @@ def test_two_processes_equal_one_that_normalizes_by_groups(tmp_path, name):
         for key, value in states[step - 1][1].items():
             read = load_file(kept)[f"memory.{key}"]
             torch.testing.assert_close(read, value, rtol=0, atol=1e-5, msg=key)
+
+
+FAILING = """
+import sys
+from pathlib import Path
+import torch
+from fewlabels import rng
+from fewlabels.errors import FewlabelsError
+from fewlabels.training import resolve
+from tests.training.conftest import tiny_pool
+
+def refuse(step, classifier):
+    raise RuntimeError("the listener is unwell")
+
+def main():
+    torch.set_num_threads(1)
+    options = {"steps": 40, "minibatch_size": 4, "devices": 2, "accelerator": "cpu"}
+    wild = resolve("supervised", options | {"learning_rate": 1e30})
+    try:
+        wild.fit(tiny_pool(), rng.stream(0, "train"))
+    except FewlabelsError as error:
+        print(type(error).__name__, error)
+    tame = resolve("supervised", options | {"steps": 4})
+    try:
+        tame.fit(tiny_pool(), rng.stream(0, "train"), on_checkpoint=refuse)
+    except RuntimeError as error:
+        print(error)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_faults_of_several_processes_arrive_in_words(tmp_path):
+    script = tmp_path / "failing.py"
+    script.write_text(FAILING)
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    first, second = done.stdout.splitlines()
+    assert first.startswith("TrainingError The loss is")
+    assert second == "the listener is unwell"
+
+
+def test_devices_that_are_not_there_are_explained():
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    trainer = resolve("supervised", {"accelerator": "cuda", "steps": 2})
+    with pytest.raises(
+        UsageError, match=r"cannot use accelerator 'cuda'.*\"cpu\" works"
+    ):
+        trainer.fit(tiny_pool(), rng.stream(0, "train"))
+
+
+def test_a_minibatch_that_cannot_be_shared_is_explained():
+    with pytest.raises(UsageError, match="minibatch_size is 32 and devices 3"):
+        resolve("supervised", {"devices": 3})
+
+
+def test_brain_floats_train():
+    trainer = resolve(
+        "fixmatch", COMMON | {"precision": "bf16-mixed", "threshold": 0.5}
+    )
+    exact = resolve("fixmatch", COMMON | {"threshold": 0.5})
+    pool = tiny_pool()
+    found = trainer.fit(pool, rng.stream(0, "train")).module.head.weight
+    expected = exact.fit(pool, rng.stream(0, "train")).module.head.weight
+    assert found.dtype == torch.float32
+    assert not torch.equal(found, expected)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0.05)

@@ -198,33 +198,36 @@ class Listener:
                     self._hear(*message)
 
     def _hear(self, kind: str, *content: Any) -> None:
+        hearings: dict[str, Callable[..., None]] = {
+            "start": self._start,
+            "advance": self._advance_by,
+            "tell": progress.tell,
+            "finish": self._tracks.close,
+            "checkpoint": self._checkpoint,
+            "error": self._fail,
+            "done": self._finish,
+        }
         try:
-            getattr(self, f"_hear_{kind}")(*content)
+            hearings[kind](*content)
         except Exception as error:  # noqa: BLE001 - raised again by whoever waits
             self.error = error
 
-    def _hear_start(self, task: str, total: int, done: int) -> None:
+    def _start(self, task: str, total: int, done: int) -> None:
         track = progress.track(task, total, done=done)
         self._advance = self._tracks.enter_context(track)
 
-    def _hear_advance(self, amount: int) -> None:
+    def _advance_by(self, amount: int) -> None:
         assert self._advance is not None
         self._advance(amount)
 
-    def _hear_tell(self, step: int, figures: dict[str, float]) -> None:
-        progress.tell(step, figures)
-
-    def _hear_finish(self) -> None:
-        self._tracks.close()
-
-    def _hear_checkpoint(self, step: int, packed: bytes) -> None:
+    def _checkpoint(self, step: int, packed: bytes) -> None:
         self._fill(packed)
         self.on_checkpoint(step, copy.deepcopy(self.network))
 
-    def _hear_error(self, error: FewlabelsError) -> None:
+    def _fail(self, error: FewlabelsError) -> None:
         self.error = error
 
-    def _hear_done(self, packed: bytes) -> None:
+    def _finish(self, packed: bytes) -> None:
         self._fill(packed)
         self.is_done = True
 
