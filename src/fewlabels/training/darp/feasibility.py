@@ -30,14 +30,14 @@ def check_places(problem: Problem) -> None:
     """
     if not problem.has_zeros:
         return
-    places_K = torch.zeros_like(problem.target_K)
-    for chunk in chunks(problem.logarithms_MK):
-        places_K += (problem.logarithms_MK[chunk] > -torch.inf).sum(dim=0)
-    missing_K = problem.target_K - places_K
+    places_K = torch.zeros_like(problem.target)
+    for chunk in chunks(problem.reference):
+        places_K += (problem.reference[chunk] > 0).sum(dim=0)
+    missing_K = problem.target - places_K
     worst = int(missing_K.argmax())
     if float(missing_K[worst]) > _SLACK:
         msg = (
-            f"Class {worst} shall get {float(problem.target_K[worst]):.6g} rows, and "
+            f"Class {worst} shall get {float(problem.target[worst]):.6g} rows, and "
             f"only {int(places_K[worst])} rows leave it any probability: the target "
             "cannot be reached."
         )
@@ -57,12 +57,12 @@ def check_reachable(problem: Problem, dual_K: Tensor) -> None:
     order_K = dual_K.argsort()
     first_M = torch.cat(
         [
-            (problem.logarithms_MK[chunk][:, order_K] > -torch.inf).byte().argmax(dim=1)
-            for chunk in chunks(problem.logarithms_MK)
+            (problem.reference[chunk][:, order_K] > 0).byte().argmax(dim=1)
+            for chunk in chunks(problem.reference)
         ]
     )
     served_K = torch.bincount(first_M, minlength=len(order_K)).cumsum(dim=0)
-    missing_K = problem.target_K[order_K].cumsum(dim=0) - served_K
+    missing_K = problem.target[order_K].cumsum(dim=0) - served_K
     size = int(missing_K.argmax()) + 1
     if float(missing_K[size - 1]) <= _SLACK:
         return
@@ -73,7 +73,7 @@ def check_reachable(problem: Problem, dual_K: Tensor) -> None:
     else:
         members = order_K[size:]
         seen = f"{len(first_M) - served} rows leave no other class any probability"
-    wanted = float(problem.target_K[members].sum())
+    wanted = float(problem.target[members].sum())
     msg = (
         f"{_named(members)} shall get {wanted:.6g} rows, and {seen}: the target cannot "
         "be reached."

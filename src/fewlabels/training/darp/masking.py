@@ -7,17 +7,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_SLACK = 1e-6  # so that 2 x 4999.9999999 rows are 9,999.9999998, meant as 10,000
+_SLACK = 1e-6  # twice 4,999.9999999 rows are meant as 10,000
 
 
 def places(target_K: Tensor, capacity: float, num_rows: int) -> list[int]:
     """Return how many entries each column keeps: floor(capacity T_k), at most M."""
-    wanted_K = (capacity * target_K + _SLACK).floor()
-    return [int(count) for count in wanted_K.clamp(max=num_rows).tolist()]
+    wanted_K = (capacity * target_K + _SLACK).floor_().clamp_max_(num_rows)
+    return [int(count) for count in wanted_K.tolist()]
 
 
-def largest(probabilities_MK: Tensor, counts: list[int]) -> Tensor:
-    """Tell which entries are among the largest of their column.
+def kept(probabilities_MK: Tensor, counts: list[int]) -> Tensor:
+    """Return the largest entries of each column, and zeros for the others.
 
     Among equal entries those of lower rows come first. Selection is by NumPy's
     partition, which is several times faster than ``torch.topk`` on processors.
@@ -27,25 +27,33 @@ def largest(probabilities_MK: Tensor, counts: list[int]) -> Tensor:
         counts: How many entries each column keeps.
 
     Returns:
-        True for the entries that are kept, shape (M, K).
+        A new matrix, shape (M, K).
     """
-    num_rows = len(probabilities_MK)
-    columns = probabilities_MK.detach().cpu().T.contiguous().numpy()
-    thresholds, surplus = [], []
+    columns = probabilities_MK.cpu().T.contiguous().numpy()
+    thresholds, dropped = [], []
     for number, (column, count) in enumerate(zip(columns, counts, strict=True)):
-        cut = num_rows - count
-        if cut == 0 or count == 0:
-            thresholds.append(np.inf if cut else -np.inf)
-            continue
-        parts = np.partition(column, cut)
-        threshold = parts[cut]
-        thresholds.append(float(threshold))
-        if parts[:cut].max() == threshold:
-            room = count - int((column > threshold).sum())
-            late = np.flatnonzero(column == threshold)[room:]
-            surplus.append(np.stack([late, np.full_like(late, number)]))
-    keep_MK = probabilities_MK >= probabilities_MK.new_tensor(thresholds)
-    for late in surplus:
-        rows, column_numbers = torch.from_numpy(late).to(keep_MK.device)
-        keep_MK[rows, column_numbers] = False
-    return keep_MK
+        threshold, late = _cut(column, count)
+        thresholds.append(threshold)
+        dropped.append((torch.from_numpy(late), number))
+    is_kept_MK = torch.empty_like(probabilities_MK)
+    torch.ge(probabilities_MK, is_kept_MK.new_tensor(thresholds), out=is_kept_MK)
+    kept_MK = is_kept_MK.mul_(probabilities_MK)
+    for late_rows, number in dropped:
+        kept_MK[late_rows.to(kept_MK.device), number] = 0
+    return kept_MK
+
+
+def _cut(column: np.ndarray, count: int) -> tuple[float, np.ndarray]:
+    """Return the smallest entry that is kept, and the rows of equals that are not."""
+    first = len(column) - count
+    none = np.empty(0, dtype=np.int64)
+    if first == 0:
+        return 0.0, none
+    if count == 0:
+        return np.inf, none
+    parts = np.partition(column, first)
+    threshold = parts[first]
+    if parts[:first].max() < threshold:
+        return float(threshold), none
+    room = count - int((column > threshold).sum())
+    return float(threshold), np.flatnonzero(column == threshold)[room:]

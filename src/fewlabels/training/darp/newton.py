@@ -21,102 +21,120 @@ from torch import Tensor
 
 from fewlabels.errors import InfeasibleTargetError
 from fewlabels.training.darp.feasibility import check_reachable
-from fewlabels.training.darp.problem import Tilted, Tilter, chunks
+from fewlabels.training.darp.problem import NEAR, Point, Tilter
 
 _MOST_STEPS = 100
 _STEPS_BEFORE_A_DOUBT = (8, 16, 32, 64)
 _MOST_TRIALS = 40
-_NEAR = 400.0  # powers of two between which row duals stay useful
-_FAR = 1e6  # powers of two that no target within reach asks for in one step
+_LEAST_REACH, _LARGEST_REACH = 1e3, 1e12  # powers of two that a step may go
+_LEAST_RESIDUAL = 1e-6
 _RIDGE = 1e-12
-_LEAST_DEGREE = 1e-200
+_EPSILON = torch.finfo(torch.float64).eps
 _SINGLE_RANGE = 1e-20  # smallest column for which products fit single precision
 
 
-def minimize(tilter: Tilter, start_K: Tensor, tolerance: float) -> tuple[Tilted, int]:
+def minimize(
+    tilter: Tilter, start_K: Tensor, tolerance: float, rows_MK: Tensor
+) -> tuple[Point, int]:
     """Find the dual with which all columns sum to their targets.
 
     Args:
         tilter: The problem.
         start_K: Where to begin.
-        tolerance: Largest difference to the target that a column may keep.
+        tolerance: Largest difference to the target that a column may keep; never less
+            than rounding makes.
+        rows_MK: Where to write the tilted rows.
 
     Returns:
-        The rows at the optimum and the number of steps.
+        The optimum and the number of steps.
 
     Raises:
         InfeasibleTargetError: If there is no such dual, or if it is not found.
     """
-    point = tilter.rows(start_K)
+    problem = tilter.problem
+    tolerance = max(tolerance, 4 * _EPSILON * len(rows_MK))
+    point = tilter.point(start_K, tilter.rough_row_duals(start_K), rows_MK)
     for step in range(_MOST_STEPS):
-        if point.error(tilter.problem) <= tolerance:
+        if problem.error(point.columns) <= tolerance:
             return point, step
         if step in _STEPS_BEFORE_A_DOUBT:
-            check_reachable(tilter.problem, point.dual_K)
-        point = _stepped(tilter, point)
-    check_reachable(tilter.problem, point.dual_K)
+            check_reachable(problem, point.dual)
+        point = _stepped(tilter, point, rows_MK)
+    check_reachable(problem, point.dual)
     msg = (
         f"After {_MOST_STEPS} steps of Newton's method a class is still "
-        f"{point.error(tilter.problem):.3g} rows away from its target: entries that "
+        f"{problem.error(point.columns):.3g} rows away from its target: entries that "
         "would have to grow are all but zero."
     )
     raise InfeasibleTargetError(msg)
 
 
-def _stepped(tilter: Tilter, point: Tilted) -> Tilted:
-    """Go along the Newton direction until the dual no longer falls steeply.
+def _stepped(tilter: Tilter, point: Point, rows_MK: Tensor) -> Point:
+    """Go along the Newton direction to a place where g is lower.
 
-    g is convex: where it still falls ahead, it has fallen all the way; where it hardly
-    rises, its minimum along the line is near.
+    g is convex: where it still falls, it has fallen all the way. Near the optimum its
+    differences drown in rounding, and a slope that has all but gone decides.
+
+    Returns:
+        The new place; its rows are in ``rows_MK``.
     """
-    target_K = tilter.problem.target_K
-    direction_K = _direction(tilter, point)
-    slope = float((target_K - point.columns_K) @ direction_K)
-    span = float(direction_K.max() - direction_K.min()) * tilter.fastest
-    if span > _FAR:
-        check_reachable(tilter.problem, direction_K)
-    length = min(1.0, _FAR / span)
+    target_K, entropies_M = tilter.problem.target, tilter.problem.entropies
+    reach = min(max(_LEAST_REACH, 100 * tilter.span(point.dual)), _LARGEST_REACH)
+    direction_K = _direction(tilter, point, rows_MK, reach / tilter.fastest)
+    slope = float((target_K - point.columns) @ direction_K)
+    noise = _EPSILON * float((1 / entropies_M + point.row_duals.abs()).sum())
+    span = tilter.span(direction_K)
+    length = min(1.0, reach / max(span, 1.0))
     tried = point
     for _ in range(_MOST_TRIALS):
-        near_M = point.row_duals_M if length * span < _NEAR else None
-        tried = tilter.rows(point.dual_K + length * direction_K, near_M)
-        ahead = float((target_K - tried.columns_K) @ direction_K)
-        rise_M = point.row_duals_M - tried.row_duals_M
+        dual_K = point.dual + length * direction_K
+        is_near = length * span < NEAR
+        near_M = point.row_duals if is_near else tilter.rough_row_duals(dual_K)
+        tried = tilter.point(dual_K, near_M, rows_MK)
+        ahead = float((target_K - tried.columns) @ direction_K)
+        rise_M = point.row_duals - tried.row_duals
         rise = float(rise_M.sum() + length * (direction_K @ target_K))
-        if ahead <= -0.1 * slope or rise <= 1e-4 * length * slope:
+        is_flat = ahead <= -0.1 * slope and rise <= noise
+        if ahead <= 0 or is_flat or rise <= 1e-4 * length * slope:
             break
-        length *= min(max(slope / (slope - ahead), 0.1), 0.7)
+        length *= min(max(slope / (slope - ahead), 0.1), 0.5)
     return tried
 
 
-def _direction(tilter: Tilter, point: Tilted) -> Tensor:
-    """Return a direction in which g falls; its entries sum to zero."""
-    columns_K, target_K = point.columns_K, tilter.problem.target_K
-    edges_KK = _edges(tilter, point)
-    roots_K = edges_KK.sum(dim=1).clamp_min_(_LEAST_DEGREE).sqrt_()
+def _direction(tilter: Tilter, point: Point, rows_MK: Tensor, reach: float) -> Tensor:
+    """Return a direction in which g falls; its entries sum to zero.
+
+    A class whose rows are all but certain has no curvature to go by: it is given just
+    enough to go as far as the reach.
+    """
+    columns_K, target_K = point.columns, tilter.problem.target
+    is_single = float(columns_K.min()) > _SINGLE_RANGE
+    edges_KK = _edges(tilter, rows_MK, torch.float32 if is_single else torch.float64)
+    plain_K = columns_K - target_K
+    least_K = plain_K.abs().clamp_min_(_LEAST_RESIDUAL).div_(reach)
+    roots_K = edges_KK.sum(dim=1).maximum(least_K).sqrt_()
     scaled_KK = -edges_KK / torch.outer(roots_K, roots_K)
     scaled_KK += torch.outer(roots_K, roots_K) / roots_K.square().sum()
     scaled_KK.diagonal().add_(1 + _RIDGE)
     factor_KK = torch.linalg.cholesky(scaled_KK)
     logs_K = torch.xlogy(columns_K, columns_K / target_K)
     straight_K = logs_K - columns_K * (logs_K.sum() / columns_K.sum())
-    plain_K = columns_K - target_K
     residuals_K2 = torch.stack([straight_K, plain_K], dim=1) / roots_K[:, None]
     directions_K2 = torch.cholesky_solve(residuals_K2, factor_KK) / roots_K[:, None]
     directions_K2 -= directions_K2.mean(dim=0)
-    straight_falls, _ = (plain_K @ directions_K2 > 0).tolist()
-    return directions_K2[:, 0 if straight_falls else 1]
+    spans_2 = directions_K2.amax(dim=0) - directions_K2.amin(dim=0)
+    falls = bool(plain_K @ directions_K2[:, 0] > 0)
+    is_straight = falls and bool(spans_2[0] < 10 * spans_2[1])
+    return directions_K2[:, 0 if is_straight else 1]
 
 
-def _edges(tilter: Tilter, point: Tilted) -> Tensor:
+def _edges(tilter: Tilter, rows_MK: Tensor, dtype: torch.dtype) -> Tensor:
     """Return Σ_m H_m x_mk x_ml for different classes, and zeros on the diagonal."""
-    fits = float(point.columns_K.min()) > _SINGLE_RANGE
-    dtype = torch.float32 if fits else torch.float64
-    weights_M = tilter.problem.entropies_M.sqrt().div_(point.sums_M)
-    num_classes = len(point.columns_K)
-    edges_KK = weights_M.new_zeros(num_classes, num_classes, dtype=dtype)
-    for chunk in chunks(tilter.buffer_MK):
-        rows_mK = torch.empty_like(tilter.buffer_MK[chunk], dtype=dtype)
-        torch.mul(tilter.buffer_MK[chunk], weights_M[chunk, None], out=rows_mK)
-        edges_KK.addmm_(rows_mK.T, rows_mK)
-    return edges_KK.double().fill_diagonal_(0)
+    weights_M = tilter.problem.entropies.sqrt().to(dtype)
+    num_classes = rows_MK.shape[1]
+    edges_KK = weights_M.new_zeros(num_classes, num_classes)
+    for chunk in tilter.chunks:
+        weighted_mK = rows_MK[chunk].to(dtype) * weights_M[chunk, None]
+        edges_KK.addmm_(weighted_mK.T, weighted_mK)
+    double_KK = edges_KK.double()
+    return ((double_KK + double_KK.T) / 2).fill_diagonal_(0)

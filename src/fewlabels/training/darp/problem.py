@@ -1,4 +1,4 @@
-"""The problem behind DARP, and the only expensive thing that is done with it.
+"""The problem behind DARP, and the one expensive thing that is done with it.
 
 Shapes: M rows of probabilities, K classes, m some of the rows.
 
@@ -10,16 +10,24 @@ to T. At the optimum
 
 where μ_m, the dual of row m, makes the row sum to one. So all hangs on the K numbers
 ν, and every solver does the same thing many times: it tilts the rows by some ν and
-looks at the sums. Logarithms are to base 2 inside, since exp2 is the fastest of the
-exponentials and takes minus infinity without delay.
+looks at the sums. That is done in double precision, a cacheful of rows at a time, and
+with powers of two, since exp2 is the fastest exponential.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+LEAST_PROBABILITY = 1e-150
+"""What is smaller counts as zero."""
+NEAR = 400.0
+"""Powers of two by which a step may change an entry while the row duals stay; with
+``LEAST_PROBABILITY`` in mind, nothing that matters overflows or vanishes."""
+
+_LARGEST_POWER = 1000.0
 _CHUNK_ENTRIES = 2**18
 
 
@@ -27,142 +35,111 @@ _CHUNK_ENTRIES = 2**18
 class Problem:
     """Reference rows, how easily each moves, and what the columns shall sum to."""
 
-    logarithms_MK: Tensor
-    """Base-2 logarithms of the reference rows, minus infinity for zeros; float64."""
-    entropies_M: Tensor
-    """H, the inverse weight of each row; above zero."""
-    target_K: Tensor
-    """Wanted column sums; they add up to M."""
+    reference: Tensor
+    """The rows y0 to stay near to, before division, shape (M, K); single or double
+    precision."""
+    sums: Tensor
+    """What these rows sum to, roughly, shape (M,)."""
+    entropies: Tensor
+    """H, the inverse weight of each row, above zero, shape (M,)."""
+    target: Tensor
+    """Wanted column sums, which add up to M, shape (K,)."""
     has_zeros: bool
-    """Whether an entry of the reference rows is zero, and stays so."""
+    """Whether a reference row has an entry at zero, which then stays there."""
+
+    def error(self, columns_K: Tensor) -> float:
+        """Return the largest difference of a column sum to its target."""
+        return float((columns_K - self.target).abs().max())
 
 
 @dataclass(frozen=True, eq=False)
-class Tilted:
-    """What there is to know about the rows in a tilter's buffer."""
+class Point:
+    """A dual and what it does."""
 
-    dual_K: Tensor
-    """The dual ν by which they are tilted."""
-    row_duals_M: Tensor
-    """The duals μ with which they would sum to one."""
-    sums_M: Tensor
-    """What they sum to instead; divide by it."""
-    columns_K: Tensor
-    """Column sums after the division."""
-
-    def error(self, problem: Problem) -> float:
-        """Return the largest difference of a column to its target, in rows."""
-        return float((self.columns_K - problem.target_K).abs().max())
+    dual: Tensor
+    """The dual ν, shape (K,)."""
+    row_duals: Tensor
+    """The duals μ that make the rows sum to one, shape (M,)."""
+    columns: Tensor
+    """The column sums of these rows, shape (K,)."""
 
 
 class Tilter:
-    """Tilts the rows of one problem, chunk by chunk, into one buffer."""
+    """Tilts the rows of one problem, chunk by chunk."""
 
     def __init__(self, problem: Problem) -> None:
-        """Make the buffer.
+        """Make room for a chunk.
 
         Args:
             problem: The problem.
         """
         self.problem = problem
-        self.speeds_M = problem.entropies_M * (1 / math.log(2))
-        self.buffer_MK = torch.empty_like(problem.logarithms_MK)
-        self.fastest = float(self.speeds_M.max())
-        self._ones_K = torch.ones_like(problem.target_K)
+        self.chunks = chunks(problem.reference)
+        self.speeds = problem.entropies * (1 / math.log(2))
+        self.fastest = float(self.speeds.max())
+        first_mK = problem.reference[self.chunks[0]]
+        self._room = torch.empty_like(first_mK, dtype=torch.float64)
 
-    def rows(self, dual_K: Tensor, row_duals_M: Tensor | None = None) -> Tilted:
-        """Tilt all rows and find what makes them sum to one.
-
-        Args:
-            dual_K: The dual ν.
-            row_duals_M: Duals μ that are right for a dual nearby, within a thousand
-                powers of two for every entry; None finds such first, for some time.
-
-        Returns:
-            The sums; the rows are in the buffer.
-        """
-        sums_M = torch.empty_like(self.speeds_M)
-        columns_K = torch.zeros_like(dual_K)
-        if row_duals_M is None:
-            row_duals_M = self._peaks(dual_K)
-        for chunk in chunks(self.buffer_MK):
-            tilted_mK = self._fill(chunk, dual_K, row_duals_M)
-            torch.mv(tilted_mK, self._ones_K, out=sums_M[chunk])
-            columns_K += sums_M[chunk].reciprocal() @ tilted_mK
-        exact_M = row_duals_M - sums_M.log2().div_(self.speeds_M)
-        return Tilted(dual_K, exact_M, sums_M, columns_K)
-
-    def columns(self, dual_K: Tensor, row_duals_M: Tensor) -> tuple[Tensor, Tensor]:
-        """Tilt all rows with given row duals, whatever the rows then sum to.
+    def tilted(
+        self, dual_K: Tensor, row_duals_M: Tensor
+    ) -> Iterator[tuple[slice, Tensor]]:
+        """Yield which rows, and y0 exp(H (μ − ν)) of these rows.
 
         Args:
             dual_K: The dual ν.
             row_duals_M: The duals μ.
 
-        Returns:
-            The column sums of the buffer, and how fast each falls with its ν.
+        Yields:
+            Rows and values; the values are overwritten by the next ones.
         """
-        sums_K, speeds_K = torch.zeros_like(dual_K), torch.zeros_like(dual_K)
-        for chunk in chunks(self.buffer_MK):
-            tilted_mK = self._fill(chunk, dual_K, row_duals_M)
-            sums_K += tilted_mK.sum(dim=0)
-            speeds_K += self.problem.entropies_M[chunk] @ tilted_mK
-        return sums_K, speeds_K
+        for chunk in self.chunks:
+            reference_mK = self.problem.reference[chunk]
+            powers_mK = self._room[: len(reference_mK)]
+            torch.sub(row_duals_M[chunk, None], dual_K, out=powers_mK)
+            powers_mK.mul_(self.speeds[chunk, None])
+            if self.problem.has_zeros:
+                powers_mK.clamp_max_(_LARGEST_POWER)  # zero times infinity is no number
+            yield chunk, powers_mK.exp2_().mul_(reference_mK)
 
-    def summed(self, dual_K: Tensor, row_duals_M: Tensor) -> Tilted:
-        """Find what makes the rows that are in the buffer sum to one.
+    def point(self, dual_K: Tensor, row_duals_M: Tensor, rows_MK: Tensor) -> Point:
+        """Tilt all rows and make them sum to one.
 
         Args:
-            dual_K: The dual ν by which they were tilted.
-            row_duals_M: The duals μ with which they were tilted.
+            dual_K: The dual ν.
+            row_duals_M: Duals μ that are right, or were right nearby.
+            rows_MK: Where the tilted rows are written.
 
         Returns:
-            The sums.
+            The sums at that dual.
         """
-        sums_M = torch.empty_like(self.speeds_M)
+        ones_K = torch.ones_like(dual_K)
+        sums_M = torch.empty_like(row_duals_M)
         columns_K = torch.zeros_like(dual_K)
-        for chunk in chunks(self.buffer_MK):
-            torch.mv(self.buffer_MK[chunk], self._ones_K, out=sums_M[chunk])
-            columns_K += sums_M[chunk].reciprocal() @ self.buffer_MK[chunk]
-        exact_M = row_duals_M - sums_M.log2().div_(self.speeds_M)
-        return Tilted(dual_K, exact_M, sums_M, columns_K)
+        for chunk, tilted_mK in self.tilted(dual_K, row_duals_M):
+            inverse_m = torch.mv(tilted_mK, ones_K, out=sums_M[chunk]).reciprocal()
+            columns_K += inverse_m @ tilted_mK
+            rows_MK[chunk] = tilted_mK.mul_(inverse_m[:, None])
+        return Point(dual_K, self.exact_row_duals(row_duals_M, sums_M), columns_K)
 
-    def column_speeds(self, sums_M: Tensor) -> Tensor:
-        """Return Σ_m H_m x_mk of the rows in the buffer, divided by their sums."""
-        return (self.problem.entropies_M / sums_M) @ self.buffer_MK
+    def exact_row_duals(self, row_duals_M: Tensor, sums_M: Tensor) -> Tensor:
+        """Return row duals with which rows sum to one, from what they sum to."""
+        return row_duals_M - sums_M.log2().div_(self.speeds)
 
-    def divided(self, sums_M: Tensor, dtype: torch.dtype) -> Tensor:
-        """Return the rows of the buffer, divided by their sums, as another type."""
-        divided_MK = torch.empty_like(self.buffer_MK, dtype=dtype)
-        for chunk in chunks(self.buffer_MK):
-            torch.div(self.buffer_MK[chunk], sums_M[chunk, None], out=divided_MK[chunk])
-        return divided_MK
+    def rough_row_duals(self, dual_K: Tensor) -> Tensor:
+        """Return row duals with which no row that is tilted overflows or vanishes."""
+        if self.span(dual_K) < NEAR:
+            zeros_M = torch.zeros_like(self.speeds)
+            return self.exact_row_duals(zeros_M, self.problem.sums)
+        peaks_M = torch.empty_like(self.speeds)
+        for chunk in self.chunks:
+            powers_mK = self.problem.reference[chunk].double().log2()
+            powers_mK.addcmul_(self.speeds[chunk, None], dual_K, value=-1)
+            torch.amax(powers_mK, dim=1, out=peaks_M[chunk])
+        return peaks_M.neg_().div_(self.speeds)
 
-    def _peaks(self, dual_K: Tensor) -> Tensor:
-        """Return the row duals with which the largest entry of every row is one."""
-        peaks_M = torch.empty_like(self.speeds_M)
-        for chunk in chunks(self.buffer_MK):
-            exponents_mK = torch.addcmul(
-                self.problem.logarithms_MK[chunk],
-                self.speeds_M[chunk, None],
-                dual_K,
-                value=-1,
-                out=self.buffer_MK[chunk],
-            )
-            torch.amax(exponents_mK, dim=1, out=peaks_M[chunk])
-        return peaks_M.neg_().div_(self.speeds_M)
-
-    def _fill(self, chunk: slice, dual_K: Tensor, row_duals_M: Tensor) -> Tensor:
-        """Write y0 exp(H (μ − ν)) into some rows of the buffer."""
-        tilted_mK = self.buffer_MK[chunk]
-        torch.sub(row_duals_M[chunk, None], dual_K, out=tilted_mK)
-        torch.addcmul(
-            self.problem.logarithms_MK[chunk],
-            self.speeds_M[chunk, None],
-            tilted_mK,
-            out=tilted_mK,
-        )
-        return tilted_mK.exp2_()
+    def span(self, step_K: Tensor) -> float:
+        """Return by how many powers of two a step parts the entries of a row."""
+        return float(step_K.max() - step_K.min()) * self.fastest
 
 
 def chunks(matrix_MK: Tensor) -> list[slice]:

@@ -98,21 +98,75 @@ def solve(
             is_smoothed=masking == "code",
         )
     )
+    rows_MK = torch.empty_like(matrix_MK)
     try:
         check_places(tilter.problem)
         if solver == "newton":
-            point, iterations = newton.minimize(tilter, start_K, tolerance)
+            point, iterations = newton.minimize(tilter, start_K, tolerance, rows_MK)
         else:
-            point, iterations = alternating.sweep(tilter, start_K, rounds, tolerance)
+            dual_K, row_duals_M, iterations = alternating.sweep(
+                tilter, start_K, rounds, tolerance
+            )
+            point = tilter.point(dual_K, row_duals_M, rows_MK)
     except InfeasibleTargetError as error:
         msg = f"{error} {_advice(capacity, masking)}"
         raise InfeasibleTargetError(msg) from None
     return Refinement(
-        refined=tilter.divided(point.sums_M, probabilities.dtype),
-        dual=point.dual_K - point.dual_K.mean(),
+        refined=rows_MK.to(probabilities.dtype),
+        dual=point.dual - point.dual.mean(),
         iterations=iterations,
-        marginal_error=point.error(tilter.problem),
+        marginal_error=tilter.problem.error(point.columns),
     )
+
+
+def refine(
+    probabilities: Tensor,
+    target: Tensor,
+    *,
+    capacity: float | None = 2.0,
+    weighting: Weighting = "entropy",
+    masking: Masking = "paper",
+    solver: Solver = "newton",
+    start: Tensor | None = None,
+    rounds: int = 10,
+    tolerance: float = 1e-6,
+) -> Tensor:
+    """Return the refined rows of :func:`solve`, and nothing else.
+
+    Example:
+        >>> sure, doubtful = [1.0, 0.0], [0.6, 0.4]
+        >>> rows = torch.tensor([sure, sure, doubtful, doubtful])
+        >>> refine(rows, torch.tensor([2.5, 1.5]), capacity=None)
+        tensor([[1.0000, 0.0000],
+                [1.0000, 0.0000],
+                [0.2500, 0.7500],
+                [0.2500, 0.7500]])
+
+    Args:
+        probabilities: Rows that sum to one, shape (M, K).
+        target: How many rows each class shall get, shape (K,).
+        capacity: How many times its target each column keeps; None keeps all.
+        weighting: ``"entropy"`` or ``"none"``.
+        masking: ``"paper"`` or ``"code"``.
+        solver: ``"newton"`` or ``"alternating"``.
+        start: The dual of an earlier refinement of similar probabilities.
+        rounds: Most rounds of the alternating solver.
+        tolerance: Largest difference of a column to its target, in rows.
+
+    Returns:
+        Rows that sum to one, shape (M, K), of the type that was given.
+    """
+    return solve(
+        probabilities,
+        target,
+        capacity=capacity,
+        weighting=weighting,
+        masking=masking,
+        solver=solver,
+        start=start,
+        rounds=rounds,
+        tolerance=tolerance,
+    ).refined
 
 
 def _advice(capacity: float | None, masking: Masking) -> str:
@@ -124,7 +178,3 @@ def _advice(capacity: float | None, masking: Masking) -> str:
         f"Raise capacity, which is {capacity:g} (None masks nothing), use "
         f"masking='code', which leaves no entry at zero, or {other}."
     )
-
-
-def refine(probabilities: Tensor, target: Tensor, **options) -> Tensor:
-    return solve(probabilities, target, **options).refined
