@@ -1,7 +1,7 @@
 """Kill a training twenty times and let it go on: the weights must be the same bits.
 
-A child process trains FixMatch on digits in a workspace. At twenty random moments it
-gets SIGKILL; then the same program starts again. Every step that is done is counted.
+A child process trains FixMatch on digits in a workspace. After twenty random
+numbers of steps it gets SIGKILL; then the same program starts again. Every step that is done is counted.
 In the end the weights are compared with those of an uninterrupted training.
 
 Run ``python benchmarks/killed_training.py``; three minutes or so.
@@ -70,14 +70,13 @@ def started(arguments: argparse.Namespace, folder: Path) -> subprocess.Popen[byt
     return subprocess.Popen(words)
 
 
-def killed(arguments: argparse.Namespace, folder: Path, seconds: float) -> bool:
-    """Run the child for some time after its first step, kill it; whether it lived."""
+def killed(arguments: argparse.Namespace, folder: Path, steps: int) -> bool:
+    """Run the child for some steps, kill it at once; whether it was still at work."""
     log = folder / "steps.txt"
-    before = len(lines(log))
+    until = len(lines(log)) + steps
     process = started(arguments, folder)
-    while len(lines(log)) == before and process.poll() is None:
-        time.sleep(0.02)
-    time.sleep(seconds)
+    while len(lines(log)) < until and process.poll() is None:
+        time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
     return process.wait() == -signal.SIGKILL
 
@@ -106,15 +105,13 @@ def check(arguments: argparse.Namespace, place: Path) -> None:
     whole, broken = place / "whole", place / "broken"
     whole.mkdir()
     broken.mkdir()
-    began = time.perf_counter()
     assert started(arguments, whole).wait() == 0
-    seconds = time.perf_counter() - began
     moments = random.Random(arguments.seed)
-    longest = 1.5 * seconds / (arguments.kills + 1)
+    longest = int(1.6 * arguments.steps / (arguments.kills + 1))
     resumed_from = []
     for number in range(arguments.kills):
         before = len(lines(broken / "steps.txt"))
-        assert killed(arguments, broken, moments.uniform(0, longest)), "it was done"
+        assert killed(arguments, broken, moments.randint(0, longest)), "it was done"
         done = lines(broken / "steps.txt")
         first = done[before] if len(done) > before else 0
         print(f"kill {number + 1:2}: from step {first:4} to {done[-1]:4}", flush=True)
