@@ -9,12 +9,19 @@ from torch import Generator
 from fewlabels import naming
 from fewlabels.pool import Pool
 from fewlabels.protocols import Classifier, Trainer
-from fewlabels.training import loop
+from fewlabels.training import darp, loop
 from fewlabels.training.fixmatch import FixMatchTrainer
 from fewlabels.training.settings import TrainingSettings
 from fewlabels.training.supervised import SupervisedTrainer
 
-__all__ = ["FixMatchTrainer", "SupervisedTrainer", "names", "resolve", "restored"]
+__all__ = [
+    "FixMatchTrainer",
+    "SupervisedTrainer",
+    "darp",
+    "names",
+    "resolve",
+    "restored",
+]
 
 _TRAINERS = {
     "supervised": SupervisedTrainer,
