@@ -151,14 +151,14 @@ def test_a_target_that_plainly_does_not_fit_is_said_once():
 def test_targets(target, expected):
     objective = begun(target=target)
     pool = objective.minibatcher.pool
-    shares = objective.settings.shares(pool, rows(NUM_ITEMS))
+    shares = objective.settings.counts(pool, rows(NUM_ITEMS)) / NUM_ITEMS
     assert shares.tolist() == pytest.approx(expected)
 
 
 def test_an_estimated_target_follows_the_predictions():
     objective = begun(target="estimated")
     sure = torch.eye(CLASSES)[[0] * 20 + [1] * 15 + [2] * 5] * 0.98 + 0.02 / 3
-    shares = objective.settings.shares(objective.minibatcher.pool, sure)
+    shares = objective.settings.counts(objective.minibatcher.pool, sure) / NUM_ITEMS
     assert shares.tolist() == pytest.approx([0.5, 0.375, 0.125], abs=0.02)
 
 

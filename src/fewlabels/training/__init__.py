@@ -10,7 +10,7 @@ from fewlabels import naming
 from fewlabels.errors import UnknownNameError
 from fewlabels.pool import Pool
 from fewlabels.protocols import Classifier, Trainer
-from fewlabels.training import fitting
+from fewlabels.training import darp, fitting
 from fewlabels.training.alignment import FixMatchDarpTrainer
 from fewlabels.training.fixmatch import FixMatchTrainer
 from fewlabels.training.frozen import (
@@ -29,6 +29,7 @@ __all__ = [
     "FrozenFixMatchTrainer",
     "FrozenSupervisedTrainer",
     "SupervisedTrainer",
+    "darp",
     "names",
     "resolve",
     "restored",

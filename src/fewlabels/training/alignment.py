@@ -92,24 +92,24 @@ class FixMatchDarpTrainer(FixMatchTrainer):
             raise UsageError(msg)
         return AlignedObjective(self, self._minibatcher(pool, views, key, team))
 
-    def shares(self, pool: Pool, probabilities_NC: Tensor) -> Tensor:
-        """Return the class shares that refinement aims at, shape (C,), float64.
+    def counts(self, pool: Pool, probabilities_NC: Tensor) -> Tensor:
+        """Return how many items of the pool each class shall get.
 
         Args:
             pool: The pool with its labels.
             probabilities_NC: The stored predictions.
 
         Returns:
-            Positive numbers whose sum is one.
+            Positive numbers whose sum is N, shape (C,), float64.
         """
         if not isinstance(self.target, str):
-            return targets.from_shares(self.target, 1)
+            return targets.from_shares(torch.tensor(self.target), len(pool))
         if self.target == "labeled":
             labels = pool.labels[pool.labeled]
-            return targets.from_labels(labels, pool.num_classes, 1)
+            return targets.from_labels(labels, pool.num_classes, len(pool))
         if self.target == "estimated":
-            return targets.estimated(probabilities_NC) / len(probabilities_NC)
-        return targets.uniform(1, pool.num_classes)
+            return targets.estimated(probabilities_NC)
+        return targets.uniform(len(pool), pool.num_classes)
 
 
 class AlignedObjective(FixMatchObjective):
@@ -182,13 +182,13 @@ class AlignedObjective(FixMatchObjective):
     def _refine(self, step: int) -> None:
         """Refine the whole stored matrix; if that is impossible, say so and go on."""
         settings, pool = self.settings, self.minibatcher.pool
-        shares_C = settings.shares(pool, self.stored_NC)
+        target_C = settings.counts(pool, self.stored_NC)
         if not self.counts.any():
-            self._check_target(shares_C)
+            self._check_target(target_C)
         try:
             found = darp.solve(
                 self.stored_NC,
-                shares_C * len(pool),
+                target_C,
                 capacity=settings.capacity,
                 masking=settings.masking,
                 solver=settings.solver,
@@ -202,12 +202,13 @@ class AlignedObjective(FixMatchObjective):
         self.dual_C.copy_(found.dual)
         self.counts[0] += 1
 
-    def _check_target(self, shares_C: Tensor) -> None:
+    def _check_target(self, target_C: Tensor) -> None:
         """Warn if the predictions speak plainly against the target."""
-        misfit = targets.misfit(self.stored_NC, shares_C)
+        misfit = targets.misfit(self.stored_NC, target_C)
         if misfit <= _PLAIN_MISFIT:
             return
         classes = self.minibatcher.pool.classes
+        shares_C = target_C / target_C.sum()
         found_C = self.stored_NC.double().mean(dim=0)
         most, least = int(found_C.argmax()), int(found_C.argmin())
         seen = f"{found_C[most]:.0%} as '{classes[most]}'"

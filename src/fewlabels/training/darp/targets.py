@@ -1,63 +1,172 @@
-"""How many items each class shall get.
+"""How many rows each class shall get, when nobody knows.
 
 Shapes: M rows of probabilities, K classes.
-"""
 
-from collections.abc import Sequence
+Every function returns K numbers above zero that add up to M, in double precision, as
+:func:`fewlabels.training.darp.solve` wants them.
+"""
 
 import torch
 from torch import Tensor
 
-from fewlabels.errors import UsageError
+from fewlabels.errors import LabelError, ShapeError, UsageError
+from fewlabels.training.darp import checks
+from fewlabels.whole import whole_number
 
 _MOST_ROUNDS = 1000
-_STILL = 1e-10
-_LEAST_SHARE = 1e-6
+_LEAST_CHANGE = 1e-7
+_LEAST_SHARE = 1e-12
 
 
-def uniform(num_items: float, num_classes: int) -> Tensor:
-    """Return equal numbers for all classes, shape (K,), float64."""
-    return torch.full((num_classes,), num_items / num_classes, dtype=torch.float64)
+def uniform(num_rows: int, num_classes: int) -> Tensor:
+    """Give every class the same number of rows: M / K.
+
+    Example:
+        >>> uniform(6, 4)
+        tensor([1.5000, 1.5000, 1.5000, 1.5000], dtype=torch.float64)
+
+    Args:
+        num_rows: M.
+        num_classes: K.
+
+    Returns:
+        The target, shape (K,).
+    """
+    return from_shares(torch.ones(_positive("num_classes", num_classes)), num_rows)
 
 
-def from_shares(shares: Sequence[float], num_items: float) -> Tensor:
-    """Return the numbers that positive shares stand for; they need not sum to one."""
-    given_K = torch.tensor(shares, dtype=torch.float64)
-    if not len(given_K) or not bool(given_K.isfinite().all() and (given_K > 0).all()):
-        msg = f"The target's shares are {list(shares)}; each must be above zero."
-        raise UsageError(msg)
-    return num_items * given_K / given_K.sum()
+def from_shares(shares: Tensor, num_rows: int) -> Tensor:
+    """Give classes rows in proportion to some numbers.
+
+    Args:
+        shares: One number above zero for each class, shape (K,); their sum does not
+            matter.
+        num_rows: M.
+
+    Returns:
+        The target, shape (K,).
+    """
+    return _shares("shares", shares) * _positive("num_rows", num_rows)
 
 
-def from_labels(labels: Tensor, num_classes: int, num_items: float) -> Tensor:
-    """Return numbers in proportion to labels, each class counted once more than seen."""
-    counts_K = torch.bincount(labels, minlength=num_classes).double() + 1
-    return num_items * counts_K / counts_K.sum()
+def from_labels(labels: Tensor, num_classes: int, num_rows: int) -> Tensor:
+    """Give classes rows as the labels are spread.
+
+    One label is added to each class (Laplace's rule), so that a class without a label
+    still gets some rows.
+
+    Args:
+        labels: Known classes, shape (n,).
+        num_classes: K.
+        num_rows: M.
+
+    Returns:
+        The target, shape (K,).
+
+    Raises:
+        ShapeError: If the labels are no list of whole numbers.
+        LabelError: If a label is not among the classes.
+    """
+    num_classes = _positive("num_classes", num_classes)
+    if labels.dim() != 1 or labels.is_floating_point():
+        msg = (
+            f"labels have shape {tuple(labels.shape)} and type {labels.dtype}; give "
+            "one class number for each labeled item."
+        )
+        raise ShapeError(msg)
+    is_wrong = (labels < 0) | (labels >= num_classes)
+    if bool(is_wrong.any()):
+        msg = (
+            f"{int(is_wrong.sum())} of {len(labels)} labels are no class from 0 to "
+            f"{num_classes - 1}, the first of them {int(labels[is_wrong][0])}; give "
+            "the labels of labeled items only."
+        )
+        raise LabelError(msg)
+    counts_K = torch.bincount(labels.long(), minlength=num_classes)
+    return from_shares(counts_K + 1, num_rows)
 
 
 def estimated(probabilities: Tensor, prior: Tensor | None = None) -> Tensor:
-    """Return the most likely numbers, given predictions.
+    """Estimate how many rows belong to each class from the predictions themselves.
 
-    Expectation maximization of Saerens, Latinne and Decaestecker, "Adjusting the
-    Outputs of a Classifier to New a Priori Probabilities" (2002).
+    Saerens, Latinne and Decaestecker, "Adjusting the outputs of a classifier to new a
+    priori probabilities" (Neural Computation, 2002): the shares of greatest likelihood,
+    by expectation and maximization. It is right as far as the classifier is calibrated
+    on data with the prior shares; few labels seldom make it so.
+
+    Args:
+        probabilities: Rows that sum to one, shape (M, K).
+        prior: Shares of the classes in the data that the classifier was trained on,
+            shape (K,); None stands for equal shares.
+
+    Returns:
+        The target, shape (K,); no class gets less than about one row.
+
+    Raises:
+        ShapeError: If there is not one prior share for each class.
     """
-    matrix_MK = probabilities.double()
-    num_items, num_classes = matrix_MK.shape
-    before_K = uniform(1, num_classes) if prior is None else prior.double()
-    shares_K = before_K.clone()
+    rows_MK = checks.probability_rows(probabilities).double()
+    num_rows, num_classes = rows_MK.shape
+    equal_K = rows_MK.new_full((num_classes,), 1 / num_classes)
+    prior_K = equal_K if prior is None else _shares("prior", prior).to(rows_MK.device)
+    if len(prior_K) != num_classes:
+        msg = (
+            f"prior has {len(prior_K)} entries, and probabilities have {num_classes} "
+            "columns; give one share for each class."
+        )
+        raise ShapeError(msg)
+    shares_K = prior_K
     for _ in range(_MOST_ROUNDS):
-        posterior_MK = matrix_MK * (shares_K / before_K)
-        posterior_MK /= posterior_MK.sum(dim=1, keepdim=True)
-        found_K = posterior_MK.mean(dim=0).clamp_(min=_LEAST_SHARE)
-        found_K /= found_K.sum()
-        change = float((found_K - shares_K).abs().max())
-        shares_K = found_K
-        if change < _STILL:
+        ratios_K = shares_K / prior_K
+        weights_M = (rows_MK @ ratios_K).reciprocal_().div_(num_rows)
+        updated_K = (weights_M @ rows_MK).mul_(ratios_K).clamp_min_(_LEAST_SHARE)
+        change = float((updated_K - shares_K).abs().max())
+        shares_K = updated_K
+        if change < _LEAST_CHANGE:
             break
-    return num_items * shares_K
+    return from_shares(shares_K.clamp_min(1 / num_rows), num_rows)
 
 
 def misfit(probabilities: Tensor, target: Tensor) -> float:
-    """Return the total variation between mean prediction and target, from 0 to 1."""
-    mean_K = probabilities.double().mean(dim=0)
-    return float((mean_K - target / target.sum()).abs().sum() / 2)
+    """Tell how far the mean prediction is from the target's shares.
+
+    Args:
+        probabilities: Rows that sum to one, shape (M, K).
+        target: How many rows each class shall get, shape (K,).
+
+    Returns:
+        The total variation distance, from 0 (equal) to 1: the share of all rows that
+        have to change their class at least.
+    """
+    rows_MK = checks.probability_rows(probabilities)
+    wanted_K = checks.column_target(target, rows_MK) / len(rows_MK)
+    mean_K = rows_MK.mean(dim=0, dtype=torch.float64)
+    return float((mean_K / mean_K.sum() - wanted_K).abs().sum() / 2)
+
+
+def _shares(name: str, shares: Tensor) -> Tensor:
+    """Return numbers above zero scaled to sum to one."""
+    shares_K = torch.as_tensor(shares).detach().double()
+    if shares_K.dim() != 1 or not len(shares_K):
+        msg = (
+            f"{name} has shape {tuple(shares_K.shape)}; give one number for each class."
+        )
+        raise ShapeError(msg)
+    is_wrong_K = ~((shares_K > 0) & shares_K.isfinite())
+    if bool(is_wrong_K.any()):
+        number = int(is_wrong_K.byte().argmax())
+        msg = (
+            f"{name} gives class {number} the number {float(shares_K[number]):.6g}; "
+            "every class needs a finite number above 0."
+        )
+        raise UsageError(msg)
+    return shares_K / shares_K.sum()
+
+
+def _positive(name: str, value: int) -> int:
+    """Return a whole number that is at least one."""
+    number = whole_number(name, value)
+    if number < 1:
+        msg = f"{name} is {number}; give at least 1."
+        raise UsageError(msg)
+    return number
