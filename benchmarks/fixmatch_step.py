@@ -58,7 +58,7 @@ def stepper(trainer: FixMatchTrainer, pool: Pool) -> Callable[[int], float]:
         minibatch = training.objective.minibatch(number)
         began = time.perf_counter()
         loss = training.advance(number, minibatch)
-        assert math.isfinite(float(loss.total))
+        assert math.isfinite(float(loss.total.detach()))
         return time.perf_counter() - began
 
     return step
