@@ -1,8 +1,9 @@
 """Kill a training twenty times and let it go on: the weights must be the same bits.
 
-A child process trains FixMatch on digits in a workspace. After twenty random
-numbers of steps it gets SIGKILL; then the same program starts again. Every step that is done is counted.
-In the end the weights are compared with those of an uninterrupted training.
+A child process trains FixMatch with DARP on digits in a workspace. After a random
+number of steps it gets SIGKILL, and the same program starts again; twenty times. Every
+step that is done is counted. In the end the weights are compared with those of an
+uninterrupted training.
 
 Run ``python benchmarks/killed_training.py``; three minutes or so.
 """

@@ -27,8 +27,8 @@ ROWS = torch.tensor(
 EVEN = torch.full((3,), 2.0, dtype=torch.float64)
 NEGATIVE = ROWS + torch.tensor([[0.2, 0.0, -0.2]], dtype=torch.float64)
 
-# Solutions of a small problem, found by Newton's method, by alternating updates and by a
-# convex solver that is none of ours.
+# Solutions of a small problem, found by Newton's method, by alternating updates and by
+# a convex solver that is none of ours.
 UNWEIGHTED = [
     [0.41432045, 0.31801279, 0.26766676],
     [0.32290060, 0.43372566, 0.24337374],
@@ -271,7 +271,7 @@ def test_too_little_capacity_is_infeasible():
     first = torch.tensor([[0.98, 0.01, 0.01]] * 4, dtype=torch.float64)
     others = torch.tensor([[0.02, 0.49, 0.49]] * 6, dtype=torch.float64)
     target = torch.tensor([3.0, 3.5, 3.5], dtype=torch.float64)
-    with pytest.raises(InfeasibleTargetError, match="Raise capacity, which is 1.5"):
+    with pytest.raises(InfeasibleTargetError, match=r"Raise capacity, which is 1\.5"):
         darp.refine(torch.cat([first, others]), target, capacity=1.5)
     darp.refine(torch.cat([first, others]), target, capacity=None)
 
