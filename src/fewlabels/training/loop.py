@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fewlabels import progress, rng
+from fewlabels import progress
 from fewlabels.errors import TrainingError
 from fewlabels.models import Network, dropout
 from fewlabels.training.ahead import prepared
@@ -53,7 +53,7 @@ class Training:
             The loss before the step.
         """
         self.network.train()
-        draws = rng.stream(self.key, "dropout", step, self.team.rank)
+        draws = self.team.stream(self.key, "dropout", step)
         dropout.draw_from(self.network, draws)
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate_at(step)

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
+
+from fewlabels import rng
 
 if TYPE_CHECKING:  # it takes seconds to import, and only a training needs it
     from lightning_fabric import Fabric
@@ -41,6 +43,10 @@ class Team:
     def wrapped(self, module: nn.Module) -> nn.Module:
         """Return a module whose gradients are averaged over all processes."""
         return self.fabric.setup_module(module, move_to_device=False)
+
+    def stream(self, key: int, purpose: str, step: int) -> Generator:
+        """Return this process's generator; the first draws as a single one would."""
+        return rng.stream(key, purpose, step, *([self.rank] if self.rank else []))
 
     def share(self, items: Tensor) -> Tensor:
         """Return this process's part of the items of a minibatch."""

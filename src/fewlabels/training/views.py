@@ -10,7 +10,6 @@ from typing import Any, Protocol
 import torch
 from torch import Generator, Tensor
 
-from fewlabels import rng
 from fewlabels.augment import Strong, WeakAugment, strong, weak
 from fewlabels.features import NetworkClassifier
 from fewlabels.models import Network, as_input
@@ -172,6 +171,4 @@ class Minibatcher:
         return Minibatches(everything, self.num_unlabeled, self.key, "unlabeled items")
 
     def _stream(self, purpose: str, step: int) -> Generator:
-        """Return a generator; the first process draws as a single one would."""
-        rank = self.team.rank
-        return rng.stream(self.key, purpose, step, *([rank] if rank else []))
+        return self.team.stream(self.key, purpose, step)
