@@ -51,7 +51,7 @@ def cifar10() -> Pool:
 def stepper(trainer: FixMatchTrainer, pool: Pool) -> Callable[[int], float]:
     """Return a function that does one step and returns its seconds."""
     key = 0
-    task = Task(trainer, pool, trainer.views(pool, key, None), key, None)
+    task = Task(trainer, pool, trainer.views(pool), key, None)
     training = task.begun(Team(Fabric(accelerator="cpu")), task.untrained())
 
     def step(number: int) -> float:

@@ -133,6 +133,7 @@ def check(arguments: argparse.Namespace, place: Path) -> None:
     )
     met = is_same and past >= LEAST_RESUMED and ratio <= MOST
     print("met" if met else "MISSED")
+    sys.exit(not met)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ an interrupted study goes on. ``--report`` only prints the tables.
 """
 
 import argparse
-import json
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -25,7 +24,7 @@ import torch
 from scipy import stats
 
 import fewlabels
-from fewlabels import rng, training
+from fewlabels import journal, rng, training
 from fewlabels.evaluation import accuracy
 from fewlabels.loop import hidden
 from fewlabels.pool import Answers, Pool
@@ -122,8 +121,7 @@ def measured(cell: Cell) -> dict[str, Any]:
 
 def finished(path: Path) -> dict[Cell, dict[str, Any]]:
     """Return the trainings that the output file holds."""
-    lines = path.read_text().splitlines() if path.exists() else []
-    done = [json.loads(line) for line in lines]
+    done = journal.read(path) if path.exists() else []
     return {Cell(*(line[name] for name in Cell._fields)): line for line in done}
 
 
@@ -132,16 +130,12 @@ def run(path: Path, processes: int, trainers: Sequence[str]) -> None:
     wanted = [cell for cell in plan() if cell.trainer in trainers]
     missing = [cell for cell in wanted if cell not in finished(path)]
     print(f"{len(missing)} trainings to do, a minute or less each", flush=True)
-    with (
-        ProcessPoolExecutor(processes, get_context("spawn")) as workers,
-        path.open("a") as file,
-    ):
+    with ProcessPoolExecutor(processes, get_context("spawn")) as workers:
         for number, future in enumerate(
             as_completed([workers.submit(measured, cell) for cell in missing]), 1
         ):
             line = future.result()
-            file.write(json.dumps(line) + "\n")
-            file.flush()
+            journal.append(path, line)
             print(f"{number}/{len(missing)}  {line}", flush=True)
 
 

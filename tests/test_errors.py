@@ -1,6 +1,7 @@
 """The tree of errors: complete, documented, and told apart as promised."""
 
 import inspect
+import pickle
 
 import pytest
 
@@ -60,3 +61,10 @@ def test_an_unknown_name_suggests_the_nearest_and_lists_all():
 def test_an_unknown_name_suggests_nothing_far_fetched():
     error = errors.UnknownNameError("data set", "zebra", iter(["npc", "digits"]))
     assert str(error) == "There is no data set called 'zebra'. Known: digits, npc."
+
+
+def test_every_error_can_travel_to_another_process():
+    known = errors.UnknownNameError("strategy", "margn", ["margin", "npc"])
+    again = pickle.loads(pickle.dumps(known))
+    assert str(again) == str(known)
+    assert type(again) is errors.UnknownNameError

@@ -58,11 +58,16 @@ class UnknownNameError(UsageError):
             known: The names that would have been understood.
         """
         choices = sorted(known)
+        self._asked = (kind, name, choices)
         near = get_close_matches(name.lower(), choices, n=1, cutoff=0.5)
         hint = f" Did you mean '{near[0]}'?" if near else ""
         super().__init__(
             f"There is no {kind} called '{name}'.{hint} Known: {', '.join(choices)}."
         )
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, list[str]]]:
+        """Let the error travel from another process."""
+        return type(self), self._asked
 
 
 class BudgetError(UsageError):

@@ -20,7 +20,7 @@ def begun(num_classes=CLASSES, **options):
     settings = {"steps": 100, "minibatch_size": 4, "mu": 2, "threshold": 0.6}
     trainer = FixMatchDarpTrainer.small(**settings | options)
     pool = tiny_pool(num_classes=num_classes)
-    views = trainer.views(pool, 5, None)
+    views = trainer.views(pool)
     return trainer.objective(pool, views, 5, Team(Fabric(accelerator="cpu")))
 
 
@@ -65,7 +65,7 @@ def test_it_is_plain_fixmatch_before_the_warm_up_ends():
     found, labels = fed(objective, step=39)
     assert torch.equal(labels.classes, found.argmax(dim=1))
     assert torch.equal(labels.keeps, found.amax(dim=1) >= 0.6)
-    assert not labels.figures
+    assert list(labels.figures) == ["kept-raw"]
     assert not objective.counts.any()
 
 
@@ -112,18 +112,37 @@ def test_whose_confidence_counts(mask_on):
     assert float(labels.figures["kept-refined"]) == pytest.approx(share)
 
 
-def test_an_impossible_target_is_counted_and_skipped(monkeypatch, caplog):
-    objective = begun(warmup=0)
-    caplog.set_level("INFO")
+def test_an_impossible_target_is_said_once_counted_and_skipped(monkeypatch):
+    objective = begun(warmup=0, refine_every=1)
 
     def impossible(*_, **__):
         raise InfeasibleTargetError("no such matrix")
 
     monkeypatch.setattr(alignment.darp, "solve", impossible)
-    found, labels = fed(objective, step=0)
+    with pytest.warns(TargetWarning, match=r"step 0 was skipped.*no such matrix"):
+        found, labels = fed(objective, step=0)
     assert torch.equal(labels.classes, found.argmax(dim=1))
     assert objective.counts.tolist() == [0, 1]
-    assert "step 0 was skipped: no such matrix" in caplog.text
+    _, labels = fed(objective, step=1)
+    assert int(labels.figures["skipped-refinements"]) == 2
+
+
+def test_the_last_of_an_items_predictions_is_stored():
+    objective = begun()
+    items = torch.arange(4096) % 7
+    found = rows(4096)
+    for _ in range(5):
+        objective.pseudo_labels(found, items, 0)
+        assert torch.equal(objective.stored_NC[0], found[4095 - 4095 % 7])
+
+
+def test_predictions_that_are_no_numbers_are_not_stored():
+    objective = begun(warmup=0, refine_every=1)
+    fed(objective, step=0)
+    before = objective.stored_NC.clone()
+    lost = torch.full((NUM_ITEMS, CLASSES), float("nan"))
+    objective.pseudo_labels(lost, torch.arange(NUM_ITEMS), 1)
+    assert torch.equal(objective.stored_NC, before)
 
 
 def test_a_target_that_plainly_does_not_fit_is_said_once():
@@ -151,14 +170,14 @@ def test_a_target_that_plainly_does_not_fit_is_said_once():
 def test_targets(target, expected):
     objective = begun(target=target)
     pool = objective.minibatcher.pool
-    shares = objective.settings.counts(pool, rows(NUM_ITEMS)) / NUM_ITEMS
+    shares = objective.settings.wanted(pool, rows(NUM_ITEMS)) / NUM_ITEMS
     assert shares.tolist() == pytest.approx(expected)
 
 
 def test_an_estimated_target_follows_the_predictions():
     objective = begun(target="estimated")
     sure = torch.eye(CLASSES)[[0] * 20 + [1] * 15 + [2] * 5] * 0.98 + 0.02 / 3
-    shares = objective.settings.counts(objective.minibatcher.pool, sure) / NUM_ITEMS
+    shares = objective.settings.wanted(objective.minibatcher.pool, sure) / NUM_ITEMS
     assert shares.tolist() == pytest.approx([0.5, 0.375, 0.125], abs=0.02)
 
 

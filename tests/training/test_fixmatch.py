@@ -21,7 +21,7 @@ def logits_of(*rows):
 
 def begun(trainer, pool, key=5):
     """Return the objective and an untrained network."""
-    views = trainer.views(pool, key, None)
+    views = trainer.views(pool)
     objective = trainer.objective(pool, views, key, Team(Fabric(accelerator="cpu")))
     network = models.build("wrn-10-1", (1, 4, 4), 2, rng.stream(0, "w"))
     return objective, network.train()

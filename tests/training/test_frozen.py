@@ -72,7 +72,7 @@ def test_views_are_embedded_once(trained, monkeypatch):
 
 def test_a_step_reads_views_of_its_own_items(trained):
     trainer = trained("frozen-fixmatch", strong_views=3)
-    views = trainer.views(POOL, 0, None)
+    views = trainer.views(POOL)
     assert isinstance(views, FrozenViews)
     items = torch.tensor([5, 5, 5, 5, 5, 5, 5, 5, 9])
     rows = views.both(items, stream(0, "w"), stream(0, "s"))[1]
@@ -118,7 +118,7 @@ def test_an_encoder_can_learn_from_the_pool_itself(trained, tmp_path):
     [
         ({"weak_views": 0}, "weak_views is 0"),
         ({"encoder": "resnet"}, "There is no encoder called 'resnet'"),
-        ({"network": "wrn-10-1"}, "needs images of shape"),
+        ({"network": "wrn-10-1"}, "takes images, and features are frozen"),
         (
             {"encoder": "self-supervised", "encoder_options": {"step": 1}},
             "option of 'self-supervised' called 'step'",
@@ -128,3 +128,26 @@ def test_an_encoder_can_learn_from_the_pool_itself(trained, tmp_path):
 def test_wrong_options_are_explained(trained, options, message):
     with pytest.raises(UsageError, match=message):
         fit(trained("frozen-supervised", **options), POOL)
+
+
+def test_other_weights_of_an_encoder_train_anew(trained, tmp_path):
+    trainer = trained("frozen-supervised")
+    first = fit(trainer, POOL, workspace=tmp_path / "work")
+    louder = replace(trainer, encoder_options={"name": "louder", "scale": 3.0})
+    with_name = replace(trainer, encoder_options={"name": "means", "scale": 1.0})
+    assert not torch.equal(weights(first), weights(fit(louder, POOL)))
+    views = {t.views(POOL).identity for t in (trainer, louder, with_name)}
+    assert views == {"means", "louder"}
+
+
+@each_name
+def test_making_minibatches_ahead_changes_nothing(trained, name):
+    one, other = fit(trained(name), POOL), fit(trained(name, prefetch=2), POOL)
+    assert torch.equal(weights(one), weights(other))
+
+
+def test_views_travel_without_their_rows(trained):
+    views = trained("frozen-fixmatch").views(POOL)
+    views.prepare()
+    assert views.shape == (Means.feature_size,)  # rows are there now
+    assert set(views.__getstate__()) == {"recipe", "pool", "encoder", "cache"}

@@ -118,7 +118,7 @@ def test_the_bound_of_the_rate():
 def test_a_bounded_training_starts_at_the_bound(limit):
     pool = tiny_pool()
     trainer = SupervisedTrainer.small(learning_rate=1e3, rate_limit=limit)
-    task = Task(trainer, pool, trainer.views(pool, 0, None), 0, None)
+    task = Task(trainer, pool, trainer.views(pool), 0, None)
     network = task.untrained()
     outputs = task.views.classifier(network, 2).outputs(pool.images, pool.labeled)
     bound = rate_bound(outputs.features, 2, limit)

@@ -74,7 +74,8 @@ def mark_of(trainer: Trainer, pool: Pool, test: Split, seed: int, step: int) -> 
     """Return a hash of all that decides the evaluations of a round.
 
     Args:
-        trainer: The trainer, told apart by its ``repr``.
+        trainer: The trainer, told apart by its ``decisive()`` settings where it has
+            such a method, else by its ``repr``.
         pool: The items (by id) and their labels.
         test: What is measured on.
         seed: Seed of the run.
@@ -83,9 +84,11 @@ def mark_of(trainer: Trainer, pool: Pool, test: Split, seed: int, step: int) -> 
     Returns:
         A hexadecimal number.
     """
+    told = trainer.decisive() if hasattr(trainer, "decisive") else trainer
     # An object without a repr of its own is named by its place in memory.
     decisive = (
-        _ADDRESS.sub("", repr(trainer)),
+        type(trainer).__qualname__,
+        _ADDRESS.sub("", repr(told)),
         pool.ids,
         pool.labeled.tolist(),
         pool.labels[pool.labeled].tolist(),

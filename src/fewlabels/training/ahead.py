@@ -1,7 +1,7 @@
 """Minibatches made ahead, so that the network need not wait for them."""
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
@@ -11,7 +11,7 @@ from fewlabels.training.views import Minibatch
 
 def prepared(
     make: Callable[[int], Minibatch], start: int, stop: int, depth: int
-) -> Iterator[Minibatch]:
+) -> Generator[Minibatch]:
     """Yield the minibatches of some steps, up to ``depth`` of them made ahead.
 
     A minibatch depends on its step alone, so that the depth changes nothing but time.

@@ -7,7 +7,6 @@ uniform target.
 Shapes: N items in the pool, U unlabeled items in a minibatch, C classes.
 """
 
-import logging
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from fewlabels.naming import check_known
 from fewlabels.pool import Pool
 from fewlabels.training import darp
 from fewlabels.training.darp import targets
+from fewlabels.training.darp.refinement import Masking, Solver
 from fewlabels.training.fixmatch import (
     FixMatchObjective,
     FixMatchTrainer,
@@ -35,7 +35,6 @@ MaskOn = Literal["refined", "raw", "both"]
 Target = Literal["uniform", "labeled", "estimated"]
 
 _PLAIN_MISFIT = 0.25
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +59,9 @@ class FixMatchDarpTrainer(FixMatchTrainer):
     network's own prediction, or both. Refined rows are often sure without reason."""
     capacity: float | None = 2.0
     """Rows that keep a class, as a multiple of its target (delta); None: all."""
-    masking: Literal["paper", "code"] = "paper"
+    masking: Masking = "paper"
     """How the others lose it: as DARP's paper says, or as its code does."""
-    solver: Literal["newton", "alternating"] = "newton"
+    solver: Solver = "newton"
     """Newton's method on the dual, or the alternating updates of DARP's code."""
 
     def __post_init__(self) -> None:
@@ -71,8 +70,8 @@ class FixMatchDarpTrainer(FixMatchTrainer):
         check_range("warmup", self.warmup, at_least=0, below=1)
         check_range("refine_every", self.refine_every, at_least=1)
         check_known("mask_on", self.mask_on, MaskOn)
-        check_known("masking", self.masking, Literal["paper", "code"])
-        check_known("solver", self.solver, Literal["newton", "alternating"])
+        check_known("masking", self.masking, Masking)
+        check_known("solver", self.solver, Solver)
         if isinstance(self.target, str):
             check_known("target", self.target, Target)
         if self.capacity is not None and self.capacity < 1:
@@ -92,7 +91,7 @@ class FixMatchDarpTrainer(FixMatchTrainer):
             raise UsageError(msg)
         return AlignedObjective(self, self._minibatcher(pool, views, key, team))
 
-    def counts(self, pool: Pool, probabilities_NC: Tensor) -> Tensor:
+    def wanted(self, pool: Pool, probabilities_NC: Tensor) -> Tensor:
         """Return how many items of the pool each class shall get.
 
         Args:
@@ -152,23 +151,32 @@ class AlignedObjective(FixMatchObjective):
     ) -> PseudoLabels:
         """Store the predictions, refine if it is time, and read the refined rows."""
         settings, team = self.settings, self.minibatcher.team
-        every_item = team.gathered(items_U).cpu()
-        self.stored_NC[every_item] = team.gathered(probabilities_UC.float()).cpu()
+        self._store(
+            team.gathered(items_U).cpu(), team.gathered(probabilities_UC.float()).cpu()
+        )
         if self._is_time(step):
             self._refine(step)
         raw_U = probabilities_UC.amax(dim=1) >= settings.threshold
+        rates = {"kept-raw": raw_U.float().mean()}
+        if self.counts[1]:
+            rates["skipped-refinements"] = self.counts[1]
         if not self._is_refined:
-            return super().pseudo_labels(probabilities_UC, items_U, step)
+            return PseudoLabels(probabilities_UC.argmax(dim=1), raw_U, rates)
         rows_UC = self.refined_NC[items_U.cpu()].to(probabilities_UC)
         confidence_U, classes_U = rows_UC.max(dim=1)
         refined_U = confidence_U >= settings.threshold
         keeps_U = {"refined": refined_U, "raw": raw_U, "both": refined_U & raw_U}
-        rates = {
-            "kept-raw": raw_U.float().mean(),
-            "kept-refined": refined_U.float().mean(),
-            "skipped-refinements": self.counts[1],
-        }
+        rates["kept-refined"] = refined_U.float().mean()
         return PseudoLabels(classes_U, keeps_U[settings.mask_on], rates)
+
+    def _store(self, items: Tensor, rows: Tensor) -> None:
+        """Replace rows; of an item that occurs twice, the last one stays.
+
+        Predictions that are no numbers are left out: the loss will tell.
+        """
+        if bool(rows.isfinite().all()):
+            # By NumPy, since torch leaves open which of two rows wins.
+            self.stored_NC.numpy()[items.numpy()] = rows.numpy()
 
     @property
     def _is_refined(self) -> bool:
@@ -182,7 +190,7 @@ class AlignedObjective(FixMatchObjective):
     def _refine(self, step: int) -> None:
         """Refine the whole stored matrix; if that is impossible, say so and go on."""
         settings, pool = self.settings, self.minibatcher.pool
-        target_C = settings.counts(pool, self.stored_NC)
+        target_C = settings.wanted(pool, self.stored_NC)
         if not self.counts.any():
             self._check_target(target_C)
         try:
@@ -195,7 +203,11 @@ class AlignedObjective(FixMatchObjective):
                 start=self.dual_C,
             )
         except InfeasibleTargetError as error:
-            _log.info("The refinement of step %d was skipped: %s", step, error)
+            if not self.counts[1]:
+                self._say(
+                    f"The refinement of step {step} was skipped, and what was refined "
+                    f"before stays in use: {error} Further ones are only counted."
+                )
             self.counts[1] += 1
             return
         self.refined_NC.copy_(found.refined)
@@ -217,6 +229,11 @@ class AlignedObjective(FixMatchObjective):
             f"DARP pulls the predictions towards class shares that do not fit them: "
             f"{seen} and {rare} against {shares_C[most]:.0%} and {shares_C[least]:.0%} "
             "of the target. If the classes really are that uneven, set target to their "
-            "shares or to 'estimated'; if they are not, this is what DARP is for."
+            "shares; if they are not, this is what DARP is for."
         )
-        warnings.warn(msg, TargetWarning, stacklevel=2)
+        self._say(msg)
+
+    def _say(self, message: str) -> None:
+        """Warn, once for all processes."""
+        if self.minibatcher.team.rank == 0:
+            warnings.warn(message, TargetWarning, stacklevel=2)

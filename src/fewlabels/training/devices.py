@@ -3,14 +3,15 @@
 import contextvars
 import copy
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import signature
+from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-import torch.multiprocessing
+import torch
 from safetensors.torch import load as loaded
 from torch.multiprocessing.spawn import ProcessException
 from torch.nn.parallel import DistributedDataParallel
@@ -20,6 +21,9 @@ from fewlabels.errors import FewlabelsError, TrainingError, UsageError
 from fewlabels.models import Network, checkpoint
 from fewlabels.training.settings import TrainingSettings
 from fewlabels.training.team import Team
+
+_GLANCE = 0.1
+_PATIENCE = 10.0
 
 OnCheckpoint = Callable[[int, Network], None]
 
@@ -98,36 +102,37 @@ def _fabric(settings: TrainingSettings) -> "Fabric":
 def _trained_by_several(
     task: Trainable, network: Network, on_checkpoint: OnCheckpoint
 ) -> Network:
-    messages = torch.multiprocessing.get_context(_METHOD).SimpleQueue()
-    listener = Listener(messages, network, on_checkpoint)
-    context = contextvars.copy_context()
-    thread = threading.Thread(target=context.run, args=(listener.listen,))
-    thread.start()
+    context = torch.multiprocessing.get_context(_METHOD)
+    # One for each process: a process that is killed while it writes blocks no other.
+    lines = [context.Pipe() for _ in range(task.settings.devices)]
+    listener = Listener([own for own, _ in lines], network, on_checkpoint)
     failure: Exception | None = None
-    try:
-        work = partial(_member, task=task, messages=messages)
-        _fabric(task.settings).launch(work)
-    except ProcessException as error:
-        failure = error
-    finally:
-        messages.put(None)
-        thread.join()
+    with listener.listening():
+        try:
+            theirs = [other for _, other in lines]
+            work = partial(_member, task=task, connections=theirs)
+            _fabric(task.settings).launch(work)
+        except ProcessException as error:
+            failure = error
     if listener.error is not None:
         raise listener.error from failure
     if failure is not None or not listener.is_done:
+        reason = str(failure).strip().splitlines()[-1] if failure else "no reason given"
         msg = (
             f"One of the {task.settings.devices} processes of the training ended early "
-            f"({str(failure).strip().splitlines()[-1] if failure else 'no reason'}). "
-            "Run the same command again: it goes on from the last saved state."
+            f"({reason}). Run the same again: with a workspace, it goes on from the "
+            "last saved state."
         )
         raise TrainingError(msg) from failure
     return network
 
 
-def _member(fabric: "Fabric", *, task: Trainable, messages: Any) -> None:
+def _member(
+    fabric: "Fabric", *, task: Trainable, connections: Sequence[Connection]
+) -> None:
     """Train as one of several processes; the first one tells of it."""
     team = Team(fabric)
-    relay = Relay(messages)
+    relay = Relay(connections[team.rank])
     listening: AbstractContextManager[None] = nullcontext()
     if team.rank == 0:
         listening = progress.reporting(relay)
@@ -135,10 +140,10 @@ def _member(fabric: "Fabric", *, task: Trainable, messages: Any) -> None:
         with listening:
             average = task.train(team, task.untrained(), relay.checkpoint)
     except FewlabelsError as error:
-        messages.put(("error", error))
+        relay.send("error", error)
         raise
     if team.rank == 0:
-        messages.put(("done", _packed(average)))
+        relay.send("done", _packed(average))
 
 
 def _packed(network: Network) -> bytes:
@@ -147,55 +152,95 @@ def _packed(network: Network) -> bytes:
 
 @dataclass(frozen=True)
 class Relay:
-    """Sends what happens in the first process to the one that waits."""
+    """Sends what happens in a process of the team to the one that waits."""
 
-    messages: Any
+    connection: Connection
+
+    def send(self, kind: str, *content: Any) -> None:
+        """Send a message."""
+        self.connection.send((kind, *content))
 
     def start(self, task: str, total: int, done: int) -> int:
         """Send that a task begins."""
-        self.messages.put(("start", task, total, done))
+        self.send("start", task, total, done)
         return 0
 
     def advance(self, handle: int, amount: int) -> None:
         """Send that some units are done."""
         del handle
-        self.messages.put(("advance", amount))
+        self.send("advance", amount)
 
-    def tell(self, step: int, figures: Any) -> None:
+    def tell(self, step: int, figures: Mapping[str, float]) -> None:
         """Send figures."""
-        self.messages.put(("tell", step, dict(figures)))
+        self.send("tell", step, dict(figures))
 
     def finish(self, handle: int) -> None:
         """Send that the task ended."""
         del handle
-        self.messages.put(("finish",))
+        self.send("finish")
 
     def checkpoint(self, step: int, network: Network) -> None:
-        """Send the averaged network."""
-        self.messages.put(("checkpoint", step, _packed(network)))
+        """Send the averaged network, and wait until it was looked at.
+
+        Nothing past this step may be saved before that.
+
+        Args:
+            step: How many steps are done.
+            network: The averaged network.
+
+        Raises:
+            TrainingError: If whoever looked at it failed; the reason is known there.
+        """
+        self.send("checkpoint", step, _packed(network))
+        if not self.connection.recv():
+            msg = f"The training was stopped after the checkpoint of step {step}."
+            raise TrainingError(msg)
 
 
 @dataclass
 class Listener:
-    """Hears in the waiting process what the first one of a team sends."""
+    """Hears in the waiting process what the team sends."""
 
-    messages: Any
+    connections: Sequence[Connection]
     network: Network
     """Filled with the averaged network at each checkpoint and at the end."""
     on_checkpoint: OnCheckpoint
-    error: BaseException | None = None
-    """What went wrong in a process of the team, or in ``on_checkpoint`` here."""
+    error: Exception | None = None
+    """What went wrong first, in a process of the team or in ``on_checkpoint`` here."""
     is_done: bool = False
     """Whether the training is finished and ``network`` is the outcome."""
+    _ended: threading.Event = field(default_factory=threading.Event)
     _tracks: ExitStack = field(default_factory=ExitStack)
     _advance: progress.Advance | None = None
 
-    def listen(self) -> None:
-        """Pass on every message until None comes."""
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Hear messages in a thread while the block runs, to the last one."""
+        context, threads = contextvars.copy_context(), torch.get_num_threads()
+
+        def listen() -> None:
+            torch.set_num_threads(threads)  # a thread begins with all cores
+            self._listen()
+
+        thread = threading.Thread(target=context.run, args=(listen,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._ended.set()
+            thread.join(_PATIENCE)  # half a message of a killed process never ends
+
+    def _listen(self) -> None:
         with self._tracks:
-            while (message := self.messages.get()) is not None:
-                if self.error is None:
-                    self._hear(*message)
+            while ready := wait(self.connections, _GLANCE) or not self._ended.is_set():
+                if not isinstance(ready, list):
+                    continue
+                for connection in ready:
+                    assert isinstance(connection, Connection)
+                    kind, *content = connection.recv()
+                    self._hear(kind, *content)
+                    if kind == "checkpoint":
+                        connection.send(self.error is None)
 
     def _hear(self, kind: str, *content: Any) -> None:
         hearings: dict[str, Callable[..., None]] = {
@@ -210,7 +255,7 @@ class Listener:
         try:
             hearings[kind](*content)
         except Exception as error:  # noqa: BLE001 - raised again by whoever waits
-            self.error = error
+            self.error = self.error or error
 
     def _start(self, task: str, total: int, done: int) -> None:
         track = progress.track(task, total, done=done)
@@ -225,7 +270,7 @@ class Listener:
         self.on_checkpoint(step, copy.deepcopy(self.network))
 
     def _fail(self, error: FewlabelsError) -> None:
-        self.error = error
+        self.error = self.error or error
 
     def _finish(self, packed: bytes) -> None:
         self._fill(packed)

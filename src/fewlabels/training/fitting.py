@@ -46,7 +46,7 @@ def fit(
     """
     with torch.inference_mode(mode=False), torch.enable_grad():
         key = rng.fork(generator)
-        views = recipe.views(pool, key, workspace)
+        views = recipe.views(pool)
         task = Task(recipe, pool, views, key, workspace)
 
         def tell(step: int, network: Network) -> None:
@@ -58,6 +58,7 @@ def fit(
         elif task.restores(network):
             tell(recipe.steps, network)
         else:
+            views.prepare()
             network = devices.trained(task, network, tell)
             task.keep(network)
         return views.classifier(network, pool.num_classes)
@@ -78,7 +79,7 @@ def restored(
         The classifier; None if the folder holds no finished training of this pool.
     """
     key = rng.fork(generator)
-    views = recipe.views(pool, key, workspace)
+    views = recipe.views(pool)
     task = Task(recipe, pool, views, key, workspace)
     network = task.untrained()
     if len(pool.labeled) and not task.restores(network):
@@ -98,7 +99,7 @@ class Task:
 
     @property
     def settings(self) -> Recipe:
-        """The settings."""
+        """The settings, as whoever trains on devices calls them."""
         return self.recipe
 
     def untrained(self) -> Network:
@@ -179,7 +180,9 @@ class Task:
 
     @property
     def _mark(self) -> str:
-        return workspaces.fingerprint(self.recipe, self.pool, self.key)
+        return workspaces.fingerprint(
+            self.recipe, self.pool, self.views.identity, self.key
+        )
 
     def _rate(self, network: Network) -> float:
         """Return the learning rate of the first step, bounded where that is asked."""
@@ -194,10 +197,10 @@ class Task:
         bound = rate_bound(features, self.pool.num_classes, recipe.rate_limit)
         if bound <= 0:
             msg = (
-                f"The Gram matrix of the {len(features)} labeled items is singular "
-                f"(smallest eigenvalue {bound:.3g}), so that rate_limit "
-                f"'{recipe.rate_limit}' leaves no learning rate. Take 'linearized' or "
-                "'none'."
+                f"The Gram matrix of the {len(features)} labeled items is singular: "
+                "some look alike to the untrained network, or there are more of them "
+                f"than features. rate_limit '{recipe.rate_limit}' leaves no learning "
+                "rate; take 'linearized' or 'none'."
             )
             raise TrainingError(msg)
         return min(recipe.learning_rate, bound)

@@ -7,16 +7,19 @@ trainers: only the views differ.
 Shapes: n items asked about, V views of each, D features of the encoder.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock
 from torch import Generator, Tensor
 
-from fewlabels import naming, rng
+from fewlabels import files, naming, rng
 from fewlabels.augment import Strong, WeakAugment
+from fewlabels.errors import UsageError
 from fewlabels.features import (
     Embedded,
     FeatureCache,
@@ -48,6 +51,8 @@ _VIEWS_KEY = 0  # the same views for every training, so that they are embedded o
 class FrozenRecipe(Recipe):
     """What the trainers over frozen features have in common."""
 
+    network: str = "linear"
+    """Name of the head: ``"linear"``, or ``"mlp-WIDTH"`` with a hidden layer."""
     encoder: str = "efficientnet-lite0"
     """Name of an encoder, or ``"package.module:name"`` of a ``torch.nn.Module`` (see
     :mod:`fewlabels.features.encoders`), or ``"self-supervised"``: one that is trained
@@ -77,9 +82,8 @@ class FrozenRecipe(Recipe):
         }
         return changes | ({"strong": "official"} if "strong" in changes else {})
 
-    def views(self, pool: Pool, key: int, workspace: Path | None) -> Views:
+    def views(self, pool: Pool) -> Views:
         """Return stored features of views; what is not there yet is embedded."""
-        del key, workspace
         cache = FeatureCache.of_this_user()
         if self.cache is not None:
             cache = FeatureCache(Path(self.cache))
@@ -96,9 +100,22 @@ class FrozenRecipe(Recipe):
             {_SELF_SUPERVISED: SelfSupervised},
             method="fit(images, ids, generator)",
         )
-        place = folder / _SELF_SUPERVISED / content_key(pool.images, pool.ids)
+        told = sha256(repr(learner).encode()).hexdigest()[:16]
+        name = f"{content_key(pool.images, pool.ids)}-{told}"
+        place = folder / _SELF_SUPERVISED / name
+        files.make_folder(place)
         draws = rng.stream(_VIEWS_KEY, _SELF_SUPERVISED)
-        return learner.fit(pool.images, pool.ids, draws, workspace=place)
+        with FileLock(place / ".lock"):  # of two processes, one trains and one waits
+            return learner.fit(pool.images, pool.ids, draws, workspace=place)
+
+    def _check_network(self) -> None:
+        super()._check_network()
+        if self.network.startswith("wrn"):
+            msg = (
+                f"The network '{self.network}' takes images, and features are frozen "
+                "here: choose a head, 'linear' or 'mlp-256'."
+            )
+            raise UsageError(msg)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +131,21 @@ class FrozenViews:
     def shape(self) -> tuple[int, ...]:
         """Length of a row of features; an encoder may not know it beforehand."""
         return (self._clean.shape[1],)
+
+    @property
+    def identity(self) -> str:
+        """Name of the encoder, which tells its weights."""
+        return self.encoder.name
+
+    def prepare(self) -> None:
+        """Embed all views that are not there yet."""
+        self._weak  # noqa: B018 - made on first use
+        if self.recipe.strong_settings() is not None:
+            self._strong  # noqa: B018
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Send no rows to other processes: they open the same files."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def weak(self, items: Tensor, generator: Generator) -> Tensor:
         """Return one of the weak views of each item."""

@@ -4,6 +4,7 @@ import copy
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 
 import torch
@@ -22,7 +23,7 @@ from fewlabels.training.views import Minibatch
 
 _REPORT_EVERY = 10
 _PREFETCH_ON_GPU = 2
-_LOST = 1e4  # guessing costs log C, which is below 10 for any number of classes
+_LOST = 1e4  # guessing costs log C, about 10 for ten thousand classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,9 +105,13 @@ def run(
     start = 0 if saved is None else saved.fill(training)
     total = training.settings.steps
     is_first = training.team.rank == 0
-    minibatches = prepared(training.objective.minibatch, start, total, _depth(training))
     since, at = start, time.perf_counter()
-    with progress.track("Training", total, done=start) as advance:
+    with (
+        closing(
+            prepared(training.objective.minibatch, start, total, _depth(training))
+        ) as minibatches,
+        progress.track("Training", total, done=start) as advance,
+    ):
         for step, minibatch in enumerate(minibatches, start):
             loss = training.advance(step, minibatch)
             done = step + 1

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
 
 from torch import Tensor, nn
@@ -52,18 +51,8 @@ class Objective(Protocol):
 class Recipe(TrainingSettings):
     """Settings together with what they are for: inputs and an objective."""
 
-    def views(self, pool: Pool, key: int, workspace: Path | None) -> Views:
-        """Return where the inputs of the network come from; here, the pool's images.
-
-        Args:
-            pool: The pool.
-            key: The key of the training's streams.
-            workspace: The folder of the training, for work that is worth keeping.
-
-        Returns:
-            The views.
-        """
-        del key, workspace
+    def views(self, pool: Pool) -> Views:
+        """Return where the inputs of the network come from; here, the pool's images."""
         return ImageViews(pool.images, self.weak, self.strong_settings())
 
     def strong_settings(self) -> Strong | None:

@@ -83,6 +83,7 @@ class SavedState:
         words = {"fingerprint": self.mark, "step": str(step)}
         checkpoint.write(tensors, self.path, words)
         self._step = step
+        self._at = time.monotonic()
 
     def fill(self, training: Resumable) -> int:
         """Fill a fresh training with the saved one, if there is one.

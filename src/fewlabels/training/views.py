@@ -28,6 +28,15 @@ class Views(Protocol):
         """Shape of one input of the network."""
         ...
 
+    @property
+    def identity(self) -> str:
+        """What makes inputs of images, where settings do not tell, such as weights."""
+        ...
+
+    def prepare(self) -> None:
+        """Make what all steps read, before the first."""
+        ...
+
     def weak(self, items: Tensor, generator: Generator) -> Tensor:
         """Return a weak view of each item."""
         ...
@@ -66,6 +75,14 @@ class ImageViews:
     def shape(self) -> tuple[int, ...]:
         """Shape of one image."""
         return self.images.shape
+
+    @property
+    def identity(self) -> str:
+        """Nothing: the settings tell all."""
+        return ""
+
+    def prepare(self) -> None:
+        """Do nothing: views are made anew in each step."""
 
     def weak(self, items: Tensor, generator: Generator) -> Tensor:
         """Return the images, flipped and shifted."""

@@ -16,12 +16,13 @@ from fewlabels.training.settings import TrainingSettings
 _FILE = "model.safetensors"
 
 
-def fingerprint(settings: TrainingSettings, pool: Pool, key: int) -> str:
+def fingerprint(settings: TrainingSettings, pool: Pool, inputs: str, key: int) -> str:
     """Return a hash of all that decides the outcome of a training.
 
     Args:
         settings: The settings.
         pool: The items (by id) and their labels.
+        inputs: What makes the network's inputs of images, where settings do not tell.
         key: What the generator gave.
 
     Returns:
@@ -35,6 +36,7 @@ def fingerprint(settings: TrainingSettings, pool: Pool, key: int) -> str:
         "ids": sha256("\0".join(pool.ids).encode()).hexdigest(),
         "labeled": pool.labeled.tolist(),
         "labels": pool.labels[pool.labeled].tolist(),
+        "inputs": inputs,
         "key": key,
     }
     return sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
