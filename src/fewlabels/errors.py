@@ -23,6 +23,7 @@
     FewlabelsWarning
     ├── DegenerateGramWarning           every choice scores zero: the choice is a tie
     ├── DataChangedWarning              the data are not those the run began with
+    ├── DamagedWarning                  a damaged file; its work is done again
     ├── TargetWarning                   class shares do not fit the predictions
     └── UnreadableFilesWarning          files that were left out of a pool
 
@@ -136,6 +137,10 @@ class DegenerateGramWarning(FewlabelsWarning):
 
 class TargetWarning(FewlabelsWarning):
     """Class shares that DARP aims at do not fit the predictions."""
+
+
+class DamagedWarning(FewlabelsWarning):
+    """A file of this package was damaged, and its work is done again."""
 
 
 class DataChangedWarning(FewlabelsWarning):

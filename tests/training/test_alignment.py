@@ -189,6 +189,8 @@ def test_an_estimated_target_follows_the_predictions():
         ({"mask_on": "none"}, "mask_on called 'none'"),
         ({"target": "even"}, "target called 'even'"),
         ({"capacity": 0.5}, "capacity is 0.5; below 1"),
+        ({"capacity": float("nan")}, "capacity is nan"),
+        ({"target": (0.5, -0.1)}, "every share must be a number above zero"),
         ({"solver": "secant"}, "solver called 'secant'"),
     ],
 )
@@ -199,4 +201,4 @@ def test_settings_that_make_no_sense_are_explained(options, message):
 
 def test_a_target_for_another_number_of_classes_is_explained():
     with pytest.raises(UsageError, match="target gives 2 shares, and there are 3"):
-        begun(target=(0.5, 0.5))
+        FixMatchDarpTrainer.small(target=(0.5, 0.5)).check(tiny_pool(num_classes=3))

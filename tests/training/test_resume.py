@@ -10,7 +10,7 @@ import torch
 from tests.training.conftest import tiny_pool
 from tests.training.test_workspace import fit, same
 
-from fewlabels.errors import TrainingError
+from fewlabels.errors import DamagedWarning, DataChangedWarning, TrainingError
 from fewlabels.training import (
     FixMatchDarpTrainer,
     FixMatchTrainer,
@@ -65,7 +65,7 @@ def test_it_goes_on_where_it_was(tmp_path, trainer, stop, stop_before):
     # What the last step did is only known to be good after the next.
     assert done == [*range(stop), *range(max(0, stop - 1), 12)]
     assert checkpoints == [s for s in (3, 6, 9, 12) if s >= stop]
-    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+    assert [path.name for path in tmp_path.glob("[!.]*")] == ["model.safetensors"]
 
 
 def test_saving_now_and_then_repeats_a_few_steps(tmp_path, monkeypatch, stop_before):
@@ -93,8 +93,24 @@ def test_a_damaged_state_counts_as_none(tmp_path, share, stop_before):
     content = path.read_bytes()
     path.write_bytes(content[: int(len(content) * share)])
     done.clear()
-    assert same(fit(tmp_path, TRAINERS[1]), fit(None, TRAINERS[1]))
+    with pytest.warns(DamagedWarning, match="begins with its first step"):
+        found = fit(tmp_path, TRAINERS[1])
+    assert same(found, fit(None, TRAINERS[1]))
     assert done[:12] == list(range(12))
+
+
+def test_a_changed_byte_of_the_state_is_found_out(tmp_path, stop_before):
+    _, stop_at = stop_before
+    stop_at(7)
+    with pytest.raises(StoppedError):
+        fit(tmp_path, TRAINERS[3])
+    path = tmp_path / "state.safetensors"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0x55
+    path.write_bytes(content)
+    with pytest.warns(DamagedWarning, match="not those that were written"):
+        found = fit(tmp_path, TRAINERS[3])
+    assert same(found, fit(None, TRAINERS[3]))
 
 
 def test_the_state_of_another_training_is_left_out(tmp_path, stop_before):
@@ -103,7 +119,8 @@ def test_the_state_of_another_training_is_left_out(tmp_path, stop_before):
     with pytest.raises(StoppedError):
         fit(tmp_path, TRAINERS[1])
     other = replace(TRAINERS[1], learning_rate=0.01)
-    found = fit(tmp_path, other)
+    with pytest.warns(DataChangedWarning, match="6 steps of a training with other"):
+        found = fit(tmp_path, other)
     assert same(found, fit(None, other))
 
 

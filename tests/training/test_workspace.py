@@ -7,7 +7,8 @@ import torch
 from tests.training.conftest import tiny_pool
 
 from fewlabels import rng
-from fewlabels.training import FixMatchTrainer, SupervisedTrainer, loop
+from fewlabels.errors import DamagedWarning, RunInUseError
+from fewlabels.training import FixMatchTrainer, SupervisedTrainer, loop, workspace
 
 TRAINER = FixMatchTrainer.small(steps=4, minibatch_size=4, mu=1)
 
@@ -46,7 +47,7 @@ def test_the_same_fit_is_loaded(tmp_path, counted):
     assert same(first, second)
     assert seen == [4]
     assert not second.module.training
-    assert [path.name for path in folder.iterdir()] == ["model.safetensors"]
+    assert [path.name for path in folder.glob("[!.]*")] == ["model.safetensors"]
 
 
 @pytest.mark.parametrize(
@@ -80,9 +81,30 @@ def test_a_damaged_file_trains_anew_and_is_replaced(tmp_path, counted, share):
     path = tmp_path / "model.safetensors"
     content = path.read_bytes()
     path.write_bytes(content[: int(len(content) * share)])
-    assert same(first, fit(tmp_path))
+    with pytest.warns(DamagedWarning, match=r"model\.safetensors.*trained anew"):
+        assert same(first, fit(tmp_path))
     assert len(counted) == 8
     assert path.read_bytes() == content
+
+
+def test_a_changed_byte_is_found_out(tmp_path, counted):
+    first = fit(tmp_path)
+    path = tmp_path / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-3000] ^= 0x55
+    path.write_bytes(content)
+    with pytest.warns(DamagedWarning, match="not those that were written"):
+        assert same(first, fit(tmp_path))
+
+
+def test_two_processes_in_one_workspace_are_kept_apart(tmp_path):
+    with workspace.alone_in(tmp_path), pytest.raises(RunInUseError, match="Another"):
+        fit(tmp_path)
+
+
+def test_a_workspace_may_be_a_string(tmp_path):
+    fit(str(tmp_path))
+    assert (tmp_path / "model.safetensors").exists()
 
 
 def test_the_workspace_changes_nothing(tmp_path):

@@ -18,6 +18,7 @@ from fewlabels import files
 from fewlabels.errors import DataError
 
 _ENTRY = "fewlabels"
+_DIGEST = "digest"
 
 
 def save(module: nn.Module, path: Path, metadata: Mapping[str, str]) -> None:
@@ -70,11 +71,9 @@ def serialized(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> by
     """
     # One entry, since safetensors writes several in no fixed order: equal networks
     # make equal files.
-    words = json.dumps(dict(metadata), sort_keys=True)
-    return dumped(
-        {name: t.detach().cpu().contiguous() for name, t in tensors.items()},
-        metadata={_ENTRY: words},
-    )
+    plain = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    words = {**metadata, _DIGEST: _digest(plain)}
+    return dumped(plain, metadata={_ENTRY: json.dumps(words, sort_keys=True)})
 
 
 def read_into(tensors: Mapping[str, Tensor], path: Path) -> dict[str, str]:
@@ -92,10 +91,25 @@ def read_into(tensors: Mapping[str, Tensor], path: Path) -> dict[str, str]:
         names = file.keys()  # the file itself is not iterable
         read = {name: file.get_tensor(name) for name in names}
     _check_fit(tensors, read, path)
+    if words.get(_DIGEST, "") not in {"", _digest(read)}:
+        msg = (
+            f"{path} is damaged: its numbers are not those that were written. Delete "
+            "it and train again."
+        )
+        raise DataError(msg)
     with torch.no_grad():
         for name, tensor in tensors.items():
             tensor.copy_(read[name])
-    return words
+    return {name: word for name, word in words.items() if name != _DIGEST}
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    """Return a hash of names and numbers."""
+    found = hashlib.blake2b(digest_size=16)
+    for name in sorted(tensors):
+        found.update(name.encode())
+        found.update(tensors[name].reshape(-1).view(torch.uint8).numpy().data)
+    return found.hexdigest()
 
 
 def published(path: Path, sha256: str) -> dict[str, Tensor]:
@@ -140,7 +154,8 @@ def published(path: Path, sha256: str) -> dict[str, Tensor]:
 def metadata(path: Path) -> dict[str, str]:
     """Return the words stored beside the tensors, without reading the tensors."""
     with _opened(path) as file:
-        return _words(file)
+        words = _words(file)
+    return {name: word for name, word in words.items() if name != _DIGEST}
 
 
 def _words(file: Any) -> dict[str, str]:

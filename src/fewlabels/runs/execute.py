@@ -35,6 +35,8 @@ def execute(settings: RunSettings, path: Path, pool: Pool) -> Iterator[Round]:
     """
     strategy, trainer = check_choices(settings)
     check_plan(pool, start=settings.start, query=settings.query, budget=settings.budget)
+    if hasattr(trainer, "check"):  # before anything is written down
+        trainer.check(pool)
     folder = RunFolder(path)
     with folder.owned():
         folder.begin(settings.model_dump(mode="json"), _facts(settings, pool, strategy))

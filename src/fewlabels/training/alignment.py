@@ -7,6 +7,7 @@ uniform target.
 Shapes: N items in the pool, U unlabeled items in a minibatch, C classes.
 """
 
+import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -74,21 +75,28 @@ class FixMatchDarpTrainer(FixMatchTrainer):
         check_known("solver", self.solver, Solver)
         if isinstance(self.target, str):
             check_known("target", self.target, Target)
-        if self.capacity is not None and self.capacity < 1:
+        elif not all(0 < share < math.inf for share in self.target):
+            msg = f"target is {self.target}; every share must be a number above zero."
+            raise UsageError(msg)
+        if self.capacity is not None and not self.capacity >= 1:
             msg = (
                 f"capacity is {self.capacity}; below 1 a class could not reach its "
                 "target. Give 1 or more, or None for no limit."
             )
             raise UsageError(msg)
 
-    def objective(self, pool: Pool, views: Views, key: int, team: Team) -> Objective:
-        """Return the loss of FixMatch on refined pseudo-labels."""
+    def check(self, pool: Pool) -> None:
+        """Raise unless a target that was given has a share for each class."""
+        super().check(pool)
         if not isinstance(self.target, str) and len(self.target) != pool.num_classes:
             msg = (
                 f"target gives {len(self.target)} shares, and there are "
                 f"{pool.num_classes} classes; give one share for each."
             )
             raise UsageError(msg)
+
+    def objective(self, pool: Pool, views: Views, key: int, team: Team) -> Objective:
+        """Return the loss of FixMatch on refined pseudo-labels."""
         return AlignedObjective(self, self._minibatcher(pool, views, key, team))
 
     def wanted(self, pool: Pool, probabilities_NC: Tensor) -> Tensor:

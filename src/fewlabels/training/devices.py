@@ -121,7 +121,8 @@ def _trained_by_several(
         msg = (
             f"One of the {task.settings.devices} processes of the training ended early "
             f"({reason}). Run the same again: with a workspace, it goes on from the "
-            "last saved state."
+            "last saved state. A script that trains on several devices needs "
+            'if __name__ == "__main__": around its work.'
         )
         raise TrainingError(msg) from failure
     return network

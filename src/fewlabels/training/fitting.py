@@ -44,7 +44,11 @@ def fit(
     Returns:
         The classifier; untrained, if nothing is labeled.
     """
-    with torch.inference_mode(mode=False), torch.enable_grad():
+    with (
+        torch.inference_mode(mode=False),
+        torch.enable_grad(),
+        workspaces.alone_in(workspace),
+    ):
         key = rng.fork(generator)
         views = recipe.views(pool)
         task = Task(recipe, pool, views, key, workspace)

@@ -152,7 +152,7 @@ def check_finite(
         return
     kept = "" if saved is None else saved.last_good()
     msg = (
-        f"The loss is {value:.6g} at step {step} of {settings.steps}, so the network "
+        f"The loss is {value:.6g} by step {step} of {settings.steps}, so the network "
         f"is lost. Lower learning_rate (now {settings.learning_rate}), and check that "
         f"the images hold finite numbers.{kept}"
     )

@@ -55,6 +55,9 @@ class Recipe(TrainingSettings):
         """Return where the inputs of the network come from; here, the pool's images."""
         return ImageViews(pool.images, self.weak, self.strong_settings())
 
+    def check(self, pool: Pool) -> None:
+        """Raise if these settings cannot be right for a pool; quick, so ask early."""
+
     def strong_settings(self) -> Strong | None:
         """Return how strong views are made; None where none are asked for."""
         return None

@@ -157,6 +157,6 @@ def check_range(
         UsageError: If the value is outside.
     """
     if not at_least <= value < below:
-        limit = "" if below == float("inf") else f" and below {below}"
+        limit = " and finite" if below == float("inf") else f" and below {below}"
         msg = f"{name} is {value}; it must be at least {at_least}{limit}."
         raise UsageError(msg)

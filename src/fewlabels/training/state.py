@@ -8,6 +8,7 @@ interrupted, on the same build of PyTorch with the same number of threads.
 """
 
 import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 
 from fewlabels import files
-from fewlabels.errors import DataError
+from fewlabels.errors import DamagedWarning, DataChangedWarning, DataError
 from fewlabels.models import checkpoint
 
 FILE = "state.safetensors"
@@ -95,15 +96,28 @@ class SavedState:
         Returns:
             How many steps are done.
         """
+        if not self.path.exists():
+            return 0
         try:
-            if checkpoint.metadata(self.path).get("fingerprint") != self.mark:
+            found = checkpoint.metadata(self.path)
+            if found.get("fingerprint") != self.mark:
+                self._warn_of_other(found.get("step", "?"))
                 return 0
             words = checkpoint.read_into(training.tensors(), self.path)
-        except DataError:
+        except DataError as error:
+            msg = f"{error} This training begins with its first step."
+            warnings.warn(msg, DamagedWarning, stacklevel=2)
             return 0
         self._step = int(words["step"])
         self._at = time.monotonic()
         return self._step
+
+    def _warn_of_other(self, step: str) -> None:
+        msg = (
+            f"{self.path} holds {step} steps of a training with other settings, items, "
+            "labels or seed; it will be replaced. Use another folder to keep both."
+        )
+        warnings.warn(msg, DataChangedWarning, stacklevel=3)
 
     def last_good(self) -> str:
         """Say where the last good state is, in a sentence for a message."""

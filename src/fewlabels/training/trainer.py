@@ -35,4 +35,6 @@ class NetworkTrainer(Recipe):
         Returns:
             The averaged network as a classifier; untrained, if nothing is labeled.
         """
-        return fitting.fit(self, pool, generator, workspace, on_checkpoint)
+        self.check(pool)
+        folder = None if workspace is None else Path(workspace)
+        return fitting.fit(self, pool, generator, folder, on_checkpoint)

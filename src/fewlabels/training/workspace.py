@@ -1,19 +1,56 @@
 """A finished training is kept in its folder, and found again."""
 
 import json
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 
+from filelock import FileLock, Timeout
 from torch import nn
 
 from fewlabels import files
-from fewlabels.errors import DataError
+from fewlabels.errors import DamagedWarning, DataError, RunInUseError
 from fewlabels.models import checkpoint
 from fewlabels.pool import Pool
 from fewlabels.training.settings import TrainingSettings
 
 _FILE = "model.safetensors"
+_LOCK = ".fewlabels-training-lock"
+
+
+@contextmanager
+def alone_in(folder: Path | None) -> Iterator[None]:
+    """Keep other processes out of a workspace while the block runs.
+
+    Args:
+        folder: The workspace; None: there is nothing to keep them out of.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        RunInUseError: If another process works there.
+    """
+    if folder is None:
+        yield
+        return
+    files.make_folder(folder)
+    lock = FileLock(folder / _LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        msg = (
+            f"Another process trains in '{folder}'. Wait for it, or give this training "
+            "a folder of its own."
+        )
+        raise RunInUseError(msg) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def fingerprint(settings: TrainingSettings, pool: Pool, inputs: str, key: int) -> str:
@@ -54,11 +91,14 @@ def restore(module: nn.Module, folder: Path, mark: str) -> bool:
         Whether the network was filled. A damaged file counts as none.
     """
     path = folder / _FILE
+    if not path.exists():
+        return False
     try:
         if checkpoint.metadata(path).get("fingerprint") != mark:
             return False
         checkpoint.load(module, path)
-    except DataError:
+    except DataError as error:
+        warnings.warn(f"{error} It is trained anew.", DamagedWarning, stacklevel=2)
         return False
     return True
 

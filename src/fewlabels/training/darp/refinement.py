@@ -86,6 +86,7 @@ def solve(
         rounds=rounds,
         tolerance=tolerance,
     )
+    probabilities = torch.as_tensor(probabilities)
     matrix_MK = checks.probability_rows(probabilities)
     target_K = checks.column_target(target, matrix_MK)
     start_K = checks.starting_dual(start, target_K)
