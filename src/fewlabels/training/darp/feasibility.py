@@ -38,8 +38,8 @@ def check_places(problem: Problem) -> None:
     if float(missing_K[worst]) > _SLACK:
         msg = (
             f"Class {worst} shall get {float(problem.target[worst]):.6g} rows, and "
-            f"only {int(places_K[worst])} rows leave it any probability: the target "
-            "cannot be reached."
+            f"only {int(places_K[worst])} of {len(problem.reference)} rows leave it "
+            "any probability: the target cannot be reached."
         )
         raise InfeasibleTargetError(msg)
 

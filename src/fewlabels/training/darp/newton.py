@@ -21,13 +21,13 @@ from torch import Tensor
 
 from fewlabels.errors import InfeasibleTargetError
 from fewlabels.training.darp.feasibility import check_reachable
-from fewlabels.training.darp.problem import NEAR, Point, Tilter
+from fewlabels.training.darp.problem import NEAR, Point, Problem, Tilter
 
 _MOST_STEPS = 100
 _STEPS_BEFORE_A_DOUBT = (8, 16, 32, 64)
 _MOST_TRIALS = 40
 _LEAST_REACH, _LARGEST_REACH = 1e3, 1e12  # powers of two that a step may go
-_LEAST_RESIDUAL = 1e-6
+_LEAST_DEGREE = 1e-200
 _RIDGE = 1e-12
 _EPSILON = torch.finfo(torch.float64).eps
 _SINGLE_RANGE = 1e-20  # smallest column for which products fit single precision
@@ -53,20 +53,40 @@ def minimize(
     """
     problem = tilter.problem
     tolerance = max(tolerance, 4 * _EPSILON * len(rows_MK))
-    point = tilter.point(start_K, tilter.rough_row_duals(start_K), rows_MK)
-    for step in range(_MOST_STEPS):
-        if problem.error(point.columns) <= tolerance:
-            return point, step
+    point = _begun(tilter, start_K, rows_MK)
+    step, error = 0, problem.error(point.columns)
+    while error > tolerance and step < _MOST_STEPS:
         if step in _STEPS_BEFORE_A_DOUBT:
             check_reachable(problem, point.dual)
         point = _stepped(tilter, point, rows_MK)
+        step, error = step + 1, problem.error(point.columns)
+    if error <= tolerance:
+        return point, step
     check_reachable(problem, point.dual)
     msg = (
-        f"After {_MOST_STEPS} steps of Newton's method a class is still "
-        f"{problem.error(point.columns):.3g} rows away from its target: entries that "
-        "would have to grow are all but zero."
+        f"After {step} steps of Newton's method a class is still {error:.3g} rows away "
+        "from its target: entries that would have to grow are all but zero."
     )
     raise InfeasibleTargetError(msg)
+
+
+def _begun(tilter: Tilter, start_K: Tensor, rows_MK: Tensor) -> Point:
+    """Begin at the start, or at zero if the start is of no use."""
+    problem = tilter.problem
+    point = tilter.point(start_K, tilter.rough_row_duals(start_K), rows_MK)
+    is_fine = problem.error(point.columns) < float(problem.target.max())
+    if is_fine or not bool(start_K.any()):
+        return point
+    zeros_K = torch.zeros_like(start_K)
+    other = tilter.point(zeros_K, tilter.rough_row_duals(zeros_K), rows_MK)
+    if _value(problem, other) <= _value(problem, point):
+        return other
+    return tilter.point(start_K, point.row_duals, rows_MK)
+
+
+def _value(problem: Problem, point: Point) -> float:
+    """Return g at a point."""
+    return float(point.dual @ problem.target - point.row_duals.sum())
 
 
 def _stepped(tilter: Tilter, point: Point, rows_MK: Tensor) -> Point:
@@ -78,11 +98,10 @@ def _stepped(tilter: Tilter, point: Point, rows_MK: Tensor) -> Point:
     Returns:
         The new place; its rows are in ``rows_MK``.
     """
-    target_K, entropies_M = tilter.problem.target, tilter.problem.entropies
+    target_K = tilter.problem.target
     reach = min(max(_LEAST_REACH, 100 * tilter.span(point.dual)), _LARGEST_REACH)
     direction_K = _direction(tilter, point, rows_MK, reach / tilter.fastest)
     slope = float((target_K - point.columns) @ direction_K)
-    noise = _EPSILON * float((1 / entropies_M + point.row_duals.abs()).sum())
     span = tilter.span(direction_K)
     length = min(1.0, reach / max(span, 1.0))
     tried = point
@@ -92,40 +111,62 @@ def _stepped(tilter: Tilter, point: Point, rows_MK: Tensor) -> Point:
         near_M = point.row_duals if is_near else tilter.rough_row_duals(dual_K)
         tried = tilter.point(dual_K, near_M, rows_MK)
         ahead = float((target_K - tried.columns) @ direction_K)
+        if ahead <= 0:
+            break
         rise_M = point.row_duals - tried.row_duals
         rise = float(rise_M.sum() + length * (direction_K @ target_K))
-        is_flat = ahead <= -0.1 * slope and rise <= noise
-        if ahead <= 0 or is_flat or rise <= 1e-4 * length * slope:
+        is_flat = ahead <= -0.1 * slope and rise <= _noise(tilter, point)
+        if is_flat or rise <= 1e-4 * length * slope:
             break
         length *= min(max(slope / (slope - ahead), 0.1), 0.5)
     return tried
 
 
-def _direction(tilter: Tilter, point: Point, rows_MK: Tensor, reach: float) -> Tensor:
-    """Return a direction in which g falls; its entries sum to zero.
+def _noise(tilter: Tilter, point: Point) -> float:
+    """Return the size of what rounding adds to differences of g."""
+    return _EPSILON * float(
+        (1 / tilter.problem.entropies + point.row_duals.abs()).sum()
+    )
 
-    A class whose rows are all but certain has no curvature to go by: it is given just
-    enough to go as far as the reach.
-    """
+
+def _direction(tilter: Tilter, point: Point, rows_MK: Tensor, reach: float) -> Tensor:
+    """Return a direction in which g falls; its entries sum to zero."""
     columns_K, target_K = point.columns, tilter.problem.target
     is_single = float(columns_K.min()) > _SINGLE_RANGE
     edges_KK = _edges(tilter, rows_MK, torch.float32 if is_single else torch.float64)
+    logs_K = torch.xlogy(columns_K, columns_K / target_K)
+    straight_K = logs_K - columns_K * (logs_K.sum() / columns_K.sum())
     plain_K = columns_K - target_K
-    least_K = plain_K.abs().clamp_min_(_LEAST_RESIDUAL).div_(reach)
+    straight_step_K = _solution(edges_KK, straight_K, reach)
+    plain_step_K = _solution(edges_KK, plain_K, reach)
+    falls = float(plain_K @ straight_step_K) > 0
+    is_short = tilter.span(straight_step_K) < 10 * tilter.span(plain_step_K)
+    return straight_step_K if falls and is_short else plain_step_K
+
+
+def _solution(edges_KK: Tensor, residual_K: Tensor, reach: float) -> Tensor:
+    """Solve the Laplacian's equations.
+
+    A class whose rows are all but certain has no edges to go by: it is given just
+    enough of a diagonal to go as far as the reach.
+
+    Args:
+        edges_KK: The edges, zero on the diagonal.
+        residual_K: The right-hand side.
+        reach: How far an entry of the solution may go by itself.
+
+    Returns:
+        The solution whose entries sum to zero, shape (K,).
+    """
+    least_K = residual_K.abs().div_(reach).clamp_min_(_LEAST_DEGREE)
     roots_K = edges_KK.sum(dim=1).maximum(least_K).sqrt_()
     scaled_KK = -edges_KK / torch.outer(roots_K, roots_K)
     scaled_KK += torch.outer(roots_K, roots_K) / roots_K.square().sum()
     scaled_KK.diagonal().add_(1 + _RIDGE)
     factor_KK = torch.linalg.cholesky(scaled_KK)
-    logs_K = torch.xlogy(columns_K, columns_K / target_K)
-    straight_K = logs_K - columns_K * (logs_K.sum() / columns_K.sum())
-    residuals_K2 = torch.stack([straight_K, plain_K], dim=1) / roots_K[:, None]
-    directions_K2 = torch.cholesky_solve(residuals_K2, factor_KK) / roots_K[:, None]
-    directions_K2 -= directions_K2.mean(dim=0)
-    spans_2 = directions_K2.amax(dim=0) - directions_K2.amin(dim=0)
-    falls = bool(plain_K @ directions_K2[:, 0] > 0)
-    is_straight = falls and bool(spans_2[0] < 10 * spans_2[1])
-    return directions_K2[:, 0 if is_straight else 1]
+    scaled_K1 = torch.cholesky_solve((residual_K / roots_K)[:, None], factor_KK)
+    solution_K = scaled_K1[:, 0] / roots_K
+    return solution_K - solution_K.mean()
 
 
 def _edges(tilter: Tilter, rows_MK: Tensor, dtype: torch.dtype) -> Tensor:

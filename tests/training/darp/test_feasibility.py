@@ -1,0 +1,136 @@
+"""Targets out of reach: found exactly where linear programming finds them."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import linprog
+from tests.training.darp.rows import random_rows, random_target
+
+from fewlabels.errors import FewlabelsError, InfeasibleTargetError
+from fewlabels.rng import stream
+from fewlabels.training import darp
+from fewlabels.training.darp import reference
+
+
+def is_reachable(near, target):
+    """Ask a linear program whether rows and columns can be met on what is not zero."""
+    places = np.argwhere(near.numpy() > 0)
+    sums = np.zeros((len(near) + len(target), len(places)))
+    for number, (row, column) in enumerate(places):
+        sums[row, number] = sums[len(near) + column, number] = 1
+    wanted = np.concatenate([np.ones(len(near)), target.numpy()])
+    return linprog(np.zeros(len(places)), A_eq=sums, b_eq=wanted).status == 0
+
+
+def test_agrees_with_linear_programming():
+    seen = {True: 0, False: 0}
+    for seed in range(120):
+        num_rows, num_classes = 5 + seed % 20, 2 + seed % 5
+        rows = random_rows(num_rows, num_classes, seed)
+        if seed % 2:
+            keep = torch.rand(rows.shape, generator=stream(seed, "zeros")) > 0.5
+            keep[:, 0] |= ~keep.any(dim=1)
+            rows = rows * keep
+            rows /= rows.sum(dim=1, keepdim=True)
+        target = random_target(num_rows, num_classes, seed)
+        capacity = (None, 2.0, 1.3)[seed % 3]
+        near = reference.problem(
+            rows, target, capacity=capacity, is_weighted=True, is_smoothed=False
+        ).reference
+        seen[is_reachable(near, target)] += 1
+        if is_reachable(near, target):
+            assert darp.solve(rows, target, capacity=capacity).marginal_error <= 1e-6
+        else:
+            with pytest.raises(InfeasibleTargetError, match="cannot be reached"):
+                darp.refine(rows, target, capacity=capacity)
+    assert min(seen.values()) >= 20
+
+
+@pytest.mark.parametrize("solver", ["newton", "alternating"])
+def test_a_class_that_nothing_has_any_probability_for(solver):
+    rows = torch.tensor([[0.5, 0.5, 0.0]] * 6)
+    message = (
+        r"Class 2 shall get 2 rows, and only 0 of 6 rows leave it any probability: the "
+        r"target cannot be reached\. Choose a target nearer to the predictions"
+    )
+    with pytest.raises(InfeasibleTargetError, match=message):
+        darp.refine(rows, torch.tensor([2.0, 2.0, 2.0]), capacity=None, solver=solver)
+
+
+@pytest.mark.parametrize("solver", ["newton", "alternating"])
+def test_too_few_places(solver):
+    rows = torch.tensor([[0.5, 0.25, 0.25]] + [[0.5, 0.5, 0.0]] * 5)
+    message = (
+        r"Class 2 shall get 2 rows, and only 1 of 6 rows .* which is 3 \(None masks"
+    )
+    with pytest.raises(InfeasibleTargetError, match=message):
+        darp.refine(rows, torch.tensor([2.0, 2.0, 2.0]), capacity=3.0, solver=solver)
+
+
+def test_rows_that_have_nowhere_else_to_go():
+    certain = [[1.0, 0, 0, 0, 0]] * 3 + [[0, 1.0, 0, 0, 0]] * 3
+    rows = torch.tensor(certain + [[0, 0, 0.5, 0.25, 0.25]] * 2 + [[0.2] * 5] * 5)
+    message = (
+        r"Classes 0 and 1 together shall get 4 rows, and 6 rows leave no other class "
+        r"any probability"
+    )
+    with pytest.raises(InfeasibleTargetError, match=message):
+        darp.refine(rows, torch.tensor([2.0, 2.0, 3.0, 3.0, 3.0]), capacity=None)
+    message = r"Class 0 shall get 2 rows, and 3 rows leave no other class"
+    with pytest.raises(InfeasibleTargetError, match=message):
+        darp.refine(rows, torch.tensor([2.0, 5.0, 2.0, 2.0, 2.0]), capacity=None)
+
+
+def test_classes_that_share_too_few_rows():
+    rows = torch.tensor(
+        [[0.5, 0.5, 0.0, 0.0, 0.0]] * 3 + [[0.0, 0.0, 0.4, 0.3, 0.3]] * 7
+    )
+    message = r"Classes 0 and 1 together shall get 4 rows, and only 3 rows leave any"
+    with pytest.raises(InfeasibleTargetError, match=message):
+        darp.refine(rows, torch.full((5,), 2.0), capacity=None)
+
+
+def test_many_classes_are_counted_and_ten_are_named():
+    half = torch.full((20, 15), 1 / 15)
+    rows = torch.cat(
+        [
+            torch.cat([half, torch.zeros(20, 15)], dim=1),
+            torch.cat([torch.zeros(40, 15), half.repeat(2, 1)], dim=1),
+        ]
+    )
+    message = (
+        r"15 classes together \(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, \.\.\.\) shall get 30"
+    )
+    with pytest.raises(InfeasibleTargetError, match=message):
+        darp.refine(rows, torch.full((30,), 2.0), capacity=None)
+
+
+def test_the_edge_of_what_is_possible_is_reached():
+    """Rows that are confined exactly fill their class, so the others must leave it."""
+    rows = torch.tensor([[1.0, 0.0, 0.0]] * 2 + [[0.4, 0.4, 0.2]] * 4)
+    outcome = darp.solve(rows, torch.tensor([2.0, 2.0, 2.0]), capacity=None)
+    assert outcome.marginal_error <= 1e-6
+    assert float(outcome.refined[2:, 0].max()) <= 1e-6
+
+
+def test_the_alternating_solver_stops_where_it_is():
+    rows = torch.tensor([[1.0, 0.0, 0.0]] * 4 + [[0.0, 0.5, 0.5]] * 4)
+    target = torch.tensor([3.0, 2.5, 2.5])
+    outcome = darp.solve(rows, target, capacity=None, solver="alternating")
+    assert outcome.iterations == 10
+    assert outcome.marginal_error == pytest.approx(1.0, abs=0.01)
+    with pytest.raises(InfeasibleTargetError, match="Class 0 shall get 3 rows, and 4"):
+        darp.solve(rows, target, capacity=None)
+
+
+def test_smoothing_keeps_every_target_in_reach():
+    rows = random_rows(200, 10, 0, sharpness=8, bias=1.0)
+    target = darp.targets.uniform(200, 10)
+    with pytest.raises(InfeasibleTargetError, match="masking='code'"):
+        darp.refine(rows, target)
+    assert darp.solve(rows, target, masking="code").marginal_error <= 1e-6
+
+
+def test_training_can_catch_it():
+    assert issubclass(InfeasibleTargetError, FewlabelsError)
+    assert not issubclass(InfeasibleTargetError, ValueError)
