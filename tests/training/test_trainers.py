@@ -229,3 +229,32 @@ def test_both_trainers_share_start_and_labeled_minibatches(pool):
 def test_settings_out_of_range_are_explained(options, message):
     with pytest.raises(UsageError, match=message):
         FixMatchTrainer.small(**options)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, in compiling
+def test_a_compiled_network_trains_alike(pool):
+    trainer = FixMatchTrainer.small(**SHORT, accelerator="cpu")
+    plain = weights(fit(trainer, pool))
+    compiled = weights(fit(replace(trainer, compiles=True), pool))
+    torch.testing.assert_close(compiled, plain, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("forward", ["joint", "split"])
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+def test_gradients_have_the_layout_of_their_weights(
+    monkeypatch, pool, forward, precision
+):
+    """The fused optimizer walks through both in step, whatever their strides."""
+    odd = []
+    step = torch.optim.SGD.step
+
+    def looking(self, *args, **kwargs):
+        for group in self.param_groups:
+            odd.extend(p for p in group["params"] if p.grad.stride() != p.stride())
+        return step(self, *args, **kwargs)
+
+    monkeypatch.setattr(torch.optim.SGD, "step", looking)
+    options = {"forward": forward, "precision": precision, "accelerator": "cpu"}
+    fit(FixMatchTrainer.small(**SHORT, **options), pool)
+    assert not odd
