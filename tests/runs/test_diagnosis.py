@@ -8,6 +8,7 @@ import torch
 from tests.runs.toy import digits, settings, whole_run
 
 from fewlabels import training
+from fewlabels.errors import DamagedWarning
 from fewlabels.gram import last_layer_kernel, numerical_rank, spectrum, wide_head_kernel
 from fewlabels.rng import stream
 from fewlabels.runs import Choice, RunFolder, diagnose
@@ -39,7 +40,7 @@ def untrained(monkeypatch):
     def refuse(*_):
         raise AssertionError("something was trained")
 
-    monkeypatch.setattr(loop, "_run", refuse)
+    monkeypatch.setattr(loop, "run", refuse)
 
 
 def outputs_of(folder, pool, step):
@@ -121,7 +122,8 @@ def test_without_its_network_a_round_says_so(npc, pool, tmp_path):
     shutil.rmtree(tmp_path / "copy" / "round-001")
     weights = tmp_path / "copy" / "round-002" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:500])
-    first, *others = diagnose(RunFolder(tmp_path / "copy"), pool)
+    with pytest.warns(DamagedWarning, match="counts as none"):
+        first, *others = diagnose(RunFolder(tmp_path / "copy"), pool)
     assert first.missing is None
     for row in others:
         assert row.missing == NO_NETWORK

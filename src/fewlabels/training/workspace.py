@@ -98,7 +98,7 @@ def restore(module: nn.Module, folder: Path, mark: str) -> bool:
             return False
         checkpoint.load(module, path)
     except DataError as error:
-        warnings.warn(f"{error} It is trained anew.", DamagedWarning, stacklevel=2)
+        warnings.warn(f"{error} It counts as none.", DamagedWarning, stacklevel=2)
         return False
     return True
 
