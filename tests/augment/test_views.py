@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fewlabels import rng
-from fewlabels.augment import StrongAugment, WeakAugment, strong, weak
+from fewlabels.augment import (
+    StrongAugment,
+    WeakAugment,
+    preset,
+    preset_names,
+    strong,
+    weak,
+)
 from fewlabels.errors import UsageError
 
 SHAPES = [(1, 8, 8), (3, 32, 32), (3, 12, 20), (1, 1, 1)]
@@ -157,3 +164,9 @@ def test_contrast_and_brightness_are_affine_in_the_values(seed):
 def test_a_wrong_share_is_explained(name, value):
     with pytest.raises(UsageError, match=f"{name} is {value}; it is a share"):
         StrongAugment(**{name: value})
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_a_minibatch_without_images_is_fine(name):
+    none = torch.empty(0, 3, 8, 8, dtype=torch.uint8)
+    assert strong(none, rng.stream(0, "none"), preset(name)).shape == none.shape

@@ -19,6 +19,8 @@ def strong(images: Tensor, generator: Generator, settings: Strong) -> Tensor:
     Returns:
         New images of the same shape and type.
     """
+    if not len(images):
+        return images.clone()
     if isinstance(settings, StrongAugment):
         return smooth(images, generator, settings)
     return randaugmented(images, generator, settings)
