@@ -2,13 +2,11 @@
 
 import json
 import shutil
-import signal
-import sys
+from functools import partial
 
 import pytest
 from tests.runs.toy import digits, whole_run
 
-from fewlabels import cli
 from fewlabels.runs import Choice
 
 
@@ -22,20 +20,9 @@ def done(tmp_path_factory):
 
 
 @pytest.fixture
-def diagnose(monkeypatch, capsys):
+def diagnose(fewlabels):
     """Call the command in this process; return exit code, stdout, stderr."""
-    handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["fewlabels", "diagnose", *map(str, words)])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        shown = capsys.readouterr()
-        return left.value.code or 0, shown.out, shown.err
-
-    yield call
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
+    return partial(fewlabels, "diagnose")
 
 
 def test_a_table_for_people(diagnose, done):

@@ -280,6 +280,11 @@ def _check_finite(loss: float, step: int, settings: SelfSupervised) -> None:
         raise TrainingError(msg)
 
 
-def _require(name: str, value: float, holds: bool, wanted: str) -> None:  # noqa: FBT001
+def _require(
+    name: str,
+    value: float,
+    holds: bool,  # noqa: FBT001 - a sentence
+    wanted: str,
+) -> None:
     if not holds:
         raise UsageError(f"{name} is {value}; it must be {wanted}.")

@@ -141,7 +141,7 @@ class FrozenViews:
         """Embed all views that are not there yet."""
         self._weak  # noqa: B018 - made on first use
         if self.recipe.strong_settings() is not None:
-            self._strong  # noqa: B018
+            self._strong  # noqa: B018 - made on first use
 
     def __getstate__(self) -> dict[str, Any]:
         """Send no rows to other processes: they open the same files."""
