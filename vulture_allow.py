@@ -35,3 +35,4 @@ _.handle_starttag  # html.parser calls these
 _.handle_startendtag
 _.handle_endtag
 _.handle_data
+ignores_order  # strategies: a promise that the conformance suite holds them to

@@ -14,7 +14,7 @@ import pytest
 from fewlabels import errors
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 DOCUMENTS = sorted(ROOT.glob("*.md"))
 TEXT_ENDINGS = {".py", ".md", ".toml", ".yml", ".yaml", ".txt", ".cff", ".html", ".css"}
 
@@ -100,10 +100,23 @@ def test_every_name_is_in_the_guide(module):
     assert [name for name in names if f"`{name}`" not in guide()] == []
 
 
-def test_every_strategy_has_a_section():
-    text = (ROOT / "docs" / "strategies.md").read_text("utf-8")
+SECTIONS = ["When to use it", "Cost", "Options", "Reference"]
+
+
+def test_every_strategy_has_a_page():
     names = importlib.import_module("fewlabels.strategies").names()
-    assert re.findall(r"^## `(.+)`$", text, re.MULTILINE) == list(names)
+    folder = ROOT / "docs" / "strategies"
+    assert {page.stem for page in folder.glob("*.md")} == {"index", *names}
+    for name in names:
+        text = (folder / f"{name}.md").read_text("utf-8")
+        assert text.startswith(f"# `{name}`\n\n*"), f"{name}: title and sentence"
+        assert re.search(r"^    \S", text, re.MULTILINE), f"{name}: formula"
+        sections = re.findall(r"^## (.+)$", text, re.MULTILINE)
+        assert [one for one in sections if one in SECTIONS] == SECTIONS, name
+    rows = re.findall(
+        r"^\| \[`(.+?)`\]", (folder / "index.md").read_text("utf-8"), re.M
+    )
+    assert rows == list(names)
 
 
 def test_every_exception_is_in_the_guide():

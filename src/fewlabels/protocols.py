@@ -109,7 +109,13 @@ class OwnInputs(Protocol):
 
 
 class Strategy(Protocol):
-    """Chooses what to ask next. It keeps no state: memory travels in the record."""
+    """Chooses what to ask next. It keeps no state: memory travels in the record.
+
+    Two attributes are read where a strategy has them. ``max_pool``: how many items it
+    can look at; of a larger pool it looks at a random part and says so in the record.
+    ``ignores_order = True``: a promise that a permuted pool gives the permuted answer
+    while scores differ.
+    """
 
     def select(
         self,

@@ -7,6 +7,7 @@ al., 2023, call it MaxDet).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Generator
@@ -22,6 +23,7 @@ from fewlabels.strategies.kernels import KernelName, decided, kernel_of
 class MaxDet:
     """Greedily maximize the determinant of the gradient Gram matrix."""
 
+    ignores_order: ClassVar[bool] = True
     kernel: KernelName = "auto"
     """``last-layer``, while its rank is large enough; else ``wide-head``."""
     normalize: bool = False

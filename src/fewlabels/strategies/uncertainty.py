@@ -6,15 +6,15 @@ so near copies of one uncertain item are all asked about.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
-import torch
 from torch import Generator, Tensor
 
-from fewlabels.errors import UnknownNameError, UsageError
+from fewlabels.errors import UnknownNameError
 from fewlabels.pool import Pool, Query, Round
 from fewlabels.protocols import Classifier
 from fewlabels.search import top
+from fewlabels.strategies.inputs import by_chunks, logits_of
 
 Scale = Literal["probabilities", "logits"]
 """Where confidence is read: after softmax, or before it as the NPC paper writes it."""
@@ -24,6 +24,7 @@ Scale = Literal["probabilities", "logits"]
 class Margin:
     """Smallest lead of the most likely class over the second (NPC paper, Sec. 2.2)."""
 
+    ignores_order: ClassVar[bool] = True
     on: Scale = "probabilities"
 
     def __post_init__(self) -> None:
@@ -51,6 +52,7 @@ class Margin:
 class LeastConfidence:
     """Least value of the most likely class (one arm of ALBL in the NPC paper)."""
 
+    ignores_order: ClassVar[bool] = True
     on: Scale = "probabilities"
 
     def __post_init__(self) -> None:
@@ -77,6 +79,8 @@ class LeastConfidence:
 @dataclass(frozen=True)
 class Entropy:
     """Largest entropy of the predicted probabilities (NPC paper, Sec. 2.2)."""
+
+    ignores_order: ClassVar[bool] = True
 
     def select(
         self,
@@ -131,14 +135,6 @@ def _most_uncertain(
     generator: Generator,
 ) -> Query:
     """Choose the candidates with the largest score of their logits."""
-    logits = classifier.outputs(pool.images, pool.candidates).logits.to(torch.float64)
-    if logits.shape[1] < 2:
-        msg = (
-            f"Uncertainty compares the classes of an item, and there are "
-            f"{logits.shape[1]} logits per item; pass logits of shape (N, C) with at "
-            "least two classes, or choose a strategy that needs features only."
-        )
-        raise UsageError(msg)
-    scores = score(logits)
+    scores = by_chunks(score, logits_of(classifier, pool, pool.candidates))
     indices = top(scores, pool.candidates, size, generator)
     return Query(indices, record={"mean_score": float(scores.mean())})

@@ -1,0 +1,93 @@
+"""What strategies take from a pool and a classifier, checked in one place.
+
+Shapes: n items asked about, C classes.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+
+from fewlabels.errors import UsageError
+from fewlabels.pool import Pool, Record
+from fewlabels.protocols import Classifier
+
+_CHUNK_ENTRIES = 2**22
+_log = logging.getLogger(__name__)
+
+
+def logits_of(classifier: Classifier, pool: Pool, items: Tensor) -> Tensor:
+    """Return the logits of ``items``, shape (n, C).
+
+    Args:
+        classifier: The classifier of this round.
+        pool: The pool.
+        items: Indices, shape (n,).
+
+    Returns:
+        Logits as the classifier gives them.
+    """
+    logits = classifier.outputs(pool.images, items).logits
+    check_classes(logits)
+    return logits
+
+
+def check_classes(logits_nC: Tensor) -> None:
+    """Raise unless predictions compare at least two classes."""
+    if logits_nC.shape[-1] < 2:
+        msg = (
+            f"The strategy compares the classes of an item, and there are "
+            f"{logits_nC.shape[-1]} logits per item; pass logits of shape (N, C) with "
+            "at least two classes, or choose a strategy that needs features only."
+        )
+        raise UsageError(msg)
+
+
+def by_chunks(function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
+    """Return ``function`` of all rows, in double precision, a part at a time.
+
+    Args:
+        function: Maps rows (n, width) to one number each, (n,).
+        rows: Shape (N, width), any floating type.
+
+    Returns:
+        Shape (N,), float64.
+    """
+    length = max(1, _CHUNK_ENTRIES // max(1, rows.shape[1]))
+    parts = [function(part.to(torch.float64)) for part in torch.split(rows, length)]
+    return torch.cat(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Considered:
+    """The items that a strategy looks at, where it cannot look at all."""
+
+    items: Tensor
+    """Indices, ascending."""
+    record: Record
+    """What to write down; empty where nothing was left out."""
+
+
+def considered(
+    items: Tensor, max_pool: int, generator: Generator, *, at_least: int = 1
+) -> Considered:
+    """Return all ``items``, or a random part where there are more than ``max_pool``.
+
+    Args:
+        items: Indices, ascending.
+        max_pool: How many can be looked at.
+        generator: Draws the part.
+        at_least: How many are needed, whatever ``max_pool`` says.
+
+    Returns:
+        The items, and a notice for the record of the query.
+    """
+    limit = max(max_pool, at_least)
+    if len(items) <= limit:
+        return Considered(items, {})
+    order = torch.randperm(len(items), generator=generator)
+    _log.warning("%d of %d items are looked at (max_pool)", limit, len(items))
+    notice = {"considered": limit, "out_of": len(items), "max_pool": max_pool}
+    return Considered(items[order[:limit]].sort().values, {"subsample": notice})
