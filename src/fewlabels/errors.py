@@ -15,6 +15,12 @@
     │   ├── ForeignFolderError          the folder is not empty and not a run's
     │   ├── SettingsChangedError        the folder holds a run with other settings
     │   └── RunInUseError               another process works in the folder
+    ├── StoreError                      the label store is not usable; exit code 1
+    │   ├── NetworkDriveError           SQLite would lie on a network drive
+    │   ├── NewerStoreError             a later version of fewlabels wrote it
+    │   ├── DamagedStoreError           it cannot be read
+    │   ├── StoreBusyError              somebody else writes, for too long
+    │   └── ReplayError                 one UUID came with two contents
     ├── StrategyError                   a strategy broke its promise; exit code 1
     ├── StorageError                    a file could not be written; exit code 1
     ├── TrainingError                   training broke down; exit code 1
@@ -109,6 +115,30 @@ class SettingsChangedError(RunError):
 
 class RunInUseError(RunError):
     """Another process works in the folder."""
+
+
+class StoreError(FewlabelsError):
+    """The label store is not usable, or refused what it was given."""
+
+
+class NetworkDriveError(StoreError):
+    """SQLite cannot keep labels safe on a network drive."""
+
+
+class NewerStoreError(StoreError):
+    """The label store was written by a later version of fewlabels."""
+
+
+class DamagedStoreError(StoreError):
+    """The label store is damaged, or something else than a label store."""
+
+
+class StoreBusyError(StoreError):
+    """Somebody else wrote to the label store for longer than was waited."""
+
+
+class ReplayError(StoreError):
+    """An event came again under the same UUID with another content."""
 
 
 class StrategyError(FewlabelsError):
