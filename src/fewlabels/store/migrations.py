@@ -188,7 +188,7 @@ def _apply(connection: Connection, migration: Migration) -> None:
     kind = "TEXT" if is_sqlite else 'TEXT COLLATE "C"'
     own = migration.on_sqlite if is_sqlite else migration.on_postgresql
     for statement in (*migration.statements, *own):
-        connection.exec_driver_sql(statement.replace("{text}", kind))
+        connection.execute(text(statement.replace("{text}", kind)))
 
 
 def _write_version(connection: Connection, version: int) -> None:

@@ -78,4 +78,5 @@ def classes(connection: Connection) -> tuple[LabelClass, ...]:
 def streamed(connection: Connection, query: Select[Any]) -> Iterator[Row[Any]]:
     """Yield the rows of a query, a thousand in memory at a time."""
     options = {"yield_per": ROWS_AT_ONCE}
-    yield from connection.execute(query, execution_options=options)
+    with connection.execute(query, execution_options=options) as rows:
+        yield from rows  # closed also where the reader stops halfway

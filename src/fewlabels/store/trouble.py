@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from fewlabels.errors import (
     DamagedStoreError,
@@ -47,7 +47,7 @@ def explained(place: str) -> Iterator[None]:
         cause = error.orig
         if isinstance(cause, sqlite3.Error):
             raise _of_sqlite(place, cause) from error
-        raise _of_server(place, cause) from error
+        raise _of_server(place, error) from error
 
 
 def damaged(place: str, what: str) -> DamagedStoreError:
@@ -82,9 +82,9 @@ def _of_sqlite(place: str, error: sqlite3.Error) -> FewlabelsError:
     return _other(place, str(error))
 
 
-def _of_server(place: str, error: BaseException | None) -> FewlabelsError:
-    state = getattr(error, "sqlstate", None)
-    said = " ".join(str(error).split())
+def _of_server(place: str, error: DBAPIError) -> FewlabelsError:
+    state = getattr(error.orig, "sqlstate", None)
+    said = " ".join(str(error.orig).split())
     if state == _LOCK_NOT_AVAILABLE:
         return _busy(place)
     if state in _READ_ONLY_OR_FORBIDDEN | _OUT_OF_SPACE:
@@ -92,7 +92,7 @@ def _of_server(place: str, error: BaseException | None) -> FewlabelsError:
             f"The label store '{place}' could not be written: {said}. Everything "
             "acknowledged before is safe; mend this on the server and try again."
         )
-    if state is None:
+    if isinstance(error, OperationalError) and not state:
         return StoreError(
             f"The label store '{place}' could not be reached: {said}. Everything "
             "acknowledged before is safe; see that the server runs and that the "
