@@ -1,0 +1,43 @@
+"""Images as the index finds them, and as the label store keeps them."""
+
+from base64 import b64decode, b64encode
+
+from fewlabels.projects.indexing import Index, Indexed
+from fewlabels.store import Found, Item, Store
+from fewlabels.store import Indexed as Counts
+
+_FINGERPRINT = "fingerprint"
+
+
+def take_in(store: Store, index: Index) -> Counts:
+    """Bring the store's list of images up to date.
+
+    Args:
+        store: The label store.
+        index: Every image there is now.
+
+    Returns:
+        What changed.
+    """
+    return store.index(
+        Found(
+            path=file.name,
+            digest=file.digest,
+            size=file.size,
+            mtime_ns=file.mtime_ns,
+            group=index.representative[file.digest],
+            details={_FINGERPRINT: b64encode(file.fingerprint).decode("ascii")},
+        )
+        for file in index.files
+    )
+
+
+def as_indexed(item: Item) -> Indexed:
+    """Return an item of the store as the index knows files."""
+    return Indexed(
+        name=item.path,
+        size=item.size,
+        mtime_ns=item.mtime_ns,
+        digest=item.digest,
+        fingerprint=b64decode(str(item.details.get(_FINGERPRINT, ""))),
+    )
