@@ -4,6 +4,11 @@ An index is a position in the whole pool. Draws are keyed by their number: the s
 draw ``i`` is the same however draws are split into chunks or spread over processes.
 """
 
+from fewlabels.search.covering import (
+    FirstCenter,
+    farthest_first,
+    k_means_plus_plus,
+)
 from fewlabels.search.determinant import maximize_determinant
 from fewlabels.search.draws import (
     ClusterDraws,
@@ -18,10 +23,13 @@ from fewlabels.search.scores import check_size, top
 __all__ = [
     "ClusterDraws",
     "Draws",
+    "FirstCenter",
     "Found",
     "Method",
     "WeightedDraws",
     "check_size",
+    "farthest_first",
+    "k_means_plus_plus",
     "maximize_determinant",
     "maximize_smallest_eigenvalue",
     "top",
