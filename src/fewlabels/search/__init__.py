@@ -18,9 +18,11 @@ from fewlabels.search.draws import (
 )
 from fewlabels.search.eigenvalue import Method, maximize_smallest_eigenvalue
 from fewlabels.search.found import Found
+from fewlabels.search.k_center import Centers, smallest_radius
 from fewlabels.search.scores import check_size, top
 
 __all__ = [
+    "Centers",
     "ClusterDraws",
     "Draws",
     "FirstCenter",
@@ -32,6 +34,7 @@ __all__ = [
     "k_means_plus_plus",
     "maximize_determinant",
     "maximize_smallest_eigenvalue",
+    "smallest_radius",
     "top",
     "uniform_subsets",
 ]

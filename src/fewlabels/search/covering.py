@@ -131,20 +131,15 @@ def nearest_squares(
     if lengths is None:
         lengths = kernel.diagonal(items)
     center_lengths = kernel.diagonal(centers)
-    nearest = torch.empty_like(lengths)
+    nearest = torch.full_like(lengths, torch.inf)
     for start in range(0, len(items), _CHUNK_ROWS):
         part = slice(start, start + _CHUNK_ROWS)
-        least = [
-            _squares(kernel, items[part], columns, lengths[part], column_lengths).amin(
-                1
+        for begin in range(0, len(centers), _CHUNK_COLUMNS):
+            some = slice(begin, begin + _CHUNK_COLUMNS)
+            squares = _squares(
+                kernel, items[part], centers[some], lengths[part], center_lengths[some]
             )
-            for columns, column_lengths in zip(
-                torch.split(centers, _CHUNK_COLUMNS),
-                torch.split(center_lengths, _CHUNK_COLUMNS),
-                strict=True,
-            )
-        ]
-        nearest[part] = torch.stack(least).amin(dim=0)
+            nearest[part] = torch.minimum(nearest[part], squares.amin(dim=1))
     return nearest
 
 
