@@ -23,6 +23,8 @@ CASES = [(name, {}) for name in strategies.names()] + [
     ("npc", {"proposal": "clusters"}),
     ("npc", {"proposal": "typical"}),
     ("maxdet", {"kernel": "wide-head"}),
+    ("probcover", {"radius": 0.5}),
+    ("probcover", {"max_pool": 20}),
 ]
 
 

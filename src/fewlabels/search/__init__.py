@@ -4,6 +4,7 @@ An index is a position in the whole pool. Draws are keyed by their number: the s
 draw ``i`` is the same however draws are split into chunks or spread over processes.
 """
 
+from fewlabels.search.coverage import Closeness, maximize_coverage, pure_radius
 from fewlabels.search.covering import (
     FirstCenter,
     farthest_first,
@@ -23,6 +24,7 @@ from fewlabels.search.scores import check_size, top
 
 __all__ = [
     "Centers",
+    "Closeness",
     "ClusterDraws",
     "Draws",
     "FirstCenter",
@@ -32,8 +34,10 @@ __all__ = [
     "check_size",
     "farthest_first",
     "k_means_plus_plus",
+    "maximize_coverage",
     "maximize_determinant",
     "maximize_smallest_eigenvalue",
+    "pure_radius",
     "smallest_radius",
     "top",
     "uniform_subsets",

@@ -10,6 +10,7 @@ from fewlabels.strategies.coreset import Coreset
 from fewlabels.strategies.egl import ExpectedGradientLength
 from fewlabels.strategies.maxdet import MaxDet
 from fewlabels.strategies.npc import NeuralPreconditioning
+from fewlabels.strategies.probcover import ProbCover
 from fewlabels.strategies.random import Random
 from fewlabels.strategies.uncertainty import Entropy, LeastConfidence, Margin
 
@@ -22,6 +23,7 @@ __all__ = [
     "Margin",
     "MaxDet",
     "NeuralPreconditioning",
+    "ProbCover",
     "Random",
     "names",
     "resolve",
@@ -37,6 +39,7 @@ _BY_NAME: dict[str, Callable[..., Strategy]] = {
     "egl": ExpectedGradientLength,
     "npc": NeuralPreconditioning,
     "maxdet": MaxDet,
+    "probcover": ProbCover,
 }
 
 
