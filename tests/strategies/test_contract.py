@@ -25,6 +25,8 @@ CASES = [(name, {}) for name in strategies.names()] + [
     ("maxdet", {"kernel": "wide-head"}),
     ("probcover", {"radius": 0.5}),
     ("probcover", {"max_pool": 20}),
+    ("uherding", {"uncertainty": None}),
+    ("uherding", {"uncertainty": "entropy", "temperature": 2.0, "max_pool": 20}),
 ]
 
 

@@ -12,6 +12,7 @@ from fewlabels.strategies.maxdet import MaxDet
 from fewlabels.strategies.npc import NeuralPreconditioning
 from fewlabels.strategies.probcover import ProbCover
 from fewlabels.strategies.random import Random
+from fewlabels.strategies.uherding import UncertaintyHerding
 from fewlabels.strategies.uncertainty import Entropy, LeastConfidence, Margin
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "NeuralPreconditioning",
     "ProbCover",
     "Random",
+    "UncertaintyHerding",
     "names",
     "resolve",
 ]
@@ -40,6 +42,7 @@ _BY_NAME: dict[str, Callable[..., Strategy]] = {
     "npc": NeuralPreconditioning,
     "maxdet": MaxDet,
     "probcover": ProbCover,
+    "uherding": UncertaintyHerding,
 }
 
 
