@@ -11,6 +11,9 @@ from fewlabels.pool import Query
 CASES = [(name, {}) for name in strategies.names()] + [
     ("margin", {"on": "logits"}),
     ("least-confidence", {"on": "logits"}),
+    ("coreset", {"method": "robust"}),
+    ("coreset", {"method": "robust", "outliers": 0.1, "max_pool": 12}),
+    ("badge", {"first": "uniform"}),
     ("npc", {"kernel": "last-layer"}),
     ("npc", {"kernel": "wide-head"}),
     ("npc", {"kernel": "softmax"}),
@@ -20,6 +23,10 @@ CASES = [(name, {}) for name in strategies.names()] + [
     ("npc", {"proposal": "clusters"}),
     ("npc", {"proposal": "typical"}),
     ("maxdet", {"kernel": "wide-head"}),
+    ("probcover", {"radius": 0.5}),
+    ("probcover", {"max_pool": 20}),
+    ("uherding", {"uncertainty": None}),
+    ("uherding", {"uncertainty": "entropy", "temperature": 2.0, "max_pool": 20}),
 ]
 
 

@@ -35,6 +35,8 @@ class Rows:
     """Whether each row, with its 1, is scaled to length one."""
     name: str = "features"
     """What to call the rows in a message."""
+    center: Tensor | None = None
+    """What is subtracted from each row first, shape (F,), float64."""
 
     def __post_init__(self) -> None:
         """Check that there is one row per item."""
@@ -115,6 +117,8 @@ class Rows:
 
     def array(self) -> NDArray[np.floating] | None:
         """Return the features as a plain array without a copy, if that is possible."""
+        if self.center is not None:
+            return None
         if isinstance(self.features, Tensor):
             is_plain = self.features.device.type == "cpu" and self.features.dtype in {
                 torch.float32,
@@ -131,8 +135,17 @@ class Rows:
         lengths = [self._lengths(self._read(part)) for part in self.chunks(everything)]
         return (1 / torch.cat(lengths)).cpu().numpy()
 
+    def mean(self) -> Tensor:
+        """Return the mean of all rows, streamed; zero where there are none."""
+        total = torch.zeros(self.width, dtype=torch.float64, device=self.device)
+        for part in self.chunks(torch.arange(self.num_items)):
+            total += self.take(part).sum(dim=0)
+        return total / max(1, self.num_items)
+
     def _read(self, items: Tensor) -> Tensor:
         if isinstance(self.features, Tensor):
-            return self.features[items.to(self.features.device)].to(torch.float64)
-        chosen = self.features[items.cpu().numpy()]
-        return torch.from_numpy(np.asarray(chosen, dtype=np.float64))
+            rows = self.features[items.to(self.features.device)].to(torch.float64)
+        else:
+            chosen = self.features[items.cpu().numpy()]
+            rows = torch.from_numpy(np.asarray(chosen, dtype=np.float64))
+        return rows if self.center is None else rows.sub_(self.center)

@@ -4,6 +4,12 @@ An index is a position in the whole pool. Draws are keyed by their number: the s
 draw ``i`` is the same however draws are split into chunks or spread over processes.
 """
 
+from fewlabels.search.coverage import Closeness, maximize_coverage, pure_radius
+from fewlabels.search.covering import (
+    FirstCenter,
+    farthest_first,
+    k_means_plus_plus,
+)
 from fewlabels.search.determinant import maximize_determinant
 from fewlabels.search.draws import (
     ClusterDraws,
@@ -13,17 +19,26 @@ from fewlabels.search.draws import (
 )
 from fewlabels.search.eigenvalue import Method, maximize_smallest_eigenvalue
 from fewlabels.search.found import Found
+from fewlabels.search.k_center import Centers, smallest_radius
 from fewlabels.search.scores import check_size, top
 
 __all__ = [
+    "Centers",
+    "Closeness",
     "ClusterDraws",
     "Draws",
+    "FirstCenter",
     "Found",
     "Method",
     "WeightedDraws",
     "check_size",
+    "farthest_first",
+    "k_means_plus_plus",
+    "maximize_coverage",
     "maximize_determinant",
     "maximize_smallest_eigenvalue",
+    "pure_radius",
+    "smallest_radius",
     "top",
     "uniform_subsets",
 ]

@@ -6,6 +6,9 @@ Shapes: N rows, F features, K clusters.
 import torch
 from torch import Generator, Tensor
 
+from fewlabels.gram import euclidean_kernel
+from fewlabels.search.covering import k_means_plus_plus
+
 _CHUNK_ENTRIES = 2**22
 
 
@@ -26,7 +29,13 @@ def k_means(
     Returns:
         Cluster numbers from 0 to K - 1.
     """
-    centers_KF = rows[_seeds(rows, num_clusters, generator)].to(torch.float64)
+    seeds = k_means_plus_plus(
+        euclidean_kernel(rows),
+        candidates=torch.arange(len(rows)),
+        size=num_clusters,
+        generator=generator,
+    )
+    centers_KF = rows[seeds].to(torch.float64)
     clusters = torch.full((len(rows),), -1)
     for _ in range(num_turns):
         nearest, distances = _nearest(rows, centers_KF)
@@ -35,7 +44,8 @@ def k_means(
             break
         clusters = nearest
         sums_KF = torch.zeros_like(centers_KF)
-        sums_KF.index_add_(0, clusters, rows.to(torch.float64))
+        for part in _parts(len(rows), rows.shape[1]):
+            sums_KF.index_add_(0, clusters[part], rows[part].to(torch.float64))
         counts_K = torch.bincount(clusters, minlength=num_clusters)
         centers_KF = sums_KF / counts_K[:, None]
     return clusters
@@ -72,26 +82,6 @@ def typicality(
     return 1 / (means + 1e-5 * float(means.mean()) + 1e-300)
 
 
-def _seeds(rows: Tensor, num_clusters: int, generator: Generator) -> Tensor:
-    """Choose rows with a chance proportional to the squared distance to the nearest."""
-    seeds = [int(torch.randint(len(rows), (1,), generator=generator))]
-    distances = torch.full((len(rows),), torch.inf, dtype=torch.float64)
-    while len(seeds) < num_clusters:
-        center = rows[seeds[-1]].to(torch.float64)[None]
-        distances = torch.minimum(distances, _nearest(rows, center)[1])
-        distances[seeds] = 0
-        if float(distances.sum()) > 0:
-            cumulated = distances.cumsum(0)
-            uniform = torch.rand(1, generator=generator, dtype=torch.float64)
-            found = torch.searchsorted(cumulated, uniform * cumulated[-1], right=True)
-            seeds.append(min(int(found), len(rows) - 1))
-        else:  # fewer distinct rows than clusters: any other row
-            free = torch.ones(len(rows), dtype=torch.bool)
-            free[seeds] = False
-            seeds.append(int(torch.nonzero(free)[0]))
-    return torch.tensor(seeds)
-
-
 def _nearest(rows: Tensor, centers_KF: Tensor) -> tuple[Tensor, Tensor]:
     """Return the nearest center of each row, and the squared distance to it."""
     nearest = torch.empty(len(rows), dtype=torch.int64)
@@ -118,5 +108,5 @@ def _without_gaps(nearest: Tensor, distances: Tensor, num_clusters: int) -> Tens
 
 
 def _parts(length: int, width: int) -> list[slice]:
-    step = max(1, _CHUNK_ENTRIES // width)
+    step = max(1, _CHUNK_ENTRIES // max(1, width))
     return [slice(start, start + step) for start in range(0, length, step)]

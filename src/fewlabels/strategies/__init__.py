@@ -5,18 +5,28 @@ from typing import Any
 
 from fewlabels import naming
 from fewlabels.protocols import Strategy
+from fewlabels.strategies.badge import Badge
+from fewlabels.strategies.coreset import Coreset
+from fewlabels.strategies.egl import ExpectedGradientLength
 from fewlabels.strategies.maxdet import MaxDet
 from fewlabels.strategies.npc import NeuralPreconditioning
+from fewlabels.strategies.probcover import ProbCover
 from fewlabels.strategies.random import Random
+from fewlabels.strategies.uherding import UncertaintyHerding
 from fewlabels.strategies.uncertainty import Entropy, LeastConfidence, Margin
 
 __all__ = [
+    "Badge",
+    "Coreset",
     "Entropy",
+    "ExpectedGradientLength",
     "LeastConfidence",
     "Margin",
     "MaxDet",
     "NeuralPreconditioning",
+    "ProbCover",
     "Random",
+    "UncertaintyHerding",
     "names",
     "resolve",
 ]
@@ -26,8 +36,13 @@ _BY_NAME: dict[str, Callable[..., Strategy]] = {
     "margin": Margin,
     "entropy": Entropy,
     "least-confidence": LeastConfidence,
+    "coreset": Coreset,
+    "badge": Badge,
+    "egl": ExpectedGradientLength,
     "npc": NeuralPreconditioning,
     "maxdet": MaxDet,
+    "probcover": ProbCover,
+    "uherding": UncertaintyHerding,
 }
 
 

@@ -45,6 +45,18 @@ def check_classes(logits_nC: Tensor) -> None:
         raise UsageError(msg)
 
 
+def margin(values_NC: Tensor) -> Tensor:
+    """Largest value of each row less the second largest, shape (N,)."""
+    largest = values_NC.topk(2, dim=1).values
+    return largest[:, 0] - largest[:, 1]
+
+
+def entropy(logits_NC: Tensor) -> Tensor:
+    """Shannon entropy of each row's softmax in nats, shape (N,)."""
+    logarithms = logits_NC.log_softmax(dim=1)
+    return -(logarithms.exp() * logarithms).sum(dim=1)
+
+
 def by_chunks(function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
     """Return ``function`` of all rows, in double precision, a part at a time.
 
