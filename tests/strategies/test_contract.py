@@ -20,6 +20,8 @@ CASES = [(name, {}) for name in strategies.names()] + [
     ("npc", {"proposal": "clusters"}),
     ("npc", {"proposal": "typical"}),
     ("maxdet", {"kernel": "wide-head"}),
+    ("bait", {"likelihood": "binary"}),
+    ("bait", {"max_pool": 20}),
 ]
 
 

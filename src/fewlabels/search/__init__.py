@@ -13,17 +13,20 @@ from fewlabels.search.draws import (
 )
 from fewlabels.search.eigenvalue import Method, maximize_smallest_eigenvalue
 from fewlabels.search.found import Found
+from fewlabels.search.information import Information, minimize_remainder
 from fewlabels.search.scores import check_size, top
 
 __all__ = [
     "ClusterDraws",
     "Draws",
     "Found",
+    "Information",
     "Method",
     "WeightedDraws",
     "check_size",
     "maximize_determinant",
     "maximize_smallest_eigenvalue",
+    "minimize_remainder",
     "top",
     "uniform_subsets",
 ]

@@ -5,12 +5,14 @@ from typing import Any
 
 from fewlabels import naming
 from fewlabels.protocols import Strategy
+from fewlabels.strategies.bait import Bait
 from fewlabels.strategies.maxdet import MaxDet
 from fewlabels.strategies.npc import NeuralPreconditioning
 from fewlabels.strategies.random import Random
 from fewlabels.strategies.uncertainty import Entropy, LeastConfidence, Margin
 
 __all__ = [
+    "Bait",
     "Entropy",
     "LeastConfidence",
     "Margin",
@@ -28,6 +30,7 @@ _BY_NAME: dict[str, Callable[..., Strategy]] = {
     "least-confidence": LeastConfidence,
     "npc": NeuralPreconditioning,
     "maxdet": MaxDet,
+    "bait": Bait,
 }
 
 
