@@ -1,28 +1,13 @@
-from dataclasses import replace
-
 import pytest
 import torch
 from tests.strategies import contract
 from tests.strategies.twins import bait as twin
+from tests.strategies.twins.problems import small_problem
 
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.features import PrecomputedClassifier
-from fewlabels.pool import UNKNOWN, ArrayImages, Pool
-from fewlabels.rng import stream
 from fewlabels.search import information
 from fewlabels.strategies import Bait
-
-
-def small_problem(seed):
-    """Fifteen items of three features and three classes, up to six of them labeled."""
-    generator = stream(seed, "bait")
-    features = 2 * torch.randn(15, 3, generator=generator)
-    logits = 2 * torch.randn(15, 3, generator=generator)
-    labels = torch.full((15,), UNKNOWN)
-    labels[torch.randperm(15, generator=generator)[: seed % 7]] = 0
-    pool = Pool.build(ArrayImages(features), labels, "abc")
-    pool = replace(pool, candidates=pool.candidates[:-2])
-    return pool, PrecomputedClassifier(features, logits)
 
 
 @pytest.mark.parametrize(

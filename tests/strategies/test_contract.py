@@ -19,9 +19,21 @@ CASES = [(name, {}) for name in strategies.names()] + [
     ("npc", {"method": "exchange"}),
     ("npc", {"proposal": "clusters"}),
     ("npc", {"proposal": "typical"}),
+    ("npc", {"kernel": "softmax", "normalize": True}),
+    ("npc", {"kernel": "wide-head", "normalize": True}),
+    ("maxdet", {"kernel": "last-layer"}),
     ("maxdet", {"kernel": "wide-head"}),
+    ("maxdet", {"kernel": "softmax"}),
+    ("maxdet", {"normalize": True}),
     ("bait", {"likelihood": "binary"}),
     ("bait", {"max_pool": 20}),
+    ("mlmoc", {"several": "top"}),
+    ("mlmoc", {"kernel": "wide-head", "normalize": True}),
+    ("mlmoc", {"kernel": "softmax"}),
+    ("mlmoc", {"max_pool": 20, "references": 10}),
+    ("ev-gp", {"kernel": "wide-head", "normalize": True}),
+    ("ev-gp", {"kernel": "softmax"}),
+    ("ev-gp", {"max_pool": 20, "references": 10}),
 ]
 
 

@@ -4,6 +4,7 @@ An index is a position in the whole pool. Draws are keyed by their number: the s
 draw ``i`` is the same however draws are split into chunks or spread over processes.
 """
 
+from fewlabels.search.change import maximize_change
 from fewlabels.search.determinant import maximize_determinant
 from fewlabels.search.draws import (
     ClusterDraws,
@@ -14,7 +15,9 @@ from fewlabels.search.draws import (
 from fewlabels.search.eigenvalue import Method, maximize_smallest_eigenvalue
 from fewlabels.search.found import Found
 from fewlabels.search.information import Information, minimize_remainder
+from fewlabels.search.posterior import Posterior
 from fewlabels.search.scores import check_size, top
+from fewlabels.search.variance import minimize_variance
 
 __all__ = [
     "ClusterDraws",
@@ -22,11 +25,14 @@ __all__ = [
     "Found",
     "Information",
     "Method",
+    "Posterior",
     "WeightedDraws",
     "check_size",
+    "maximize_change",
     "maximize_determinant",
     "maximize_smallest_eigenvalue",
     "minimize_remainder",
+    "minimize_variance",
     "top",
     "uniform_subsets",
 ]

@@ -6,7 +6,9 @@ from typing import Any
 from fewlabels import naming
 from fewlabels.protocols import Strategy
 from fewlabels.strategies.bait import Bait
+from fewlabels.strategies.ev_gp import ExpectedVariance
 from fewlabels.strategies.maxdet import MaxDet
+from fewlabels.strategies.mlmoc import MostLikelyOutputChange
 from fewlabels.strategies.npc import NeuralPreconditioning
 from fewlabels.strategies.random import Random
 from fewlabels.strategies.uncertainty import Entropy, LeastConfidence, Margin
@@ -14,9 +16,11 @@ from fewlabels.strategies.uncertainty import Entropy, LeastConfidence, Margin
 __all__ = [
     "Bait",
     "Entropy",
+    "ExpectedVariance",
     "LeastConfidence",
     "Margin",
     "MaxDet",
+    "MostLikelyOutputChange",
     "NeuralPreconditioning",
     "Random",
     "names",
@@ -31,6 +35,8 @@ _BY_NAME: dict[str, Callable[..., Strategy]] = {
     "npc": NeuralPreconditioning,
     "maxdet": MaxDet,
     "bait": Bait,
+    "mlmoc": MostLikelyOutputChange,
+    "ev-gp": ExpectedVariance,
 }
 
 

@@ -87,7 +87,23 @@ def considered(
     limit = max(max_pool, at_least)
     if len(items) <= limit:
         return Considered(items, {})
-    order = torch.randperm(len(items), generator=generator)
     _log.warning("%d of %d items are looked at (max_pool)", limit, len(items))
     notice = {"considered": limit, "out_of": len(items), "max_pool": max_pool}
-    return Considered(items[order[:limit]].sort().values, {"subsample": notice})
+    return Considered(sampled(items, limit, generator), {"subsample": notice})
+
+
+def sampled(items: Tensor, limit: int, generator: Generator) -> Tensor:
+    """Return all ``items``, or ``limit`` of them at random, ascending.
+
+    Args:
+        items: Indices, ascending.
+        limit: How many are enough.
+        generator: Draws them where there are more.
+
+    Returns:
+        Indices, ascending.
+    """
+    if len(items) <= limit:
+        return items
+    order = torch.randperm(len(items), generator=generator)
+    return items[order[:limit]].sort().values
