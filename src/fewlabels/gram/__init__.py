@@ -4,6 +4,7 @@ A kernel is asked for blocks by index, so that no N x N matrix is ever built. Wh
 search needs of one is :class:`fewlabels.protocols.Kernel`; anything that fits will do.
 """
 
+from fewlabels.gram.fisher import binary_factors, class_factors
 from fewlabels.gram.last_layer import LastLayerKernel, last_layer_kernel
 from fewlabels.gram.ntk import TangentKernel, exact_ntk_gram, ntk_kernel
 from fewlabels.gram.softmax import SoftmaxKernel, softmax_kernel
@@ -23,6 +24,8 @@ __all__ = [
     "Spectrum",
     "TangentKernel",
     "WideHeadKernel",
+    "binary_factors",
+    "class_factors",
     "eigenvalue_ceiling",
     "exact_ntk_gram",
     "last_layer_kernel",

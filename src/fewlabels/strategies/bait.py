@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Generator, Tensor
 
+from fewlabels import gram
 from fewlabels.errors import UsageError
 from fewlabels.naming import check_known
 from fewlabels.pool import Pool, Query, Round
@@ -93,9 +94,9 @@ class Bait:
         """Return the items' information, times ``weight``."""
         rows, logits = outputs.features[items], outputs.logits[items]
         if self.likelihood == "binary":
-            factors = by_chunks(_doubt, logits)[:, None, None].sqrt()
+            factors = by_chunks(gram.binary_factors, logits)
         else:
-            factors = _class_factors(logits.to(torch.float64))
+            factors = gram.class_factors(logits)
         return Information(rows, weight**0.5 * factors)
 
     def _looked_at(
@@ -115,16 +116,3 @@ class Bait:
             )
             raise UsageError(msg)
         return considered(items, self.max_pool, generator, at_least=at_least)
-
-
-def _class_factors(logits_NC: Tensor) -> Tensor:
-    """Return A with the columns √p_c (p - e_c), so that A Aᵀ = diag p - p pᵀ."""
-    p_NC = logits_NC.softmax(dim=1)
-    gaps_NCC = p_NC[:, :, None] - torch.eye(p_NC.shape[1], dtype=p_NC.dtype)
-    return gaps_NCC * p_NC.sqrt()[:, None, :]
-
-
-def _doubt(logits_NC: Tensor) -> Tensor:
-    """Return p (1 - p) of the most likely class; 1 - p is the others' sum."""
-    ordered = logits_NC.softmax(dim=1).sort(dim=1, descending=True).values
-    return ordered[:, 0] * ordered[:, 1:].sum(dim=1)

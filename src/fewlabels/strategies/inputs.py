@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from fewlabels.errors import UsageError
-from fewlabels.pool import Pool, Record
+from fewlabels.pool import WITHHELD, Pool, Record
 from fewlabels.protocols import Classifier
 
 _CHUNK_ENTRIES = 2**22
@@ -45,15 +45,27 @@ def check_classes(logits_nC: Tensor) -> None:
         raise UsageError(msg)
 
 
+def check_labels_given(pool: Pool) -> None:
+    """Raise unless the class of every labeled item is known."""
+    num_withheld = int((pool.labels == WITHHELD).sum())
+    if num_withheld:
+        msg = (
+            f"The classes of {num_withheld} labeled items are not given, and the "
+            "strategy looks at them; pass labels, one class number per labeled item, "
+            "or choose a strategy that needs none."
+        )
+        raise UsageError(msg)
+
+
 def by_chunks(function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
     """Return ``function`` of all rows, in double precision, a part at a time.
 
     Args:
-        function: Maps rows (n, width) to one number each, (n,).
+        function: Maps rows (n, width) to one number, or a few, each.
         rows: Shape (N, width), any floating type.
 
     Returns:
-        Shape (N,), float64.
+        One entry per row, float64.
     """
     length = max(1, _CHUNK_ENTRIES // max(1, rows.shape[1]))
     parts = [function(part.to(torch.float64)) for part in torch.split(rows, length)]

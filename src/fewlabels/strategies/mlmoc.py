@@ -12,12 +12,16 @@ from typing import ClassVar, Literal
 import torch
 from torch import Generator, Tensor
 
-from fewlabels.errors import UsageError
 from fewlabels.naming import check_known
-from fewlabels.pool import WITHHELD, Pool, Query, Round
+from fewlabels.pool import Pool, Query, Round
 from fewlabels.protocols import Classifier
 from fewlabels.search import Posterior, check_size, maximize_change
-from fewlabels.strategies.inputs import check_classes, considered, sampled
+from fewlabels.strategies.inputs import (
+    check_classes,
+    check_labels_given,
+    considered,
+    sampled,
+)
 from fewlabels.strategies.kernels import (
     KernelName,
     check_share,
@@ -65,7 +69,7 @@ class MostLikelyOutputChange:
     ) -> Query:
         """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
         check_size(size, len(pool.candidates))
-        _check_labels(pool)
+        check_labels_given(pool)
         asked = considered(pool.candidates, self.max_pool, generator, at_least=size)
         everything = torch.arange(len(pool))
         references = sampled(everything, self.references, generator)
@@ -105,15 +109,3 @@ def _targets(classes_n: Tensor, like_nC: Tensor) -> Tensor:
     targets = torch.full_like(like_nC, -1)
     targets[torch.arange(len(classes_n)), classes_n] = 1
     return targets
-
-
-def _check_labels(pool: Pool) -> None:
-    """Raise unless the class of every labeled item is known."""
-    num_withheld = int((pool.labels == WITHHELD).sum())
-    if num_withheld:
-        msg = (
-            f"The classes of {num_withheld} labeled items are not given, and the "
-            "strategy predicts what training on them would give; pass labels, one "
-            "class number per labeled item, or choose a strategy that needs none."
-        )
-        raise UsageError(msg)
