@@ -7,7 +7,7 @@ from tests.strategies.twins.problems import gram_of, small_problem
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.features import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
-from fewlabels.search import posterior
+from fewlabels.search import blocks
 from fewlabels.strategies import ExpectedVariance, Random
 
 
@@ -45,7 +45,7 @@ def test_the_middle_of_a_crowd_is_asked_first_and_then_the_other_crowd():
 def test_the_choice_is_the_same_for_any_chunk_size(monkeypatch):
     pool, classifier = contract.problem(0)
     whole = contract.chosen_by(ExpectedVariance(), pool, classifier)
-    monkeypatch.setattr(posterior, "_CHUNK_ENTRIES", 7 * 60)
+    monkeypatch.setattr(blocks, "_CHUNK_LENGTH", 7)
     parts = contract.chosen_by(ExpectedVariance(), pool, classifier)
     assert torch.equal(whole.indices, parts.indices)
     assert parts.value == pytest.approx(whole.value)

@@ -7,7 +7,7 @@ from tests.strategies.twins.problems import gram_of, small_problem
 import fewlabels
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.features import PrecomputedClassifier
-from fewlabels.search import posterior
+from fewlabels.search import blocks
 from fewlabels.strategies import MostLikelyOutputChange
 
 
@@ -83,7 +83,7 @@ def test_what_fits_its_own_prediction_changes_nothing():
 def test_the_choice_is_the_same_for_any_chunk_size(monkeypatch):
     pool, classifier = contract.problem(0)
     whole = contract.chosen_by(MostLikelyOutputChange(), pool, classifier)
-    monkeypatch.setattr(posterior, "_CHUNK_ENTRIES", 7 * 60)
+    monkeypatch.setattr(blocks, "_CHUNK_LENGTH", 7)
     parts = contract.chosen_by(MostLikelyOutputChange(), pool, classifier)
     assert torch.equal(whole.indices, parts.indices)
 

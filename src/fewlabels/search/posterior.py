@@ -3,14 +3,11 @@
 Shapes: n candidates, R references, L labeled, A labeled and chosen.
 """
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
 from fewlabels.protocols import Kernel
-
-_CHUNK_ENTRIES = 2**22
+from fewlabels.search.blocks import fill_block
 
 
 class Posterior:
@@ -49,14 +46,10 @@ class Posterior:
         own_LL.diagonal().add_(noise)
         self._factor_LL = torch.linalg.cholesky(own_LL)
         explained_RL = self._explained(labeled, references)
+        self._explained_nA = self._explained(labeled, candidates)
         self.covariances_nR = own_LL.new_empty(len(candidates), len(references))
-        parts = []
-        for part in _chunks(len(candidates), len(references) + len(labeled)):
-            explained = self._explained(labeled, candidates[part])
-            prior = kernel.block(candidates[part], references).cpu()
-            self.covariances_nR[part] = prior - explained @ explained_RL.T
-            parts.append(explained)
-        self._explained_nA = torch.cat(parts)
+        fill_block(kernel, candidates, references, self.covariances_nR)
+        self.covariances_nR.addmm_(self._explained_nA, explained_RL.T, alpha=-1)
         self.variances_n = _left(kernel, candidates, self._explained_nA)
         self._reference_variances_R = _left(kernel, references, explained_RL)
 
@@ -90,11 +83,9 @@ class Posterior:
             cov(x, item) / (var(item) + noise) for each candidate x, shape (n,).
         """
         item = self._candidates[place : place + 1]
-        parts = [
-            self._kernel.block(self._candidates[part], item)[:, 0].cpu()
-            for part in _chunks(len(self._candidates), self._width)
-        ]
-        column_n = torch.cat(parts) - self._explained_nA @ self._explained_nA[place]
+        block_n1 = self.variances_n.new_empty(len(self._candidates), 1)
+        fill_block(self._kernel, self._candidates, item, block_n1)
+        column_n = block_n1[:, 0] - self._explained_nA @ self._explained_nA[place]
         total = float(self.variances_n[place]) + self.noise
         column_n /= total**0.5
         column_R = self.covariances_nR[place] / total**0.5
@@ -105,16 +96,12 @@ class Posterior:
         followed: Tensor = column_n / total**0.5
         return followed
 
-    @property
-    def _width(self) -> int:
-        """Numbers that one row of a kernel may take while it is computed."""
-        return self._kernel.rank_bound or self.covariances_nR.shape[1]
-
     def _explained(self, labeled: Tensor, items: Tensor) -> Tensor:
         """Return K_nL (K_LL + noise)^(-½) in its triangular form, shape (n, L)."""
-        block_Ln = self._kernel.block(labeled, items).cpu()
+        block_nL = self._factor_LL.new_empty(len(items), len(labeled))
+        fill_block(self._kernel, items, labeled, block_nL)
         solved: Tensor = torch.linalg.solve_triangular(
-            self._factor_LL, block_Ln, upper=False
+            self._factor_LL, block_nL.T, upper=False
         )
         return solved.T
 
@@ -123,10 +110,3 @@ def _left(kernel: Kernel, items: Tensor, explained_nL: Tensor) -> Tensor:
     """Return the variance that is left of each item's own."""
     left = kernel.diagonal(items).cpu() - explained_nL.square().sum(dim=1)
     return left.clamp_min_(0)
-
-
-def _chunks(length: int, width: int) -> Iterator[slice]:
-    """Yield parts of ``length`` rows that fit into bounded memory."""
-    step = max(1, _CHUNK_ENTRIES // max(1, width))
-    for start in range(0, length, step):
-        yield slice(start, start + step)
