@@ -76,3 +76,26 @@ def check_copes_with_duplicates_and_constants(strategy):
     saturated[:, 0] = 1e4
     query = chosen_by(strategy, pool, PrecomputedClassifier(features, saturated))
     assert len(set(query.indices.tolist())) == 5
+
+
+def check_ignores_order(*strategies):
+    """A permuted pool gives the permuted answer, as ``ignores_order`` promises."""
+    order = torch.randperm(NUM_ITEMS, generator=stream(0, "order"))
+    place = order.argsort()
+    for seed, strategy in enumerate(strategies):
+        assert strategy.ignores_order
+        pool, classifier = problem(seed)
+        moved = Pool(
+            images=ArrayImages(pool.images.items[order]),
+            ids=tuple(pool.ids[index] for index in order.tolist()),
+            labels=pool.labels[order],
+            classes=pool.classes,
+            candidates=place[pool.candidates].sort().values,
+        )
+        there = PrecomputedClassifier(
+            classifier.features[order], classifier.logits[order]
+        )
+        query, again = (
+            chosen_by(strategy, *both) for both in ((pool, classifier), (moved, there))
+        )
+        assert order[again.indices].tolist() == query.indices.tolist()

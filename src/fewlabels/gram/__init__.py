@@ -4,6 +4,7 @@ A kernel is asked for blocks by index, so that no N x N matrix is ever built. Wh
 search needs of one is :class:`fewlabels.protocols.Kernel`; anything that fits will do.
 """
 
+from fewlabels.gram.fisher import binary_factors, class_factors
 from fewlabels.gram.gradient_embedding import (
     GradientEmbeddingKernel,
     gradient_embedding_kernel,
@@ -30,6 +31,8 @@ __all__ = [
     "Spectrum",
     "TangentKernel",
     "WideHeadKernel",
+    "binary_factors",
+    "class_factors",
     "eigenvalue_ceiling",
     "euclidean_kernel",
     "exact_ntk_gram",

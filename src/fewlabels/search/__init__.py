@@ -4,6 +4,7 @@ An index is a position in the whole pool. Draws are keyed by their number: the s
 draw ``i`` is the same however draws are split into chunks or spread over processes.
 """
 
+from fewlabels.search.change import maximize_change
 from fewlabels.search.coverage import Closeness, maximize_coverage, pure_radius
 from fewlabels.search.covering import (
     FirstCenter,
@@ -19,8 +20,11 @@ from fewlabels.search.draws import (
 )
 from fewlabels.search.eigenvalue import Method, maximize_smallest_eigenvalue
 from fewlabels.search.found import Found
+from fewlabels.search.information import Information, minimize_remainder
 from fewlabels.search.k_center import Centers, smallest_radius
+from fewlabels.search.posterior import Posterior
 from fewlabels.search.scores import check_size, top
+from fewlabels.search.variance import minimize_variance
 
 __all__ = [
     "Centers",
@@ -29,14 +33,19 @@ __all__ = [
     "Draws",
     "FirstCenter",
     "Found",
+    "Information",
     "Method",
+    "Posterior",
     "WeightedDraws",
     "check_size",
     "farthest_first",
     "k_means_plus_plus",
+    "maximize_change",
     "maximize_coverage",
     "maximize_determinant",
     "maximize_smallest_eigenvalue",
+    "minimize_remainder",
+    "minimize_variance",
     "pure_radius",
     "smallest_radius",
     "top",

@@ -6,9 +6,12 @@ from typing import Any
 from fewlabels import naming
 from fewlabels.protocols import Strategy
 from fewlabels.strategies.badge import Badge
+from fewlabels.strategies.bait import Bait
 from fewlabels.strategies.coreset import Coreset
 from fewlabels.strategies.egl import ExpectedGradientLength
+from fewlabels.strategies.ev_gp import ExpectedVariance
 from fewlabels.strategies.maxdet import MaxDet
+from fewlabels.strategies.mlmoc import MostLikelyOutputChange
 from fewlabels.strategies.npc import NeuralPreconditioning
 from fewlabels.strategies.probcover import ProbCover
 from fewlabels.strategies.random import Random
@@ -17,12 +20,15 @@ from fewlabels.strategies.uncertainty import Entropy, LeastConfidence, Margin
 
 __all__ = [
     "Badge",
+    "Bait",
     "Coreset",
     "Entropy",
     "ExpectedGradientLength",
+    "ExpectedVariance",
     "LeastConfidence",
     "Margin",
     "MaxDet",
+    "MostLikelyOutputChange",
     "NeuralPreconditioning",
     "ProbCover",
     "Random",
@@ -42,6 +48,9 @@ _BY_NAME: dict[str, Callable[..., Strategy]] = {
     "npc": NeuralPreconditioning,
     "maxdet": MaxDet,
     "probcover": ProbCover,
+    "bait": Bait,
+    "mlmoc": MostLikelyOutputChange,
+    "ev-gp": ExpectedVariance,
     "uherding": UncertaintyHerding,
 }
 

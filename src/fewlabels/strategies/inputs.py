@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from fewlabels.errors import UsageError
-from fewlabels.pool import Pool, Record
+from fewlabels.pool import WITHHELD, Pool, Record
 from fewlabels.protocols import Classifier
 
 _CHUNK_ENTRIES = 2**22
@@ -57,15 +57,27 @@ def entropy(logits_NC: Tensor) -> Tensor:
     return -(logarithms.exp() * logarithms).sum(dim=1)
 
 
+def check_labels_given(pool: Pool) -> None:
+    """Raise unless the class of every labeled item is known."""
+    num_withheld = int((pool.labels == WITHHELD).sum())
+    if num_withheld:
+        msg = (
+            f"The classes of {num_withheld} labeled items are not given, and the "
+            "strategy looks at them; pass labels, one class number per labeled item, "
+            "or choose a strategy that needs none."
+        )
+        raise UsageError(msg)
+
+
 def by_chunks(function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
     """Return ``function`` of all rows, in double precision, a part at a time.
 
     Args:
-        function: Maps rows (n, width) to one number each, (n,).
+        function: Maps rows (n, width) to one number, or a few, each.
         rows: Shape (N, width), any floating type.
 
     Returns:
-        Shape (N,), float64.
+        One entry per row, float64.
     """
     length = max(1, _CHUNK_ENTRIES // max(1, rows.shape[1]))
     parts = [function(part.to(torch.float64)) for part in torch.split(rows, length)]
@@ -99,7 +111,23 @@ def considered(
     limit = max(max_pool, at_least)
     if len(items) <= limit:
         return Considered(items, {})
-    order = torch.randperm(len(items), generator=generator)
     _log.warning("%d of %d items are looked at (max_pool)", limit, len(items))
     notice = {"considered": limit, "out_of": len(items), "max_pool": max_pool}
-    return Considered(items[order[:limit]].sort().values, {"subsample": notice})
+    return Considered(sampled(items, limit, generator), {"subsample": notice})
+
+
+def sampled(items: Tensor, limit: int, generator: Generator) -> Tensor:
+    """Return all ``items``, or ``limit`` of them at random, ascending.
+
+    Args:
+        items: Indices, ascending.
+        limit: How many are enough.
+        generator: Draws them where there are more.
+
+    Returns:
+        Indices, ascending.
+    """
+    if len(items) <= limit:
+        return items
+    order = torch.randperm(len(items), generator=generator)
+    return items[order[:limit]].sort().values
