@@ -8,6 +8,7 @@ from fewlabels.protocols import Strategy
 from fewlabels.strategies.maxdet import MaxDet
 from fewlabels.strategies.npc import NeuralPreconditioning
 from fewlabels.strategies.random import Random
+from fewlabels.strategies.typiclust import TypiClust
 from fewlabels.strategies.uncertainty import Entropy, LeastConfidence, Margin
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "MaxDet",
     "NeuralPreconditioning",
     "Random",
+    "TypiClust",
     "names",
     "resolve",
 ]
@@ -28,6 +30,7 @@ _BY_NAME: dict[str, Callable[..., Strategy]] = {
     "least-confidence": LeastConfidence,
     "npc": NeuralPreconditioning,
     "maxdet": MaxDet,
+    "typiclust": TypiClust,
 }
 
 

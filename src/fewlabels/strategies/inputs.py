@@ -60,6 +60,24 @@ def by_chunks(function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
     return torch.cat(parts)
 
 
+def unit_rows(rows: Tensor) -> Tensor:
+    """Return a copy of the rows, each scaled to length one; zeros stay zeros.
+
+    Args:
+        rows: Shape (N, F), any floating type.
+
+    Returns:
+        Shape (N, F), float64 where the rows are, else float32.
+    """
+    is_double = rows.dtype == torch.float64
+    scaled = torch.empty(rows.shape, dtype=rows.dtype if is_double else torch.float32)
+    length = max(1, _CHUNK_ENTRIES // max(1, rows.shape[1]))
+    for start in range(0, len(rows), length):
+        part = rows[start : start + length].to(torch.float64)
+        scaled[start : start + length] = torch.nn.functional.normalize(part)
+    return scaled
+
+
 @dataclass(frozen=True, eq=False)
 class Considered:
     """The items that a strategy looks at, where it cannot look at all."""
