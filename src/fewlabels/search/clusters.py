@@ -1,9 +1,12 @@
-"""Groups and densities of feature rows, streamed.
+"""Groups and densities of feature rows, streamed where the method can be.
 
 Shapes: N rows, F features, K clusters.
 """
 
+from collections.abc import Callable, Sequence
+
 import torch
+from scipy.cluster.hierarchy import fcluster, linkage
 from torch import Generator, Tensor
 
 from fewlabels.progress import Advance, track
@@ -69,6 +72,58 @@ def _means(rows: Tensor, clusters: Tensor, num_clusters: int) -> Tensor:
         sums_KF.index_add_(0, clusters[part], rows[part].to(torch.float64))
     counts_K = torch.bincount(clusters, minlength=num_clusters)
     return sums_KF / counts_K[:, None]
+
+
+def average_linkage(
+    rows: Tensor, *, num_clusters: int | None = None, distance: float | None = None
+) -> Tensor:
+    """Return the cluster of each row, shape (N,), by agglomeration.
+
+    The two clusters with the smallest mean distance between their rows are merged
+    until few enough are left, or until they are farther apart than ``distance``.
+    Distances of all pairs are held in memory.
+
+    Args:
+        rows: Shape (N, F), at least one.
+        num_clusters: How many are left at most; fewer where rows are copies.
+        distance: How far apart what is left is at least; instead of a number.
+
+    Returns:
+        Cluster numbers from 0 on.
+    """
+    if len(rows) == 1:
+        return torch.zeros(1, dtype=torch.int64)
+    tree = linkage(rows.to(torch.float64).numpy(), method="average")
+    if distance is None:
+        numbers = fcluster(tree, num_clusters, criterion="maxclust")
+    else:
+        numbers = fcluster(tree, distance, criterion="distance")
+    return torch.from_numpy(numbers).to(torch.int64) - 1
+
+
+def round_robin(
+    groups: Sequence[Tensor], size: int, choose: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """Return ``size`` members, one of each group in turn, round after round.
+
+    Args:
+        groups: Members of each group, in the order of turns; together enough.
+        size: How many to return.
+        choose: Returns one of the members (n,) that it gets, shape (1,).
+
+    Returns:
+        Members in the order of their choice, shape (size,).
+    """
+    left = list(groups)
+    chosen: list[Tensor] = []
+    with track("Choosing", size) as advance:
+        while len(chosen) < size:
+            for number, free in enumerate(left):
+                if len(free) and len(chosen) < size:
+                    chosen.append(choose(free))
+                    left[number] = free[free != chosen[-1]]
+                    advance()
+    return torch.cat(chosen)
 
 
 def neighbor_distances(

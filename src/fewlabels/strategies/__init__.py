@@ -5,6 +5,7 @@ from typing import Any
 
 from fewlabels import naming
 from fewlabels.protocols import Strategy
+from fewlabels.strategies.cluster_margin import ClusterMargin
 from fewlabels.strategies.maxdet import MaxDet
 from fewlabels.strategies.npc import NeuralPreconditioning
 from fewlabels.strategies.random import Random
@@ -12,6 +13,7 @@ from fewlabels.strategies.typiclust import TypiClust
 from fewlabels.strategies.uncertainty import Entropy, LeastConfidence, Margin
 
 __all__ = [
+    "ClusterMargin",
     "Entropy",
     "LeastConfidence",
     "Margin",
@@ -31,6 +33,7 @@ _BY_NAME: dict[str, Callable[..., Strategy]] = {
     "npc": NeuralPreconditioning,
     "maxdet": MaxDet,
     "typiclust": TypiClust,
+    "cluster-margin": ClusterMargin,
 }
 
 

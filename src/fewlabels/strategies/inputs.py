@@ -45,6 +45,12 @@ def check_classes(logits_nC: Tensor) -> None:
         raise UsageError(msg)
 
 
+def margin(values_NC: Tensor) -> Tensor:
+    """Largest value of each row less the second largest, shape (N,)."""
+    largest = values_NC.topk(2, dim=1).values
+    return largest[:, 0] - largest[:, 1]
+
+
 def by_chunks(function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
     """Return ``function`` of all rows, in double precision, a part at a time.
 

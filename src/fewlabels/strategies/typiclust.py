@@ -12,10 +12,9 @@ from torch import Generator, Tensor
 
 from fewlabels.errors import UsageError
 from fewlabels.pool import Pool, Query, Round
-from fewlabels.progress import track
 from fewlabels.protocols import Classifier
 from fewlabels.search import check_size, top
-from fewlabels.search.clusters import k_means, neighbor_distances
+from fewlabels.search.clusters import k_means, neighbor_distances, round_robin
 from fewlabels.strategies.inputs import unit_rows
 
 _SMALL_CLUSTER = 5
@@ -58,7 +57,11 @@ class TypiClust:
             torch.nonzero(clusters[num_labeled:] == number).flatten() + num_labeled
             for number in _in_order(clusters, num_labeled, num_clusters, size)
         ]
-        chosen = _round_robin(rows, members, size, generator)
+
+        def most_typical(free: Tensor) -> Tensor:
+            return top(_typicality(rows[free], generator), free, 1, generator)
+
+        chosen = round_robin(members, size, most_typical)
         record = {"clusters": num_clusters, "clusters_used": len(members)}
         return Query(items[chosen], record=record)
 
@@ -77,23 +80,6 @@ def _in_order(
         is_large = torch.ones_like(is_large)
     large = torch.nonzero(is_large).flatten().tolist()
     return sorted(large, key=lambda number: (int(labels[number]), -int(sizes[number])))
-
-
-def _round_robin(
-    rows: Tensor, members: Sequence[Tensor], size: int, generator: Generator
-) -> Tensor:
-    """Take the most typical member of one cluster after the other, until enough."""
-    left = list(members)
-    chosen: list[Tensor] = []
-    with track("Choosing", size) as advance:
-        while len(chosen) < size:
-            for number, free in enumerate(left):
-                if len(free) and len(chosen) < size:
-                    pick = top(_typicality(rows[free], generator), free, 1, generator)
-                    left[number] = free[free != pick]
-                    chosen.append(pick)
-                    advance()
-    return torch.cat(chosen)
 
 
 def _typicality(rows: Tensor, generator: Generator) -> Tensor:
