@@ -11,6 +11,7 @@ from fewlabels.pool import Query
 CASES = [(name, {}) for name in strategies.names()] + [
     ("margin", {"on": "logits"}),
     ("least-confidence", {"on": "logits"}),
+    ("albl", {"version": "exp4p", "num_draws": 40}),
     ("npc", {"kernel": "last-layer"}),
     ("npc", {"kernel": "wide-head"}),
     ("npc", {"kernel": "softmax"}),
@@ -20,6 +21,9 @@ CASES = [(name, {}) for name in strategies.names()] + [
     ("npc", {"proposal": "clusters"}),
     ("npc", {"proposal": "typical"}),
     ("maxdet", {"kernel": "wide-head"}),
+    ("typiclust", {"max_clusters": 3}),
+    ("cluster-margin", {"distance": 2.0}),
+    ("cluster-margin", {"max_pool": 10}),
 ]
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from fewlabels import naming
 from fewlabels.protocols import Strategy
+from fewlabels.strategies.albl import ActiveLearningByLearning
 from fewlabels.strategies.cluster_margin import ClusterMargin
 from fewlabels.strategies.maxdet import MaxDet
 from fewlabels.strategies.npc import NeuralPreconditioning
@@ -13,6 +14,7 @@ from fewlabels.strategies.typiclust import TypiClust
 from fewlabels.strategies.uncertainty import Entropy, LeastConfidence, Margin
 
 __all__ = [
+    "ActiveLearningByLearning",
     "ClusterMargin",
     "Entropy",
     "LeastConfidence",
@@ -30,6 +32,7 @@ _BY_NAME: dict[str, Callable[..., Strategy]] = {
     "margin": Margin,
     "entropy": Entropy,
     "least-confidence": LeastConfidence,
+    "albl": ActiveLearningByLearning,
     "npc": NeuralPreconditioning,
     "maxdet": MaxDet,
     "typiclust": TypiClust,

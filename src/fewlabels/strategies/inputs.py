@@ -45,6 +45,33 @@ def check_classes(logits_nC: Tensor) -> None:
         raise UsageError(msg)
 
 
+def are_right(classifier: Classifier, pool: Pool, items: Tensor) -> Tensor:
+    """Return where the predicted class of labeled items is their label, shape (n,).
+
+    Args:
+        classifier: The classifier of this round.
+        pool: The pool.
+        items: Labeled indices, shape (n,).
+
+    Returns:
+        1 where it is, else 0; float64.
+
+    Raises:
+        UsageError: If an item is labeled, but not known with what.
+    """
+    labels = pool.labels[items]
+    num_withheld = int((labels < 0).sum())
+    if num_withheld:
+        msg = (
+            "The strategy learns from the classes of labeled items, and "
+            f"{num_withheld} of {len(items)} labeled items come without theirs; pass "
+            "labels too, or choose a strategy that does not need them."
+        )
+        raise UsageError(msg)
+    predicted = logits_of(classifier, pool, items).argmax(dim=1)
+    return (predicted.cpu() == labels).to(torch.float64)
+
+
 def margin(values_NC: Tensor) -> Tensor:
     """Largest value of each row less the second largest, shape (N,)."""
     largest = values_NC.topk(2, dim=1).values
