@@ -259,6 +259,22 @@ def test_no_labeled_item_is_drawn_and_no_budget_is_lost_libact_128():
     assert query.record["albl"]["horizon"] == 10
 
 
+def test_a_round_whose_items_have_left_the_pool_teaches_nothing():
+    strategy = ActiveLearningByLearning(arms=ARMS, version="exp4p", num_draws=30)
+    pool = small_pool()
+    query = asked(strategy, right_on([]), pool)
+    one, later = a_round(query, pool)
+    gone = replace(one, query=replace(query, indices=query.indices[:1]))
+    learned, same = (
+        asked(strategy, right_on(range(12)), later, [past]).record["albl"]
+        for past in (one, gone)
+    )
+    assert learned["reward"] > 0
+    assert learned["weights"] != [1.0, 1.0, 1.0]
+    assert same["reward"] == 0
+    assert same["weights"] == [1.0, 1.0, 1.0]
+
+
 def test_exp4p_with_a_short_run_has_no_negative_chance():
     strategy = ActiveLearningByLearning(arms=ARMS, version="exp4p", num_draws=1)
     query = asked(strategy, right_on([]), small_pool())

@@ -128,7 +128,7 @@ def _learned(
     num_arms = len(weights)
     width = math.sqrt(math.log(num_arms / rule.delta) / (num_arms * horizon))
     bonuses = [width / chance for chance in last["probabilities"]]
-    is_answered = torch.isin(past[-1].query.indices, pool.labeled).tolist()
+    is_answered = _is_answered(past[-1], pool).tolist()
     for known, row, mixed in zip(
         is_answered, last["advice"], last["importance"], strict=True
     ):
@@ -145,12 +145,22 @@ def _weighted_accuracy(
     for one in past:
         given = one.query.record["albl"]["importance"]
         importance = torch.tensor(given, dtype=torch.float64)
-        is_known = torch.isin(one.query.indices, pool.labeled)
-        items = one.query.indices[is_known]
-        if len(items):
-            is_right = are_right(classifier, pool, items)
+        is_known = _is_answered(one, pool)
+        if bool(is_known.any()):
+            is_right = are_right(classifier, pool, one.query.indices[is_known])
             total += float((is_right / importance[is_known]).sum())
     return total
+
+
+def _is_answered(one: Round, pool: Pool) -> Tensor:
+    """Return which draws of a round are labeled now, shape (Q,).
+
+    None, where items have left the pool since: nobody knows which draw was whose.
+    """
+    num_draws = len(one.query.record["albl"]["importance"])
+    if len(one.query) != num_draws:
+        return torch.zeros(num_draws, dtype=torch.bool)
+    return torch.isin(one.query.indices, pool.labeled)
 
 
 def _horizon(rule: Advised, past: Sequence[Round], pool: Pool) -> int:
