@@ -23,8 +23,13 @@ FEATURES = RNG.normal(size=(40, 12)).astype(np.float32)
 LOGITS = RNG.normal(size=(40, 3))
 
 
+SAMPLES = LOGITS + RNG.normal(size=(20, 40, 3))
+
+
 def select(strategy="npc", **changes):
     arguments = {"features": FEATURES, "logits": LOGITS, "size": 6, "seed": 0}
+    if strategy == "batchbald":
+        arguments["logits"] = SAMPLES
     return fewlabels.select(strategy, **arguments | changes)
 
 

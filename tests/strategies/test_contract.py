@@ -12,6 +12,7 @@ CASES = [(name, {}) for name in strategies.names()] + [
     ("margin", {"on": "logits"}),
     ("least-confidence", {"on": "logits"}),
     ("albl", {"version": "exp4p", "num_draws": 40}),
+    ("batchbald", {"num_samples": 3, "num_configurations": 12}),
     ("npc", {"kernel": "last-layer"}),
     ("npc", {"kernel": "wide-head"}),
     ("npc", {"kernel": "softmax"}),

@@ -6,6 +6,7 @@ from typing import Any
 from fewlabels import naming
 from fewlabels.protocols import Strategy
 from fewlabels.strategies.albl import ActiveLearningByLearning
+from fewlabels.strategies.batchbald import BatchBald
 from fewlabels.strategies.cluster_margin import ClusterMargin
 from fewlabels.strategies.maxdet import MaxDet
 from fewlabels.strategies.npc import NeuralPreconditioning
@@ -15,6 +16,7 @@ from fewlabels.strategies.uncertainty import Entropy, LeastConfidence, Margin
 
 __all__ = [
     "ActiveLearningByLearning",
+    "BatchBald",
     "ClusterMargin",
     "Entropy",
     "LeastConfidence",
@@ -33,6 +35,7 @@ _BY_NAME: dict[str, Callable[..., Strategy]] = {
     "entropy": Entropy,
     "least-confidence": LeastConfidence,
     "albl": ActiveLearningByLearning,
+    "batchbald": BatchBald,
     "npc": NeuralPreconditioning,
     "maxdet": MaxDet,
     "typiclust": TypiClust,
