@@ -8,6 +8,7 @@ from fewlabels.protocols import Strategy
 from fewlabels.strategies.albl import ActiveLearningByLearning
 from fewlabels.strategies.batchbald import BatchBald
 from fewlabels.strategies.cluster_margin import ClusterMargin
+from fewlabels.strategies.dal import DiscriminativeActiveLearning
 from fewlabels.strategies.maxdet import MaxDet
 from fewlabels.strategies.npc import NeuralPreconditioning
 from fewlabels.strategies.random import Random
@@ -18,6 +19,7 @@ __all__ = [
     "ActiveLearningByLearning",
     "BatchBald",
     "ClusterMargin",
+    "DiscriminativeActiveLearning",
     "Entropy",
     "LeastConfidence",
     "Margin",
@@ -36,6 +38,7 @@ _BY_NAME: dict[str, Callable[..., Strategy]] = {
     "least-confidence": LeastConfidence,
     "albl": ActiveLearningByLearning,
     "batchbald": BatchBald,
+    "dal": DiscriminativeActiveLearning,
     "npc": NeuralPreconditioning,
     "maxdet": MaxDet,
     "typiclust": TypiClust,
