@@ -10,6 +10,7 @@ from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.rng import stream
 
 NUM_ITEMS, NUM_FEATURES, NUM_CLASSES = 60, 16, 4
+NUM_SAMPLES = 20
 
 
 def problem(seed, num_labeled=8, *, num_withheld=10):
@@ -28,7 +29,13 @@ def problem(seed, num_labeled=8, *, num_withheld=10):
         classes=tuple("abcd"),
         candidates=order[num_labeled + num_withheld :].sort().values,
     )
-    return pool, PrecomputedClassifier(features, logits)
+    return pool, PrecomputedClassifier(features, logits, sampled(logits, seed))
+
+
+def sampled(logits, seed):
+    """Logits of some networks that nearly agree, for strategies that want them."""
+    noise = torch.randn(NUM_SAMPLES, *logits.shape, generator=stream(seed, "samples"))
+    return logits + noise
 
 
 def chosen_by(strategy, pool, classifier, size=5, seed=0):
@@ -74,7 +81,9 @@ def check_copes_with_duplicates_and_constants(strategy):
     features = torch.ones(NUM_ITEMS, NUM_FEATURES)
     saturated = torch.zeros(NUM_ITEMS, NUM_CLASSES)
     saturated[:, 0] = 1e4
-    query = chosen_by(strategy, pool, PrecomputedClassifier(features, saturated))
+    samples = saturated.expand(NUM_SAMPLES, -1, -1)
+    known = PrecomputedClassifier(features, saturated, samples)
+    query = chosen_by(strategy, pool, known)
     assert len(set(query.indices.tolist())) == 5
 
 

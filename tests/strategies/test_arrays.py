@@ -23,14 +23,23 @@ FEATURES = RNG.normal(size=(40, 12)).astype(np.float32)
 LOGITS = RNG.normal(size=(40, 3))
 
 
+SAMPLES = LOGITS + RNG.normal(size=(20, 40, 3))
+
+
 def select(strategy="npc", **changes):
     arguments = {"features": FEATURES, "logits": LOGITS, "size": 6, "seed": 0}
+    if strategy == "batchbald":
+        arguments["logits"] = SAMPLES
     return fewlabels.select(strategy, **arguments | changes)
 
 
 @pytest.mark.parametrize("name", strategies.names())
 @pytest.mark.parametrize("labeled", [(), [3], np.arange(9)])
 def test_every_name_obeys_the_contract(name, labeled, untouched_randomness):
+    if name == "dal" and not len(labeled):
+        with pytest.raises(UsageError, match="None of the 40 items is labeled"):
+            select(name, labeled=labeled)
+        return
     before = FEATURES.copy(), LOGITS.copy()
     chosen = select(name, labeled=labeled)
     assert isinstance(chosen, np.ndarray)
@@ -51,9 +60,10 @@ def test_seeds_matter(name):
 
 @pytest.mark.parametrize("name", strategies.names())
 def test_only_candidates_are_chosen(name):
-    candidates = [30, 2, 7, 11, 39, 21, 5]
-    assert set(select(name, candidates=candidates).tolist()) <= set(candidates)
-    everything = select(name, candidates=candidates, size=7)
+    candidates, labeled = [30, 2, 7, 11, 39, 21, 5], [0, 1]
+    chosen = select(name, candidates=candidates, labeled=labeled)
+    assert set(chosen.tolist()) <= set(candidates)
+    everything = select(name, candidates=candidates, labeled=labeled, size=7)
     assert sorted(everything.tolist()) == sorted(candidates)
 
 

@@ -5,9 +5,13 @@ from typing import Any
 
 from fewlabels import naming
 from fewlabels.protocols import Strategy
+from fewlabels.strategies.albl import ActiveLearningByLearning
 from fewlabels.strategies.badge import Badge
 from fewlabels.strategies.bait import Bait
+from fewlabels.strategies.batchbald import BatchBald
+from fewlabels.strategies.cluster_margin import ClusterMargin
 from fewlabels.strategies.coreset import Coreset
+from fewlabels.strategies.dal import DiscriminativeActiveLearning
 from fewlabels.strategies.egl import ExpectedGradientLength
 from fewlabels.strategies.ev_gp import ExpectedVariance
 from fewlabels.strategies.maxdet import MaxDet
@@ -15,13 +19,18 @@ from fewlabels.strategies.mlmoc import MostLikelyOutputChange
 from fewlabels.strategies.npc import NeuralPreconditioning
 from fewlabels.strategies.probcover import ProbCover
 from fewlabels.strategies.random import Random
+from fewlabels.strategies.typiclust import TypiClust
 from fewlabels.strategies.uherding import UncertaintyHerding
 from fewlabels.strategies.uncertainty import Entropy, LeastConfidence, Margin
 
 __all__ = [
+    "ActiveLearningByLearning",
     "Badge",
     "Bait",
+    "BatchBald",
+    "ClusterMargin",
     "Coreset",
+    "DiscriminativeActiveLearning",
     "Entropy",
     "ExpectedGradientLength",
     "ExpectedVariance",
@@ -32,6 +41,7 @@ __all__ = [
     "NeuralPreconditioning",
     "ProbCover",
     "Random",
+    "TypiClust",
     "UncertaintyHerding",
     "names",
     "resolve",
@@ -43,11 +53,16 @@ _BY_NAME: dict[str, Callable[..., Strategy]] = {
     "entropy": Entropy,
     "least-confidence": LeastConfidence,
     "coreset": Coreset,
+    "albl": ActiveLearningByLearning,
     "badge": Badge,
     "egl": ExpectedGradientLength,
+    "batchbald": BatchBald,
+    "dal": DiscriminativeActiveLearning,
     "npc": NeuralPreconditioning,
     "maxdet": MaxDet,
+    "typiclust": TypiClust,
     "probcover": ProbCover,
+    "cluster-margin": ClusterMargin,
     "bait": Bait,
     "mlmoc": MostLikelyOutputChange,
     "ev-gp": ExpectedVariance,

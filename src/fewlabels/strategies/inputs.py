@@ -69,6 +69,22 @@ def check_labels_given(pool: Pool) -> None:
         raise UsageError(msg)
 
 
+def are_right(classifier: Classifier, pool: Pool, items: Tensor) -> Tensor:
+    """Return where the predicted class of labeled items is their label, shape (n,).
+
+    Args:
+        classifier: The classifier of this round.
+        pool: The pool.
+        items: Labeled indices, shape (n,).
+
+    Returns:
+        1 where it is, else 0; float64.
+    """
+    check_labels_given(pool)
+    predicted = logits_of(classifier, pool, items).argmax(dim=1)
+    return (predicted.cpu() == pool.labels[items]).to(torch.float64)
+
+
 def by_chunks(function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
     """Return ``function`` of all rows, in double precision, a part at a time.
 
@@ -82,6 +98,24 @@ def by_chunks(function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
     length = max(1, _CHUNK_ENTRIES // max(1, rows.shape[1]))
     parts = [function(part.to(torch.float64)) for part in torch.split(rows, length)]
     return torch.cat(parts)
+
+
+def unit_rows(rows: Tensor) -> Tensor:
+    """Return a copy of the rows, each scaled to length one; zeros stay zeros.
+
+    Args:
+        rows: Shape (N, F), any floating type.
+
+    Returns:
+        Shape (N, F), float64 where the rows are, else float32.
+    """
+    is_double = rows.dtype == torch.float64
+    scaled = torch.empty(rows.shape, dtype=rows.dtype if is_double else torch.float32)
+    length = max(1, _CHUNK_ENTRIES // max(1, rows.shape[1]))
+    for start in range(0, len(rows), length):
+        part = rows[start : start + length].to(torch.float64)
+        scaled[start : start + length] = torch.nn.functional.normalize(part)
+    return scaled
 
 
 @dataclass(frozen=True, eq=False)
