@@ -332,8 +332,8 @@ def check_query(query: Query, pool: Pool, size: int) -> None:
         StrategyError: If it chose another number, an item twice or no candidate, or
             if its value or record cannot be written down.
     """
-    _check_form(query)
-    _check_record(query)
+    check_form(query)
+    check_record(query)
     distinct = torch.unique(query.indices)
     strangers = distinct[~torch.isin(distinct, pool.candidates)]
     if len(query) == len(distinct) == size and not len(strangers):
@@ -348,8 +348,15 @@ def check_query(query: Query, pool: Pool, size: int) -> None:
     raise StrategyError(msg)
 
 
-def _check_form(query: object) -> None:
-    """Raise unless this is a query whose indices are a flat tensor of integers."""
+def check_form(query: object) -> None:
+    """Raise unless this is a query whose indices are a flat tensor of integers.
+
+    Args:
+        query: What a strategy returned.
+
+    Raises:
+        StrategyError: If it is anything else.
+    """
     if not isinstance(query, Query):
         msg = (
             f"The strategy returned an object of type {type(query).__name__}; mend the "
@@ -370,8 +377,14 @@ def _check_form(query: object) -> None:
     raise StrategyError(msg)
 
 
-def _check_record(query: Query) -> None:
-    """Raise unless value and record can be written as JSON before labels are paid."""
+def check_record(query: Query) -> None:
+    """Raise unless value and record can be written as JSON before labels are paid.
+
+    A :class:`fewlabels.errors.StrategyError` says which of them cannot.
+
+    Args:
+        query: What a strategy returned.
+    """
     value: object = query.value
     if value is not None and not isinstance(value, int | float):
         _refuse_record("value", value, "a number or None")
