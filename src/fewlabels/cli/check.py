@@ -44,7 +44,7 @@ def check(
     ] = Memory.rows,
     limit: Annotated[
         float, typer.Option(help="GB of memory that it may take there.")
-    ] = Memory.limit / 1e9,
+    ] = Memory.limit_gb,
     seconds: Annotated[
         float, typer.Option(help="How long to wait there.")
     ] = Memory.seconds,
@@ -58,7 +58,7 @@ def check(
 
     Leaves with 0 if nothing failed, with 1 if something did.
     """
-    memory = Memory(rows=rows, limit=round(limit * 1e9), seconds=seconds)
+    memory = Memory(rows=rows, limit_gb=limit, seconds=seconds)
     terminal = Terminal.open(quiet=quiet or as_json)
     options = dict(map(_option, option or ()))
     findings = []

@@ -20,7 +20,7 @@ from fewlabels.conformance.asking import failure, one_line
 from fewlabels.conformance.memory import Seen
 from fewlabels.errors import FewlabelsError
 from fewlabels.pool import UNKNOWN, ArrayImages, Images, Pool, check_query
-from fewlabels.protocols import Outputs, Strategy
+from fewlabels.protocols import Classifier, Outputs, Strategy
 from fewlabels.rng import stream
 from fewlabels.strategies import resolve
 
@@ -63,13 +63,14 @@ def large_problem(rows: int) -> tuple[Pool, LargeClassifier]:
     logits = 2 * torch.randn(rows, NUM_CLASSES, generator=generator)
     labels = torch.full((rows,), UNKNOWN)
     labels[:NUM_LABELED] = torch.arange(NUM_LABELED) % NUM_CLASSES
-    pool = Pool.build(ArrayImages(features), labels, tuple(map(str, range(10))))
+    pool = Pool.build(
+        ArrayImages(features), labels, tuple(map(str, range(NUM_CLASSES)))
+    )
     return pool, LargeClassifier(features, logits)
 
 
-def choose(strategy: Strategy, rows: int) -> Seen:
+def choose(strategy: Strategy, pool: Pool, classifier: Classifier) -> Seen:
     """Let a strategy choose from a large pool, and say what it needed."""
-    pool, classifier = large_problem(rows)
     before, begun = _memory("VmRSS"), time.perf_counter()
     seen: dict[str, Any] = {}
     try:
@@ -96,14 +97,21 @@ def _memory(name: str) -> int:
     return 0
 
 
+def _hold_at_most(limit: int) -> None:
+    """Let this process hold so many bytes; what it asks for beyond them fails."""
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    allowed = limit if most == resource.RLIM_INFINITY else min(limit, most)
+    resource.setrlimit(resource.RLIMIT_DATA, (allowed, most))
+
+
 def main() -> None:
     """Answer the question in the arguments."""
     question = json.loads(sys.argv[1])
     with redirect_stdout(sys.stderr):  # what a strategy prints is no answer
         strategy = resolve(question["strategy"], question["options"])
-        _, most = resource.getrlimit(resource.RLIMIT_DATA)
-        resource.setrlimit(resource.RLIMIT_DATA, (question["limit"], most))
-        seen = choose(strategy, question["rows"])
+        pool, classifier = large_problem(question["rows"])
+        _hold_at_most(question["limit"])
+        seen = choose(strategy, pool, classifier)
     sys.stdout.write(json.dumps(asdict(seen)) + "\n")
 
 

@@ -5,6 +5,7 @@ distance matrix ends that process and not the machine.
 """
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -18,8 +19,9 @@ from fewlabels.conformance.finding import Verdict, passed
 from fewlabels.errors import UsageError
 
 _LEAST_ROWS = 100
-_SMALL_SHARES = (100, 50)  # of the rows, to see how memory grows
-_SQUARE = 3.0  # twice the rows, so many times the memory or more: 4 less what is linear
+_BYTES_PER_ROW = 300  # features, logits, labels and the names of the items
+_SMALL_ROWS = (4_000, 8_000)  # to see how memory grows
+_SQUARE = 2.8  # twice the rows, so many times the memory: 2 is linear, 4 the square
 _LEAST_GROWTH = 50e6
 _ABOUT = 0.9  # candidates are a few less than rows
 _UNITS = {
@@ -43,19 +45,31 @@ class Memory:
 
     rows: int = 1_000_000
     """Items in the pool."""
-    limit: int = 4_000_000_000
-    """Bytes that the process may hold, data of the pool and libraries included."""
+    limit_gb: float = 4.0
+    """What the process may hold, the pool's arrays and libraries included."""
     seconds: float = 300.0
-    """How long to wait."""
+    """How long to wait for it."""
 
     def __post_init__(self) -> None:
-        """Refuse a pool that is too small to choose from."""
-        if self.rows < _LEAST_ROWS:
+        """Refuse a pool that is too small to show anything, or too large to build."""
+        most = int(self.limit / _BYTES_PER_ROW)
+        if not _LEAST_ROWS <= self.rows <= most:
             msg = (
-                f"rows is {self.rows}; memory shows on large pools only. Give at least "
-                f"{_LEAST_ROWS}, best a million."
+                f"rows is {self.rows:,}; give at least {_LEAST_ROWS}, since fewer show "
+                f"nothing, and at most {most:,}, which alone fill {self.limit_gb:g} GB."
             )
             raise UsageError(msg)
+        if not 0 < self.seconds < math.inf:
+            msg = f"seconds is {self.seconds}; say how long to wait, such as 300."
+            raise UsageError(msg)
+
+    @property
+    def limit(self) -> int:
+        """What the process may hold, in bytes."""
+        if not 0 < self.limit_gb < math.inf:
+            msg = f"limit_gb is {self.limit_gb}; give a number of GB, such as 4."
+            raise UsageError(msg)
+        return round(self.limit_gb * 1e9)
 
     def judge(self, strategy: str, options: Mapping[str, Any]) -> Verdict:
         """Return whether the strategy copes with a large pool.
@@ -73,10 +87,9 @@ class Memory:
         seen = question.asked(self.rows)
         if isinstance(seen, _Ended):
             return _judged_end(question, seen)
-        if seen.is_memory:
-            return "failed", _too_much(question, seen.error)
         if seen.error:
-            return "failed", f"At {self.rows:,} rows it failed: {seen.error}"
+            too_much = seen.is_memory and _too_much(question, seen.error)
+            return "failed", too_much or f"At {self.rows:,} rows: {seen.error}"
         return passed(f"{_told(seen.peak)} at {self.rows:,} rows, {seen.seconds:.1f} s")
 
 
@@ -176,8 +189,7 @@ def _last_line(text: str) -> str:
 def _growth(question: _Question) -> str:
     """Say that memory grows with the square of the pool; empty if it does not show."""
     held = []
-    for share in _SMALL_SHARES:
-        rows = question.memory.rows // share
+    for rows in _SMALL_ROWS:
         seen = question.asked(rows)
         if isinstance(seen, _Ended) or seen.error:
             return ""

@@ -1,5 +1,6 @@
 """All promises in order, each on its own: one that fails stops no other."""
 
+import copy
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ class _Promise:
     after: tuple[str, ...] = ("a query",)
 
 
-_SOUND = ("a query", "distinct", "candidates only")
+_SOUND = ("a query", "distinct", "candidates only", "record")
 _PROMISES = (
     _Promise("a query", promises.answers, after=()),
     _Promise("any size", promises.any_size),
@@ -34,9 +35,9 @@ _PROMISES = (
     _Promise("seeded", promises.seeded),
     _Promise("global randomness", promises.shared_randomness),
     _Promise("inputs untouched", promises.inputs_untouched),
-    _Promise("no memory", promises.no_memory, after=("a query", "seeded")),
+    _Promise("no memory", promises.no_memory),
     _Promise("record", promises.keeps_a_record),
-    _Promise("next round", promises.next_round, after=(*_SOUND, "record")),
+    _Promise("next round", promises.next_round, after=_SOUND),
     _Promise("too many", promises.refuses_too_many),
     _Promise("no labels", promises.no_labels, after=_SOUND),
     _Promise("few labels", promises.few_labels, after=_SOUND),
@@ -93,11 +94,19 @@ def _verdict(promise: _Promise, strategy: Strategy, failed: set[str]) -> Verdict
         # A tie is worth a note in a run; here it is provoked.
         warnings.simplefilter("ignore", FewlabelsWarning)
         try:
-            return promise.judge(strategy)
+            return promise.judge(_fresh(strategy))
         except StrategyError as error:
             return "failed", str(error)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - becomes a finding
             return "failed", f"It could not be judged: {failure(error, strategy)}"
+
+
+def _fresh(strategy: Strategy) -> Strategy:
+    """Return the strategy as it came, so that no call before this promise shows."""
+    try:
+        return copy.deepcopy(strategy)
+    except Exception:  # noqa: BLE001 - somebody's own copying: use what there is
+        return strategy
 
 
 def _memory(
