@@ -1,3 +1,5 @@
+import json
+import subprocess
 import sys
 
 import pytest
@@ -8,7 +10,7 @@ from fewlabels.errors import UsageError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="measured on Linux")
 
-SMALL = Memory(rows=30_000, limit_gb=1.5, seconds=120)
+SMALL = Memory(rows=30_000, limit_gb=1.5, seconds=250)
 
 
 def judged(name, memory=SMALL, **options):
@@ -21,16 +23,69 @@ def test_a_strategy_that_needs_little_passes_with_its_peak():
     assert " MB at 30,000 rows, " in detail
 
 
-def test_a_full_matrix_is_told_by_what_it_asked_for():
-    outcome, detail = judged("FullMatrix")
+@pytest.fixture
+def answering(monkeypatch):
+    """Stand in for the process: a function of the rows says what it holds."""
+
+    def install(seen):
+        def run(command, **settings):
+            answer = seen(json.loads(command[-1])["rows"])
+            if isinstance(answer, dict):
+                answer = f"chatter\n{json.dumps(answer)}\n"
+                return subprocess.CompletedProcess(command, 0, answer, "")
+            raise answer
+
+        monkeypatch.setattr(subprocess, "run", run)
+
+    return install
+
+
+def holding(per_pair, *, most=1e9):
+    def seen(rows):
+        held = int(per_pair * rows**2)
+        fails = held > most
+        error = "MemoryError (mine.py, line 3, in select)" if fails else ""
+        figures = {"before": 10**8, "peak": 10**8 + held, "seconds": 1.0}
+        return {**figures, "error": error, "is_memory": fails}
+
+    return seen
+
+
+def test_memory_that_grows_with_the_square_is_told_from_small_pools(answering):
+    answering(holding(8))
+    outcome, detail = judged("AnyName")
     assert outcome == "failed"
-    assert "more than 1.5 GB at 30,000 rows: it tried to allocate 3.6 GB" in detail
-    assert "3.99 bytes for each of 30,000 x 30,000 pairs" in detail
-    assert "full distance matrix" in detail
+    assert "grows with the square of the pool: 72 MB for 3,000 rows, 288 MB" in detail
+    assert "(MemoryError (mine.py, line 3, in select))" in detail
 
 
+def test_small_pools_that_are_too_many_already_are_told(answering):
+    answering(holding(1000))
+    assert "3,000 rows are too many already" in judged("AnyName")[1]
+
+
+def test_memory_that_grows_with_the_pool_is_not_called_a_matrix(answering):
+    answering(lambda rows: holding(100_000 / rows)(rows))
+    outcome, detail = judged("AnyName")
+    assert outcome == "failed"
+    assert "square" not in detail
+    assert "matrix" not in detail
+
+
+def test_a_slow_strategy_fails_only_where_memory_grows_with_the_square(answering):
+    late = subprocess.TimeoutExpired("python", 1)
+    answering(lambda rows: late if rows == SMALL.rows else holding(8)(rows))
+    outcome, detail = judged("AnyName")
+    assert outcome == "failed"
+    assert "took longer than 250 s at 30,000 rows. Memory grows with the sq" in detail
+    answering(lambda rows: late if rows == SMALL.rows else holding(8 / rows)(rows))
+    assert judged("AnyName") == ("not run", "took longer than 250 s at 30,000 rows")
+
+
+@pytest.mark.slow
 def test_a_full_matrix_in_pieces_is_told_by_its_growth():
-    outcome, detail = judged("FullMatrixByRows")
+    memory = Memory(rows=16_000, limit_gb=1.3, seconds=250)
+    outcome, detail = judged("FullMatrixByRows", memory)
     assert outcome == "failed"
     assert "grows with the square of the pool" in detail
 

@@ -20,7 +20,7 @@ from fewlabels.errors import UsageError
 
 _LEAST_ROWS = 100
 _BYTES_PER_ROW = 300  # features, logits, labels and the names of the items
-_SMALL_ROWS = (4_000, 8_000)  # to see how memory grows
+_SMALL_ROWS = (3_000, 6_000)  # to see how memory grows
 _SQUARE = 2.8  # twice the rows, so many times the memory: 2 is linear, 4 the square
 _LEAST_GROWTH = 50e6
 _ABOUT = 0.9  # candidates are a few less than rows
@@ -187,10 +187,12 @@ def _last_line(text: str) -> str:
 
 
 def _growth(question: _Question) -> str:
-    """Say that memory grows with the square of the pool; empty if it does not show."""
+    """Say how memory grows with the pool, from small ones; empty if it is not clear."""
     held = []
     for rows in _SMALL_ROWS:
         seen = question.asked(rows)
+        if isinstance(seen, Seen) and seen.is_memory:
+            return f"{rows:,} rows are too many already. "
         if isinstance(seen, _Ended) or seen.error:
             return ""
         held.append((rows, seen.peak - seen.before))

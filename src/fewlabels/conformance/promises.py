@@ -8,6 +8,7 @@ spoils its inputs breaks one promise and not all of them.
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from itertools import product
 
 import torch
 
@@ -100,17 +101,19 @@ def _sizes(pool: Pool) -> tuple[int, ...]:
 
 
 def _various(strategy: Strategy) -> Iterator[tuple[Pool, Query]]:
-    """Yield pools and what was chosen from them; :func:`any_size` tells failures."""
-    for seed in _SEEDS:
-        for num_labeled in (1, 8):
-            pool = problem(seed, num_labeled).pool
-            for size in _sizes(pool):
-                given = problem(seed, num_labeled)
-                try:
-                    query = ask(strategy, given, size, seed=seed)
-                except StrategyError:
-                    continue
-                yield pool, query
+    """Yield pools, of one label and of more, and queries of each size from them.
+
+    Where the strategy fails, :func:`any_size` or :func:`few_labels` tell.
+    """
+    for seed, (num_labeled, which) in enumerate(product((8, 1), range(3))):
+        pool = problem(seed, num_labeled).pool
+        try:
+            query = ask(
+                strategy, problem(seed, num_labeled), _sizes(pool)[which], seed=seed
+            )
+        except StrategyError:
+            continue
+        yield pool, query
 
 
 def seeded(strategy: Strategy) -> Verdict:
