@@ -349,14 +349,7 @@ def check_query(query: Query, pool: Pool, size: int) -> None:
 
 
 def check_form(query: object) -> None:
-    """Raise unless this is a query whose indices are a flat tensor of integers.
-
-    Args:
-        query: What a strategy returned.
-
-    Raises:
-        StrategyError: If it is anything else.
-    """
+    """Raise unless this is a query whose indices are a flat tensor of integers."""
     if not isinstance(query, Query):
         msg = (
             f"The strategy returned an object of type {type(query).__name__}; mend the "
@@ -378,13 +371,7 @@ def check_form(query: object) -> None:
 
 
 def check_record(query: Query) -> None:
-    """Raise unless value and record can be written as JSON before labels are paid.
-
-    A :class:`fewlabels.errors.StrategyError` says which of them cannot.
-
-    Args:
-        query: What a strategy returned.
-    """
+    """Raise unless value and record can be written as JSON before labels are paid."""
     value: object = query.value
     if value is not None and not isinstance(value, int | float):
         _refuse_record("value", value, "a number or None")

@@ -4,6 +4,7 @@ from tests.strategies import contract
 from fewlabels import strategies
 from fewlabels.conformance import check
 from fewlabels.errors import BudgetError
+from fewlabels.pool import check_query
 
 CASES = [(name, {}) for name in strategies.names()] + [
     ("margin", {"on": "logits"}),
@@ -27,6 +28,16 @@ IDS = ["-".join(map(str, case)) for case in CASES]
 def test_every_promise_is_kept(name, options, untouched_randomness):
     findings = list(check(name, options))
     assert [one for one in findings if one.outcome in {"failed", "refused"}] == []
+
+
+@pytest.mark.filterwarnings("ignore::fewlabels.errors.DegenerateGramWarning")
+@pytest.mark.parametrize("num_labeled", [0, 1, 8])
+@pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
+def test_chooses_distinct_candidates(name, options, num_labeled):
+    strategy = strategies.resolve(name, options)
+    for seed in range(10, 13):
+        pool, classifier = contract.problem(seed, num_labeled)
+        check_query(contract.chosen_by(strategy, pool, classifier), pool, 5)
 
 
 @pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)

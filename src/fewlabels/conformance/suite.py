@@ -69,9 +69,8 @@ def check(
         A finding per promise, as it is made.
 
     Example:
-        >>> findings = list(check("margin"))
-        >>> [finding.name for finding in findings if finding.outcome == "failed"]
-        []
+        >>> sum(finding.outcome == "failed" for finding in check("margin"))
+        0
     """
     chooser = resolve(strategy, options)
     failed: set[str] = set()
