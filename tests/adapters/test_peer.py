@@ -97,20 +97,19 @@ def test_an_item_named_twice_is_asked_for_again():
 
 def test_it_runs_in_our_loop():
     pool = fewlabels.data.subset(fewlabels.load("digits"), [5] * 10)
-    rounds = list(
-        fewlabels.run(
-            pool,
-            strategy=PeerStrategy(peers.Badge()),
-            trainer="supervised",
-            trainer_options={"steps": 2},
-            start=3,
-            query=4,
-            budget=7,
-            seed=0,
-        )
+    trainer = fewlabels.training.resolve("supervised", {"steps": 2})
+    rounds = fewlabels.run(
+        pool,
+        strategy=PeerStrategy(peers.Badge()),
+        trainer=trainer,
+        start=10,
+        query=4,
+        budget=14,
+        seed=0,
     )
-    assert [len(turn.query) for turn in rounds][-2:] == [4, 0]
-    assert rounds[-2].query.record["peer"] == "Badge"
+    queries = [turn.query for turn in rounds]
+    assert [len(query) for query in queries] == [4, 0]
+    assert queries[0].record["peer"] == "Badge"
 
 
 def test_labels_are_needed_by_peers():
@@ -135,9 +134,12 @@ def test_a_peer_that_needs_more_than_there_is_says_so():
 
 
 def test_a_peer_that_trains_is_refused():
-    strategy = PeerStrategy(peers.MonteCarloEER())
-    with pytest.raises(UsageError, match="fit"):
-        chosen_by(strategy, *problem(0))
+    class Trains(peers.UncertaintySampling):
+        def query(self, X, y, clf, candidates=None, batch_size=1):
+            return clf.fit(X, y)
+
+    with pytest.raises(UsageError, match="fit_clf=False"):
+        chosen_by(PeerStrategy(Trains()), *problem(0))
 
 
 def test_a_peer_that_invents_rows_is_refused():
