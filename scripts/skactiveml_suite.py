@@ -20,6 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import skactiveml
+
+import fewlabels
+from fewlabels.adapters.skactiveml import FewlabelsQuery
 
 REQUIRED = ("npc", "badge", "coreset", "margin", "typiclust")
 WHEEL = "scikit-activeml==0.6.1"
@@ -52,15 +56,11 @@ def main() -> int:
 
 def registered(names: tuple[str, ...]) -> list[str]:
     """Return those of the names that stand for a strategy already."""
-    from fewlabels import strategies  # noqa: PLC0415 - torch takes seconds
-
-    return [name for name in names if name in strategies.names()]
+    return [name for name in names if name in fewlabels.strategies.names()]
 
 
 def fetch_tests(folder: Path) -> bool:
     """Make ``skactiveml.tests`` importable from ``folder``; False: not fetched."""
-    import skactiveml  # noqa: PLC0415 - an option of the package
-
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
     fetched = subprocess.run([*command, "--dest", str(folder), WHEEL], check=False)
     wheels = list(folder.glob("*.whl"))
@@ -98,17 +98,18 @@ def run(names: list[str]) -> bool:
 
 
 def test_case(name: str) -> type[unittest.TestCase]:
-    """Return scikit-activeml's generic tests for one of our strategies."""
-    from skactiveml.classifier import ParzenWindowClassifier  # noqa: PLC0415
-    from skactiveml.tests.template_query_strategy import (  # noqa: PLC0415
+    """Return scikit-activeml's generic tests for one of our strategies.
+
+    They can be imported only after they were fetched.
+    """
+    from skactiveml.classifier import ParzenWindowClassifier
+    from skactiveml.tests.template_query_strategy import (
         TemplateSingleAnnotatorPoolQueryStrategy as Template,
     )
-    from skactiveml.tests.utils import (  # noqa: PLC0415
+    from skactiveml.tests.utils import (
         ParzenWindowClassifierEmbedding,
         ParzenWindowClassifierTuple,
     )
-
-    from fewlabels.adapters.skactiveml import FewlabelsQuery  # noqa: PLC0415
 
     generator = np.random.default_rng(0)
     X = generator.normal(size=(20, 4))

@@ -1,7 +1,7 @@
 """Our strategies as modAL's callables.
 
-The learner here is a stand-in that asks as modAL 0.4.2.1 asks; where modAL is installed,
-its own learner is used as well.
+The learner here is a stand-in that asks as modAL 0.4.2.1 asks; where modAL is
+installed, its own learner is used as well.
 """
 
 import numpy as np
@@ -29,7 +29,7 @@ class Learner:
     def query(self, X_pool, *arguments, **keywords):
         try:
             chosen, metrics = self.query_strategy(self, X_pool, *arguments, **keywords)
-        except Exception:
+        except Exception:  # noqa: BLE001 - as blind as modAL
             metrics = None
             chosen = self.query_strategy(self, X_pool, *arguments, **keywords)
         return chosen, X_pool[chosen], metrics

@@ -125,11 +125,13 @@ def test_labels_are_needed_by_peers():
 
 def test_a_peer_that_needs_predictions_says_so():
     with pytest.raises(UsageError, match="0 logits per item"):
-        fewlabels.select(PeerStrategy(peers.Badge()), features=np.eye(5), size=1, seed=0)
+        fewlabels.select(
+            PeerStrategy(peers.Badge()), features=np.eye(5), size=1, seed=0
+        )
 
 
 def test_a_peer_that_needs_more_than_there_is_says_so():
-    with pytest.raises(UsageError, match="QueryByCommittee.query needs ensemble"):
+    with pytest.raises(UsageError, match=r"QueryByCommittee\.query needs ensemble"):
         chosen_by(PeerStrategy(peers.QueryByCommittee()), *problem(0))
 
 

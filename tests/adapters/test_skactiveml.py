@@ -131,7 +131,7 @@ def test_features_are_embeddings_where_the_classifier_has_them(flag):
 def test_embeddings_that_do_not_come_are_an_error():
     X, y = problem()
     query = FewlabelsQuery("npc", clf_embedding_flag_name="embed")
-    with pytest.raises(UsageError, match="'embed': True.*clf_embedding_flag_name"):
+    with pytest.raises(UsageError, match=r"'embed': True.*clf_embedding_flag_name"):
         query.query(X, y, ParzenWindowClassifier(classes=[0, 1, 2]))
 
 

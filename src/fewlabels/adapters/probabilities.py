@@ -18,4 +18,6 @@ def logits_of(probabilities: ArrayLike) -> NDArray[Any]:
     given = np.asarray(probabilities)
     if given.dtype.kind != "f":
         given = given.astype(np.float64)
-    return np.log(np.maximum(given, np.finfo(given.dtype).tiny))
+    smallest = np.finfo(given.dtype).tiny
+    logits: NDArray[Any] = np.log(np.maximum(given, smallest))
+    return logits

@@ -79,8 +79,8 @@ class FewlabelsQuery(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]  #
 
     def query(
         self,
-        X: ArrayLike,
-        y: ArrayLike,
+        X: Any,
+        y: Any,
         clf: Any = None,
         fit_clf: bool = True,  # noqa: FBT001, FBT002 - scikit-activeml's signature
         sample_weight: ArrayLike | None = None,
@@ -303,7 +303,6 @@ class _FrozenClassifier(SkactivemlClassifier):  # type: ignore[misc]  # untyped
         super().__init__(classes=self.classes_)
         self.features = features
         self.probabilities = probabilities
-        self.cost_matrix_ = 1 - np.eye(len(self.classes_))
         rows = range(len(features) - 1, -1, -1)  # of equal rows the first one stays
         self._places = {features[row].tobytes(): row for row in rows}
 
@@ -332,4 +331,5 @@ class _FrozenClassifier(SkactivemlClassifier):  # type: ignore[misc]  # untyped
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most likely classes of rows of the pool."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        classes: NDArray[Any] = self.predict_proba(X).argmax(axis=1)
+        return classes
