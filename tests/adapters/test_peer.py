@@ -95,6 +95,21 @@ def test_an_item_named_twice_is_asked_for_again():
     assert query.record == {"peer": "Stutters", "asked": 5}
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_badge_names_no_item_twice_where_items_have_copies(seed):
+    pool, classifier = problem(seed)
+    first = torch.arange(len(pool)) % 6
+    copies = PrecomputedClassifier(classifier.features[first], classifier.logits[first])
+    query = chosen_by(PeerStrategy(peers.Badge()), pool, copies, size=10)
+    assert len(set(query.indices.tolist())) == 10
+
+
+def test_features_of_a_short_type_are_taken():
+    pool, classifier = problem(0)
+    short = PrecomputedClassifier(classifier.features.bfloat16(), classifier.logits)
+    assert len(chosen_by(PeerStrategy(peers.Badge()), pool, short)) == 5
+
+
 def test_it_runs_in_our_loop():
     pool = fewlabels.data.subset(fewlabels.load("digits"), [5] * 10)
     trainer = fewlabels.training.resolve("supervised", {"steps": 2})

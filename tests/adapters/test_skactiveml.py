@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from skactiveml.classifier import ParzenWindowClassifier
 from skactiveml.exceptions import MappingError
+from skactiveml.pool import SubSamplingWrapper
 from skactiveml.utils import unlabeled_indices
 from sklearn.base import clone
 
@@ -142,6 +143,16 @@ def test_images_are_flattened():
         X.reshape(len(X), 2, 2, 2), y, batch_size=3
     )
     np.testing.assert_array_equal(flat, square)
+
+
+def test_a_wrapper_of_scikit_activeml_takes_it():
+    X, y = problem()
+    wrapped = SubSamplingWrapper(
+        FewlabelsQuery("npc", random_state=0), max_candidates=20, random_state=0
+    )
+    chosen = wrapped.query(X, y, batch_size=5)
+    assert len(set(chosen.tolist())) == 5
+    assert np.isnan(y[chosen]).all()
 
 
 def test_rows_cannot_be_candidates():

@@ -189,8 +189,8 @@ class PeerStrategy:
     wants one, a classifier that predicts what ours predicts and cannot be fitted. Items
     with equal features are taken to have equal predictions.
 
-    A batch of Badge 1.0.1 may name an item twice; the peer is then asked for the rest
-    among what remains, and the record says how often.
+    Where items have copies, a batch of Badge 1.0.1 may name an item twice; the peer is
+    then asked for the rest among what remains, and the record says how often.
     """
 
     query_strategy: Any
@@ -248,7 +248,8 @@ def _seeded(peer: Any, seed: int) -> Any:
 
 def _arguments(peer: Any, outputs: Outputs, labels: Tensor) -> dict[str, Any]:
     """Return what the peer's ``query`` takes of what there is to give."""
-    X = outputs.features.detach().cpu().numpy()
+    rows = outputs.features.detach().cpu()
+    X = (rows if rows.dtype == torch.float64 else rows.float()).numpy()
     given: dict[str, Any] = {"X": X, "y": _with_missing(labels), "fit_clf": False}
     taken = _parameters(peer)
     if "clf" in taken:
