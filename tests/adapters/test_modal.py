@@ -7,6 +7,7 @@ installed, its own learner is used as well.
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
+from tests.adapters.offered import OFFERED
 
 import fewlabels
 from fewlabels.adapters.modal import ModalQuery
@@ -43,7 +44,7 @@ def labeled(num_items=6):
     return samples(num_items, seed=1), np.array(["cat", "dog", "owl"] * 2)[:num_items]
 
 
-@pytest.mark.parametrize("name", fewlabels.strategies.names())
+@pytest.mark.parametrize("name", OFFERED)
 def test_every_strategy_chooses_distinct_samples(name):
     learner = Learner(ModalQuery(strategy=name, seed=0), *labeled())
     chosen, rows, metrics = learner.query(samples(), n_instances=5)

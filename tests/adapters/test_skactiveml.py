@@ -10,6 +10,7 @@ from skactiveml.exceptions import MappingError
 from skactiveml.pool import SubSamplingWrapper
 from skactiveml.utils import unlabeled_indices
 from sklearn.base import clone
+from tests.adapters.offered import OFFERED
 
 import fewlabels
 from fewlabels.adapters.skactiveml import FewlabelsQuery
@@ -25,7 +26,7 @@ def problem(num_labeled=4, *, num_items=60, num_features=8, seed=0):
     return X, y
 
 
-@pytest.mark.parametrize("name", fewlabels.strategies.names())
+@pytest.mark.parametrize("name", OFFERED)
 @pytest.mark.parametrize("num_labeled", [0, 4])
 def test_every_strategy_chooses_distinct_unlabeled_samples(name, num_labeled):
     X, y = problem(num_labeled)
