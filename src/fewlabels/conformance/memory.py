@@ -138,7 +138,7 @@ class _Question:
         command = [sys.executable, "-P", "-m", "fewlabels.conformance.large"]
         try:
             done = subprocess.run(  # noqa: S603 - ourselves
-                [*command, json.dumps(question)],
+                [*command, json.dumps(question, default=str)],
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(places)},
                 capture_output=True,
                 text=True,
@@ -148,9 +148,10 @@ class _Question:
             )
         except subprocess.TimeoutExpired:
             return _Ended("out of time", is_late=True)
-        if done.returncode:
+        answer = _last_line(done.stdout)
+        if done.returncode or not answer:  # a strategy may leave without a word
             return _Ended(_last_line(done.stderr) or f"exit code {done.returncode}")
-        return Seen(**json.loads(_last_line(done.stdout)))
+        return Seen(**json.loads(answer))
 
 
 def _judged_end(question: _Question, end: _Ended) -> Verdict:
