@@ -9,6 +9,7 @@ from fewlabels.search.covering import (
     FirstCenter,
     farthest_first,
     k_means_plus_plus,
+    smallest_distance,
 )
 from fewlabels.search.determinant import maximize_determinant
 from fewlabels.search.draws import (
@@ -38,6 +39,7 @@ __all__ = [
     "maximize_determinant",
     "maximize_smallest_eigenvalue",
     "pure_radius",
+    "smallest_distance",
     "smallest_radius",
     "top",
     "uniform_subsets",
