@@ -8,7 +8,12 @@ from scipy import stats
 from fewlabels.errors import BudgetError
 from fewlabels.gram import euclidean_kernel, wide_head_kernel
 from fewlabels.rng import stream
-from fewlabels.search import covering, farthest_first, k_means_plus_plus
+from fewlabels.search import (
+    covering,
+    farthest_first,
+    k_means_plus_plus,
+    smallest_distance,
+)
 
 
 def rows_of(seed, num_items=30, num_features=4):
@@ -178,6 +183,15 @@ def test_a_draw_rounded_up_to_the_sum_does_not_repeat_the_last_item(monkeypatch)
         kernel, candidates=torch.arange(4), size=3, generator=stream(0)
     )
     assert drawn.tolist() == [3, 2, 1]
+
+
+def test_the_smallest_distance_passes_over_copies():
+    rows = torch.tensor([[0.0], [0.0], [3.0], [5.0], [1e-3]])
+    kernel = euclidean_kernel(rows)
+    assert smallest_distance(kernel, torch.arange(4)) == pytest.approx(2)
+    assert smallest_distance(kernel, torch.arange(5)) == pytest.approx(1e-3)
+    assert smallest_distance(kernel, torch.arange(2)) is None
+    assert smallest_distance(kernel, torch.arange(0)) is None
 
 
 def test_more_than_there_is_is_refused():

@@ -10,6 +10,7 @@ from fewlabels.search.covering import (
     FirstCenter,
     farthest_first,
     k_means_plus_plus,
+    smallest_distance,
 )
 from fewlabels.search.determinant import maximize_determinant
 from fewlabels.search.draws import (
@@ -47,6 +48,7 @@ __all__ = [
     "minimize_remainder",
     "minimize_variance",
     "pure_radius",
+    "smallest_distance",
     "smallest_radius",
     "top",
     "uniform_subsets",

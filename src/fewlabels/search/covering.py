@@ -18,7 +18,7 @@ from fewlabels.search.scores import check_size
 FirstCenter = Literal["uniform", "largest"]
 """Where k-means++ begins: anywhere, or at the item of the largest k(i, i)."""
 
-_CHUNK_ROWS = 2**14
+_CHUNK_ROWS = 2**12
 _CHUNK_COLUMNS = 2**9
 _NOTHING = 1e-13  # of both squared lengths: what rounding leaves of a distance
 
@@ -143,6 +143,27 @@ def nearest_squares(
     return nearest
 
 
+def smallest_distance(kernel: Kernel, items: Tensor) -> float | None:
+    """Return the smallest distance between two items that are not copies.
+
+    Args:
+        kernel: The kernel.
+        items: Indices, shape (N,).
+
+    Returns:
+        The distance; None where there are no two such items.
+    """
+    if len(items) < 2:
+        return None
+    smallest = torch.inf
+    for rows in torch.split(items, _CHUNK_COLUMNS):
+        for columns in torch.split(items, _CHUNK_ROWS):
+            squares = squared_distances(kernel, rows, columns)
+            squares[squares == 0] = torch.inf
+            smallest = min(smallest, float(squares.min()))
+    return smallest**0.5 if smallest < torch.inf else None
+
+
 def squared_distances(kernel: Kernel, rows: Tensor, columns: Tensor) -> Tensor:
     """Return d(i, j)² of a block, shapes (r,) and (c,) to (r, c), never negative."""
     return _squares(
@@ -158,8 +179,8 @@ def _squares(
     column_lengths: Tensor,
 ) -> Tensor:
     sums = row_lengths[:, None] + column_lengths
-    squares = sums - 2 * kernel.block(rows, columns)
-    return squares.masked_fill_(squares <= _NOTHING * sums, 0)
+    squares = torch.sub(sums, kernel.block(rows, columns), alpha=2)
+    return squares.masked_fill_(squares <= sums.mul_(_NOTHING), 0)
 
 
 def _largest(scores: Tensor, generator: Generator) -> int:

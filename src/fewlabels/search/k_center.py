@@ -47,7 +47,7 @@ def smallest_radius(
     size: int,
     num_outliers: int,
     generator: Generator,
-    node_limit: int = 2000,
+    node_limit: int = 200,
 ) -> Centers:
     """Choose the ``size`` candidates that cover all but a few within the least radius.
 

@@ -26,7 +26,7 @@ class Coreset:
     """Farthest-first, or the paper's mixed-integer program."""
     outliers: float = 1e-4
     """Share of the candidates that ``robust`` may leave uncovered."""
-    max_pool: int = 500
+    max_pool: int = 200
     """How many candidates ``robust`` looks at; ``greedy`` looks at all."""
 
     def __post_init__(self) -> None:

@@ -11,16 +11,14 @@ from fewlabels import gram
 from fewlabels.errors import UsageError
 from fewlabels.naming import check_known
 from fewlabels.pool import Pool, Query, Round
-from fewlabels.protocols import Classifier, Kernel
-from fewlabels.search import check_size, maximize_coverage
-from fewlabels.search.covering import squared_distances
+from fewlabels.protocols import Classifier
+from fewlabels.search import check_size, maximize_coverage, smallest_distance
 from fewlabels.strategies.calibration import best_temperature
 from fewlabels.strategies.inputs import by_chunks, considered, entropy, margin
 
 Doubt = Literal["margin", "entropy"]
 
-_WIDEST = 1.0
-_CHUNK = 512
+_WIDEST = 1.0  # what MaxHerding takes for rows of length one
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,8 @@ class UncertaintyHerding:
         kernel = gram.euclidean_kernel(outputs.features, normalize=True)
         candidates, labeled = torch.arange(count), torch.arange(count, len(items))
         weights, temperature = self._weights(outputs.logits, count, pool)
-        width = self.radius or _width(kernel, labeled)
+        smallest = smallest_distance(kernel, labeled)
+        width = self.radius or min(smallest or _WIDEST, _WIDEST)
         places, share = maximize_coverage(
             kernel,
             lambda squares: (-squares / width**2).exp(),
@@ -93,16 +92,6 @@ class UncertaintyHerding:
         doubt = _DOUBTS[self.uncertainty]
         weights = by_chunks(lambda rows: doubt(rows / temperature), logits[:count])
         return weights.cpu(), temperature
-
-
-def _width(kernel: Kernel, labeled: Tensor) -> float:
-    """Return the smallest distance between labeled items that are not copies."""
-    smallest = _WIDEST**2
-    for rows in torch.split(labeled, _CHUNK):
-        squares = squared_distances(kernel, rows, labeled)
-        apart = squares[squares > 0]
-        smallest = min(smallest, float(apart.min())) if len(apart) else smallest
-    return float(smallest**0.5)
 
 
 def _lead(logits_nC: Tensor) -> Tensor:
