@@ -20,7 +20,7 @@ from torch import Generator, Tensor
 from fewlabels.progress import track
 from fewlabels.search.scores import check_size, top
 
-_CHUNK_ENTRIES = 2**22
+_CHUNK_ENTRIES = 2**19  # larger ones are fetched from the system every time
 _NOTHING = 1e-12
 _RESOLVED = 1e-10
 
@@ -39,12 +39,16 @@ class Information:
         """Side of the information matrix, D = k F."""
         return self.factors.shape[1] * self.rows.shape[1]
 
-    def chunks(self) -> Iterator[tuple[slice, Tensor]]:
-        """Yield places and their rows in double precision, in bounded memory."""
+    def parts(self) -> Iterator[slice]:
+        """Yield places whose rows, times k, fit into bounded memory."""
         width = max(1, self.num_parameters, self.factors[:1].numel())
         length = max(1, _CHUNK_ENTRIES // width)
         for start in range(0, len(self.rows), length):
-            part = slice(start, start + length)
+            yield slice(start, start + length)
+
+    def chunks(self) -> Iterator[tuple[slice, Tensor]]:
+        """Yield places and their rows in double precision."""
+        for part in self.parts():
             yield part, self.rows[part].to(torch.float64)
 
     def total(self) -> Tensor:
@@ -106,23 +110,22 @@ def minimize_remainder(
     check_size(size, len(candidates))
     design = _Design(information, known, regularization, target)
     num_added = min(max(size, round(oversample * size)), len(candidates))
-    chosen: list[int] = []
-    everything = torch.arange(len(candidates))
-    with track("Adding", 2 * num_added - size) as advance:
+    with track("Adding", num_added) as advance:
+        added: list[int] = []
         for _ in range(num_added):
             gains = design.gains()
-            gains[chosen] = -torch.inf
-            best = int(top(gains, everything, 1, generator))
-            design.add(best)
-            chosen.append(best)
+            gains[added] = -torch.inf
+            added.append(int(top(gains, torch.arange(len(gains)), 1, generator)))
+            design.add(added[-1])
             advance()
-        for _ in range(num_added - size):
-            losses = design.losses(chosen)
-            worst = int(top(-losses, torch.tensor(chosen), 1, generator))
-            design.remove(worst)
-            chosen.remove(worst)
-            advance()
-    return candidates[torch.tensor(chosen)], design.remainder
+    design.narrow(added)
+    is_left = torch.ones(num_added, dtype=torch.bool)
+    for _ in range(num_added - size):
+        losses = design.losses().where(is_left, torch.inf)
+        worst = int(top(-losses, torch.arange(num_added), 1, generator))
+        design.remove(worst)
+        is_left[worst] = False
+    return candidates[torch.tensor(added)[is_left]], design.remainder
 
 
 class _Design:
@@ -149,8 +152,7 @@ class _Design:
 
     def gains(self) -> Tensor:
         """Return by how much each item would lower the trace, shape (n,)."""
-        parts = [self._gains(part) for part, _ in self._information.chunks()]
-        return torch.cat(parts)
+        return torch.cat([self._gains(part) for part in self._information.parts()])
 
     def _gains(self, part: slice) -> Tensor:
         factors = self._information.factors[part]
@@ -159,11 +161,19 @@ class _Design:
         outer = factors.mT @ self._spreads_nkk[part] @ factors
         return _trace(torch.linalg.solve(inner, outer))
 
-    def losses(self, chosen: list[int]) -> Tensor:
-        """Return by how much the loss of each chosen item would raise the trace."""
-        factors = self._information.factors[chosen]
-        outer = factors.mT @ self._spreads_nkk[chosen] @ factors
-        return _trace(_freed(factors.mT @ self._inverses_nkk[chosen] @ factors) @ outer)
+    def losses(self) -> Tensor:
+        """Return by how much the loss of each item would raise the trace, (n,)."""
+        factors = self._information.factors
+        outer = factors.mT @ self._spreads_nkk @ factors
+        return _trace(_freed(factors.mT @ self._inverses_nkk @ factors) @ outer)
+
+    def narrow(self, places: list[int]) -> None:
+        """Forget all items but those at ``places``, which are numbered anew."""
+        self._information = Information(
+            self._information.rows[places], self._information.factors[places]
+        )
+        self._inverses_nkk = self._inverses_nkk[places]
+        self._spreads_nkk = self._spreads_nkk[places]
 
     def add(self, place: int) -> None:
         """Add the information of one item."""
