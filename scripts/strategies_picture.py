@@ -33,6 +33,8 @@ GROUPS = (
     ((3.6, -1.2), (0.22, 0.22), 0, 45, 1),
     ((-3.6, -2.3), (0.16, 0.16), 0, 25, 2),
 )
+OPTIONS = {"albl": {"version": "exp4p", "num_draws": NUM_PICKS}}
+"""In its other version, one of two strategies that are shown answers the query."""
 NUM_OUTLIERS = 14
 LABELED_PER_CLASS = 2
 SHADES = ("#dbe7f6", "#fbe6d2", "#dff0dd")
@@ -95,6 +97,7 @@ class Problem:
                 labels=self.labels,
                 size=NUM_PICKS,
                 seed=self.seed,
+                options=OPTIONS.get(name),
             )
 
 
@@ -135,7 +138,8 @@ def _panel(axes: Axes, problem: Problem, name: str) -> None:
         edgecolors="white",
         zorder=4,
     )
-    axes.set_title(name, fontsize=12, color=INK, pad=4)
+    title = f"{name} ({OPTIONS[name]['version']})" if name in OPTIONS else name
+    axes.set_title(title, fontsize=12, color=INK, pad=4)
     axes.set(xlim=(-5.2, 5.2), ylim=(-3.8, 4.2), xticks=[], yticks=[])
     for side in axes.spines.values():
         side.set_color("#cccccc")
@@ -162,8 +166,8 @@ def _regions(axes: Axes, problem: Problem) -> None:
 def _legend(axes: Axes) -> None:
     axes.scatter([], [], s=60, c=PICKED, label=f"picked ({NUM_PICKS})")
     axes.scatter([], [], s=45, marker="X", c=INK, label="labeled")
-    axes.scatter([], [], s=16, c="#999999", label="candidate, by predicted class")
-    axes.legend(loc="center", frameon=False, fontsize=11)
+    axes.scatter([], [], s=16, c="#999999", label="candidate")
+    axes.legend(loc="center", frameon=False, fontsize=10)
 
 
 def _group(
@@ -179,7 +183,7 @@ def _group(
 
 
 def _fitted(points: Numbers, labels: NDArray[np.int64]) -> LogisticRegression:
-    return LogisticRegression(C=1.0).fit(points, labels)
+    return LogisticRegression(C=0.3).fit(points, labels)
 
 
 def _logits(classifier: LogisticRegression, points: Numbers) -> Numbers:

@@ -10,7 +10,7 @@ from skactiveml.exceptions import MappingError
 from skactiveml.pool import SubSamplingWrapper
 from skactiveml.utils import unlabeled_indices
 from sklearn.base import clone
-from tests.adapters.offered import OFFERED
+from tests.adapters.offered import NEED_LABELS, OFFERED
 
 import fewlabels
 from fewlabels.adapters.skactiveml import FewlabelsQuery
@@ -31,7 +31,12 @@ def problem(num_labeled=4, *, num_items=60, num_features=8, seed=0):
 def test_every_strategy_chooses_distinct_unlabeled_samples(name, num_labeled):
     X, y = problem(num_labeled)
     clf = ParzenWindowClassifier(classes=[0, 1, 2])
-    chosen = FewlabelsQuery(name, random_state=0).query(X, y, clf, batch_size=7)
+    query = FewlabelsQuery(name, random_state=0)
+    if name in NEED_LABELS and not num_labeled:
+        with pytest.raises(UsageError, match="is labeled"):
+            query.query(X, y, clf, batch_size=7)
+        return
+    chosen = query.query(X, y, clf, batch_size=7)
     assert len(set(chosen.tolist())) == 7
     assert np.isnan(y[chosen]).all()
 

@@ -298,7 +298,7 @@ def test_labels_without_classes_are_refused_once_they_are_needed():
     one, later = a_round(asked_by(0, right_on([]), pool), pool)
     labels = later.labels.clone()
     labels[:2] = WITHHELD
-    with pytest.raises(UsageError, match="2 of 4 labeled items come without theirs"):
+    with pytest.raises(UsageError, match="classes of 2 labeled items are not given"):
         asked(BATCH, right_on([]), replace(later, labels=labels), [one])
 
 

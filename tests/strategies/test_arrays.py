@@ -64,9 +64,9 @@ def test_seeds_matter(name):
 @pytest.mark.parametrize("name", strategies.names())
 def test_only_candidates_are_chosen(name):
     candidates, labeled = [30, 2, 7, 11, 39, 21, 5], [0, 1]
-    chosen = select(name, candidates=candidates, labeled=labeled)
-    assert set(chosen.tolist()) <= set(candidates)
-    everything = select(name, candidates=candidates, labeled=labeled, size=7)
+    given = {"candidates": candidates, "labeled": labeled, "labels": [0, 1]}
+    assert set(select(name, **given).tolist()) <= set(candidates)
+    everything = select(name, **given, size=7)
     assert sorted(everything.tolist()) == sorted(candidates)
 
 

@@ -319,6 +319,9 @@ def ignores_order(strategy: Strategy) -> Verdict:
     """A permuted pool gives the permuted answer, where that is promised."""
     if not getattr(strategy, "ignores_order", False):
         return "not promised", "no attribute ignores_order = True"
+    num_candidates = len(problem(0).pool.candidates)
+    if (max_pool := getattr(strategy, "max_pool", num_candidates)) < num_candidates:
+        return "not promised", f"of a pool it looks at {max_pool} random items only"
     for seed in _SEEDS:
         given = problem(seed)
         order = torch.randperm(len(given.pool), generator=stream(seed, "order"))
