@@ -91,7 +91,7 @@ def gradient_embedding_kernel(
     for part in outputs.chunks(torch.arange(outputs.num_items)):
         errors_NC[part] = _errors(outputs.take(part)).to(errors_NC.dtype)
     errors = Rows(errors_NC, has_bias=False, is_normalized=False, name="errors")
-    return GradientEmbeddingKernel(rows, errors)
+    return GradientEmbeddingKernel(rows.in_double(), errors.in_double())
 
 
 def _errors(logits_nC: Tensor) -> Tensor:

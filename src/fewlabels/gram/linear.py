@@ -64,4 +64,4 @@ def euclidean_kernel(features: Matrix, *, normalize: bool = False) -> LinearKern
     rows = Rows(features, has_bias=False, is_normalized=normalize)
     if not normalize:
         rows = replace(rows, center=rows.mean())
-    return LinearKernel(rows)
+    return LinearKernel(rows.in_double())

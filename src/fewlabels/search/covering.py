@@ -18,7 +18,7 @@ from fewlabels.search.scores import check_size
 FirstCenter = Literal["uniform", "largest"]
 """Where k-means++ begins: anywhere, or at the item of the largest k(i, i)."""
 
-_CHUNK_ROWS = 2**12
+_CHUNK_ROWS = 2**13
 _CHUNK_COLUMNS = 2**9
 _NOTHING = 1e-13  # of both squared lengths: what rounding leaves of a distance
 
