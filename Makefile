@@ -13,7 +13,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-slow check lint fix picture docs wheel clean
+.PHONY: help setup demo test test-slow skactiveml check lint fix picture docs wheel clean
 
 help: ## Print this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ test: setup ## All tests that take no more than seconds, on two processes.
 
 test-slow: setup ## The tests that take minutes.
 	$(PYTEST) -m slow
+
+skactiveml: setup ## scikit-activeml's own tests on our strategies; fetches them.
+	OMP_NUM_THREADS=1 $(BIN)/python scripts/skactiveml_suite.py
 
 # ------------------------------------------------------------------------- the house
 

@@ -28,6 +28,12 @@ untouched_randomness  # a fixture, requested by name
 _.do_GET  # http.server calls these
 _.log_message
 _.linkname  # tarfile writes it into the archive
+Falls  # these are imported by path, in a process that measures memory
+FullMatrix
+FullMatrixByRows
+NeedsAnOption
+Sleeps
+_.must
 FirstOnes  # imported by path, as somebody's own strategy
 Resuming  # the same, as somebody's own trainer
 _.isatty  # rich asks a stream whether it is a terminal

@@ -332,8 +332,8 @@ def check_query(query: Query, pool: Pool, size: int) -> None:
         StrategyError: If it chose another number, an item twice or no candidate, or
             if its value or record cannot be written down.
     """
-    _check_form(query)
-    _check_record(query)
+    check_form(query)
+    check_record(query)
     distinct = torch.unique(query.indices)
     strangers = distinct[~torch.isin(distinct, pool.candidates)]
     if len(query) == len(distinct) == size and not len(strangers):
@@ -348,7 +348,7 @@ def check_query(query: Query, pool: Pool, size: int) -> None:
     raise StrategyError(msg)
 
 
-def _check_form(query: object) -> None:
+def check_form(query: object) -> None:
     """Raise unless this is a query whose indices are a flat tensor of integers."""
     if not isinstance(query, Query):
         msg = (
@@ -370,7 +370,7 @@ def _check_form(query: object) -> None:
     raise StrategyError(msg)
 
 
-def _check_record(query: Query) -> None:
+def check_record(query: Query) -> None:
     """Raise unless value and record can be written as JSON before labels are paid."""
     value: object = query.value
     if value is not None and not isinstance(value, int | float):

@@ -114,7 +114,7 @@ class Strategy(Protocol):
     Two attributes are read where a strategy has them. ``max_pool``: how many items it
     can look at; of a larger pool it looks at a random part and says so in the record.
     ``ignores_order = True``: a promise that a permuted pool gives the permuted answer
-    while scores differ.
+    while scores differ and all of the pool is looked at.
     """
 
     def select(

@@ -21,24 +21,36 @@ from fewlabels.rng import stream
 RNG = np.random.default_rng(0)
 FEATURES = RNG.normal(size=(40, 12)).astype(np.float32)
 LOGITS = RNG.normal(size=(40, 3))
+NEED_LABELS = {"mlmoc"}
+
+
+SAMPLES = LOGITS + RNG.normal(size=(20, 40, 3))
 
 
 def select(strategy="npc", **changes):
     arguments = {"features": FEATURES, "logits": LOGITS, "size": 6, "seed": 0}
+    if strategy == "batchbald":
+        arguments["logits"] = SAMPLES
     return fewlabels.select(strategy, **arguments | changes)
 
 
 @pytest.mark.parametrize("name", strategies.names())
 @pytest.mark.parametrize("labeled", [(), [3], np.arange(9)])
 def test_every_name_obeys_the_contract(name, labeled, untouched_randomness):
+    if name == "dal" and not len(labeled):
+        with pytest.raises(UsageError, match="None of the 40 items is labeled"):
+            select(name, labeled=labeled)
+        return
     before = FEATURES.copy(), LOGITS.copy()
-    chosen = select(name, labeled=labeled)
+    labels = np.arange(len(labeled)) % 2 if name in NEED_LABELS else None
+    chosen = select(name, labeled=labeled, labels=labels)
     assert isinstance(chosen, np.ndarray)
     assert chosen.dtype == np.int64
     assert chosen.shape == (6,)
     assert len(set(chosen.tolist())) == 6
     assert not set(chosen.tolist()) & set(np.asarray(labeled).tolist())
-    assert np.array_equal(chosen, select(name, labeled=labeled))
+    again = select(name, labeled=labeled, labels=labels)
+    assert np.array_equal(chosen, again)
     assert np.array_equal(before[0], FEATURES)
     assert np.array_equal(before[1], LOGITS)
 
@@ -51,9 +63,10 @@ def test_seeds_matter(name):
 
 @pytest.mark.parametrize("name", strategies.names())
 def test_only_candidates_are_chosen(name):
-    candidates = [30, 2, 7, 11, 39, 21, 5]
-    assert set(select(name, candidates=candidates).tolist()) <= set(candidates)
-    everything = select(name, candidates=candidates, size=7)
+    candidates, labeled = [30, 2, 7, 11, 39, 21, 5], [0, 1]
+    given = {"candidates": candidates, "labeled": labeled, "labels": [0, 1]}
+    assert set(select(name, **given).tolist()) <= set(candidates)
+    everything = select(name, **given, size=7)
     assert sorted(everything.tolist()) == sorted(candidates)
 
 

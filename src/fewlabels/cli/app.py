@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from fewlabels.cli.check import check
 from fewlabels.cli.demo import demo
 from fewlabels.cli.diagnose import diagnose
 from fewlabels.cli.run import run
@@ -21,6 +22,7 @@ app.command()(demo)
 app.command()(run)
 app.command()(select)
 app.command()(diagnose)
+app.command()(check)
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer passes it so

@@ -1,10 +1,10 @@
-"""The kernel of rows that are gradients already: a scaled dot product."""
+"""The kernel of rows as they are, features or gradients: a scaled dot product."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from fewlabels.gram.rows import Rows
+from fewlabels.gram.rows import Matrix, Rows
 from fewlabels.protocols import InnerProduct
 
 
@@ -40,3 +40,28 @@ class LinearKernel:
             return None
         scales = self.rows.row_scales() * self.scale**0.5
         return InnerProduct(features, scales, float(self.rows.has_bias))
+
+
+def euclidean_kernel(features: Matrix, *, normalize: bool = False) -> LinearKernel:
+    """Dot product of rows, whose distances are the Euclidean ones.
+
+    Distances do not change when the mean of all rows is taken away, and much less of
+    them is lost to rounding.
+
+    Args:
+        features: Shape (N, F).
+        normalize: Whether rows are scaled to length one first, and left where they are.
+
+    Returns:
+        The kernel over all N items.
+
+    Example:
+        >>> import torch
+        >>> kernel = euclidean_kernel(torch.tensor([[1e8, 0.0], [1e8, 2.0]]))
+        >>> kernel.diagonal(torch.arange(2)).tolist()
+        [1.0, 1.0]
+    """
+    rows = Rows(features, has_bias=False, is_normalized=normalize)
+    if not normalize:
+        rows = replace(rows, center=rows.mean())
+    return LinearKernel(rows.in_double())

@@ -7,7 +7,7 @@ or a memory map that does not fit into memory, costs no more than what is asked 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -21,6 +21,8 @@ Matrix = Tensor | NDArray[np.floating]
 
 _CHUNK_BYTES = 32 * 2**20
 _SHORTEST = 1e-12  # as torch.nn.functional.normalize has it
+_FEW_COLUMNS = 16
+_SPREAD = 1.25  # rows to read in one piece, for each that is asked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +37,8 @@ class Rows:
     """Whether each row, with its 1, is scaled to length one."""
     name: str = "features"
     """What to call the rows in a message."""
+    center: Tensor | None = None
+    """What is subtracted from each row first, shape (F,), float64."""
 
     def __post_init__(self) -> None:
         """Check that there is one row per item."""
@@ -75,10 +79,18 @@ class Rows:
         """Return the inner products of rows, (..., r) and (..., c) to (..., r, c).
 
         The appended 1 is added and lengths are divided out afterwards, which spares a
-        copy of all rows.
+        copy of all rows. For a few columns even gathering the rows would cost more than
+        their products: rows that lie close together are then read as one piece.
         """
+        piece = self._piece(rows, columns)
+        if piece is not None:
+            return self._products(self._slice(piece), self._read(columns))[
+                rows.to(self.device) - piece.start
+            ]
         left = self._read(rows)
-        right = left if columns is rows else self._read(columns)
+        return self._products(left, left if columns is rows else self._read(columns))
+
+    def _products(self, left: Tensor, right: Tensor) -> Tensor:
         products = left @ right.mT
         if self.has_bias:
             products += 1
@@ -115,6 +127,8 @@ class Rows:
 
     def array(self) -> NDArray[np.floating] | None:
         """Return the features as a plain array without a copy, if that is possible."""
+        if self.center is not None:
+            return None
         if isinstance(self.features, Tensor):
             is_plain = self.features.device.type == "cpu" and self.features.dtype in {
                 torch.float32,
@@ -131,8 +145,43 @@ class Rows:
         lengths = [self._lengths(self._read(part)) for part in self.chunks(everything)]
         return (1 / torch.cat(lengths)).cpu().numpy()
 
+    def mean(self) -> Tensor:
+        """Return the mean of all rows, streamed; zero where there are none."""
+        total = torch.zeros(self.width, dtype=torch.float64, device=self.device)
+        for part in self.chunks(torch.arange(self.num_items)):
+            total += self.take(part).sum(dim=0)
+        return total / max(1, self.num_items)
+
+    def in_double(self) -> "Rows":
+        """Return the same rows, converted once for all where they are few."""
+        if self.num_items * self.features.shape[1] * 8 > _CHUNK_BYTES:
+            return self
+        rows = self._read(torch.arange(self.num_items))
+        return replace(self, features=rows, center=None)
+
+    def _piece(self, rows: Tensor, columns: Tensor) -> slice | None:
+        """Return the piece of the pool that holds ``rows``, if it is hardly longer."""
+        if rows.ndim > 1 or columns.ndim > 1 or len(columns) > _FEW_COLUMNS:
+            return None
+        if len(rows) <= _FEW_COLUMNS:
+            return None
+        low, high = map(int, torch.aminmax(rows))
+        piece = slice(low, high + 1)
+        return piece if high + 1 - low <= _SPREAD * len(rows) else None
+
+    def _slice(self, piece: slice) -> Tensor:
+        """Return the rows of a piece of the pool, not to be changed."""
+        chosen = self.features[piece]
+        if isinstance(chosen, Tensor):
+            rows = chosen.to(torch.float64)
+        else:
+            rows = torch.from_numpy(np.array(chosen, dtype=np.float64))
+        return rows if self.center is None else rows - self.center
+
     def _read(self, items: Tensor) -> Tensor:
         if isinstance(self.features, Tensor):
-            return self.features[items.to(self.features.device)].to(torch.float64)
-        chosen = self.features[items.cpu().numpy()]
-        return torch.from_numpy(np.asarray(chosen, dtype=np.float64))
+            rows = self.features[items.to(self.features.device)].to(torch.float64)
+        else:
+            chosen = self.features[items.cpu().numpy()]
+            rows = torch.from_numpy(np.asarray(chosen, dtype=np.float64))
+        return rows if self.center is None else rows.sub_(self.center)

@@ -4,6 +4,14 @@ An index is a position in the whole pool. Draws are keyed by their number: the s
 draw ``i`` is the same however draws are split into chunks or spread over processes.
 """
 
+from fewlabels.search.change import maximize_change
+from fewlabels.search.coverage import Closeness, maximize_coverage, pure_radius
+from fewlabels.search.covering import (
+    FirstCenter,
+    farthest_first,
+    k_means_plus_plus,
+    smallest_distance,
+)
 from fewlabels.search.determinant import maximize_determinant
 from fewlabels.search.draws import (
     ClusterDraws,
@@ -13,17 +21,35 @@ from fewlabels.search.draws import (
 )
 from fewlabels.search.eigenvalue import Method, maximize_smallest_eigenvalue
 from fewlabels.search.found import Found
+from fewlabels.search.information import Information, minimize_remainder
+from fewlabels.search.k_center import Centers, smallest_radius
+from fewlabels.search.posterior import Posterior
 from fewlabels.search.scores import check_size, top
+from fewlabels.search.variance import minimize_variance
 
 __all__ = [
+    "Centers",
+    "Closeness",
     "ClusterDraws",
     "Draws",
+    "FirstCenter",
     "Found",
+    "Information",
     "Method",
+    "Posterior",
     "WeightedDraws",
     "check_size",
+    "farthest_first",
+    "k_means_plus_plus",
+    "maximize_change",
+    "maximize_coverage",
     "maximize_determinant",
     "maximize_smallest_eigenvalue",
+    "minimize_remainder",
+    "minimize_variance",
+    "pure_radius",
+    "smallest_distance",
+    "smallest_radius",
     "top",
     "uniform_subsets",
 ]

@@ -1,16 +1,28 @@
-"""Groups and densities of feature rows, streamed.
+"""Groups and densities of feature rows, streamed where the method can be.
 
 Shapes: N rows, F features, K clusters.
 """
 
+from collections.abc import Callable, Sequence
+
 import torch
+from scipy.cluster.hierarchy import fcluster, linkage
 from torch import Generator, Tensor
+
+from fewlabels.gram import euclidean_kernel
+from fewlabels.progress import track
+from fewlabels.search.covering import k_means_plus_plus
 
 _CHUNK_ENTRIES = 2**22
 
 
 def k_means(
-    rows: Tensor, num_clusters: int, generator: Generator, *, num_turns: int = 20
+    rows: Tensor,
+    num_clusters: int,
+    generator: Generator,
+    *,
+    num_turns: int = 20,
+    num_fitted: int | None = None,
 ) -> Tensor:
     """Return the cluster of each row, shape (N,), by Lloyd's algorithm.
 
@@ -22,23 +34,144 @@ def k_means(
         num_clusters: K, at most N.
         generator: Draws the seeds.
         num_turns: How often centers are moved, at most.
+        num_fitted: How many rows, drawn at random, centers are fitted to, at least K;
+            None: all.
 
     Returns:
         Cluster numbers from 0 to K - 1.
     """
-    centers_KF = rows[_seeds(rows, num_clusters, generator)].to(torch.float64)
+    if num_fitted is None or len(rows) <= max(num_fitted, num_clusters):
+        return _lloyd(rows, num_clusters, generator, num_turns)
+    order = torch.randperm(len(rows), generator=generator)
+    fitted = rows[order[: max(num_fitted, num_clusters)]]
+    clusters = _lloyd(fitted, num_clusters, generator, num_turns)
+    nearest, distances = _nearest(rows, _means(fitted, clusters, num_clusters))
+    return _without_gaps(nearest, distances, num_clusters)
+
+
+def _lloyd(
+    rows: Tensor, num_clusters: int, generator: Generator, num_turns: int
+) -> Tensor:
+    seeds = k_means_plus_plus(
+        euclidean_kernel(rows),
+        candidates=torch.arange(len(rows)),
+        size=num_clusters,
+        generator=generator,
+    )
+    centers_KF = rows[seeds].to(torch.float64)
     clusters = torch.full((len(rows),), -1)
-    for _ in range(num_turns):
-        nearest, distances = _nearest(rows, centers_KF)
-        nearest = _without_gaps(nearest, distances, num_clusters)
-        if torch.equal(nearest, clusters):
-            break
-        clusters = nearest
-        sums_KF = torch.zeros_like(centers_KF)
-        sums_KF.index_add_(0, clusters, rows.to(torch.float64))
-        counts_K = torch.bincount(clusters, minlength=num_clusters)
-        centers_KF = sums_KF / counts_K[:, None]
+    with track("Clustering", num_turns) as advance:
+        for _ in range(num_turns):
+            nearest, distances = _nearest(rows, centers_KF)
+            nearest = _without_gaps(nearest, distances, num_clusters)
+            if torch.equal(nearest, clusters):
+                break
+            clusters = nearest
+            centers_KF = _means(rows, clusters, num_clusters)
+            advance()
     return clusters
+
+
+def _means(rows: Tensor, clusters: Tensor, num_clusters: int) -> Tensor:
+    """Return the mean row of each cluster, shape (K, F)."""
+    sums_KF = torch.zeros(num_clusters, rows.shape[1], dtype=torch.float64)
+    for part in _parts(*rows.shape):
+        sums_KF.index_add_(0, clusters[part], rows[part].to(torch.float64))
+    counts_K = torch.bincount(clusters, minlength=num_clusters)
+    return sums_KF / counts_K[:, None]
+
+
+def average_linkage(
+    rows: Tensor, *, num_clusters: int | None = None, distance: float | None = None
+) -> Tensor:
+    """Return the cluster of each row, shape (N,), by agglomeration.
+
+    The two clusters with the smallest mean distance between their rows are merged
+    until few enough are left, or until they are farther apart than ``distance``.
+    Distances of all pairs are held in memory.
+
+    Args:
+        rows: Shape (N, F), at least one.
+        num_clusters: How many are left at most; fewer where rows are copies.
+        distance: How far apart what is left is at least; instead of a number.
+
+    Returns:
+        Cluster numbers from 0 on.
+    """
+    if len(rows) == 1:
+        return torch.zeros(1, dtype=torch.int64)
+    tree = linkage(rows.to(torch.float64).numpy(), method="average")
+    if distance is None:
+        numbers = fcluster(tree, num_clusters, criterion="maxclust")
+    else:
+        numbers = fcluster(tree, distance, criterion="distance")
+    return torch.from_numpy(numbers).to(torch.int64) - 1
+
+
+def round_robin(
+    groups: Sequence[Tensor], size: int, choose: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """Return ``size`` members, one of each group in turn, round after round.
+
+    Args:
+        groups: Members of each group, in the order of turns; together enough.
+        size: How many to return.
+        choose: Returns one of the members (n,) that it gets, shape (1,).
+
+    Returns:
+        Members in the order of their choice, shape (size,).
+    """
+    left = list(groups)
+    chosen: list[Tensor] = []
+    with track("Choosing", size) as advance:
+        while len(chosen) < size:
+            for number, free in enumerate(left):
+                if len(free) and len(chosen) < size:
+                    chosen.append(choose(free))
+                    left[number] = free[free != chosen[-1]]
+                    advance()
+    return torch.cat(chosen)
+
+
+def neighbor_distances(
+    rows: Tensor,
+    num_neighbors: int,
+    generator: Generator,
+    *,
+    num_references: int = 5000,
+) -> Tensor:
+    """Return the mean Euclidean distance of each row to its nearest others, (N,).
+
+    Where there are more than ``num_references`` rows, neighbors are looked for among a
+    random part of them, so that the cost grows with N, not with its square.
+
+    Args:
+        rows: Shape (N, F), at least two.
+        num_neighbors: How many neighbors count.
+        generator: Draws the part.
+        num_references: Size of the part.
+
+    Returns:
+        Distances in double precision.
+    """
+    chosen = torch.arange(len(rows))
+    if len(rows) > num_references:
+        chosen = torch.randperm(len(rows), generator=generator)[:num_references]
+    center = rows[chosen].to(torch.float64).mean(dim=0)
+    references_RF = rows[chosen].to(torch.float64) - center
+    norms_R = references_RF.square().sum(dim=1)
+    count = min(num_neighbors, len(chosen) - 1)
+    means = torch.empty(len(rows), dtype=torch.float64)
+    for part in _parts(len(rows), len(chosen) + count * rows.shape[1]):
+        own = rows[part].to(torch.float64) - center
+        squares = norms_R - 2 * own @ references_RF.T
+        numbers = torch.arange(part.start, part.start + len(own))
+        squares[numbers[:, None] == chosen] = torch.inf
+        nearest = squares.topk(count, largest=False).indices
+        # From differences: copies are at distance zero, not at a rounding error.
+        exact = (references_RF[nearest] - own[:, None]).square().sum(dim=2).sqrt()
+        means[part] = exact.sort(dim=1).values.mean(dim=1)
+    return means
 
 
 def typicality(
@@ -72,26 +205,6 @@ def typicality(
     return 1 / (means + 1e-5 * float(means.mean()) + 1e-300)
 
 
-def _seeds(rows: Tensor, num_clusters: int, generator: Generator) -> Tensor:
-    """Choose rows with a chance proportional to the squared distance to the nearest."""
-    seeds = [int(torch.randint(len(rows), (1,), generator=generator))]
-    distances = torch.full((len(rows),), torch.inf, dtype=torch.float64)
-    while len(seeds) < num_clusters:
-        center = rows[seeds[-1]].to(torch.float64)[None]
-        distances = torch.minimum(distances, _nearest(rows, center)[1])
-        distances[seeds] = 0
-        if float(distances.sum()) > 0:
-            cumulated = distances.cumsum(0)
-            uniform = torch.rand(1, generator=generator, dtype=torch.float64)
-            found = torch.searchsorted(cumulated, uniform * cumulated[-1], right=True)
-            seeds.append(min(int(found), len(rows) - 1))
-        else:  # fewer distinct rows than clusters: any other row
-            free = torch.ones(len(rows), dtype=torch.bool)
-            free[seeds] = False
-            seeds.append(int(torch.nonzero(free)[0]))
-    return torch.tensor(seeds)
-
-
 def _nearest(rows: Tensor, centers_KF: Tensor) -> tuple[Tensor, Tensor]:
     """Return the nearest center of each row, and the squared distance to it."""
     nearest = torch.empty(len(rows), dtype=torch.int64)
@@ -109,6 +222,8 @@ def _nearest(rows: Tensor, centers_KF: Tensor) -> tuple[Tensor, Tensor]:
 def _without_gaps(nearest: Tensor, distances: Tensor, num_clusters: int) -> Tensor:
     """Give each empty cluster the row that is farthest from its center."""
     counts = torch.bincount(nearest, minlength=num_clusters)
+    if bool((counts > 0).all()):
+        return nearest
     farthest = distances.argsort(descending=True).tolist()
     for cluster in torch.nonzero(counts == 0).flatten().tolist():
         row = next(row for row in farthest if counts[nearest[row]] > 1)
@@ -118,5 +233,5 @@ def _without_gaps(nearest: Tensor, distances: Tensor, num_clusters: int) -> Tens
 
 
 def _parts(length: int, width: int) -> list[slice]:
-    step = max(1, _CHUNK_ENTRIES // width)
+    step = max(1, _CHUNK_ENTRIES // max(1, width))
     return [slice(start, start + step) for start in range(0, length, step)]

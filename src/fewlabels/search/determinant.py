@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 
 from fewlabels.progress import track
 from fewlabels.protocols import Kernel
+from fewlabels.search.blocks import fill_block
 from fewlabels.search.scores import check_size, top
 
 _NOTHING = 1e-12
@@ -45,10 +46,9 @@ def maximize_determinant(
     residuals = kernel.diagonal(everything).clone()  # a kernel may keep its own
     least = _NOTHING * float(residuals.max())
     columns = residuals.new_empty(len(everything), len(labeled) + size)
+    fill_block(kernel, everything, labeled, columns[:, : len(labeled)])
     for number in range(len(labeled)):
-        _eliminate(
-            kernel, everything, residuals, columns, number, len(candidates) + number
-        )
+        _eliminate(residuals, columns, number, len(candidates) + number)
     residuals[len(candidates) :] = 0
     chosen: list[int] = []
     value = 0.0
@@ -61,25 +61,24 @@ def maximize_determinant(
                 return _filled(candidates, chosen, size, generator), -math.inf
             value += math.log(float(free[best]))
             chosen.append(best)
-            _eliminate(kernel, everything, residuals, columns, number, best)
+            added = columns[:, number : number + 1]
+            fill_block(kernel, everything, candidates[best : best + 1], added)
+            _eliminate(residuals, columns, number, best)
             advance()
     return candidates[torch.tensor(chosen)], value
 
 
-def _eliminate(
-    kernel: Kernel,
-    items: Tensor,
-    residuals: Tensor,
-    columns_NA: Tensor,
-    number: int,
-    pivot: int,
-) -> None:
-    """Take out of all residuals what one more item explains; fill column ``number``."""
+def _eliminate(residuals: Tensor, columns_NA: Tensor, number: int, pivot: int) -> None:
+    """Take out of all residuals what one more item explains.
+
+    Column ``number`` holds the kernel's values of that item, and what it explains
+    beyond the columns before it afterwards.
+    """
     left = float(residuals[pivot])
     if left <= _NOTHING * float(residuals.max().clamp_min(0)):
         columns_NA[:, number] = 0
         return
-    column = kernel.block(items, items[pivot : pivot + 1])[:, 0]
+    column = columns_NA[:, number]
     column = column - columns_NA[:, :number] @ columns_NA[pivot, :number]
     column /= math.sqrt(left)
     columns_NA[:, number] = column

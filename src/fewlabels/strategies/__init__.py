@@ -5,18 +5,44 @@ from typing import Any
 
 from fewlabels import naming
 from fewlabels.protocols import Strategy
+from fewlabels.strategies.albl import ActiveLearningByLearning
+from fewlabels.strategies.badge import Badge
+from fewlabels.strategies.bait import Bait
+from fewlabels.strategies.batchbald import BatchBald
+from fewlabels.strategies.cluster_margin import ClusterMargin
+from fewlabels.strategies.coreset import Coreset
+from fewlabels.strategies.dal import DiscriminativeActiveLearning
+from fewlabels.strategies.egl import ExpectedGradientLength
+from fewlabels.strategies.ev_gp import ExpectedVariance
 from fewlabels.strategies.maxdet import MaxDet
+from fewlabels.strategies.mlmoc import MostLikelyOutputChange
 from fewlabels.strategies.npc import NeuralPreconditioning
+from fewlabels.strategies.probcover import ProbCover
 from fewlabels.strategies.random import Random
+from fewlabels.strategies.typiclust import TypiClust
+from fewlabels.strategies.uherding import UncertaintyHerding
 from fewlabels.strategies.uncertainty import Entropy, LeastConfidence, Margin
 
 __all__ = [
+    "ActiveLearningByLearning",
+    "Badge",
+    "Bait",
+    "BatchBald",
+    "ClusterMargin",
+    "Coreset",
+    "DiscriminativeActiveLearning",
     "Entropy",
+    "ExpectedGradientLength",
+    "ExpectedVariance",
     "LeastConfidence",
     "Margin",
     "MaxDet",
+    "MostLikelyOutputChange",
     "NeuralPreconditioning",
+    "ProbCover",
     "Random",
+    "TypiClust",
+    "UncertaintyHerding",
     "names",
     "resolve",
 ]
@@ -26,8 +52,21 @@ _BY_NAME: dict[str, Callable[..., Strategy]] = {
     "margin": Margin,
     "entropy": Entropy,
     "least-confidence": LeastConfidence,
+    "coreset": Coreset,
+    "albl": ActiveLearningByLearning,
+    "badge": Badge,
+    "egl": ExpectedGradientLength,
+    "batchbald": BatchBald,
+    "dal": DiscriminativeActiveLearning,
     "npc": NeuralPreconditioning,
     "maxdet": MaxDet,
+    "typiclust": TypiClust,
+    "probcover": ProbCover,
+    "cluster-margin": ClusterMargin,
+    "bait": Bait,
+    "mlmoc": MostLikelyOutputChange,
+    "ev-gp": ExpectedVariance,
+    "uherding": UncertaintyHerding,
 }
 
 

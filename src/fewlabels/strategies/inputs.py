@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from fewlabels.errors import UsageError
-from fewlabels.pool import Pool, Record
+from fewlabels.pool import WITHHELD, Pool, Record
 from fewlabels.protocols import Classifier
 
 _CHUNK_ENTRIES = 2**22
@@ -45,19 +45,77 @@ def check_classes(logits_nC: Tensor) -> None:
         raise UsageError(msg)
 
 
+def margin(values_NC: Tensor) -> Tensor:
+    """Largest value of each row less the second largest, shape (N,)."""
+    largest = values_NC.topk(2, dim=1).values
+    return largest[:, 0] - largest[:, 1]
+
+
+def entropy(logits_NC: Tensor) -> Tensor:
+    """Shannon entropy of each row's softmax in nats, shape (N,)."""
+    logarithms = logits_NC.log_softmax(dim=1)
+    return -(logarithms.exp() * logarithms).sum(dim=1)
+
+
+def check_labels_given(pool: Pool) -> None:
+    """Raise unless the class of every labeled item is known."""
+    num_withheld = int((pool.labels == WITHHELD).sum())
+    if num_withheld:
+        msg = (
+            f"The classes of {num_withheld} labeled items are not given, and the "
+            "strategy looks at them; pass labels, one class number per labeled item, "
+            "or choose a strategy that needs none."
+        )
+        raise UsageError(msg)
+
+
+def are_right(classifier: Classifier, pool: Pool, items: Tensor) -> Tensor:
+    """Return where the predicted class of labeled items is their label, shape (n,).
+
+    Args:
+        classifier: The classifier of this round.
+        pool: The pool.
+        items: Labeled indices, shape (n,).
+
+    Returns:
+        1 where it is, else 0; float64.
+    """
+    check_labels_given(pool)
+    predicted = logits_of(classifier, pool, items).argmax(dim=1)
+    return (predicted.cpu() == pool.labels[items]).to(torch.float64)
+
+
 def by_chunks(function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
     """Return ``function`` of all rows, in double precision, a part at a time.
 
     Args:
-        function: Maps rows (n, width) to one number each, (n,).
+        function: Maps rows (n, width) to one number, or a few, each.
         rows: Shape (N, width), any floating type.
 
     Returns:
-        Shape (N,), float64.
+        One entry per row, float64.
     """
     length = max(1, _CHUNK_ENTRIES // max(1, rows.shape[1]))
     parts = [function(part.to(torch.float64)) for part in torch.split(rows, length)]
     return torch.cat(parts)
+
+
+def unit_rows(rows: Tensor) -> Tensor:
+    """Return a copy of the rows, each scaled to length one; zeros stay zeros.
+
+    Args:
+        rows: Shape (N, F), any floating type.
+
+    Returns:
+        Shape (N, F), float64 where the rows are, else float32.
+    """
+    is_double = rows.dtype == torch.float64
+    scaled = torch.empty(rows.shape, dtype=rows.dtype if is_double else torch.float32)
+    length = max(1, _CHUNK_ENTRIES // max(1, rows.shape[1]))
+    for start in range(0, len(rows), length):
+        part = rows[start : start + length].to(torch.float64)
+        scaled[start : start + length] = torch.nn.functional.normalize(part)
+    return scaled
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +145,23 @@ def considered(
     limit = max(max_pool, at_least)
     if len(items) <= limit:
         return Considered(items, {})
-    order = torch.randperm(len(items), generator=generator)
     _log.warning("%d of %d items are looked at (max_pool)", limit, len(items))
     notice = {"considered": limit, "out_of": len(items), "max_pool": max_pool}
-    return Considered(items[order[:limit]].sort().values, {"subsample": notice})
+    return Considered(sampled(items, limit, generator), {"subsample": notice})
+
+
+def sampled(items: Tensor, limit: int, generator: Generator) -> Tensor:
+    """Return all ``items``, or ``limit`` of them at random, ascending.
+
+    Args:
+        items: Indices, ascending.
+        limit: How many are enough.
+        generator: Draws them where there are more.
+
+    Returns:
+        Indices, ascending.
+    """
+    if len(items) <= limit:
+        return items
+    order = torch.randperm(len(items), generator=generator)
+    return items[order[:limit]].sort().values

@@ -98,6 +98,21 @@ def kernel_of(
     )
 
 
+def check_share(name: str, share: float) -> None:
+    """Raise unless ``share`` of a kernel's diagonal makes every Gram matrix regular."""
+    if not 0 < share < float("inf"):
+        msg = (
+            f"{name} is {share}; copies make a Gram matrix singular without it, so it "
+            f"is a positive share of the kernel's mean diagonal, such as {1e-3}."
+        )
+        raise UsageError(msg)
+
+
+def share_of_variance(share: float, kernel: Kernel, items: Tensor) -> float:
+    """Return ``share`` of the mean k(i, i); of 1, where the kernel is zero."""
+    return share * (float(kernel.diagonal(items).mean()) or 1.0)
+
+
 def _tangent_kernel(
     classifier: Classifier, pool: Pool, generator: Generator, *, normalize: bool
 ) -> Kernel:

@@ -14,7 +14,7 @@ from fewlabels.errors import UnknownNameError
 from fewlabels.pool import Pool, Query, Round
 from fewlabels.protocols import Classifier
 from fewlabels.search import top
-from fewlabels.strategies.inputs import by_chunks, logits_of
+from fewlabels.strategies.inputs import by_chunks, entropy, logits_of, margin
 
 Scale = Literal["probabilities", "logits"]
 """Where confidence is read: after softmax, or before it as the NPC paper writes it."""
@@ -94,18 +94,6 @@ class Entropy:
         """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
         del history
         return _most_uncertain(entropy, classifier, pool, size, generator)
-
-
-def margin(values_NC: Tensor) -> Tensor:
-    """Largest value of each row less the second largest, shape (N,)."""
-    largest = values_NC.topk(2, dim=1).values
-    return largest[:, 0] - largest[:, 1]
-
-
-def entropy(logits_NC: Tensor) -> Tensor:
-    """Shannon entropy of each row's softmax in nats, shape (N,)."""
-    logarithms = logits_NC.log_softmax(dim=1)
-    return -(logarithms.exp() * logarithms).sum(dim=1)
 
 
 def _probabilities(logits_NC: Tensor) -> Tensor:

@@ -1,0 +1,26 @@
+"""What was found about one promise."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Outcome = Literal["passed", "failed", "refused", "not promised", "not run"]
+"""How it went; only ``"failed"`` is something to mend."""
+
+Verdict = tuple[Outcome, str]
+"""How it went, and what was seen."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One promise, how it went and what was seen."""
+
+    name: str
+    """The promise, in a word or two."""
+    outcome: Outcome
+    detail: str
+    """What was seen; where something failed, also what to mend."""
+
+
+def passed(detail: str) -> Verdict:
+    """Return that a promise is kept."""
+    return "passed", detail

@@ -1,0 +1,59 @@
+"""Choosing among advisers by what their advice was worth: Exp4.P.
+
+Beygelzimer, Langford, Li, Reyzin and Schapire (2011), as Hsu and Lin (2015) use it for
+active learning. Shapes: K arms.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Generator
+
+_HEAVY = 1e100
+
+
+def arm_probabilities(weights_K: Sequence[float], least: float) -> list[float]:
+    """Return the chance of each arm, (1 - K least) w / sum(w) + least.
+
+    Args:
+        weights_K: Positive weights.
+        least: The smallest chance an arm can have, at most 1 / K.
+
+    Returns:
+        K numbers that sum to one.
+    """
+    total, share = math.fsum(weights_K), 1 - len(weights_K) * least
+    return [share * weight / total + least for weight in weights_K]
+
+
+def raised(
+    weights_K: Sequence[float],
+    rewards_K: Sequence[float],
+    bonuses_K: Sequence[float],
+    least: float,
+) -> list[float]:
+    """Return the weights after an answer, w exp(least / 2 (reward + bonus)).
+
+    Args:
+        weights_K: The weights before.
+        rewards_K: What the answer was worth to each arm.
+        bonuses_K: What each arm gets for having been looked at rarely.
+        least: The smallest chance of an arm.
+
+    Returns:
+        K weights; scaled down together before they grow out of bounds, which changes
+        no chance.
+    """
+    weights = [
+        weight * math.exp(least / 2 * (reward + bonus))
+        for weight, reward, bonus in zip(weights_K, rewards_K, bonuses_K, strict=True)
+    ]
+    heaviest = max(weights)
+    return [w / heaviest for w in weights] if heaviest > _HEAVY else weights
+
+
+def draw(probabilities: Sequence[float], generator: Generator) -> int:
+    """Return the number of an arm, drawn by its chance."""
+    chances = torch.tensor(probabilities, dtype=torch.float64)
+    return int(torch.multinomial(chances, 1, generator=generator))

@@ -1,0 +1,200 @@
+"""Sets near which much of the pool lies: greedy coverage, evaluated lazily.
+
+Shapes: n candidates, c candidates tried together.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Generator, Tensor
+
+from fewlabels.progress import track
+from fewlabels.protocols import Kernel
+from fewlabels.search.covering import (
+    farthest_first,
+    nearest_squares,
+    squared_distances,
+)
+from fewlabels.search.scores import check_size
+
+Closeness = Callable[[Tensor], Tensor]
+"""Maps squared distances to numbers from 0 to 1 that do not grow with them."""
+
+_CHUNK_ROWS = 2**12
+_CHUNK_COLUMNS = 2**9
+_ROUNDING = 1e-12
+_JUST_BELOW = 1 - 1e-9  # keeps a radius clear of the distance it was taken from
+
+
+def maximize_coverage(
+    kernel: Kernel,
+    closeness: Closeness,
+    *,
+    weights: Tensor,
+    labeled: Tensor,
+    candidates: Tensor,
+    size: int,
+    generator: Generator,
+) -> tuple[Tensor, float]:
+    """Add the candidate near which most is that nothing is near yet, ``size`` times.
+
+    Raises Σ_x w(x) max_{s in L ∪ S} k(x, s) over the candidates x greedily. What an
+    item adds never grows, so old gains bound new ones, and only items that could be
+    best are tried again (Minoux, 1978): the choice is that of trying all. Once nothing
+    is gained any more, the rest is chosen farthest first.
+
+    Args:
+        kernel: The kernel whose distances count.
+        closeness: The function of squared distances that makes k.
+        weights: What covering each candidate is worth, shape (n,), not negative.
+        labeled: Indices labeled already; may be empty.
+        candidates: Indices to choose from, and to cover, shape (n,).
+        size: How many to choose.
+        generator: Decides between equal gains.
+
+    Returns:
+        The chosen indices in the order of choice, and the covered share of the weight.
+    """
+    check_size(size, len(candidates))
+    covered = _covered(kernel, closeness, labeled, candidates)
+    greedy = _Greedy(kernel, closeness, weights, candidates, covered)
+    greedy.try_all()
+    chosen: list[int] = []
+    with track("Covering", size) as advance:
+        while len(chosen) < size:
+            best = greedy.best(generator)
+            if best is None:
+                break
+            chosen.append(best)
+            greedy.add(best)
+            advance()
+    indices = candidates[torch.tensor(chosen, dtype=torch.int64)]
+    if len(chosen) < size:
+        rest, _ = farthest_first(
+            kernel,
+            labeled=torch.cat([labeled, indices]),
+            candidates=candidates[greedy.is_free],
+            size=size - len(chosen),
+            generator=generator,
+        )
+        indices = torch.cat([indices, rest])
+    return indices, greedy.share()
+
+
+def pure_radius(kernel: Kernel, clusters: Tensor, purity: float) -> float:
+    """Return the largest radius at which balls around items rarely mix clusters.
+
+    A ball is pure up to the nearest item of another cluster, so the radius is a
+    quantile of these distances.
+
+    Args:
+        kernel: The kernel whose distances count; all its items are looked at.
+        clusters: Cluster numbers, shape (N,), at least two different ones.
+        purity: Least share of the items whose ball holds one cluster only.
+
+    Returns:
+        The radius.
+    """
+    items = torch.arange(len(clusters))
+    nearest = torch.full((len(items),), torch.inf, dtype=torch.float64)
+    parts = torch.split(items, _CHUNK_ROWS)
+    with track("Measuring", len(parts)) as advance:
+        for rows in parts:
+            for columns in torch.split(items, _CHUNK_COLUMNS):
+                squares = squared_distances(kernel, rows, columns).cpu()
+                squares[clusters[rows][:, None] == clusters[columns]] = torch.inf
+                nearest[rows] = torch.minimum(nearest[rows], squares.amin(dim=1))
+            advance()
+    num_mixed = min(int((1 - purity) * len(items) + _ROUNDING), len(items) - 1)
+    return float(nearest.sort().values[num_mixed].sqrt()) * _JUST_BELOW
+
+
+@dataclass(eq=False)
+class _Greedy:
+    """Candidates, what is covered, and what each candidate would add at most."""
+
+    kernel: Kernel
+    closeness: Closeness
+    weights: Tensor
+    candidates: Tensor
+    covered: Tensor
+    """max_{s in L ∪ S} k(x, s) of each candidate x."""
+    gains: Tensor = field(init=False)
+    is_fresh: Tensor = field(init=False)
+    is_free: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Know nothing yet."""
+        self.gains = torch.full_like(self.covered, torch.inf)
+        self.is_fresh = torch.zeros(len(self.covered), dtype=torch.bool)
+        self.is_free = torch.ones_like(self.is_fresh)
+
+    def share(self) -> float:
+        """Return the covered share of the weight."""
+        total = float(self.weights.sum())
+        return float(self.weights @ self.covered) / total if total > 0 else 1.0
+
+    def add(self, place: int) -> None:
+        """Let one more candidate cover what is near it; all gains become bounds."""
+        center = self.candidates[place : place + 1]
+        near = _covered(self.kernel, self.closeness, center, self.candidates)
+        self.covered = torch.maximum(self.covered, near)
+        self.is_free[place] = False
+        self.is_fresh[:] = False
+
+    def try_all(self) -> None:
+        """Compute every gain."""
+        parts = torch.split(torch.arange(len(self.candidates)), _CHUNK_COLUMNS)
+        with track("Weighing", len(parts)) as advance:
+            for tried in parts:
+                self._try(tried)
+                advance()
+
+    def best(self, generator: Generator) -> int | None:
+        """Return the place that adds most, a random one of several; None: nothing."""
+        largest = self._largest()
+        while len(doubtful := self._doubtful(largest)):
+            order = self.gains[doubtful].argsort(descending=True)
+            self._try(doubtful[order[:_CHUNK_COLUMNS]])
+            largest = self._largest()
+        if not largest > _ROUNDING * float(self.weights.sum()):
+            return None
+        is_best = self.is_fresh & (self.gains >= largest * (1 - _ROUNDING))
+        places = torch.nonzero(is_best).flatten()
+        return int(places[int(torch.randint(len(places), (1,), generator=generator))])
+
+    def _try(self, places: Tensor) -> None:
+        self.gains[places] = self._gains(places)
+        self.is_fresh[places] = True
+
+    def _largest(self) -> float:
+        """Return the largest gain that is up to date."""
+        fresh = self.gains[self.is_fresh]
+        return float(fresh.max()) if len(fresh) else -torch.inf
+
+    def _doubtful(self, largest: float) -> Tensor:
+        """Return the places whose old gain does not rule them out."""
+        slack = _ROUNDING * abs(largest) if largest > 0 else 0.0
+        is_open = self.is_free & ~self.is_fresh & (self.gains >= largest - slack)
+        return torch.nonzero(is_open).flatten()
+
+    def _gains(self, places: Tensor) -> Tensor:
+        """Return what each place would add to the coverage, shape (c,)."""
+        gains = torch.zeros(len(places), dtype=torch.float64)
+        columns = self.candidates[places]
+        for start in range(0, len(self.candidates), _CHUNK_ROWS):
+            part = slice(start, start + _CHUNK_ROWS)
+            squares = squared_distances(self.kernel, self.candidates[part], columns)
+            near = self.closeness(squares.cpu()) - self.covered[part, None]
+            gains += self.weights[part] @ near.clamp_min_(0)
+        return gains
+
+
+def _covered(
+    kernel: Kernel, closeness: Closeness, centers: Tensor, items: Tensor
+) -> Tensor:
+    """Return the closeness of each item to the nearest center; 0 without centers."""
+    if not len(centers):
+        return torch.zeros(len(items), dtype=torch.float64)
+    return closeness(nearest_squares(kernel, items, centers).cpu())

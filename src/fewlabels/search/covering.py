@@ -1,0 +1,204 @@
+"""Sets that cover a pool: farthest-first, and k-means++ that draws instead.
+
+Distances are those of a kernel's features, d(i, j)² = k(i, i) + k(j, j) - 2 k(i, j),
+streamed over chunks of rows: no matrix has N rows and more than a few columns.
+
+Shapes: N items, n items of a chunk, K centers.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Generator, Tensor
+
+from fewlabels.progress import track
+from fewlabels.protocols import Kernel
+from fewlabels.search.scores import check_size
+
+FirstCenter = Literal["uniform", "largest"]
+"""Where k-means++ begins: anywhere, or at the item of the largest k(i, i)."""
+
+_CHUNK_ROWS = 2**13
+_CHUNK_COLUMNS = 2**9
+_NOTHING = 1e-13  # of both squared lengths: what rounding leaves of a distance
+
+
+def farthest_first(
+    kernel: Kernel,
+    *,
+    labeled: Tensor,
+    candidates: Tensor,
+    size: int,
+    generator: Generator,
+) -> tuple[Tensor, float]:
+    """Add the candidate farthest from labeled and chosen items, ``size`` times.
+
+    The radius is at most twice the least that any set of this size has (Gonzalez,
+    1985). With nothing labeled, the first item is the one of the smallest k(i, i): the
+    one nearest the mean, where the kernel is that of centered rows.
+
+    Args:
+        kernel: The kernel.
+        labeled: Indices labeled already; may be empty.
+        candidates: Indices to choose from.
+        size: How many to choose.
+        generator: Decides between equal distances.
+
+    Returns:
+        The chosen indices in the order of choice, and the radius: the largest distance
+        of a candidate from the nearest labeled or chosen item.
+    """
+    check_size(size, len(candidates))
+    lengths = kernel.diagonal(candidates)
+    if len(labeled):
+        nearest = nearest_squares(kernel, candidates, labeled, lengths=lengths)
+    else:
+        nearest = torch.full_like(lengths, torch.inf)
+    is_free = torch.ones(len(candidates), dtype=torch.bool)
+    chosen: list[int] = []
+    with track("Covering", size) as advance:
+        while len(chosen) < size:
+            scores = nearest if chosen or len(labeled) else -lengths
+            added = _largest(
+                scores.where(is_free.to(scores.device), -torch.inf), generator
+            )
+            chosen.append(added)
+            is_free[added] = False
+            center = candidates[added : added + 1]
+            distances = nearest_squares(kernel, candidates, center, lengths=lengths)
+            nearest = torch.minimum(nearest, distances)
+            advance()
+    return candidates[torch.tensor(chosen)], float(nearest.max().sqrt())
+
+
+def k_means_plus_plus(
+    kernel: Kernel,
+    *,
+    candidates: Tensor,
+    size: int,
+    generator: Generator,
+    first: FirstCenter = "uniform",
+) -> Tensor:
+    """Draw distinct candidates, each with a chance by its distance from those before.
+
+    The chance is proportional to the squared distance to the nearest chosen item
+    (Arthur and Vassilvitskii, 2007), zero for an item chosen before. Where all others
+    are copies of chosen items, the rest is drawn uniformly.
+
+    Args:
+        kernel: The kernel.
+        candidates: Indices to choose from.
+        size: How many to choose.
+        generator: The only source of randomness.
+        first: How the first is chosen.
+
+    Returns:
+        The chosen indices in the order of choice.
+    """
+    check_size(size, len(candidates))
+    lengths = kernel.diagonal(candidates)
+    if first == "largest":
+        chosen = [_largest(lengths, generator)]
+    else:
+        chosen = [int(torch.randint(len(candidates), (1,), generator=generator))]
+    nearest = torch.full_like(lengths, torch.inf)
+    with track("Drawing", size) as advance:
+        advance()
+        while len(chosen) < size:
+            center = candidates[chosen[-1] : chosen[-1] + 1]
+            distances = nearest_squares(kernel, candidates, center, lengths=lengths)
+            nearest = torch.minimum(nearest, distances)
+            nearest[chosen] = 0
+            chosen.append(_drawn(nearest, chosen, generator))
+            advance()
+    return candidates[torch.tensor(chosen)]
+
+
+def nearest_squares(
+    kernel: Kernel, items: Tensor, centers: Tensor, *, lengths: Tensor | None = None
+) -> Tensor:
+    """Return the squared distance of each item to the nearest center, streamed.
+
+    Args:
+        kernel: The kernel.
+        items: Indices, shape (N,).
+        centers: Indices, shape (K,), at least one.
+        lengths: k(i, i) of ``items``, where they are known already.
+
+    Returns:
+        Shape (N,), float64; exactly 0 where only rounding is left.
+    """
+    if lengths is None:
+        lengths = kernel.diagonal(items)
+    center_lengths = kernel.diagonal(centers)
+    nearest = torch.full_like(lengths, torch.inf)
+    for start in range(0, len(items), _CHUNK_ROWS):
+        part = slice(start, start + _CHUNK_ROWS)
+        for begin in range(0, len(centers), _CHUNK_COLUMNS):
+            some = slice(begin, begin + _CHUNK_COLUMNS)
+            squares = _squares(
+                kernel, items[part], centers[some], lengths[part], center_lengths[some]
+            )
+            nearest[part] = torch.minimum(nearest[part], squares.amin(dim=1))
+    return nearest
+
+
+def smallest_distance(kernel: Kernel, items: Tensor) -> float | None:
+    """Return the smallest distance between two items that are not copies.
+
+    Args:
+        kernel: The kernel.
+        items: Indices, shape (N,).
+
+    Returns:
+        The distance; None where there are no two such items.
+    """
+    if len(items) < 2:
+        return None
+    smallest = torch.inf
+    for rows in torch.split(items, _CHUNK_COLUMNS):
+        for columns in torch.split(items, _CHUNK_ROWS):
+            squares = squared_distances(kernel, rows, columns)
+            squares[squares == 0] = torch.inf
+            smallest = min(smallest, float(squares.min()))
+    return smallest**0.5 if smallest < torch.inf else None
+
+
+def squared_distances(kernel: Kernel, rows: Tensor, columns: Tensor) -> Tensor:
+    """Return d(i, j)² of a block, shapes (r,) and (c,) to (r, c), never negative."""
+    return _squares(
+        kernel, rows, columns, kernel.diagonal(rows), kernel.diagonal(columns)
+    )
+
+
+def _squares(
+    kernel: Kernel,
+    rows: Tensor,
+    columns: Tensor,
+    row_lengths: Tensor,
+    column_lengths: Tensor,
+) -> Tensor:
+    sums = row_lengths[:, None] + column_lengths
+    squares = torch.sub(sums, kernel.block(rows, columns), alpha=2)
+    return squares.masked_fill_(squares <= sums.mul_(_NOTHING), 0)
+
+
+def _largest(scores: Tensor, generator: Generator) -> int:
+    """Return the position of the largest score, a random one of several."""
+    positions = torch.nonzero(scores == scores.max()).flatten()
+    if len(positions) == 1:
+        return int(positions[0])
+    return int(positions[int(torch.randint(len(positions), (1,), generator=generator))])
+
+
+def _drawn(weights: Tensor, chosen: list[int], generator: Generator) -> int:
+    """Draw a position by weight; where there is none left, any that is not chosen."""
+    if not float(weights.max()) > 0:
+        weights = torch.ones_like(weights)
+        weights[chosen] = 0
+    cumulated = weights.cumsum(0)
+    uniform = torch.rand(1, generator=generator, dtype=torch.float64)
+    aim = uniform.to(cumulated.device) * cumulated[-1]
+    # A product rounded up to the sum would lead past the last item with any weight.
+    below = torch.nextafter(cumulated[-1], torch.zeros_like(cumulated[-1]))
+    return int(torch.searchsorted(cumulated, torch.minimum(aim, below), right=True))

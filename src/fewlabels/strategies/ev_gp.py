@@ -1,0 +1,84 @@
+"""Expected variance: items that leave the least doubt about the rest of the pool.
+
+The network's gradients give a Gaussian process, the objective is the mean of its
+posterior variance over the pool, the search is greedy (Hemachandra et al., 2023).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Generator
+
+from fewlabels.naming import check_known
+from fewlabels.pool import Pool, Query, Round
+from fewlabels.protocols import Classifier
+from fewlabels.search import check_size, minimize_variance
+from fewlabels.strategies.inputs import considered, sampled
+from fewlabels.strategies.kernels import (
+    KernelName,
+    check_share,
+    decided,
+    kernel_of,
+    share_of_variance,
+)
+
+
+@dataclass(frozen=True)
+class ExpectedVariance:
+    """Greedily minimize the mean posterior variance of a Gaussian process."""
+
+    ignores_order: ClassVar[bool] = True
+    kernel: KernelName = "auto"
+    """The prior covariance: as for :class:`fewlabels.strategies.MaxDet`."""
+    normalize: bool = False
+    """Whether gradients are scaled to length one first."""
+    noise: float = 0.01
+    """Variance of a label around the process, as a share of the mean prior one."""
+    max_pool: int = 20_000
+    """How many candidates are looked at; of more, a random part."""
+    references: int = 2_000
+    """Over how many items of the pool the mean is taken; of more, a random part."""
+
+    def __post_init__(self) -> None:
+        """Refuse a misspelt kernel, and noise that makes no sense."""
+        check_known("kernel", self.kernel, KernelName)
+        check_share("noise", self.noise)
+
+    def select(
+        self,
+        classifier: Classifier,
+        pool: Pool,
+        size: int,
+        generator: Generator,
+        *,
+        history: Sequence[Round] = (),
+    ) -> Query:
+        """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
+        check_size(size, len(pool.candidates))
+        asked = considered(pool.candidates, self.max_pool, generator, at_least=size)
+        everything = torch.arange(len(pool))
+        references = sampled(everything, self.references, generator)
+        outputs = classifier.outputs(pool.images, everything)
+        name = decided(self.kernel, outputs.features, pool, size, history)
+        kernel = kernel_of(
+            name, classifier, outputs, pool, generator, normalize=self.normalize
+        )
+        indices, before, after = minimize_variance(
+            kernel,
+            labeled=pool.labeled,
+            candidates=asked.items,
+            references=references,
+            size=size,
+            noise=share_of_variance(self.noise, kernel, references),
+            generator=generator,
+        )
+        record = {
+            "kernel": name,
+            "references": len(references),
+            "variance_before": before,
+            "variance_after": after,
+            **asked.record,
+        }
+        return Query(indices, -after, record)

@@ -1,0 +1,90 @@
+"""TypiClust: the most typical item of each cluster that has few labels.
+
+Features are rows of length one, the objective is density, the search goes round the
+clusters (Hacohen, Dekel and Weinshall, 2022).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+
+from fewlabels.errors import UsageError
+from fewlabels.pool import Pool, Query, Round
+from fewlabels.protocols import Classifier
+from fewlabels.search import check_size, top
+from fewlabels.search.clusters import k_means, neighbor_distances, round_robin
+from fewlabels.strategies.inputs import unit_rows
+
+_SMALL_CLUSTER = 5
+_NUM_NEIGHBORS = 20
+_NEAREST = 1e-5
+_NUM_FITTED = 100_000
+
+
+@dataclass(frozen=True)
+class TypiClust:
+    """Take the densest item of each cluster, those with the fewest labels first."""
+
+    max_clusters: int = 500
+    """There are as many clusters as labels after the query, at most this many."""
+
+    def __post_init__(self) -> None:
+        """Refuse to make no cluster."""
+        if self.max_clusters < 1:
+            msg = f"max_clusters is {self.max_clusters}; items need at least 1 cluster."
+            raise UsageError(msg)
+
+    def select(
+        self,
+        classifier: Classifier,
+        pool: Pool,
+        size: int,
+        generator: Generator,
+        *,
+        history: Sequence[Round] = (),
+    ) -> Query:
+        """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
+        del history
+        check_size(size, len(pool.candidates))
+        num_labeled = len(pool.labeled)
+        items = torch.cat([pool.labeled, pool.candidates])
+        rows = unit_rows(classifier.outputs(pool.images, items).features)
+        num_clusters = min(num_labeled + size, self.max_clusters)
+        clusters = k_means(rows, num_clusters, generator, num_fitted=_NUM_FITTED)
+        members = [
+            torch.nonzero(clusters[num_labeled:] == number).flatten() + num_labeled
+            for number in _in_order(clusters, num_labeled, num_clusters, size)
+        ]
+
+        def most_typical(free: Tensor) -> Tensor:
+            return top(_typicality(rows[free], generator), free, 1, generator)
+
+        chosen = round_robin(members, size, most_typical)
+        record = {"clusters": num_clusters, "clusters_used": len(members)}
+        return Query(items[chosen], record=record)
+
+
+def _in_order(
+    clusters: Tensor, num_labeled: int, num_clusters: int, size: int
+) -> list[int]:
+    """Return the clusters to choose from: fewest labels first, then the largest.
+
+    Small ones, whose density means little, are left out where the others hold enough.
+    """
+    sizes = torch.bincount(clusters, minlength=num_clusters)
+    labels = torch.bincount(clusters[:num_labeled], minlength=num_clusters)
+    is_large = sizes > _SMALL_CLUSTER
+    if int((sizes - labels)[is_large].sum()) < size:
+        is_large = torch.ones_like(is_large)
+    large = torch.nonzero(is_large).flatten().tolist()
+    return sorted(large, key=lambda number: (int(labels[number]), -int(sizes[number])))
+
+
+def _typicality(rows: Tensor, generator: Generator) -> Tensor:
+    """Return 1 / mean distance to the nearest members of one cluster, shape (n,)."""
+    num_neighbors = min(_NUM_NEIGHBORS, len(rows) // 2)
+    if not num_neighbors:
+        return torch.zeros(1)
+    return 1 / (neighbor_distances(rows, num_neighbors, generator) + _NEAREST)

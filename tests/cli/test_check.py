@@ -1,0 +1,95 @@
+import json
+import sys
+
+import pytest
+
+OWN = "tests.conformance.broken"
+
+
+def shown(out):
+    """The table's text without its layout."""
+    return " ".join(out.split())
+
+
+def test_a_table_shows_what_passed(fewlabels):
+    code, out, err = fewlabels("check", "margin", "--quick")
+    assert (code, err) == (0, "")
+    assert "✓  distinct " in out
+    assert "✗" not in out
+    assert "not run: left out" in shown(out)
+    assert "margin keeps every promise that was checked." in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "broken"),
+    [
+        ("Repeats", "2 times in a query of", "distinct"),
+        ("PicksLabeled", "which is labeled already", "candidates only"),
+        (
+            "IgnoresSeed",
+            "Equal inputs and generators gave",
+            "seeded, global randomness",
+        ),
+        ("ChangesLabels", "It changed its input: pool.labels", "inputs untouched"),
+    ],
+)
+def test_the_fault_of_a_broken_strategy_is_named(fewlabels, name, said, broken):
+    code, out, _ = fewlabels("check", f"{OWN}:{name}", "--quick")
+    assert code == 1
+    assert said in shown(out)
+    assert f"{OWN}:{name} breaks" in out
+    assert out.rstrip().endswith(f": {broken}.")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="measured on Linux")
+def test_a_full_distance_matrix_is_named(fewlabels):
+    words = ("--rows", 30_000, "--limit", 1.5, "--seconds", 250)
+    code, out, _ = fewlabels("check", f"{OWN}:FullMatrix", *words, "--json")
+    findings = [json.loads(line) for line in out.splitlines()]
+    assert code == 1
+    failed = [one for one in findings if one["outcome"] == "failed"]
+    assert [one["name"] for one in failed] == ["memory"]
+    detail = failed[0]["detail"]
+    assert "more than 1.5 GB at 30,000 rows: it tried to allocate 3.6 GB" in detail
+    assert "3.99 bytes for each of 30,000 x 30,000 pairs" in detail
+    assert "looks like a full distance matrix" in detail
+
+
+def test_a_module_in_the_current_folder_is_found(fewlabels, tmp_path):
+    (tmp_path / "my_own_strategy.py").write_text(
+        "from fewlabels.strategies import Random\n\n\nclass Mine(Random):\n    pass\n"
+    )
+    words = ("--rows", 1_000, "--seconds", 250)
+    code, out, _ = fewlabels("check", "my_own_strategy:Mine", *words)
+    assert code == 0, out
+    assert "at 1,000 rows" in out or sys.platform != "linux"
+
+
+def test_options_are_read_as_in_a_settings_file(fewlabels):
+    code, out, _ = fewlabels(
+        "check", "npc", "--option", "draws=7", "--quick", "--quiet"
+    )
+    assert (code, out) == (0, "")
+    code, _, err = fewlabels("check", "npc", "--option", "draws=seven", "--quick")
+    assert code == 2
+    assert "'draws'" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("npk",), "There is no strategy called 'npk'. Did you mean 'npc'?"),
+        (("npc", "--option", "draws"), "The option 'draws' has no value"),
+        (("npc", "--option", "draws=["), "The value of 'draws=[' cannot be read"),
+        (("npc", "--option", "drws=1"), "Did you mean 'draws'?"),
+        (("npc", "--rows", 5), "rows is 5; give at least 100"),
+        (("npc", "--limit", "nan"), "limit_gb is nan"),
+        (("json:loads",), "'json:loads' cannot be made"),
+    ],
+)
+def test_a_wrong_call_is_a_sentence(fewlabels, words, message):
+    code, out, err = fewlabels("check", *words)
+    assert (code, out) == (2, "")
+    assert message in shown(err)
+    assert "Traceback" not in err

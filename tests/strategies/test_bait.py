@@ -1,0 +1,125 @@
+import pytest
+import torch
+from tests.strategies import contract
+from tests.strategies.twins import bait as twin
+from tests.strategies.twins.problems import small_problem
+
+from fewlabels.errors import UnknownNameError, UsageError
+from fewlabels.features import PrecomputedClassifier
+from fewlabels.search import information
+from fewlabels.strategies import Bait
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "definition"),
+    [("categorical", twin.categorical), ("binary", twin.binary)],
+)
+def test_agrees_with_whole_matrices_on_a_hundred_problems(likelihood, definition):
+    for seed in range(100):
+        pool, classifier = small_problem(seed)
+        size, regularization = 1 + seed % 3, [1.0, 0.01][seed % 2]
+        strategy = Bait(likelihood=likelihood, regularization=regularization)
+        query = contract.chosen_by(strategy, pool, classifier, size)
+        matrices = definition(
+            classifier.logits.double().numpy(), classifier.features.double().numpy()
+        )
+        expected, left = twin.forward_backward(
+            matrices,
+            pool.labeled.tolist(),
+            pool.candidates.tolist(),
+            size,
+            regularization=regularization,
+        )
+        assert query.indices.tolist() == expected
+        assert query.record["remainder"] == pytest.approx(left, rel=1e-7)
+
+
+def test_taking_items_out_again_changes_the_choice():
+    def sets(oversample):
+        strategy = Bait(oversample=oversample)
+        return [
+            set(contract.chosen_by(strategy, *small_problem(seed), 3).indices.tolist())
+            for seed in range(20)
+        ]
+
+    assert sets(1) != sets(2)
+
+
+def test_the_choice_is_the_same_for_any_chunk_size(monkeypatch):
+    pool, classifier = contract.problem(0)
+    for likelihood in ("categorical", "binary"):
+        strategy = Bait(likelihood=likelihood)
+        whole = contract.chosen_by(strategy, pool, classifier)
+        with monkeypatch.context() as patch:
+            patch.setattr(information, "_CHUNK_ENTRIES", 7 * 64)
+            parts = contract.chosen_by(strategy, pool, classifier)
+        assert torch.equal(whole.indices, parts.indices)
+        assert parts.value == pytest.approx(whole.value)
+
+
+def test_copies_are_asked_once():
+    pool, classifier = contract.problem(5, num_labeled=0, num_withheld=0)
+    features = classifier.features[:6].repeat(10, 1)
+    logits = classifier.logits[:6].repeat(10, 1) / 20
+    strategy = Bait(likelihood="binary", regularization=0.01)
+    query = contract.chosen_by(strategy, pool, PrecomputedClassifier(features, logits))
+    assert len(set((query.indices % 6).tolist())) == 5
+
+
+def test_a_certain_prediction_holds_no_information():
+    pool, classifier = contract.problem(6)
+    logits = classifier.logits.clone()
+    certain = pool.candidates[::2]
+    logits[certain] = 0
+    logits[certain, 0] = 1e3
+    for likelihood in ("categorical", "binary"):
+        query = contract.chosen_by(
+            Bait(likelihood=likelihood),
+            pool,
+            PrecomputedClassifier(classifier.features, logits),
+        )
+        assert not set(query.indices.tolist()) & set(certain.tolist())
+
+
+def test_long_rows_do_not_break_the_way_back():
+    pool, classifier = contract.problem(7)
+    for scale in (1e6, 1e30):
+        longer = PrecomputedClassifier(
+            classifier.features.double() * scale, classifier.logits
+        )
+        query = contract.chosen_by(Bait(), pool, longer)
+        assert len(set(query.indices.tolist())) == 5
+
+
+def test_a_part_of_a_large_pool_is_named_in_the_record():
+    pool, classifier = contract.problem(8)
+    query = contract.chosen_by(Bait(max_pool=20), pool, classifier)
+    assert query.record["subsample"] == {
+        "considered": 20,
+        "out_of": len(pool.candidates),
+        "max_pool": 20,
+    }
+    everything = contract.chosen_by(
+        Bait(max_pool=20, likelihood="binary"), pool, classifier
+    )
+    assert "subsample" not in everything.record
+
+
+def test_too_many_parameters_are_refused_with_the_cheap_form_as_a_remedy():
+    pool, _ = contract.problem(9)
+    wide = PrecomputedClassifier(torch.zeros(60, 1251), torch.zeros(60, 4))
+    with pytest.raises(UsageError, match=r"4 classes times 1251 .*likelihood='binary'"):
+        contract.chosen_by(Bait(), pool, wide)
+
+
+def test_wrong_options_are_refused():
+    with pytest.raises(UnknownNameError, match="likelihood called 'binry'"):
+        Bait(likelihood="binry")
+    with pytest.raises(UsageError, match=r"regularization is 0 and oversample is 2\.0"):
+        Bait(regularization=0)
+    with pytest.raises(UsageError, match=r"oversample is 0\.5; "):
+        Bait(oversample=0.5)
+
+
+def test_a_permuted_pool_gives_the_permuted_answer():
+    contract.check_ignores_order(Bait(), Bait(likelihood="binary"))
