@@ -88,7 +88,7 @@ def test_a_repeated_undo_counts_once(store):
 
 def test_unknown_items_classes_and_rounds_are_refused(store):
     items = fill(store)
-    with pytest.raises(StoreError, match="1 of 2 items are not in the store.*'nobody'"):
+    with pytest.raises(StoreError, match=r"1 of 2 items are .*'nobody'"):
         store.append([label(items[0]), label("nobody")])
     with pytest.raises(StoreError, match=r"names class 7; .* are \[0, 1, 2\]"):
         store.append([label(items[0], 7)])
@@ -164,7 +164,7 @@ def test_each_annotator_undoes_her_own(store):
     store.append([given])
     with pytest.raises(StoreError, match="is by 'ann', so 'bob' cannot"):
         store.undo("bob", given.uuid)
-    with pytest.raises(StoreError, match="no event .* to undo"):
+    with pytest.raises(StoreError, match=r"no event .* to undo"):
         store.undo("bob", new_uuid())
     assert current(store) == {(item, "ann"): 0}
 
