@@ -103,7 +103,7 @@ class Store:
         store = cls(database)
         try:
             store._check(create=create)
-            migrations.upgrade(database)
+            migrations.upgrade(database, migrations.MIGRATIONS)
         except BaseException:
             store.close()
             raise
