@@ -2,7 +2,6 @@
 
 import os
 import sqlite3
-import stat
 import subprocess
 import sys
 from contextlib import closing
@@ -220,13 +219,14 @@ def refusal(path):
         return said.read()
 
 
-def test_a_folder_that_cannot_be_written_to(filled):
+@pytest.mark.parametrize("mode", [0o555, 0o000])
+def test_a_folder_that_cannot_be_written_to(filled, mode):
     folder = filled.parent
     for above in (folder, *folder.parents):
         if above.stat().st_uid == os.getuid() and above.name.startswith("pytest"):
             above.chmod(0o755)
-    folder.chmod(stat.S_IRUSR | stat.S_IXUSR | stat.S_IROTH | stat.S_IXOTH)
     before = filled.read_bytes()
+    folder.chmod(mode)
     try:
         for path in (filled, folder / "new.sqlite"):
             assert "could not be written" in refusal(path)

@@ -8,8 +8,8 @@ from typing import Self
 
 from sqlalchemy import Connection, text
 
+from fewlabels import files
 from fewlabels.errors import StoreError, UsageError
-from fewlabels.files import replacing
 from fewlabels.store import (
     appending,
     copies,
@@ -129,8 +129,10 @@ class Store:
     def _check(self, *, create: bool) -> None:
         """Look at the place before anything is written there."""
         path, place = self.database.path, self.database.place
-        is_there = path is None or (path.exists() and path.stat().st_size > 0)
-        if path and not is_there and not path.parent.is_dir():
+        with files.explained(path or Path()):
+            is_there = path is None or (path.exists() and path.stat().st_size > 0)
+            has_folder = path is None or path.parent.is_dir()
+        if not has_folder and path:
             msg = (
                 f"There is no folder '{path.parent}' for a label store; make it first."
             )
@@ -382,7 +384,7 @@ class Store:
         if self.database.path:
             copies.copy_file(self.database, path)
             return
-        with replacing(path) as partial:
+        with files.replacing(path) as partial:
             partial.unlink(missing_ok=True)
             with Store.open(partial) as target:
                 copies.copy_tables(self.database, target.database)
