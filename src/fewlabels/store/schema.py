@@ -137,6 +137,8 @@ LEASES = Table(
 
 VIEWS = MetaData()
 
+IN_FORCE = EVENTS.to_metadata(VIEWS, name="in_force")  # verdicts that no undo cancels
+
 VERDICTS = Table(  # a view: the last event in force of each annotator on each item
     "verdicts",
     VIEWS,
