@@ -170,6 +170,12 @@ def test_items_come_in_the_order_of_the_round_or_list(timed):
     assert timed.lease("bob", 9, among=[]).leases == ()
 
 
+def test_a_long_list_of_items_fits_into_a_lease(timed):
+    items = fill(timed, 2)
+    listed = [f"unknown {number}" for number in range(9_998)]
+    assert names(timed.lease("ann", 9, among=[*listed, items[1]])) == [items[1]]
+
+
 def test_missing_images_are_not_handed_out(timed):
     fill(timed, 2)
     timed.index([])
@@ -177,7 +183,14 @@ def test_missing_images_are_not_handed_out(timed):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"count": -1}, {"overlap": 0}, {"ttl": 0}, {"among": "one id"}]
+    "wrong",
+    [
+        {"count": -1},
+        {"overlap": 0},
+        {"ttl": 0},
+        {"among": "one id"},
+        {"among": ["x"] * 10_001},
+    ],
 )
 def test_impossible_wishes_are_refused(timed, wrong):
     with pytest.raises(UsageError, match=next(iter(wrong))):

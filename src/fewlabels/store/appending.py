@@ -12,12 +12,19 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, delete, func, or_, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, func, select, update
 
 from fewlabels.errors import ReplayError, StoreError
 from fewlabels.store.chunks import chunked
-from fewlabels.store.records import CLASS_EVENTS, LABELS, VERDICTS, Event, Kind
-from fewlabels.store.schema import CLASSES, EVENTS, ITEMS, LEASES, ROUNDS, canonical
+from fewlabels.store.records import (
+    CLASS_EVENTS,
+    LABELS,
+    VERDICTS,
+    Event,
+    Kind,
+    canonical,
+)
+from fewlabels.store.schema import CLASSES, EVENTS, ITEMS, LEASES, ROUNDS
 
 _NOTHING = "Nothing of this call was written."
 
@@ -242,10 +249,14 @@ def _change_class(connection: Connection, event: Event) -> None:
 
 def _release(connection: Connection, events: Iterable[Event]) -> None:
     """End the leases on items that their holders have answered."""
-    answered = [(e.item, e.annotator) for e in events if e.kind in VERDICTS]
-    for some in chunked(answered):
-        held = [
-            and_(LEASES.c.item == item, LEASES.c.annotator == annotator)
-            for item, annotator in some
-        ]
-        connection.execute(delete(LEASES).where(or_(*held)))
+    answered = [
+        {"answered": event.item, "by": event.annotator}
+        for event in events
+        if event.kind in VERDICTS
+    ]
+    if answered:
+        held = delete(LEASES).where(
+            LEASES.c.item == bindparam("answered"),
+            LEASES.c.annotator == bindparam("by"),
+        )
+        connection.execute(held, answered)

@@ -105,7 +105,8 @@ def connect(
         event.listen(engine, "begin", _begin_sqlite)
         return Database(engine, str(path), path, clock)
     shown = url.render_as_string(hide_password=True)
-    wait = f"-c lock_timeout={int(busy_seconds * 1000)} -c synchronous_commit=on"
+    milliseconds = max(1, round(busy_seconds * 1000))  # 0 would mean: for ever
+    wait = f"-c lock_timeout={milliseconds} -c synchronous_commit=on"
     try:
         engine = create_engine(url, connect_args={"options": wait}, pool_pre_ping=True)
     except ModuleNotFoundError as error:

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 
-from fewlabels import files
 from fewlabels.store import (
     appending,
     copies,
@@ -139,6 +139,9 @@ class Store:
 
     def undo(self, annotator: str, *targets: str) -> tuple[StoredEvent, ...]:
         """Cancel events, or bring back what an undo had cancelled.
+
+        Each call makes new events; who must be able to send an undo twice makes the
+        event and gives it to :meth:`append`.
 
         Args:
             annotator: Who undoes; each annotator her own events.
@@ -356,10 +359,12 @@ class Store:
         if self.database.path:
             copies.copy_file(self.database, path)
             return
-        with files.replacing(path) as partial:
-            partial.unlink(missing_ok=True)
-            with Store.open(partial) as target:
-                copies.copy_tables(self.database, target.database)
+        with (
+            TemporaryDirectory() as folder,
+            Store.open(Path(folder) / "copy") as target,
+        ):
+            copies.copy_tables(self.database, target.database)
+            copies.copy_file(target.database, path)
 
     def export_events(self, path: Path) -> int:
         """Write all events to a file with one JSON object per line; return how many."""
