@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Row, bindparam, delete, func, select, update
 
 from fewlabels.errors import ReplayError, StoreError
 from fewlabels.store.chunks import chunked
+from fewlabels.store.database import count_anew
 from fewlabels.store.records import (
     CLASS_EVENTS,
     LABELS,
@@ -26,6 +27,7 @@ from fewlabels.store.records import (
 )
 from fewlabels.store.schema import CLASSES, EVENTS, ITEMS, LEASES, ROUNDS
 
+_MANY = 500
 _NOTHING = "Nothing of this call was written."
 
 
@@ -53,6 +55,8 @@ def append(
             stored[event.uuid] = (writer.write(event), event)
     writer.flush()
     _release(connection, fresh)
+    if len(fresh) >= _MANY:
+        count_anew(connection, EVENTS)
     return tuple(stored[event.uuid][0] for event in events)
 
 

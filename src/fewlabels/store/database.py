@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, Table, create_engine, event, text
 
 from fewlabels.errors import StoreError
 from fewlabels.store.places import Mounts, check_drive, store_url
@@ -116,6 +116,20 @@ def connect(
         )
         raise StoreError(msg) from error
     return Database(engine, shown, None, clock)
+
+
+def count_anew(connection: Connection, table: Table) -> None:
+    """Let PostgreSQL look at a table that has grown at a stroke.
+
+    It does so by itself every minute or so, and until then plans for an empty table:
+    reading 10,000 labels then takes seconds instead of a third of one.
+
+    Args:
+        connection: Of a writing transaction.
+        table: What has grown.
+    """
+    if connection.dialect.name == "postgresql":
+        _say(connection, f"ANALYZE {table.name}")
 
 
 def _prepare_sqlite(connection: Any, _: Any) -> None:

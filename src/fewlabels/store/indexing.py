@@ -33,7 +33,7 @@ from sqlalchemy.exc import IntegrityError
 
 from fewlabels.errors import UsageError
 from fewlabels.store.chunks import chunked
-from fewlabels.store.database import Database
+from fewlabels.store.database import Database, count_anew
 from fewlabels.store.reading import streamed
 from fewlabels.store.records import Found, Indexed, Item
 from fewlabels.store.schema import EVENTS, ITEMS, Json
@@ -158,6 +158,8 @@ def _merge(connection: Connection) -> Indexed:
         .where(ITEMS.c.state == _PRESENT, ~exists().where(_SEEN.c.item == ITEMS.c.id))
         .values(state=_MISSING)
     )
+    if num_new:
+        count_anew(connection, ITEMS)
     present = connection.execute(select(func.count()).select_from(_SEEN)).scalar_one()
     return Indexed(num_new, num_moved, num_back, lost.rowcount, present)
 
