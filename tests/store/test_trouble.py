@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -151,6 +152,29 @@ def test_many_processes_may_open_a_new_store_at_once(place):
     words = [sys.executable, "-c", code, place]
     opening = [subprocess.Popen(words) for _ in range(4)]
     assert [one.wait(120) for one in opening] == [0] * 4
+
+
+def test_opening_waits_for_somebody_who_is_making_the_file(tmp_path):
+    """SQLite alone gives up at once when the way of writing is to be changed."""
+    path = tmp_path / "labels.sqlite"
+    maker = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    maker.execute("BEGIN EXCLUSIVE")
+    maker.execute("CREATE TABLE something (at_all)")
+    release = threading.Timer(0.5, lambda: maker.execute("COMMIT"))
+    release.start()
+    with Store.open(path) as store:
+        assert store.labels() == ()
+    release.join()
+    maker.close()
+
+
+def test_opening_does_not_wait_for_ever(tmp_path):
+    path = tmp_path / "labels.sqlite"
+    with closing(sqlite3.connect(path, isolation_level=None)) as maker:
+        maker.execute("BEGIN EXCLUSIVE")
+        maker.execute("CREATE TABLE something (at_all)")
+        with pytest.raises(StoreBusyError):
+            Store.open(path, busy_seconds=0.1)
 
 
 # ----------------------------------------------------------------------- damage
