@@ -16,8 +16,11 @@ import sys, time
 from fewlabels.store import Event, Kind, Store
 place, name, overlap = sys.argv[1], sys.argv[2], int(sys.argv[3])
 with Store.open(place, busy_seconds=120) as store:
+    print("ready", flush=True)
+    sys.stdin.readline()  # until all are there
     while True:
         got = store.lease(name, 20, overlap=overlap, ttl=120)
+        time.sleep(0.02)  # a look at the images
         store.append(
             Event(kind=Kind.LABEL, annotator=name, item=one.item, class_number=0)
             for one in got.leases
@@ -61,10 +64,18 @@ def test_four_annotators_at_once(place, overlap):
     with Store.open(place) as store:
         items = fill(store, 2000)
     words = [sys.executable, "-c", ANNOTATOR, place]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     people = [
-        subprocess.Popen([*words, f"ann-{number}", str(overlap)]) for number in range(4)
+        subprocess.Popen([*words, f"ann-{number}", str(overlap)], **pipes)
+        for number in range(4)
     ]
-    assert [person.wait(250) for person in people] == [0] * 4
+    assert [person.stdout.readline() for person in people] == ["ready\n"] * 4
+    for person in people:
+        person.stdin.write("go\n")
+        person.stdin.flush()
+    for person in people:
+        person.communicate(timeout=250)
+    assert [person.returncode for person in people] == [0] * 4
     with Store.open(place) as store:
         labels = store.labels()
         assert len(list(store.events(after=3))) == len(labels)
