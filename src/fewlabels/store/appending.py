@@ -55,7 +55,7 @@ def append(
             stored[event.uuid] = (writer.write(event), event)
     writer.flush()
     _release(connection, fresh)
-    if len(fresh) >= _MANY:
+    if writer.last // _MANY > last // _MANY:
         count_anew(connection, EVENTS)
     return tuple(stored[event.uuid][0] for event in events)
 

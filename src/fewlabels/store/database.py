@@ -121,7 +121,7 @@ def connect(
 
 
 def count_anew(connection: Connection, table: Table) -> None:
-    """Let PostgreSQL look at a table that has grown at a stroke.
+    """Let PostgreSQL look at a table that has grown by much.
 
     It does so by itself every minute or so, and until then plans for an empty table:
     reading 10,000 labels then takes seconds instead of a third of one.
