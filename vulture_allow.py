@@ -42,3 +42,10 @@ _.handle_startendtag
 _.handle_endtag
 _.handle_data
 ignores_order  # strategies: a promise that the conformance suite holds them to
+_.isolation_level  # sqlite3 reads it
+_.impl  # sqlalchemy reads these and calls these
+_.cache_ok
+_.process_bind_param
+_.process_result_value
+_.is_active  # records of the store: for its callers
+_.num_present

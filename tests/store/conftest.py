@@ -1,8 +1,8 @@
 """Every test of the store runs on both databases."""
 
 import pytest
+from benchmarks import postgres
 from sqlalchemy import create_engine, text
-from tests.store import postgres
 
 from fewlabels.store import Store
 

@@ -12,13 +12,22 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, delete, func, or_, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, func, select, update
 
 from fewlabels.errors import ReplayError, StoreError
 from fewlabels.store.chunks import chunked
-from fewlabels.store.records import CLASS_EVENTS, LABELS, VERDICTS, Event, Kind
-from fewlabels.store.schema import CLASSES, EVENTS, ITEMS, LEASES, ROUNDS, canonical
+from fewlabels.store.database import count_anew
+from fewlabels.store.records import (
+    CLASS_EVENTS,
+    LABELS,
+    VERDICTS,
+    Event,
+    Kind,
+    canonical,
+)
+from fewlabels.store.schema import CLASSES, EVENTS, ITEMS, LEASES, ROUNDS
 
+_MANY = 500
 _NOTHING = "Nothing of this call was written."
 
 
@@ -46,6 +55,8 @@ def append(
             stored[event.uuid] = (writer.write(event), event)
     writer.flush()
     _release(connection, fresh)
+    if writer.last // _MANY > last // _MANY:
+        count_anew(connection, EVENTS)
     return tuple(stored[event.uuid][0] for event in events)
 
 
@@ -242,10 +253,14 @@ def _change_class(connection: Connection, event: Event) -> None:
 
 def _release(connection: Connection, events: Iterable[Event]) -> None:
     """End the leases on items that their holders have answered."""
-    answered = [(e.item, e.annotator) for e in events if e.kind in VERDICTS]
-    for some in chunked(answered):
-        held = [
-            and_(LEASES.c.item == item, LEASES.c.annotator == annotator)
-            for item, annotator in some
-        ]
-        connection.execute(delete(LEASES).where(or_(*held)))
+    answered = [
+        {"answered": event.item, "by": event.annotator}
+        for event in events
+        if event.kind in VERDICTS
+    ]
+    if answered:
+        held = delete(LEASES).where(
+            LEASES.c.item == bindparam("answered"),
+            LEASES.c.annotator == bindparam("by"),
+        )
+        connection.execute(held, answered)

@@ -1,6 +1,6 @@
 """The list of all images, brought up to date in one stroke.
 
-What was found goes to a temporary table first, a few hundred files at a time, while
+What was found goes to a temporary table first, some thousand files at a time, while
 others go on labeling. Then one short transaction compares it with what is known:
 
 - same path, same content: the same item;
@@ -21,6 +21,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    bindparam,
     exists,
     func,
     literal,
@@ -32,10 +33,13 @@ from sqlalchemy.exc import IntegrityError
 
 from fewlabels.errors import UsageError
 from fewlabels.store.chunks import chunked
-from fewlabels.store.database import Database
+from fewlabels.store.database import Database, count_anew
 from fewlabels.store.reading import streamed
 from fewlabels.store.records import Found, Indexed, Item
 from fewlabels.store.schema import EVENTS, ITEMS, Json
+
+FILES_AT_ONCE = 2000
+"""Files in memory while they are listed."""
 
 _PRESENT, _MISSING = "present", "missing"
 _KEPT = ("size", "mtime_ns", "details")
@@ -68,7 +72,7 @@ def index(database: Database, found: Iterable[Found]) -> Indexed:
         with connection.begin():
             _SEEN.drop(connection, checkfirst=True)
             _SEEN.create(connection)
-        for some in chunked(found):
+        for some in chunked(found, FILES_AT_ONCE):
             _take_in(connection, some)
         with database.transaction(connection):
             counts = _merge(connection)
@@ -154,6 +158,8 @@ def _merge(connection: Connection) -> Indexed:
         .where(ITEMS.c.state == _PRESENT, ~exists().where(_SEEN.c.item == ITEMS.c.id))
         .values(state=_MISSING)
     )
+    if num_new:
+        count_anew(connection, ITEMS)
     present = connection.execute(select(func.count()).select_from(_SEEN)).scalar_one()
     return Indexed(num_new, num_moved, num_back, lost.rowcount, present)
 
@@ -199,13 +205,16 @@ def _move(connection: Connection) -> int:
             gone.c.digest == fresh.c.digest, gone.c.place == fresh.c.place
         )
     ).all()
-    for some in chunked(pairs):
-        for item, path in some:
-            seen = _SEEN.c.path == path
-            connection.execute(update(_SEEN).where(seen).values(item=item))
-            values = {"path": path, "state": _PRESENT}
-            connection.execute(update(ITEMS).where(ITEMS.c.id == item).values(values))
     if pairs:
+        rows = [{"item_id": item, "new_path": path} for item, path in pairs]
+        is_item, is_path = (
+            ITEMS.c.id == bindparam("item_id"),
+            _SEEN.c.path == bindparam("new_path"),
+        )
+        seen = update(_SEEN).where(is_path).values(item=bindparam("item_id"))
+        moved = update(ITEMS).where(is_item).values(path=bindparam("new_path"))
+        connection.execute(seen, rows)
+        connection.execute(moved, rows)
         _update_seen(connection)
     return len(pairs)
 
@@ -221,26 +230,21 @@ def _add(connection: Connection) -> int:
         literal(_PRESENT),
     ).where(_SEEN.c.item.is_(None))
     columns = ["id", *copied, "duplicates", "state"]
+    is_new = _SEEN.c.item.is_(None)
+    count = select(func.count()).select_from(_SEEN).where(is_new)
+    num_new = connection.execute(count).scalar_one()
     is_taken = exists().where(ITEMS.c.id == name)
-    added = connection.execute(
-        ITEMS.insert().from_select(columns, fresh.where(~is_taken))
-    )
-    left = select(_SEEN).where(
-        _SEEN.c.item.is_(None),
-        ~exists().where(
-            (ITEMS.c.path == _SEEN.c.path) & (ITEMS.c.digest == _SEEN.c.digest)
-        ),
-    )
-    numbered = connection.execute(left).all()
-    for row in numbered:
+    connection.execute(ITEMS.insert().from_select(columns, fresh.where(~is_taken)))
+    same = (_SEEN.c.path == ITEMS.c.path) & (_SEEN.c.digest == ITEMS.c.digest)
+    left = select(_SEEN).where(is_new, ~exists().where(same))
+    for row in connection.execute(left).all():
         values = {one: getattr(row, one) for one in copied}
         values |= {"duplicates": row.duplicates or row.digest, "state": _PRESENT}
         values["id"] = _free_id(connection, f"{row.path}@{row.digest}")
         connection.execute(ITEMS.insert(), values)
-    same = (_SEEN.c.path == ITEMS.c.path) & (_SEEN.c.digest == ITEMS.c.digest)
     made = select(ITEMS.c.id).where(same).scalar_subquery()
-    connection.execute(update(_SEEN).where(_SEEN.c.item.is_(None)).values(item=made))
-    return added.rowcount + len(numbered)
+    connection.execute(update(_SEEN).where(is_new).values(item=made))
+    return int(num_new)
 
 
 def _free_id(connection: Connection, name: str) -> str:

@@ -29,6 +29,9 @@ from fewlabels.store.chunks import chunked
 from fewlabels.store.records import Kind, Lease, Leased, new_uuid
 from fewlabels.store.schema import ITEMS, LEASES, ROUND_ITEMS, VERDICTS
 
+MOST_LISTED = 10_000
+"""Longest list of items that a lease chooses from."""
+
 _COUNTED = sorted({Kind.LABEL, Kind.RELABEL, Kind.SKIP})
 
 
@@ -55,6 +58,12 @@ class Wish:
             raise UsageError(msg)
         if isinstance(self.among, str):
             msg = f"among='{self.among}' is one id; give a list of ids or a round."
+            raise UsageError(msg)
+        if isinstance(self.among, Sequence) and len(self.among) > MOST_LISTED:
+            msg = (
+                f"among lists {len(self.among)} items; at most {MOST_LISTED} can be "
+                "compared at once. Add them as a round and give its step."
+            )
             raise UsageError(msg)
 
 

@@ -124,9 +124,7 @@ MIGRATIONS = (_FIRST,)
 """All of them; the version of a store is how many it has been through."""
 
 
-def upgrade(
-    database: Database, migrations: tuple[Migration, ...] = MIGRATIONS
-) -> Path | None:
+def upgrade(database: Database, migrations: tuple[Migration, ...]) -> Path | None:
     """Bring a store to the newest version; make its tables where there are none.
 
     Args:

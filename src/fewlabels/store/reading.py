@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, select
 
+from fewlabels.errors import UsageError
 from fewlabels.store.appending import event_of
 from fewlabels.store.records import (
     LABELS,
@@ -13,7 +14,7 @@ from fewlabels.store.records import (
     StoredEvent,
     Verdict,
 )
-from fewlabels.store.schema import CLASSES, EVENTS, ITEMS, VERDICTS
+from fewlabels.store.schema import CLASSES, EVENTS, IN_FORCE, ITEMS, VERDICTS
 
 ROWS_AT_ONCE = 1000
 """Rows in memory while a table is read from one end to the other."""
@@ -67,6 +68,32 @@ def verdicts(
         query = query.where(VERDICTS.c.item.in_(present))
     for row in streamed(connection, query):
         yield Verdict(**(dict(row._mapping) | {"kind": Kind(row.kind)}))
+
+
+def last_verdict(connection: Connection, annotator: str) -> tuple[str, ...]:
+    """Return the UUID of the last verdict of an annotator that holds.
+
+    Args:
+        connection: Of a transaction.
+        annotator: Who.
+
+    Returns:
+        One UUID.
+
+    Raises:
+        UsageError: If there is none.
+    """
+    query = (
+        select(IN_FORCE.c.uuid)
+        .where(IN_FORCE.c.annotator == annotator)
+        .order_by(IN_FORCE.c.sequence.desc())
+        .limit(1)
+    )
+    found = connection.execute(query).scalar()
+    if found is None:
+        msg = f"'{annotator}' has no label to undo; nothing was changed."
+        raise UsageError(msg)
+    return (found,)
 
 
 def classes(connection: Connection) -> tuple[LabelClass, ...]:

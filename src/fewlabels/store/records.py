@@ -1,13 +1,14 @@
 """What goes into a label store and what comes out of it; all of it frozen."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal
 from uuid import UUID, uuid4
 
-from fewlabels.errors import UsageError
+from fewlabels.errors import UnknownNameError, UsageError
 
 Role = Literal["query", "audit"]
 """Why a round holds an item: a strategy chose it, or it was drawn to measure on."""
@@ -45,6 +46,17 @@ def new_uuid() -> str:
     return str(uuid4())
 
 
+def canonical(value: Any) -> str:
+    """Return a JSON value as text: sorted keys, no NaN, nothing optional."""
+    return json.dumps(
+        value,
+        sort_keys=True,
+        ensure_ascii=False,
+        allow_nan=False,
+        separators=(",", ":"),
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Event:
     """One thing that somebody did. Whoever makes it names it, once and for all."""
@@ -69,7 +81,9 @@ class Event:
 
     def __post_init__(self) -> None:
         """Check that the event says all that its kind needs, and nothing else."""
-        kind = Kind(self.kind)
+        if not isinstance(self.kind, Kind):
+            raise UnknownNameError("kind of event", str(self.kind), Kind)
+        kind = self.kind
         for name, wanted in (
             ("item", kind in VERDICTS),
             ("class_number", kind in LABELS | CLASS_EVENTS),
@@ -88,6 +102,9 @@ class Event:
             raise UsageError(msg)
         if not _is_name(self.annotator):
             raise UsageError("An event needs an annotator: a name that is not empty.")
+        words = (self.annotator, self.item, self.strategy, self.model)
+        _check_text([word for word in words if word is not None])
+        _check_json("payload of an event", self.payload)
         if self.client_time is not None and self.client_time.tzinfo is None:
             msg = (
                 f"The client_time {self.client_time} has no time zone, so nobody "
@@ -157,6 +174,11 @@ class Found:
     details: Mapping[str, Any] = field(default_factory=dict)
     """Anything else worth keeping, as JSON, such as height and width."""
 
+    def __post_init__(self) -> None:
+        """Check that everything can be written down."""
+        _check_text([self.path, self.digest, self.group or ""])
+        _check_json(f"details of '{self.path}'", self.details)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
@@ -214,6 +236,11 @@ class StoredRound:
     created: datetime | None = None
     """When it was stored; filled in by the store."""
 
+    def __post_init__(self) -> None:
+        """Check that everything can be written down."""
+        _check_text([self.strategy, self.model or ""])
+        _check_json(f"options of round {self.step}", self.options)
+
 
 @dataclass(frozen=True)
 class Lease:
@@ -236,6 +263,29 @@ class Leased:
     """Items that are not given now because others hold them."""
     frees_at: datetime | None
     """When the first of these comes free, unless its holder goes on; None: none."""
+
+
+def _check_text(words: Iterable[str]) -> None:
+    """Refuse what only some databases take: half characters and zero bytes."""
+    for word in words:
+        try:
+            word.encode("utf-8")
+            is_good = "\0" not in word
+        except UnicodeEncodeError:
+            is_good = False
+        if not is_good:
+            msg = f"{word!r} holds a character that cannot be stored; take it out."
+            raise UsageError(msg)
+
+
+def _check_json(what: str, value: Mapping[str, Any]) -> None:
+    if not value:
+        return
+    try:
+        _check_text([canonical(value)])
+    except (TypeError, ValueError) as error:
+        msg = f"The {what} cannot be written as JSON: {error}"
+        raise UsageError(msg) from error
 
 
 def _is_name(given: object) -> bool:

@@ -9,8 +9,8 @@ from sqlalchemy import Connection, select
 
 from fewlabels.errors import StoreError, UsageError
 from fewlabels.store.chunks import chunked
-from fewlabels.store.records import RoundItem, StoredRound
-from fewlabels.store.schema import ITEMS, ROUND_ITEMS, ROUNDS, canonical
+from fewlabels.store.records import RoundItem, StoredRound, canonical
+from fewlabels.store.schema import ITEMS, ROUND_ITEMS, ROUNDS
 
 
 def candidates_digest(ids: Iterable[str]) -> str:

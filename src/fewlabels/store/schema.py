@@ -17,6 +17,8 @@ from sqlalchemy import (
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
+from fewlabels.store.records import canonical
+
 METADATA = MetaData()
 
 
@@ -50,17 +52,6 @@ class Moment(TypeDecorator[datetime]):
     def process_result_value(self, value: str | None, _: Dialect) -> datetime | None:
         """Read a moment back."""
         return None if value is None else datetime.fromisoformat(value)
-
-
-def canonical(value: Any) -> str:
-    """Return a JSON value as text: sorted keys, no NaN, nothing optional."""
-    return json.dumps(
-        value,
-        sort_keys=True,
-        ensure_ascii=False,
-        allow_nan=False,
-        separators=(",", ":"),
-    )
 
 
 VERSION = Table("schema_version", METADATA, Column("version", Integer))
@@ -136,6 +127,8 @@ LEASES = Table(
 )
 
 VIEWS = MetaData()
+
+IN_FORCE = EVENTS.to_metadata(VIEWS, name="in_force")  # verdicts that no undo cancels
 
 VERDICTS = Table(  # a view: the last event in force of each annotator on each item
     "verdicts",

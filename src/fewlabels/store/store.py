@@ -3,24 +3,21 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 
-from sqlalchemy import Connection, text
-
-from fewlabels.errors import StoreError, UsageError
-from fewlabels.files import replacing
 from fewlabels.store import (
     appending,
     copies,
     indexing,
     leasing,
-    migrations,
     reading,
     rounding,
 )
 from fewlabels.store.agreement import Agreement, Consensus, agreement, consensus
 from fewlabels.store.database import Clock, Database, connect
+from fewlabels.store.opening import make_ready
 from fewlabels.store.places import Mounts, system_mounts
 from fewlabels.store.records import (
     Event,
@@ -35,7 +32,7 @@ from fewlabels.store.records import (
     StoredRound,
     Verdict,
 )
-from fewlabels.store.trouble import damaged, explained
+from fewlabels.store.trouble import explained
 
 LEASE_SECONDS = 120.0
 """How long a lease holds without a sign of life."""
@@ -65,8 +62,8 @@ class Store:
         ... )
         >>> store.append([label]), store.append([label])
         ((3,), (3,))
-        >>> [(label.item, label.class_number) for label in store.labels()]
-        [('a.png@0f', 1)]
+        >>> {label.item: label.class_number for label in store.labels()}
+        {'a.png@0f': 1}
         >>> undone = store.undo("ann")
         >>> store.labels()
         ()
@@ -100,14 +97,12 @@ class Store:
             The store.
         """
         database = connect(place, busy_seconds=busy_seconds, mounts=mounts, clock=clock)
-        store = cls(database)
         try:
-            store._check(create=create)
-            migrations.upgrade(database)
+            make_ready(database, create=create)
         except BaseException:
-            store.close()
+            database.engine.dispose()
             raise
-        return store
+        return cls(database)
 
     def close(self) -> None:
         """Let go of all connections."""
@@ -125,27 +120,6 @@ class Store:
     ) -> None:
         """Close the store."""
         self.close()
-
-    def _check(self, *, create: bool) -> None:
-        """Look at the place before anything is written there."""
-        path, place = self.database.path, self.database.place
-        is_there = path is None or (path.exists() and path.stat().st_size > 0)
-        if path and not is_there and not path.parent.is_dir():
-            msg = (
-                f"There is no folder '{path.parent}' for a label store; make it first."
-            )
-            raise StoreError(msg)
-        if path and is_there:
-            with self.database.reading() as connection:
-                found = connection.execute(text("PRAGMA quick_check(1)")).scalar()
-            if found != "ok":
-                raise damaged(place, str(found))
-        if not create and (not is_there or migrations.is_empty(self.database)):
-            msg = (
-                f"There is no label store in '{place}'. If there was one, put the "
-                "newest backup there; nothing was changed."
-            )
-            raise StoreError(msg)
 
     # -------------------------------------------------------------------- events
 
@@ -166,6 +140,9 @@ class Store:
     def undo(self, annotator: str, *targets: str) -> tuple[StoredEvent, ...]:
         """Cancel events, or bring back what an undo had cancelled.
 
+        Each call makes new events; who must be able to send an undo twice makes the
+        event and gives it to :meth:`append`.
+
         Args:
             annotator: Who undoes; each annotator her own events.
             targets: UUIDs of the events, in the order in which to cancel them; those of
@@ -175,7 +152,7 @@ class Store:
             The undos as stored; undo one of them for a redo.
         """
         with self.database.writing() as connection:
-            chosen = targets or _last_verdict(connection, annotator)
+            chosen = targets or reading.last_verdict(connection, annotator)
             undos = [
                 Event(kind=Kind.UNDO, annotator=annotator, target=target)
                 for target in chosen
@@ -382,24 +359,13 @@ class Store:
         if self.database.path:
             copies.copy_file(self.database, path)
             return
-        with replacing(path) as partial:
-            partial.unlink(missing_ok=True)
-            with Store.open(partial) as target:
-                copies.copy_tables(self.database, target.database)
+        with (
+            TemporaryDirectory() as folder,
+            Store.open(Path(folder) / "copy") as target,
+        ):
+            copies.copy_tables(self.database, target.database)
+            copies.copy_file(target.database, path)
 
     def export_events(self, path: Path) -> int:
         """Write all events to a file with one JSON object per line; return how many."""
         return copies.export_events(self.database, path)
-
-
-def _last_verdict(connection: Connection, annotator: str) -> tuple[str, ...]:
-    """Return the UUID of the last verdict of an annotator that holds."""
-    query = text(
-        "SELECT uuid FROM in_force WHERE annotator = :annotator "
-        "ORDER BY sequence DESC LIMIT 1"
-    )
-    found = connection.execute(query, {"annotator": annotator}).scalar()
-    if found is None:
-        msg = f"'{annotator}' has no label to undo; nothing was changed."
-        raise UsageError(msg)
-    return (found,)

@@ -14,7 +14,7 @@ from pathlib import Path
 USER = "postgres"
 
 
-def binaries():
+def binaries() -> Path | None:
     """Return the folder of initdb and postgres, or None."""
     found = shutil.which("initdb")
     if found:
@@ -23,7 +23,7 @@ def binaries():
     return newest[-1].parent if newest else None
 
 
-def why_not():
+def why_not() -> str:
     """Say why no server can be started here; nothing if one can."""
     if binaries() is None:
         return "PostgreSQL is not installed (no initdb found)"
@@ -37,7 +37,7 @@ def why_not():
     return ""
 
 
-def as_other(words):
+def as_other(words: list[str]) -> list[str]:
     """Run as another user where we are root, as PostgreSQL demands."""
     return ["runuser", "-u", USER, "--", *words] if os.getuid() == 0 else words
 
@@ -48,28 +48,36 @@ class Server:
 
     folder: Path
     port: int
-    process: subprocess.Popen
+    process: subprocess.Popen[bytes]
 
-    def url(self, database):
+    def url(self, database: str) -> str:
+        """Return the address of one of its databases."""
         return f"postgresql://{USER}@127.0.0.1:{self.port}/{database}"
 
     @property
-    def pid(self):
+    def pid(self) -> int:
         """The server itself, whoever started it for us."""
         return int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
 
-    def stop(self):
+    def stop(self) -> None:
+        """End the server and remove its folder."""
         if self.process.poll() is None:
             os.kill(self.pid, signal.SIGQUIT)  # at once: nothing of it is kept
             self.process.wait(30)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def start(*, is_durable=False):
+def start(*, is_durable: bool = False) -> Server:
     """Make a database cluster in a temporary folder and start a server on it.
 
     Without flushing to the disk a server forgets nothing unless the machine itself
     stops, and a test with many databases takes seconds rather than a minute.
+
+    Args:
+        is_durable: Whether to flush to the disk all the same.
+
+    Returns:
+        The server, ready for connections.
     """
     folder = Path(tempfile.mkdtemp(prefix="fewlabels-postgres-"))
     if os.getuid() == 0:
@@ -86,7 +94,7 @@ def start(*, is_durable=False):
     return resume(folder, is_durable=is_durable)
 
 
-def resume(folder, *, is_durable=False):
+def resume(folder: Path, *, is_durable: bool = False) -> Server:
     """Start a server on a cluster that exists."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -105,7 +113,7 @@ def resume(folder, *, is_durable=False):
         [str(binaries() / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)]
     )
     for _ in range(300):
-        if subprocess.run(ready, cwd=folder).returncode == 0:
+        if subprocess.run(ready, cwd=folder, check=False).returncode == 0:
             return server
         if process.poll() is not None:
             break
