@@ -51,7 +51,7 @@ def folder_pool(
     Returns:
         The pool.
     """
-    names, unreadable = _scan(folder)
+    names, unreadable = image_names(folder)
     paths = [PurePosixPath(name) for name in names]
     split_of = _splits(paths) if use_labels else {}
     below = [
@@ -93,8 +93,16 @@ def _warn_of_one_class(folder: Path, only: str | None, num_images: int) -> None:
         warnings.warn(msg, FewlabelsWarning, stacklevel=3)
 
 
-def _scan(folder: Path) -> tuple[list[str], list[UnreadableFile]]:
-    """List the images below a folder, and what looks like one and is none."""
+def image_names(folder: Path) -> tuple[list[str], list[UnreadableFile]]:
+    """List the images below a folder by their names; no file is opened.
+
+    Args:
+        folder: Where the images are.
+
+    Returns:
+        Paths below the folder in natural order, with forward slashes; and what looks
+        like an image and cannot be read.
+    """
     names: list[str] = []
     unreadable: list[UnreadableFile] = []
     closed: list[OSError] = []
