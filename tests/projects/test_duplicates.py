@@ -155,9 +155,9 @@ def slow_representatives(fingerprints):
     return {digests[b]: digests[a] for b, a in leader_of.items()}
 
 
-@pytest.mark.parametrize("noise", [1, 4, 5, 6, 12])
+@pytest.mark.parametrize("noise", [0.5, 1, 2, 2.9, 3.1])
 def test_the_search_finds_what_the_definition_says(tmp_path, noise):
-    random = np.random.default_rng(noise)
+    random = np.random.default_rng(int(10 * noise))
     basis = random.integers(20, 230, (4, 16, 16))
     strength = random.choice([0.04, 0.2, 1], (60, 1, 1))
     rough = 128 + strength * (basis[random.integers(0, 4, 60)] - 128)
@@ -165,7 +165,7 @@ def test_the_search_finds_what_the_definition_says(tmp_path, noise):
     fingerprints = taken(tmp_path, rough.clip(0, 255).astype(np.uint8))
     found = representatives(fingerprints)
     assert found == slow_representatives(fingerprints)
-    assert len(set(found.values())) < len(found) or noise > 6
+    assert len(set(found.values())) < len(found) or noise > 3
 
 
 def test_groups_depend_on_content_alone(tmp_path):

@@ -22,16 +22,16 @@ from scipy.linalg import hadamard
 
 from fewlabels.projects.fingerprint import SIDE, unpacked
 
-MEAN_DIFFERENCE = 3.0
+MEAN_DIFFERENCE = 2.0
 """Largest mean absolute difference of the lightness of two thumbnails, of 255."""
 
-PART_DIFFERENCE = 16
+PART_DIFFERENCE = 10
 """Largest difference of lightness in one part; a small object makes a larger one."""
 
-COLOUR_DIFFERENCE = 20
+COLOUR_DIFFERENCE = 16
 """Largest difference of colour in one part."""
 
-CONTRAST_SHARE = 0.1
+CONTRAST_SHARE = 0.06
 """Largest mean difference as a share of a picture's own standard deviation."""
 
 LEAST_CONTRAST = 4.0
