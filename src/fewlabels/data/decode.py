@@ -96,15 +96,14 @@ def digest_of(content: bytes | memoryview) -> str:
 def inspect(name: str, path: Path) -> ImageFile:
     """Check a file down to its last pixel.
 
+    What is not a whole image in a known format raises :class:`DataError` that says why.
+
     Args:
         name: What to call it.
         path: Where it is.
 
     Returns:
         What is known of it.
-
-    Raises:
-        DataError: If it is not a whole image in a known format; says why.
     """
     return _examined(name, path, draft_side=1)[0]
 

@@ -141,7 +141,7 @@ def _is_far(numbers: Any, a: int, b: int, most: Any, in_all: Any) -> bool:
 
 
 @_compiled
-def _search(
+def _search(  # noqa: C901 - one loop nest, as compiled code likes it
     place_of: Any,
     waves: Any,
     lightness: Any,
@@ -160,18 +160,16 @@ def _search(
         for step in (1, -1):
             for looked in range(1, MOST_LOOKED_AT):
                 b = a + step * looked
-                if b < 0 or b >= len(leader) or compared >= MOST_COMPARED:
-                    break
-                if abs(waves[a, 0] - waves[b, 0]) > allowed[a]:
+                is_inside = 0 <= b < len(leader) and compared < MOST_COMPARED
+                if not is_inside or abs(waves[a, 0] - waves[b, 0]) > allowed[a]:
                     break
                 most = min(allowed[a], allowed[b])
                 if leader[b] >= 0 or _is_far(waves, a, b, most, anything):
                     continue
-                if (
-                    abs(shape[a] - shape[b]) > _STRETCH
-                    or _is_far(lightness, a, b, PART_DIFFERENCE, most)
-                    or _is_far(colour, a, b, COLOUR_DIFFERENCE, anything)
-                ):
-                    compared += 1
-                else:
-                    leader[b] = a
+                same = (
+                    abs(shape[a] - shape[b]) <= _STRETCH
+                    and not _is_far(lightness, a, b, PART_DIFFERENCE, most)
+                    and not _is_far(colour, a, b, COLOUR_DIFFERENCE, anything)
+                )
+                compared += not same
+                leader[b] = a if same else -1
