@@ -131,7 +131,7 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 @_compiled
 def _is_far(numbers: Any, a: int, b: int, most: Any, in_all: Any) -> bool:
     """Return whether two rows differ by more than ``most`` in one place or in all."""
-    total = 0
+    total = np.int64(0)
     for place in range(numbers.shape[1]):
         apart = abs(np.int64(numbers[a, place]) - np.int64(numbers[b, place]))
         total += apart
@@ -141,7 +141,7 @@ def _is_far(numbers: Any, a: int, b: int, most: Any, in_all: Any) -> bool:
 
 
 @_compiled
-def _search(  # noqa: C901 - one loop nest, as compiled code likes it
+def _search(
     place_of: Any,
     waves: Any,
     lightness: Any,

@@ -107,4 +107,4 @@ def _means(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return the means of the 4 x 4 parts of a square of pixels."""
     step = SIDE // _COLOUR_SIDE
     parts = pixels.reshape(_COLOUR_SIDE, step, _COLOUR_SIDE, step, -1)
-    return parts.mean(axis=(1, 3)).round().astype(np.uint8)
+    return np.asarray(parts.mean(axis=(1, 3)).round(), dtype=np.uint8)
