@@ -83,7 +83,7 @@ def _cells(text: str, separator: str) -> Iterator[tuple[int, list[str] | str]]:
         except csv.Error as error:
             yield line, f"cannot be taken apart: {error}; look for a stray quote."
             return
-        if _says_something(separator.join(cells).replace(separator, "")):
+        if any(map(str.strip, cells)) and _says_something(separator.join(cells)):
             yield line, cells
 
 
