@@ -8,8 +8,9 @@ film, whose neighbouring frames agree, does not become one group from end to end
 
 Few pairs are compared in full. The difference of two sums with signs is at most the sum
 of the absolute differences; sixteen such sums (two-dimensional Walsh functions) are
-therefore coordinates in which the same pictures lie close together. Pictures are sorted
-by the first coordinate, the mean lightness, and each looks along it in both directions.
+therefore coordinates in which the same pictures lie close together. Pictures are put
+into cells along one coordinate and sorted by a second one inside; each picture looks at
+those near it in its own cell and in the two beside it.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,7 +42,7 @@ PROPORTIONS = 1.05
 """Largest factor between the proportions of two pictures."""
 
 MOST_LOOKED_AT = 20_000
-"""How many neighbours in mean lightness a picture looks at in each direction."""
+"""How many neighbours in each cell a picture looks at that are not the same."""
 
 MOST_COMPARED = 200
 """How many of them it is compared with in full.
@@ -52,6 +53,7 @@ fixed camera, these two bound the time, and some near duplicates stay ungrouped.
 
 _WAVES = 4
 _CHUNK = 8_192
+_WIDTH = int(MEAN_DIFFERENCE * SIDE**2)
 _STRETCH = float(np.log(PROPORTIONS))
 
 
@@ -86,12 +88,16 @@ def _leaders(
     allowed = np.minimum(MEAN_DIFFERENCE, CONTRAST_SHARE * spread) * SIDE**2
     allowed[spread < LEAST_CONTRAST] = -1.0
     waves = waves[:, np.argsort(-waves.std(axis=0), kind="stable")]
-    order = np.argsort(waves[:, 0], kind="stable")
+    cells = waves[:, 0] // _WIDTH
+    cells -= cells.min()
+    order = np.lexsort((waves[:, 1], cells))
     place_of = np.empty_like(order)
     place_of[order] = np.arange(len(order))
     leader = np.full(len(order), -1)
-    _search(  # all arrays in the order of the first wave, so that neighbours lie close
+    _search(
         place_of,
+        np.searchsorted(cells[order], np.arange(cells.max() + 2)),
+        cells[order],
         waves[order],
         lightness[order],
         colour[order],
@@ -143,6 +149,8 @@ def _is_far(numbers: Any, a: int, b: int, most: Any, in_all: Any) -> bool:
 @_compiled
 def _search(
     place_of: Any,
+    starts: Any,
+    cells: Any,
     waves: Any,
     lightness: Any,
     colour: Any,
@@ -157,12 +165,16 @@ def _search(
             continue
         leader[a] = a
         compared = 0
-        for step in (1, -1):
-            for looked in range(1, MOST_LOOKED_AT):
-                b = a + step * looked
-                is_inside = 0 <= b < len(leader) and compared < MOST_COMPARED
-                if not is_inside or abs(waves[a, 0] - waves[b, 0]) > allowed[a]:
+        lowest, highest = waves[a, 1] - allowed[a], waves[a, 1] + allowed[a]
+        for cell in range(max(cells[a] - 1, 0), min(cells[a] + 2, len(starts) - 1)):
+            first, end = starts[cell], starts[cell + 1]
+            first += np.searchsorted(waves[first:end, 1], lowest)
+            looked = 0
+            for b in range(first, end):
+                is_enough = looked >= MOST_LOOKED_AT or compared >= MOST_COMPARED
+                if is_enough or waves[b, 1] > highest:
                     break
+                looked += 1
                 most = min(allowed[a], allowed[b])
                 if leader[b] >= 0 or _is_far(waves, a, b, most, anything):
                     continue
@@ -171,5 +183,6 @@ def _search(
                     and not _is_far(lightness, a, b, PART_DIFFERENCE, most)
                     and not _is_far(colour, a, b, COLOUR_DIFFERENCE, anything)
                 )
+                looked -= same
                 compared += not same
                 leader[b] = a if same else -1
