@@ -13,6 +13,7 @@ from fewlabels.data.unreadable import printable
 from fewlabels.projects.exchange.records import NAMES, SKIP, UNSURE, Answer, Row
 
 _LONGEST = 80
+_SAYING = ("label", "status")
 
 
 class FaultyRowError(Exception):
@@ -46,7 +47,8 @@ class Images:
                 two images, or if nobody asked about it.
         """
         identifier = text_of(row, "id")
-        name = next((n for n in map(row.get, NAMES) if n not in {None, ""}), None)
+        cells = map(row.get, NAMES)
+        name = next((cell for cell in cells if cell is not None and cell != ""), None)
         named = None if name is None else self._by_name(name)
         if identifier is None and name is None:
             raise FaultyRowError("names no image; fill in file_name.")
@@ -119,9 +121,6 @@ class Images:
 def is_answered(row: Row) -> bool:
     """Return whether a row says anything about its image."""
     return any(str(row.get(c) or "").strip() or row.get(c) == 0 for c in _SAYING)
-
-
-_SAYING = ("label", "status")
 
 
 def answer_of(row: Row, line: int, images: Images, classes: Sequence[str]) -> Answer:

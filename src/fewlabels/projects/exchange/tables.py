@@ -58,10 +58,11 @@ def csv_rows(text: str) -> Iterator[Numbered | Fault]:
 
 def _separator(text: str) -> str:
     """Return what separates the cells: what makes the most of the header."""
-    first = next((line for line in io.StringIO(text) if _says_something(line)), "")
+    lines = io.StringIO(text, newline="")
+    first = next((line for line in lines if _says_something(line)), "")
 
     def num_known(separator: str) -> int:
-        cells = next(csv.reader([first], delimiter=separator), [])
+        cells = first.replace('"', "").split(separator)
         return len({_plain(cell) for cell in cells} & set(KNOWN))
 
     return max(_SEPARATORS, key=num_known)
