@@ -10,7 +10,8 @@
     ├── DataError                       what was read is not usable; exit code 1
     │   ├── DownloadError               a file could not be fetched whole and unchanged
     │   ├── NotFiniteError              NaN or infinity where numbers are needed
-    │   └── LabelError                  a label outside the classes
+    │   ├── LabelError                  a label outside the classes
+    │   └── AnswersError                a file of answers with faults; all are listed
     ├── RunError                        the folder of a run is not usable; exit code 1
     │   ├── ForeignFolderError          the folder is not empty and not a run's
     │   ├── SettingsChangedError        the folder holds a run with other settings
@@ -43,6 +44,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 _MOST_NAMED = 100
+_MOST_FAULTS = 20
 
 
 class FewlabelsError(Exception):
@@ -99,6 +101,47 @@ class NotFiniteError(DataError):
 
 class LabelError(DataError):
     """A label outside the classes."""
+
+
+@dataclass(frozen=True, order=True)
+class Fault:
+    """What is wrong with one line of a file of answers."""
+
+    line: int
+    """Its number, as editors count; 1 for the file as a whole."""
+    sentence: str
+
+    def __str__(self) -> str:
+        """Return line and sentence."""
+        return f"line {self.line}: {self.sentence}"
+
+
+class AnswersError(DataError):
+    """A file of answers was refused whole; ``faults`` are all that were found."""
+
+    def __init__(self, path: Path, faults: Sequence[Fault]) -> None:
+        """List the faults, the first twenty in full.
+
+        Args:
+            path: The file.
+            faults: All that was found.
+        """
+        self.path = path
+        self.faults = tuple(faults)
+        shown = self.faults[:_MOST_FAULTS]
+        rest = len(self.faults) - len(shown)
+        listed = "".join(f"\n  {fault}" for fault in shown)
+        more = f"\n  and {rest} more" if rest else ""
+        count = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
+        super().__init__(
+            f"'{path}' has {count}, and nothing was taken from it:{listed}{more}\n"
+            "Correct them and try again, or take the good rows alone: --partial, or "
+            "partial=True in Python."
+        )
+
+    def __reduce__(self) -> tuple[type, tuple[Path, tuple[Fault, ...]]]:
+        """Let the error travel from another process."""
+        return type(self), (self.path, self.faults)
 
 
 class RunError(FewlabelsError):

@@ -1,0 +1,1 @@
+"""A person's project: images in place, what is asked, what is told."""
