@@ -7,6 +7,7 @@ import typer
 
 from fewlabels.cli.demo import demo
 from fewlabels.cli.diagnose import diagnose
+from fewlabels.cli.predict import predict
 from fewlabels.cli.run import run
 from fewlabels.cli.select import select
 
@@ -21,6 +22,7 @@ app.command()(demo)
 app.command()(run)
 app.command()(select)
 app.command()(diagnose)
+app.command()(predict)
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer passes it so

@@ -51,7 +51,7 @@ def folder_pool(
     Returns:
         The pool.
     """
-    names, unreadable = _scan(folder)
+    names, unreadable = scan(folder)
     paths = [PurePosixPath(name) for name in names]
     split_of = _splits(paths) if use_labels else {}
     below = [
@@ -93,8 +93,16 @@ def _warn_of_one_class(folder: Path, only: str | None, num_images: int) -> None:
         warnings.warn(msg, FewlabelsWarning, stacklevel=3)
 
 
-def _scan(folder: Path) -> tuple[list[str], list[UnreadableFile]]:
-    """List the images below a folder, and what looks like one and is none."""
+def scan(folder: Path) -> tuple[list[str], list[UnreadableFile]]:
+    """List the images below a folder, and what looks like one and is none.
+
+    Args:
+        folder: Where to look.
+
+    Returns:
+        Paths below the folder with forward slashes, in their natural order; and what
+        was left out.
+    """
     names: list[str] = []
     unreadable: list[UnreadableFile] = []
     closed: list[OSError] = []
