@@ -36,3 +36,8 @@ _.handle_startendtag
 _.handle_endtag
 _.handle_data
 ignores_order  # strategies: a promise that the conformance suite holds them to
+_.format_version  # written into config.json, for others to read
+_.input_range
+_.input_resize
+_.annotator  # a column of labels.csv, read by its name
+_.encoding  # torch finds weights under it

@@ -184,6 +184,7 @@ def test_a_foreign_configuration_is_said(exported, content):
         ({"network": "resnet50"}, "cannot be built: There is no network called"),
         ({"network": "wrn-16-1"}, "does not belong to this network"),
         ({"classes": ["a", "b"]}, "does not belong to this network"),
+        ({"input_shape": [1, 8, -8]}, "input_shape.2: Input should be greater"),
         ({"input_shape": [3]}, "cannot be built: The network 'wrn-10-1' needs images"),
         ({"encoder": {"identity": "os:system"}}, "is somebody's own"),
     ],

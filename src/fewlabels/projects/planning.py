@@ -107,8 +107,8 @@ def plan(
         small = _scratch(images, num_classes, f"{seen}, at most {SMALL_SIDE}", clock)
         if small.seconds <= bearable or missing:
             return small
-        why = f"{seen}, but a network from scratch would take {small.seconds:,.0f} s"
-        frozen = _frozen(images, num_classes, f"{why} on this machine", clock)
+        slow = f"a network from scratch would take {duration(small.seconds)} here"
+        frozen = _frozen(images, num_classes, f"{seen}, but {slow}", clock)
         return frozen if frozen.seconds < small.seconds else small
     if missing:
         why = f"{seen} and are brought to {SMALL_SIDE}. {missing} Until then"

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -16,7 +16,6 @@ from fewlabels.models import WideResNet
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 CARD = "README.md"
-ONNX = "model.onnx"
 
 _LARGEST = 2**20
 
@@ -63,7 +62,7 @@ class ModelConfig(BaseModel):
     format_version: Literal[1] = 1
     classes: tuple[str, ...] = Field(min_length=1)
     """Names of the classes, in the order of the model's outputs."""
-    input_shape: tuple[int, ...] = Field(min_length=1)
+    input_shape: tuple[Annotated[int, Field(ge=1, le=2**16)], ...] = Field(min_length=1)
     """Channels, height and width that images are brought to; or the length of a row."""
     input_range: tuple[float, float] = (-1.0, 1.0)
     """What 0 and 255 become before the network."""
