@@ -49,3 +49,8 @@ _.process_bind_param
 _.process_result_value
 _.is_active  # records of the store: for its callers
 _.num_present
+_.format_version  # written into config.json, for others to read
+_.input_range
+_.input_resize
+_.annotator  # a column of labels.csv, read by its name
+_.encoding  # torch finds weights under it

@@ -8,6 +8,7 @@ import typer
 from fewlabels.cli.check import check
 from fewlabels.cli.demo import demo
 from fewlabels.cli.diagnose import diagnose
+from fewlabels.cli.predict import predict
 from fewlabels.cli.run import run
 from fewlabels.cli.select import select
 
@@ -23,6 +24,7 @@ app.command()(run)
 app.command()(select)
 app.command()(diagnose)
 app.command()(check)
+app.command()(predict)
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer passes it so
