@@ -22,6 +22,7 @@
     │   ├── DamagedStoreError           it cannot be read
     │   ├── StoreBusyError              somebody else writes, for too long
     │   └── ReplayError                 one UUID came with two contents
+    ├── ProjectError                    a project is not usable; exit code 1
     ├── StrategyError                   a strategy broke its promise; exit code 1
     ├── StorageError                    a file could not be written; exit code 1
     ├── TrainingError                   training broke down; exit code 1
@@ -182,6 +183,10 @@ class StoreBusyError(StoreError):
 
 class ReplayError(StoreError):
     """An event came again under the same UUID with another content."""
+
+
+class ProjectError(FewlabelsError):
+    """The folder of a project, or what is in it, is not usable."""
 
 
 class StrategyError(FewlabelsError):

@@ -1,4 +1,4 @@
-"""``fewlabels init / ask / tell / train / status / export``: a project from the shell."""
+"""``fewlabels init, ask, tell, train, status, export``: a project from the shell."""
 
 import json
 from dataclasses import asdict
@@ -169,7 +169,9 @@ def train(place: Place, *, quiet: Quiet = False) -> None:
         terminal.say(project.expectation())
         trained = project.train()
         record = trained.record
-        done = f"in {duration(record.seconds)}" if trained.is_new else "before, unchanged"
+        done = (
+            f"in {duration(record.seconds)}" if trained.is_new else "before, unchanged"
+        )
         terminal.result(f"{record.name}: {record.num_labeled} labels, trained {done}.")
         standing = project.status()
         terminal.result(accuracy_sentence(standing.curve))
@@ -177,7 +179,7 @@ def train(place: Place, *, quiet: Quiet = False) -> None:
 
 
 def status(place: Place, *, quiet: Quiet = False, as_json: Json = False) -> None:
-    """Show how a project stands: labels, accuracy with its interval, what to do next."""
+    """Show how a project stands: labels, accuracy with its interval, the next step."""
     terminal = Terminal.open(quiet=quiet or as_json)
     with terminal.busy(), Project.open(place) as project:
         standing = project.status()

@@ -56,9 +56,6 @@ def ask(
 
     Returns:
         The images to label. The audit slice is in the first round, in between.
-
-    Raises:
-        BudgetError: If the budget is spent, or no image is left.
     """
     snapshot = project.snapshot()
     if snapshot.open and not anew:

@@ -55,7 +55,9 @@ def export(project: ProjectFolder, folder: Path, *, onnx: bool = False) -> Expor
         write_labels(path, rows)
     done = project.records()
     if onnx and not done:
-        msg = "No model was trained yet, so there is none to write as ONNX; train first."
+        msg = (
+            "No model was trained yet, so there is none to write as ONNX; train first."
+        )
         raise UsageError(msg)
     if done:
         written += _model_files(project, snapshot, done[-1], folder, onnx=onnx)
@@ -116,7 +118,8 @@ def _predictions(
     """Yield what the model says of every image, and what people said."""
     names = [item.path for item in snapshot.items]
     said = [
-        None if (label := snapshot.known.get(item.id)) is None
+        None
+        if (label := snapshot.known.get(item.id)) is None
         else snapshot.classes[label]
         for item in snapshot.items
     ]

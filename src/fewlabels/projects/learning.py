@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 
 import torch
+from torch import Tensor
 
 from fewlabels.errors import UsageError
 from fewlabels.pool import Pool
@@ -15,7 +16,6 @@ from fewlabels.projects.export import Facts, save_model
 from fewlabels.projects.folder import ProjectFolder
 from fewlabels.projects.models import ModelRecord
 from fewlabels.projects.snapshot import Snapshot
-from fewlabels.protocols import Classifier
 from fewlabels.rng import stream
 
 _WORKSPACE = "training"
@@ -38,9 +38,6 @@ def train(project: ProjectFolder) -> Trained:
 
     Returns:
         The model. It is the last one where labels and settings are those of then.
-
-    Raises:
-        UsageError: If fewer than two classes have labels.
     """
     snapshot = project.snapshot()
     pool = snapshot.pool(project.images(snapshot))
@@ -58,6 +55,9 @@ def train(project: ProjectFolder) -> Trained:
         stream(project.settings.seed, "train", number),
         workspace=folder / _WORKSPACE,
     )
+    logits = classifier.outputs(pool.images, torch.arange(len(pool))).logits
+    predicted = logits.argmax(dim=1)
+    counts = torch.bincount(predicted, minlength=pool.num_classes)
     record = ModelRecord(
         number=number,
         created=datetime.now(UTC),
@@ -67,7 +67,8 @@ def train(project: ProjectFolder) -> Trained:
         settings=digest,
         classes=pool.classes,
         class_counts=pool.class_counts,
-        **_predictions(classifier, pool, snapshot),
+        audit=_audit(predicted, pool, snapshot),
+        predicted=tuple(counts.tolist()),
     )
     facts = Facts(
         trainer=project.settings.trainer.name,
@@ -103,15 +104,9 @@ def _digest(pool: Pool, snapshot: Snapshot, trainer: str) -> str:
     return digest.hexdigest()
 
 
-def _predictions(
-    classifier: Classifier, pool: Pool, snapshot: Snapshot
-) -> dict[str, object]:
-    """Return what the model says of the audit slice and of the pool."""
-    logits = classifier.outputs(pool.images, torch.arange(len(pool))).logits
-    predicted = logits.argmax(dim=1)
-    audit = {
+def _audit(predicted: Tensor, pool: Pool, snapshot: Snapshot) -> dict[str, str]:
+    """Return the class that the model gives to each image that measures, by id."""
+    return {
         item: pool.classes[int(predicted[snapshot.positions[item]])]
         for item in sorted(snapshot.audit & snapshot.positions.keys())
     }
-    counts = torch.bincount(predicted, minlength=pool.num_classes)
-    return {"audit": audit, "predicted": tuple(counts.tolist())}

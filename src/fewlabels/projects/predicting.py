@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fewlabels.data.files import FileImages, check_files
-from fewlabels.data.folder import scan
+from fewlabels.data.folder import image_names
 from fewlabels.errors import DataError, ShapeError, UnreadableFile
 from fewlabels.pool import Images
 from fewlabels.progress import track
@@ -115,7 +115,7 @@ def _images(
     if not folder.is_dir():
         msg = f"There is no folder {folder}. Give the folder that holds the images."
         raise DataError(msg)
-    names, passed_over = scan(folder)
+    names, passed_over = image_names(folder)
     files, damaged = check_files((name, folder / name) for name in names)
     unreadable = tuple(sorted([*passed_over, *damaged]))
     if not files:

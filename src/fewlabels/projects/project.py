@@ -16,7 +16,7 @@ from fewlabels.projects.exporting import Exported
 from fewlabels.projects.folder import ProjectFolder, inside, reference, store_place
 from fewlabels.projects.indexing import scan
 from fewlabels.projects.learning import Trained
-from fewlabels.projects.planning import plan
+from fewlabels.projects.planning import duration, plan
 from fewlabels.projects.settings import checked
 from fewlabels.projects.standing import Status
 from fewlabels.projects.telling import Told
@@ -140,7 +140,10 @@ class Project(ProjectFolder):
         return telling.write_query(self, asked, Path(path))
 
     def tell(
-        self, path: str | PathLike[str], *, annotator: str | None = None,
+        self,
+        path: str | PathLike[str],
+        *,
+        annotator: str | None = None,
         partial: bool = False,
     ) -> Told:
         """Take labels from a file: all of them or, where one is wrong, none.
@@ -161,13 +164,25 @@ class Project(ProjectFolder):
             self.index()
             return learning.train(self)
 
+    def expectation(self) -> str:
+        """Say how the next training will be done, and how long it will take here.
+
+        A few steps are done and timed, which takes some seconds by itself.
+
+        Returns:
+            A sentence.
+        """
+        snapshot = self.snapshot()
+        expected = plan(self.images(snapshot), len(snapshot.classes))
+        if expected.trainer == self.settings.trainer.name:
+            return f"{self.settings.reason} Expected: {duration(expected.seconds)}."
+        return f"{self.settings.reason} Trainer: {self.settings.trainer.name}."
+
     def status(self) -> Status:
         """Return how the project stands, and how good its model is."""
         return standing.status(self)
 
-    def export(
-        self, folder: str | PathLike[str], *, onnx: bool = False
-    ) -> Exported:
+    def export(self, folder: str | PathLike[str], *, onnx: bool = False) -> Exported:
         """Write labels, predictions and the latest model for other programs.
 
         Args:

@@ -76,9 +76,7 @@ class Snapshot:
         """Class of every image on which the annotators agree."""
         agreed = self.consensus.values()
         return {
-            one.item: one.class_number
-            for one in agreed
-            if one.class_number is not None
+            one.item: one.class_number for one in agreed if one.class_number is not None
         }
 
     @cached_property

@@ -166,10 +166,10 @@ def _next_step(
             f"Label the {len(snapshot.open)} open images and run fewlabels tell "
             f"{place} FILE; fewlabels ask {place} writes them again."
         )
-    if num_unused > 0:
-        return f"Run fewlabels train {place}."
-    if snapshot.num_spent < project.settings.budget and len(snapshot.candidates):
-        return f"Run fewlabels ask {place}."
-    if latest is None:
-        return f"Run fewlabels train {place}."
-    return f"Run fewlabels export {place}."
+    is_done = snapshot.num_spent >= project.settings.budget
+    verb = "export"
+    if num_unused > 0 or (is_done and latest is None):
+        verb = "train"
+    elif not is_done and len(snapshot.candidates):
+        verb = "ask"
+    return f"Run fewlabels {verb} {place}."
