@@ -24,6 +24,8 @@ class Item:
     state: Literal["labeled", "skipped", "open"]
     picture: str | None
     """A data URI; None where the item is gone."""
+    detail: str = ""
+    """What else is said of it, in smaller letters."""
 
 
 @dataclass(frozen=True)
