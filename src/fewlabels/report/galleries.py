@@ -39,6 +39,11 @@ class Gallery:
     """How many there are besides those shown."""
 
 
+def readable_name(name: str) -> str:
+    """Return the id of an item without the hash of its content."""
+    return name.rpartition("@")[0] or name
+
+
 def shown_ids(runs: Sequence[RecordedRun]) -> Iterator[str]:
     """Yield the ids of all items that the galleries of the runs will show."""
     for run in runs:
@@ -92,7 +97,7 @@ def _gallery(
 def _item(
     run: RecordedRun, name: str, label: int | None, thumbnails: Thumbnails
 ) -> Item:
-    readable = name.rpartition("@")[0] or name  # without the hash of the content
+    readable = readable_name(name)
     picture = thumbnails.of(name)
     if label is None:
         return Item(readable, "open", "open", picture)
