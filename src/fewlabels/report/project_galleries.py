@@ -159,7 +159,7 @@ class _Pictures:
             caption=one.given,
             state="labeled",
             picture=self.thumbnails.of(one.item),
-            detail=f"model: {one.predicted}, {rough_percent(one.share)}",
+            detail=f"model: {one.predicted} ({rough_percent(one.share)})",
         )
 
     def _name(self, item: str) -> str:

@@ -54,8 +54,7 @@ def project_explanation(status: Status) -> Iterator[str]:
             yield (
                 f"{audited.num_right:,} of {count(audited.num_audited, 'image')} drawn "
                 f"at random are classified rightly by {model.name}, {trained} of other "
-                f"images; the exact {100 * audited.level:g} % interval leaves the true "
-                f"share between {interval_text(audited, ' and ')}."
+                f"images. The range is the exact {100 * audited.level:g} % interval."
             )
         else:
             yield (

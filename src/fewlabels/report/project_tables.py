@@ -102,7 +102,7 @@ def round_rows(snapshot: Snapshot) -> tuple[RoundRow, ...]:
         RoundRow(
             step=one.step,
             strategy=one.strategy,
-            model=one.model or "none yet",
+            model=one.model or "untrained",
             num_images=len(one.items),
             num_audit=sum(item.role == "audit" for item in one.items),
             num_answered=sum(snapshot.is_answered(item.item) for item in one.items),
@@ -134,7 +134,7 @@ def agreement_view(snapshot: Snapshot, agreement: Agreement) -> AgreementView | 
         return None
     pairs = sorted(
         ((one, other, kappa) for (one, other), kappa in agreement.cohen.items()),
-        key=lambda pair: (pair[2] is None, pair[2], pair[:2]),
+        key=lambda pair: (2.0 if pair[2] is None else pair[2], pair[:2]),
     )
     return AgreementView(
         annotators=tuple(AnnotatorRow(n, labels[n], others[n]) for n in names),
