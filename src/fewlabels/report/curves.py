@@ -136,15 +136,15 @@ def spread_ticks(amounts: Sequence[int], least_gap: float) -> list[int]:
 
 
 def _draw_band(axes: Axes, curve: Curve) -> None:
-    """Draw where the accuracy may be: an area, and a line at each point."""
+    """Draw where the accuracy may be."""
     if not curve.band:
         return
     amounts = [x for x, _ in curve.points]
     lows = [100 * low for low, _ in curve.band]
     highs = [100 * high for _, high in curve.band]
-    color = hue(curve.hue)
-    axes.fill_between(amounts, lows, highs, color=color, alpha=0.14, linewidth=0)
-    axes.vlines(amounts, lows, highs, color=color, alpha=0.5, linewidth=1.25)
+    axes.fill_between(
+        amounts, lows, highs, color=hue(curve.hue), alpha=0.14, linewidth=0
+    )
 
 
 def _draw_curve(axes: Axes, curve: Curve, number: int) -> None:

@@ -31,9 +31,10 @@ from fewlabels.report.project_tables import (
     round_rows,
 )
 from fewlabels.report.rendering import write_page
-from fewlabels.report.wording import count, rough_percent
+from fewlabels.report.wording import MISSING, count, rough_percent
 
 _TEMPLATE = "project.html.j2"
+_LARGEST_NAME = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +47,7 @@ class ProjectPage:
     tiles: tuple[FigureTile, ...]
     notes: tuple[str, ...]
     curves: tuple[Markup, ...]
-    """The same drawing for wide and for narrow screens; none without a number."""
+    """The same drawing for wide and for narrow screens; none without a curve."""
     forecast: str
     """What the next labels are expected to bring; empty where nobody can say."""
     models: tuple[ModelRow, ...]
@@ -57,6 +58,17 @@ class ProjectPage:
     agreement: AgreementView | None
     images: ProjectImages
     facts: tuple[FactGroup, ...]
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the accuracy of models is known."""
+        return any(row.accuracy != MISSING for row in self.models)
+
+    @property
+    def longest_name(self) -> int:
+        """Letters to leave room for before the bars of the classes."""
+        lengths = (len(row.name) for row in self.classes)
+        return min(max(lengths, default=0) + 1, _LARGEST_NAME)
 
     @property
     def image_size(self) -> str:
@@ -108,10 +120,8 @@ def _forecast(status: Status) -> str:
 
 def _drawings(points: Sequence[CurvePoint]) -> tuple[Markup, ...]:
     """Draw accuracy against labels; of models on equally many, the later one."""
-    last = {
-        one.num_labeled: one.audited for one in points if one.audited.num_audited
-    }
-    if not last:
+    last = {one.num_labeled: one.audited for one in points if one.audited.num_audited}
+    if len(last) < 2:  # a single number is no curve, and stands in the table
         return ()
     amounts = sorted(last)
     pairs, band, words = [], [], []

@@ -10,7 +10,6 @@ from typing import Literal
 import torch
 
 from fewlabels.data.files import FileImages
-from fewlabels.pool import Pool
 from fewlabels.projects import Project
 from fewlabels.projects.models import ModelRecord
 from fewlabels.projects.snapshot import Snapshot
@@ -64,11 +63,11 @@ def project_images(
         Galleries; None for those without an image.
     """
     images = project.images(snapshot)
-    doubts = () if model is None else _doubts(project, snapshot, images, model)
+    doubts = () if model is None else find_doubts(project, snapshot, images, model)
     learned = [one for one in doubts if one.item not in snapshot.audit]
     measuring = [one for one in doubts if one.item in snapshot.audit]
     asked = [one.item for one in snapshot.rounds[-1].items] if snapshot.rounds else []
-    thumbnails = Thumbnails(snapshot.pool(_larger(images)))
+    thumbnails = Thumbnails(snapshot.pool(enlarged(images)))
     doubtful = (*learned[:_LARGEST_DOUBT], *measuring[:_LARGEST_DOUBT])
     thumbnails.prepare([*asked[:_LARGEST_ROUND], *(one.item for one in doubtful)])
     pictures = _Pictures(snapshot, thumbnails)
@@ -80,10 +79,20 @@ def project_images(
     )
 
 
-def _doubts(
+def find_doubts(
     project: Project, snapshot: Snapshot, images: FileImages, model: ModelRecord
 ) -> tuple[Doubt, ...]:
-    """Return where the model contradicts people, the least likely label first."""
+    """Return where a model contradicts people.
+
+    Args:
+        project: The project.
+        snapshot: What is known of it.
+        images: Its images.
+        model: The model.
+
+    Returns:
+        Doubts, those first whose label the model finds least likely.
+    """
     known = [item for item in snapshot.known if item in snapshot.positions]
     if not known:
         return ()
@@ -102,7 +111,7 @@ def _doubts(
     return tuple(sorted(found, key=lambda one: (one.share_of_given, one.item)))
 
 
-def _larger(images: FileImages) -> FileImages:
+def enlarged(images: FileImages) -> FileImages:
     """Return the images as people can make them out, where the files hold more."""
     channels, height, width = images.shape
     side = max((max(file.height, file.width) for file in images.files), default=0)

@@ -26,12 +26,13 @@ def rough_percent(share: float) -> str:
     A share that is neither 0 nor 1 is never rounded to one of them.
 
     Example:
-        >>> [rough_percent(s).replace("\N{NO-BREAK SPACE}", " ") for s in (0.914, 0.998)]
+        >>> [rough_percent(s).replace("\N{NO-BREAK SPACE}", " ") for s in (0.91, 0.998)]
         ['91 %', '99.8 %']
     """
     digits = f"{100 * share:.0f}"
-    is_rounded_off = digits in {"0", "100"} and 0 < share < 1
-    return percent(share) if is_rounded_off else f"{digits}{_NBSP}%"
+    if digits in {"0", "100"} and 0 < share < 1:
+        return percent(min(max(share, 0.001), 0.999))
+    return f"{digits}{_NBSP}%"
 
 
 def points(difference: float) -> str:
