@@ -9,6 +9,7 @@ from tests.report.test_page import pictures, read, text_of
 
 from fewlabels.data.files import FileImages, check_files
 from fewlabels.evaluation import accuracy_interval
+from fewlabels.projects import Project
 from fewlabels.report import write_project_report
 from fewlabels.report.project_galleries import enlarged, find_doubts
 from fewlabels.report.project_headline import interval_text
@@ -247,6 +248,19 @@ def test_an_audit_slice_without_labels_says_so(tmp_path):
         project.train()
         shown = text_of(page(project))
     assert "not measured: none of the images that measure has a label." in shown
+
+
+def test_an_audit_slice_younger_than_a_model_says_so(tmp_path):
+    project, truth = create(tmp_path, audit=0)
+    with project:
+        answer(project, project.ask(), truly(truth))
+        project.train()
+        project.settings.model_copy(update={"audit": 8}).write(project.folder)
+    with Project.open(project.folder) as project:
+        answer(project, project.ask(), truly(truth))
+        project.train()
+        shown = text_of(page(project))
+    assert "measure were drawn after the first model was trained." in shown
 
 
 def test_several_annotators_and_how_far_they_agree(tmp_path):
