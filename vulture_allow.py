@@ -12,6 +12,8 @@ _._from_name  # pydantic calls it before validation
 _.schema_version  # written to files, for later versions to read
 _.filters  # jinja2 looks filters up here
 _.caption  # the report's templates read these
+_.annotators
+_.forecast
 _.has_images
 _.has_rounds
 _.has_spectra
@@ -19,9 +21,13 @@ _.has_ties
 _.has_values
 _.image_size
 _.is_code
+_.is_measured
+_.last_round
+_.longest_name
 _.is_long
 _.num_covered
 _.num_more
+_.num_shared
 _.uncovered
 pytestmark  # pytest reads it
 untouched_randomness  # a fixture, requested by name
