@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from torch.nn import functional as F
+
 from fewlabels import files
 from fewlabels.errors import UsageError
 from fewlabels.projects.export import (
@@ -76,7 +78,8 @@ def _model_files(
     classifier = project.classifier(record, pool)
     table = folder / "predictions.parquet"
     parts = _predictions(classifier, snapshot, project)
-    write_predictions(table, record.classes, parts)
+    write_predictions(table, snapshot.classes, parts)
+    classes = snapshot.classes[: len(record.classes)]  # by the names of today
     curve = status(project).curve
     facts = Facts(
         trainer=record.trainer,
@@ -84,10 +87,10 @@ def _model_files(
         num_images=len(pool),
         strategy=project.settings.strategy.name,
         audited=curve[-1].audited if curve and curve[-1].audited.num_audited else None,
-        name=f"Classifier of {', '.join(record.classes[:5])}",
+        name=f"Classifier of {', '.join(classes[:5])}",
     )
     model = folder / "model"
-    save_model(model, classifier, record.classes, pool.images.shape, facts)
+    save_model(model, classifier, classes, pool.images.shape, facts)
     written = [table, *sorted(path for path in model.iterdir() if path.is_file())]
     if onnx:
         write_onnx(model / "model.onnx", classifier, pool.images.shape)
@@ -115,7 +118,10 @@ def _label_rows(snapshot: Snapshot) -> Iterator[LabelRow]:
 def _predictions(
     classifier: Classifier, snapshot: Snapshot, project: ProjectFolder
 ) -> Iterator[PredictionRows]:
-    """Yield what the model says of every image, and what people said."""
+    """Yield what the model says of every image, and what people said.
+
+    Classes that are younger than the model have a probability of zero.
+    """
     names = [item.path for item in snapshot.items]
     said = [
         None
@@ -123,8 +129,9 @@ def _predictions(
         else snapshot.classes[label]
         for item in snapshot.items
     ]
-    start = 0
+    num_classes, start = len(snapshot.classes), 0
     for part in probabilities(classifier, project.images(snapshot)):
         stop = start + len(part)
-        yield PredictionRows(names[start:stop], part, said[start:stop])
+        whole = F.pad(part, (0, num_classes - part.shape[1]))
+        yield PredictionRows(names[start:stop], whole, said[start:stop])
         start = stop
