@@ -1,8 +1,9 @@
 """Index a hundred thousand small PNG files, then again after adding ten.
 
-The files are made in a temporary folder. Each index runs in a process of its own, which
-also reads and writes what is known, as a project does; seconds count from the start of
-the process, imports included, and memory is the largest the process ever held.
+The files are made in a temporary folder. The first process begins a project with them
+and looks at them once more, the second brings the index of the project up to date. Its
+label store is read and written as always; seconds count from the start of the process,
+imports included, and memory is the largest the process ever held.
 
 Run ``python benchmarks/indexing.py``; five minutes or so.
 """
@@ -39,42 +40,32 @@ def make(folder: Path, numbers: range) -> None:
         Image.fromarray(image).save(below / f"{number:06d}.png", compress_level=1)
 
 
-def child(folder: Path, kept: Path) -> None:
-    """Index the folder once and print what was found."""
-    from fewlabels.projects.indexing import Indexed, scan
+def child(folder: Path, place: Path) -> None:
+    """Begin the project, or bring its index up to date, and print what was found."""
+    from fewlabels.projects import Project
 
-    known = {}
-    if kept.exists():
-        rows, taken = (
-            json.loads(kept.read_text()),
-            kept.with_suffix(".bin").read_bytes(),
-        )
-        size = len(taken) // len(rows)
-        for place, row in enumerate(rows):
-            file = Indexed(*row, taken[place * size : (place + 1) * size])
-            known[file.name] = file
     begun = time.perf_counter()
-    index = scan(folder, known)
-    seconds = time.perf_counter() - begun
-    fields = [[one.name, one.size, one.mtime_ns, one.digest] for one in index.files]
-    kept.write_text(json.dumps(fields))
-    taken = b"".join(one.fingerprint for one in index.files)
-    kept.with_suffix(".bin").write_bytes(taken)
+    if not place.exists():
+        Project.create(
+            place, folder, ["a", "b"], budget=100, trainer="supervised"
+        ).close()
+    with Project.open(place) as project:
+        index = project.index()
+        num_known = sum(1 for _ in project.store.items())
     used = resource.getrusage(resource.RUSAGE_SELF)
     figures = {
-        "scan_seconds": round(seconds, 2),
+        "index_seconds": round(time.perf_counter() - begun, 2),
         "cpu_seconds": round(used.ru_utime + used.ru_stime, 2),
-        "files": len(index.files),
-        "read": index.num_read,
+        "files": num_known,
         "groups": len(index.groups()),
         "peak_mb": used.ru_maxrss // 1024,
     }
     print(json.dumps(figures))
 
 
-def measured(folder: Path, kept: Path) -> dict[str, float]:
+def measured(folder: Path, project: Path) -> dict[str, float]:
     """Index in a fresh process; what it found, its seconds and its memory."""
-    words = [sys.executable, __file__, "--child", str(folder), str(kept)]
+    words = [sys.executable, __file__, "--child", str(folder), str(project)]
     begun = time.perf_counter()
     ended = subprocess.run(words, check=True, capture_output=True, text=True)
     seconds = round(time.perf_counter() - begun, 2)
@@ -93,14 +84,14 @@ def main() -> None:
         child(*arguments.child)
         return
     with tempfile.TemporaryDirectory() as place:
-        folder, kept = Path(place) / "images", Path(place) / "known.json"
+        folder, project = Path(place) / "images", Path(place) / "project"
         folder.mkdir()
         make(folder, range(arguments.images))
         time.sleep(3)  # files changed a moment ago would be read again
-        first = measured(folder, kept)
+        first = measured(folder, project)
         make(folder, range(arguments.images, arguments.images + 10))
         time.sleep(3)
-        again = measured(folder, kept)
+        again = measured(folder, project)
         figures = {
             "cpus": os.cpu_count(),
             "load_average": round(os.getloadavg()[0], 1),

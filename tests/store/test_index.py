@@ -1,6 +1,7 @@
 """The list of images: moved files keep their labels, changed ones are asked again."""
 
 import tracemalloc
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -216,3 +217,14 @@ def test_a_round_never_changes(store):
             StoredRound(step=1, strategy="a", items=(RoundItem(one), RoundItem(one)))
         )
     assert len(store.rounds()) == 1
+
+
+def test_details_left_out_stay_as_they_were(store):
+    first = Found(path="a.png", digest="0f", size=1, mtime_ns=0, details={"width": 8})
+    store.index([first])
+    store.index([replace(first, mtime_ns=5, details=None)])
+    (item,) = store.items()
+    assert (item.mtime_ns, item.details) == (5, {"width": 8})
+    store.index([replace(first, path="b.png", digest="1f", details=None)])
+    (item,) = store.items()
+    assert item.details == {}

@@ -9,15 +9,18 @@ from fewlabels.evaluation.curves import (
 )
 from fewlabels.evaluation.intervals import AuditedAccuracy, accuracy_interval
 from fewlabels.evaluation.measuring import accuracy, settled
+from fewlabels.evaluation.penalties import Penalties, penalty_matrix
 
 __all__ = [
     "AuditedAccuracy",
     "CurvePoint",
     "Gain",
+    "Penalties",
     "accuracy",
     "accuracy_interval",
     "balance_note",
     "expected_gain",
     "learning_curve",
+    "penalty_matrix",
     "settled",
 ]

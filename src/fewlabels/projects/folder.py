@@ -125,7 +125,7 @@ class ProjectFolder:
             known,
             without=inside(self.folder, self.images_folder),
         )
-        take_in(self.store, index)
+        take_in(self.store, index, known)
         return index
 
     def snapshot(self) -> Snapshot:

@@ -42,7 +42,7 @@ FILES_AT_ONCE = 2000
 """Files in memory while they are listed."""
 
 _PRESENT, _MISSING = "present", "missing"
-_KEPT = ("size", "mtime_ns", "details")
+_KEPT = ("size", "mtime_ns")
 
 _SEEN = Table(
     "seen_files",
@@ -52,7 +52,7 @@ _SEEN = Table(
     Column("duplicates", Text),
     Column("size", BigInteger, nullable=False),
     Column("mtime_ns", BigInteger, nullable=False),
-    Column("details", Json, nullable=False),
+    Column("details", Json),
     Column("item", Text, index=True),
     prefixes=["TEMPORARY"],
 )
@@ -172,8 +172,11 @@ def _update_seen(connection: Connection) -> int:
     differs = [_SEEN.c[name].is_distinct_from(ITEMS.c[name]) for name in _KEPT]
     differs.append(ITEMS.c.state == _MISSING)
     differs.append(_group(ITEMS.c.duplicates).is_distinct_from(ITEMS.c.duplicates))
+    details = func.coalesce(_SEEN.c.details, ITEMS.c.details)
+    differs.append(details.is_distinct_from(ITEMS.c.details))
     values: dict[str, Any] = {name: _SEEN.c[name] for name in _KEPT}
     values |= {"state": _PRESENT, "duplicates": _group(ITEMS.c.duplicates)}
+    values["details"] = details
     connection.execute(
         update(ITEMS).where(_SEEN.c.item == ITEMS.c.id, or_(*differs)).values(values)
     )
@@ -226,10 +229,11 @@ def _add(connection: Connection) -> int:
     fresh = select(
         name,
         *(_SEEN.c[one] for one in copied),
+        func.coalesce(_SEEN.c.details, literal({}, Json)),
         _group(_SEEN.c.digest),
         literal(_PRESENT),
     ).where(_SEEN.c.item.is_(None))
-    columns = ["id", *copied, "duplicates", "state"]
+    columns = ["id", *copied, "details", "duplicates", "state"]
     is_new = _SEEN.c.item.is_(None)
     count = select(func.count()).select_from(_SEEN).where(is_new)
     num_new = connection.execute(count).scalar_one()
@@ -240,6 +244,7 @@ def _add(connection: Connection) -> int:
     for row in connection.execute(left).all():
         values = {one: getattr(row, one) for one in copied}
         values |= {"duplicates": row.duplicates or row.digest, "state": _PRESENT}
+        values["details"] = row.details or {}
         values["id"] = _free_id(connection, f"{row.path}@{row.digest}")
         connection.execute(ITEMS.insert(), values)
     made = select(ITEMS.c.id).where(same).scalar_subquery()

@@ -171,13 +171,15 @@ class Found:
     """When it was changed last, in nanoseconds, as the file system tells it."""
     group: str | None = None
     """Name of its group of near duplicates; None: as before, or equal files only."""
-    details: Mapping[str, Any] = field(default_factory=dict)
-    """Anything else worth keeping, as JSON, such as height and width."""
+    details: Mapping[str, Any] | None = None
+    """Anything else worth keeping, as JSON, such as height and width; None: as before,
+    which spares writing it down for each of many files that nobody touched."""
 
     def __post_init__(self) -> None:
         """Check that everything can be written down."""
         _check_text([self.path, self.digest, self.group or ""])
-        _check_json(f"details of '{self.path}'", self.details)
+        if self.details is not None:
+            _check_json(f"details of '{self.path}'", self.details)
 
 
 @dataclass(frozen=True, kw_only=True)
