@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from fewlabels import files
 from fewlabels.errors import UsageError
+from fewlabels.pool import Images
 from fewlabels.projects.export import (
     Facts,
     LabelRow,
@@ -77,7 +78,7 @@ def _model_files(
     pool = snapshot.pool(project.images(snapshot))
     classifier = project.classifier(record, pool)
     table = folder / "predictions.parquet"
-    parts = _predictions(classifier, snapshot, project)
+    parts = _predictions(classifier, snapshot, pool.images)
     write_predictions(table, snapshot.classes, parts)
     classes = snapshot.classes[: len(record.classes)]  # by the names of today
     curve = status(project).curve
@@ -116,7 +117,7 @@ def _label_rows(snapshot: Snapshot) -> Iterator[LabelRow]:
 
 
 def _predictions(
-    classifier: Classifier, snapshot: Snapshot, project: ProjectFolder
+    classifier: Classifier, snapshot: Snapshot, images: Images
 ) -> Iterator[PredictionRows]:
     """Yield what the model says of every image, and what people said.
 
@@ -130,7 +131,7 @@ def _predictions(
         for item in snapshot.items
     ]
     num_classes, start = len(snapshot.classes), 0
-    for part in probabilities(classifier, project.images(snapshot)):
+    for part in probabilities(classifier, images):
         stop = start + len(part)
         whole = F.pad(part, (0, num_classes - part.shape[1]))
         yield PredictionRows(names[start:stop], whole, said[start:stop])
