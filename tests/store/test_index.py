@@ -10,6 +10,7 @@ from tests.store.toy import current, files, fill, found, label
 
 from fewlabels.errors import StoreError, UsageError
 from fewlabels.store import (
+    Found,
     Indexed,
     RoundItem,
     Store,
