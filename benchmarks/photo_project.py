@@ -34,18 +34,10 @@ from fewlabels.runs import Choice
 RESULTS = Path(__file__).parent / "results" / "photo_project.json"
 TRAINER = Choice(name="frozen-fixmatch-darp", options={"encoder": "efficientnet-lite0"})
 WANTED = 20_000
-NAMES = [
-    "airplane",
-    "automobile",
-    "bird",
-    "cat",
-    "deer",
-    "dog",
-    "frog",
-    "horse",
-    "ship",
-    "truck",
-]
+NAMES = (
+    *("airplane", "automobile", "bird", "cat", "deer"),
+    *("dog", "frog", "horse", "ship", "truck"),
+)
 
 
 def make(folder: Path, number: int) -> dict[str, str]:
@@ -94,7 +86,6 @@ def measured(number: int) -> dict[str, float]:
         images = Path(place) / "photos"
         truth = make(images, number)
         time.sleep(3)  # files changed a moment ago would be read again
-        options = {"budget": 100, "audit": 20, "query": 20}
         with timed("index"):
             project = Project.create(
                 Path(place) / "project",
@@ -102,7 +93,9 @@ def measured(number: int) -> dict[str, float]:
                 NAMES,
                 trainer=TRAINER,
                 size=96,
-                **options,
+                budget=100,
+                audit=20,
+                query=20,
             )
         with project:
             with timed("index again"):

@@ -177,9 +177,10 @@ class Project(ProjectFolder):
         """
         snapshot = self.snapshot()
         expected = plan(self.images(snapshot), len(snapshot.classes))
-        if expected.trainer == self.settings.trainer.name:
-            return f"{self.settings.reason} Expected: {duration(expected.seconds)}."
-        return f"{self.settings.reason} Trainer: {self.settings.trainer.name}."
+        chosen, reason = self.settings.trainer, self.settings.reason
+        if chosen == Choice(name=expected.trainer, options=dict(expected.options)):
+            return f"{reason} Expected: {duration(expected.seconds)}."
+        return f"{reason} Trainer: {chosen.name}; its time was not foretold."
 
     def status(self) -> Status:
         """Return how the project stands, and how good its model is."""
