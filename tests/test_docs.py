@@ -39,42 +39,44 @@ def blocks(page):
     ]
 
 
-def run_console(text, capsys):
-    """Run each line after a ``$``; the lines below it must be in what it prints."""
-    shown = ""
-    for line in text.splitlines():
-        if line.startswith("$ "):
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(sys, "argv", shlex.split(line.removeprefix("$ ")))
-                with pytest.raises(SystemExit) as left:
-                    cli.main()
-            shown = "\n".join(capsys.readouterr())
-            assert not left.value.code, f"{line}\n{shown}"
-        else:
-            parts = map(re.escape, line.split("..."))  # three dots stand for anything
-            assert re.search(".*".join(parts), shown), f"{line}\n{shown}"
-
-
 @pytest.fixture
-def usual_signals():
-    """Put back the signal handlers that the command line sets."""
-    kept = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in kept.items():
+def shell(capsys):
+    """Run each line after a ``$``; the lines below it must be in what it prints."""
+    handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
+
+    def run(text):
+        shown = ""
+        for line in text.splitlines():
+            if line.startswith("$ "):
+                shown = printed_by(line)
+            else:
+                parts = map(re.escape, line.split("..."))  # dots stand for anything
+                assert re.search(".*".join(parts), shown), f"{line}\n{shown}"
+
+    def printed_by(line):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", shlex.split(line.removeprefix("$ ")))
+            with pytest.raises(SystemExit) as left:
+                cli.main()
+        shown = "\n".join(capsys.readouterr())
+        assert not left.value.code, f"{line}\n{shown}"
+        return shown
+
+    yield run
+    for number, handler in handlers.items():
         signal.signal(number, handler)
 
 
-@pytest.mark.usefixtures("usual_signals")
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name
 )
-def test_what_a_page_shows_runs(page, tmp_path, monkeypatch, capsys):
+def test_what_a_page_shows_runs(page, tmp_path, monkeypatch, shell):
     monkeypatch.chdir(tmp_path)
     module = types.ModuleType("page")
     monkeypatch.setitem(sys.modules, "page", module)
     for line, language, code in blocks(page):
         if language == "console":
-            run_console(code, capsys)
+            shell(code)
             continue
         shifted = "\n" * line + code  # so that a traceback shows the page's own line
         exec(compile(shifted, str(page), "exec"), vars(module))
