@@ -9,6 +9,7 @@ _.reset_parameters  # torch's name for drawing weights anew
 _.find_class  # pickle asks it for every name
 _.model_config  # pydantic reads it
 _._from_name  # pydantic calls it before validation
+_._leaves_something_to_train_on  # and this one after
 _.schema_version  # written to files, for later versions to read
 _.filters  # jinja2 looks filters up here
 _.caption  # the report's templates read these

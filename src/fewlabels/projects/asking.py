@@ -69,11 +69,11 @@ def ask(
         )
     chosen_by = strategy or project.settings.strategy
     measuring = _audit_slice(project, snapshot)
-    size = _size(project, snapshot, size, len(measuring))
+    again = [one for one in snapshot.open if one.role == "audit"]
+    size = _size(project, snapshot, size, len(measuring), len(again))
     done = project.records()
     model = done[-1] if done else None
     pool, query = _chosen(project, snapshot, measuring, size, chosen_by, model)
-    again = [one for one in snapshot.open if one.role == "audit"]
     asked = _shuffled(project, len(snapshot.rounds), pool, query, measuring, again)
     stored = project.store.add_round(
         StoredRound(
@@ -113,11 +113,15 @@ def _audit_slice(project: ProjectFolder, snapshot: Snapshot) -> Tensor:
 
 
 def _size(
-    project: ProjectFolder, snapshot: Snapshot, wanted: int | None, num_audit: int
+    project: ProjectFolder,
+    snapshot: Snapshot,
+    wanted: int | None,
+    num_audit: int,
+    num_again: int,
 ) -> int:
     """Return how many images the strategy may choose."""
     budget, spent = project.settings.budget, snapshot.num_spent
-    left = budget - spent - num_audit
+    left = budget - spent - num_audit - num_again
     free = len(snapshot.candidates) - num_audit
     if left < 1 or free < 1:
         why = (

@@ -4,8 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from torch.nn import functional as F
+
 from fewlabels import files
 from fewlabels.errors import UsageError
+from fewlabels.pool import Images
 from fewlabels.projects.export import (
     Facts,
     LabelRow,
@@ -75,8 +78,9 @@ def _model_files(
     pool = snapshot.pool(project.images(snapshot))
     classifier = project.classifier(record, pool)
     table = folder / "predictions.parquet"
-    parts = _predictions(classifier, snapshot, project)
-    write_predictions(table, record.classes, parts)
+    parts = _predictions(classifier, snapshot, pool.images)
+    write_predictions(table, snapshot.classes, parts)
+    classes = snapshot.classes[: len(record.classes)]  # by the names of today
     curve = status(project).curve
     facts = Facts(
         trainer=record.trainer,
@@ -84,10 +88,10 @@ def _model_files(
         num_images=len(pool),
         strategy=project.settings.strategy.name,
         audited=curve[-1].audited if curve and curve[-1].audited.num_audited else None,
-        name=f"Classifier of {', '.join(record.classes[:5])}",
+        name=f"Classifier of {', '.join(classes[:5])}",
     )
     model = folder / "model"
-    save_model(model, classifier, record.classes, pool.images.shape, facts)
+    save_model(model, classifier, classes, pool.images.shape, facts)
     written = [table, *sorted(path for path in model.iterdir() if path.is_file())]
     if onnx:
         write_onnx(model / "model.onnx", classifier, pool.images.shape)
@@ -113,9 +117,12 @@ def _label_rows(snapshot: Snapshot) -> Iterator[LabelRow]:
 
 
 def _predictions(
-    classifier: Classifier, snapshot: Snapshot, project: ProjectFolder
+    classifier: Classifier, snapshot: Snapshot, images: Images
 ) -> Iterator[PredictionRows]:
-    """Yield what the model says of every image, and what people said."""
+    """Yield what the model says of every image, and what people said.
+
+    Classes that are younger than the model have a probability of zero.
+    """
     names = [item.path for item in snapshot.items]
     said = [
         None
@@ -123,8 +130,9 @@ def _predictions(
         else snapshot.classes[label]
         for item in snapshot.items
     ]
-    start = 0
-    for part in probabilities(classifier, project.images(snapshot)):
+    num_classes, start = len(snapshot.classes), 0
+    for part in probabilities(classifier, images):
         stop = start + len(part)
-        yield PredictionRows(names[start:stop], part, said[start:stop])
+        whole = F.pad(part, (0, num_classes - part.shape[1]))
+        yield PredictionRows(names[start:stop], whole, said[start:stop])
         start = stop

@@ -13,6 +13,7 @@ from filelock import FileLock, Timeout
 
 from fewlabels import files, training
 from fewlabels.data.files import FileImages
+from fewlabels.data.unreadable import warn_of
 from fewlabels.errors import ProjectError, StorageError
 from fewlabels.features import Embedded, FeatureCache, FrozenClassifier, embedded
 from fewlabels.pool import Pool
@@ -117,7 +118,8 @@ class ProjectFolder:
         """Look at the folder of the images again and take in what changed.
 
         Returns:
-            All images there are now; files that were known are not read again.
+            All images there are now; files that were known are not read again. One
+            warning names those that cannot be read.
         """
         known = {one.name: one for one in map(as_indexed, self.store.items())}
         index = scan(
@@ -126,6 +128,7 @@ class ProjectFolder:
             without=inside(self.folder, self.images_folder),
         )
         take_in(self.store, index, known)
+        warn_of(self.images_folder, index.unreadable)
         return index
 
     def snapshot(self) -> Snapshot:

@@ -53,7 +53,7 @@ def train(project: ProjectFolder) -> Trained:
     classifier = trainer.fit(
         pool,
         stream(project.settings.seed, "train", number),
-        workspace=folder / _WORKSPACE,
+        workspace=folder / _WORKSPACE / digest[:16],
     )
     logits = classifier.outputs(pool.images, torch.arange(len(pool))).logits
     predicted = logits.argmax(dim=1)

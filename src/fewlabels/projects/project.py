@@ -8,6 +8,7 @@ from typing import Self
 from fewlabels import files, strategies, training
 from fewlabels.data.decode import ImageFile
 from fewlabels.data.files import FileImages, common_shape
+from fewlabels.data.unreadable import warn_of
 from fewlabels.errors import DataError, ProjectError, UsageError
 from fewlabels.projects import asking, exporting, learning, standing, telling
 from fewlabels.projects.asking import Asked
@@ -100,9 +101,11 @@ class Project(ProjectFolder):
         training.resolve(settings.trainer.name, settings.trainer.options)
         files.make_folder(place)
         with Store.open(store_place(place, settings)) as labels:
+            _check_unused(labels, names)
             labels.add_classes(names, annotator=_OWNER)
             take_in(labels, index)
         settings.write(place)
+        warn_of(pictures, index.unreadable)
         return cls.open(place)
 
     def ask(
@@ -174,9 +177,10 @@ class Project(ProjectFolder):
         """
         snapshot = self.snapshot()
         expected = plan(self.images(snapshot), len(snapshot.classes))
-        if expected.trainer == self.settings.trainer.name:
-            return f"{self.settings.reason} Expected: {duration(expected.seconds)}."
-        return f"{self.settings.reason} Trainer: {self.settings.trainer.name}."
+        chosen, reason = self.settings.trainer, self.settings.reason
+        if chosen == Choice(name=expected.trainer, options=dict(expected.options)):
+            return f"{reason} Expected: {duration(expected.seconds)}."
+        return f"{reason} Trainer: {chosen.name}; its time was not foretold."
 
     def status(self) -> Status:
         """Return how the project stands, and how good its model is."""
@@ -215,6 +219,18 @@ def _check_free(folder: Path) -> None:
         msg = (
             f"'{folder}' is not empty; nothing was touched. Give a new or empty folder "
             "for the project. To go on with a project that is there, ask it."
+        )
+        raise ProjectError(msg)
+
+
+def _check_unused(labels: Store, names: tuple[str, ...]) -> None:
+    """Raise if another project keeps its labels in a store."""
+    known = tuple(one.name for one in labels.classes())
+    if labels.rounds() or known not in {(), names}:
+        msg = (
+            f"The label store holds another project, with {len(known)} classes and "
+            f"{len(labels.rounds())} rounds; nothing was touched. Give this one an "
+            "empty database."
         )
         raise ProjectError(msg)
 

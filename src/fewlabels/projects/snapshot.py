@@ -118,7 +118,7 @@ class Snapshot:
         """Labels to train on, shape (N,): none of the audit slice."""
         labels = torch.full((len(self.items),), UNKNOWN)
         for item, label in self.known.items():
-            if item not in self.audit:
+            if item not in self.audit and item in self.positions:
                 labels[self.positions[item]] = label
         return labels
 

@@ -76,8 +76,8 @@ def status(project: ProjectFolder) -> Status:
     snapshot = project.snapshot()
     done = project.records()
     counts = _class_counts(snapshot)
-    right = _right(done, snapshot)
-    num_labeled = [record.num_labeled for record in done]
+    compared, right = _measured(done, snapshot)
+    num_labeled = [record.num_labeled for record in compared]
     latest = done[-1] if done else None
     num_unused = sum(counts) - (latest.num_labeled if latest else 0)
     gain = None
@@ -113,16 +113,25 @@ def _class_counts(snapshot: Snapshot) -> tuple[int, ...]:
     return tuple(counts.tolist())
 
 
-def _right(done: Sequence[ModelRecord], snapshot: Snapshot) -> Tensor:
-    """Return whether each model was right about each audited image, (R, n)."""
-    names = snapshot.classes
+def _measured(
+    done: Sequence[ModelRecord], snapshot: Snapshot
+) -> tuple[Sequence[ModelRecord], Tensor]:
+    """Return the models that can be compared, and what each got right, (R, n).
+
+    The audit slice of the latest model measures; earlier models that were made before
+    some of it was drawn are left out.
+    """
     items = sorted(item for item in snapshot.audited if item in snapshot.positions)
-    everywhere = [i for i in items if all(i in record.audit for record in done)]
+    if done:
+        items = [item for item in items if item in done[-1].audit]
+    shared = [one for one in done if one.audit.keys() >= set(items)]
+    # By number: a class may have been renamed since.
     rows = [
-        [record.audit[item] == names[snapshot.audited[item]] for item in everywhere]
-        for record in done
+        [one.classes.index(one.audit[item]) == snapshot.audited[item] for item in items]
+        for one in shared
     ]
-    return torch.tensor(rows, dtype=torch.bool).reshape(len(done), len(everywhere))
+    right = torch.tensor(rows, dtype=torch.bool).reshape(len(shared), len(items))
+    return shared, right
 
 
 def _notes(
