@@ -103,7 +103,7 @@ def test_the_same_draws_give_the_same_forecast():
 @pytest.mark.parametrize(
     ("labels", "num_audited", "more", "reason"),
     [
-        ([10, 20], 50, 5, "2 rounds with 2 different numbers of labels; at least 3"),
+        ([10, 20], 50, 5, "trained on 2 different numbers of labels; at least 3"),
         ([10, 20, 20], 50, 5, "3 rounds with 2 different"),
         ([10, 20, 30], 9, 5, "9 audited images; at least 10"),
         ([], 50, 5, "0 rounds"),

@@ -197,8 +197,8 @@ def _why_not(num_labeled: Sequence[int], right: Tensor, more: int) -> str:
     distinct = len(set(num_labeled))
     if distinct < LEAST_ROUNDS:
         return (
-            f"{num_rounds} rounds with {distinct} different numbers of labels; at "
-            f"least {LEAST_ROUNDS} are needed to see where the curve goes."
+            f"the models so far were trained on {distinct} different numbers of labels; "
+            f"at least {LEAST_ROUNDS} are needed to see where the curve goes."
         )
     if num_audited < LEAST_AUDITED:
         return (

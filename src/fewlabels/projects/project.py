@@ -196,7 +196,9 @@ class Project(ProjectFolder):
         Returns:
             The files.
         """
-        return exporting.export(self, Path(folder), onnx=onnx)
+        with self.owned():
+            self.index()
+            return exporting.export(self, Path(folder), onnx=onnx)
 
     def backup(self, path: str | PathLike[str]) -> None:
         """Copy all labels, as of one moment, into a new SQLite file."""

@@ -153,7 +153,7 @@ def _notes(
             f"{missing} images of the audit slice have no label. If they were skipped "
             "for being hard, the measured accuracy is too high."
         )
-    if latest is not None:
+    if latest is not None and latest.trainer.endswith("-darp"):
         note = balance_note(latest.classes, latest.predicted, latest.class_counts)
         notes += [note] if note else []
     empty = [name for name, n in zip(snapshot.classes, counts, strict=True) if not n]

@@ -122,4 +122,4 @@ def _why_unmeasured(status: Status, num_audited: int) -> str:
         return "no images were set aside to measure on"
     if not num_audited:
         return "none of the images that measure has a label"
-    return "the images that measure were drawn after the first model was trained"
+    return "the images that measure were drawn after the model was trained"
