@@ -13,6 +13,8 @@ _._leaves_something_to_train_on  # and this one after
 _.schema_version  # written to files, for later versions to read
 _.filters  # jinja2 looks filters up here
 _.caption  # the report's templates read these
+_.annotators
+_.forecast
 _.has_images
 _.has_rounds
 _.has_spectra
@@ -20,9 +22,13 @@ _.has_ties
 _.has_values
 _.image_size
 _.is_code
+_.is_measured
+_.last_round
+_.longest_name
 _.is_long
 _.num_covered
 _.num_more
+_.num_shared
 _.uncovered
 pytestmark  # pytest reads it
 untouched_randomness  # a fixture, requested by name
