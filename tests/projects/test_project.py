@@ -80,7 +80,9 @@ def test_a_changed_label_trains_again(project, tmp_path):
         if one.role == "query"
     )
     other = "odd" if truth(name) == "even" else "even"
+    assert project.status().next_step.startswith("Run fewlabels ask")
     project.tell(write(tmp_path / "b.csv", [(name, other)]), annotator="ann")
+    assert project.status().next_step.startswith("Run fewlabels train")
     assert project.train().is_new
 
 
@@ -91,6 +93,7 @@ def test_too_few_classes_to_train_on(project, tmp_path):
     project.tell(write(tmp_path / "a.csv", rows))
     with pytest.raises(UsageError, match=r"4 labels of 1 classes.* the 3 that measure"):
         project.train()
+    assert project.status().next_step.startswith("Run fewlabels ask")
 
 
 def test_a_class_that_is_renamed_keeps_labels_and_accuracy(project, tmp_path):
