@@ -7,8 +7,8 @@ a process of its own, and the answers are written into the file that ``ask`` wro
 40 labels include the audit slice, a fifth of them unless told otherwise: 8 labels only
 measure, and the models learn from 11, 22 and 32.
 
-Run ``python benchmarks/digits_project.py``; three minutes a seed or so. Seeds that are
-in the file of results are not run again.
+Run ``python benchmarks/digits_project.py``; three minutes a seed on a free
+core. Seeds that are in the file of results are not run again.
 """
 
 import argparse

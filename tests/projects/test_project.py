@@ -4,6 +4,7 @@ import csv
 
 import pyarrow.parquet as pq
 import pytest
+from tests.projects import toy
 from tests.projects.toy import (
     begin,
     go_on,
@@ -17,6 +18,7 @@ from fewlabels.errors import (
     UsageError,
 )
 from fewlabels.projects import predict
+from fewlabels.runs import Choice
 from fewlabels.store import Event, Kind
 
 
@@ -78,7 +80,9 @@ def test_a_changed_label_trains_again(project, tmp_path):
         if one.role == "query"
     )
     other = "odd" if truth(name) == "even" else "even"
+    assert project.status().next_step.startswith("Run fewlabels ask")
     project.tell(write(tmp_path / "b.csv", [(name, other)]), annotator="ann")
+    assert project.status().next_step.startswith("Run fewlabels train")
     assert project.train().is_new
 
 
@@ -89,6 +93,7 @@ def test_too_few_classes_to_train_on(project, tmp_path):
     project.tell(write(tmp_path / "a.csv", rows))
     with pytest.raises(UsageError, match=r"4 labels of 1 classes.* the 3 that measure"):
         project.train()
+    assert project.status().next_step.startswith("Run fewlabels ask")
 
 
 def test_a_class_that_is_renamed_keeps_labels_and_accuracy(project, tmp_path):
@@ -110,3 +115,27 @@ def test_a_class_that_is_renamed_keeps_labels_and_accuracy(project, tmp_path):
     assert {"p_straight", "p_odd"} <= set(table.column_names)
     found = predict(tmp_path / "out/model", project.images_folder)
     assert set(found.labels) <= {"straight", "odd"}
+
+
+def test_a_head_over_an_encoder_of_ones_own(tmp_path, monkeypatch):
+    options = {"steps": 5, "encoder": "tests.projects.toy:ENCODER"}
+    trainer = Choice(name="frozen-supervised", options=options)
+    with begin(tmp_path, strategy="npc", trainer=trainer) as project:
+        go_on(project)
+        project.train()
+        assert len(list((project.folder / "features").glob("*.npy"))) >= 1
+
+        plain, seen = toy.Halves.forward, []
+
+        def counted(self, images):
+            seen.append(len(images))
+            return plain(self, images)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(toy.Halves, "forward", counted)
+            go_on(project)
+            project.train()
+            project.export(tmp_path / "out")
+        assert len(seen) == 2  # a look at one image whenever the model is loaded
+        table = pq.read_table(tmp_path / "out/predictions.parquet").to_pylist()
+        assert len(table) == 24

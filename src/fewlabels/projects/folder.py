@@ -9,13 +9,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import torch
 from filelock import FileLock, Timeout
 
 from fewlabels import files, training
+from fewlabels.data.derived import ChosenImages
 from fewlabels.data.files import FileImages
 from fewlabels.data.unreadable import warn_of
 from fewlabels.errors import ProjectError, StorageError
-from fewlabels.features import Embedded, FeatureCache, FrozenClassifier, embedded
+from fewlabels.features import (
+    Embedded,
+    FeatureCache,
+    FrozenClassifier,
+    embedded,
+    encoders,
+)
 from fewlabels.pool import Pool
 from fewlabels.projects import models
 from fewlabels.projects.catalog import as_indexed, take_in
@@ -163,12 +171,24 @@ class ProjectFolder:
         Returns:
             The model.
         """
-        found = load_model(self.models_folder / record.name).classifier
+        place = self.models_folder / record.name
+        found = load_model(place, encoder=self._own_encoder(pool)).classifier
         if not isinstance(found, FrozenClassifier):
             return found
         cache = FeatureCache(self._cache)
         rows = embedded(pool.images, pool.ids, found.encoder, cache=cache)
         return replace(found, known=(Embedded(pool.images, rows),), cache=cache)
+
+    def _own_encoder(self, pool: Pool) -> encoders.Encoder | None:
+        """Return the encoder that its owner named by module; no file holds it."""
+        options = self.settings.trainer.options
+        name = options.get("encoder")
+        if not isinstance(name, str) or ":" not in name:
+            return None
+        found = encoders.resolve(name, **options.get("encoder_options", {}))
+        # A module does not know how many features it gives before its first image.
+        embedded(ChosenImages(pool.images, torch.zeros(1).long()), (), found)
+        return found
 
     @property
     def _cache(self) -> Path:

@@ -85,7 +85,7 @@ def train(project: ProjectFolder) -> Trained:
 def _check_labels(pool: Pool, snapshot: Snapshot) -> None:
     """Raise unless there is something to tell apart."""
     num_classes = sum(count > 0 for count in pool.class_counts)
-    if num_classes >= 2:
+    if num_classes >= models.NUM_TO_TELL_APART:
         return
     msg = (
         f"{len(pool.labeled)} labels of {num_classes} classes are there to train on; "

@@ -11,6 +11,9 @@ from fewlabels.errors import ProjectError
 RECORD = "training.json"
 """What is known of a model; written last, so a folder without it is unfinished."""
 
+NUM_TO_TELL_APART = 2
+"""Classes that have to have labels before anything can be learned."""
+
 
 class ModelRecord(BaseModel):
     """How a model came to be, and what it says about the images that measure."""

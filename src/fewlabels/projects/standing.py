@@ -17,7 +17,7 @@ from fewlabels.evaluation import (
     learning_curve,
 )
 from fewlabels.projects.folder import ProjectFolder
-from fewlabels.projects.models import ModelRecord
+from fewlabels.projects.models import NUM_TO_TELL_APART, ModelRecord
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.rng import stream
 from fewlabels.store import Agreement, agreement
@@ -103,7 +103,7 @@ def status(project: ProjectFolder) -> Status:
         gain=gain,
         agreement=agreement([o for o in snapshot.verdicts if o.kind in LABELS]),
         notes=_notes(project, snapshot, latest, counts, right.shape[1]),
-        next_step=_next_step(project, snapshot, num_unused, latest),
+        next_step=_next_step(project, snapshot, latest, counts),
     )
 
 
@@ -165,8 +165,8 @@ def _notes(
 def _next_step(
     project: ProjectFolder,
     snapshot: Snapshot,
-    num_unused: int,
     latest: ModelRecord | None,
+    counts: tuple[int, ...],
 ) -> str:
     """Say what to do now."""
     place = project.folder
@@ -175,10 +175,11 @@ def _next_step(
             f"Label the {len(snapshot.open)} open images and run fewlabels tell "
             f"{place} FILE; fewlabels ask {place} writes them again."
         )
-    is_done = snapshot.num_spent >= project.settings.budget
+    seen = latest.class_counts if latest else ()
+    is_changed = seen + (0,) * (len(counts) - len(seen)) != counts
     verb = "export"
-    if num_unused > 0 or (is_done and latest is None):
+    if is_changed and sum(count > 0 for count in counts) >= NUM_TO_TELL_APART:
         verb = "train"
-    elif not is_done and len(snapshot.candidates):
+    elif snapshot.num_spent < project.settings.budget and len(snapshot.candidates):
         verb = "ask"
     return f"Run fewlabels {verb} {place}."
