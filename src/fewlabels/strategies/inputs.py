@@ -142,12 +142,26 @@ def considered(
     Returns:
         The items, and a notice for the record of the query.
     """
-    limit = max(max_pool, at_least)
-    if len(items) <= limit:
-        return Considered(items, {})
-    _log.warning("%d of %d items are looked at (max_pool)", limit, len(items))
-    notice = {"considered": limit, "out_of": len(items), "max_pool": max_pool}
-    return Considered(sampled(items, limit, generator), {"subsample": notice})
+    part = sampled(items, max(max_pool, at_least), generator)
+    return Considered(part, notice(len(part), len(items), max_pool))
+
+
+def notice(num_considered: int, num_items: int, max_pool: int) -> Record:
+    """Return what to write down where only a part was looked at, and log it.
+
+    Args:
+        num_considered: How many items were looked at.
+        num_items: Out of how many.
+        max_pool: The option that says so.
+
+    Returns:
+        An entry for the record of the query; empty where nothing was left out.
+    """
+    if num_considered == num_items:
+        return {}
+    _log.warning("%d of %d items are looked at (max_pool)", num_considered, num_items)
+    seen = {"considered": num_considered, "out_of": num_items, "max_pool": max_pool}
+    return {"subsample": seen}
 
 
 def sampled(items: Tensor, limit: int, generator: Generator) -> Tensor:
