@@ -13,6 +13,7 @@ from torch import Generator, Tensor
 from fewlabels.errors import UsageError
 from fewlabels.pool import WITHHELD, Pool, Record
 from fewlabels.protocols import Classifier
+from fewlabels.search.blocks import chunks
 
 _CHUNK_ENTRIES = 2**22
 _log = logging.getLogger(__name__)
@@ -95,9 +96,9 @@ def by_chunks(function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
     Returns:
         One entry per row, float64.
     """
-    length = max(1, _CHUNK_ENTRIES // max(1, rows.shape[1]))
-    parts = [function(part.to(torch.float64)) for part in torch.split(rows, length)]
-    return torch.cat(parts)
+    # Of no rows the function makes an answer of its own shape.
+    parts = chunks(len(rows), rows.shape[1], _CHUNK_ENTRIES) or [slice(0)]
+    return torch.cat([function(rows[part].to(torch.float64)) for part in parts])
 
 
 def unit_rows(rows: Tensor) -> Tensor:
@@ -111,10 +112,8 @@ def unit_rows(rows: Tensor) -> Tensor:
     """
     is_double = rows.dtype == torch.float64
     scaled = torch.empty(rows.shape, dtype=rows.dtype if is_double else torch.float32)
-    length = max(1, _CHUNK_ENTRIES // max(1, rows.shape[1]))
-    for start in range(0, len(rows), length):
-        part = rows[start : start + length].to(torch.float64)
-        scaled[start : start + length] = torch.nn.functional.normalize(part)
+    for part in chunks(len(rows), rows.shape[1], _CHUNK_ENTRIES):
+        scaled[part] = torch.nn.functional.normalize(rows[part].to(torch.float64))
     return scaled
 
 
