@@ -82,7 +82,16 @@ class ActiveLearningByLearning:
         past = [one for one in history if _is_part(mine, _state(one))]
         if self.version == "exp4p":
             rule = Advised(arms, self.delta, self.num_draws)
-            return advised(rule, mine, past, classifier, pool, size, generator, history)
+            return advised(
+                rule,
+                classifier,
+                pool,
+                size,
+                generator,
+                mine=mine,
+                past=past,
+                history=history,
+            )
         least = 1 / (10 * len(arms))
         weights, reward = self._learned(len(arms), least, past, classifier, pool)
         chances = arm_probabilities(weights, least)
