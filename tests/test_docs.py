@@ -126,14 +126,20 @@ def test_every_strategy_has_a_page():
 @pytest.mark.parametrize("name", strategies.names())
 def test_a_strategy_page_names_every_option_and_what_is_recorded(name):
     page = (ROOT / "docs" / "strategies" / f"{name}.md").read_text("utf-8")
-    options, record = (page.split(f"\n## {part}\n")[1] for part in SECTIONS[2:4])
+    options, record = (
+        page.split(f"\n## {part}\n")[1].split("\n## ")[0] for part in SECTIONS[2:4]
+    )
     strategy = strategies.resolve(name)
+    bullets = [one.partition(":") for one in re.split("^- ", options, flags=re.M)]
     for option in dataclasses.fields(strategy):
-        assert f"`{option.name}`" in options.split("\n## ")[0], option.name
+        said = [text for names, _, text in bullets if f"`{option.name}`" in names]
+        assert len(said) == 1, option.name
+        if type(option.default) in {int, float}:
+            assert f"{option.default:,g}" in said[0], option.name
     pool, classifier = problem(0)
     query = strategy.select(classifier, pool, 3, stream(0, "query"))
     for key in query.record:
-        assert f"`{key}`" in record.split("\n## ")[0], key
+        assert f"`{key}`" in record, key
 
 
 def test_every_exception_is_in_the_guide():
