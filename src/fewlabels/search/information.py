@@ -18,6 +18,7 @@ import torch
 from torch import Generator, Tensor
 
 from fewlabels.progress import track
+from fewlabels.search.blocks import chunks
 from fewlabels.search.scores import check_size, top
 
 _CHUNK_ENTRIES = 2**19  # larger ones are fetched from the system every time
@@ -39,12 +40,10 @@ class Information:
         """Side of the information matrix, D = k F."""
         return self.factors.shape[1] * self.rows.shape[1]
 
-    def parts(self) -> Iterator[slice]:
-        """Yield places whose rows, times k, fit into bounded memory."""
-        width = max(1, self.num_parameters, self.factors[:1].numel())
-        length = max(1, _CHUNK_ENTRIES // width)
-        for start in range(0, len(self.rows), length):
-            yield slice(start, start + length)
+    def parts(self) -> list[slice]:
+        """Return places whose rows, times k, fit into bounded memory."""
+        width = max(self.num_parameters, self.factors[:1].numel())
+        return chunks(len(self.rows), width, _CHUNK_ENTRIES)
 
     def chunks(self) -> Iterator[tuple[slice, Tensor]]:
         """Yield places and their rows in double precision."""

@@ -35,7 +35,9 @@ class ActiveLearningByLearning:
     """Let one of several strategies answer, likelier the more its labels were worth."""
 
     arms: tuple[Strategy, ...] | None = None
-    """The strategies; None: least confidence and core-set, as in the NPC paper."""
+    """The strategies; None: least confidence and core-set, as in the NPC paper.
+
+    :func:`fewlabels.strategies.resolve` makes them from names, too."""
     version: Version = "batch"
     """``batch``: one arm answers the whole query; ``exp4p``: an arm for each item."""
     delta: float = 0.1
@@ -50,7 +52,7 @@ class ActiveLearningByLearning:
             if isinstance(arm, type) or not hasattr(arm, "select"):
                 msg = (
                     f"The arm {arm!r} is no strategy object; give objects such as "
-                    "Margin(), not names or classes."
+                    "Margin(). Names will do where 'albl' itself is given by name."
                 )
                 raise UsageError(msg)
         if self.arms is not None and len(self.arms) < 2:
@@ -80,7 +82,16 @@ class ActiveLearningByLearning:
         past = [one for one in history if _is_part(mine, _state(one))]
         if self.version == "exp4p":
             rule = Advised(arms, self.delta, self.num_draws)
-            return advised(rule, mine, past, classifier, pool, size, generator, history)
+            return advised(
+                rule,
+                classifier,
+                pool,
+                size,
+                generator,
+                mine=mine,
+                past=past,
+                history=history,
+            )
         least = 1 / (10 * len(arms))
         weights, reward = self._learned(len(arms), least, past, classifier, pool)
         chances = arm_probabilities(weights, least)

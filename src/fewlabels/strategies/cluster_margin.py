@@ -15,7 +15,7 @@ from fewlabels.pool import Pool, Query, Record, Round
 from fewlabels.protocols import Classifier
 from fewlabels.search import check_size, top
 from fewlabels.search.clusters import average_linkage, round_robin
-from fewlabels.strategies.inputs import by_chunks, considered, logits_of, margin
+from fewlabels.strategies.inputs import by_chunks, logits_of, margin, notice, sampled
 
 _MEAN_CLUSTER = 10
 
@@ -73,7 +73,7 @@ class ClusterMargin:
         limit = min(max(self.max_pool, size), len(pool.candidates))
         num_uncertain = min(max(size, round(self.pool_factor * size)), limit)
         uncertain = top(scores, pool.candidates, num_uncertain, generator)
-        items, notice = self._clustered(pool.candidates, uncertain, generator)
+        items, left_out = self._clustered(pool.candidates, uncertain, generator)
         rows = classifier.outputs(pool.images, items).features
         number = self.num_clusters or max(1, len(items) // _MEAN_CLUSTER)
         clusters = average_linkage(rows, num_clusters=number, distance=self.distance)
@@ -83,7 +83,7 @@ class ClusterMargin:
             "uncertain": num_uncertain,
             "clusters": int(clusters.max()) + 1,
             "clusters_of_uncertain": len(groups),
-            **notice,
+            **left_out,
         }
         return Query(indices, record=record)
 
@@ -93,12 +93,8 @@ class ClusterMargin:
         """Return the uncertain items, then all others or a part, and a notice."""
         rest = candidates[~torch.isin(candidates, uncertain)]
         room = max(self.max_pool - len(uncertain), 0)
-        others = considered(rest, room, generator, at_least=0).items
-        items = torch.cat([uncertain, others])
-        if len(items) == len(candidates):
-            return items, {}
-        notice = {"considered": len(items), "out_of": len(candidates)}
-        return items, {"subsample": notice | {"max_pool": self.max_pool}}
+        items = torch.cat([uncertain, sampled(rest, room, generator)])
+        return items, notice(len(items), len(candidates), self.max_pool)
 
 
 def _by_size(items: Tensor, clusters: Tensor, generator: Generator) -> list[Tensor]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator
 
 from fewlabels.errors import UsageError
 from fewlabels.pool import Pool, Query, Record, Round
@@ -17,7 +17,7 @@ from fewlabels.progress import track
 from fewlabels.protocols import Classifier
 from fewlabels.search import check_size, top
 from fewlabels.search.discriminator import discriminator
-from fewlabels.strategies.inputs import by_chunks
+from fewlabels.strategies.inputs import by_chunks, sampled
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class DiscriminativeActiveLearning:
         parts = torch.arange(size).tensor_split(min(self.num_batches, size))
         with track("Choosing", len(parts)) as advance:
             for part in parts:
-                seen = _some(unlabeled, self.max_train, generator)
+                seen = sampled(unlabeled, self.max_train, generator)
                 judge = discriminator(rows[labeled], rows[seen], penalty=self.penalty)
                 scores = by_chunks(judge.scores, rows)[free]
                 chosen = top(scores, free, len(part), generator)
@@ -84,10 +84,3 @@ def _check_labeled(pool: Pool) -> None:
             "'npc' or 'random'."
         )
         raise UsageError(msg)
-
-
-def _some(items: Tensor, limit: int, generator: Generator) -> Tensor:
-    """Return all items, or ``limit`` random ones."""
-    if len(items) <= limit:
-        return items
-    return items[torch.randperm(len(items), generator=generator)[:limit]]

@@ -12,7 +12,7 @@ from fewlabels.pool import Pool, Query, Round
 from fewlabels.protocols import Classifier
 from fewlabels.search import check_size, maximize_coverage, pure_radius
 from fewlabels.search.clusters import k_means
-from fewlabels.strategies.inputs import considered
+from fewlabels.strategies.inputs import considered, unit_rows
 
 _DIAMETER = 2.0  # of the sphere that rows of length one lie on
 
@@ -85,17 +85,13 @@ class ProbCover:
         return Query(part.items[places], record={**record, **part.record})
 
     def _pure_radius(
-        self,
-        rows: Tensor,
-        num_classes: int,
-        size: int,
-        generator: Generator,
+        self, rows: Tensor, num_classes: int, size: int, generator: Generator
     ) -> float:
         """Return the radius at which balls seldom reach into another cluster."""
         wanted = self.num_clusters or (num_classes if num_classes > 1 else size)
         num_clusters = min(max(wanted, 2), len(rows))
         if num_clusters < 2:
             return _DIAMETER
-        units = torch.nn.functional.normalize(rows.to(torch.float64))
+        units = unit_rows(rows.to(torch.float64))
         clusters = k_means(units, num_clusters, generator)
         return pure_radius(gram.euclidean_kernel(units), clusters, self.purity)
