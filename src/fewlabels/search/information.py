@@ -109,7 +109,9 @@ def minimize_remainder(
     """
     check_size(size, len(candidates))
     design = _Design(information, known, regularization, target)
-    num_added = min(max(size, round(oversample * size)), len(candidates))
+    num_added = min(
+        max(size, round(min(oversample * size, len(candidates)))), len(candidates)
+    )
     with track("Adding", num_added) as advance:
         added: list[int] = []
         for _ in range(num_added):

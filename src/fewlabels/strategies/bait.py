@@ -22,6 +22,7 @@ from fewlabels.strategies.inputs import (
     Considered,
     by_chunks,
     check_classes,
+    check_part,
     considered,
 )
 
@@ -47,12 +48,13 @@ class Bait:
     def __post_init__(self) -> None:
         """Refuse a misspelt likelihood, and numbers that make no sense."""
         check_known("likelihood", self.likelihood, Likelihood)
-        if not self.regularization > 0 or not self.oversample >= 1:
+        check_part(max_pool=self.max_pool)
+        if not 0 < self.regularization < float("inf") or not self.oversample >= 1:
             msg = (
                 f"regularization is {self.regularization} and oversample is "
                 f"{self.oversample}; the information has to be invertible before any "
-                "label, and at least the items wanted are added: give a regularization "
-                "above 0 and an oversample of at least 1."
+                "label, and at least the items wanted are added: give a finite "
+                "regularization above 0 and an oversample of at least 1."
             )
             raise UsageError(msg)
 

@@ -33,11 +33,15 @@ class DiscriminativeActiveLearning:
 
     def __post_init__(self) -> None:
         """Refuse numbers with which there is nothing to learn from."""
-        if self.num_batches < 1 or self.max_train < 1 or not self.penalty > 0:
+        if (
+            self.num_batches < 1
+            or self.max_train < 1
+            or not 0 < self.penalty < float("inf")
+        ):
             msg = (
                 f"num_batches is {self.num_batches}, max_train {self.max_train} and "
                 f"penalty {self.penalty:g}; the first two are at least 1, and the "
-                "penalty is positive."
+                "penalty is positive and finite."
             )
             raise UsageError(msg)
 

@@ -15,7 +15,7 @@ from fewlabels.naming import check_known
 from fewlabels.pool import Pool, Query, Round
 from fewlabels.protocols import Classifier
 from fewlabels.search import check_size, minimize_variance
-from fewlabels.strategies.inputs import considered, sampled
+from fewlabels.strategies.inputs import check_part, considered, sampled
 from fewlabels.strategies.kernels import (
     KernelName,
     check_share,
@@ -45,6 +45,7 @@ class ExpectedVariance:
         """Refuse a misspelt kernel, and noise that makes no sense."""
         check_known("kernel", self.kernel, KernelName)
         check_share("noise", self.noise)
+        check_part(max_pool=self.max_pool, references=self.references)
 
     def select(
         self,

@@ -19,6 +19,7 @@ from fewlabels.search import Posterior, check_size, maximize_change
 from fewlabels.strategies.inputs import (
     check_classes,
     check_labels_given,
+    check_part,
     considered,
     sampled,
 )
@@ -57,6 +58,7 @@ class MostLikelyOutputChange:
         check_known("kernel", self.kernel, KernelName)
         check_known("way to choose several items", self.several, Several)
         check_share("ridge", self.ridge)
+        check_part(max_pool=self.max_pool, references=self.references)
 
     def select(
         self,
