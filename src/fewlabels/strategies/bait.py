@@ -15,7 +15,7 @@ from torch import Generator, Tensor
 from fewlabels import gram
 from fewlabels.errors import UsageError
 from fewlabels.naming import check_known
-from fewlabels.pool import Pool, Query, Round
+from fewlabels.pool import Pool, Query, Record, Round
 from fewlabels.protocols import Classifier, Outputs
 from fewlabels.search import Information, check_size, minimize_remainder
 from fewlabels.strategies.inputs import (
@@ -85,7 +85,10 @@ class Bait:
             oversample=self.oversample,
             generator=generator,
         )
-        return Query(indices, -remainder, {"remainder": remainder, **asked.record})
+        record: Record = {"remainder": remainder, **asked.record}
+        if everything.record:
+            record = {**record, "target": everything.record["subsample"]}
+        return Query(indices, -remainder, record)
 
     def _mean_information(self, outputs: Outputs, items: Tensor) -> Tensor:
         return self._information(outputs, items, 1 / len(items)).total()
