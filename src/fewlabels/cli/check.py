@@ -1,7 +1,9 @@
 """``fewlabels check``: the conformance suite on anybody's strategy."""
 
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -63,7 +65,8 @@ def check(
     options = dict(map(_option, option or ()))
     findings = []
     with terminal.busy():
-        for finding in findings_of(strategy, options, memory=None if quick else memory):
+        found = findings_of(strategy, options, memory=None if quick else memory)
+        while (finding := _next_of(found)) is not None:
             findings.append(finding)
             if as_json:
                 print_line(json.dumps(asdict(finding), ensure_ascii=False))
@@ -72,6 +75,12 @@ def check(
     terminal.result(_summary(strategy, failed))
     if failed:
         raise typer.Exit(1)
+
+
+def _next_of(findings: Iterator[Finding]) -> Finding | None:
+    """Return the next finding; what the strategy prints is no part of the output."""
+    with redirect_stdout(sys.stderr):
+        return next(findings, None)
 
 
 def _option(word: str) -> tuple[str, Any]:
