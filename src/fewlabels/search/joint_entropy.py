@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 
 from fewlabels.progress import track
 from fewlabels.search.blocks import chunks
-from fewlabels.search.scores import check_size, top
+from fewlabels.search.scores import check_size, largest
 
 _CHUNK_ENTRIES = 2**22
 
@@ -76,8 +76,9 @@ def maximize_information(
     with track("Choosing", size) as advance:
         while True:
             gains = _label_entropies(known, logits_KnC, free) - noise_n[free]
-            chosen.append(top(gains, free, 1, generator))
-            value += float(gains[free == chosen[-1]])
+            place = largest(gains, generator)
+            chosen.append(free[place : place + 1])
+            value += float(gains[place])
             advance()
             if len(chosen) == size:
                 return torch.cat(chosen), value

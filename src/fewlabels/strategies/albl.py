@@ -22,6 +22,7 @@ from fewlabels.strategies.coreset import Coreset
 from fewlabels.strategies.exp4p import Advised, advised
 from fewlabels.strategies.inputs import are_right
 from fewlabels.strategies.uncertainty import LeastConfidence
+from fewlabels.whole import whole_number
 
 Version = Literal["batch", "exp4p"]
 
@@ -58,6 +59,8 @@ class ActiveLearningByLearning:
         if self.arms is not None and len(self.arms) < 2:
             msg = f"There are {len(self.arms)} arms; give at least 2 to choose between."
             raise UsageError(msg)
+        if self.num_draws is not None:
+            whole_number("num_draws", self.num_draws)
         asks_nothing = self.num_draws is not None and self.num_draws < 1
         if asks_nothing or not 0 < self.delta < 1:
             msg = (

@@ -117,6 +117,24 @@ def unit_rows(rows: Tensor) -> Tensor:
     return scaled
 
 
+def check_part(**limits: int) -> None:
+    """Raise where a part of the pool that is to be looked at would be empty.
+
+    Args:
+        limits: Sizes of parts, by the names of the options that set them.
+
+    Raises:
+        UsageError: If one of them is below 1.
+    """
+    for name, limit in limits.items():
+        if limit < 1:
+            msg = (
+                f"{name} is {limit}, and nothing would be looked at; give at least 1, "
+                "or leave it out."
+            )
+            raise UsageError(msg)
+
+
 @dataclass(frozen=True, eq=False)
 class Considered:
     """The items that a strategy looks at, where it cannot look at all."""
