@@ -14,7 +14,7 @@ CASES = [(name, {}) for name in strategies.names()] + [
     ("badge", {"first": "uniform"}),
     ("albl", {"version": "exp4p", "num_draws": 40}),
     ("batchbald", {"num_samples": 3, "num_configurations": 12}),
-    ("dal", {"num_batches": 2, "max_train": 7}),
+    ("dal", {"num_parts": 2, "max_train": 7}),
     ("npc", {"kernel": "last-layer"}),
     ("npc", {"kernel": "wide-head"}),
     ("npc", {"kernel": "softmax"}),
