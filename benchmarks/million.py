@@ -1,7 +1,7 @@
 """Seconds and memory of strategies at a million items, each in a fresh process.
 
     python benchmarks/million.py                 the usual six, table and JSON
-    python benchmarks/million.py margin ev-gp    others
+    python benchmarks/million.py margin ev-gp --out few.json    others, kept elsewhere
 
 The problem: ten class means N(0, I) in 128 dimensions, features
 max(mean + 0.7 N(0, I), 0) and the 100 logits of a random linear layer, both float32 and
@@ -28,7 +28,7 @@ NUM_ITEMS, NUM_FEATURES, NUM_CLASSES = 1_000_000, 128, 100
 NUM_MEANS, NUM_LABELED, SIZE = 10, 50, 20
 CHUNK = 50_000
 USUAL = ("badge", "coreset", "margin", "maxdet", "npc", "typiclust")
-OUT = Path(__file__).parent / "results"
+RESULT = Path(__file__).parent / "results" / "million.json"
 
 
 def problem(num_items: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -103,6 +103,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("strategies", nargs="*", default=list(USUAL))
     parser.add_argument("--items", type=int, default=NUM_ITEMS)
+    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     say(f"{'strategy':<18} {'seconds':>9} {'peak GB':>9}")
     found = {}
@@ -119,8 +120,8 @@ def main() -> None:
         "threads": 1,
         "strategies": found,
     }
-    OUT.mkdir(exist_ok=True)
-    (OUT / "million.json").write_text(json.dumps(figures, indent=2) + "\n")
+    options.out.parent.mkdir(exist_ok=True)
+    options.out.write_text(json.dumps(figures, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Documents that cannot go stale: they run, are complete and name what exists."""
 
 import ast
+import dataclasses
 import importlib
 import inspect
 import re
@@ -13,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from fewlabels import cli, errors
+from fewlabels import cli, errors, strategies
+from fewlabels.conformance import problem
+from fewlabels.rng import stream
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -133,7 +136,7 @@ def test_every_name_is_in_the_guide(module):
     assert [name for name in names if f"`{name}`" not in guide()] == []
 
 
-SECTIONS = ["When to use it", "Cost", "Options", "Reference"]
+SECTIONS = ["When to use it", "Cost", "Options", "Record", "Reference"]
 
 
 def test_every_strategy_has_a_page():
@@ -150,6 +153,26 @@ def test_every_strategy_has_a_page():
         r"^\| \[`(.+?)`\]", (folder / "index.md").read_text("utf-8"), re.M
     )
     assert rows == list(names)
+
+
+@pytest.mark.filterwarnings("ignore::fewlabels.errors.DegenerateGramWarning")
+@pytest.mark.parametrize("name", strategies.names())
+def test_a_strategy_page_names_every_option_and_what_is_recorded(name):
+    page = (ROOT / "docs" / "strategies" / f"{name}.md").read_text("utf-8")
+    options, record = (
+        page.split(f"\n## {part}\n")[1].split("\n## ")[0] for part in SECTIONS[2:4]
+    )
+    strategy = strategies.resolve(name)
+    bullets = [one.partition(":") for one in re.split("^- ", options, flags=re.M)]
+    for option in dataclasses.fields(strategy):
+        said = [text for names, _, text in bullets if f"`{option.name}`" in names]
+        assert len(said) == 1, option.name
+        if type(option.default) in {int, float}:
+            assert f"{option.default:,g}" in said[0], option.name
+    pool, classifier = problem(0)
+    query = strategy.select(classifier, pool, 3, stream(0, "query"))
+    for key in query.record:
+        assert f"`{key}`" in record, key
 
 
 def test_every_exception_is_in_the_guide():

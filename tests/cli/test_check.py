@@ -93,3 +93,20 @@ def test_a_wrong_call_is_a_sentence(fewlabels, words, message):
     assert (code, out) == (2, "")
     assert message in shown(err)
     assert "Traceback" not in err
+
+
+def test_what_a_strategy_prints_does_not_spoil_the_json(
+    fewlabels, tmp_path, monkeypatch
+):
+    (tmp_path / "talkative.py").write_text(
+        "from fewlabels.strategies import Margin\n"
+        "class Talks(Margin):\n"
+        "    def select(self, *given, **named):\n"
+        "        print('hello')\n"
+        "        return super().select(*given, **named)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    code, out, err = fewlabels("check", "talkative:Talks", "--quick", "--json")
+    assert code == 0
+    assert {json.loads(line)["outcome"] for line in out.splitlines()} >= {"passed"}
+    assert "hello" in err

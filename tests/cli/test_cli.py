@@ -81,6 +81,16 @@ def test_select_from_the_shell(fewlabels, tmp_path):
     assert json.loads(out) == {"strategy": "npc", "indices": chosen}
 
 
+def test_select_with_options_of_the_strategy(fewlabels, tmp_path):
+    file = savez(tmp_path / "a.npz", features=np.eye(30), logits=np.eye(30))
+    code, _, _ = fewlabels("select", file, "--size", 2, "--option", "method=greedy")
+    assert code == 0
+    code, _, err = fewlabels("select", file, "--option", "metod=greedy")
+    assert (code, "metod" in err) == (2, True)
+    code, _, err = fewlabels("select", file, "--option", "method")
+    assert (code, "write it as name=value" in err) == (2, True)
+
+
 ROWS = np.ones((5, 3))
 
 

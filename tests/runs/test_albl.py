@@ -9,7 +9,11 @@ from tests.runs.test_killed import killed_at, without_a_kill
 
 from fewlabels.runs import Choice, RunFolder, execute
 
-BANDITS = [{}, {"version": "exp4p"}]
+BANDITS = [
+    {},
+    {"version": "exp4p"},
+    {"arms": ["random", {"name": "margin", "on": "logits"}]},
+]
 
 
 def settings(options):

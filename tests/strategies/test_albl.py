@@ -12,7 +12,13 @@ from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.features import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, WITHHELD, Answers, ArrayImages, Pool, Query, Round
 from fewlabels.rng import stream
-from fewlabels.strategies import ActiveLearningByLearning, LeastConfidence, Margin
+from fewlabels.strategies import (
+    ActiveLearningByLearning,
+    Coreset,
+    LeastConfidence,
+    Margin,
+    resolve,
+)
 
 
 class First:
@@ -325,6 +331,42 @@ def test_wrong_options_are_refused(options, message):
 def test_a_misspelt_version_is_refused():
     with pytest.raises(UnknownNameError, match="Did you mean 'exp4p'"):
         ActiveLearningByLearning(version="exp4")
+
+
+def test_arms_are_found_by_name_path_and_options():
+    path = "tests.strategies.test_albl:First"
+    named = {"name": "coreset", "method": "robust"}
+    arms = ["margin", path, named, ARMS[1]]
+    found = resolve("albl", {"arms": arms, "delta": 0.2})
+    assert found.delta == 0.2
+    assert found.arms[0] == Margin()
+    assert type(found.arms[1]).__name__ == "First"
+    assert found.arms[2:] == (Coreset(method="robust"), ARMS[1])
+    assert arms == ["margin", path, named, ARMS[1]]
+    query = asked(found, right_on([]), small_pool())
+    assert query.record["albl"]["arms"] == ["Margin", "First", "Coreset", "Last"]
+
+
+@pytest.mark.parametrize(
+    ("arm", "words"),
+    [
+        ("margn", "Did you mean 'margin'"),
+        ({"name": "coreset", "methd": "robust"}, "Did you mean 'method'"),
+        (
+            {"method": "robust"},
+            r"The arm \{'method': 'robust'\} has no name; write it as",
+        ),
+        (3, "3 is no strategy"),
+    ],
+)
+def test_an_arm_that_stands_for_nothing_is_refused(arm, words):
+    with pytest.raises(UsageError, match=words):
+        resolve("albl", {"arms": ["margin", arm]})
+
+
+def test_arms_that_are_no_list_are_refused():
+    with pytest.raises(UsageError, match="could not be made with the options"):
+        resolve("albl", {"arms": 3})
 
 
 def test_the_default_arms_are_told():

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from tests.strategies import contract
@@ -6,8 +7,10 @@ from tests.strategies.twins.problems import small_problem
 
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.features import PrecomputedClassifier
+from fewlabels.rng import stream
 from fewlabels.search import information
 from fewlabels.strategies import Bait
+from fewlabels.strategies.arrays import _precomputed
 
 
 @pytest.mark.parametrize(
@@ -123,3 +126,23 @@ def test_wrong_options_are_refused():
 
 def test_a_permuted_pool_gives_the_permuted_answer():
     contract.check_ignores_order(Bait(), Bait(likelihood="binary"))
+
+
+@pytest.mark.parametrize("likelihood", ["categorical", "binary"])
+def test_the_way_back_stays_finite_where_items_outweigh_the_regularization(likelihood):
+    rng = np.random.default_rng(0)
+    rows, logits = rng.normal(size=(40, 5)) * 1e30, rng.normal(size=(40, 3))
+    pool, classifier = _precomputed(rows, logits, [3, 9], [0, 1], None)
+    strategy = Bait(likelihood=likelihood, oversample=5.5)
+    query = strategy.select(classifier, pool, 5, stream(0, "query"))
+    assert len(set(query.indices.tolist())) == 5
+    assert 0 <= query.record["remainder"] < float("inf")
+
+
+def test_a_target_from_a_part_of_the_pool_is_noted():
+    rng = np.random.default_rng(0)
+    rows, logits = rng.normal(size=(40, 5)), rng.normal(size=(40, 3))
+    pool, classifier = _precomputed(rows, logits, [], None, [*range(9)])
+    query = Bait(max_pool=10).select(classifier, pool, 2, stream(0, "query"))
+    assert query.record["target"] == {"considered": 10, "out_of": 40, "max_pool": 10}
+    assert "subsample" not in query.record

@@ -53,7 +53,7 @@ def test_agrees_with_the_definition_on_a_hundred_problems(block):
         rows = classifier.features[:, :5].double()
         known = PrecomputedClassifier(rows, classifier.logits)
         sizes = [(3, 3, 2), (1, 1), (4, 4, 4)][seed % 3]
-        strategy = DiscriminativeActiveLearning(num_batches=len(sizes))
+        strategy = DiscriminativeActiveLearning(num_parts=len(sizes))
         query = contract.chosen_by(strategy, pool, known, sum(sizes))
         labeled, unlabeled = pool.labeled.tolist(), pool.unlabeled.tolist()
         free, expected = pool.candidates.tolist(), []
@@ -92,7 +92,7 @@ def test_what_is_least_like_the_labeled_items_is_asked_first():
     line = torch.arange(30.0)[:, None]
     query = chosen_from(line, [0, 1, 2], size=1)
     assert query.indices.tolist() == [29]
-    assert query.record == {"batches": 1, "judged": 27}
+    assert query.record == {"parts": 1, "judged": 27}
 
 
 def test_a_part_of_the_query_counts_as_labeled_for_the_next():
@@ -102,7 +102,7 @@ def test_a_part_of_the_query_counts_as_labeled_for_the_next():
     sides = torch.tensor([0.0, -8.0, 9.0]).repeat_interleave(20)[:, None]
     rows = torch.cat([sides + spread, sides.abs() / 9], dim=1)
     at_once, in_turn = (
-        chosen_from(rows, range(20), size=10, num_batches=n).indices for n in (1, 10)
+        chosen_from(rows, range(20), size=10, num_parts=n).indices for n in (1, 10)
     )
     assert len(set((at_once // 20).tolist())) == 1
     assert set((in_turn // 20).tolist()) == {1, 2}
@@ -144,7 +144,7 @@ def test_any_chunk_size_gives_the_same_answer(monkeypatch, entries):
 
 
 @pytest.mark.parametrize(
-    "options", [{"num_batches": 0}, {"max_train": 0}, {"penalty": 0.0}]
+    "options", [{"num_parts": 0}, {"max_train": 0}, {"penalty": 0.0}]
 )
 def test_wrong_options_are_refused(options):
     with pytest.raises(UsageError, match="at least 1, and the penalty is positive"):

@@ -62,15 +62,7 @@ def test_the_chunk_size_changes_nothing(monkeypatch):
 
 
 def test_a_permuted_pool_gives_the_permuted_answer():
-    pool, _, classifier = problem(0)
-    order = torch.randperm(20, generator=stream(2))
-    permuted = Pool.build(
-        ArrayImages(classifier.features[order]), pool.labels[order], pool.classes
-    )
-    other = PrecomputedClassifier(classifier.features[order], classifier.logits[order])
-    there = contract.chosen_by(ExpectedGradientLength(), permuted, other).indices
-    here = contract.chosen_by(ExpectedGradientLength(), pool, classifier).indices
-    assert order[there].tolist() == here.tolist()
+    contract.check_ignores_order(ExpectedGradientLength())
 
 
 def test_without_logits_the_remedy_is_named():

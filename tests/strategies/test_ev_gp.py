@@ -61,7 +61,7 @@ def test_a_part_of_the_pool_as_references_serves_the_whole():
         return twin.mean_variance(gram, members, noise)
 
     whole = contract.chosen_by(ExpectedVariance(), pool, classifier)
-    part = contract.chosen_by(ExpectedVariance(references=30), pool, classifier)
+    part = contract.chosen_by(ExpectedVariance(num_references=30), pool, classifier)
     assert (whole.record["references"], part.record["references"]) == (60, 30)
     random = contract.chosen_by(Random(), pool, classifier)
     best, near, blind = map(

@@ -202,3 +202,11 @@ def test_neighbors_of_a_part_rank_rows_nearly_as_all_do():
 def test_no_cluster_at_all_is_refused():
     with pytest.raises(UsageError, match="max_clusters is 0; items need at least 1"):
         TypiClust(max_clusters=0)
+
+
+def test_centers_fitted_to_a_part_are_noted(monkeypatch):
+    monkeypatch.setattr("fewlabels.strategies.typiclust._NUM_FITTED", 30)
+    rows = torch.randn(50, 3, generator=stream(5, "rows"))
+    known = PrecomputedClassifier(rows, torch.zeros(50, 2))
+    query = TypiClust().select(known, a_pool(50), 4, stream(0))
+    assert query.record["fitted_to"] == {"considered": 30, "out_of": 50}

@@ -146,15 +146,7 @@ def test_without_logits_it_is_max_herding():
 
 
 def test_a_permuted_pool_gives_the_permuted_answer():
-    pool, classifier = problem(11)
-    order = torch.randperm(len(pool), generator=stream(5))
-    permuted = Pool.build(
-        ArrayImages(classifier.features[order]), pool.labels[order], pool.classes
-    )
-    other = PrecomputedClassifier(classifier.features[order], classifier.logits[order])
-    there = contract.chosen_by(UncertaintyHerding(), permuted, other).indices
-    here = contract.chosen_by(UncertaintyHerding(), pool, classifier).indices
-    assert order[there].tolist() == here.tolist()
+    contract.check_ignores_order(UncertaintyHerding())
 
 
 def test_the_temperature_is_the_likeliest_and_at_least_one():

@@ -5,13 +5,17 @@ seconds: from the first moment on, Ctrl-C ends in a sentence.
 """
 
 import io
+import os
 import signal
 import sys
+from collections.abc import Callable
 from types import FrameType
 
 from fewlabels.errors import FewlabelsError, UsageError
 
 __all__ = ["main"]
+
+_STOPPED = "Stopped. What is finished is kept; the same command goes on."
 
 
 class _Stopped(BaseException):
@@ -23,26 +27,38 @@ def main() -> None:
 
     0 is done, 1 failed for the reason given, 2 is wrong usage.
     """
-    signal.signal(signal.SIGINT, _stop)
-    signal.signal(signal.SIGTERM, _stop)
+    _on_signals(_stop_loading)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name must not end the run
             stream.reconfigure(errors="backslashreplace")
     try:
         from fewlabels.cli.app import app
 
+        _on_signals(_stop)
         app()
     except UsageError as error:
         _leave(f"Error: {error}", 2)
     except FewlabelsError as error:
         _leave(f"Error: {error}", 1)
     except _Stopped:
-        _leave("Stopped. What is finished is kept; the same command goes on.", 1)
+        _leave(_STOPPED, 1)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
     except OSError as error:
         _leave(f"Error: reading or writing failed: {error}.", 1)
+
+
+def _on_signals(handler: Callable[[int, FrameType | None], None]) -> None:
+    signal.signal(signal.SIGINT, handler)
+    signal.signal(signal.SIGTERM, handler)
+
+
+def _stop_loading(number: int, frame: FrameType | None) -> None:
+    """Leave at once: libraries that are being imported may swallow an exception."""
+    del number, frame
+    os.write(2, f"{_STOPPED}\n".encode())
+    os._exit(1)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

@@ -1,21 +1,22 @@
 """``fewlabels check``: the conformance suite on anybody's strategy."""
 
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-import yaml
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from fewlabels.cli.options import StrategyOptions, read_options
 from fewlabels.cli.run import Json, Quiet
 from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.conformance import Finding, Memory, Outcome
 from fewlabels.conformance import check as findings_of
-from fewlabels.errors import UsageError
 
 _WIDEST = 110
 _MARKS: dict[Outcome, tuple[str, str]] = {
@@ -33,12 +34,7 @@ def check(
         typer.Argument(metavar="STRATEGY", help="module:Class, or a built-in name."),
     ],
     *,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE", help="An option of the strategy; may be repeated."
-        ),
-    ] = None,
+    option: StrategyOptions = None,
     rows: Annotated[
         int, typer.Option(help="Size of the pool that memory is measured on.")
     ] = Memory.rows,
@@ -60,10 +56,11 @@ def check(
     """
     memory = Memory(rows=rows, limit_gb=limit, seconds=seconds)
     terminal = Terminal.open(quiet=quiet or as_json)
-    options = dict(map(_option, option or ()))
+    options = read_options(option)
     findings = []
     with terminal.busy():
-        for finding in findings_of(strategy, options, memory=None if quick else memory):
+        found = findings_of(strategy, options, memory=None if quick else memory)
+        while (finding := _next_of(found)) is not None:
             findings.append(finding)
             if as_json:
                 print_line(json.dumps(asdict(finding), ensure_ascii=False))
@@ -74,17 +71,10 @@ def check(
         raise typer.Exit(1)
 
 
-def _option(word: str) -> tuple[str, Any]:
-    """Return name and value; a value is read as in a settings file."""
-    name, equals, text = word.partition("=")
-    if not (name and equals):
-        msg = f"The option '{word}' has no value; write it as name=value."
-        raise UsageError(msg)
-    try:
-        return name, yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        msg = f"The value of '{word}' cannot be read: {' '.join(str(error).split())}."
-        raise UsageError(msg) from error
+def _next_of(findings: Iterator[Finding]) -> Finding | None:
+    """Return the next finding; what the strategy prints is no part of the output."""
+    with redirect_stdout(sys.stderr):
+        return next(findings, None)
 
 
 def _drawn(strategy: str, findings: Sequence[Finding], width: int) -> Table:

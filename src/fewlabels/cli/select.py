@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fewlabels.cli.options import StrategyOptions, read_options
 from fewlabels.cli.run import Json, Quiet
 from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.data.npz import read_npz
@@ -26,6 +27,7 @@ def select(
     ],
     *,
     strategy: Annotated[str, typer.Option(help="Name or module:Class.")] = "npc",
+    option: StrategyOptions = None,
     size: Annotated[int, typer.Option(help="How many items to choose.")] = 20,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     quiet: Quiet = False,
@@ -35,9 +37,12 @@ def select(
 
     Prints the chosen positions, one per line.
     """
+    options = read_options(option)
     with Terminal.open(quiet=quiet or as_json).busy():
         given = _read(arrays)
-        chosen = select_from_arrays(strategy, **given, size=size, seed=seed)
+        chosen = select_from_arrays(
+            strategy, **given, size=size, seed=seed, options=options
+        )
     if as_json:
         print_line(json.dumps({"strategy": strategy, "indices": chosen.tolist()}))
     else:

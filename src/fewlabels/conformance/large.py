@@ -19,8 +19,9 @@ from torch import Generator, Tensor
 from fewlabels.conformance.asking import failure, one_line
 from fewlabels.conformance.memory import Seen
 from fewlabels.errors import FewlabelsError
+from fewlabels.features import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, ArrayImages, Images, Pool, check_query
-from fewlabels.protocols import Classifier, Outputs, Strategy
+from fewlabels.protocols import Classifier, Strategy
 from fewlabels.rng import stream
 from fewlabels.strategies import resolve
 
@@ -28,22 +29,8 @@ NUM_FEATURES, NUM_CLASSES, NUM_LABELED, SIZE = 32, 10, 20, 10
 
 
 @dataclass(frozen=True, eq=False)
-class LargeClassifier:
+class LargeClassifier(PrecomputedClassifier):
     """Features and logits in memory; sampled networks are made when asked for."""
-
-    features: Tensor
-    logits: Tensor
-    module: None = None
-
-    @property
-    def num_classes(self) -> int:
-        """Number of classes."""
-        return self.logits.shape[1]
-
-    def outputs(self, images: Images, indices: Tensor) -> Outputs:
-        """Return the rows at ``indices``."""
-        del images
-        return Outputs(self.features[indices], self.logits[indices])
 
     def sample_logits(
         self, images: Images, indices: Tensor, num_samples: int, generator: Generator

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fewlabels.errors import ShapeError
 from fewlabels.gram.rows import Matrix, Rows
 
 
@@ -65,22 +64,13 @@ def gradient_embedding_kernel(
     Returns:
         The kernel over all N items.
 
-    Raises:
-        ShapeError: If features and logits are not equally many.
-
     Example:
         >>> kernel = gradient_embedding_kernel(torch.ones(2, 3), torch.zeros(2, 2))
         >>> kernel.diagonal(torch.arange(2)).tolist()  # |(1/2, -1/2)|² |(1, 1, 1)|²
         [1.5, 1.5]
     """
     rows = Rows(features, has_bias=False, is_normalized=False)
-    outputs = Rows(logits, has_bias=False, is_normalized=False, name="logits")
-    if rows.num_items != outputs.num_items:
-        msg = (
-            f"features have {rows.num_items} rows and logits {outputs.num_items}; give "
-            "one row per item of the whole pool in both."
-        )
-        raise ShapeError(msg)
+    outputs = rows.logits(logits)
     is_double = logits.dtype in {torch.float64, np.dtype(np.float64)}
     errors_NC = torch.empty(
         outputs.num_items,

@@ -75,6 +75,27 @@ class Rows:
             rows = torch.nn.functional.normalize(rows, dim=-1)
         return rows
 
+    def logits(self, logits: Matrix) -> "Rows":
+        """Return the logits of the same items as plain rows.
+
+        Args:
+            logits: Outputs of the last layer, shape (N, C).
+
+        Returns:
+            Rows without a 1.
+
+        Raises:
+            ShapeError: If features and logits are not equally many.
+        """
+        outputs = Rows(logits, has_bias=False, is_normalized=False, name="logits")
+        if self.num_items != outputs.num_items:
+            msg = (
+                f"features have {self.num_items} rows and logits {outputs.num_items}; "
+                "give one row per item of the whole pool in both."
+            )
+            raise ShapeError(msg)
+        return outputs
+
     def products(self, rows: Tensor, columns: Tensor) -> Tensor:
         """Return the inner products of rows, (..., r) and (..., c) to (..., r, c).
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fewlabels.errors import ShapeError, UsageError
+from fewlabels.errors import UsageError
 from fewlabels.gram.rows import Matrix, Rows
 
 
@@ -101,7 +101,6 @@ def softmax_kernel(
         The kernel over all N items.
 
     Raises:
-        ShapeError: If features and logits are not equally many.
         UsageError: If the temperature is not positive.
 
     Example:
@@ -112,13 +111,7 @@ def softmax_kernel(
         (0.25, 0.0)
     """
     rows = Rows(features, has_bias=True, is_normalized=normalize)
-    outputs = Rows(logits, has_bias=False, is_normalized=False, name="logits")
-    if rows.num_items != outputs.num_items:
-        msg = (
-            f"features have {rows.num_items} rows and logits {outputs.num_items}; give "
-            "one row per item of the whole pool in both."
-        )
-        raise ShapeError(msg)
+    outputs = rows.logits(logits)
     if not temperature > 0:
         msg = f"temperature is {temperature}; it divides the logits: give more than 0."
         raise UsageError(msg)

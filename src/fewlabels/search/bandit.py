@@ -1,14 +1,14 @@
 """Choosing among advisers by what their advice was worth: Exp4.P.
 
 Beygelzimer, Langford, Li, Reyzin and Schapire (2011), as Hsu and Lin (2015) use it for
-active learning. Shapes: K arms.
+active learning. Shapes: K arms, Q items of a query.
 """
 
 import math
 from collections.abc import Sequence
 
 import torch
-from torch import Generator
+from torch import Generator, Tensor
 
 _HEAVY = 1e100
 
@@ -57,3 +57,41 @@ def draw(probabilities: Sequence[float], generator: Generator) -> int:
     """Return the number of an arm, drawn by its chance."""
     chances = torch.tensor(probabilities, dtype=torch.float64)
     return int(torch.multinomial(chances, 1, generator=generator))
+
+
+def draw_advised(
+    advice: Sequence[Sequence[int]],
+    probabilities: Sequence[float],
+    candidates: Tensor,
+    size: int,
+    generator: Generator,
+) -> tuple[Tensor, list[list[float]]]:
+    """Draw items one after the other, each advised by an arm that is drawn first.
+
+    An arm advises the first of its items that is not drawn yet; one arm more, the last,
+    advises any candidate that is not.
+
+    Args:
+        advice: The items of each arm but the last, best first, at least ``size``.
+        probabilities: The chance of each arm, shape (K,).
+        candidates: What the last arm advises.
+        size: How many items to draw.
+        generator: The only source of randomness.
+
+    Returns:
+        Distinct items in the order of drawing, and how strongly each arm advised each
+        of them when it was drawn, shape (Q, K).
+    """
+    drawn: dict[int, None] = {}
+    strengths_QK: list[list[float]] = []
+    order = candidates[torch.randperm(len(candidates), generator=generator)].tolist()
+    for number in range(size):
+        heads = [
+            next(item for item in items if item not in drawn)
+            for items in (*advice, order)
+        ]
+        chosen = heads[draw(probabilities, generator)]
+        uniform = 1 / (len(candidates) - number)
+        strengths_QK.append([float(head == chosen) for head in heads[:-1]] + [uniform])
+        drawn[chosen] = None
+    return torch.tensor(list(drawn)), strengths_QK

@@ -1,4 +1,4 @@
-"""Kernel blocks of many rows, a part at a time.
+"""Many rows, a part at a time: chunks of bounded memory, and kernel blocks by chunks.
 
 A kernel computes a block from rows in double precision, and all rows of a large pool at
 once do not fit.
@@ -9,6 +9,25 @@ from torch import Tensor
 from fewlabels.protocols import Kernel
 
 _CHUNK_LENGTH = 8192
+
+
+def chunks(length: int, width: int, num_entries: int = 2**18) -> list[slice]:
+    """Cut a range into slices whose rows fit a bounded piece of memory.
+
+    Args:
+        length: How many rows there are.
+        width: Numbers that are held for each row.
+        num_entries: Numbers that are held at once, unless one row alone has more.
+
+    Returns:
+        Slices in order; none where there are no rows.
+
+    Example:
+        >>> chunks(5, width=10, num_entries=20)
+        [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    step = max(1, num_entries // max(1, width))
+    return [slice(start, min(start + step, length)) for start in range(0, length, step)]
 
 
 def fill_block(kernel: Kernel, rows: Tensor, columns: Tensor, target: Tensor) -> None:

@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 
 from fewlabels.progress import track
 from fewlabels.search.posterior import Posterior
-from fewlabels.search.scores import check_size, top
+from fewlabels.search.scores import check_size, largest, top
 
 
 def maximize_change(
@@ -53,7 +53,7 @@ def maximize_change(
         for _ in range(size):
             scores = _scores(posterior, gaps_nC)
             scores[places] = -1
-            best = int(top(scores, everything, 1, generator))
+            best = largest(scores, generator)
             found.append(float(scores[best]))
             gap_C = gaps_nC[best].clone()
             gaps_nC -= posterior.add(best)[:, None] * gap_C

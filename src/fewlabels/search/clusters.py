@@ -11,6 +11,7 @@ from torch import Generator, Tensor
 
 from fewlabels.gram import euclidean_kernel
 from fewlabels.progress import track
+from fewlabels.search.blocks import chunks
 from fewlabels.search.covering import k_means_plus_plus
 
 _CHUNK_ENTRIES = 2**22
@@ -75,7 +76,7 @@ def _lloyd(
 def _means(rows: Tensor, clusters: Tensor, num_clusters: int) -> Tensor:
     """Return the mean row of each cluster, shape (K, F)."""
     sums_KF = torch.zeros(num_clusters, rows.shape[1], dtype=torch.float64)
-    for part in _parts(*rows.shape):
+    for part in chunks(len(rows), rows.shape[1], _CHUNK_ENTRIES):
         sums_KF.index_add_(0, clusters[part], rows[part].to(torch.float64))
     counts_K = torch.bincount(clusters, minlength=num_clusters)
     return sums_KF / counts_K[:, None]
@@ -162,10 +163,11 @@ def neighbor_distances(
     norms_R = references_RF.square().sum(dim=1)
     count = min(num_neighbors, len(chosen) - 1)
     means = torch.empty(len(rows), dtype=torch.float64)
-    for part in _parts(len(rows), len(chosen) + count * rows.shape[1]):
+    width = len(chosen) + count * rows.shape[1]
+    for part in chunks(len(rows), width, _CHUNK_ENTRIES):
         own = rows[part].to(torch.float64) - center
         squares = norms_R - 2 * own @ references_RF.T
-        numbers = torch.arange(part.start, part.start + len(own))
+        numbers = torch.arange(part.start, part.stop)
         squares[numbers[:, None] == chosen] = torch.inf
         nearest = squares.topk(count, largest=False).indices
         # From differences: copies are at distance zero, not at a rounding error.
@@ -199,7 +201,7 @@ def typicality(
     references = rows[order[:num_references]].to(torch.float64)
     count = min(num_neighbors + 1, len(references))
     means = torch.empty(len(rows), dtype=torch.float64)
-    for part in _parts(len(rows), len(references)):
+    for part in chunks(len(rows), len(references), _CHUNK_ENTRIES):
         distances = torch.cdist(rows[part].to(torch.float64), references)
         means[part] = distances.topk(count, largest=False).values.mean(dim=1)
     return 1 / (means + 1e-5 * float(means.mean()) + 1e-300)
@@ -210,7 +212,8 @@ def _nearest(rows: Tensor, centers_KF: Tensor) -> tuple[Tensor, Tensor]:
     nearest = torch.empty(len(rows), dtype=torch.int64)
     squares = torch.empty(len(rows), dtype=torch.float64)
     norms_K = centers_KF.square().sum(dim=1)
-    for part in _parts(len(rows), len(centers_KF) + rows.shape[1]):
+    width = len(centers_KF) + rows.shape[1]
+    for part in chunks(len(rows), width, _CHUNK_ENTRIES):
         own = rows[part].to(torch.float64)
         distances = norms_K - 2 * own @ centers_KF.T
         least = distances.min(dim=1)
@@ -230,8 +233,3 @@ def _without_gaps(nearest: Tensor, distances: Tensor, num_clusters: int) -> Tens
         counts[nearest[row]] -= 1
         nearest[row], counts[cluster] = cluster, 1
     return nearest
-
-
-def _parts(length: int, width: int) -> list[slice]:
-    step = max(1, _CHUNK_ENTRIES // max(1, width))
-    return [slice(start, start + step) for start in range(0, length, step)]

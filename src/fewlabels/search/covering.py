@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 
 from fewlabels.progress import track
 from fewlabels.protocols import Kernel
-from fewlabels.search.scores import check_size
+from fewlabels.search.scores import check_size, largest
 
 FirstCenter = Literal["uniform", "largest"]
 """Where k-means++ begins: anywhere, or at the item of the largest k(i, i)."""
@@ -59,7 +59,7 @@ def farthest_first(
     with track("Covering", size) as advance:
         while len(chosen) < size:
             scores = nearest if chosen or len(labeled) else -lengths
-            added = _largest(
+            added = largest(
                 scores.where(is_free.to(scores.device), -torch.inf), generator
             )
             chosen.append(added)
@@ -98,7 +98,7 @@ def k_means_plus_plus(
     check_size(size, len(candidates))
     lengths = kernel.diagonal(candidates)
     if first == "largest":
-        chosen = [_largest(lengths, generator)]
+        chosen = [largest(lengths, generator)]
     else:
         chosen = [int(torch.randint(len(candidates), (1,), generator=generator))]
     nearest = torch.full_like(lengths, torch.inf)
@@ -181,14 +181,6 @@ def _squares(
     sums = row_lengths[:, None] + column_lengths
     squares = torch.sub(sums, kernel.block(rows, columns), alpha=2)
     return squares.masked_fill_(squares <= sums.mul_(_NOTHING), 0)
-
-
-def _largest(scores: Tensor, generator: Generator) -> int:
-    """Return the position of the largest score, a random one of several."""
-    positions = torch.nonzero(scores == scores.max()).flatten()
-    if len(positions) == 1:
-        return int(positions[0])
-    return int(positions[int(torch.randint(len(positions), (1,), generator=generator))])
 
 
 def _drawn(weights: Tensor, chosen: list[int], generator: Generator) -> int:

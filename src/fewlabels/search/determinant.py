@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 from fewlabels.progress import track
 from fewlabels.protocols import Kernel
 from fewlabels.search.blocks import fill_block
-from fewlabels.search.scores import check_size, top
+from fewlabels.search.scores import check_size, largest, top
 
 _NOTHING = 1e-12
 
@@ -35,7 +35,7 @@ def maximize_determinant(
         labeled: Indices labeled already; may be empty.
         candidates: Indices to choose from.
         size: How many to choose.
-        generator: Decides where no residual is left.
+        generator: Decides between equal residuals, and where none is left.
 
     Returns:
         The chosen indices, and the logarithm of the determinant of what they add; minus
@@ -56,7 +56,7 @@ def maximize_determinant(
         for number in range(len(labeled), len(labeled) + size):
             free = residuals[: len(candidates)].clone()
             free[chosen] = -1
-            best = int(free.argmax())
+            best = largest(free, generator)
             if float(free[best]) <= least:
                 return _filled(candidates, chosen, size, generator), -math.inf
             value += math.log(float(free[best]))

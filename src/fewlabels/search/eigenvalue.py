@@ -25,6 +25,8 @@ from fewlabels.whole import whole_number
 
 Method = Literal["random", "greedy", "exchange"]
 
+_MOST_DRAWS = 10**12
+
 
 def maximize_smallest_eigenvalue(
     kernel: Kernel,
@@ -166,8 +168,11 @@ def _source(
         check_given(draws, candidates, size)
         return GivenDraws(draws), len(draws)
     num_draws = len(candidates) if draws is None else whole_number("draws", draws)
-    if num_draws < 1:
-        msg = f"draws is {num_draws}; at least one set has to be tried."
+    if not 1 <= num_draws <= _MOST_DRAWS:
+        msg = (
+            f"draws is {num_draws}; give the number of sets to try, from 1 to "
+            f"{_MOST_DRAWS:,}."
+        )
         raise BudgetError(msg)
     if proposal is not None:
         return proposal, num_draws

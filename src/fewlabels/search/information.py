@@ -18,11 +18,14 @@ import torch
 from torch import Generator, Tensor
 
 from fewlabels.progress import track
-from fewlabels.search.scores import check_size, top
+from fewlabels.search.blocks import chunks
+from fewlabels.search.scores import check_size, largest
 
 _CHUNK_ENTRIES = 2**19  # larger ones are fetched from the system every time
 _NOTHING = 1e-12
 _RESOLVED = 1e-10
+_DELICATE = 1e-5  # of an item's trace: less leaves few digits of W (target) W
+_ALONE = 1 - 1e-5  # more of it would cost five of the inverse's digits
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,12 +42,10 @@ class Information:
         """Side of the information matrix, D = k F."""
         return self.factors.shape[1] * self.rows.shape[1]
 
-    def parts(self) -> Iterator[slice]:
-        """Yield places whose rows, times k, fit into bounded memory."""
-        width = max(1, self.num_parameters, self.factors[:1].numel())
-        length = max(1, _CHUNK_ENTRIES // width)
-        for start in range(0, len(self.rows), length):
-            yield slice(start, start + length)
+    def parts(self) -> list[slice]:
+        """Return places whose rows, times k, fit into bounded memory."""
+        width = max(self.num_parameters, self.factors[:1].numel())
+        return chunks(len(self.rows), width, _CHUNK_ENTRIES)
 
     def chunks(self) -> Iterator[tuple[slice, Tensor]]:
         """Yield places and their rows in double precision."""
@@ -109,22 +110,28 @@ def minimize_remainder(
     """
     check_size(size, len(candidates))
     design = _Design(information, known, regularization, target)
-    num_added = min(max(size, round(oversample * size)), len(candidates))
+    num_added = min(
+        max(size, round(min(oversample * size, len(candidates)))), len(candidates)
+    )
     with track("Adding", num_added) as advance:
         added: list[int] = []
         for _ in range(num_added):
             gains = design.gains()
             gains[added] = -torch.inf
-            added.append(int(top(gains, torch.arange(len(gains)), 1, generator)))
+            added.append(largest(gains, generator))
             design.add(added[-1])
             advance()
     design.narrow(added)
+    if design.is_delicate:
+        design.renew(list(range(num_added)))
     is_left = torch.ones(num_added, dtype=torch.bool)
     for _ in range(num_added - size):
         losses = design.losses().where(is_left, torch.inf)
-        worst = int(top(-losses, torch.arange(num_added), 1, generator))
-        design.remove(worst)
+        worst = largest(-losses, generator)
         is_left[worst] = False
+        design.remove(worst, torch.nonzero(is_left).flatten().tolist())
+    if design.is_delicate:
+        design.renew(torch.nonzero(is_left).flatten().tolist())
     return candidates[torch.tensor(added)[is_left]], design.remainder
 
 
@@ -141,14 +148,21 @@ class _Design:
         self._information = information
         # Where an item outweighs the regularization beyond rounding, no inverse is
         # right; so that is raised to what double precision can still tell apart.
-        least = max(regularization, _RESOLVED * float(information.largest()))
-        start = known.clone()
-        start.diagonal().add_(least)
-        self._inverse_DD = torch.cholesky_inverse(torch.linalg.cholesky(start))
-        self._spread_DD = self._inverse_DD @ target @ self._inverse_DD
+        largest_trace = float(information.largest())
+        least = max(regularization, _RESOLVED * largest_trace)
+        self.is_delicate = least < _DELICATE * largest_trace
+        self._start_DD = known.clone()
+        self._start_DD.diagonal().add_(least)
+        self._target_DD = target
+        self._invert(self._start_DD)
+
+    def _invert(self, matrix_DD: Tensor) -> None:
+        """Take M for what is known, whatever was known before."""
+        self._inverse_DD = torch.cholesky_inverse(torch.linalg.cholesky(matrix_DD))
+        self._spread_DD = self._inverse_DD @ self._target_DD @ self._inverse_DD
         self._inverses_nkk = self._seen_by_all(self._inverse_DD)
         self._spreads_nkk = self._seen_by_all(self._spread_DD)
-        self.remainder = float((self._inverse_DD * target).sum())
+        self.remainder = float((self._inverse_DD * self._target_DD).sum())
 
     def gains(self) -> Tensor:
         """Return by how much each item would lower the trace, shape (n,)."""
@@ -182,10 +196,25 @@ class _Design:
         identity = torch.eye(len(inner), dtype=inner.dtype)
         self._change(columns, -torch.linalg.inv(identity + inner))
 
-    def remove(self, place: int) -> None:
-        """Take the information of one item out again."""
+    def renew(self, places: list[int]) -> None:
+        """Compute the inverse anew, for what is known and the items at ``places``."""
+        some = Information(
+            self._information.rows[places], self._information.factors[places]
+        )
+        self._invert(self._start_DD + some.total())
+
+    def remove(self, place: int, rest: list[int]) -> None:
+        """Take the information of one item out again, which leaves ``rest``.
+
+        Where the item alone knows a direction, the update would divide by what rounding
+        has left there; the inverse is then computed anew.
+        """
         columns = self._information.columns(place)
-        self._change(columns, _freed(columns.T @ self._inverse_DD @ columns))
+        inner = columns.T @ self._inverse_DD @ columns
+        if float(torch.linalg.eigvalsh((inner + inner.mT) / 2)[-1]) < _ALONE:
+            self._change(columns, _freed(inner))
+            return
+        self.renew(rest)
 
     def _change(self, columns_Dr: Tensor, core_rr: Tensor) -> None:
         """Replace W by W + U G Uᵀ with U = W V (Woodbury), and T along with it."""

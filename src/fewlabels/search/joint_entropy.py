@@ -11,7 +11,8 @@ import torch
 from torch import Generator, Tensor
 
 from fewlabels.progress import track
-from fewlabels.search.scores import check_size, top
+from fewlabels.search.blocks import chunks
+from fewlabels.search.scores import check_size, largest
 
 _CHUNK_ENTRIES = 2**22
 
@@ -75,8 +76,9 @@ def maximize_information(
     with track("Choosing", size) as advance:
         while True:
             gains = _label_entropies(known, logits_KnC, free) - noise_n[free]
-            chosen.append(top(gains, free, 1, generator))
-            value += float(gains[free == chosen[-1]])
+            place = largest(gains, generator)
+            chosen.append(free[place : place + 1])
+            value += float(gains[place])
             advance()
             if len(chosen) == size:
                 return torch.cat(chosen), value
@@ -122,10 +124,10 @@ def _label_entropies(
     """
     weights_mK, shares_m = known.logs.softmax(dim=1), known.shares_m
     num_classes = logits_KnC.shape[2]
-    length = max(1, _CHUNK_ENTRIES // (len(weights_mK) * num_classes))
+    width = len(weights_mK) * num_classes
     entropies = []
-    for part in torch.split(items, length):
-        chances_KnC = logits_KnC[:, part].to(torch.float64).softmax(dim=2)
+    for part in chunks(len(items), width, _CHUNK_ENTRIES):
+        chances_KnC = logits_KnC[:, items[part]].to(torch.float64).softmax(dim=2)
         mixed_mn_C = weights_mK @ chances_KnC.flatten(1)
         entropy_mn = torch.special.entr(mixed_mn_C).unflatten(1, (-1, num_classes))
         entropies.append(shares_m @ entropy_mn.sum(dim=2))
@@ -135,9 +137,9 @@ def _label_entropies(
 def _mean_entropies(logits_KnC: Tensor) -> Tensor:
     """Return the entropy of each item's label, averaged over networks, shape (n,)."""
     num_networks, num_items, num_classes = logits_KnC.shape
-    length = max(1, _CHUNK_ENTRIES // (num_networks * num_classes))
+    width = num_networks * num_classes
     entropies = []
-    for part in torch.split(torch.arange(num_items), length):
+    for part in chunks(num_items, width, _CHUNK_ENTRIES):
         chances_KnC = logits_KnC[:, part].to(torch.float64).softmax(dim=2)
         entropies.append(torch.special.entr(chances_KnC).sum(dim=2).mean(dim=0))
     return torch.cat(entropies)

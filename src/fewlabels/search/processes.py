@@ -24,11 +24,11 @@ def in_processes(problem: Problem, numbers: range, processes: int) -> Race:
     """
     if processes == 1:
         return race(problem, numbers)
-    parts = _parts(numbers, processes)
+    parts = _parts(numbers, min(processes, len(numbers)))
     # A forked child shares the features; elsewhere they are sent to it.
     context = get_context("fork" if sys.platform == "linux" else "spawn")
     with ProcessPoolExecutor(
-        processes, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)
+        len(parts), mp_context=context, initializer=torch.set_num_threads, initargs=(1,)
     ) as pool:
         races = list(pool.map(race, [problem] * len(parts), parts))
     return reduce(lambda one, other: one.joined(problem, other), races)

@@ -19,10 +19,11 @@ from fewlabels.gram import lobpcg_smallest_eigenvalue, smallest_eigenvalue
 from fewlabels.progress import track
 from fewlabels.protocols import Factored, InnerProduct, Kernel
 from fewlabels.rng import stream
+from fewlabels.search.blocks import chunks
 from fewlabels.search.contenders import Contenders
 from fewlabels.search.draws import Draws
 from fewlabels.search.pivots import definite
-from fewlabels.search.secular import SecularSystem, chunks
+from fewlabels.search.secular import SecularSystem
 
 _FIRST_CHUNK, _LARGEST_CHUNK = 64, 16_384
 _WORTH_RESTRICTING = 0.7

@@ -5,6 +5,8 @@ from torch import Generator, Tensor
 
 from fewlabels.errors import BudgetError
 
+_SAME = 1e-10
+
 
 def top(scores: Tensor, candidates: Tensor, size: int, generator: Generator) -> Tensor:
     """Return the ``size`` candidates with the largest scores, ties broken at random.
@@ -22,6 +24,26 @@ def top(scores: Tensor, candidates: Tensor, size: int, generator: Generator) -> 
     shuffled = torch.randperm(len(candidates), generator=generator)
     order = scores[shuffled].sort(descending=True, stable=True).indices
     return candidates[shuffled[order[:size]]]
+
+
+def largest(scores: Tensor, generator: Generator) -> int:
+    """Return the position of the largest score, a random one where several share it.
+
+    Scores of copies differ by rounding, which depends on how rows are cut into chunks;
+    so scores that agree to ten digits count as equal.
+
+    Args:
+        scores: Shape (n,), the largest one finite.
+        generator: Decides between equal scores.
+
+    Returns:
+        The position.
+    """
+    best = float(scores.max())
+    positions = torch.nonzero(scores >= best - _SAME * abs(best)).flatten()
+    if len(positions) == 1:
+        return int(positions[0])
+    return int(positions[int(torch.randint(len(positions), (1,), generator=generator))])
 
 
 def check_size(size: int, num_candidates: int) -> None:

@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 
 from fewlabels.protocols import Kernel
+from fewlabels.search.blocks import chunks
 
-_CHUNK_ENTRIES = 2**18
 _EPSILON = torch.finfo(torch.float64).eps
 
 
@@ -132,9 +132,3 @@ class SecularSystem:
             return values
         floor = len(values) * _EPSILON * float(values[-1].clamp_min(0))
         return torch.where(values > floor, 1 / values.clamp_min(floor or 1.0), 0.0)
-
-
-def chunks(length: int, width: int) -> list[slice]:
-    """Cut a range into slices whose ``width`` rows fit a bounded piece of memory."""
-    step = max(1, _CHUNK_ENTRIES // max(1, width))
-    return [slice(start, min(start + step, length)) for start in range(0, length, step)]

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from fewlabels.protocols import Kernel
+from fewlabels.search.blocks import chunks
 from fewlabels.search.contenders import Contenders
 from fewlabels.search.refutation import Problem
-from fewlabels.search.secular import SecularSystem, chunks
+from fewlabels.search.secular import SecularSystem
 
 _SAME = 1e-9
 _NUM_PROBES = 16

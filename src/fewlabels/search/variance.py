@@ -6,7 +6,7 @@ from torch import Generator, Tensor
 from fewlabels.progress import track
 from fewlabels.protocols import Kernel
 from fewlabels.search.posterior import Posterior
-from fewlabels.search.scores import check_size, top
+from fewlabels.search.scores import check_size, largest
 
 
 def minimize_variance(
@@ -47,13 +47,12 @@ def minimize_variance(
     )
     before = posterior.mean_variance
     chosen: list[int] = []
-    everything = torch.arange(len(candidates))
     with track("Adding", size) as advance:
         for _ in range(size):
             lengths_n = torch.linalg.vector_norm(posterior.covariances_nR, dim=1)
             gains = lengths_n.square() / (posterior.variances_n + noise)
             gains[chosen] = -1
-            best = int(top(gains, everything, 1, generator))
+            best = largest(gains, generator)
             posterior.add(best)
             chosen.append(best)
             advance()

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fewlabels import naming
+from fewlabels.errors import UsageError
 from fewlabels.protocols import Strategy
 from fewlabels.strategies.albl import ActiveLearningByLearning
 from fewlabels.strategies.badge import Badge
@@ -82,16 +83,37 @@ def resolve(
 
     Args:
         strategy: A built-in name, ``"package.module:Name"``, or an object.
-        options: Options of the strategy, where it is given by name.
+        options: Options of the strategy, where it is given by name. The ``arms`` of
+            ``"albl"`` are strategies themselves: each is a name, an import path, an
+            object, or a mapping of a ``name`` and options.
 
     Returns:
         The strategy.
     """
+    given = {} if options is None else options
     found: Strategy = naming.resolve(
         "strategy",
         strategy,
-        {} if options is None else options,
+        _with_arms(given) if strategy == "albl" else given,
         _BY_NAME,
         method="select(classifier, pool, size, generator, *, history)",
     )
     return found
+
+
+def _with_arms(options: Any) -> Any:
+    """Return the options of a bandit, its arms made from what stands for them."""
+    arms = options.get("arms") if isinstance(options, Mapping) else None
+    if not isinstance(arms, list | tuple):
+        return options
+    return {**options, "arms": tuple(map(_arm, arms))}
+
+
+def _arm(given: Any) -> Strategy:
+    if not isinstance(given, Mapping):
+        return resolve(given)
+    if "name" not in given:
+        msg = f"The arm {dict(given)} has no name; write it as name and options."
+        raise UsageError(msg)
+    options = {key: value for key, value in given.items() if key != "name"}
+    return resolve(given["name"], options)

@@ -22,6 +22,7 @@ from fewlabels.strategies.coreset import Coreset
 from fewlabels.strategies.exp4p import Advised, advised
 from fewlabels.strategies.inputs import are_right
 from fewlabels.strategies.uncertainty import LeastConfidence
+from fewlabels.whole import whole_number
 
 Version = Literal["batch", "exp4p"]
 
@@ -35,7 +36,9 @@ class ActiveLearningByLearning:
     """Let one of several strategies answer, likelier the more its labels were worth."""
 
     arms: tuple[Strategy, ...] | None = None
-    """The strategies; None: least confidence and core-set, as in the NPC paper."""
+    """The strategies; None: least confidence and core-set, as in the NPC paper.
+
+    :func:`fewlabels.strategies.resolve` makes them from names, too."""
     version: Version = "batch"
     """``batch``: one arm answers the whole query; ``exp4p``: an arm for each item."""
     delta: float = 0.1
@@ -50,12 +53,14 @@ class ActiveLearningByLearning:
             if isinstance(arm, type) or not hasattr(arm, "select"):
                 msg = (
                     f"The arm {arm!r} is no strategy object; give objects such as "
-                    "Margin(), not names or classes."
+                    "Margin(). Names will do where 'albl' itself is given by name."
                 )
                 raise UsageError(msg)
         if self.arms is not None and len(self.arms) < 2:
             msg = f"There are {len(self.arms)} arms; give at least 2 to choose between."
             raise UsageError(msg)
+        if self.num_draws is not None:
+            whole_number("num_draws", self.num_draws)
         asks_nothing = self.num_draws is not None and self.num_draws < 1
         if asks_nothing or not 0 < self.delta < 1:
             msg = (
@@ -80,7 +85,16 @@ class ActiveLearningByLearning:
         past = [one for one in history if _is_part(mine, _state(one))]
         if self.version == "exp4p":
             rule = Advised(arms, self.delta, self.num_draws)
-            return advised(rule, mine, past, classifier, pool, size, generator, history)
+            return advised(
+                rule,
+                classifier,
+                pool,
+                size,
+                generator,
+                mine=mine,
+                past=past,
+                history=history,
+            )
         least = 1 / (10 * len(arms))
         weights, reward = self._learned(len(arms), least, past, classifier, pool)
         chances = arm_probabilities(weights, least)

@@ -44,7 +44,8 @@ def select(
 
     Args:
         strategy: A built-in name, ``"package.module:Name"``, or an object.
-        features: One row per item, shape (N, F): any framework's embeddings.
+        features: One row per item, shape (N, F): any framework's embeddings. With F
+            = 0 all items look alike, for strategies that need logits only.
         logits: Classifier outputs before softmax, shape (N, C); or (K, N, C) for
             methods that want K sampled classifiers. Not needed by strategies that
             look at features only.
@@ -84,6 +85,8 @@ def _precomputed(
 ) -> tuple[Pool, PrecomputedClassifier]:
     """Check the arrays and return them as the pool and classifier they describe."""
     rows = _finite("features", features, ndims=(2,))
+    if not rows.shape[1]:  # whoever has logits only: all items look alike
+        rows = rows.new_zeros(len(rows), 1)
     samples, mean_logits = _split_samples(logits, len(rows))
     known = _indices("labeled", labeled, len(rows))
     pool_labels = torch.full((len(rows),), UNKNOWN, dtype=torch.int64)

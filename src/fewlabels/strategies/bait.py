@@ -15,13 +15,14 @@ from torch import Generator, Tensor
 from fewlabels import gram
 from fewlabels.errors import UsageError
 from fewlabels.naming import check_known
-from fewlabels.pool import Pool, Query, Round
+from fewlabels.pool import Pool, Query, Record, Round
 from fewlabels.protocols import Classifier, Outputs
 from fewlabels.search import Information, check_size, minimize_remainder
 from fewlabels.strategies.inputs import (
     Considered,
     by_chunks,
     check_classes,
+    check_part,
     considered,
 )
 
@@ -47,12 +48,13 @@ class Bait:
     def __post_init__(self) -> None:
         """Refuse a misspelt likelihood, and numbers that make no sense."""
         check_known("likelihood", self.likelihood, Likelihood)
-        if not self.regularization > 0 or not self.oversample >= 1:
+        check_part(max_pool=self.max_pool)
+        if not 0 < self.regularization < float("inf") or not self.oversample >= 1:
             msg = (
                 f"regularization is {self.regularization} and oversample is "
                 f"{self.oversample}; the information has to be invertible before any "
-                "label, and at least the items wanted are added: give a regularization "
-                "above 0 and an oversample of at least 1."
+                "label, and at least the items wanted are added: give a finite "
+                "regularization above 0 and an oversample of at least 1."
             )
             raise UsageError(msg)
 
@@ -83,7 +85,10 @@ class Bait:
             oversample=self.oversample,
             generator=generator,
         )
-        return Query(indices, -remainder, {"remainder": remainder, **asked.record})
+        record: Record = {"remainder": remainder, **asked.record}
+        if everything.record:
+            record = {**record, "target": everything.record["subsample"]}
+        return Query(indices, -remainder, record)
 
     def _mean_information(self, outputs: Outputs, items: Tensor) -> Tensor:
         return self._information(outputs, items, 1 / len(items)).total()

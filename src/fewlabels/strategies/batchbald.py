@@ -14,7 +14,7 @@ from fewlabels.pool import Pool, Query, Round
 from fewlabels.protocols import Classifier
 from fewlabels.search import check_size
 from fewlabels.search.joint_entropy import maximize_information
-from fewlabels.strategies.inputs import check_classes, considered
+from fewlabels.strategies.inputs import check_classes, check_part, considered
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class BatchBald:
 
     def __post_init__(self) -> None:
         """Refuse numbers with which nothing can be compared."""
+        check_part(max_pool=self.max_pool)
         if self.num_samples < 2 or self.num_configurations < 1:
             msg = (
                 f"num_samples is {self.num_samples} and num_configurations "

@@ -15,7 +15,14 @@ from fewlabels.pool import Pool, Query, Record, Round
 from fewlabels.protocols import Classifier
 from fewlabels.search import check_size, top
 from fewlabels.search.clusters import average_linkage, round_robin
-from fewlabels.strategies.inputs import by_chunks, considered, logits_of, margin
+from fewlabels.strategies.inputs import (
+    by_chunks,
+    check_part,
+    logits_of,
+    margin,
+    notice,
+    sampled,
+)
 
 _MEAN_CLUSTER = 10
 
@@ -35,7 +42,8 @@ class ClusterMargin:
 
     def __post_init__(self) -> None:
         """Refuse options that leave nothing to choose from or contradict each other."""
-        if self.pool_factor < 1:
+        check_part(max_pool=self.max_pool)
+        if not self.pool_factor >= 1:
             msg = (
                 f"pool_factor is {self.pool_factor:g}, so fewer items would be looked "
                 "at than are to be chosen; give at least 1."
@@ -48,7 +56,7 @@ class ClusterMargin:
             )
             raise UsageError(msg)
         is_empty = self.num_clusters is not None and self.num_clusters < 1
-        if is_empty or (self.distance or 0.0) < 0:
+        if is_empty or not (self.distance or 0.0) >= 0:
             msg = (
                 f"num_clusters is {self.num_clusters} and distance {self.distance}; "
                 "items need at least 1 cluster, and a distance is not negative."
@@ -71,11 +79,12 @@ class ClusterMargin:
         scores = by_chunks(lambda rows: -margin(rows.softmax(dim=1)), logits)
         del logits
         limit = min(max(self.max_pool, size), len(pool.candidates))
-        num_uncertain = min(max(size, round(self.pool_factor * size)), limit)
+        num_uncertain = round(min(max(1.0, self.pool_factor) * size, limit))
         uncertain = top(scores, pool.candidates, num_uncertain, generator)
-        items, notice = self._clustered(pool.candidates, uncertain, generator)
+        items, left_out = self._clustered(pool.candidates, uncertain, generator)
         rows = classifier.outputs(pool.images, items).features
         number = self.num_clusters or max(1, len(items) // _MEAN_CLUSTER)
+        number = min(number, len(items))
         clusters = average_linkage(rows, num_clusters=number, distance=self.distance)
         groups = _by_size(uncertain, clusters[:num_uncertain], generator)
         indices = round_robin(groups, size, lambda free: _any_of(free, generator))
@@ -83,7 +92,7 @@ class ClusterMargin:
             "uncertain": num_uncertain,
             "clusters": int(clusters.max()) + 1,
             "clusters_of_uncertain": len(groups),
-            **notice,
+            **left_out,
         }
         return Query(indices, record=record)
 
@@ -93,12 +102,8 @@ class ClusterMargin:
         """Return the uncertain items, then all others or a part, and a notice."""
         rest = candidates[~torch.isin(candidates, uncertain)]
         room = max(self.max_pool - len(uncertain), 0)
-        others = considered(rest, room, generator, at_least=0).items
-        items = torch.cat([uncertain, others])
-        if len(items) == len(candidates):
-            return items, {}
-        notice = {"considered": len(items), "out_of": len(candidates)}
-        return items, {"subsample": notice | {"max_pool": self.max_pool}}
+        items = torch.cat([uncertain, sampled(rest, room, generator)])
+        return items, notice(len(items), len(candidates), self.max_pool)
 
 
 def _by_size(items: Tensor, clusters: Tensor, generator: Generator) -> list[Tensor]:

@@ -13,7 +13,7 @@ from fewlabels.naming import check_known
 from fewlabels.pool import Pool, Query, Round
 from fewlabels.protocols import Classifier, Kernel
 from fewlabels.search import check_size, farthest_first, smallest_radius
-from fewlabels.strategies.inputs import considered
+from fewlabels.strategies.inputs import check_part, considered
 
 CoverMethod = Literal["greedy", "robust"]
 
@@ -32,6 +32,7 @@ class Coreset:
     def __post_init__(self) -> None:
         """Refuse options that mean nothing."""
         check_known("coreset method", self.method, CoverMethod)
+        check_part(max_pool=self.max_pool)
         if not 0 <= self.outliers < 1:
             msg = (
                 f"outliers is {self.outliers}, the share of candidates that may stay "

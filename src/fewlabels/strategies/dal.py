@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator
 
 from fewlabels.errors import UsageError
 from fewlabels.pool import Pool, Query, Record, Round
@@ -17,14 +17,14 @@ from fewlabels.progress import track
 from fewlabels.protocols import Classifier
 from fewlabels.search import check_size, top
 from fewlabels.search.discriminator import discriminator
-from fewlabels.strategies.inputs import by_chunks
+from fewlabels.strategies.inputs import by_chunks, sampled
 
 
 @dataclass(frozen=True)
 class DiscriminativeActiveLearning:
     """Take the candidates that look least like labeled items, some at a time."""
 
-    num_batches: int = 10
+    num_parts: int = 10
     """In how many parts the query is chosen; each counts as labeled for the next."""
     penalty: float = 0.01
     """How flat the discriminator is; see :mod:`fewlabels.search.discriminator`."""
@@ -33,11 +33,15 @@ class DiscriminativeActiveLearning:
 
     def __post_init__(self) -> None:
         """Refuse numbers with which there is nothing to learn from."""
-        if self.num_batches < 1 or self.max_train < 1 or not self.penalty > 0:
+        if (
+            self.num_parts < 1
+            or self.max_train < 1
+            or not 0 < self.penalty < float("inf")
+        ):
             msg = (
-                f"num_batches is {self.num_batches}, max_train {self.max_train} and "
+                f"num_parts is {self.num_parts}, max_train {self.max_train} and "
                 f"penalty {self.penalty:g}; the first two are at least 1, and the "
-                "penalty is positive."
+                "penalty is positive and finite."
             )
             raise UsageError(msg)
 
@@ -57,10 +61,10 @@ class DiscriminativeActiveLearning:
         rows = classifier.outputs(pool.images, torch.arange(len(pool))).features
         labeled, free, unlabeled = pool.labeled, pool.candidates, pool.unlabeled
         num_trained = min(self.max_train, len(unlabeled))
-        parts = torch.arange(size).tensor_split(min(self.num_batches, size))
+        parts = torch.arange(size).tensor_split(min(self.num_parts, size))
         with track("Choosing", len(parts)) as advance:
             for part in parts:
-                seen = _some(unlabeled, self.max_train, generator)
+                seen = sampled(unlabeled, self.max_train, generator)
                 judge = discriminator(rows[labeled], rows[seen], penalty=self.penalty)
                 scores = by_chunks(judge.scores, rows)[free]
                 chosen = top(scores, free, len(part), generator)
@@ -68,7 +72,7 @@ class DiscriminativeActiveLearning:
                 free = free[~torch.isin(free, chosen)]
                 unlabeled = unlabeled[~torch.isin(unlabeled, chosen)]
                 advance()
-        record: Record = {"batches": len(parts), "judged": len(pool.candidates)}
+        record: Record = {"parts": len(parts), "judged": len(pool.candidates)}
         if num_trained < len(pool.unlabeled):
             notice = {"considered": num_trained, "out_of": len(pool.unlabeled)}
             record = {**record, "trained_on": notice | {"max_train": self.max_train}}
@@ -84,10 +88,3 @@ def _check_labeled(pool: Pool) -> None:
             "'npc' or 'random'."
         )
         raise UsageError(msg)
-
-
-def _some(items: Tensor, limit: int, generator: Generator) -> Tensor:
-    """Return all items, or ``limit`` random ones."""
-    if len(items) <= limit:
-        return items
-    return items[torch.randperm(len(items), generator=generator)[:limit]]

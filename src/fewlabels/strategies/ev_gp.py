@@ -15,7 +15,7 @@ from fewlabels.naming import check_known
 from fewlabels.pool import Pool, Query, Round
 from fewlabels.protocols import Classifier
 from fewlabels.search import check_size, minimize_variance
-from fewlabels.strategies.inputs import considered, sampled
+from fewlabels.strategies.inputs import check_part, considered, sampled
 from fewlabels.strategies.kernels import (
     KernelName,
     check_share,
@@ -38,13 +38,14 @@ class ExpectedVariance:
     """Variance of a label around the process, as a share of the mean prior one."""
     max_pool: int = 20_000
     """How many candidates are looked at; of more, a random part."""
-    references: int = 2_000
+    num_references: int = 2_000
     """Over how many items of the pool the mean is taken; of more, a random part."""
 
     def __post_init__(self) -> None:
         """Refuse a misspelt kernel, and noise that makes no sense."""
         check_known("kernel", self.kernel, KernelName)
         check_share("noise", self.noise)
+        check_part(max_pool=self.max_pool, num_references=self.num_references)
 
     def select(
         self,
@@ -59,7 +60,7 @@ class ExpectedVariance:
         check_size(size, len(pool.candidates))
         asked = considered(pool.candidates, self.max_pool, generator, at_least=size)
         everything = torch.arange(len(pool))
-        references = sampled(everything, self.references, generator)
+        references = sampled(everything, self.num_references, generator)
         outputs = classifier.outputs(pool.images, everything)
         name = decided(self.kernel, outputs.features, pool, size, history)
         kernel = kernel_of(

@@ -18,7 +18,7 @@ from torch import Generator, Tensor
 from fewlabels.errors import UsageError
 from fewlabels.pool import Pool, Query, Round
 from fewlabels.protocols import Classifier, Strategy
-from fewlabels.search.bandit import arm_probabilities, draw, raised
+from fewlabels.search.bandit import arm_probabilities, draw_advised, raised
 from fewlabels.strategies.inputs import are_right
 
 
@@ -36,24 +36,25 @@ class Advised:
 
 def advised(
     rule: Advised,
-    mine: dict[str, Any],
-    past: Sequence[Round],
     classifier: Classifier,
     pool: Pool,
     size: int,
     generator: Generator,
+    *,
+    mine: dict[str, Any],
+    past: Sequence[Round],
     history: Sequence[Round],
 ) -> Query:
     """Choose ``size`` candidates by Exp4.P.
 
     Args:
         rule: Arms and constants.
-        mine: What marks records of this bandit.
-        past: Rounds with such records.
         classifier: The classifier of this round.
         pool: The pool.
         size: How many items to draw.
         generator: The only source of randomness.
+        mine: What marks records of this bandit.
+        past: Rounds with such records.
         history: All rounds, for the arms.
 
     Returns:
@@ -70,8 +71,11 @@ def advised(
         arm.select(classifier, pool, size, generator, history=history).indices.tolist()
         for arm in rule.arms
     ]
-    drawn, advice = _drawn(lists, chances, pool.candidates, size, generator)
-    mixture = [_dot(chances, row) for row in advice]
+    indices, advice = draw_advised(lists, chances, pool.candidates, size, generator)
+    mixture = [
+        math.fsum(p * phi for p, phi in zip(chances, row, strict=True))
+        for row in advice
+    ]
     state = mine | {
         "weights": weights,
         "probabilities": chances,
@@ -80,33 +84,7 @@ def advised(
         "importance": mixture,
         "reward": reward,
     }
-    return Query(torch.tensor(drawn), record={"albl": state})
-
-
-def _drawn(
-    lists: Sequence[list[int]],
-    chances_K: Sequence[float],
-    candidates: Tensor,
-    size: int,
-    generator: Generator,
-) -> tuple[list[int], list[list[float]]]:
-    """Return the items, and how strongly each arm advised each of them, (Q, K)."""
-    drawn: list[int] = []
-    taken: set[int] = set()
-    advice: list[list[float]] = []
-    order = candidates[torch.randperm(len(candidates), generator=generator)].tolist()
-    for number in range(size):
-        heads = [_first_free(one, taken) for one in (*lists, order)]
-        chosen = heads[draw(chances_K, generator)]
-        uniform = 1 / (len(candidates) - number)
-        advice.append([float(head == chosen) for head in heads[:-1]] + [uniform])
-        drawn.append(chosen)
-        taken.add(chosen)
-    return drawn, advice
-
-
-def _first_free(items: Sequence[int], taken: set[int]) -> int:
-    return next(item for item in items if item not in taken)
+    return Query(indices, record={"albl": state})
 
 
 def _learned(
@@ -177,7 +155,3 @@ def _horizon(rule: Advised, past: Sequence[Round], pool: Pool) -> int:
         )
         raise UsageError(msg)
     return max(1, pool.budget - len(pool.labeled))
-
-
-def _dot(left: Sequence[float], right: Sequence[float]) -> float:
-    return math.fsum(a * b for a, b in zip(left, right, strict=True))

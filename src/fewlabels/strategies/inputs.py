@@ -13,6 +13,7 @@ from torch import Generator, Tensor
 from fewlabels.errors import UsageError
 from fewlabels.pool import WITHHELD, Pool, Record
 from fewlabels.protocols import Classifier
+from fewlabels.search.blocks import chunks
 
 _CHUNK_ENTRIES = 2**22
 _log = logging.getLogger(__name__)
@@ -95,9 +96,9 @@ def by_chunks(function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
     Returns:
         One entry per row, float64.
     """
-    length = max(1, _CHUNK_ENTRIES // max(1, rows.shape[1]))
-    parts = [function(part.to(torch.float64)) for part in torch.split(rows, length)]
-    return torch.cat(parts)
+    # Of no rows the function makes an answer of its own shape.
+    parts = chunks(len(rows), rows.shape[1], _CHUNK_ENTRIES) or [slice(0)]
+    return torch.cat([function(rows[part].to(torch.float64)) for part in parts])
 
 
 def unit_rows(rows: Tensor) -> Tensor:
@@ -111,11 +112,27 @@ def unit_rows(rows: Tensor) -> Tensor:
     """
     is_double = rows.dtype == torch.float64
     scaled = torch.empty(rows.shape, dtype=rows.dtype if is_double else torch.float32)
-    length = max(1, _CHUNK_ENTRIES // max(1, rows.shape[1]))
-    for start in range(0, len(rows), length):
-        part = rows[start : start + length].to(torch.float64)
-        scaled[start : start + length] = torch.nn.functional.normalize(part)
+    for part in chunks(len(rows), rows.shape[1], _CHUNK_ENTRIES):
+        scaled[part] = torch.nn.functional.normalize(rows[part].to(torch.float64))
     return scaled
+
+
+def check_part(**limits: int) -> None:
+    """Raise where a part of the pool that is to be looked at would be empty.
+
+    Args:
+        limits: Sizes of parts, by the names of the options that set them.
+
+    Raises:
+        UsageError: If one of them is below 1.
+    """
+    for name, limit in limits.items():
+        if limit < 1:
+            msg = (
+                f"{name} is {limit}, and nothing would be looked at; give at least 1, "
+                "or leave it out."
+            )
+            raise UsageError(msg)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,12 +159,26 @@ def considered(
     Returns:
         The items, and a notice for the record of the query.
     """
-    limit = max(max_pool, at_least)
-    if len(items) <= limit:
-        return Considered(items, {})
-    _log.warning("%d of %d items are looked at (max_pool)", limit, len(items))
-    notice = {"considered": limit, "out_of": len(items), "max_pool": max_pool}
-    return Considered(sampled(items, limit, generator), {"subsample": notice})
+    part = sampled(items, max(max_pool, at_least), generator)
+    return Considered(part, notice(len(part), len(items), max_pool))
+
+
+def notice(num_considered: int, num_items: int, max_pool: int) -> Record:
+    """Return what to write down where only a part was looked at, and log it.
+
+    Args:
+        num_considered: How many items were looked at.
+        num_items: Out of how many.
+        max_pool: The option that says so.
+
+    Returns:
+        An entry for the record of the query; empty where nothing was left out.
+    """
+    if num_considered == num_items:
+        return {}
+    _log.warning("%d of %d items are looked at (max_pool)", num_considered, num_items)
+    seen = {"considered": num_considered, "out_of": num_items, "max_pool": max_pool}
+    return {"subsample": seen}
 
 
 def sampled(items: Tensor, limit: int, generator: Generator) -> Tensor:

@@ -19,6 +19,7 @@ from fewlabels.search import Posterior, check_size, maximize_change
 from fewlabels.strategies.inputs import (
     check_classes,
     check_labels_given,
+    check_part,
     considered,
     sampled,
 )
@@ -49,7 +50,7 @@ class MostLikelyOutputChange:
     """Added to the kernel's diagonal, as a share of its mean."""
     max_pool: int = 20_000
     """How many candidates are looked at; of more, a random part."""
-    references: int = 2_000
+    num_references: int = 2_000
     """Over how many items of the pool the mean is taken; of more, a random part."""
 
     def __post_init__(self) -> None:
@@ -57,6 +58,7 @@ class MostLikelyOutputChange:
         check_known("kernel", self.kernel, KernelName)
         check_known("way to choose several items", self.several, Several)
         check_share("ridge", self.ridge)
+        check_part(max_pool=self.max_pool, num_references=self.num_references)
 
     def select(
         self,
@@ -72,7 +74,7 @@ class MostLikelyOutputChange:
         check_labels_given(pool)
         asked = considered(pool.candidates, self.max_pool, generator, at_least=size)
         everything = torch.arange(len(pool))
-        references = sampled(everything, self.references, generator)
+        references = sampled(everything, self.num_references, generator)
         outputs = classifier.outputs(pool.images, everything)
         check_classes(outputs.logits)
         name = decided(self.kernel, outputs.features, pool, size, history)

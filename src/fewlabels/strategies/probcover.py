@@ -12,7 +12,7 @@ from fewlabels.pool import Pool, Query, Round
 from fewlabels.protocols import Classifier
 from fewlabels.search import check_size, maximize_coverage, pure_radius
 from fewlabels.search.clusters import k_means
-from fewlabels.strategies.inputs import considered
+from fewlabels.strategies.inputs import check_part, considered, unit_rows
 
 _DIAMETER = 2.0  # of the sphere that rows of length one lie on
 
@@ -32,6 +32,7 @@ class ProbCover:
 
     def __post_init__(self) -> None:
         """Refuse options that mean nothing."""
+        check_part(max_pool=self.max_pool)
         if self.radius is not None and not self.radius > 0:
             msg = (
                 f"radius is {self.radius}, and such a ball covers nothing; give more "
@@ -71,7 +72,7 @@ class ProbCover:
         radius = self.radius
         if radius is None:
             radius = self._pure_radius(rows[:count], pool.num_classes, size, generator)
-        limit = radius**2
+        limit = radius * radius  # infinite where a power would be an error
         places, share = maximize_coverage(
             kernel,
             lambda squares: (squares < limit).to(squares.dtype),
@@ -85,17 +86,13 @@ class ProbCover:
         return Query(part.items[places], record={**record, **part.record})
 
     def _pure_radius(
-        self,
-        rows: Tensor,
-        num_classes: int,
-        size: int,
-        generator: Generator,
+        self, rows: Tensor, num_classes: int, size: int, generator: Generator
     ) -> float:
         """Return the radius at which balls seldom reach into another cluster."""
         wanted = self.num_clusters or (num_classes if num_classes > 1 else size)
         num_clusters = min(max(wanted, 2), len(rows))
         if num_clusters < 2:
             return _DIAMETER
-        units = torch.nn.functional.normalize(rows.to(torch.float64))
+        units = unit_rows(rows.to(torch.float64))
         clusters = k_means(units, num_clusters, generator)
         return pure_radius(gram.euclidean_kernel(units), clusters, self.purity)

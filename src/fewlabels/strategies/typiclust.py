@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from fewlabels.errors import UsageError
-from fewlabels.pool import Pool, Query, Round
+from fewlabels.pool import Pool, Query, Record, Round
 from fewlabels.protocols import Classifier
 from fewlabels.search import check_size, top
 from fewlabels.search.clusters import k_means, neighbor_distances, round_robin
@@ -62,7 +62,10 @@ class TypiClust:
             return top(_typicality(rows[free], generator), free, 1, generator)
 
         chosen = round_robin(members, size, most_typical)
-        record = {"clusters": num_clusters, "clusters_used": len(members)}
+        record: Record = {"clusters": num_clusters, "clusters_used": len(members)}
+        if len(items) > _NUM_FITTED:
+            notice = {"considered": _NUM_FITTED, "out_of": len(items)}
+            record = {**record, "fitted_to": notice}
         return Query(items[chosen], record=record)
 
 

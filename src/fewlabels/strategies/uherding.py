@@ -14,7 +14,13 @@ from fewlabels.pool import Pool, Query, Round
 from fewlabels.protocols import Classifier
 from fewlabels.search import check_size, maximize_coverage, smallest_distance
 from fewlabels.strategies.calibration import best_temperature
-from fewlabels.strategies.inputs import by_chunks, considered, entropy, margin
+from fewlabels.strategies.inputs import (
+    by_chunks,
+    check_part,
+    considered,
+    entropy,
+    margin,
+)
 
 Doubt = Literal["margin", "entropy"]
 
@@ -37,6 +43,7 @@ class UncertaintyHerding:
 
     def __post_init__(self) -> None:
         """Refuse options that mean nothing."""
+        check_part(max_pool=self.max_pool)
         if self.uncertainty is not None:
             check_known("uncertainty", self.uncertainty, Doubt)
         for name, value in (("temperature", self.temperature), ("radius", self.radius)):
@@ -70,7 +77,7 @@ class UncertaintyHerding:
         width = self.radius or min(smallest or _WIDEST, _WIDEST)
         places, share = maximize_coverage(
             kernel,
-            lambda squares: (-squares / width**2).exp(),
+            lambda squares: (-squares / width / width).exp(),
             weights=weights,
             labeled=labeled,
             candidates=candidates,

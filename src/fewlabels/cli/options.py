@@ -1,0 +1,42 @@
+"""Options of something that was chosen by name, written as ``name=value``."""
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from fewlabels.errors import UsageError
+
+StrategyOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        metavar="NAME=VALUE",
+        help="An option of the strategy; may be repeated.",
+    ),
+]
+
+
+def read_options(words: Iterable[str] | None) -> dict[str, Any]:
+    """Return names and values; a value is read as in a settings file.
+
+    Args:
+        words: What was written, such as ``"kernel=softmax"``.
+
+    Returns:
+        The options by name.
+    """
+    return dict(map(_option, words or ()))
+
+
+def _option(word: str) -> tuple[str, Any]:
+    name, equals, text = word.partition("=")
+    if not (name and equals):
+        msg = f"The option '{word}' has no value; write it as name=value."
+        raise UsageError(msg)
+    try:
+        return name, yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        msg = f"The value of '{word}' cannot be read: {' '.join(str(error).split())}."
+        raise UsageError(msg) from error
