@@ -158,6 +158,10 @@ def test_an_open_round_is_asked_again(tmp_path):
 def test_anew_leaves_the_query_and_keeps_the_audit_slice(tmp_path):
     with begin(tmp_path) as project:
         first = project.ask()
+        snapshot = project.snapshot()
+        free = {snapshot.items[index].id for index in snapshot.candidates.tolist()}
+        assert not free & roles(first, "audit")  # though nobody has labeled them
+        assert free >= roles(first, "query")
         second = project.ask(anew=True)
         assert (second.step, second.is_new) == (1, True)
         assert roles(second, "audit") == roles(first, "audit")
