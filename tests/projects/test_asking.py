@@ -1,5 +1,6 @@
 """What is asked about: chosen once, within the budget, an honest slice in between."""
 
+import json
 import shutil
 from dataclasses import replace
 from itertools import pairwise
@@ -111,7 +112,12 @@ def test_an_audit_slice_may_come_later(tmp_path):
     go_on(project)
     project.train()
     with set_to(project, audit=3) as project:
-        assert go_on(project).num_audit == 3
+        asked = project.ask()
+        assert (asked.num_audit, asked.model) == (3, "model-000")
+        rows = project.write_query(asked, tmp_path / "query.jsonl").read_text()
+        guesses = [json.loads(row).get("suggestion") for row in rows.splitlines()]
+        assert guesses == [None] * 7  # a guess would sway the labels that judge it
+        answer(project, asked)
         project.train()
         standing = project.status()
         assert standing.num_audited == 3
@@ -158,6 +164,10 @@ def test_an_open_round_is_asked_again(tmp_path):
 def test_anew_leaves_the_query_and_keeps_the_audit_slice(tmp_path):
     with begin(tmp_path) as project:
         first = project.ask()
+        snapshot = project.snapshot()
+        free = {snapshot.items[index].id for index in snapshot.candidates.tolist()}
+        assert not free & roles(first, "audit")  # though nobody has labeled them
+        assert free >= roles(first, "query")
         second = project.ask(anew=True)
         assert (second.step, second.is_new) == (1, True)
         assert roles(second, "audit") == roles(first, "audit")
