@@ -103,11 +103,21 @@ def test_the_same_draws_give_the_same_forecast():
 @pytest.mark.parametrize(
     ("labels", "num_audited", "more", "reason"),
     [
-        ([10, 20], 50, 5, "trained on 2 different numbers of labels; at least 3"),
-        ([10, 20, 20], 50, 5, "3 rounds with 2 different"),
+        (
+            [10, 20],
+            50,
+            5,
+            "the models so far saw 2 different numbers of labels; at least 3",
+        ),
+        ([10, 20, 20], 50, 5, "the models so far saw 2 different"),
         ([10, 20, 30], 9, 5, "9 audited images; at least 10"),
-        ([], 50, 5, "0 rounds"),
-        ([0, 20, 30], 50, 5, "2 rounds with 2"),  # untrained: no point of the curve
+        ([], 50, 5, "the models so far saw 0"),
+        (
+            [0, 20, 30],
+            50,
+            5,
+            "the models so far saw 2",
+        ),  # untrained: no point of the curve
         ([10, 20, 30], 50, 31, "31 more labels are past 2 times the 30"),
     ],
 )

@@ -150,3 +150,16 @@ def test_a_store_belongs_to_one_project(tmp_path, server):
         with pytest.raises(ProjectError, match="2 classes and 1 rounds"):
             begin(tmp_path / "other", store=address)
         assert num_events(project) == before
+
+
+def test_a_project_that_was_killed_while_it_began_is_begun_anew(tmp_path):
+    left = tmp_path / "project.partial"
+    left.mkdir()
+    (left / "labels.sqlite").write_bytes(b"half of one")
+    folder = tmp_path / "images"
+    pictures(folder, range(6))
+    with Project.create(
+        tmp_path / "project", folder, ["a", "b"], budget=4, trainer="supervised"
+    ) as project:
+        assert project.status().num_images == 6
+    assert not left.exists()

@@ -193,12 +193,12 @@ def _drawn_falls(
 
 def _why_not(num_labeled: Sequence[int], right: Tensor, more: int) -> str:
     """Return why nothing is foretold; nothing if it can be."""
-    num_rounds, num_audited = right.shape
+    num_audited = right.shape[1]
     distinct = len(set(num_labeled))
     if distinct < LEAST_ROUNDS:
         return (
-            f"the models so far were trained on {distinct} different numbers of labels; "
-            f"at least {LEAST_ROUNDS} are needed to see where the curve goes."
+            f"the models so far saw {distinct} different numbers of labels; at least "
+            f"{LEAST_ROUNDS} are needed to see where the curve goes."
         )
     if num_audited < LEAST_AUDITED:
         return (

@@ -1,6 +1,8 @@
 """A project: a person's images and labels, and what was learned from them."""
 
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Self
@@ -99,12 +101,12 @@ class Project(ProjectFolder):
         )
         strategies.resolve(settings.strategy.name, settings.strategy.options)
         training.resolve(settings.trainer.name, settings.trainer.options)
-        files.make_folder(place)
-        with Store.open(store_place(place, settings)) as labels:
-            _check_unused(labels, names)
-            labels.add_classes(names, annotator=_OWNER)
-            take_in(labels, index)
-        settings.write(place)
+        with _whole(place) as partial:
+            with Store.open(store_place(partial, settings)) as labels:
+                _check_unused(labels, names)
+                labels.add_classes(names, annotator=_OWNER)
+                take_in(labels, index)
+            settings.write(partial)
         warn_of(pictures, index.unreadable)
         return cls.open(place)
 
@@ -203,6 +205,20 @@ class Project(ProjectFolder):
     def backup(self, path: str | PathLike[str]) -> None:
         """Copy all labels, as of one moment, into a new SQLite file."""
         self.store.backup(Path(path))
+
+
+@contextmanager
+def _whole(place: Path) -> Iterator[Path]:
+    """Hand out a folder beside ``place`` that takes its name once it is complete."""
+    partial = place.with_name(place.name + files.LEFTOVER)
+    with files.explained(place):
+        shutil.rmtree(partial, ignore_errors=True)  # of one that was killed
+        files.make_folder(partial)
+        try:
+            yield partial
+            partial.replace(place)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def _class_names(classes: Sequence[str]) -> tuple[str, ...]:

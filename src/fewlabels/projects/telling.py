@@ -101,7 +101,7 @@ def tell(
         classes=snapshot.classes,
         partial=partial,
     )
-    who = annotator or getpass.getuser()
+    who = annotator or _user()
     held = {(one.item, one.annotator): one for one in snapshot.verdicts}
     counts = dict.fromkeys(("num_new", "num_changed", "num_same", "num_skipped"), 0)
     events = []
@@ -114,6 +114,13 @@ def tell(
             events.append(event)
     project.store.append(events)
     return Told(**counts, num_blank=parsed.num_unanswered, faults=parsed.faults)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (ImportError, KeyError, OSError):  # a system without user names
+        return "owner"
 
 
 def _outcome(event: Event | None, before: Verdict | None) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from fewlabels.evaluation import accuracy_interval
 from fewlabels.projects import Status
 from fewlabels.projects.models import ModelRecord
 from fewlabels.projects.snapshot import Snapshot
@@ -76,10 +77,15 @@ class AgreementView:
 
 
 def model_rows(status: Status, done: Sequence[ModelRecord]) -> tuple[ModelRow, ...]:
-    """Return the models in the order of training."""
+    """Return the models in the order of training.
+
+    Those that were made before the audit slice was drawn stand without an accuracy.
+    """
     rows = []
-    for record, point in zip(done, status.curve, strict=True):
-        audited = point.audited
+    unmeasured = accuracy_interval(0, 0)
+    measures = [point.audited for point in status.curve]
+    padded = [unmeasured] * (len(done) - len(measures)) + measures
+    for record, audited in zip(done, padded, strict=True):
         is_known = audited.accuracy is not None
         rows.append(
             ModelRow(
