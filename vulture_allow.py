@@ -9,9 +9,12 @@ _.reset_parameters  # torch's name for drawing weights anew
 _.find_class  # pickle asks it for every name
 _.model_config  # pydantic reads it
 _._from_name  # pydantic calls it before validation
+_._leaves_something_to_train_on  # and this one after
 _.schema_version  # written to files, for later versions to read
 _.filters  # jinja2 looks filters up here
 _.caption  # the report's templates read these
+_.annotators
+_.forecast
 _.has_images
 _.has_rounds
 _.has_spectra
@@ -19,9 +22,13 @@ _.has_ties
 _.has_values
 _.image_size
 _.is_code
+_.is_measured
+_.last_round
+_.longest_name
 _.is_long
 _.num_covered
 _.num_more
+_.num_shared
 _.uncovered
 pytestmark  # pytest reads it
 untouched_randomness  # a fixture, requested by name
@@ -42,3 +49,15 @@ _.handle_startendtag
 _.handle_endtag
 _.handle_data
 ignores_order  # strategies: a promise that the conformance suite holds them to
+_.isolation_level  # sqlite3 reads it
+_.impl  # sqlalchemy reads these and calls these
+_.cache_ok
+_.process_bind_param
+_.process_result_value
+_.is_active  # records of the store: for its callers
+_.num_present
+_.format_version  # written into config.json, for others to read
+_.input_range
+_.input_resize
+_.annotator  # a column of labels.csv, read by its name
+_.encoding  # torch finds weights under it

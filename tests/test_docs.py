@@ -5,6 +5,8 @@ import dataclasses
 import importlib
 import inspect
 import re
+import shlex
+import signal
 import subprocess
 import sys
 import types
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from fewlabels import errors, strategies
+from fewlabels import cli, errors, strategies
 from fewlabels.conformance import problem
 from fewlabels.rng import stream
 
@@ -30,24 +32,55 @@ def guide():
 # ---------------------------------------------------------------------- they run
 
 
-def python_blocks(page):
-    """Return (first line number, code) of every block tagged python."""
-    pattern = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+def blocks(page):
+    """Return (first line number, language, text) of every block that is executed."""
+    pattern = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
     text = page.read_text("utf-8")
     return [
-        (text.count("\n", 0, found.start(1)), found[1])
+        (text.count("\n", 0, found.start(2)), found[1], found[2])
         for found in pattern.finditer(text)
     ]
 
 
+@pytest.fixture
+def shell(capsys):
+    """Run each line after a ``$``; the lines below it must be in what it prints."""
+    handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
+
+    def run(text):
+        shown = ""
+        for line in text.splitlines():
+            if line.startswith("$ "):
+                shown = printed_by(line)
+            else:
+                parts = map(re.escape, line.split("..."))  # dots stand for anything
+                assert re.search(".*".join(parts), shown), f"{line}\n{shown}"
+
+    def printed_by(line):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", shlex.split(line.removeprefix("$ ")))
+            with pytest.raises(SystemExit) as left:
+                cli.main()
+        shown = "\n".join(capsys.readouterr())
+        assert not left.value.code, f"{line}\n{shown}"
+        return shown
+
+    yield run
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if python_blocks(page)], ids=lambda page: page.name
+    "page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name
 )
-def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
+def test_what_a_page_shows_runs(page, tmp_path, monkeypatch, shell):
     monkeypatch.chdir(tmp_path)
     module = types.ModuleType("page")
     monkeypatch.setitem(sys.modules, "page", module)
-    for line, code in python_blocks(page):
+    for line, language, code in blocks(page):
+        if language == "console":
+            shell(code)
+            continue
         shifted = "\n" * line + code  # so that a traceback shows the page's own line
         exec(compile(shifted, str(page), "exec"), vars(module))
 

@@ -2,6 +2,7 @@
 
 import inspect
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -68,3 +69,14 @@ def test_every_error_can_travel_to_another_process():
     again = pickle.loads(pickle.dumps(known))
     assert str(again) == str(known)
     assert type(again) is errors.UnknownNameError
+
+
+def test_refused_answers_list_twenty_faults_and_count_the_rest():
+    faults = [errors.Fault(line, f"fault {line}.") for line in range(2, 53)]
+    error = errors.AnswersError(Path("labels.csv"), faults)
+    assert str(error).startswith("'labels.csv' has 51 faults, and nothing was taken")
+    assert "line 21: fault 21." in str(error)
+    assert "line 22:" not in str(error)
+    assert "and 31 more" in str(error)
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.faults) == (str(error), tuple(faults))

@@ -10,11 +10,19 @@
     ├── DataError                       what was read is not usable; exit code 1
     │   ├── DownloadError               a file could not be fetched whole and unchanged
     │   ├── NotFiniteError              NaN or infinity where numbers are needed
-    │   └── LabelError                  a label outside the classes
+    │   ├── LabelError                  a label outside the classes
+    │   └── AnswersError                a file of answers with faults; all are listed
     ├── RunError                        the folder of a run is not usable; exit code 1
     │   ├── ForeignFolderError          the folder is not empty and not a run's
     │   ├── SettingsChangedError        the folder holds a run with other settings
     │   └── RunInUseError               another process works in the folder
+    ├── StoreError                      the label store is not usable; exit code 1
+    │   ├── NetworkDriveError           SQLite would lie on a network drive
+    │   ├── NewerStoreError             a later version of fewlabels wrote it
+    │   ├── DamagedStoreError           it cannot be read
+    │   ├── StoreBusyError              somebody else writes, for too long
+    │   └── ReplayError                 one UUID came with two contents
+    ├── ProjectError                    a project is not usable; exit code 1
     ├── StrategyError                   a strategy broke its promise; exit code 1
     ├── StorageError                    a file could not be written; exit code 1
     ├── TrainingError                   training broke down; exit code 1
@@ -37,6 +45,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 _MOST_NAMED = 100
+_MOST_FAULTS = 20
 
 
 class FewlabelsError(Exception):
@@ -95,6 +104,47 @@ class LabelError(DataError):
     """A label outside the classes."""
 
 
+@dataclass(frozen=True, order=True)
+class Fault:
+    """What is wrong with one line of a file of answers."""
+
+    line: int
+    """Its number, as editors count; 1 for the file as a whole."""
+    sentence: str
+
+    def __str__(self) -> str:
+        """Return line and sentence."""
+        return f"line {self.line}: {self.sentence}"
+
+
+class AnswersError(DataError):
+    """A file of answers was refused whole; ``faults`` are all that were found."""
+
+    def __init__(self, path: Path, faults: Sequence[Fault]) -> None:
+        """List the faults, the first twenty in full.
+
+        Args:
+            path: The file.
+            faults: All that was found.
+        """
+        self.path = path
+        self.faults = tuple(faults)
+        shown = self.faults[:_MOST_FAULTS]
+        rest = len(self.faults) - len(shown)
+        listed = "".join(f"\n  {fault}" for fault in shown)
+        more = f"\n  and {rest} more" if rest else ""
+        count = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
+        super().__init__(
+            f"'{path}' has {count}, and nothing was taken from it:{listed}{more}\n"
+            "Correct them and try again, or take the good rows alone: --partial, or "
+            "partial=True in Python."
+        )
+
+    def __reduce__(self) -> tuple[type, tuple[Path, tuple[Fault, ...]]]:
+        """Let the error travel from another process."""
+        return type(self), (self.path, self.faults)
+
+
 class RunError(FewlabelsError):
     """The folder of a run is not usable."""
 
@@ -109,6 +159,34 @@ class SettingsChangedError(RunError):
 
 class RunInUseError(RunError):
     """Another process works in the folder."""
+
+
+class StoreError(FewlabelsError):
+    """The label store is not usable, or refused what it was given."""
+
+
+class NetworkDriveError(StoreError):
+    """SQLite cannot keep labels safe on a network drive."""
+
+
+class NewerStoreError(StoreError):
+    """The label store was written by a later version of fewlabels."""
+
+
+class DamagedStoreError(StoreError):
+    """The label store is damaged, or something else than a label store."""
+
+
+class StoreBusyError(StoreError):
+    """Somebody else wrote to the label store for longer than was waited."""
+
+
+class ReplayError(StoreError):
+    """An event came again under the same UUID with another content."""
+
+
+class ProjectError(FewlabelsError):
+    """The folder of a project, or what is in it, is not usable."""
 
 
 class StrategyError(FewlabelsError):

@@ -179,3 +179,10 @@ class Several(nn.Module):
 def test_a_module_that_gives_no_rows_is_explained(give, seen):
     with pytest.raises(ShapeError, match=f"{seen}.*one row per image"):
         encoders.resolve(Several(give)).embed(IMAGES)
+
+
+def test_the_formula_of_an_encoder_agrees_with_what_it_embeds():
+    encoder = ModuleEncoder(Maps(), size=6)  # maps to average, images to shrink
+    found = encoder.rows(SCALED[:5])
+    assert found.shape == (5, 5)
+    assert torch.allclose(found, encoder.embed(IMAGES[:5]), atol=1e-6)

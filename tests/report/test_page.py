@@ -347,4 +347,5 @@ def test_no_run_is_an_error(tmp_path, pool):
 
 def test_template_and_style_are_part_of_the_package():
     names = {entry.name for entry in files("fewlabels.report").iterdir()}
-    assert {"page.html.j2", "style.css"} <= names
+    assert {"base.html.j2", "parts.html.j2", "page.html.j2", "style.css"} <= names
+    assert "project.html.j2" in names

@@ -8,6 +8,8 @@ import typer
 from fewlabels.cli.check import check
 from fewlabels.cli.demo import demo
 from fewlabels.cli.diagnose import diagnose
+from fewlabels.cli.predict import predict
+from fewlabels.cli.project import ask, export, init, status, tell, train
 from fewlabels.cli.run import run
 from fewlabels.cli.select import select
 
@@ -23,6 +25,13 @@ app.command()(run)
 app.command()(select)
 app.command()(diagnose)
 app.command()(check)
+app.command()(init)
+app.command()(ask)
+app.command()(tell)
+app.command()(train)
+app.command()(status)
+app.command()(export)
+app.command()(predict)
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer passes it so

@@ -96,23 +96,58 @@ def digest_of(content: bytes | memoryview) -> str:
 def inspect(name: str, path: Path) -> ImageFile:
     """Check a file down to its last pixel.
 
+    What is not a whole image in a known format raises :class:`DataError` that says why.
+
     Args:
         name: What to call it.
         path: Where it is.
 
     Returns:
         What is known of it.
+    """
+    return _examined(name, path, draft_side=1)[0]
+
+
+def inspect_with_thumbnail(
+    name: str, path: Path, side: int
+) -> tuple[ImageFile, NDArray[np.uint8]]:
+    """Check a file down to its last pixel and make a small picture of it.
+
+    The file is read once. Every pixel of the thumbnail is a weighted mean of the
+    area around it, so that the same picture in another size gives nearly the same.
+
+    Args:
+        name: What to call it.
+        path: Where it is.
+        side: Side of the square thumbnail.
+
+    Returns:
+        What is known of the file; pixels (side, side, 3), upright, as lightness and
+        two colour differences (YCbCr).
 
     Raises:
         DataError: If it is not a whole image in a known format; says why.
     """
+    file, image = _examined(name, path, draft_side=8 * side)
+    try:
+        flat = _turned(_eight_bit(image), file.orientation).convert("RGB")
+        small = flat.resize((side, side), Image.Resampling.BILINEAR)
+    except _DAMAGE as error:
+        raise DataError(f"damaged: {_sentence(error)}") from error
+    return file, np.asarray(small.convert("YCbCr"), dtype=np.uint8)
+
+
+def _examined(
+    name: str, path: Path, *, draft_side: int
+) -> tuple[ImageFile, Image.Image]:
+    """Decode a file whole; a JPEG no larger than it takes to cover ``draft_side``."""
     content = _content(path)
     try:
         image = _opened(content)
         width, height = image.size
         orientation = int(image.getexif().get(_ORIENTATION_TAG, 1))
         is_grey = image.mode in _GREY_MODES
-        image.draft(image.mode, (1, 1))  # a JPEG is then decoded at an eighth
+        image.draft(image.mode, (draft_side, draft_side))
         image.load()
         if image.mode[0] in "IF":  # the range is known from the pixels only
             _eight_bit(image)
@@ -120,9 +155,10 @@ def inspect(name: str, path: Path) -> ImageFile:
         raise DataError(f"damaged: {_sentence(error)}") from error
     if orientation in _SIDEWAYS:
         width, height = height, width
-    return ImageFile(
+    file = ImageFile(
         name, path, digest_of(content), height, width, is_grey, orientation
     )
+    return file, image
 
 
 def decode(file: ImageFile, shape: tuple[int, int, int]) -> NDArray[np.uint8]:

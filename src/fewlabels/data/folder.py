@@ -51,7 +51,7 @@ def folder_pool(
     Returns:
         The pool.
     """
-    names, unreadable = _scan(folder)
+    names, unreadable = image_names(folder)
     paths = [PurePosixPath(name) for name in names]
     split_of = _splits(paths) if use_labels else {}
     below = [
@@ -93,24 +93,31 @@ def _warn_of_one_class(folder: Path, only: str | None, num_images: int) -> None:
         warnings.warn(msg, FewlabelsWarning, stacklevel=3)
 
 
-def _scan(folder: Path) -> tuple[list[str], list[UnreadableFile]]:
-    """List the images below a folder, and what looks like one and is none."""
+def image_names(folder: Path) -> tuple[list[str], list[UnreadableFile]]:
+    """List the images below a folder by their names; no file is opened.
+
+    Args:
+        folder: Where the images are.
+
+    Returns:
+        Paths below the folder in natural order, with forward slashes; and what looks
+        like an image and cannot be read.
+    """
     names: list[str] = []
     unreadable: list[UnreadableFile] = []
     closed: list[OSError] = []
     for top, folders, files in os.walk(folder, onerror=closed.append):
-        here = PurePosixPath(Path(top).relative_to(folder).as_posix())
+        below = Path(top).relative_to(folder).as_posix()
+        here = "" if below == "." else f"{below}/"
         visible = [name for name in folders if not _is_passed_over(name)]
         faults = {name: _folder_fault(Path(top) / name) for name in visible}
         folders[:] = [name for name in visible if not faults[name]]
         faults |= {name: _file_fault(name) for name in files}
         unreadable += [
-            left_out((here / name).as_posix(), fault)
-            for name, fault in faults.items()
-            if fault
+            left_out(here + name, fault) for name, fault in faults.items() if fault
         ]
         good = [name for name in files if _is_image(name) and not faults[name]]
-        names += [(here / name).as_posix() for name in good]
+        names += [here + name for name in good]
     return sorted(names, key=natural_key), unreadable + _closed(folder, closed)
 
 
@@ -141,15 +148,19 @@ def _folder_fault(path: Path) -> str:
 
 def _file_fault(name: str) -> str:
     """Say why a file that is an image by its name cannot be read at all."""
-    extension = PurePosixPath(name).suffix.lower()
+    extension = _extension(name)
     if extension in UNSUPPORTED and not _is_passed_over(name):
         return f"{extension} is not read; convert it to PNG or JPEG"
     return _NO_TEXT if _is_image(name) and not is_utf8(name) else ""
 
 
 def _is_image(name: str) -> bool:
-    extension = PurePosixPath(name).suffix.lower()
-    return extension in EXTENSIONS and not _is_passed_over(name)
+    return _extension(name) in EXTENSIONS and not _is_passed_over(name)
+
+
+def _extension(name: str) -> str:
+    _, dot, last = name.rpartition(".")  # a hundred thousand paths would take seconds
+    return (dot + last).lower()
 
 
 def _is_passed_over(name: str) -> bool:

@@ -52,7 +52,7 @@ class ModuleEncoder:
             feature_size: Length of a row (F); None: what the network says in an
                 attribute ``feature_size`` or ``num_features``, else what comes out.
         """
-        self._module = copy.deepcopy(module).eval().requires_grad_(requires_grad=False)
+        self.module = copy.deepcopy(module).eval().requires_grad_(requires_grad=False)
         self.name = _own_name(module, size) if name is None else name
         self._size = size
         self._repeats_grey = repeats_grey
@@ -97,19 +97,42 @@ class ModuleEncoder:
     def _rows(self, chunk: Tensor) -> Tensor:
         """Return the rows of at most as many images as the network sees at a time."""
         missing = chunk.new_zeros(_CHUNK - len(chunk), *chunk.shape[1:])
-        inputs = as_input(torch.cat([chunk, missing]))
+        outputs = self._outputs(as_input(torch.cat([chunk, missing])))
+        _check_outputs(self.name, outputs)
+        return _averaged(outputs)[: len(chunk)].float().cpu()
+
+    def rows(self, inputs: Tensor) -> Tensor:
+        """Return the features of float images as one formula, unchecked.
+
+        :meth:`embed` is what to call; this is for those who write the formula down
+        elsewhere, for any number of images.
+
+        Args:
+            inputs: Images in [-1, 1], shape (n, c, h, w).
+
+        Returns:
+            Rows, shape (n, F).
+        """
+        return _averaged(self._outputs(inputs))
+
+    def _outputs(self, inputs: Tensor) -> Tensor:
         if self._repeats_grey and inputs.shape[1] == 1:
             inputs = inputs.expand(-1, _COLORS, -1, -1)
-        if self._size is not None:
-            sides = (self._size, self._size)
-            inputs = F.interpolate(inputs, sides, mode="bilinear", antialias=True)
-        first = next(self._module.parameters(), inputs)
-        network = self._module
+        side = self._size
+        if side is not None and inputs.shape[2:] != (side, side):
+            inputs = F.interpolate(
+                inputs, (side, side), mode="bilinear", antialias=True
+            )
+        first = next(self.module.parameters(), inputs)
+        network = self.module
         embed = network.embed if isinstance(network, Network) else network
-        outputs = embed(inputs.to(first.device))
-        _check_outputs(self.name, outputs)
-        rows = outputs.mean(dim=(2, 3)) if outputs.ndim == _MAP_AXES else outputs
-        return rows[: len(chunk)].float().cpu()
+        outputs: Tensor = embed(inputs.to(first.device))
+        return outputs
+
+
+def _averaged(outputs: Tensor) -> Tensor:
+    """Return rows; of maps, the mean over all positions."""
+    return outputs.mean(dim=(2, 3)) if outputs.ndim == _MAP_AXES else outputs
 
 
 def fingerprint(module: nn.Module) -> str:

@@ -14,7 +14,15 @@ from fewlabels.models.heads import Head, check_hidden
 from fewlabels.models.network import Network, as_input
 from fewlabels.models.wide_resnet import WideResNet, check_size
 
-__all__ = ["Head", "Network", "WideResNet", "as_input", "build", "check_name"]
+__all__ = [
+    "Head",
+    "Network",
+    "WideResNet",
+    "as_input",
+    "build",
+    "check_name",
+    "name_of",
+]
 
 _IMAGE_AXES = 3
 _PAPER_DEPTH = 28
@@ -81,6 +89,34 @@ def build(
         dropout=dropout,
         bn_momentum=bn_momentum,
     )
+
+
+def name_of(network: Network) -> str:
+    """Return the name that :func:`build` makes a network of this architecture by.
+
+    Example:
+        >>> name_of(build("wrn-16-2", (3, 8, 8), 10, Generator().manual_seed(0)))
+        'wrn-16-2'
+
+    Args:
+        network: A Wide ResNet or a head.
+
+    Returns:
+        The name.
+
+    Raises:
+        UsageError: If it is another network.
+    """
+    if isinstance(network, WideResNet):
+        return f"wrn-{network.depth}-{network.widen_factor}"
+    if isinstance(network, Head):
+        hidden = network.hidden
+        return "linear" if hidden is None else f"mlp-{hidden.out_features}"
+    msg = (
+        f"A network of type {type(network).__name__} has no name here; only those that "
+        f"models.build makes have one, such as {', '.join(_EXAMPLES)}."
+    )
+    raise UsageError(msg)
 
 
 def check_name(name: str) -> None:

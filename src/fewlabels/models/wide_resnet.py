@@ -57,6 +57,8 @@ class WideResNet(Network):
         """
         super().__init__()
         check_size(depth, widen_factor)
+        self.depth = depth
+        self.widen_factor = widen_factor
         num_blocks = (depth - 4) // 6
         self.stem = _Convolution(in_channels, _STEM_WIDTH, 3)
         blocks: list[_Block] = []

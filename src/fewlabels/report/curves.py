@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from fewlabels.report.drawing import STAND_INS, Margins, Size, drawing, hue
-from fewlabels.report.wording import percent
+from fewlabels.report.wording import percent, rough_percent
 
 _MARKERS = "osD^v"
 _LETTER = 7.4
@@ -28,13 +28,24 @@ class Curve:
     hue: int
     points: tuple[tuple[int, float], ...]
     """Number of labels and accuracy, ascending; at least one."""
+    band: tuple[tuple[float, float], ...] = ()
+    """Between what the accuracy of each point may be; none where nobody knows."""
+
+    @property
+    def heights(self) -> list[float]:
+        """All accuracies that the drawing must hold."""
+        return [y for _, y in self.points] + [end for ends in self.band for end in ends]
+
+    def value(self, accuracy: float) -> str:
+        """Return an accuracy as it is written at a point: roughly, where a band is."""
+        return rough_percent(accuracy) if self.band else percent(accuracy)
 
     @property
     def end_label(self) -> str:
         """What stands at the end of the curve."""
         longest = _LARGEST_NAME
         short = self.name if len(self.name) <= longest else f"{self.name[:longest]}…"
-        return f"{short} {percent(self.points[-1][1])}"
+        return f"{short} {self.value(self.points[-1][1])}"
 
 
 WIDE = Size("wide", 880, 380)
@@ -85,6 +96,7 @@ def percent_ticks(accuracies: Sequence[float]) -> list[int]:
 def _draw(axes: Axes, curves: Sequence[Curve], width: int, height: int) -> None:
     _draw_axes(axes, curves, width=width)
     for number, curve in enumerate(curves):
+        _draw_band(axes, curve)
         _draw_curve(axes, curve, number)
     if len(curves) > 1:
         _draw_names(axes, curves, height=height)
@@ -93,7 +105,7 @@ def _draw(axes: Axes, curves: Sequence[Curve], width: int, height: int) -> None:
 
 
 def _draw_axes(axes: Axes, curves: Sequence[Curve], *, width: int) -> None:
-    heights = percent_ticks([y for curve in curves for _, y in curve.points])
+    heights = percent_ticks([y for curve in curves for y in curve.heights])
     axes.set_ylim(heights[0], heights[-1])
     axes.yaxis.set_major_locator(FixedLocator(heights))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:.0f} %"))
@@ -121,6 +133,18 @@ def spread_ticks(amounts: Sequence[int], least_gap: float) -> list[int]:
     if kept[-1] != amounts[0]:
         kept[-1:] = [amounts[0]] if len(kept) > 1 else [kept[-1], amounts[0]]
     return sorted(set(kept))
+
+
+def _draw_band(axes: Axes, curve: Curve) -> None:
+    """Draw where the accuracy may be."""
+    if not curve.band:
+        return
+    amounts = [x for x, _ in curve.points]
+    lows = [100 * low for low, _ in curve.band]
+    highs = [100 * high for _, high in curve.band]
+    axes.fill_between(
+        amounts, lows, highs, color=hue(curve.hue), alpha=0.14, linewidth=0
+    )
 
 
 def _draw_curve(axes: Axes, curve: Curve, number: int) -> None:
@@ -173,7 +197,7 @@ def _draw_values(axes: Axes, curve: Curve) -> None:
     for number, (x, y) in enumerate(curve.points):
         if last < 6 or number in {0, last}:
             axes.annotate(
-                percent(y),
+                curve.value(y),
                 (x, 100 * y),
                 xytext=(0, 10),
                 textcoords="offset points",

@@ -50,11 +50,11 @@ def fact_groups(runs: Sequence[RecordedRun]) -> tuple[FactGroup, ...]:
     return tuple(
         FactGroup(name, rows)
         for name, columns in groups.items()
-        if (rows := _rows(columns))
+        if (rows := fact_rows(columns))
     )
 
 
-def _rows(columns: Sequence[Mapping[str, str]]) -> tuple[FactRow, ...]:
+def fact_rows(columns: Sequence[Mapping[str, str]]) -> tuple[FactRow, ...]:
     """Put the columns side by side; what is the same everywhere is said once."""
     rows = []
     for name in dict.fromkeys(name for column in columns for name in column):
@@ -79,7 +79,7 @@ def _data(run: RecordedRun) -> dict[str, str]:
     if "num_test" in facts:
         found["Held-out images"] = count(facts["num_test"]) if run.num_test else "none"
     if run.classes:
-        found["Classes"] = _class_list(run.classes)
+        found["Classes"] = class_list(run.classes)
     if "shape" in facts:
         found["Shape of an image"] = " × ".join(map(str, facts["shape"]))
     if "hash" in facts:
@@ -87,7 +87,8 @@ def _data(run: RecordedRun) -> dict[str, str]:
     return found
 
 
-def _class_list(classes: Sequence[str]) -> str:
+def class_list(classes: Sequence[str]) -> str:
+    """Return how many classes there are, and the first of them by name."""
     shown = ", ".join(classes[:_LARGEST_CLASS_LIST])
     more = len(classes) - _LARGEST_CLASS_LIST
     rest = f" and {more:,} more" if more > 0 else ""
@@ -95,10 +96,7 @@ def _class_list(classes: Sequence[str]) -> str:
 
 
 def _environment(run: RecordedRun) -> dict[str, str]:
-    versions: Mapping[str, Any] = run.description.get("versions", {})
-    found = {name: str(version) for name, version in versions.items()}
-    if "platform" in run.description:
-        found["Platform"] = str(run.description["platform"])
+    found = environment_facts(run.description)
     source = run.description.get("strategy_source")
     if source:
         found["Strategy from"] = str(source.get("import_path", MISSING))
@@ -106,4 +104,13 @@ def _environment(run: RecordedRun) -> dict[str, str]:
     finished = [t["finished"] for t in run.timings.values() if "finished" in t]
     if finished:
         found["Last round finished"] = str(finished[-1])
+    return found
+
+
+def environment_facts(description: Mapping[str, Any]) -> dict[str, str]:
+    """Return versions and platform, where they were written down."""
+    versions: Mapping[str, Any] = description.get("versions", {})
+    found = {name: str(version) for name, version in versions.items()}
+    if "platform" in description:
+        found["Platform"] = str(description["platform"])
     return found

@@ -24,6 +24,8 @@ class Item:
     state: Literal["labeled", "skipped", "open"]
     picture: str | None
     """A data URI; None where the item is gone."""
+    detail: str = ""
+    """What else is said of it, in smaller letters."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,11 @@ class Gallery:
     items: tuple[Item, ...]
     num_more: int
     """How many there are besides those shown."""
+
+
+def readable_name(name: str) -> str:
+    """Return the id of an item without the hash of its content."""
+    return name.rpartition("@")[0] or name
 
 
 def shown_ids(runs: Sequence[RecordedRun]) -> Iterator[str]:
@@ -90,7 +97,7 @@ def _gallery(
 def _item(
     run: RecordedRun, name: str, label: int | None, thumbnails: Thumbnails
 ) -> Item:
-    readable = name.rpartition("@")[0] or name  # without the hash of the content
+    readable = readable_name(name)
     picture = thumbnails.of(name)
     if label is None:
         return Item(readable, "open", "open", picture)

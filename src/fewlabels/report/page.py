@@ -1,22 +1,16 @@
-"""The page itself: contents put into the template, written as one file."""
+"""The page about runs."""
 
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 
-from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup
-
-from fewlabels.files import make_folder, replace_text
 from fewlabels.pool import Pool
-from fewlabels.report import wording
 from fewlabels.report.conditioning import conditioning_rows
 from fewlabels.report.contents import page_contents
 from fewlabels.report.recorded import read_runs
+from fewlabels.report.rendering import write_page
 from fewlabels.runs import RunFolder
 
 _TEMPLATE = "page.html.j2"
-_STYLE = "style.css"
 
 
 def write_report(
@@ -39,24 +33,4 @@ def write_report(
     runs = read_runs(folders)
     conditioning = [conditioning_rows(folder, pool) for folder in folders]
     contents = page_contents(runs, pool, title, conditioning)
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters.update(
-        percent=wording.percent,
-        seconds=wording.seconds,
-        number=wording.number,
-        count=wording.count,
-    )
-    style = Markup(_packaged(_STYLE))  # noqa: S704 - our own file
-    html = environment.from_string(_packaged(_TEMPLATE)).render(
-        page=contents, style=style, missing=wording.MISSING
-    )
-    make_folder(path.parent)
-    # Half a surrogate pair, as in a file name of unknown encoding, has no UTF-8.
-    replace_text(path, html.encode("utf-8", "replace").decode("utf-8"))
-    return path
-
-
-def _packaged(name: str) -> str:
-    return (files("fewlabels.report") / name).read_text(encoding="utf-8")
+    return write_page(path, _TEMPLATE, contents)

@@ -20,6 +20,21 @@ def percent(share: float | None) -> str:
     return MISSING if share is None else f"{100 * share:.1f}{_NBSP}%"
 
 
+def rough_percent(share: float) -> str:
+    """Return a share that was measured on a few items, in whole percent.
+
+    A share that is neither 0 nor 1 is never rounded to one of them.
+
+    Example:
+        >>> [rough_percent(s).replace("\N{NO-BREAK SPACE}", " ") for s in (0.91, 0.998)]
+        ['91 %', '99.8 %']
+    """
+    digits = f"{100 * share:.0f}"
+    if digits in {"0", "100"} and 0 < share < 1:
+        return percent(min(max(share, 0.001), 0.999))
+    return f"{digits}{_NBSP}%"
+
+
 def points(difference: float) -> str:
     """Return a difference of two shares in percentage points, without its sign."""
     return f"{100 * abs(difference):.1f}{_NBSP}points"

@@ -1,6 +1,7 @@
 """A run's folder of files: safe to kill at any moment, resumed by the same command."""
 
 from fewlabels.runs.diagnosis import Conditioning, diagnose
+from fewlabels.runs.environment import environment
 from fewlabels.runs.execute import check_choices, execute
 from fewlabels.runs.folder import RunFolder
 from fewlabels.runs.lines import RoundLine
@@ -14,5 +15,6 @@ __all__ = [
     "RunSettings",
     "check_choices",
     "diagnose",
+    "environment",
     "execute",
 ]

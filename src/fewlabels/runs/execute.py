@@ -2,10 +2,8 @@
 
 import hashlib
 import inspect
-import platform
 import warnings
 from collections.abc import Iterator, Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from fewlabels.loop import check_plan, hidden, rounds, starting_answers
 from fewlabels.oracles import TableOracle
 from fewlabels.pool import Answers, Pool, Round, Split
 from fewlabels.protocols import Strategy, Trainer
+from fewlabels.runs.environment import environment
 from fewlabels.runs.folder import RunFolder
 from fewlabels.runs.lines import RoundLine
 from fewlabels.runs.replay import answers_of
@@ -117,11 +116,7 @@ def _facts(settings: RunSettings, pool: Pool, strategy: Strategy) -> dict[str, A
     return {
         "data": _data_facts(pool),
         "strategy_source": _source(settings.strategy.name, strategy),
-        "versions": {
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("fewlabels", "torch", "numpy")},
-        },
-        "platform": platform.platform(),
+        **environment(),
     }
 
 

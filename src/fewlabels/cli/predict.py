@@ -1,0 +1,65 @@
+"""``fewlabels predict``: an exported model on new images."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fewlabels.cli.run import Json, Quiet
+from fewlabels.cli.terminal import Terminal, print_line
+from fewlabels.projects import Predictions
+from fewlabels.projects import predict as predicted
+from fewlabels.projects.export.tables import check_ending
+
+
+def predict(
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="Folder of an exported model.")
+    ],
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Folder of images; searched whole.")
+    ],
+    *,
+    out: Annotated[
+        Path, typer.Option(help="Where to write: a .csv or .parquet file.")
+    ] = Path("predictions.csv"),
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Use an exported model on new images and write what it says.
+
+    One row per image: file_name, label, confidence, source, and a probability per
+    class. Files that cannot be read are listed and left out.
+    """
+    check_ending(out)
+    terminal = Terminal.open(quiet=quiet or as_json)
+    with terminal.busy():
+        found = predicted(model, folder)
+    found.write(out)
+    for file in found.unreadable:
+        terminal.say(f"Left out: {file}")
+    if as_json:
+        print_line(json.dumps(_summary(found, out)))
+    else:
+        terminal.result(_described(found, out))
+
+
+def _summary(found: Predictions, out: Path) -> dict[str, object]:
+    return {
+        "out": str(out),
+        "num_images": len(found),
+        "labels": dict(Counter(found.labels)),
+        "unreadable": {file.name: file.reason for file in found.unreadable},
+    }
+
+
+def _described(found: Predictions, out: Path) -> str:
+    """Say in a line what came out."""
+    counts = Counter(found.labels).most_common()
+    shares = ", ".join(f"{name} {count}" for name, count in counts)
+    left_out = len(found.unreadable)
+    rest = f" {left_out} could not be read." if left_out else ""
+    images = "image" if len(found) == 1 else "images"
+    return f"{len(found)} {images}: {shares}.{rest} Written to {out}"

@@ -1,0 +1,271 @@
+"""``fewlabels init, ask, tell, train, status, export``: a project from the shell."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from fewlabels.cli.run import Json, Quiet
+from fewlabels.cli.terminal import Terminal, print_line
+from fewlabels.evaluation import CurvePoint
+from fewlabels.projects import Project, Status, Told, duration
+from fewlabels.report import write_project_report
+
+Place = Annotated[
+    Path, typer.Argument(metavar="PROJECT", help="Folder of the project.")
+]
+
+
+def init(
+    place: Place,
+    *,
+    images: Annotated[
+        Path, typer.Option(help="Folder of the images; they stay there, unchanged.")
+    ],
+    classes: Annotated[str, typer.Option(help="Names, such as cat,dog,other.")],
+    budget: Annotated[int, typer.Option(help="Labels in all.")],
+    audit: Annotated[
+        int | None,
+        typer.Option(help="Labels that only measure. [default: a fifth of the budget]"),
+    ] = None,
+    query: Annotated[int, typer.Option(help="Labels asked for in each round.")] = 20,
+    overlap: Annotated[int, typer.Option(help="People who label each image.")] = 1,
+    strategy: Annotated[str, typer.Option(help="Name or module:Class.")] = "npc",
+    trainer: Annotated[
+        str | None,
+        typer.Option(help="Name or module:Class. [default: what fits the images]"),
+    ] = None,
+    size: Annotated[
+        int | None,
+        typer.Option(help="Bring images to this side. [default: what fits]"),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    store: Annotated[
+        str | None,
+        typer.Option(help="PostgreSQL address. [default: a file in PROJECT]"),
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Begin a project: images to label, classes, a budget of labels."""
+    terminal = Terminal.open(quiet=quiet)
+    with (
+        terminal.busy(),
+        Project.create(
+            place,
+            images,
+            classes.split(","),
+            budget=budget,
+            audit=audit,
+            query=query,
+            overlap=overlap,
+            strategy=strategy,
+            trainer=trainer,
+            size=size,
+            seed=seed,
+            store=store,
+        ) as project,
+    ):
+        settings = project.settings
+        standing = project.status()
+        terminal.result(
+            f"{standing.num_images} images, {standing.num_candidates} to choose from "
+            "(copies count once)."
+        )
+        terminal.result(f"{settings.reason} Trainer: {settings.trainer.name}.")
+        if settings.audit:
+            terminal.result(
+                f"{settings.audit} of the {settings.budget} labels will be drawn at "
+                "random and only measure accuracy; --audit changes that."
+            )
+        terminal.result(standing.next_step)
+
+
+def ask(
+    place: Place,
+    *,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="File to write: .csv, .jsonl, or .json for Label Studio. "
+            "[default: PROJECT/round-NNN.csv]"
+        ),
+    ] = None,
+    size: Annotated[
+        int | None, typer.Option(help="How many images. [default: the project's]")
+    ] = None,
+    strategy: Annotated[
+        str | None, typer.Option(help="Name or module:Class. [default: the project's]")
+    ] = None,
+    anew: Annotated[
+        bool, typer.Option("--anew", help="Leave open images and choose again.")
+    ] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Choose the next images to label and write them to a file.
+
+    The first query needs no label and no trained model. While images are open, they
+    are written again.
+    """
+    terminal = Terminal.open(quiet=quiet or as_json)
+    with terminal.busy(), Project.open(place) as project:
+        asked = project.ask(size=size, strategy=strategy, anew=anew)
+        path = out or place / f"round-{asked.step:03d}.csv"
+        project.write_query(asked, path)
+        by = f"{asked.strategy} on {asked.model or 'an untrained network'}"
+        what = "chosen by" if asked.is_new else "still open, chosen by"
+        audit = f", {asked.num_audit} of them to measure" if asked.num_audit else ""
+        terminal.result(
+            f"Round {asked.step}: {len(asked.items)} images{audit}, {what} {by}."
+        )
+        terminal.result(f"Label them in {path}, then: fewlabels tell {place} {path}")
+    if as_json:
+        facts = {"round": asked.step, "strategy": asked.strategy, "model": asked.model}
+        ids = [one.item for one in asked.items]
+        print_line(json.dumps(facts | {"file": str(path), "ids": ids}))
+
+
+def tell(
+    place: Place,
+    answers: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="Labels: .csv, .jsonl, or Label Studio's .json."
+        ),
+    ],
+    *,
+    annotator: Annotated[
+        str | None, typer.Option(help="Who labeled, where FILE does not say.")
+    ] = None,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Take the good rows, list the others.")
+    ] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Take labels from a file: all of them or, where a row is wrong, none."""
+    terminal = Terminal.open(quiet=quiet or as_json)
+    with terminal.busy(), Project.open(place) as project:
+        told = project.tell(answers, annotator=annotator, partial=partial)
+        terminal.result(_described(told))
+        for fault in told.faults:
+            terminal.say(f"Left out: {fault}")
+        terminal.result(project.status().next_step)
+    if as_json:
+        faults = [str(fault) for fault in told.faults]
+        print_line(json.dumps(asdict(told) | {"faults": faults}))
+
+
+def train(place: Place, *, quiet: Quiet = False) -> None:
+    """Train on what is labeled; says first how long it will take.
+
+    Safe to stop or kill at any moment: the same command goes on where it was.
+    """
+    terminal = Terminal.open(quiet=quiet)
+    with terminal.busy(), Project.open(place) as project:
+        terminal.say(project.expectation())
+        trained = project.train()
+        record = trained.record
+        done = (
+            f"in {duration(record.seconds)}" if trained.is_new else "before, unchanged"
+        )
+        terminal.result(f"{record.name}: {record.num_labeled} labels, trained {done}.")
+        standing = project.status()
+        terminal.result(accuracy_sentence(standing.curve))
+        terminal.result(standing.next_step)
+
+
+def status(place: Place, *, quiet: Quiet = False, as_json: Json = False) -> None:
+    """Show how a project stands: labels, accuracy with its interval, the next step."""
+    terminal = Terminal.open(quiet=quiet or as_json)
+    with terminal.busy(), Project.open(place) as project:
+        standing = project.status()
+    if as_json:
+        print_line(json.dumps(_facts(standing), default=str))
+        return
+    terminal.result(_table(standing))
+    terminal.result(accuracy_sentence(standing.curve))
+    if standing.gain is not None:
+        terminal.result(f"{standing.gain}.".replace("..", "."))
+    for note in standing.notes:
+        terminal.result(f"Note: {note}")
+    terminal.result(f"Next: {standing.next_step}")
+
+
+def export(
+    place: Place,
+    *,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write. [default: PROJECT/export]")
+    ] = None,
+    onnx: Annotated[
+        bool, typer.Option("--onnx", help="Also model.onnx (extra onnx).")
+    ] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write labels, predictions, the model and a report for other programs."""
+    terminal = Terminal.open(quiet=quiet)
+    with terminal.busy(), Project.open(place) as project:
+        done = project.export(out or place / "export", onnx=onnx)
+        report = write_project_report(done.folder / "report.html", project)
+    for path in (*done.files, report):
+        terminal.result(str(path))
+    if not done.has_model:
+        terminal.say("No model was trained yet, so there are labels only.")
+
+
+def accuracy_sentence(curve: tuple[CurvePoint, ...]) -> str:
+    """Say how good the latest model is, or why nobody knows."""
+    if not curve:
+        return "Accuracy: no model was trained yet."
+    audited = curve[-1].audited
+    if audited.accuracy is None:
+        return "Accuracy: not measured, since no audit image has a label."
+    return (
+        f"Accuracy: {100 * audited.accuracy:.0f} % ({100 * audited.low:.0f} to "
+        f"{100 * audited.high:.0f} % at the {100 * audited.level:g} % level), from "
+        f"{audited.num_audited} images drawn at random."
+    )
+
+
+def _described(told: Told) -> str:
+    parts = [f"{told.num_new} new labels"]
+    parts += [f"{told.num_changed} changed"] if told.num_changed else []
+    parts += [f"{told.num_same} known already"] if told.num_same else []
+    parts += [f"{told.num_skipped} skipped or unsure"] if told.num_skipped else []
+    parts += [f"{told.num_blank} left blank"] if told.num_blank else []
+    return ", ".join(parts) + "."
+
+
+def _table(standing: Status) -> Table:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    rows: list[tuple[str, str]] = [
+        ("images", f"{standing.num_images} ({standing.num_candidates} to choose from)"),
+        ("labels", f"{standing.num_spent} of {standing.budget}"),
+        ("open", str(standing.num_open)),
+        ("skipped", str(standing.num_skipped)),
+        ("rounds", str(standing.num_rounds)),
+        ("audit", f"{standing.num_audited} of {standing.audit_size} labeled"),
+        ("model", standing.model.name if standing.model else "none yet"),
+    ]
+    if standing.num_disputed:
+        rows.append(("disputed", str(standing.num_disputed)))
+    kappa = standing.agreement.fleiss
+    if kappa is not None:
+        rows.append(("agreement", f"{kappa:.2f} (Fleiss' kappa)"))
+    counts = zip(standing.classes, standing.class_counts, strict=True)
+    rows.append(("classes", ", ".join(f"{name} {count}" for name, count in counts)))
+    for name, value in rows:
+        table.add_row(name, value)
+    return table
+
+
+def _facts(standing: Status) -> dict[str, Any]:
+    """Return a status as JSON can hold it."""
+    facts = asdict(standing)
+    facts["agreement"] = {"fleiss": standing.agreement.fleiss}
+    facts["model"] = standing.model.name if standing.model else None
+    return facts

@@ -1,0 +1,52 @@
+"""Images as the index finds them, and as the label store keeps them."""
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+
+from fewlabels.projects.indexing import Index, Indexed
+from fewlabels.store import Found, Item, Store
+from fewlabels.store import Indexed as Counts
+
+_FINGERPRINT = "fingerprint"
+
+
+def take_in(
+    store: Store, index: Index, known: Mapping[str, Indexed] | None = None
+) -> Counts:
+    """Bring the store's list of images up to date.
+
+    Args:
+        store: The label store.
+        index: Every image there is now.
+        known: What the store knew before, by name; None: nothing.
+
+    Returns:
+        What changed.
+    """
+    before = known or {}
+    return store.index(
+        Found(
+            path=file.name,
+            digest=file.digest,
+            size=file.size,
+            mtime_ns=file.mtime_ns,
+            group=index.representative[file.digest],
+            details=None if before.get(file.name) is file else _details(file),
+        )
+        for file in index.files
+    )
+
+
+def _details(file: Indexed) -> dict[str, str]:
+    return {_FINGERPRINT: b64encode(file.fingerprint).decode("ascii")}
+
+
+def as_indexed(item: Item) -> Indexed:
+    """Return an item of the store as the index knows files."""
+    return Indexed(
+        name=item.path,
+        size=item.size,
+        mtime_ns=item.mtime_ns,
+        digest=item.digest,
+        fingerprint=b64decode(str(item.details.get(_FINGERPRINT, ""))),
+    )

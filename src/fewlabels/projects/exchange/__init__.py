@@ -1,0 +1,18 @@
+"""Files that ask and files that answer: CSV, JSON Lines and Label Studio's JSON."""
+
+from fewlabels.errors import Fault
+from fewlabels.projects.exchange.reading import MAX_BYTES, read_answers
+from fewlabels.projects.exchange.records import Answer, AskedItem, Format, Parsed
+from fewlabels.projects.exchange.writing import config_path, write_query
+
+__all__ = [
+    "MAX_BYTES",
+    "Answer",
+    "AskedItem",
+    "Fault",
+    "Format",
+    "Parsed",
+    "config_path",
+    "read_answers",
+    "write_query",
+]

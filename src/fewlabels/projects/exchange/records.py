@@ -1,0 +1,106 @@
+"""What is asked, what is answered, and what a row of a file says."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from fewlabels.errors import Fault, UnknownNameError
+
+Format = Literal["csv", "jsonl", "label-studio"]
+"""The kinds of file that ask and answer."""
+
+EXTENSIONS: dict[str, Format] = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "label-studio",
+}
+"""The format that an extension stands for."""
+
+SKIP, UNSURE = "skip", "unsure"
+"""What the column ``status`` may say."""
+
+NAMES = ("file_name", "path", "filename")
+"""Columns that may name the image; the first is the one that is written."""
+
+ANSWERED = ("id", "label", "status", "annotator", "time", "lead_time")
+"""Columns that are read besides the name."""
+
+WRITTEN_ONLY = ("rank", "suggestion", "confidence", "probabilities", "round", "model")
+"""Columns that tell the annotator something and are not read back."""
+
+Row = Mapping[str, Any]
+"""The cells of one row by column."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedItem:
+    """An image that somebody is asked about."""
+
+    id: str
+    """Content hash."""
+    path: str
+    """Path below the folder of images, with forward slashes."""
+    rank: int
+    """Place in the order of asking."""
+    probabilities: Sequence[float] | None = None
+    """What the model thinks, one number per class; None where there is no model."""
+    round: int
+    model: str | None = None
+    """Which model proposed the image and made the prediction."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What somebody said about an image."""
+
+    id: str
+    """Content hash of the image."""
+    label: str | None
+    """Name of the class; None for a skip, and where nothing but unsure was said."""
+    skipped: bool = False
+    unsure: bool = False
+    annotator: str | None = None
+    time: datetime | None = None
+    """When; with a time zone, UTC where the file gives none."""
+    lead_time: float | None = None
+    """How long it took, in seconds."""
+    line: int
+    """Where in the file."""
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What a file of answers says."""
+
+    answers: tuple[Answer, ...]
+    faults: tuple[Fault, ...] = ()
+    """What was left out, and why; empty unless faults were allowed."""
+    num_unanswered: int = 0
+    """Rows without an answer."""
+
+
+def format_of(path: Path, wanted: Format | None) -> Format:
+    """Return the format of a file, by its extension unless it is given.
+
+    Args:
+        path: The file.
+        wanted: The format, or None.
+
+    Returns:
+        The format.
+
+    Raises:
+        UnknownNameError: If there is no such format or no such extension.
+    """
+    if wanted is None:
+        if path.suffix.lower() not in EXTENSIONS:
+            raise UnknownNameError("kind of file of answers", path.name, EXTENSIONS)
+        return EXTENSIONS[path.suffix.lower()]
+    if wanted not in get_args(Format):
+        raise UnknownNameError("format", wanted, get_args(Format))
+    return wanted

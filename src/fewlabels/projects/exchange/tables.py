@@ -1,0 +1,156 @@
+"""Rows of CSV files and of JSON Lines."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from fewlabels.errors import Fault
+from fewlabels.projects.exchange.cells import ID_MARK, unguarded
+from fewlabels.projects.exchange.records import ANSWERED, NAMES, WRITTEN_ONLY, Row
+
+KNOWN = (*NAMES, *ANSWERED, *WRITTEN_ONLY)
+"""All columns that mean something."""
+
+_SEPARATORS = (",", ";", "\t")
+_SEPARATOR_LINE = re.compile(r"sep=[,;\t]\s*", re.IGNORECASE)
+
+Numbered = tuple[int, Row]
+"""A row and the line that it begins on."""
+
+
+def csv_rows(text: str) -> Iterator[Numbered | Fault]:
+    """Read the rows of a table.
+
+    Cells may be separated by commas, semicolons or tabs. Blank lines, and the line
+    ``sep=;`` that Excel knows, are passed over.
+
+    Args:
+        text: The whole file.
+
+    Yields:
+        Rows that have an image and a label column, and faults; none after the header
+        if the header is of no use.
+    """
+    numbered = _cells(text, _separator(text))
+    header_line, header = next(
+        ((line, cells) for line, cells in numbered if isinstance(cells, list)), (1, [])
+    )
+    columns = [_plain(cell) for cell in header]
+    yield from (Fault(header_line, sentence) for sentence in _header_faults(columns))
+    if not _names_image(columns) or "label" not in columns:
+        return
+    for line, cells in numbered:
+        if isinstance(cells, str):
+            yield Fault(line, cells)
+        elif any(cell.strip() for cell in cells[len(columns) :]):
+            told = f"has {len(cells)} cells and the header has {len(columns)}"
+            yield Fault(line, f"{told}; put a name with a separator into quotes.")
+        else:
+            row = dict(zip(columns, map(unguarded, cells), strict=False))
+            if "id" in row:
+                row["id"] = row["id"].strip().removeprefix(ID_MARK)
+            yield line, row
+
+
+def _separator(text: str) -> str:
+    """Return what separates the cells: what makes the most of the header."""
+    lines = io.StringIO(text, newline="")
+    first = next((line for line in lines if _says_something(line)), "")
+
+    def num_known(separator: str) -> int:
+        cells = first.replace('"', "").split(separator)
+        return len({_plain(cell) for cell in cells} & set(KNOWN))
+
+    return max(_SEPARATORS, key=num_known)
+
+
+def _says_something(line: str) -> bool:
+    return bool(line.strip()) and not _SEPARATOR_LINE.fullmatch(line)
+
+
+def _cells(text: str, separator: str) -> Iterator[tuple[int, list[str] | str]]:
+    """Yield the cells of each row, or what is wrong, with the line it begins on."""
+    table = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    while True:
+        line = table.line_num + 1
+        try:
+            cells = next(table)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield line, f"cannot be taken apart: {error}; look for a stray quote."
+            return
+        if any(map(str.strip, cells)) and _says_something(separator.join(cells)):
+            yield line, cells
+
+
+def json_rows(text: str) -> Iterator[Numbered | Fault]:
+    """Read JSON Lines: one object per line; blank lines are passed over.
+
+    Args:
+        text: The whole file.
+
+    Yields:
+        Rows and faults; a column that means nothing is named once.
+    """
+    named: set[str] = set()
+    for line, words in enumerate(text.split("\n"), start=1):
+        if not words.strip():
+            continue
+        cells = _object(words)
+        if isinstance(cells, str):
+            yield Fault(line, cells)
+            continue
+        row = {_plain(name): cell for name, cell in cells.items()}
+        strange = [name for name in row if name not in KNOWN and name not in named]
+        named.update(strange)
+        yield from (Fault(line, _meaningless(name)) for name in strange)
+        if _names_image(row):
+            yield line, row
+        else:
+            yield Fault(line, "names no image; give its file_name.")
+
+
+def _object(words: str) -> dict[str, Any] | str:
+    """Return the object that a line holds, or what is wrong with it."""
+    try:
+        found = json.loads(words)
+    except (ValueError, RecursionError) as error:
+        return f"is not JSON: {error}."
+    if not isinstance(found, dict):
+        return "is not a JSON object; write one object per line."
+    return found
+
+
+def _names_image(columns: Iterable[str]) -> bool:
+    return not {*NAMES, "id"}.isdisjoint(columns)
+
+
+def _header_faults(columns: Sequence[str]) -> list[str]:
+    """Say what is wrong with a header, a sentence for each fault."""
+    there = dict.fromkeys(filter(None, columns))
+    faults = [_meaningless(name) for name in there if name not in KNOWN]
+    faults += [
+        f"the column '{name}' is there twice; take one out."
+        for name in there
+        if columns.count(name) > 1
+    ]
+    if not _names_image(there) or "label" not in there:
+        shown = ", ".join(there)[:200] or "nothing"
+        told = f"the header has to name file_name and label, and names {shown}"
+        faults.insert(0, f"{told}; put the names of the columns into the first line.")
+    return faults
+
+
+def _meaningless(name: str) -> str:
+    near = get_close_matches(name, KNOWN, n=1, cutoff=0.7)
+    hint = f"did you mean '{near[0]}'?" if near else "take it out."
+    return f"the column {name[:80]!r} means nothing here; {hint}"
+
+
+def _plain(column: str) -> str:
+    return column.strip().lower()

@@ -1,0 +1,181 @@
+"""Write what is asked."""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+from xml.sax.saxutils import quoteattr
+
+from fewlabels.errors import ShapeError, UsageError
+from fewlabels.files import replace_text
+from fewlabels.projects.exchange.cells import ID_MARK, guarded
+from fewlabels.projects.exchange.records import AskedItem, Format, format_of
+
+IMAGE_ADDRESS = "/data/local-files/?d="
+"""Where Label Studio serves local files from; the path below its root follows."""
+
+_COLUMNS = (
+    *("file_name", "label", "status", "annotator", "rank", "suggestion"),
+    *("confidence", "round", "model", "id"),
+)
+
+
+def write_query(
+    path: Path,
+    asked: Sequence[AskedItem],
+    classes: Sequence[str],
+    format: Format | None = None,  # noqa: A002 - the word people use
+    *,
+    image_address: str = IMAGE_ADDRESS,
+) -> None:
+    """Write the images to be labeled, in the order of their ranks, wholly or not.
+
+    Label Studio's format also gets its labeling configuration, at ``config_path``.
+
+    Args:
+        path: The file.
+        asked: The images.
+        classes: Names of the classes, in the order of the probabilities.
+        format: The kind of file; None: as the extension says.
+        image_address: For Label Studio: what comes before the path of each image.
+
+    Raises:
+        UsageError: If nothing is asked.
+    """
+    if not asked:
+        msg = f"There is nothing to ask, so '{path}' was not written."
+        raise UsageError(msg)
+    ranked = sorted(asked, key=lambda item: item.rank)
+    for item in ranked:
+        _check_probabilities(item, classes)
+    kind = format_of(path, format)
+    if kind == "csv":
+        text = _table(ranked, classes)
+        # Excel takes a file for UTF-8 by this mark only; other programs need none.
+        replace_text(path, text if text.isascii() else "\ufeff" + text)
+    elif kind == "jsonl":
+        lines = [
+            json.dumps(_line(item, classes), ensure_ascii=False) for item in ranked
+        ]
+        replace_text(path, "".join(line + "\n" for line in lines))
+    else:
+        replace_text(config_path(path), label_config(classes))
+        tasks = [_task(item, classes, len(asked), image_address) for item in ranked]
+        replace_text(path, json.dumps(tasks, ensure_ascii=False, indent=1) + "\n")
+
+
+def config_path(path: Path) -> Path:
+    """Return where the labeling configuration of a Label Studio file is written."""
+    return path.with_name(path.stem + ".config.xml")
+
+
+def label_config(classes: Sequence[str]) -> str:
+    """Return the labeling configuration for Label Studio.
+
+    Args:
+        classes: Names of the classes.
+
+    Returns:
+        XML to paste into the project's labeling interface.
+    """
+    choices = "\n".join(f"    <Choice value={quoteattr(name)}/>" for name in classes)
+    return (
+        '<View>\n  <Image name="image" value="$image"/>\n'
+        f'  <Choices name="choice" toName="image">\n{choices}\n  </Choices>\n</View>\n'
+    )
+
+
+def _check_probabilities(item: AskedItem, classes: Sequence[str]) -> None:
+    if item.probabilities is not None and len(item.probabilities) != len(classes):
+        msg = (
+            f"'{item.path}' has {len(item.probabilities)} probabilities and there are "
+            f"{len(classes)} classes; give one for each."
+        )
+        raise ShapeError(msg)
+
+
+def _suggestion(item: AskedItem, classes: Sequence[str]) -> tuple[str, float] | None:
+    """Return the likeliest class and its probability."""
+    if not item.probabilities:
+        return None
+    numbers = [float(number) for number in item.probabilities]
+    best = max(range(len(numbers)), key=numbers.__getitem__)
+    return classes[best], numbers[best]
+
+
+def _table(asked: Sequence[AskedItem], classes: Sequence[str]) -> str:
+    text = io.StringIO(newline="")
+    table = csv.DictWriter(text, _COLUMNS)
+    table.writeheader()
+    for item in asked:
+        name, share = _suggestion(item, classes) or ("", None)
+        table.writerow(
+            {
+                "file_name": guarded(item.path),
+                "rank": item.rank,
+                "suggestion": guarded(name),
+                "confidence": "" if share is None else f"{share:.4f}",
+                "round": item.round,
+                "model": guarded(item.model or ""),
+                "id": ID_MARK + item.id,
+            }
+        )
+    return text.getvalue()
+
+
+def _line(item: AskedItem, classes: Sequence[str]) -> dict[str, Any]:
+    best = _suggestion(item, classes)
+    return {
+        "file_name": item.path,
+        "label": None,
+        "status": None,
+        "annotator": None,
+        "rank": item.rank,
+        "suggestion": best[0] if best else None,
+        "probabilities": _named(item, classes),
+        "round": item.round,
+        "model": item.model,
+        "id": item.id,
+    }
+
+
+def _named(item: AskedItem, classes: Sequence[str]) -> dict[str, float] | None:
+    if item.probabilities is None:
+        return None
+    return {
+        name: round(float(number), 6)
+        for name, number in zip(classes, item.probabilities, strict=True)
+    }
+
+
+def _task(
+    item: AskedItem, classes: Sequence[str], num_asked: int, image_address: str
+) -> dict[str, Any]:
+    """Return a task; Label Studio shows the lowest score first, so rank is the score.
+
+    A prediction is there in any case, because the score is a part of it.
+    """
+    best = _suggestion(item, classes)
+    choice = {"from_name": "choice", "to_name": "image", "type": "choices"}
+    result = [{**choice, "value": {"choices": [best[0]]}}] if best else []
+    return {
+        "data": {
+            "image": image_address + quote(item.path),
+            "file_name": item.path,
+            "id": item.id,
+            "rank": item.rank,
+            "round": item.round,
+            "model": item.model,
+            "probabilities": _named(item, classes),
+        },
+        "predictions": [
+            {
+                "model_version": f"{item.model or 'fewlabels'}-r{item.round}",
+                "score": item.rank / num_asked,
+                "result": result,
+            }
+        ],
+    }

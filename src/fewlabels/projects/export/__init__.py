@@ -1,0 +1,19 @@
+"""What a project leaves behind: files that other programs read, each written whole."""
+
+from fewlabels.projects.export.card import Facts
+from fewlabels.projects.export.labels import LabelRow, write_labels
+from fewlabels.projects.export.model import LoadedModel, load_model, save_model
+from fewlabels.projects.export.onnx import write_onnx
+from fewlabels.projects.export.predictions import PredictionRows, write_predictions
+
+__all__ = [
+    "Facts",
+    "LabelRow",
+    "LoadedModel",
+    "PredictionRows",
+    "load_model",
+    "save_model",
+    "write_labels",
+    "write_onnx",
+    "write_predictions",
+]

@@ -1,0 +1,143 @@
+"""``config.json``: all that is needed to build an exported model anew."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fewlabels import models
+from fewlabels.errors import DataError
+from fewlabels.features import ModuleEncoder, encoders
+from fewlabels.features.encoders import Encoder
+from fewlabels.models import WideResNet
+
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+CARD = "README.md"
+
+_LARGEST = 2**20
+
+
+class EncoderConfig(BaseModel):
+    """The frozen network before a head."""
+
+    model_config = ConfigDict(frozen=True)
+
+    identity: str
+    """Name of the encoder, which tells network, weights and preparation."""
+    builtin: str | None = None
+    """Where its weights come with a package: the name it has here."""
+    size: int | None = None
+    """Side of the square that a built-in encoder brings images to."""
+    network: str | None = None
+    """Where its weights are in the file of weights: the name of the network."""
+    num_outputs: int | None = None
+    """Width of that network's last layer, which is not used."""
+
+    @classmethod
+    def of(cls, encoder: Encoder) -> "EncoderConfig":
+        """Say how to get an encoder back."""
+        for name in encoders.names():
+            found = re.fullmatch(rf"{name}-[0-9a-f]{{16}}-(\d+)px", encoder.name)
+            if found is not None:
+                return cls(identity=encoder.name, builtin=name, size=int(found[1]))
+        network = enclosed_network(encoder)
+        if network is None:
+            return cls(identity=encoder.name)
+        return cls(
+            identity=encoder.name,
+            network=models.name_of(network),
+            num_outputs=network.head.out_features,
+        )
+
+
+class ModelConfig(BaseModel):
+    """What ``config.json`` holds."""
+
+    model_config = ConfigDict(frozen=True)
+
+    format: Literal["fewlabels-model"] = "fewlabels-model"
+    format_version: Literal[1] = 1
+    classes: tuple[str, ...] = Field(min_length=1)
+    """Names of the classes, in the order of the model's outputs."""
+    input_shape: tuple[Annotated[int, Field(ge=1, le=2**16)], ...] = Field(min_length=1)
+    """Channels, height and width that images are brought to; or the length of a row."""
+    input_range: tuple[float, float] = (-1.0, 1.0)
+    """What 0 and 255 become before the network."""
+    input_resize: str = "bilinear"
+    """How images of another size are brought to this one."""
+    network: str
+    """Name of the network, or of the head where there is an encoder."""
+    encoder: EncoderConfig | None = None
+    weights_sha256: str
+    """Hash of the file of weights, so that no file meets a stranger's."""
+
+
+def enclosed_network(encoder: Encoder) -> WideResNet | None:
+    """Return the network of an encoder that learned from the pool; None: another."""
+    if (
+        isinstance(encoder, ModuleEncoder)
+        and isinstance(encoder.module, WideResNet)
+        and encoder.name.startswith("self-supervised-")
+    ):
+        return encoder.module
+    return None
+
+
+def read_config(folder: Path) -> ModelConfig:
+    """Read the configuration of an exported model.
+
+    Args:
+        folder: The folder of the model.
+
+    Returns:
+        The configuration.
+
+    Raises:
+        DataError: If there is none, or if it is not one of this package.
+    """
+    path = folder / CONFIG
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST + 1)
+    except OSError as error:
+        msg = (
+            f"There is no exported model in {folder}: {CONFIG} cannot be read "
+            f"({error.strerror}). Give the folder that holds {CONFIG} and {WEIGHTS}."
+        )
+        raise DataError(msg) from error
+    try:
+        if len(content) > _LARGEST:
+            raise DataError(_foreign(path, f"it is larger than {_LARGEST:,} bytes"))
+        return ModelConfig.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise DataError(_foreign(path, f"{where}: {first['msg']}")) from error
+
+
+def check_classes(classes: Sequence[str], num_classes: int) -> None:
+    """Raise unless there is a name for each output.
+
+    Args:
+        classes: Names of the classes.
+        num_classes: Outputs of the model.
+
+    Raises:
+        DataError: If there are more or fewer.
+    """
+    if len(classes) != num_classes or len(set(classes)) < len(classes):
+        msg = (
+            f"The model tells {num_classes} classes apart, and {len(classes)} names "
+            f"were given, {len(set(classes))} of them distinct; give one per class."
+        )
+        raise DataError(msg)
+
+
+def _foreign(path: Path, reason: str) -> str:
+    return (
+        f"{path} does not describe a model that was exported here, or is damaged "
+        f"({reason}). Export the model again."
+    )

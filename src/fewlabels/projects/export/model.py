@@ -1,0 +1,225 @@
+"""A trained model as three files: ``model.safetensors``, ``config.json``, a card.
+
+The layout is the one that Hugging Face's model hub knows. Weights are safetensors,
+which hold numbers only; nothing is unpickled or imported by a name in a file.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import file_digest, sha256
+from pathlib import Path
+
+from torch import Tensor
+
+from fewlabels import files, models, rng
+from fewlabels.errors import DataError, UsageError
+from fewlabels.features import (
+    FrozenClassifier,
+    ModuleEncoder,
+    NetworkClassifier,
+    encoders,
+)
+from fewlabels.features.encoders import Encoder
+from fewlabels.models import Network, checkpoint
+from fewlabels.projects.export.card import Facts, card
+from fewlabels.projects.export.config import (
+    CARD,
+    CONFIG,
+    WEIGHTS,
+    EncoderConfig,
+    ModelConfig,
+    check_classes,
+    enclosed_network,
+    read_config,
+)
+from fewlabels.protocols import Classifier
+
+Exportable = NetworkClassifier | FrozenClassifier
+"""The classifiers that can be written as files."""
+
+_ENCLOSED = "encoder."
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedModel:
+    """An exported model, ready for use."""
+
+    classifier: Exportable
+    """Takes images of ``input_shape``."""
+    classes: tuple[str, ...]
+    """Names of the classes, in the order of the outputs."""
+    input_shape: tuple[int, ...]
+    """Channels, height and width that images are brought to; or the length of a row."""
+
+
+def save_model(
+    folder: Path,
+    classifier: Classifier,
+    classes: Sequence[str],
+    input_shape: Sequence[int],
+    facts: Facts,
+) -> ModelConfig:
+    """Write a trained model, so that it can be used without the project.
+
+    Each file is written whole or not at all, the configuration last; it carries the
+    hash of the weights, so that files of two exports are never taken for one model. An
+    encoder that comes with a package is named, not copied; one that learned from the
+    pool is written with the head; of another one only its name is kept, and who loads
+    the model brings it along.
+
+    Args:
+        folder: Where to; made if there is none.
+        classifier: What a trainer of this package returned.
+        classes: Names of the classes.
+        input_shape: Shape of the pool's images: channels, height and width.
+        facts: How it was made, for the card.
+
+    Returns:
+        The configuration that was written.
+    """
+    network = exportable(classifier)
+    check_classes(classes, classifier.num_classes)
+    tensors: dict[str, Tensor] = dict(network.module.state_dict())
+    encoder = None
+    if isinstance(network, FrozenClassifier):
+        encoder = EncoderConfig.of(network.encoder)
+        tensors |= _enclosed_tensors(network.encoder)
+    content = checkpoint.serialized(tensors, {"classes": str(len(classes))})
+    config = ModelConfig(
+        classes=tuple(classes),
+        input_shape=tuple(input_shape),
+        network=models.name_of(network.module),
+        encoder=encoder,
+        weights_sha256=sha256(content).hexdigest(),
+    )
+    text = card(config, facts)
+    files.make_folder(folder)
+    with files.replacing(folder / WEIGHTS) as partial:
+        partial.write_bytes(content)
+    files.replace_text(folder / CARD, text)
+    files.replace_text(folder / CONFIG, config.model_dump_json(indent=2) + "\n")
+    return config
+
+
+def load_model(folder: Path, *, encoder: Encoder | None = None) -> LoadedModel:
+    """Read a model that :func:`save_model` wrote.
+
+    Args:
+        folder: The folder of the model.
+        encoder: The encoder, where the model was trained over one that neither comes
+            with a package nor learned from the pool.
+
+    Returns:
+        The model, in evaluation mode, on the CPU.
+
+    Raises:
+        DataError: If a file is missing, damaged or not of this package.
+    """
+    config = read_config(folder)
+    path = folder / WEIGHTS
+    _check_weights(path, config)
+    try:
+        found = _built(config, encoder)
+        tensors: dict[str, Tensor] = dict(found.module.state_dict())
+        if isinstance(found, FrozenClassifier):
+            tensors |= _enclosed_tensors(found.encoder)
+        checkpoint.read_into(tensors, path)
+    except UsageError as error:
+        msg = f"{folder / CONFIG} describes a model that cannot be built: {error}"
+        raise DataError(msg) from error
+    except (ValueError, RuntimeError) as error:
+        msg = f"{path} does not fit {CONFIG} beside it. Export the model again."
+        raise DataError(msg) from error
+    found.module.eval()
+    return LoadedModel(found, config.classes, config.input_shape)
+
+
+def exportable(classifier: Classifier) -> Exportable:
+    """Return the classifier as one that can be written as files.
+
+    Args:
+        classifier: Any classifier.
+
+    Returns:
+        The same.
+
+    Raises:
+        UsageError: If there is no network, or if it is not one of this package.
+    """
+    if isinstance(classifier, NetworkClassifier | FrozenClassifier):
+        models.name_of(classifier.module)
+        return classifier
+    msg = (
+        f"A classifier of type {type(classifier).__name__} cannot be exported, since "
+        "only networks of this package can be built anew from files. Train with one "
+        "of fewlabels.training.names()."
+    )
+    raise UsageError(msg)
+
+
+def _check_weights(path: Path, config: ModelConfig) -> None:
+    """Raise unless the weights are those that the configuration was written with."""
+    try:
+        with path.open("rb") as file:
+            found = file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        msg = (
+            f"The weights {path} cannot be read ({error.strerror}). Put the file back "
+            "beside its config.json, or export the model again."
+        )
+        raise DataError(msg) from error
+    if found != config.weights_sha256:
+        msg = (
+            f"{path} is damaged, or belongs to another {CONFIG}: its SHA-256 begins "
+            f"with {found[:12]}, not {config.weights_sha256[:12]}. Export the model "
+            "again."
+        )
+        raise DataError(msg)
+
+
+def _enclosed_tensors(encoder: Encoder) -> Mapping[str, Tensor]:
+    """Return the tensors of an encoder that is written with its head."""
+    network = enclosed_network(encoder)
+    state = {} if network is None else network.state_dict()
+    return {f"{_ENCLOSED}{name}": tensor for name, tensor in state.items()}
+
+
+def _built(config: ModelConfig, encoder: Encoder | None) -> Exportable:
+    """Return the classifier with weights yet to be filled in."""
+    num_classes = len(config.classes)
+    if config.encoder is None:
+        network = _network(config.network, config.input_shape, num_classes)
+        return NetworkClassifier(network, num_classes)
+    frozen = _encoder(config.encoder, config.input_shape, encoder)
+    head = _network(config.network, (frozen.feature_size,), num_classes)
+    return FrozenClassifier(module=head, num_classes=num_classes, encoder=frozen)
+
+
+def _network(name: str, shape: tuple[int, ...], num_outputs: int) -> Network:
+    return models.build(name, shape, num_outputs, rng.stream(0, "overwritten")).eval()
+
+
+def _encoder(
+    config: EncoderConfig, shape: tuple[int, ...], given: Encoder | None
+) -> Encoder:
+    """Return the encoder that a model was trained over."""
+    if config.builtin is not None:
+        found: Encoder = encoders.resolve(config.builtin, size=config.size)
+    elif config.network is not None and config.num_outputs is not None:
+        network = _network(config.network, shape, config.num_outputs)
+        return ModuleEncoder(network, name=config.identity)
+    elif given is None:
+        msg = (
+            f"The encoder '{config.identity}' is somebody's own, and is not in the "
+            "files. Load the model in Python with load_model(folder, encoder=...)."
+        )
+        raise DataError(msg)
+    else:
+        found = given
+    if found.name != config.identity:
+        msg = (
+            f"The model was trained over the encoder '{config.identity}', and this one "
+            f"is '{found.name}': its features mean something else. Use that version."
+        )
+        raise DataError(msg)
+    return found

@@ -1,0 +1,218 @@
+"""The folder of a project: where everything is, and how it is read."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import torch
+from filelock import FileLock, Timeout
+
+from fewlabels import files, training
+from fewlabels.data.derived import ChosenImages
+from fewlabels.data.files import FileImages
+from fewlabels.data.unreadable import warn_of
+from fewlabels.errors import ProjectError, StorageError
+from fewlabels.features import (
+    Embedded,
+    FeatureCache,
+    FrozenClassifier,
+    embedded,
+    encoders,
+)
+from fewlabels.pool import Pool
+from fewlabels.projects import models
+from fewlabels.projects.catalog import as_indexed, take_in
+from fewlabels.projects.export import load_model
+from fewlabels.projects.indexing import Index, scan
+from fewlabels.projects.models import ModelRecord
+from fewlabels.projects.settings import FILE, ProjectSettings
+from fewlabels.projects.snapshot import Snapshot
+from fewlabels.protocols import Classifier, Trainer
+from fewlabels.store import Store
+
+_LOCK = ".lock"
+
+
+@dataclass(frozen=True, eq=False)
+class ProjectFolder:
+    """Settings, label store and models of a project."""
+
+    folder: Path
+    settings: ProjectSettings
+    store: Store
+
+    @classmethod
+    def open(cls, folder: str | PathLike[str]) -> Self:
+        """Open the project in a folder.
+
+        Args:
+            folder: The folder of the project.
+
+        Returns:
+            The project; close it, or use it in a ``with`` block.
+        """
+        place = Path(folder)
+        settings = ProjectSettings.read(place)
+        store = Store.open(store_place(place, settings), create=False)
+        return cls(place, settings, store)
+
+    def close(self) -> None:
+        """Let go of the label store."""
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        """Return the project."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the project."""
+        self.close()
+
+    @property
+    def settings_file(self) -> Path:
+        """Where the settings are, for people who want to change them."""
+        return self.folder / FILE
+
+    @property
+    def images_folder(self) -> Path:
+        """Where the images are."""
+        return self.folder / self.settings.images
+
+    @property
+    def models_folder(self) -> Path:
+        """Where the models are, each in a folder of its own."""
+        return self.folder / "models"
+
+    @contextmanager
+    def owned(self) -> Iterator[None]:
+        """Keep other processes from choosing and training while the block runs.
+
+        People may label meanwhile: the label store has its own order.
+
+        Yields:
+            Nothing.
+
+        Raises:
+            ProjectError: If another process is at work.
+            StorageError: If the folder cannot be written to.
+        """
+        lock = FileLock(self.folder / _LOCK)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout as error:
+            msg = (
+                f"Another process chooses or trains in '{self.folder}'. Labels can be "
+                "told meanwhile; for everything else wait until it is done."
+            )
+            raise ProjectError(msg) from error
+        except OSError as error:
+            raise StorageError(files.explanation(self.folder, error)) from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def index(self) -> Index:
+        """Look at the folder of the images again and take in what changed.
+
+        Returns:
+            All images there are now; files that were known are not read again. One
+            warning names those that cannot be read.
+        """
+        known = {one.name: one for one in map(as_indexed, self.store.items())}
+        index = scan(
+            self.images_folder,
+            known,
+            without=inside(self.folder, self.images_folder),
+        )
+        take_in(self.store, index, known)
+        warn_of(self.images_folder, index.unreadable)
+        return index
+
+    def snapshot(self) -> Snapshot:
+        """Read the label store once."""
+        return Snapshot.of(self.store, self.settings.overlap)
+
+    def images(self, snapshot: Snapshot) -> FileImages:
+        """Return the images of a snapshot, read when they are needed."""
+        folder = self.images_folder
+        found = tuple(as_indexed(item).file(folder) for item in snapshot.items)
+        return FileImages(found, self.settings.shape)
+
+    def trainer(self) -> Trainer:
+        """Return the trainer of the project."""
+        chosen = self.settings.trainer
+        options = dict(chosen.options)
+        if chosen.name.startswith("frozen-"):
+            options.setdefault("cache", str(self._cache))
+        return training.resolve(chosen.name, options)
+
+    def records(self) -> tuple[ModelRecord, ...]:
+        """Return what is known of every model, in the order of training."""
+        return models.records(self.models_folder)
+
+    def classifier(self, record: ModelRecord, pool: Pool) -> Classifier:
+        """Return a trained model, with the features of the pool that are kept.
+
+        Args:
+            record: What is known of the model.
+            pool: The images it will be asked about.
+
+        Returns:
+            The model.
+        """
+        place = self.models_folder / record.name
+        found = load_model(place, encoder=self._own_encoder(pool)).classifier
+        if not isinstance(found, FrozenClassifier):
+            return found
+        cache = FeatureCache(self._cache)
+        rows = embedded(pool.images, pool.ids, found.encoder, cache=cache)
+        return replace(found, known=(Embedded(pool.images, rows),), cache=cache)
+
+    def _own_encoder(self, pool: Pool) -> encoders.Encoder | None:
+        """Return the encoder that its owner named by module; no file holds it."""
+        options = self.settings.trainer.options
+        name = options.get("encoder")
+        if not isinstance(name, str) or ":" not in name:
+            return None
+        found = encoders.resolve(name, **options.get("encoder_options", {}))
+        # A module does not know how many features it gives before its first image.
+        embedded(ChosenImages(pool.images, torch.zeros(1).long()), (), found)
+        return found
+
+    @property
+    def _cache(self) -> Path:
+        return self.folder / "features"
+
+
+def store_place(folder: Path, settings: ProjectSettings) -> str | Path:
+    """Return where the label store of a project is."""
+    return settings.store if "://" in settings.store else folder / settings.store
+
+
+def inside(folder: Path, images: Path) -> str | None:
+    """Return the name of ``folder`` below ``images``; None if it is elsewhere."""
+    inner, outer = folder.resolve(), images.resolve()
+    if inner == outer or not inner.is_relative_to(outer):
+        return None
+    return inner.relative_to(outer).as_posix()
+
+
+def reference(images: Path, folder: Path) -> str:
+    """Return how a project refers to its images: from its folder, where that is short.
+
+    A project beside or above its images can be moved together with them.
+    """
+    absolute, base = images.resolve(), folder.resolve()
+    relative = Path(os.path.relpath(absolute, base))
+    return relative.as_posix() if relative.parts[:2] != ("..", "..") else str(absolute)

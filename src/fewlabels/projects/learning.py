@@ -1,0 +1,112 @@
+"""Training on what people said so far."""
+
+import shutil
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+
+import torch
+from torch import Tensor
+
+from fewlabels.errors import UsageError
+from fewlabels.pool import Pool
+from fewlabels.projects import models
+from fewlabels.projects.export import Facts, save_model
+from fewlabels.projects.folder import ProjectFolder
+from fewlabels.projects.models import ModelRecord
+from fewlabels.projects.snapshot import Snapshot
+from fewlabels.rng import stream
+
+_WORKSPACE = "training"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model, and whether it was trained now."""
+
+    record: ModelRecord
+    is_new: bool
+    """False: nothing that decides a training has changed since."""
+
+
+def train(project: ProjectFolder) -> Trained:
+    """Train on all labels but those that measure; go on with what was interrupted.
+
+    Args:
+        project: The project.
+
+    Returns:
+        The model. It is the last one where labels and settings are those of then.
+    """
+    snapshot = project.snapshot()
+    pool = snapshot.pool(project.images(snapshot))
+    _check_labels(pool, snapshot)
+    trainer = project.trainer()
+    digest = _digest(pool, snapshot, repr(trainer))
+    done = project.records()
+    if done and done[-1].settings == digest:
+        return Trained(done[-1], is_new=False)
+    number = len(done)
+    folder = project.models_folder / models.folder_name(number)
+    before = time.monotonic()
+    classifier = trainer.fit(
+        pool,
+        stream(project.settings.seed, "train", number),
+        workspace=folder / _WORKSPACE / digest[:16],
+    )
+    logits = classifier.outputs(pool.images, torch.arange(len(pool))).logits
+    predicted = logits.argmax(dim=1)
+    counts = torch.bincount(predicted, minlength=pool.num_classes)
+    record = ModelRecord(
+        number=number,
+        created=datetime.now(UTC),
+        seconds=time.monotonic() - before,
+        trainer=project.settings.trainer.name,
+        reason=project.settings.reason,
+        settings=digest,
+        classes=pool.classes,
+        class_counts=pool.class_counts,
+        audit=_audit(predicted, pool, snapshot),
+        predicted=tuple(counts.tolist()),
+    )
+    facts = Facts(
+        trainer=project.settings.trainer.name,
+        label_counts=pool.class_counts,
+        num_images=len(pool),
+        strategy=project.settings.strategy.name,
+    )
+    save_model(folder, classifier, pool.classes, pool.images.shape, facts)
+    models.write(folder, record)
+    shutil.rmtree(folder / _WORKSPACE, ignore_errors=True)
+    return Trained(record, is_new=True)
+
+
+def _check_labels(pool: Pool, snapshot: Snapshot) -> None:
+    """Raise unless there is something to tell apart."""
+    num_classes = sum(count > 0 for count in pool.class_counts)
+    if num_classes >= models.NUM_TO_TELL_APART:
+        return
+    msg = (
+        f"{len(pool.labeled)} labels of {num_classes} classes are there to train on; "
+        f"the {len(snapshot.audited)} that measure do not count. A classifier needs "
+        "labels of at least two classes: ask and tell some more."
+    )
+    raise UsageError(msg)
+
+
+def _digest(pool: Pool, snapshot: Snapshot, trainer: str) -> str:
+    """Return a digest of what decides a training and what is measured of it."""
+    digest = sha256(repr((trainer, pool.classes, pool.images.shape)).encode())
+    for name in (*pool.ids, "audit", *sorted(snapshot.audit)):
+        digest.update(name.encode() + b"\n")
+    digest.update(pool.labels.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _audit(predicted: Tensor, pool: Pool, snapshot: Snapshot) -> dict[str, str]:
+    """Return the class that the model gives to each image that measures, by id."""
+    return {
+        item: pool.classes[int(predicted[snapshot.positions[item]])]
+        for item in sorted(snapshot.audit & snapshot.positions.keys())
+    }

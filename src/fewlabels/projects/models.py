@@ -1,0 +1,82 @@
+"""The models that a project has trained, each in a folder of its own."""
+
+from datetime import datetime
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from fewlabels import files
+from fewlabels.errors import ProjectError
+
+RECORD = "training.json"
+"""What is known of a model; written last, so a folder without it is unfinished."""
+
+NUM_TO_TELL_APART = 2
+"""Classes that have to have labels before anything can be learned."""
+
+
+class ModelRecord(BaseModel):
+    """How a model came to be, and what it says about the images that measure."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    number: int
+    created: datetime
+    seconds: float
+    trainer: str
+    reason: str
+    """Why this trainer."""
+    settings: str
+    """Digest of everything that decided the training: labels, trainer, images."""
+    classes: tuple[str, ...]
+    class_counts: tuple[int, ...]
+    """Labels of each class that it was trained on."""
+    audit: dict[str, str]
+    """The class it gives to each image that measures, by id."""
+    predicted: tuple[int, ...]
+    """How many images of the pool it takes for each class."""
+
+    @property
+    def name(self) -> str:
+        """What the model is called in rounds and events."""
+        return folder_name(self.number)
+
+    @property
+    def num_labeled(self) -> int:
+        """Labels that it was trained on."""
+        return sum(self.class_counts)
+
+
+def folder_name(number: int) -> str:
+    """Return the name of a model and of its folder."""
+    return f"model-{number:03d}"
+
+
+def records(folder: Path) -> tuple[ModelRecord, ...]:
+    """Return what is known of every finished model, in the order of training.
+
+    Args:
+        folder: The folder of all models.
+
+    Returns:
+        Records, the first of ``model-000``.
+
+    Raises:
+        ProjectError: If a record is damaged.
+    """
+    found: list[ModelRecord] = []
+    while (path := folder / folder_name(len(found)) / RECORD).is_file():
+        try:
+            found.append(ModelRecord.model_validate_json(path.read_bytes()))
+        except (OSError, ValidationError) as error:
+            msg = (
+                f"'{path}' is damaged. Labels are not touched by this: remove the "
+                f"folder '{path.parent}' and those after it, and train again."
+            )
+            raise ProjectError(msg) from error
+    return tuple(found)
+
+
+def write(folder: Path, record: ModelRecord) -> None:
+    """Write the record of a model into its folder, which makes the model count."""
+    files.replace_text(folder / RECORD, record.model_dump_json(indent=2) + "\n")

@@ -1,0 +1,117 @@
+"""What a project is about: typed, kept in ``project.json``, changed by its owner."""
+
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from fewlabels import files
+from fewlabels.errors import ProjectError
+from fewlabels.runs import Choice
+
+FILE = "project.json"
+"""Where the settings of a project are kept."""
+
+AUDIT_SHARE = 0.2
+"""Share of the budget that measures, unless told otherwise."""
+
+
+class ProjectSettings(BaseModel):
+    """Everything that decides what a project does; its labels are in the store."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: Literal[1] = 1
+    images: str
+    """Folder of the images: a path, from the project's folder or absolute."""
+    store: str = "labels.sqlite"
+    """The label store: a file in the project's folder, or a PostgreSQL address."""
+    budget: int = Field(ge=1)
+    """Labels in all, those of the audit slice included."""
+    audit: int = Field(ge=0)
+    """Labels that measure and do nothing else."""
+    query: int = Field(default=20, ge=1)
+    """Labels asked for in each round."""
+    overlap: int = Field(default=1, ge=1)
+    """Annotators who shall label each image."""
+    strategy: Choice = Choice(name="npc")
+    trainer: Choice
+    reason: str = "You chose the trainer."
+    """Why this trainer."""
+    shape: tuple[int, int, int]
+    """Channels, height and width that images are brought to; fixed from the start."""
+    seed: int = 0
+
+    @model_validator(mode="after")
+    def _leaves_something_to_train_on(self) -> Self:
+        if self.audit >= self.budget:
+            msg = (
+                f"the audit slice takes {self.audit} of {self.budget} labels and "
+                "leaves none to train on; make audit smaller or budget larger"
+            )
+            raise ValueError(msg)
+        return self
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read the settings of the project in a folder.
+
+        Args:
+            folder: The folder of the project.
+
+        Returns:
+            The checked settings.
+
+        Raises:
+            ProjectError: If there is no project, or its settings cannot be meant.
+        """
+        path = folder / FILE
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except FileNotFoundError as error:
+            msg = (
+                f"There is no project in '{folder}': it has no {FILE}. Begin one with "
+                f"fewlabels init {folder} --images FOLDER --classes a,b --budget 100."
+            )
+            raise ProjectError(msg) from error
+        except OSError as error:
+            msg = f"'{path}' cannot be read: {error.strerror}. Make it readable."
+            raise ProjectError(msg) from error
+        except ValidationError as error:
+            raise ProjectError(f"'{path}': {_faults(error)}") from error
+
+    def write(self, folder: Path) -> None:
+        """Write the settings into the project's folder, wholly or not at all."""
+        files.replace_text(folder / FILE, self.model_dump_json(indent=2) + "\n")
+
+
+def checked(**given: Any) -> ProjectSettings:
+    """Return settings, or say in a sentence which of them cannot be meant.
+
+    Args:
+        **given: Settings by name; None: the default.
+
+    Returns:
+        The settings.
+
+    Raises:
+        ProjectError: If one is unknown, of a wrong type or out of range.
+    """
+    own = {name: value for name, value in given.items() if value is not None}
+    if "audit" not in own and isinstance(own.get("budget"), int):
+        own["audit"] = int(AUDIT_SHARE * own["budget"])
+    try:
+        return ProjectSettings.model_validate(own)
+    except ValidationError as error:
+        raise ProjectError(f"The project cannot be made: {_faults(error)}") from error
+
+
+def _faults(error: ValidationError) -> str:
+    """Say what Pydantic found wrong."""
+    sentences = []
+    for fault in error.errors():
+        name = ".".join(map(str, fault["loc"]))
+        reason = fault["msg"].removeprefix("Value error, ")
+        where = f"'{name}' is {fault['input']!r}: " if name else ""
+        sentences.append(f"{where}{reason[:1].lower()}{reason[1:]}.")
+    return " ".join(sentences)

@@ -1,0 +1,180 @@
+"""A project at one moment: its images, what people said of them, what may be asked.
+
+Shapes: N images that are there.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from fewlabels.pool import UNKNOWN, Answers, Images, Pool, Query, Round
+from fewlabels.store import (
+    Consensus,
+    Item,
+    Kind,
+    RoundItem,
+    Store,
+    StoredRound,
+    Verdict,
+    consensus,
+)
+from fewlabels.store.records import LABELS
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Snapshot:
+    """What the store holds, read once."""
+
+    items: tuple[Item, ...]
+    """The images that are there, by path."""
+    classes: tuple[str, ...]
+    """Names of the classes, in the order of their numbers."""
+    verdicts: tuple[Verdict, ...]
+    rounds: tuple[StoredRound, ...]
+    overlap: int
+    """Annotators who shall label each image."""
+
+    @classmethod
+    def of(cls, store: Store, overlap: int) -> Self:
+        """Read a store."""
+        return cls(
+            items=tuple(store.items()),
+            classes=tuple(one.name for one in store.classes()),
+            verdicts=store.verdicts(),
+            rounds=store.rounds(),
+            overlap=overlap,
+        )
+
+    @cached_property
+    def positions(self) -> Mapping[str, int]:
+        """Position of each image by its id."""
+        return {item.id: index for index, item in enumerate(self.items)}
+
+    @cached_property
+    def audit(self) -> frozenset[str]:
+        """Ids of the images that measure."""
+        return frozenset(
+            one.item
+            for asked in self.rounds
+            for one in asked.items
+            if one.role == "audit"
+        )
+
+    @cached_property
+    def consensus(self) -> Mapping[str, Consensus]:
+        """What the annotators together say of each labeled image."""
+        labels = [one for one in self.verdicts if one.kind in LABELS]
+        return {one.item: one for one in consensus(labels, self.overlap)}
+
+    @cached_property
+    def known(self) -> Mapping[str, int]:
+        """Class of every image on which the annotators agree."""
+        agreed = self.consensus.values()
+        return {
+            one.item: one.class_number for one in agreed if one.class_number is not None
+        }
+
+    @cached_property
+    def audited(self) -> Mapping[str, int]:
+        """Class of every image that measures and has one."""
+        return {item: label for item, label in self.known.items() if item in self.audit}
+
+    @property
+    def num_spent(self) -> int:
+        """Images that somebody labeled: what the budget was spent on."""
+        return len(self.consensus)
+
+    @cached_property
+    def _num_verdicts(self) -> Counter[str]:
+        return Counter(one.item for one in self.verdicts)
+
+    @cached_property
+    def skipped(self) -> frozenset[str]:
+        """Images that somebody found not worth a label."""
+        return frozenset(o.item for o in self.verdicts if o.kind is Kind.SKIP)
+
+    def is_answered(self, item: str) -> bool:
+        """Whether nobody has to be asked about an image any more."""
+        return item in self.skipped or self._num_verdicts[item] >= self.overlap
+
+    @cached_property
+    def open(self) -> tuple[RoundItem, ...]:
+        """Items of the last round that wait for an answer, in their order."""
+        if not self.rounds:
+            return ()
+        return tuple(
+            one
+            for one in self.rounds[-1].items
+            if one.item in self.positions and not self.is_answered(one.item)
+        )
+
+    @cached_property
+    def labels(self) -> Tensor:
+        """Labels to train on, shape (N,): none of the audit slice."""
+        labels = torch.full((len(self.items),), UNKNOWN)
+        for item, label in self.known.items():
+            if item not in self.audit and item in self.positions:
+                labels[self.positions[item]] = label
+        return labels
+
+    @cached_property
+    def candidates(self) -> Tensor:
+        """Images that may be asked about: one of each group nobody has spoken of."""
+        group_of = {item.id: item.group for item in self.items}
+        taken = self.audit | self._num_verdicts.keys()
+        closed = {group_of[item] for item in taken if item in group_of}
+        found = []
+        for index, item in enumerate(self.items):
+            if item.group not in closed:
+                closed.add(item.group)
+                found.append(index)
+        return torch.tensor(found, dtype=torch.int64)
+
+    def pool(self, images: Images, *, budget: int | None = None) -> Pool:
+        """Return the pool that strategies and trainers see.
+
+        Args:
+            images: The images, in the order of ``items``.
+            budget: Labels to train on at the end.
+
+        Returns:
+            A pool without the labels of the audit slice.
+        """
+        labels = self.labels
+        return Pool(
+            images=images,
+            ids=tuple(item.id for item in self.items),
+            labels=labels,
+            classes=self.classes,
+            candidates=self.candidates[labels[self.candidates] == UNKNOWN],
+            budget=budget,
+        )
+
+    def history(self) -> tuple[Round, ...]:
+        """Return the rounds so far as strategies know them."""
+        return tuple(self._round(asked) for asked in self.rounds)
+
+    def _round(self, asked: StoredRound) -> Round:
+        chosen = [
+            self.positions[one.item]
+            for one in asked.items
+            if one.role == "query" and one.item in self.positions
+        ]
+        indices = torch.tensor(chosen, dtype=torch.int64)
+        labels = self.labels[indices]
+        is_known = labels != UNKNOWN
+        facts = asked.options
+        counts = tuple(facts.get("class_counts", ()))
+        return Round(
+            step=asked.step,
+            num_labeled=sum(counts),
+            class_counts=counts,
+            accuracy=None,
+            query=Query(indices, facts.get("value"), facts.get("record", {})),
+            answers=Answers(indices[is_known], labels[is_known]),
+        )

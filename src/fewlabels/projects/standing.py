@@ -1,0 +1,185 @@
+"""How a project stands, and how good its model is, honestly.
+
+Shapes: R models, n audited images.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fewlabels.evaluation import (
+    CurvePoint,
+    Gain,
+    balance_note,
+    expected_gain,
+    learning_curve,
+)
+from fewlabels.projects.folder import ProjectFolder
+from fewlabels.projects.models import NUM_TO_TELL_APART, ModelRecord
+from fewlabels.projects.snapshot import Snapshot
+from fewlabels.rng import stream
+from fewlabels.store import Agreement, agreement
+from fewlabels.store.records import LABELS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """Everything a person wants to know before going on."""
+
+    num_images: int
+    num_candidates: int
+    """Images that may still be asked about; copies of others are not."""
+    budget: int
+    num_spent: int
+    """Images that have a label."""
+    num_open: int
+    """Images of the last round that wait for an answer."""
+    num_skipped: int
+    num_disputed: int
+    """Images on which the annotators do not agree."""
+    classes: tuple[str, ...]
+    class_counts: tuple[int, ...]
+    """Labels of each class to train on."""
+    num_rounds: int
+    audit_size: int
+    """Images that measure."""
+    num_audited: int
+    """Those of them that have a label."""
+    model: ModelRecord | None
+    """The latest model."""
+    num_unused: int
+    """Labels that the latest model has not seen."""
+    curve: tuple[CurvePoint, ...]
+    """Accuracy of each model on the audit slice, with its interval."""
+    gain: Gain | None
+    """What the next query is expected to bring."""
+    agreement: Agreement
+    notes: tuple[str, ...]
+    """What to keep in mind, in sentences."""
+    next_step: str
+
+
+def status(project: ProjectFolder) -> Status:
+    """Measure how a project stands.
+
+    Only the audit slice measures: it was drawn at random, and no model was trained on
+    its labels. Labels that a strategy chose say nothing about accuracy.
+
+    Args:
+        project: The project.
+
+    Returns:
+        How it stands.
+    """
+    snapshot = project.snapshot()
+    done = project.records()
+    counts = _class_counts(snapshot)
+    compared, right = _measured(done, snapshot)
+    num_labeled = [record.num_labeled for record in compared]
+    latest = done[-1] if done else None
+    num_unused = sum(counts) - (latest.num_labeled if latest else 0)
+    gain = None
+    if done and right.shape[1]:
+        draws = stream(project.settings.seed, "forecast")
+        gain = expected_gain(num_labeled, right, project.settings.query, draws)
+    return Status(
+        num_images=len(snapshot.items),
+        num_candidates=len(snapshot.candidates),
+        budget=project.settings.budget,
+        num_spent=snapshot.num_spent,
+        num_open=len(snapshot.open),
+        num_skipped=len(snapshot.skipped),
+        num_disputed=sum(one.is_disputed for one in snapshot.consensus.values()),
+        classes=snapshot.classes,
+        class_counts=counts,
+        num_rounds=len(snapshot.rounds),
+        audit_size=len(snapshot.audit),
+        num_audited=right.shape[1],
+        model=latest,
+        num_unused=max(0, num_unused),
+        curve=learning_curve(num_labeled, right),
+        gain=gain,
+        agreement=agreement([o for o in snapshot.verdicts if o.kind in LABELS]),
+        notes=_notes(project, snapshot, latest, counts, right.shape[1]),
+        next_step=_next_step(project, snapshot, latest, counts),
+    )
+
+
+def _class_counts(snapshot: Snapshot) -> tuple[int, ...]:
+    known = snapshot.labels[snapshot.labels >= 0]
+    counts = torch.bincount(known, minlength=len(snapshot.classes))
+    return tuple(counts.tolist())
+
+
+def _measured(
+    done: Sequence[ModelRecord], snapshot: Snapshot
+) -> tuple[Sequence[ModelRecord], Tensor]:
+    """Return the models that can be compared, and what each got right, (R, n).
+
+    The audit slice of the latest model measures; earlier models that were made before
+    some of it was drawn are left out.
+    """
+    items = sorted(item for item in snapshot.audited if item in snapshot.positions)
+    if done:
+        items = [item for item in items if item in done[-1].audit]
+    shared = [one for one in done if one.audit.keys() >= set(items)]
+    # By number: a class may have been renamed since.
+    rows = [
+        [one.classes.index(one.audit[item]) == snapshot.audited[item] for item in items]
+        for one in shared
+    ]
+    right = torch.tensor(rows, dtype=torch.bool).reshape(len(shared), len(items))
+    return shared, right
+
+
+def _notes(
+    project: ProjectFolder,
+    snapshot: Snapshot,
+    latest: ModelRecord | None,
+    counts: Sequence[int],
+    num_audited: int,
+) -> tuple[str, ...]:
+    notes = []
+    if not project.settings.audit:
+        notes.append(
+            "No audit slice was set aside, so the accuracy is not known. Raise "
+            f"'audit' in '{project.settings_file}' to measure from the next ask on."
+        )
+    elif num_audited and num_audited < len(snapshot.audit):
+        missing = len(snapshot.audit) - num_audited
+        notes.append(
+            f"{missing} images of the audit slice have no label. If they were skipped "
+            "for being hard, the measured accuracy is too high."
+        )
+    if latest is not None and latest.trainer.endswith("-darp"):
+        note = balance_note(latest.classes, latest.predicted, latest.class_counts)
+        notes += [note] if note else []
+    empty = [name for name, n in zip(snapshot.classes, counts, strict=True) if not n]
+    if empty and sum(counts):
+        notes.append(f"No label yet of: {', '.join(empty)}.")
+    return tuple(notes)
+
+
+def _next_step(
+    project: ProjectFolder,
+    snapshot: Snapshot,
+    latest: ModelRecord | None,
+    counts: tuple[int, ...],
+) -> str:
+    """Say what to do now."""
+    place = project.folder
+    if snapshot.open:
+        return (
+            f"Label the {len(snapshot.open)} open images and run fewlabels tell "
+            f"{place} FILE; fewlabels ask {place} writes them again."
+        )
+    seen = latest.class_counts if latest else ()
+    is_changed = seen + (0,) * (len(counts) - len(seen)) != counts
+    verb = "export"
+    if is_changed and sum(count > 0 for count in counts) >= NUM_TO_TELL_APART:
+        verb = "train"
+    elif snapshot.num_spent < project.settings.budget and len(snapshot.candidates):
+        verb = "ask"
+    return f"Run fewlabels {verb} {place}."

@@ -1,0 +1,183 @@
+"""What people are asked in a file, and what they answer in one."""
+
+import getpass
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from fewlabels.errors import Fault, UsageError
+from fewlabels.projects.asking import Asked
+from fewlabels.projects.exchange import (
+    Answer,
+    AskedItem,
+    read_answers,
+)
+from fewlabels.projects.exchange import write_query as write_file
+from fewlabels.projects.folder import ProjectFolder
+from fewlabels.projects.snapshot import Snapshot
+from fewlabels.store import Event, Kind, StoredRound, Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What came of a file of answers."""
+
+    num_new: int
+    """Labels that were not there before."""
+    num_changed: int
+    """Labels that differ from what the same annotator had said."""
+    num_same: int
+    """Answers that were known already; telling a file twice changes nothing."""
+    num_skipped: int
+    """Images that were skipped, or that the annotator was not sure of."""
+    num_blank: int
+    """Rows without an answer."""
+    faults: tuple[Fault, ...] = ()
+    """Rows that were left out, and why."""
+
+
+def write_query(project: ProjectFolder, asked: Asked, path: Path) -> Path:
+    """Write a query for people.
+
+    The latest model's guess stands beside each image, unless some of the images
+    measure: a guess would sway the label that is to judge it.
+
+    Args:
+        project: The project.
+        asked: The query.
+        path: The file; its ending tells the format.
+
+    Returns:
+        The path.
+    """
+    snapshot = project.snapshot()
+    path_of = {item.id: item.path for item in snapshot.items}
+    guesses: Mapping[str, list[float]] = {}
+    classes = snapshot.classes
+    if asked.model is not None and not asked.num_audit:
+        guesses = _guesses(project, snapshot, asked)
+    items = [
+        AskedItem(
+            id=one.item,
+            path=path_of[one.item],
+            rank=rank,
+            probabilities=guesses.get(one.item),
+            round=asked.step,
+            model=asked.model,
+        )
+        for rank, one in enumerate(asked.items, 1)
+        if one.item in path_of
+    ]
+    write_file(path, items, classes)
+    return path
+
+
+def tell(
+    project: ProjectFolder, path: Path, *, annotator: str | None, partial: bool
+) -> Told:
+    """Take the answers of a file: all of them or, where one is wrong, none.
+
+    Args:
+        project: The project.
+        path: The file.
+        annotator: Who answered, where the file does not say; None: the name of this
+            computer's user.
+        partial: Take the good rows of a file with faults.
+
+    Returns:
+        What was taken; it is on the disk.
+    """
+    snapshot = project.snapshot()
+    round_of = {one.item: asked for asked in snapshot.rounds for one in asked.items}
+    if not round_of:
+        msg = "Nothing was asked yet, so there is nothing to tell; ask first."
+        raise UsageError(msg)
+    parsed = read_answers(
+        path,
+        items={item.path: item.id for item in snapshot.items},
+        asked=round_of.keys(),
+        classes=snapshot.classes,
+        partial=partial,
+    )
+    who = annotator or _user()
+    held = {(one.item, one.annotator): one for one in snapshot.verdicts}
+    counts = dict.fromkeys(("num_new", "num_changed", "num_same", "num_skipped"), 0)
+    events = []
+    for answer in parsed.answers:
+        name = answer.annotator or who
+        before = held.get((answer.id, name))
+        event = _event(answer, name, before, round_of[answer.id], snapshot)
+        counts[_outcome(event, before)] += 1
+        if event is not None:
+            events.append(event)
+    project.store.append(events)
+    return Told(**counts, num_blank=parsed.num_unanswered, faults=parsed.faults)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (ImportError, KeyError, OSError):  # a system without user names
+        return "owner"
+
+
+def _outcome(event: Event | None, before: Verdict | None) -> str:
+    if event is None:
+        return "num_same"
+    if event.kind in {Kind.SKIP, Kind.UNSURE}:
+        return "num_skipped"
+    return "num_new" if before is None else "num_changed"
+
+
+def _event(
+    answer: Answer,
+    annotator: str,
+    before: Verdict | None,
+    asked: StoredRound,
+    snapshot: Snapshot,
+) -> Event | None:
+    """Return what to write down; None where it is written already."""
+    number = None if answer.label is None else snapshot.classes.index(answer.label)
+    kind = Kind.SKIP if answer.skipped else Kind.UNSURE
+    if number is not None:
+        kind = Kind.LABEL if before is None else Kind.RELABEL
+    if before is not None and before.class_number == number:
+        is_same = number is not None or before.kind is kind
+        if is_same:
+            return None
+    payload: dict[str, object] = {}
+    if answer.lead_time is not None:
+        payload["lead_time"] = answer.lead_time
+    if answer.unsure and number is not None:
+        payload["unsure"] = True
+    return Event(
+        kind=kind,
+        annotator=annotator,
+        item=answer.id,
+        class_number=number,
+        client_time=answer.time,
+        round=asked.step,
+        strategy=asked.strategy,
+        model=asked.model,
+        payload=payload,
+    )
+
+
+def _guesses(
+    project: ProjectFolder, snapshot: Snapshot, asked: Asked
+) -> dict[str, list[float]]:
+    """Return what the model thinks of each image that is asked about.
+
+    A model that does not know all classes keeps its guesses to itself.
+    """
+    record = next(one for one in project.records() if one.name == asked.model)
+    if record.classes != snapshot.classes:
+        return {}
+    pool = snapshot.pool(project.images(snapshot))
+    known = [one.item for one in asked.items if one.item in snapshot.positions]
+    indices = torch.tensor([snapshot.positions[item] for item in known])
+    logits = project.classifier(record, pool).outputs(pool.images, indices).logits
+    shares = logits.double().softmax(dim=1).tolist()
+    return dict(zip(known, shares, strict=True))

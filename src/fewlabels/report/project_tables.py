@@ -1,0 +1,155 @@
+"""Models, rounds, classes and annotators of a project as rows of tables."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from fewlabels.evaluation import accuracy_interval
+from fewlabels.projects import Status
+from fewlabels.projects.models import ModelRecord
+from fewlabels.projects.snapshot import Snapshot
+from fewlabels.report.project_headline import interval_text
+from fewlabels.report.wording import MISSING, rough_percent
+from fewlabels.store import Agreement
+from fewlabels.store.records import LABELS
+
+_LARGEST_PAIR_LIST = 20
+
+
+@dataclass(frozen=True)
+class ModelRow:
+    """A model, and how good it is."""
+
+    name: str
+    num_labels: int
+    accuracy: str
+    interval: str
+    seconds: float
+    created: str
+
+
+@dataclass(frozen=True)
+class RoundRow:
+    """A round: who chose what, and how much of it is answered."""
+
+    step: int
+    strategy: str
+    model: str
+    num_images: int
+    num_audit: int
+    num_answered: int
+    created: str
+
+
+@dataclass(frozen=True)
+class ClassBar:
+    """Labels of one class."""
+
+    name: str
+    num_labels: int
+    share: float
+    """As a part of the largest number."""
+
+
+@dataclass(frozen=True)
+class AnnotatorRow:
+    """What one person said."""
+
+    name: str
+    num_labels: int
+    num_others: int
+    """Images skipped, or that she was not sure of."""
+
+
+@dataclass(frozen=True)
+class AgreementView:
+    """Who labeled, and how far they agree."""
+
+    annotators: tuple[AnnotatorRow, ...]
+    num_shared: int
+    """Images that at least two of them labeled."""
+    fleiss: float | None
+    pairs: tuple[tuple[str, str, float | None], ...]
+    """Cohen's kappa of each two, the lowest first."""
+    num_more: int
+    """Pairs besides those."""
+
+
+def model_rows(status: Status, done: Sequence[ModelRecord]) -> tuple[ModelRow, ...]:
+    """Return the models in the order of training.
+
+    Those that were made before the audit slice was drawn stand without an accuracy.
+    """
+    rows = []
+    unmeasured = accuracy_interval(0, 0)
+    measures = [point.audited for point in status.curve]
+    padded = [unmeasured] * (len(done) - len(measures)) + measures
+    for record, audited in zip(done, padded, strict=True):
+        is_known = audited.accuracy is not None
+        rows.append(
+            ModelRow(
+                name=record.name,
+                num_labels=record.num_labeled,
+                accuracy=MISSING
+                if audited.accuracy is None
+                else rough_percent(audited.accuracy),
+                interval=interval_text(audited) if is_known else MISSING,
+                seconds=record.seconds,
+                created=_moment(record.created),
+            )
+        )
+    return tuple(rows)
+
+
+def round_rows(snapshot: Snapshot) -> tuple[RoundRow, ...]:
+    """Return the rounds in their order."""
+    return tuple(
+        RoundRow(
+            step=one.step,
+            strategy=one.strategy,
+            model=one.model or "untrained",
+            num_images=len(one.items),
+            num_audit=sum(item.role == "audit" for item in one.items),
+            num_answered=sum(snapshot.is_answered(item.item) for item in one.items),
+            created=_moment(one.created),
+        )
+        for one in snapshot.rounds
+    )
+
+
+def class_bars(status: Status) -> tuple[ClassBar, ...]:
+    """Return the labels to train on, class by class; none where there is no label."""
+    largest = max(status.class_counts, default=0)
+    if not largest:
+        return ()
+    return tuple(
+        ClassBar(name, amount, amount / largest)
+        for name, amount in zip(status.classes, status.class_counts, strict=True)
+    )
+
+
+def agreement_view(snapshot: Snapshot, agreement: Agreement) -> AgreementView | None:
+    """Return how far annotators agree; None where there are not two."""
+    labels, others = Counter[str](), Counter[str]()
+    for verdict in snapshot.verdicts:
+        counter = labels if verdict.kind in LABELS else others
+        counter[verdict.annotator] += 1
+    names = sorted(labels.keys() | others.keys())
+    if len(names) < 2:
+        return None
+    pairs = sorted(
+        ((one, other, kappa) for (one, other), kappa in agreement.cohen.items()),
+        key=lambda pair: (2.0 if pair[2] is None else pair[2], pair[:2]),
+    )
+    return AgreementView(
+        annotators=tuple(AnnotatorRow(n, labels[n], others[n]) for n in names),
+        num_shared=agreement.num_items,
+        fleiss=agreement.fleiss,
+        pairs=tuple(pairs[:_LARGEST_PAIR_LIST]),
+        num_more=max(0, len(pairs) - _LARGEST_PAIR_LIST),
+    )
+
+
+def _moment(when: datetime | None) -> str:
+    return MISSING if when is None else f"{when.astimezone(UTC):%Y-%m-%d %H:%M}"

@@ -1,0 +1,50 @@
+"""Pages: contents put into a template, written as one file."""
+
+from importlib.resources import files
+from pathlib import Path
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
+from fewlabels.files import make_folder, replace_text
+from fewlabels.report import wording
+
+_STYLE = "style.css"
+
+
+def write_page(path: Path, template: str, page: object) -> Path:
+    """Write a page that needs no script and no other file.
+
+    Args:
+        path: Where the page shall stand.
+        template: Name of the template, a file beside this one.
+        page: What the template shows.
+
+    Returns:
+        ``path``.
+    """
+    environment = Environment(
+        loader=FunctionLoader(_packaged),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        percent=wording.percent,
+        seconds=wording.seconds,
+        number=wording.number,
+        count=wording.count,
+    )
+    style = Markup(_packaged(_STYLE))  # noqa: S704 - our own file
+    html = environment.get_template(template).render(
+        page=page, style=style, missing=wording.MISSING
+    )
+    make_folder(path.parent)
+    # Half a surrogate pair, as in a file name of unknown encoding, has no UTF-8.
+    replace_text(path, html.encode("utf-8", "replace").decode("utf-8"))
+    return path
+
+
+def _packaged(name: str) -> str:
+    return (files("fewlabels.report") / name).read_text(encoding="utf-8")

@@ -1,0 +1,111 @@
+"""Copies of a whole store, made while others write."""
+
+import json
+import sqlite3
+from contextlib import closing
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Select, Table, select
+
+from fewlabels.errors import UsageError
+from fewlabels.files import replacing
+from fewlabels.store.chunks import chunked
+from fewlabels.store.database import Database
+from fewlabels.store.reading import events, streamed
+from fewlabels.store.records import Event, StoredEvent
+from fewlabels.store.schema import METADATA, VERSION
+from fewlabels.store.trouble import explained
+
+EXPORT_VERSION = 1
+"""Version of the lines of exported events."""
+
+
+def check_free(path: Path) -> None:
+    """Refuse to write over a file.
+
+    Args:
+        path: Where a copy shall stand.
+
+    Raises:
+        UsageError: If something stands there.
+    """
+    if path.exists():
+        msg = (
+            f"'{path}' exists already, and a backup never replaces a file: it could be "
+            "the last good one. Give another name."
+        )
+        raise UsageError(msg)
+
+
+def copy_file(database: Database, path: Path) -> None:
+    """Copy a store on SQLite to another file; the copy is of one moment.
+
+    Args:
+        database: The store.
+        path: Where the copy shall stand; what stands there is replaced.
+    """
+    with (
+        explained(database.place),
+        replacing(path) as partial,
+        closing(sqlite3.connect(str(database.path))) as source,
+    ):
+        partial.unlink(missing_ok=True)
+        with closing(sqlite3.connect(partial)) as target:
+            source.backup(target)
+            # Without a write-ahead log of its own the copy is a single file.
+            target.execute("PRAGMA journal_mode=DELETE")
+
+
+def copy_tables(database: Database, target: Database) -> None:
+    """Copy all rows of a store, as of one moment, into another that is empty.
+
+    Args:
+        database: The store to copy.
+        target: A store of the same version without a row.
+    """
+    with database.reading() as source, target.writing() as connection:
+        for table in METADATA.sorted_tables:
+            if table is VERSION:
+                continue
+            for rows in chunked(streamed(source, _ordered(table))):
+                connection.execute(table.insert(), [dict(r._mapping) for r in rows])
+
+
+def export_events(database: Database, path: Path) -> int:
+    """Write all events, as of one moment, to a file with one JSON object per line.
+
+    Args:
+        database: The store.
+        path: The file; an older one is replaced when the new one is whole.
+
+    Returns:
+        How many events there are.
+    """
+    number = 0
+    with (
+        replacing(path) as partial,
+        partial.open("w", encoding="utf-8", newline="\n") as file,
+        database.reading() as connection,
+    ):
+        for stored in events(connection):
+            file.write(_line(stored) + "\n")
+            number += 1
+    return number
+
+
+def _ordered(table: Table) -> Select[Any]:
+    return select(table).order_by(*table.primary_key.columns)
+
+
+def _line(stored: StoredEvent) -> str:
+    content: dict[str, Any] = {
+        "schema_version": EXPORT_VERSION,
+        "sequence": stored.sequence,
+        "server_time": stored.server_time.isoformat(),
+    }
+    content |= {f.name: getattr(stored.event, f.name) for f in fields(Event)}
+    if stored.event.client_time:
+        content["client_time"] = stored.event.client_time.isoformat()
+    return json.dumps(content, ensure_ascii=False)

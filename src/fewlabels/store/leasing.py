@@ -1,0 +1,214 @@
+"""Who labels what: leases that several annotators hold at the same time.
+
+An item is handed to an annotator while fewer than ``overlap`` others have answered it
+or hold it. A label or a skip counts as an answer. *Unsure* does not, so that the item
+goes to somebody else; but it never comes back to the same annotator. A lease ends when
+its holder answers, releases it, or lets it expire.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    delete,
+    false,
+    func,
+    or_,
+    select,
+    update,
+)
+
+from fewlabels.errors import UsageError
+from fewlabels.store.chunks import chunked
+from fewlabels.store.records import Kind, Lease, Leased, new_uuid
+from fewlabels.store.schema import ITEMS, LEASES, ROUND_ITEMS, VERDICTS
+
+MOST_LISTED = 10_000
+"""Longest list of items that a lease chooses from."""
+
+_COUNTED = sorted({Kind.LABEL, Kind.RELABEL, Kind.SKIP})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """What an annotator asks for."""
+
+    annotator: str
+    count: int
+    overlap: int
+    ttl: float
+    """Seconds until a lease ends by itself."""
+    among: int | Sequence[str] | None
+    """Step of a round, ids of items, or None: all items."""
+    token: str | None
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if self.count < 0 or self.overlap < 1 or self.ttl <= 0:
+            msg = (
+                f"A lease needs count >= 0, overlap >= 1 and ttl > 0; got count="
+                f"{self.count}, overlap={self.overlap}, ttl={self.ttl}."
+            )
+            raise UsageError(msg)
+        if isinstance(self.among, str):
+            msg = f"among='{self.among}' is one id; give a list of ids or a round."
+            raise UsageError(msg)
+        if isinstance(self.among, Sequence) and len(self.among) > MOST_LISTED:
+            msg = (
+                f"among lists {len(self.among)} items; at most {MOST_LISTED} can be "
+                "compared at once. Add them as a round and give its step."
+            )
+            raise UsageError(msg)
+
+
+def lease(connection: Connection, wish: Wish, now: datetime) -> Leased:
+    """Hand out items inside a writing transaction; see :meth:`Store.lease`."""
+    connection.execute(delete(LEASES).where(LEASES.c.expires <= now))
+    token = wish.token or new_uuid()
+    held = _held_by(connection, wish.annotator, token)
+    expires = now + timedelta(seconds=wish.ttl)
+    given = [item for item in _among(connection, wish, held) if item in held]
+    given = given[: wish.count]
+    _prolong(connection, wish.annotator, given, expires)
+    fresh = _fresh(connection, wish, wish.count - len(given))
+    rows = [
+        {"item": item, "annotator": wish.annotator, "token": token, "expires": expires}
+        for item in fresh
+    ]
+    if rows:
+        connection.execute(LEASES.insert(), rows)
+    num_held, frees_at = 0, None
+    if len(given) + len(fresh) < wish.count:
+        num_held, frees_at = _held_by_others(connection, wish, token)
+    leases = [Lease(item, wish.annotator, token, expires) for item in (*given, *fresh)]
+    return Leased(tuple(leases), token, num_held, frees_at)
+
+
+def heartbeat(
+    connection: Connection, token: str, ttl: float, now: datetime
+) -> tuple[Lease, ...]:
+    """Prolong all leases of a token that have not expired, and return them."""
+    mine = and_(LEASES.c.token == token, LEASES.c.expires > now)
+    values = {"expires": now + timedelta(seconds=ttl)}
+    connection.execute(update(LEASES).where(mine).values(values))
+    rows = connection.execute(select(LEASES).where(mine).order_by(LEASES.c.item))
+    return tuple(Lease(r.item, r.annotator, r.token, r.expires) for r in rows)
+
+
+def release(connection: Connection, token: str, items: Sequence[str] | None) -> int:
+    """End leases of a token, all or those on some items; return how many."""
+    query = delete(LEASES).where(LEASES.c.token == token)
+    if items is None:
+        return connection.execute(query).rowcount
+    return sum(
+        connection.execute(query.where(LEASES.c.item.in_(some))).rowcount
+        for some in chunked(items)
+    )
+
+
+def _held_by(connection: Connection, annotator: str, token: str) -> set[str]:
+    query = select(LEASES.c.item).where(
+        LEASES.c.annotator == annotator, LEASES.c.token == token
+    )
+    return set(connection.execute(query).scalars())
+
+
+def _among(connection: Connection, wish: Wish, held: set[str]) -> list[str]:
+    """Return those items of the wish that are held, in the order of the wish."""
+    if not held:
+        return []
+    query, order = _candidates(wish)
+    rows = connection.execute(query.where(ITEMS.c.id.in_(held)).order_by(*order))
+    return _in_order(wish, rows.scalars())
+
+
+def _fresh(connection: Connection, wish: Wish, count: int) -> list[str]:
+    """Find items that may be handed out now."""
+    if count <= 0:
+        return []
+    query, order = _candidates(wish)
+    query = query.where(_is_open(wish), _num_busy() < wish.overlap)
+    if isinstance(wish.among, Sequence):
+        return _in_order(wish, connection.execute(query).scalars())[:count]
+    rows = connection.execute(query.order_by(*order).limit(count))
+    return list(rows.scalars())
+
+
+def _held_by_others(
+    connection: Connection, wish: Wish, token: str
+) -> tuple[int, datetime | None]:
+    """Count the items that only leases keep from the annotator, and when these end."""
+    query, _ = _candidates(wish)
+    waiting = query.where(
+        _is_answerable(wish), _num_answers() < wish.overlap
+    ).subquery()
+    rows = connection.execute(
+        select(func.count(LEASES.c.item.distinct()), func.min(LEASES.c.expires)).where(
+            LEASES.c.item.in_(select(waiting.c.id)), LEASES.c.token != token
+        )
+    )
+    num_held, frees_at = rows.one()
+    return num_held, frees_at
+
+
+def _candidates(wish: Wish) -> tuple[Select[Any], tuple[Any, ...]]:
+    """Return the query for all items of the wish, and their order."""
+    query = select(ITEMS.c.id).where(ITEMS.c.state == "present")
+    if wish.among is None:
+        return query, (ITEMS.c.path,)
+    if isinstance(wish.among, int):
+        query = query.join(ROUND_ITEMS, ROUND_ITEMS.c.item == ITEMS.c.id)
+        return query.where(ROUND_ITEMS.c.round == wish.among), (ROUND_ITEMS.c.rank,)
+    parts = [ITEMS.c.id.in_(some) for some in chunked(wish.among)]
+    return query.where(or_(false(), *parts)), (ITEMS.c.path,)
+
+
+def _in_order(wish: Wish, found: Iterable[str]) -> list[str]:
+    """Sort items like the list in the wish, where it is a list."""
+    if not isinstance(wish.among, Sequence):
+        return list(found)
+    place = {item: number for number, item in enumerate(wish.among)}
+    return sorted(found, key=lambda item: place[item])
+
+
+def _is_answerable(wish: Wish) -> ColumnElement[bool]:
+    """Say that the annotator has not spoken about the item yet."""
+    spoken = select(VERDICTS.c.item).where(
+        VERDICTS.c.item == ITEMS.c.id, VERDICTS.c.annotator == wish.annotator
+    )
+    return ~spoken.exists()
+
+
+def _is_open(wish: Wish) -> ColumnElement[bool]:
+    """Say that the annotator neither answered the item nor holds it anywhere."""
+    holds = select(LEASES.c.item).where(
+        LEASES.c.item == ITEMS.c.id, LEASES.c.annotator == wish.annotator
+    )
+    return and_(_is_answerable(wish), ~holds.exists())
+
+
+def _num_answers() -> ColumnElement[int]:
+    query = select(func.count()).where(
+        VERDICTS.c.item == ITEMS.c.id, VERDICTS.c.kind.in_(_COUNTED)
+    )
+    return query.scalar_subquery()
+
+
+def _num_busy() -> ColumnElement[int]:
+    """Count others who answered the item or hold it; nobody does both."""
+    holding = select(func.count()).where(LEASES.c.item == ITEMS.c.id)
+    return _num_answers() + holding.scalar_subquery()
+
+
+def _prolong(
+    connection: Connection, annotator: str, items: Sequence[str], expires: datetime
+) -> None:
+    for some in chunked(items):
+        mine = and_(LEASES.c.annotator == annotator, LEASES.c.item.in_(some))
+        connection.execute(update(LEASES).where(mine).values(expires=expires))

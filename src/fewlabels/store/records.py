@@ -1,0 +1,301 @@
+"""What goes into a label store and what comes out of it; all of it frozen."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Literal
+from uuid import UUID, uuid4
+
+from fewlabels.errors import UnknownNameError, UsageError
+
+Role = Literal["query", "audit"]
+"""Why a round holds an item: a strategy chose it, or it was drawn to measure on."""
+
+
+class Kind(StrEnum):
+    """What an event says."""
+
+    LABEL = "label"
+    """An annotator gave an item a class."""
+    RELABEL = "relabel"
+    """An annotator changed her mind about an item."""
+    SKIP = "skip"
+    """The item is not worth a label; it counts as answered."""
+    UNSURE = "unsure"
+    """The annotator cannot tell; somebody else may."""
+    UNDO = "undo"
+    """Another event holds no longer; where that is an undo, what it undid holds."""
+    CLASS_ADDED = "class_added"
+    CLASS_RENAMED = "class_renamed"
+    CLASS_RETIRED = "class_retired"
+    """No new label may name the class; those that do stay."""
+    CLASS_RESTORED = "class_restored"
+
+
+LABELS = frozenset({Kind.LABEL, Kind.RELABEL})
+VERDICTS = LABELS | {Kind.SKIP, Kind.UNSURE}
+"""Events about an item; the last one in force is the annotator's word on it."""
+NAMING = frozenset({Kind.CLASS_ADDED, Kind.CLASS_RENAMED})
+CLASS_EVENTS = NAMING | {Kind.CLASS_RETIRED, Kind.CLASS_RESTORED}
+
+
+def new_uuid() -> str:
+    """Return a fresh name for an event."""
+    return str(uuid4())
+
+
+def canonical(value: Any) -> str:
+    """Return a JSON value as text: sorted keys, no NaN, nothing optional."""
+    return json.dumps(
+        value,
+        sort_keys=True,
+        ensure_ascii=False,
+        allow_nan=False,
+        separators=(",", ":"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """One thing that somebody did. Whoever makes it names it, once and for all."""
+
+    kind: Kind
+    annotator: str
+    uuid: str = field(default_factory=new_uuid)
+    """The same event sent twice has the same UUID, and counts once."""
+    item: str | None = None
+    """Id of the item that a verdict is about."""
+    class_number: int | None = None
+    target: str | None = None
+    """UUID of the event that an undo cancels."""
+    client_time: datetime | None = None
+    """When it was done, by the annotator's clock; with its time zone."""
+    round: int | None = None
+    """Step of the round that asked."""
+    strategy: str | None = None
+    model: str | None = None
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    """Anything else, as JSON; ``"name"`` of a class that is added or renamed."""
+
+    def __post_init__(self) -> None:
+        """Check that the event says all that its kind needs, and nothing else."""
+        if not isinstance(self.kind, Kind):
+            raise UnknownNameError("kind of event", str(self.kind), Kind)
+        kind = self.kind
+        for name, wanted in (
+            ("item", kind in VERDICTS),
+            ("class_number", kind in LABELS | CLASS_EVENTS),
+            ("target", kind is Kind.UNDO),
+        ):
+            # An undo that was read back tells the item it was about.
+            free = name == "item" and kind is Kind.UNDO
+            if not free and (getattr(self, name) is not None) != wanted:
+                verb = "needs" if wanted else "has no"
+                raise UsageError(f"An event '{kind}' {verb} {name}; got {self!r}.")
+        self._check_values(kind)
+
+    def _check_values(self, kind: Kind) -> None:
+        if kind in NAMING and not _is_name(self.payload.get("name")):
+            msg = f"An event '{kind}' needs a payload with a 'name'; got {self!r}."
+            raise UsageError(msg)
+        if not _is_name(self.annotator):
+            raise UsageError("An event needs an annotator: a name that is not empty.")
+        words = (self.annotator, self.item, self.strategy, self.model)
+        _check_text([word for word in words if word is not None])
+        _check_json("payload of an event", self.payload)
+        if self.client_time is not None and self.client_time.tzinfo is None:
+            msg = (
+                f"The client_time {self.client_time} has no time zone, so nobody "
+                "could tell when it was. Give one, such as datetime.now(UTC)."
+            )
+            raise UsageError(msg)
+        if not _is_uuid(self.uuid):
+            msg = (
+                f"'{self.uuid}' is not a UUID in its usual form, such as "
+                f"'{UUID(int=0)}'. Repeated events are known by it; let "
+                "fewlabels.store.new_uuid() make one."
+            )
+            raise UsageError(msg)
+
+
+@dataclass(frozen=True)
+class StoredEvent:
+    """An event that is in the store for good."""
+
+    sequence: int
+    """Its number: 1, 2, 3, ... in the order in which events became visible."""
+    server_time: datetime
+    event: Event
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The current word of one annotator on one item."""
+
+    item: str
+    annotator: str
+    kind: Kind
+    class_number: int | None
+    """The class; None for a skipped item or one that the annotator is unsure of."""
+    sequence: int
+    uuid: str
+    server_time: datetime
+    round: int | None
+    strategy: str | None
+    model: str | None
+
+
+@dataclass(frozen=True)
+class LabelClass:
+    """A class that labels can name."""
+
+    number: int
+    name: str
+    is_active: bool = True
+    """Whether new labels may name it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """A file as it was found when the images were listed."""
+
+    path: str
+    """Path below the folder of the images, with forward slashes."""
+    digest: str
+    """Hash of its content."""
+    size: int
+    """In bytes."""
+    mtime_ns: int
+    """When it was changed last, in nanoseconds, as the file system tells it."""
+    group: str | None = None
+    """Name of its group of near duplicates; None: as before, or equal files only."""
+    details: Mapping[str, Any] | None = None
+    """Anything else worth keeping, as JSON, such as height and width; None: as before,
+    which spares writing it down for each of many files that nobody touched."""
+
+    def __post_init__(self) -> None:
+        """Check that everything can be written down."""
+        _check_text([self.path, self.digest, self.group or ""])
+        if self.details is not None:
+            _check_json(f"details of '{self.path}'", self.details)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """An image as the store knows it."""
+
+    id: str
+    """Path and hash where it was first seen; stays when the file moves."""
+    path: str
+    """Where it is now, or was last."""
+    digest: str
+    group: str
+    size: int
+    mtime_ns: int
+    is_present: bool
+    details: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """What came of listing all files once more."""
+
+    num_new: int
+    num_moved: int
+    num_back: int
+    """Files that were missing before and are where they were."""
+    num_missing: int
+    """Files that are missing since this time."""
+    num_present: int
+    """All that are there now."""
+
+
+@dataclass(frozen=True)
+class RoundItem:
+    """An item that a round asks about."""
+
+    item: str
+    role: Role = "query"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredRound:
+    """Who proposed which items, and why. Never changed once it is stored."""
+
+    step: int
+    strategy: str
+    items: tuple[RoundItem, ...]
+    """In the order in which they shall be asked."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the strategy and whatever else explains the choice, as JSON."""
+    seed: int | None = None
+    model: str | None = None
+    """What the strategy looked at; None: no trained model."""
+    candidates_digest: str | None = None
+    """Digest of all it could choose from; see ``candidates_digest``."""
+    created: datetime | None = None
+    """When it was stored; filled in by the store."""
+
+    def __post_init__(self) -> None:
+        """Check that everything can be written down."""
+        _check_text([self.strategy, self.model or ""])
+        _check_json(f"options of round {self.step}", self.options)
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The promise that an item is not handed to more annotators than wanted."""
+
+    item: str
+    annotator: str
+    token: str
+    expires: datetime
+
+
+@dataclass(frozen=True)
+class Leased:
+    """What an annotator got to label, and why not more."""
+
+    leases: tuple[Lease, ...]
+    token: str
+    """Names this browser tab or process; give it to get the same items again."""
+    num_held: int
+    """Items that are not given now because others hold them."""
+    frees_at: datetime | None
+    """When the first of these comes free, unless its holder goes on; None: none."""
+
+
+def _check_text(words: Iterable[str]) -> None:
+    """Refuse what only some databases take: half characters and zero bytes."""
+    for word in words:
+        try:
+            word.encode("utf-8")
+            is_good = "\0" not in word
+        except UnicodeEncodeError:
+            is_good = False
+        if not is_good:
+            msg = f"{word!r} holds a character that cannot be stored; take it out."
+            raise UsageError(msg)
+
+
+def _check_json(what: str, value: Mapping[str, Any]) -> None:
+    if not value:
+        return
+    try:
+        _check_text([canonical(value)])
+    except (TypeError, ValueError) as error:
+        msg = f"The {what} cannot be written as JSON: {error}"
+        raise UsageError(msg) from error
+
+
+def _is_name(given: object) -> bool:
+    return isinstance(given, str) and bool(given.strip())
+
+
+def _is_uuid(given: str) -> bool:
+    try:
+        return str(UUID(given)) == given
+    except (ValueError, AttributeError, TypeError):
+        return False

@@ -1,0 +1,371 @@
+"""The label store: everything that people said about the images, kept safe."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Self
+
+from fewlabels.store import (
+    appending,
+    copies,
+    indexing,
+    leasing,
+    reading,
+    rounding,
+)
+from fewlabels.store.agreement import Agreement, Consensus, agreement, consensus
+from fewlabels.store.database import Clock, Database, connect
+from fewlabels.store.opening import make_ready
+from fewlabels.store.places import Mounts, system_mounts
+from fewlabels.store.records import (
+    Event,
+    Found,
+    Indexed,
+    Item,
+    Kind,
+    LabelClass,
+    Lease,
+    Leased,
+    StoredEvent,
+    StoredRound,
+    Verdict,
+)
+from fewlabels.store.trouble import explained
+
+LEASE_SECONDS = 120.0
+"""How long a lease holds without a sign of life."""
+
+BUSY_SECONDS = 20.0
+"""How long to wait for another writer."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """All labels of a project, on SQLite or PostgreSQL.
+
+    What a method returned is on the disk. Threads may share a store; a process that was
+    forked needs its own.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> folder = TemporaryDirectory()
+        >>> store = Store.open(Path(folder.name) / "labels.sqlite")
+        >>> store.add_classes(["cat", "dog"], annotator="ann")
+        (0, 1)
+        >>> file = Found(path="a.png", digest="0f", size=1, mtime_ns=0)
+        >>> store.index([file]).num_new
+        1
+        >>> label = Event(
+        ...     kind=Kind.LABEL, annotator="ann", item="a.png@0f", class_number=1
+        ... )
+        >>> store.append([label]), store.append([label])
+        ((3,), (3,))
+        >>> {label.item: label.class_number for label in store.labels()}
+        {'a.png@0f': 1}
+        >>> undone = store.undo("ann")
+        >>> store.labels()
+        ()
+        >>> store.close(); folder.cleanup()
+    """
+
+    database: Database
+
+    # ------------------------------------------------------------- open and close
+
+    @classmethod
+    def open(
+        cls,
+        place: str | Path,
+        *,
+        create: bool = True,
+        busy_seconds: float = BUSY_SECONDS,
+        mounts: Mounts = system_mounts,
+        clock: Clock | None = None,
+    ) -> Self:
+        """Open a store; make it where there is none, and bring an older one up to date.
+
+        Args:
+            place: A file for SQLite, or the address of a PostgreSQL server.
+            create: Whether to make a store where there is none.
+            busy_seconds: How long to wait for another writer.
+            mounts: Lists the mounted file systems, to refuse network drives.
+            clock: Tells the time; None: the server where there is one, else here.
+
+        Returns:
+            The store.
+        """
+        database = connect(place, busy_seconds=busy_seconds, mounts=mounts, clock=clock)
+        try:
+            make_ready(database, create=create)
+        except BaseException:
+            database.engine.dispose()
+            raise
+        return cls(database)
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self.database.engine.dispose()
+
+    def __enter__(self) -> Self:
+        """Return the store."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the store."""
+        self.close()
+
+    # -------------------------------------------------------------------- events
+
+    def append(self, events: Iterable[Event]) -> tuple[int, ...]:
+        """Write events down: all of them or, where one is refused, none.
+
+        Args:
+            events: What happened, in order.
+
+        Returns:
+            A sequence number per event. They are durable now. An event that was sent
+            before, known by its UUID, gets its first number and changes nothing.
+        """
+        given = tuple(events)
+        with self.database.writing() as connection:
+            return appending.append(connection, given, self.database.now(connection))
+
+    def undo(self, annotator: str, *targets: str) -> tuple[StoredEvent, ...]:
+        """Cancel events, or bring back what an undo had cancelled.
+
+        Each call makes new events; who must be able to send an undo twice makes the
+        event and gives it to :meth:`append`.
+
+        Args:
+            annotator: Who undoes; each annotator her own events.
+            targets: UUIDs of the events, in the order in which to cancel them; those of
+                undos for a redo. None at all: the annotator's last verdict that holds.
+
+        Returns:
+            The undos as stored; undo one of them for a redo.
+        """
+        with self.database.writing() as connection:
+            chosen = targets or reading.last_verdict(connection, annotator)
+            undos = [
+                Event(kind=Kind.UNDO, annotator=annotator, target=target)
+                for target in chosen
+            ]
+            now = self.database.now(connection)
+            numbers = appending.append(connection, undos, now)
+            after = min(numbers, default=1) - 1
+            return tuple(reading.events(connection, after=after))
+
+    def events(self, *, after: int = 0) -> Iterator[StoredEvent]:
+        """Yield all events with a sequence number above ``after``, in their order."""
+        with self.database.reading() as connection:
+            yield from reading.events(connection, after=after)
+
+    def history(self, item: str) -> tuple[StoredEvent, ...]:
+        """Return everything that happened to an item, undone or not."""
+        with self.database.reading() as connection:
+            return tuple(reading.events(connection, item=item))
+
+    # -------------------------------------------------------------------- labels
+
+    def labels(self, *, with_missing: bool = False) -> tuple[Verdict, ...]:
+        """Return the current labels, one per item and annotator, by item.
+
+        Args:
+            with_missing: Also those of images that are not there any more.
+
+        Returns:
+            Verdicts with a class.
+        """
+        return self._verdicts(labels_only=True, with_missing=with_missing)
+
+    def verdicts(self, *, with_missing: bool = False) -> tuple[Verdict, ...]:
+        """Return the current labels, and what was skipped or not known."""
+        return self._verdicts(labels_only=False, with_missing=with_missing)
+
+    def consensus(self, *, overlap: int = 1) -> tuple[Consensus, ...]:
+        """Return what the annotators together say of each labeled item.
+
+        Args:
+            overlap: How many labels an item needs before it has a class.
+
+        Returns:
+            One entry per labeled item that is there.
+        """
+        return consensus(self.labels(), overlap)
+
+    def agreement(self) -> Agreement:
+        """Measure how far annotators agree on the items that they share."""
+        return agreement(self.labels())
+
+    def _verdicts(
+        self, *, labels_only: bool, with_missing: bool
+    ) -> tuple[Verdict, ...]:
+        with self.database.reading() as connection:
+            found = reading.verdicts(
+                connection, labels_only=labels_only, with_missing=with_missing
+            )
+            return tuple(found)
+
+    # ------------------------------------------------------------------- classes
+
+    def classes(self) -> tuple[LabelClass, ...]:
+        """Return all classes, those not in use any more included."""
+        with self.database.reading() as connection:
+            return reading.classes(connection)
+
+    def add_classes(self, names: Iterable[str], *, annotator: str) -> tuple[int, ...]:
+        """Add classes and return their numbers; a known name keeps its number.
+
+        Args:
+            names: Names of the classes.
+            annotator: Who wants them.
+
+        Returns:
+            A number per name.
+        """
+        wanted = tuple(names)
+        with self.database.writing() as connection:
+            numbers = {c.name: c.number for c in reading.classes(connection)}
+            fresh = [name for name in dict.fromkeys(wanted) if name not in numbers]
+            for name in fresh:
+                numbers[name] = len(numbers)
+            added = [
+                Event(
+                    kind=Kind.CLASS_ADDED,
+                    annotator=annotator,
+                    class_number=numbers[name],
+                    payload={"name": name},
+                )
+                for name in fresh
+            ]
+            appending.append(connection, added, self.database.now(connection))
+        return tuple(numbers[name] for name in wanted)
+
+    # -------------------------------------------------------------- items, rounds
+
+    def index(self, found: Iterable[Found]) -> Indexed:
+        """Take in a complete list of the image files; see ``indexing``.
+
+        Others may label while the list is read, and it is never held as a whole.
+
+        Args:
+            found: Every file there is now.
+
+        Returns:
+            What changed.
+        """
+        with explained(self.database.place):
+            return indexing.index(self.database, found)
+
+    def items(self, *, with_missing: bool = False) -> Iterator[Item]:
+        """Yield all items by path; also missing ones, if wanted."""
+        with self.database.reading() as connection:
+            yield from indexing.items(connection, with_missing=with_missing)
+
+    def regroup(self, groups: Iterable[tuple[str, str]]) -> None:
+        """Put items into groups of near duplicates.
+
+        Args:
+            groups: Id of an item and name of its group.
+        """
+        with self.database.writing() as connection:
+            indexing.regroup(connection, groups)
+
+    def add_round(self, given: StoredRound) -> StoredRound:
+        """Store a round for good.
+
+        Args:
+            given: The round; its ``created`` is filled in here.
+
+        Returns:
+            The round as stored. The same one again changes nothing; another one of the
+            same step is refused.
+        """
+        with self.database.writing() as connection:
+            now = self.database.now(connection)
+            return rounding.add_round(connection, given, now)
+
+    def rounds(self) -> tuple[StoredRound, ...]:
+        """Return all rounds in the order of their steps."""
+        with self.database.reading() as connection:
+            return rounding.rounds(connection)
+
+    # -------------------------------------------------------------------- leases
+
+    def lease(
+        self,
+        annotator: str,
+        count: int,
+        *,
+        overlap: int = 1,
+        ttl: float = LEASE_SECONDS,
+        among: int | Sequence[str] | None = None,
+        token: str | None = None,
+    ) -> Leased:
+        """Hand out items to label, so that no item goes to more people than wanted.
+
+        Args:
+            annotator: Who labels.
+            count: How many items, at most.
+            overlap: How many annotators shall label each item.
+            ttl: Seconds until the lease ends by itself; :meth:`heartbeat` prolongs it.
+            among: Step of a round, ids of items, or None: all items by path.
+            token: Of an earlier lease of the same tab or process: what it still holds
+                comes first. Without it nothing is handed out that the annotator holds
+                elsewhere, so that two tabs never show the same item.
+
+        Returns:
+            The leases, and how many more items others hold.
+        """
+        wish = leasing.Wish(
+            annotator=annotator,
+            count=count,
+            overlap=overlap,
+            ttl=ttl,
+            among=among,
+            token=token,
+        )
+        with self.database.writing() as connection:
+            return leasing.lease(connection, wish, self.database.now(connection))
+
+    def heartbeat(self, token: str, *, ttl: float = LEASE_SECONDS) -> tuple[Lease, ...]:
+        """Prolong the leases of a token and return those it still holds."""
+        with self.database.writing() as connection:
+            now = self.database.now(connection)
+            return leasing.heartbeat(connection, token, ttl, now)
+
+    def release(self, token: str, items: Sequence[str] | None = None) -> int:
+        """Give back the leases of a token, or those on some items; return how many."""
+        with self.database.writing() as connection:
+            return leasing.release(connection, token, items)
+
+    # -------------------------------------------------------------------- copies
+
+    def backup(self, path: Path) -> None:
+        """Copy the whole store, as of one moment, while others write.
+
+        Args:
+            path: A new file for SQLite, also where the store is on PostgreSQL; open it
+                like any store.
+        """
+        copies.check_free(path)
+        if self.database.path:
+            copies.copy_file(self.database, path)
+            return
+        with (
+            TemporaryDirectory() as folder,
+            Store.open(Path(folder) / "copy") as target,
+        ):
+            copies.copy_tables(self.database, target.database)
+            copies.copy_file(target.database, path)
+
+    def export_events(self, path: Path) -> int:
+        """Write all events to a file with one JSON object per line; return how many."""
+        return copies.export_events(self.database, path)

@@ -1,0 +1,116 @@
+"""What databases raise, turned into sentences."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+from fewlabels.errors import (
+    DamagedStoreError,
+    FewlabelsError,
+    StorageError,
+    StoreBusyError,
+    StoreError,
+)
+
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_UNWRITABLE = {
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+}
+_LOCK_NOT_AVAILABLE = "55P03"
+_READ_ONLY_OR_FORBIDDEN = {"25006", "42501"}
+_OUT_OF_SPACE = {"53100", "53200"}
+_PRIMARY = 0xFF
+
+
+@contextmanager
+def explained(place: str) -> Iterator[None]:
+    """Turn an error of the database inside the block into a sentence.
+
+    Args:
+        place: The store as messages name it, without a password.
+
+    Yields:
+        Nothing.
+    """
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _of_sqlite(place, error) from error
+    except DBAPIError as error:
+        cause = error.orig
+        if isinstance(cause, sqlite3.Error):
+            raise _of_sqlite(place, cause) from error
+        raise _of_server(place, error) from error
+
+
+def damaged(place: str, what: str) -> DamagedStoreError:
+    """Return the error that says a store cannot be read.
+
+    Args:
+        place: The store as messages name it.
+        what: What was found.
+
+    Returns:
+        The error; nothing was written.
+    """
+    return DamagedStoreError(
+        f"The label store '{place}' cannot be read: {what}. Nothing was changed. Move "
+        "the file aside (do not delete it), put the newest backup in its place, and "
+        "try again."
+    )
+
+
+def _of_sqlite(place: str, error: sqlite3.Error) -> FewlabelsError:
+    code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY
+    if code in _BUSY:
+        return _busy(place)
+    if code in _DAMAGED:
+        return damaged(place, str(error))
+    if code in _UNWRITABLE:
+        return StorageError(
+            f"The label store '{place}' could not be written: {error}. Everything "
+            "acknowledged before is safe; make the folder writable or free some "
+            "space, and try again."
+        )
+    return _other(place, str(error))
+
+
+def _of_server(place: str, error: DBAPIError) -> FewlabelsError:
+    state = getattr(error.orig, "sqlstate", None)
+    said = " ".join(str(error.orig).split())
+    if state == _LOCK_NOT_AVAILABLE:
+        return _busy(place)
+    if state in _READ_ONLY_OR_FORBIDDEN | _OUT_OF_SPACE:
+        return StorageError(
+            f"The label store '{place}' could not be written: {said}. Everything "
+            "acknowledged before is safe; mend this on the server and try again."
+        )
+    if isinstance(error, OperationalError) and not state:
+        return StoreError(
+            f"The label store '{place}' could not be reached: {said}. Everything "
+            "acknowledged before is safe; see that the server runs and that the "
+            "address is right, and try again."
+        )
+    return _other(place, said)
+
+
+def _busy(place: str) -> StoreBusyError:
+    return StoreBusyError(
+        f"Somebody else was writing to the label store '{place}' for longer than was "
+        "waited, so nothing was written. Try again; if this goes on, look for a "
+        "process that hangs, or wait longer with busy_seconds."
+    )
+
+
+def _other(place: str, said: str) -> StoreError:
+    return StoreError(
+        f"The label store '{place}' refused the work: {said}. Nothing of it was "
+        "written, and everything acknowledged before is safe."
+    )

@@ -1,0 +1,70 @@
+import csv
+import json
+
+import pytest
+from tests.data.pictures import tree
+from tests.projects.trained import CLASSES, FACTS, SHAPE, from_scratch
+
+from fewlabels.projects import predict
+from fewlabels.projects.export import save_model
+
+
+@pytest.fixture
+def model(tmp_path):
+    save_model(tmp_path / "model", from_scratch(), CLASSES, SHAPE, FACTS)
+    return tmp_path / "model"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tree(tmp_path / "images", each=3)
+    (folder / "broken.png").write_bytes(b"no image")
+    return folder
+
+
+def test_predictions_are_written_and_counted(fewlabels, model, folder, tmp_path):
+    code, out, err = fewlabels("predict", model, folder)
+    assert code == 0, err
+    assert out.startswith("6 images: ")
+    assert "1 could not be read. Written to predictions.csv" in out
+    assert "Left out: broken.png (not an image of a known format" in err
+    with (tmp_path / "predictions.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    found = predict(model, folder)
+    assert [row["file_name"] for row in rows] == list(found.file_names)
+    assert [row["label"] for row in rows] == found.labels
+
+
+def test_for_other_programs(fewlabels, model, folder, tmp_path):
+    place = tmp_path / "out.parquet"
+    code, out, err = fewlabels("predict", model, folder, "--out", place, "--json")
+    assert (code, err) == (0, "")
+    told = json.loads(out)
+    assert told["num_images"] == sum(told["labels"].values()) == 6
+    assert list(told["unreadable"]) == ["broken.png"]
+    assert place.is_file()
+
+
+def test_quiet(fewlabels, model, folder):
+    assert fewlabels("predict", model, folder, "--quiet") == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["predict", "nowhere", "images"], 1, "no exported model in nowhere"),
+        (["predict", "model", "nowhere"], 1, "There is no folder nowhere"),
+        (["predict", "model", "images", "--out", "x.txt"], 2, "Known: .csv, .parquet"),
+        (
+            ["predict", "model", "images", "--out", "no/x.csv"],
+            1,
+            "could not be written",
+        ),
+        (["predict", "model"], 2, "Missing argument 'FOLDER'"),
+    ],
+)
+def test_exit_codes(fewlabels, model, folder, words, code, message):
+    found, _, err = fewlabels(*words)
+    assert found == code
+    assert message in " ".join(err.split())
+    assert "Traceback" not in err

@@ -1,0 +1,206 @@
+"""A project from the shell: results, exit codes, and sentences for mistakes."""
+
+import json
+
+import pytest
+from tests.projects.exchange.annotators import fill_csv
+from tests.projects.toy import begin, num_events, pictures, truth, write
+
+from fewlabels.projects import Project
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A project; commands get its folder as a person would type it."""
+    begin(tmp_path).close()
+    return "project"
+
+
+def fill_in(path):
+    """Label everything that a query asks about."""
+    names = [line.split(",")[0] for line in path.read_text("utf-8").splitlines()[1:]]
+    fill_csv(path, [(i, truth(name), None, "ann") for i, name in enumerate(names)])
+    return len(names)
+
+
+def init(fewlabels, *options, classes="even,odd", budget=12):
+    words = ("--images", "images", "--classes", classes, "--budget", budget)
+    return fewlabels("init", "project", *words, "--trainer", "supervised", *options)
+
+
+def test_init_says_what_was_found_and_what_comes_next(fewlabels, tmp_path):
+    pictures(tmp_path / "images")
+    code, out, err = init(fewlabels)
+    assert code == 0, err
+    assert "24 images, 24 to choose from" in out
+    assert "Trainer: supervised." in out
+    assert "2 of the 12 labels will be drawn at random and only measure" in out
+    assert out.splitlines()[-1] == "Run fewlabels ask project."
+
+
+def test_a_round_from_the_shell(fewlabels, tmp_path, place):
+    code, out, err = fewlabels("ask", place)
+    assert code == 0, err
+    assert out.splitlines() == [
+        "Round 0: 7 images, 3 of them to measure, chosen by random on an untrained "
+        "network.",
+        "Label them in project/round-000.csv, then: fewlabels tell project "
+        "project/round-000.csv",
+    ]
+    assert "still open" in fewlabels("ask", place)[1]
+    assert fill_in(tmp_path / "project/round-000.csv") == 7
+    code, out, _ = fewlabels("tell", place, "project/round-000.csv")
+    assert (code, out.splitlines()) == (
+        0,
+        ["7 new labels.", "Run fewlabels train project."],
+    )
+    code, out, err = fewlabels("train", place)
+    assert code == 0, err
+    assert "You chose the trainer." in err  # said before it begins
+    assert out.startswith("model-000: 4 labels, trained in ")
+    assert "from 3 images drawn at random" in out
+    assert "before, unchanged" in fewlabels("train", place)[1]
+    code, out, err = fewlabels("status", place)
+    assert code == 0, err
+    assert "7 of 12" in out
+    assert "3 of 3 labeled" in out
+    assert "Next: Run fewlabels ask project." in out
+    facts = json.loads(fewlabels("status", place, "--json")[1])
+    assert (facts["num_spent"], facts["model"]) == (7, "model-000")
+    asked = json.loads(fewlabels("ask", place, "--json", "--out", "q.jsonl")[1])
+    assert (asked["round"], asked["model"], len(asked["ids"])) == (1, "model-000", 4)
+    assert len((tmp_path / "q.jsonl").read_text("utf-8").splitlines()) == 4
+
+
+def test_an_export_is_used_on_new_images(fewlabels, tmp_path, place):
+    with Project.open(tmp_path / place) as project:
+        path = project.write_query(project.ask(), tmp_path / "query.csv")
+        fill_in(path)
+        project.tell(path)
+        project.train()
+    code, out, err = fewlabels("export", place, "--out", "out")
+    assert code == 0, err
+    listed = [tmp_path / line for line in out.splitlines()]
+    assert all(path.is_file() for path in listed)
+    assert tmp_path / "out/report.html" in listed
+    pictures(tmp_path / "new", range(30, 33))
+    code, out, err = fewlabels("predict", "out/model", "new")
+    assert code == 0, err
+    assert out.startswith("3 images: ")
+
+
+def test_a_malformed_file_is_refused_with_line_numbers(fewlabels, tmp_path, place):
+    fewlabels("ask", place, "--out", "q.csv")
+    fill_in(tmp_path / "q.csv")
+    good = (tmp_path / "q.csv").read_text("utf-8")
+    (tmp_path / "q.csv").write_text(good + "99.png,odd\n", "utf-8")
+    with Project.open(tmp_path / place) as project:
+        before = num_events(project)
+        code, out, err = fewlabels("tell", place, "q.csv")
+        assert (code, out) == (1, "")
+        assert "has 1 fault, and nothing was taken from it:" in err
+        assert "line 9: there is no image '99.png' in this project." in err
+        assert num_events(project) == before
+        code, out, err = fewlabels("tell", place, "q.csv", "--partial")
+        assert code == 0
+        assert out.startswith("7 new labels.")
+        assert "Left out: line 9: " in err
+        assert num_events(project) == before + 7
+    told = json.loads(fewlabels("tell", place, "q.csv", "--partial", "--json")[1])
+    assert (told["num_new"], told["num_same"], len(told["faults"])) == (0, 7, 1)
+
+
+MISTAKES = {
+    "no project": (["ask", "nothing"], 1, "There is no project in 'nothing'"),
+    "no answers": (["tell", "project", "none.csv"], 1, "none.csv"),
+    "nothing to train on": (["train", "project"], 2, "0 labels of 0 classes"),
+    "unknown strategy": (["ask", "project", "--strategy", "npd"], 2, "npc"),
+    "unknown ending": (["ask", "project", "--out", "q.xlsx"], 2, "xlsx"),
+    "no query": (["ask", "project", "--size", "0"], 2, "0"),
+    "no images": (
+        ["init", "p", "--images", "none", "--classes", "a,b", "--budget", "9"],
+        1,
+        "There is no folder 'none' with images.",
+    ),
+    "not empty": (
+        ["init", "project", "--images", "images", "--classes", "a,b", "--budget", "9"],
+        1,
+        "is not empty; nothing was touched",
+    ),
+    "a word that is missing": (["init", "p", "--images", "images"], 2, "--classes"),
+}
+
+
+@pytest.mark.parametrize("kind", MISTAKES)
+def test_a_mistake_gets_a_sentence_and_an_exit_code(fewlabels, tmp_path, place, kind):
+    words, expected, message = MISTAKES[kind]
+    if words[0] == "tell":
+        fewlabels("ask", place)
+    code, _, err = fewlabels(*words)
+    assert code == expected, err
+    assert message in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("options", "expected", "message"),
+    [
+        ({"budget": 0}, 1, "'budget' is 0"),
+        ({"classes": "even"}, 2, "at least two different names"),
+        ({"options": ["--audit", 12]}, 1, "takes 12 of 12 labels"),
+        ({"options": ["--strategy", "npd"]}, 2, "npc"),
+        ({"options": ["--trainer", "supervized"]}, 2, "supervised"),
+    ],
+    ids=["budget", "one class", "audit", "strategy", "trainer"],
+)
+def test_what_cannot_be_begun(fewlabels, tmp_path, options, expected, message):
+    pictures(tmp_path / "images")
+    extra = options.pop("options", [])
+    code, _, err = init(fewlabels, *extra, **options)
+    assert code == expected, err
+    assert message in err
+    assert "Traceback" not in err
+    assert not (tmp_path / "project").exists()
+
+
+@pytest.mark.parametrize("name", ["project.json", "labels.sqlite"])
+def test_a_damaged_project(fewlabels, tmp_path, place, name):
+    for path in (tmp_path / place).glob("*.sqlite-*"):
+        path.unlink()
+    (tmp_path / place / name).write_bytes(b"nonsense" * 999)
+    code, _, err = fewlabels("status", place)
+    assert code == 1, err
+    assert name in err
+    assert "Traceback" not in err
+
+
+def test_images_that_are_gone(fewlabels, tmp_path, place):
+    (tmp_path / "images").rename(tmp_path / "elsewhere")
+    code, _, err = fewlabels("ask", place)
+    assert code == 1, err
+    assert "images" in err
+
+
+def test_a_project_at_work(fewlabels, tmp_path, place):
+    with Project.open(tmp_path / place) as project:
+        asked = project.ask()
+        file = project.write_query(asked, tmp_path / "q.csv")
+        fill_in(file)
+        with project.owned():
+            code, _, err = fewlabels("train", place)
+            assert code == 1
+            assert "Another process chooses or trains in 'project'." in err
+            assert fewlabels("tell", place, "q.csv")[0] == 0
+            assert fewlabels("status", place)[0] == 0
+
+
+def test_skips_are_counted_in_words(fewlabels, tmp_path, place):
+    fewlabels("ask", place, "--json")
+    with Project.open(tmp_path / place) as project:
+        first, second, *_ = (
+            project.snapshot().items[project.snapshot().positions[one.item]].path
+            for one in project.ask().items
+        )
+    write(tmp_path / "a.csv", [(first, "", "skip"), (second,)])
+    _, out, _ = fewlabels("tell", place, "a.csv", "--annotator", "ann")
+    assert out.startswith("0 new labels, 1 skipped or unsure, 1 left blank.")

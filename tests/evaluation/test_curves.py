@@ -1,0 +1,141 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from fewlabels.errors import ShapeError, UsageError
+from fewlabels.evaluation import accuracy_interval, expected_gain, learning_curve
+from fewlabels.rng import stream
+
+
+def answers(accuracies, num_audited):
+    """Rounds of exactly these accuracies on one slice, later ones right about more."""
+    return torch.stack(
+        [torch.arange(num_audited) < share * num_audited for share in accuracies]
+    )
+
+
+def test_a_curve_has_the_interval_of_each_round():
+    curve = learning_curve([10, 30], answers([0.5, 0.75], 40), 0.9, num_items=200)
+    assert [point.num_labeled for point in curve] == [10, 30]
+    assert [point.audited for point in curve] == [
+        accuracy_interval(k, 40, 0.9, num_items=200) for k in (20, 30)
+    ]
+
+
+def test_a_curve_without_an_audit_is_all_open():
+    (point,) = learning_curve([10], torch.empty(1, 0, dtype=torch.bool))
+    assert (point.audited.low, point.audited.high) == (0.0, 1.0)
+
+
+def test_a_clean_power_law_is_gone_on_with():
+    # Errors 1/4, 1/8, 1/16 at 20, 40, 80 labels: 80 more halve 1/16 again.
+    gain = expected_gain(
+        [20, 40, 80], answers([0.75, 0.875, 0.9375], 16_000), 80, stream(0, "gain")
+    )
+    assert gain.gain == pytest.approx(1 / 32, rel=0.01)
+    assert gain.low <= gain.gain <= gain.high
+    assert gain.high - gain.low < 0.02
+    assert str(gain).startswith("80 more labels are expected to bring 3.1 points")
+
+
+def test_the_fit_is_that_of_numpy():
+    labels, right = [10, 25, 30, 60], answers([0.5, 0.7, 0.65, 0.8], 200)
+    errors = [(0.5 + 200 - k) / 201 for k in right.sum(dim=1).tolist()]
+    slope, at_one = np.polyfit(np.log(labels), np.log(errors), 1)
+    expected = math.exp(at_one) * (60**slope - 75**slope)
+    found = expected_gain(labels, right, 15, stream(0, "gain"))
+    assert found.gain == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_falling_curve_promises_nothing_and_never_a_loss():
+    found = expected_gain(
+        [10, 20, 40, 80], answers([0.8, 0.7, 0.7, 0.6], 100), 20, stream(0, "gain")
+    )
+    assert found.gain == found.low == 0.0
+
+
+def test_few_rounds_leave_more_open_than_many():
+    def width(labels):
+        wiggle = [0.02 * (-1) ** i for i in range(len(labels))]
+        shares = [1 - 2 / math.sqrt(n) + w for n, w in zip(labels, wiggle, strict=True)]
+        found = expected_gain(labels, answers(shares, 1000), 80, stream(0, "gain"))
+        return found.high - found.low
+
+    assert width([20, 40, 80]) > 2 * width([20, 25, 30, 40, 50, 60, 70, 80])
+
+
+def test_the_interval_covers_what_then_happens():
+    """Learners that obey another law, with a floor, audited on 100 items."""
+    labels, more, covered, num_projects = [20, 40, 60, 80], 20, 0, 100
+
+    def error(n, floor, start):
+        return floor + start * n**-0.7
+
+    for project in range(num_projects):
+        draws = stream(project, "simulated curve")
+        floor, start = torch.rand(2, generator=draws).tolist()
+        law = [error(n, 0.1 * floor, 2 + 2 * start) for n in [*labels, 100]]
+        hardness = torch.rand(100, generator=draws)
+        noise = 0.02 * torch.randn(4, generator=draws)
+        right = hardness > (torch.tensor(law[:4]) + noise)[:, None]
+        found = expected_gain(labels, right, more, draws)
+        covered += found.low <= law[3] - law[4] <= found.high
+    assert covered >= 70
+
+
+def test_a_round_without_labels_does_not_count():
+    right = answers([0.1, 0.5, 0.6, 0.8], 50)
+    found = expected_gain([0, 10, 20, 30], right, 10, stream(0, "gain"))
+    assert found == expected_gain([10, 20, 30], right[1:], 10, stream(0, "gain"))
+
+
+def test_the_same_draws_give_the_same_forecast():
+    right = answers([0.5, 0.6, 0.8], 50)
+    first, second, other = (
+        expected_gain([10, 20, 30], right, 10, stream(seed, "gain"))
+        for seed in (0, 0, 1)
+    )
+    assert first == second != other
+
+
+@pytest.mark.parametrize(
+    ("labels", "num_audited", "more", "reason"),
+    [
+        (
+            [10, 20],
+            50,
+            5,
+            "the models so far saw 2 different numbers of labels; at least 3",
+        ),
+        ([10, 20, 20], 50, 5, "the models so far saw 2 different"),
+        ([10, 20, 30], 9, 5, "9 audited images; at least 10"),
+        ([], 50, 5, "the models so far saw 0"),
+        (
+            [0, 20, 30],
+            50,
+            5,
+            "the models so far saw 2",
+        ),  # untrained: no point of the curve
+        ([10, 20, 30], 50, 31, "31 more labels are past 2 times the 30"),
+    ],
+)
+def test_it_refuses_to_guess_and_says_why(labels, num_audited, more, reason):
+    right = torch.ones(len(labels), num_audited, dtype=torch.bool)
+    found = expected_gain(labels, right, more, stream(0, "gain"))
+    assert found.gain is None
+    assert found.reason.startswith(reason)
+    assert str(found) == f"No forecast: {found.reason}"
+
+
+def test_refusals():
+    right = answers([0.5, 0.6, 0.7], 20)
+    with pytest.raises(ShapeError, match="there are 2 rounds"):
+        learning_curve([10, 20], right)
+    with pytest.raises(ShapeError, match="float32 of shape"):
+        learning_curve([10, 20, 30], right.float())
+    with pytest.raises(UsageError, match="num_more is 0"):
+        expected_gain([10, 20, 30], right, 0, stream(0, "gain"))
+    with pytest.raises(UsageError, match="level 1"):
+        expected_gain([10, 20, 30], right, 5, stream(0, "gain"), level=1)

@@ -1,0 +1,165 @@
+"""How a project begins, what it refuses, and where its labels may be."""
+
+from pathlib import Path
+
+import pytest
+from tests.projects.toy import (
+    answer,
+    begin,
+    go_on,
+    num_events,
+    pictures,
+)
+from tests.store.conftest import emptied
+
+from fewlabels.errors import (
+    DamagedStoreError,
+    DataError,
+    FewlabelsError,
+    ProjectError,
+    UnknownNameError,
+    UsageError,
+)
+from fewlabels.projects import Project
+from fewlabels.runs import Choice
+from fewlabels.store import Store
+
+
+@pytest.fixture
+def project(tmp_path):
+    with begin(tmp_path) as opened:
+        yield opened
+
+
+def test_the_default_settings(tmp_path):
+    with begin(tmp_path, budget=20, audit=None, query=None, strategy=None) as project:
+        settings = project.settings
+        assert (settings.audit, settings.query, settings.overlap) == (4, 20, 1)
+        assert settings.strategy.name == "npc"
+        assert settings.images == "../images"
+        assert settings.shape == (1, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"budget": 0}, ProjectError, "'budget' is 0"),
+        ({"audit": 12}, ProjectError, "takes 12 of 12 labels"),
+        ({"query": 0}, ProjectError, "'query' is 0"),
+        ({"overlap": 0}, ProjectError, "'overlap' is 0"),
+        ({"strategy": "nope"}, UnknownNameError, "no strategy called 'nope'"),
+        ({"trainer": "nope"}, UnknownNameError, "no trainer called 'nope'"),
+        (
+            {"trainer": Choice(name="supervised", options={"stesp": 5})},
+            FewlabelsError,
+            "stesp",
+        ),
+    ],
+)
+def test_what_cannot_be_meant_leaves_no_trace(tmp_path, options, kind, message):
+    with pytest.raises(kind, match=message):
+        begin(tmp_path, **options)
+    assert not (tmp_path / "project").exists()
+
+
+@pytest.mark.parametrize("names", [["cat"], ["cat", "cat"], ["cat", " "], []])
+def test_classes_that_are_none(tmp_path, names):
+    pictures(tmp_path / "images", range(3))
+    with pytest.raises(UsageError, match="at least two different names"):
+        Project.create(tmp_path / "project", tmp_path / "images", names, budget=5)
+
+
+def test_folders_that_cannot_be_meant(tmp_path):
+    with pytest.raises(DataError, match="no folder"):
+        Project.create(tmp_path / "p", tmp_path / "nothing", ["a", "b"], budget=5)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="no readable image"):
+        Project.create(tmp_path / "p", tmp_path / "empty", ["a", "b"], budget=5)
+    images = pictures(tmp_path / "images", range(3))
+    with pytest.raises(ProjectError, match="is not empty; nothing was touched"):
+        Project.create(images, images, ["a", "b"], budget=5)
+    with pytest.raises(ProjectError, match="There is no project in"):
+        Project.open(tmp_path / "nothing")
+
+
+def test_images_that_are_gone(project):
+    project.images_folder.rename(project.folder.parent / "elsewhere")
+    with pytest.raises(FewlabelsError, match="images"):
+        project.ask()
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"[]", b'{"budget": "many"}'])
+def test_damaged_settings(project, content):
+    project.settings_file.write_bytes(content)
+    with pytest.raises(ProjectError, match=r"project\.json"):
+        Project.open(project.folder)
+
+
+def test_a_damaged_store(project):
+    project.close()
+    for path in project.folder.glob("labels.sqlite-*"):
+        path.unlink()
+    file = project.folder / "labels.sqlite"
+    file.write_bytes(b"nonsense" * 1000)
+    with pytest.raises(DamagedStoreError):
+        Project.open(project.folder)
+    file.unlink()
+    with pytest.raises(FewlabelsError, match=r"labels\.sqlite"):
+        Project.open(project.folder)
+    assert not file.exists()  # nobody may take an empty store for the labels
+
+
+def test_a_damaged_model_says_that_labels_are_safe(project):
+    go_on(project)
+    project.train()
+    (project.models_folder / "model-000/training.json").write_text("{")
+    with pytest.raises(ProjectError, match="Labels are not touched by this"):
+        project.status()
+
+
+def test_a_backup_holds_every_label(project, tmp_path):
+    go_on(project)
+    project.backup(tmp_path / "backup.sqlite")
+    with Store.open(Path(tmp_path / "backup.sqlite")) as copy:
+        assert copy.labels() == project.store.labels()
+
+
+# --------------------------------------------------------------------- PostgreSQL
+
+
+def test_the_same_on_postgresql(tmp_path, place):
+    with begin(tmp_path, store=place) as project:
+        asked = go_on(project)
+        before = num_events(project)
+        assert answer(project, asked).num_same == 7
+        assert num_events(project) == before
+        project.train()
+        go_on(project)
+        assert project.status().num_spent == 11
+        project.backup(tmp_path / "backup.sqlite")
+    with Project.open(tmp_path / "project") as again:
+        assert again.status().num_spent == 11
+        assert len(again.store.rounds()) == 2
+
+
+def test_a_store_belongs_to_one_project(tmp_path, server):
+    address = emptied(server)
+    with begin(tmp_path, store=address) as project:
+        go_on(project)
+        before = num_events(project)
+        with pytest.raises(ProjectError, match="2 classes and 1 rounds"):
+            begin(tmp_path / "other", store=address)
+        assert num_events(project) == before
+
+
+def test_a_project_that_was_killed_while_it_began_is_begun_anew(tmp_path):
+    left = tmp_path / "project.partial"
+    left.mkdir()
+    (left / "labels.sqlite").write_bytes(b"half of one")
+    folder = tmp_path / "images"
+    pictures(folder, range(6))
+    with Project.create(
+        tmp_path / "project", folder, ["a", "b"], budget=4, trainer="supervised"
+    ) as project:
+        assert project.status().num_images == 6
+    assert not left.exists()

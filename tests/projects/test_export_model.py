@@ -1,0 +1,254 @@
+import json
+import shutil
+from hashlib import sha256
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from tests.projects.trained import (
+    CLASSES,
+    FACTS,
+    SHAPE,
+    from_scratch,
+    images,
+    over,
+    own_encoder,
+    self_supervised,
+)
+from torch import nn
+
+from fewlabels import models
+from fewlabels.errors import DataError, StorageError, UsageError
+from fewlabels.features import (
+    NetworkClassifier,
+    PrecomputedClassifier,
+    encoders,
+)
+from fewlabels.projects.export import Facts, load_model, save_model, write_onnx
+from fewlabels.rng import stream
+
+PHOTO = (3, 20, 24)
+
+KINDS = {
+    "from scratch": (from_scratch, SHAPE),
+    "in color": (lambda: from_scratch("wrn-16-2", PHOTO), PHOTO),
+    "head over rows": (lambda: from_scratch("mlp-5", (6,)), (6,)),
+    "photos": (lambda: over(encoders.resolve("efficientnet-lite0", size=32)), PHOTO),
+    "self-supervised": (self_supervised, SHAPE),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loaded_model_says_the_same(tmp_path, kind):
+    make, shape = KINDS[kind]
+    classifier = make()
+    save_model(tmp_path / "model", classifier, CLASSES, shape, FACTS)
+    loaded = load_model(tmp_path / "model")
+    assert loaded.classes == CLASSES
+    assert loaded.input_shape == shape
+    seen, everything = images(5, shape), torch.arange(5)
+    expected = classifier.outputs(seen, everything)
+    found = loaded.classifier.outputs(seen, everything)
+    assert torch.equal(found.logits, expected.logits)
+    assert torch.equal(found.features, expected.features)
+
+
+def test_the_folder_holds_the_three_files_of_the_hub(tmp_path):
+    save_model(tmp_path, from_scratch(), CLASSES, SHAPE, FACTS)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"model.safetensors", "config.json", "README.md"}
+    config = json.loads((tmp_path / "config.json").read_text("utf-8"))
+    assert config["format"] == "fewlabels-model"
+    assert config["network"] == "wrn-10-1"
+    assert config["classes"] == list(CLASSES)
+    assert config["input_shape"] == [1, 8, 8]
+    with safe_open(tmp_path / "model.safetensors", framework="pt") as file:
+        names = set(file.keys())
+    assert names == set(from_scratch().module.state_dict())
+
+
+def test_an_encoder_of_a_package_is_named_and_not_copied(tmp_path):
+    classifier = over(encoders.resolve("efficientnet-lite0", size=64))
+    config = save_model(tmp_path, classifier, CLASSES, PHOTO, FACTS)
+    assert (config.encoder.builtin, config.encoder.size) == ("efficientnet-lite0", 64)
+    assert (tmp_path / "model.safetensors").stat().st_size < 40_000
+
+
+def test_equal_models_make_equal_files(tmp_path):
+    for name in ("first", "second"):
+        save_model(tmp_path / name, from_scratch(), CLASSES, SHAPE, FACTS)
+    for file in (tmp_path / "first").iterdir():
+        assert file.read_bytes() == (tmp_path / "second" / file.name).read_bytes()
+
+
+def test_somebodys_own_encoder_is_brought_along(tmp_path):
+    classifier = over(own_encoder())
+    save_model(tmp_path, classifier, CLASSES, SHAPE, FACTS)
+    with pytest.raises(DataError, match="is somebody's own, and is not in the files"):
+        load_model(tmp_path)
+    loaded = load_model(tmp_path, encoder=own_encoder())
+    few = torch.arange(3)
+    found = loaded.classifier.outputs(images(3), few)
+    assert torch.equal(found.logits, classifier.outputs(images(3), few).logits)
+    with pytest.raises(DataError, match="its features mean something else"):
+        load_model(tmp_path, encoder=encoders.resolve(nn.Flatten(2)))
+
+
+# ----------------------------------------------------------------------- the card
+
+
+def test_the_card_says_what_a_stranger_needs(tmp_path):
+    save_model(tmp_path, from_scratch(), CLASSES, SHAPE, FACTS)
+    text = (tmp_path / "README.md").read_text("utf-8")
+    assert text.startswith("---\nlibrary_name: fewlabels\n")
+    for words in [
+        "90.0 % (73.5 to 97.9 at the 95 % level, from 30 random images)",
+        "on 1,200 images, 12 of them labeled by people",
+        "fixmatch\\-darp, 600 steps",
+        "chosen by the strategy npc",
+        "| dog | 4 |",
+        "| a\\|b\\_\\*c\\* | 5 |",  # no name changes the table
+        "8 × 8 pixels, grey",
+        "## Limits",
+    ]:
+        assert words in text
+
+
+def test_the_card_says_when_nothing_was_measured(tmp_path):
+    facts = Facts(trainer="supervised", label_counts=(1, 1, 1), num_images=9)
+    save_model(tmp_path, from_scratch(), CLASSES, SHAPE, facts)
+    text = (tmp_path / "README.md").read_text("utf-8")
+    assert "Not measured: no random slice" in text
+    assert "How they were chosen is not known" in text
+
+
+# ----------------------------------------------------------------------- refusals
+
+
+@pytest.fixture
+def exported(tmp_path):
+    save_model(tmp_path / "model", from_scratch(), CLASSES, SHAPE, FACTS)
+    return tmp_path / "model"
+
+
+def change(folder, **fields):
+    path = folder / "config.json"
+    config = json.loads(path.read_text("utf-8"))
+    path.write_text(json.dumps(config | fields))
+
+
+def test_missing_files_are_said(exported, tmp_path):
+    with pytest.raises(DataError, match=r"There is no exported model in .*nowhere"):
+        load_model(tmp_path / "nowhere")
+    (exported / "model.safetensors").unlink()
+    with pytest.raises(DataError, match=r"model\.safetensors cannot be read \(No such"):
+        load_model(exported)
+
+
+def test_a_damaged_byte_is_noticed(exported):
+    path = exported / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-100] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="is damaged, or belongs to another config"):
+        load_model(exported)
+
+
+def test_files_of_two_exports_are_not_mixed(exported, tmp_path):
+    other = tmp_path / "other"
+    other_model = NetworkClassifier(
+        models.build("wrn-10-1", SHAPE, 3, stream(9, "other")), 3
+    )
+    save_model(other, other_model, CLASSES, SHAPE, FACTS)
+    shutil.copy(other / "model.safetensors", exported)
+    with pytest.raises(DataError, match="belongs to another config"):
+        load_model(exported)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"not JSON", b"[]", b'{"architectures": ["ViT"]}', b"\xff\xfe", b" " * 2**21],
+)
+def test_a_foreign_configuration_is_said(exported, content):
+    (exported / "config.json").write_bytes(content)
+    with pytest.raises(DataError, match="does not describe a model that was exported"):
+        load_model(exported)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"format_version": 2}, "format_version: Input should be 1"),
+        ({"classes": []}, "classes: Tuple should have at least 1"),
+        ({"network": "resnet50"}, "cannot be built: There is no network called"),
+        ({"network": "wrn-16-1"}, "does not belong to this network"),
+        ({"classes": ["a", "b"]}, "does not belong to this network"),
+        ({"input_shape": [1, 8, -8]}, "input_shape.2: Input should be greater"),
+        ({"input_shape": [3]}, "cannot be built: The network 'wrn-10-1' needs images"),
+        ({"encoder": {"identity": "os:system"}}, "is somebody's own"),
+    ],
+)
+def test_a_configuration_that_does_not_fit(exported, fields, message):
+    change(exported, **fields)
+    with pytest.raises(DataError, match=message):
+        load_model(exported)
+
+
+def test_a_pickle_is_never_opened(exported):
+    opened = []
+
+    class Trap:
+        def __reduce__(self):
+            return opened.append, (1,)
+
+    path = exported / "model.safetensors"
+    torch.save({"head.weight": Trap()}, path)
+    change(
+        exported,
+        weights_sha256=sha256(path.read_bytes()).hexdigest(),
+    )
+    with pytest.raises(DataError, match="cannot be read as a safetensors file"):
+        load_model(exported)
+    assert opened == []
+
+
+def test_what_cannot_be_exported(tmp_path):
+    known = PrecomputedClassifier(torch.zeros(2, 3), torch.zeros(2, 3))
+    with pytest.raises(UsageError, match="of type PrecomputedClassifier cannot be exp"):
+        save_model(tmp_path, known, CLASSES, SHAPE, FACTS)
+    with pytest.raises(DataError, match="tells 3 classes apart, and 2 names"):
+        save_model(tmp_path, from_scratch(), ("a", "b"), SHAPE, FACTS)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_to(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StorageError, match="could not be written"):
+        save_model(tmp_path / "file", from_scratch(), CLASSES, SHAPE, FACTS)
+
+
+# --------------------------------------------------------------------------- ONNX
+
+
+@pytest.mark.parametrize("kind", ["from scratch", "photos", "self-supervised"])
+def test_onnx_says_the_same(tmp_path, kind):
+    pytest.importorskip("onnxscript")
+    runtime = pytest.importorskip("onnxruntime")
+    make, shape = KINDS[kind]
+    classifier = make()
+    path = tmp_path / "model.onnx"
+    write_onnx(path, classifier, shape)
+    assert list(tmp_path.iterdir()) == [path]
+    session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    seen = images(5, shape)
+    (found,) = session.run(None, {"images": seen.items.numpy()})
+    logits = classifier.outputs(seen, torch.arange(5)).logits
+    np.testing.assert_allclose(found, torch.softmax(logits, dim=1), atol=2e-3)
+    assert found.std() > 1e-3  # a constant would agree with anything uniform
+
+
+def test_onnx_without_its_extra_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setattr("fewlabels.projects.export.onnx.find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"pip install 'fewlabels\[onnx\]'"):
+        write_onnx(tmp_path / "model.onnx", from_scratch(), SHAPE)

@@ -1,0 +1,178 @@
+import csv
+import weakref
+from datetime import UTC, datetime, timedelta, timezone
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from fewlabels.errors import ShapeError, StorageError, UnknownNameError, UsageError
+from fewlabels.projects.export import (
+    LabelRow,
+    PredictionRows,
+    write_labels,
+    write_predictions,
+)
+from fewlabels.rng import stream
+
+ODD = 'a folder/zwölf, "12"\n.png'
+ROWS = [
+    LabelRow(
+        file_name="cats/1.png",
+        label="cat",
+        annotator="Ada",
+        time=datetime(2026, 3, 1, 12, 30, 15, 250_000, tzinfo=UTC),
+        round=0,
+        strategy="npc",
+    ),
+    LabelRow(
+        file_name=ODD,
+        label="a dog, or so",
+        time=datetime(2026, 3, 1, 1, tzinfo=timezone(timedelta(hours=2))),
+    ),
+    LabelRow(file_name="3.png", label="cat", round=2, strategy="audit"),
+]
+
+
+def read_csv(path):
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_labels_as_csv(tmp_path):
+    path = tmp_path / "labels.csv"
+    assert write_labels(path, ROWS) == 3
+    assert path.read_text("utf-8").splitlines()[:2] == [
+        "file_name,label,annotator,time,round,strategy,source",
+        "cats/1.png,cat,Ada,2026-03-01T12:30:15.250+00:00,0,npc,human",
+    ]
+    rows = read_csv(path)
+    assert [row["file_name"] for row in rows] == ["cats/1.png", ODD, "3.png"]
+    assert rows[1]["label"] == "a dog, or so"
+    assert rows[1]["time"] == "2026-02-28T23:00:00.000+00:00"
+    assert rows[1]["annotator"] == rows[1]["round"] == rows[2]["time"] == ""
+
+
+def test_labels_as_parquet_hold_the_same(tmp_path):
+    path = tmp_path / "labels.parquet"
+    assert write_labels(path, iter(ROWS)) == 3
+    found = pq.read_table(path).to_pylist()
+    for row, expected in zip(found, ROWS, strict=True):
+        assert row.pop("source") == "human"
+        assert row == vars(expected)
+
+
+@pytest.mark.parametrize("name", ["labels.csv", "labels.parquet"])
+def test_no_labels_leave_the_columns(tmp_path, name):
+    assert write_labels(tmp_path / name, []) == 0
+    if name.endswith("csv"):
+        assert read_csv(tmp_path / name) == []
+        assert (tmp_path / name).read_text().startswith("file_name,label,")
+    else:
+        assert pq.read_table(tmp_path / name).column_names[0] == "file_name"
+
+
+def test_a_time_needs_a_zone_and_nothing_is_written(tmp_path):
+    bad = LabelRow(file_name="x.png", label="cat", time=datetime(2026, 3, 1))
+    path = tmp_path / "labels.csv"
+    path.write_text("what was there")
+    with pytest.raises(UsageError, match=r"x\.png was given at 2026-03-01 00:00:00, w"):
+        write_labels(path, [*ROWS, bad])
+    assert path.read_text() == "what was there"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_table_has_one_of_two_endings(tmp_path):
+    with pytest.raises(UnknownNameError, match=r"Known: \.csv, \.parquet"):
+        write_labels(tmp_path / "labels.xlsx", ROWS)
+
+
+def test_a_folder_that_is_not_there_is_said(tmp_path):
+    for name in ("labels.csv", "labels.parquet"):
+        with pytest.raises(StorageError, match="could not be written"):
+            write_labels(tmp_path / "nowhere" / name, ROWS)
+
+
+def two_parts():
+    return [
+        PredictionRows(
+            ["a.png", "b.png"],
+            torch.tensor([[0.75, 0.25], [0.125, 0.875]]),
+            [None, "cat"],
+        ),
+        PredictionRows(["c.png"], torch.tensor([[0.5, 0.5]], dtype=torch.float64)),
+    ]
+
+
+def test_predictions_as_parquet(tmp_path):
+    path = tmp_path / "predictions.parquet"
+    assert write_predictions(path, ["cat", "dog"], two_parts()) == 3
+    names = ["file_name", "label", "confidence", "source", "p_cat", "p_dog"]
+    assert pq.read_table(path).to_pylist() == [
+        dict(zip(names, row, strict=True))
+        for row in [
+            ("a.png", "cat", 0.75, "model", 0.75, 0.25),
+            ("b.png", "cat", 0.125, "human", 0.125, 0.875),  # the model doubts it
+            ("c.png", "cat", 0.5, "model", 0.5, 0.5),
+        ]
+    ]
+    assert pq.ParquetFile(path).num_row_groups == 2
+
+
+def test_predictions_as_csv(tmp_path):
+    path = tmp_path / "predictions.csv"
+    write_predictions(path, ["cat", "dog"], two_parts())
+    assert path.read_text("utf-8").splitlines()[:3] == [
+        "file_name,label,confidence,source,p_cat,p_dog",
+        "a.png,cat,0.75,model,0.75,0.25",
+        "b.png,cat,0.125,human,0.125,0.875",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("classes", "rows", "kind", "message"),
+    [
+        (["a", "a"], (["x"], torch.ones(1, 2)), UsageError, "have 1 different names"),
+        (["a"], (["x"], torch.ones(1, 2)), ShapeError, "there are 1 classes"),
+        (["a"], (["x"], torch.ones(1, 1), ["b"]), UnknownNameError, "called 'b'"),
+    ],
+)
+def test_refusals_leave_no_file(tmp_path, classes, rows, kind, message):
+    with pytest.raises(kind, match=message):
+        write_predictions(
+            tmp_path / "predictions.parquet", classes, [PredictionRows(*rows)]
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_that_do_not_belong_together():
+    with pytest.raises(ShapeError, match="2 file names"):
+        PredictionRows(["x", "y"], torch.ones(1, 2))
+    with pytest.raises(ShapeError, match="1 labels of people"):
+        PredictionRows(["x", "y"], torch.ones(2, 2), ["a"])
+
+
+def test_a_hundred_thousand_images_of_a_hundred_classes_are_streamed(tmp_path):
+    num_images, num_classes, size = 100_000, 100, 20_000
+    draws = stream(0, "predictions")
+    made, most_alive = [], 0
+
+    def parts():
+        nonlocal most_alive
+        for start in range(0, num_images, size):
+            rows = torch.rand(size, num_classes, generator=draws)
+            made.append(weakref.ref(rows))
+            most_alive = max(most_alive, sum(one() is not None for one in made))
+            yield PredictionRows([f"{start + i}.png" for i in range(size)], rows)
+
+    path = tmp_path / "predictions.parquet"
+    num_rows = write_predictions(path, [str(c) for c in range(num_classes)], parts())
+    assert num_rows == num_images
+    assert most_alive <= 2  # of five: the one being made and the one being written
+    written = pq.ParquetFile(path)
+    sizes = [
+        written.metadata.row_group(number).num_rows
+        for number in range(written.num_row_groups)
+    ]
+    assert sum(sizes) == num_images
+    assert max(sizes) <= 8192

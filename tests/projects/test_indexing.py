@@ -1,0 +1,222 @@
+"""Images are indexed in place: read once, named by content, copies seen."""
+
+import os
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.data.pictures import save
+
+from fewlabels.data.decode import inspect
+from fewlabels.errors import DataError
+from fewlabels.progress import reporting
+from fewlabels.projects import indexing
+from fewlabels.projects.changes import Changes, Move, compare
+from fewlabels.projects.indexing import UNSETTLED, scan
+
+LONG_AGO = 1_600_000_000
+
+
+def settle(folder):
+    """Make all files old, as they are in life."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            os.utime(path, (LONG_AGO, LONG_AGO))
+
+
+def known(index):
+    return {file.name: file for file in index.files}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for number in range(5):
+        save(tmp_path / f"{number}.png", number, height=8 + number, channels=3)
+    save(tmp_path / "deep" / "10.jpg", 10, width=40)
+    settle(tmp_path)
+    return tmp_path
+
+
+def test_every_image_is_known_by_content(folder):
+    index = scan(folder)
+    names = [f"{number}.png" for number in range(5)] + ["deep/10.jpg"]
+    assert [file.name for file in index.files] == names
+    for file in index.files:
+        path = folder / file.name
+        assert file.file(folder) == inspect(file.name, path)
+        assert (file.size, file.mtime_ns) == (path.stat().st_size, LONG_AGO * 10**9)
+    assert index.num_read == 6
+    assert index.unreadable == ()
+    assert index.groups() == ()
+
+
+def test_what_is_known_is_not_read_again(folder, monkeypatch):
+    first = scan(folder)
+    save(folder / "new.png", 77)
+    read = []
+    whole = indexing.fingerprint
+    monkeypatch.setattr(
+        indexing,
+        "fingerprint",
+        lambda name, path: read.append(name) or whole(name, path),
+    )
+    again = scan(folder, known(first))
+    assert read == ["new.png"]
+    assert again.num_read == 1
+    assert set(first.files) < set(again.files)
+
+
+@pytest.mark.parametrize("what", ["size", "mtime_ns", "fingerprint"])
+def test_a_file_is_read_again_if_anything_differs(folder, what):
+    from dataclasses import replace
+
+    first = known(scan(folder))
+    other = {"size": 1, "mtime_ns": 1, "fingerprint": b"of another version"}[what]
+    stale = {**first, "0.png": replace(first["0.png"], **{what: other})}
+    again = scan(folder, stale)
+    assert again.num_read == 1
+    assert known(again) == first
+
+
+def test_a_file_that_just_changed_is_not_trusted(folder):
+    save(folder / "0.png", 50)
+    first = scan(folder)
+    assert known(first)["0.png"].mtime_ns == UNSETTLED
+    assert scan(folder, known(first)).num_read == 1
+
+
+def test_unreadable_files_are_listed_and_not_fatal(folder):
+    (folder / "text.png").write_text("no image")
+    (folder / "none.jpg").touch()
+    (folder / "photo.heic").write_bytes(b"x")
+    index = scan(folder)
+    assert len(index.files) == 6
+    assert [file.name for file in index.unreadable] == [
+        "none.jpg",
+        "photo.heic",
+        "text.png",
+    ]
+    assert index.unreadable[0].reason == "empty: 0 bytes"
+
+
+def test_a_missing_folder_is_an_error(tmp_path):
+    with pytest.raises(DataError, match="cannot be read"):
+        scan(tmp_path / "nowhere")
+
+
+def test_a_folder_can_be_passed_over(folder):
+    names = [file.name for file in scan(folder, without="deep").files]
+    assert names == [f"{number}.png" for number in range(5)]
+
+
+def test_copies_share_a_group_also_without_near_duplicates(folder):
+    (folder / "copy.png").write_bytes((folder / "3.png").read_bytes())
+    for near in (True, False):
+        groups = scan(folder, near=near).groups()
+        assert [[file.name for file in group] for group in groups] == [
+            ["3.png", "copy.png"]
+        ]
+
+
+def test_reading_is_reported_and_handed_on_as_it_goes(folder, monkeypatch):
+    monkeypatch.setattr(indexing, "_CHUNK", 4)
+    seen, handed = [], []
+
+    class Listener:
+        def start(self, task, total, done):
+            seen.append((task, total))
+
+        def advance(self, handle, amount):
+            seen.append(amount)
+
+        def finish(self, handle):
+            pass
+
+    with reporting(Listener()):
+        index = scan(folder, on_read=handed.append)
+    assert seen == [("Reading images", 6)] + [1] * 6
+    assert [len(some) for some in handed] == [4, 2]
+    assert [file for some in handed for file in some] == list(index.files)
+
+
+def test_an_interrupted_index_goes_on(folder, monkeypatch):
+    monkeypatch.setattr(indexing, "_CHUNK", 2)
+    kept = {}
+
+    def keep(files):
+        if len(kept) >= 4:
+            raise KeyboardInterrupt
+        kept.update({file.name: file for file in files})
+
+    with pytest.raises(KeyboardInterrupt):
+        scan(folder, on_read=keep)
+    assert scan(folder, kept).num_read == 2
+
+
+# ---------------------------------------------------------------- between two indexes
+
+
+def changes(folder, first):
+    return compare(first.files, scan(folder, known(first)).files)
+
+
+def test_nothing_changed(folder):
+    assert not changes(folder, scan(folder))
+
+
+def test_added_moved_changed_and_gone_are_told_apart(folder):
+    first = scan(folder)
+    save(folder / "new.png", 60)
+    (folder / "sub").mkdir()
+    (folder / "1.png").rename(folder / "sub" / "one.png")
+    save(folder / "2.png", 61)
+    (folder / "3.png").unlink()
+    assert changes(folder, first) == Changes(
+        added=("new.png",),
+        moved=(Move("1.png", "sub/one.png"),),
+        changed=("2.png",),
+        gone=("3.png",),
+    )
+
+
+def test_two_files_that_swap_names_moved(folder):
+    first = scan(folder)
+    (folder / "0.png").rename(folder / "x")
+    (folder / "1.png").rename(folder / "0.png")
+    (folder / "x").rename(folder / "1.png")
+    both = (Move("0.png", "1.png"), Move("1.png", "0.png"))
+    assert changes(folder, first) == Changes((), both, (), ())
+
+
+def test_a_file_moved_over_another_leaves_that_one_gone(folder):
+    first = scan(folder)
+    (folder / "0.png").replace(folder / "1.png")
+    moved = (Move("0.png", "1.png"),)
+    assert changes(folder, first) == Changes((), moved, (), ("1.png",))
+
+
+def test_a_copy_is_added_and_a_lost_copy_gone(folder):
+    first = scan(folder)
+    (folder / "copy.png").write_bytes((folder / "0.png").read_bytes())
+    assert changes(folder, first) == Changes(("copy.png",), (), (), ())
+    second = scan(folder)
+    (folder / "copy.png").unlink()
+    assert changes(folder, second) == Changes((), (), (), ("copy.png",))
+
+
+def test_new_content_in_place_of_moved_content_is_added(folder):
+    first = scan(folder)
+    (folder / "0.png").rename(folder / "old.png")
+    save(folder / "0.png", 62)
+    moved = (Move("0.png", "old.png"),)
+    assert changes(folder, first) == Changes(("0.png",), moved, (), ())
+
+
+def test_content_changed_within_one_tick_of_the_clock_is_seen(tmp_path):
+    pixels = np.zeros((8, 8), np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "a.bmp")
+    now = (tmp_path / "a.bmp").stat().st_mtime_ns
+    first = scan(tmp_path)
+    Image.fromarray(pixels + 1).save(tmp_path / "a.bmp")
+    os.utime(tmp_path / "a.bmp", ns=(now, now))
+    assert changes(tmp_path, first).changed == ("a.bmp",)

@@ -1,0 +1,139 @@
+"""A project whose processes are killed, or work at the same time."""
+
+import os
+import shutil
+import signal
+
+import pytest
+from safetensors.torch import load_file
+from tests.projects.toy import (
+    begin,
+    go_on,
+    paths,
+    pictures,
+    truth,
+    write,
+)
+
+from fewlabels.errors import (
+    ProjectError,
+)
+from fewlabels.projects import Project
+from fewlabels.runs import Choice
+from fewlabels.training import loop
+
+RESUMABLE = Choice(
+    name="supervised", options={"steps": 12, "save_every": 0.0, "checkpoint_every": 3}
+)
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
+
+
+@pytest.fixture
+def project(tmp_path):
+    with begin(tmp_path) as opened:
+        yield opened
+
+
+def weights(project, number=0):
+    return load_file(project.models_folder / f"model-{number:03d}/model.safetensors")
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(one[k].equal(other[k]) for k in one)
+
+
+def in_a_child(place, at_step):
+    """Train the project in a forked process that does something at each step."""
+    child = os.fork()
+    if child:
+        return child
+    advance = loop.Training.advance
+
+    def watched(self, step, minibatch):
+        at_step(step)
+        return advance(self, step, minibatch)
+
+    loop.Training.advance = watched
+    try:
+        Project.open(place).train()
+    finally:
+        os._exit(0)
+
+
+@needs_fork
+def test_a_training_that_is_killed_goes_on_to_the_same_weights(tmp_path):
+    pictures(tmp_path / "images")
+    for name in ("killed", "whole"):
+        (tmp_path / name).mkdir()
+        shutil.copytree(tmp_path / "images", tmp_path / name / "images")
+        with begin(tmp_path / name, trainer=RESUMABLE) as project:
+            go_on(project)
+
+    def die(step):
+        if step == 8:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    _, status = os.waitpid(in_a_child(tmp_path / "killed/project", die), 0)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    steps = []
+    with pytest.MonkeyPatch.context() as patch:
+        advance = loop.Training.advance
+        patch.setattr(
+            loop.Training,
+            "advance",
+            lambda self, step, batch: (steps.append(step), advance(self, step, batch))[
+                1
+            ],
+        )
+        with Project.open(tmp_path / "killed/project") as killed:
+            assert not killed.records()
+            assert killed.train().is_new
+    assert min(steps) > 0  # it went on where it was
+    with Project.open(tmp_path / "whole/project") as whole:
+        whole.train()
+        assert same(weights(killed), weights(whole))
+    assert not (killed.models_folder / "model-000/training").exists()
+
+
+@needs_fork
+def test_labels_may_change_between_a_kill_and_the_next_training(tmp_path):
+    with begin(tmp_path, trainer=RESUMABLE) as project:
+        asked = go_on(project)
+
+    def die(step):
+        if step == 8:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    os.waitpid(in_a_child(tmp_path / "project", die), 0)
+    with Project.open(tmp_path / "project") as project:
+        names = [n for n in paths(project, asked) if truth(n) == "even"]
+        project.tell(write(tmp_path / "b.csv", [(names[0], "odd")]), annotator="ann")
+        assert project.train().is_new
+
+
+@needs_fork
+def test_while_one_process_trains_people_label_and_nobody_else_chooses(project):
+    asked = project.ask()
+    names = paths(project, asked)
+    first = [(name, truth(name)) for name in names[:-1]]
+    project.tell(write(project.folder / "a.csv", first), annotator="ann")
+    is_training, told = os.pipe(), os.pipe()
+
+    def wait(step):
+        if step == 0:
+            os.write(is_training[1], b"!")
+            os.read(told[0], 1)
+
+    child = in_a_child(project.folder, wait)
+    os.read(is_training[0], 1)
+    try:
+        for verb in (project.ask, project.train):
+            with pytest.raises(ProjectError, match="Another process chooses or trains"):
+                verb()
+        last = write(project.folder / "b.csv", [(names[-1], truth(names[-1]))])
+        assert project.tell(last, annotator="ann").num_new == 1
+        assert project.status().num_spent == 7
+    finally:
+        os.write(told[1], b"!")
+        os.waitpid(child, 0)
+    assert len(project.records()) == 1

@@ -1,0 +1,144 @@
+"""Plans by a clock that only known work moves, so that times can be told exactly."""
+
+import pytest
+import torch
+from tests.data.pictures import save
+from tests.projects.trained import images
+
+from fewlabels import data, training
+from fewlabels.errors import ShapeError, UsageError
+from fewlabels.features import ModuleEncoder
+from fewlabels.models import WideResNet
+from fewlabels.pool import ArrayImages
+from fewlabels.projects import plan
+from fewlabels.projects.planning import duration
+from fewlabels.training import darp
+
+STEP, EMBED, REFINE = 0.5, 0.1, 0.01
+
+
+class Clock:
+    """Stands still but for the work it is told of."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A step from scratch takes 0.5 s, an embedded image 0.1 s, refining 0.01 s."""
+    clock = Clock()
+    forward, solve = WideResNet.embed, darp.solve
+
+    def embed_in_step(self, inputs):
+        clock.now += STEP
+        return forward(self, inputs)
+
+    def embed(self, chunk):
+        clock.now += EMBED * len(chunk)
+        return torch.rand(len(chunk), 1280)
+
+    def timed_solve(*arguments, **options):
+        clock.now += REFINE
+        return solve(*arguments, **options)
+
+    monkeypatch.setattr(WideResNet, "embed", embed_in_step)
+    monkeypatch.setattr(ModuleEncoder, "embed", embed)
+    monkeypatch.setattr(darp, "solve", timed_solve)
+    return clock
+
+
+def test_small_images_are_trained_on_from_scratch(clock):
+    found = plan(images(100, (1, 28, 28)), 10, clock=clock)
+    assert found.trainer == "fixmatch-darp"
+    assert found.shape == (1, 28, 28)
+    # 600 steps, and 600 * (1 - 0.4) / 10 refinements of 100 rows.
+    assert found.seconds == pytest.approx(600 * STEP + 36 * REFINE)
+    assert "28 pixels a side, at most 32: a network is trained from" in found.reason
+    assert str(found).endswith("Expected time: about 5 minutes.")
+
+
+def test_the_trainer_of_a_plan_exists_and_takes_its_options(clock):
+    for shape in ((1, 8, 8), (3, 100, 80)):
+        found = plan(images(40, shape), 3, clock=clock)
+        assert found.trainer in training.names()
+        training.resolve(found.trainer, found.options)
+
+
+def test_refinement_counts_with_the_pool(clock):
+    class Many(ArrayImages):
+        def __len__(self):
+            return 50_000
+
+        def read(self, indices):
+            return self.items[indices % len(self.items)]
+
+    found = plan(Many(images(10).items), 10, clock=clock)
+    assert found.seconds == pytest.approx(600 * STEP + 36 * REFINE * 10)
+
+
+def test_photos_get_a_head_over_pretrained_features(clock, tmp_path):
+    for number in range(40):
+        save(tmp_path / f"{number}.png", number, height=100, width=120, channels=3)
+    pool = data.load(tmp_path, "none")
+    assert pool.images.shape == (3, 32, 32)  # what loading would make of them
+    found = plan(pool.images, 10, clock=clock)
+    assert found.trainer == "frozen-fixmatch-darp"
+    assert found.options == {"encoder": "efficientnet-lite0"}
+    assert found.shape == (3, 96, 96)
+    # The image, a weak and two strong views of it.
+    assert found.seconds == pytest.approx(40 * 4 * EMBED + 36 * REFINE)
+    assert "120 pixels a side, more than 32: a head over features" in found.reason
+
+
+def test_what_is_not_bearable_is_not_planned(clock):
+    small = images(100, (1, 8, 8))
+    found = plan(small, 10, bearable=299, clock=clock)
+    assert found.trainer == "frozen-fixmatch-darp"
+    assert "from scratch would take about 5 minutes here: a head" in found.reason
+    assert found.seconds == pytest.approx(100 * 4 * EMBED + 36 * REFINE)
+    many = images(1000, (1, 8, 8))  # features would take 400 s, steps take 300
+    assert plan(many, 10, bearable=299, clock=clock).trainer == "fixmatch-darp"
+
+
+def test_without_the_pretrained_network_photos_are_made_small(
+    clock, monkeypatch, tmp_path
+):
+    def refuse(name, **options):
+        raise UsageError("Run: pip install 'fewlabels[pretrained]'.")
+
+    monkeypatch.setattr("fewlabels.features.encoders.resolve", refuse)
+    for number in range(3):
+        save(tmp_path / f"{number}.png", number, height=50, width=40)
+    found = plan(data.load(tmp_path, "none").images, 2, clock=clock)
+    assert (found.trainer, found.shape) == ("fixmatch-darp", (1, 32, 32))
+    assert "pip install 'fewlabels[pretrained]'. Until then: a network" in found.reason
+
+
+def test_by_the_real_clock_it_takes_some_time():
+    assert plan(images(1, (1, 8, 8)), 2).seconds > 0
+    assert plan(images(40, (3, 8, 8)), 100).seconds > 0  # more classes than images
+
+
+@pytest.mark.parametrize("some", [images(5, (6,)), images(0)], ids=["rows", "none"])
+def test_no_plan_without_images(some):
+    with pytest.raises(ShapeError, match="a plan is made for images"):
+        plan(some, 3)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.0, "a second"),
+        (12.4, "about 12 seconds"),
+        (89, "about 1 minute"),
+        (600, "about 10 minutes"),
+        (3600, "about 1.0 hour"),
+        (9000, "about 2.5 hours"),
+    ],
+)
+def test_times_as_people_say_them(seconds, words):
+    assert duration(seconds) == words

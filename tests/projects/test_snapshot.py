@@ -1,0 +1,104 @@
+"""Images that move, change, come and go; labels belong to their content."""
+
+import shutil
+
+import pytest
+from tests.data.pictures import save
+from tests.projects.toy import (
+    QUICK,
+    begin,
+    go_on,
+    paths,
+    pictures,
+)
+
+from fewlabels.errors import (
+    FewlabelsError,
+    UnreadableFilesWarning,
+)
+from fewlabels.projects import Project
+
+
+@pytest.fixture
+def project(tmp_path):
+    with begin(tmp_path) as opened:
+        yield opened
+
+
+def test_a_file_that_moves_keeps_its_label(project):
+    go_on(project)
+    before = project.snapshot().known
+    deeper = project.images_folder / "deeper"
+    deeper.mkdir()
+    for path in list(project.images_folder.glob("*.png")):
+        path.rename(deeper / path.name)
+    project.index()
+    snapshot = project.snapshot()
+    assert {item.path.split("/")[0] for item in snapshot.items} == {"deeper"}
+    assert snapshot.known == before
+    assert project.train().record.num_labeled == 4
+
+
+def test_a_changed_picture_is_asked_about_again(project):
+    asked = go_on(project)
+    place = [one.role for one in asked.items].index("query")
+    name = paths(project, asked)[place]
+    save(project.images_folder / name, 77)
+    project.index()
+    snapshot = project.snapshot()
+    index = [item.path for item in snapshot.items].index(name)
+    assert index in snapshot.candidates.tolist()
+    assert snapshot.labels[index] == -1
+    assert asked.items[place].item not in snapshot.known
+    assert project.train().record.num_labeled == 3
+    save(project.images_folder / name, int(name[:2]))  # the old content comes back
+    project.index()
+    assert asked.items[place].item in project.snapshot().known
+
+
+def test_pictures_that_come_and_go(project):
+    go_on(project)
+    project.train()
+    (project.images_folder / "00.png").unlink()
+    pictures(project.images_folder, range(30, 33))
+    project.train()
+    assert project.status().num_images == 26
+    assert len(project.ask().items) == 4
+    for path in project.images_folder.iterdir():
+        path.unlink()
+    with pytest.raises(FewlabelsError, match="image"):
+        project.ask()
+
+
+def test_an_unreadable_file_is_named(project, tmp_path):
+    (project.images_folder / "broken.png").write_bytes(b"no image")
+    with pytest.warns(UnreadableFilesWarning, match=r"broken\.png"):
+        asked = project.ask()
+    assert len(asked.items) == 7
+    shutil.copytree(project.images_folder, tmp_path / "other/images")
+    with pytest.warns(UnreadableFilesWarning, match=r"broken\.png"):
+        begin(tmp_path / "other").close()
+
+
+def test_a_project_inside_its_images_is_no_image(tmp_path):
+    images = pictures(tmp_path / "images")
+    place = images / "project"
+    options = {"budget": 12, "trainer": QUICK}
+    with Project.create(place, images, ["a", "b"], **options) as project:
+        save(place / "models/picture.png", 90)
+        project.ask()
+        assert project.status().num_images == 24
+
+
+def test_a_project_that_moved_together_with_its_images_opens(tmp_path):
+    (tmp_path / "here").mkdir()
+    with begin(tmp_path / "here") as project:
+        asked = go_on(project)
+        project.train()
+        before = project.status()
+    (tmp_path / "here").rename(tmp_path / "there")
+    with Project.open(tmp_path / "there/project") as project:
+        assert project.status().num_spent == before.num_spent
+        assert not project.train().is_new
+        later = project.ask()
+        assert not {o.item for o in later.items} & {o.item for o in asked.items}

@@ -1,0 +1,60 @@
+"""Small classifiers of each kind that can be exported."""
+
+import torch
+
+from fewlabels import models
+from fewlabels.evaluation import accuracy_interval
+from fewlabels.features import FrozenClassifier, ModuleEncoder, NetworkClassifier
+from fewlabels.features.self_supervised import SelfSupervised
+from fewlabels.pool import ArrayImages
+from fewlabels.projects.export import Facts
+from fewlabels.rng import stream
+
+CLASSES = ("cat", "dog", "a|b_*c*")
+SHAPE = (1, 8, 8)
+FACTS = Facts(
+    trainer="fixmatch-darp, 600 steps",
+    label_counts=(3, 4, 5),
+    num_images=1200,
+    strategy="npc",
+    audited=accuracy_interval(27, 30),
+)
+
+
+def images(num_images=7, shape=SHAPE, seed=0):
+    draws = stream(seed, "images")
+    pixels = torch.randint(0, 256, (num_images, *shape), generator=draws)
+    return ArrayImages(pixels.to(torch.uint8))
+
+
+def moved(network):
+    """Give running statistics other values than they begin with."""
+    for number, buffer in enumerate(network.buffers()):
+        if buffer.is_floating_point():
+            away = torch.rand(buffer.shape, generator=stream(number, "buffer"))
+            buffer.copy_(away + 0.5)
+    return network.eval()
+
+
+def from_scratch(network="wrn-10-1", shape=SHAPE):
+    built = models.build(network, shape, len(CLASSES), stream(1, "weights"))
+    return NetworkClassifier(moved(built), len(CLASSES))
+
+
+def over(encoder, network="linear"):
+    built = models.build(
+        network, (encoder.feature_size,), len(CLASSES), stream(2, "weights")
+    )
+    return FrozenClassifier(
+        module=moved(built), num_classes=len(CLASSES), encoder=encoder
+    )
+
+
+def self_supervised():
+    found = images(16)
+    learner = SelfSupervised(steps=1, minibatch_size=8)
+    return over(learner.fit(found, (), stream(3, "encoder")), "mlp-6")
+
+
+def own_encoder():
+    return ModuleEncoder(torch.nn.Flatten(), feature_size=64)

@@ -1,0 +1,394 @@
+"""The page of a project: honest about its number, safe with any name, one file."""
+
+import re
+
+import pytest
+import torch
+from tests.report.projects import CLASSES, answer, create, truly, write_images
+from tests.report.test_page import pictures, read, text_of
+
+from fewlabels.data.files import FileImages, check_files
+from fewlabels.evaluation import accuracy_interval
+from fewlabels.projects import Project
+from fewlabels.report import write_project_report
+from fewlabels.report.project_galleries import enlarged, find_doubts
+from fewlabels.report.project_headline import interval_text
+from fewlabels.report.wording import rough_percent
+from fewlabels.store import Event, Kind
+
+
+def page(project):
+    return write_project_report(project.folder / "report.html", project)
+
+
+def plain(words):
+    return words.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def captions(path, state):
+    """Return what stands below the images of a state."""
+    found = re.findall(
+        rf'<li class="{state}".*?<span class="label">(.*?)</span>',
+        path.read_text("utf-8"),
+    )
+    return sorted(found)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Two rounds, two models; then a third round, of which some images are open."""
+    project, truth = create(tmp_path_factory.mktemp("trained"))
+    for _ in range(2):
+        answer(project, project.ask(), truly(truth))
+        project.train()
+    asked = project.ask()
+    names = [one.item.partition("@")[0] for one in asked.items]
+    words = truly(truth) | {names[0]: "skip", names[1]: "unsure", names[5]: ""}
+    answer(project, asked, words)
+    yield project
+    project.close()
+
+
+# -------------------------------------------------------------------- the numbers shown
+
+
+def test_the_headline_is_the_audited_accuracy_with_its_interval(trained):
+    status = trained.status()
+    audited = status.curve[-1].audited
+    shown = text_of(page(trained))
+    accuracy, ends = rough_percent(audited.accuracy), interval_text(audited, " and ")
+    assert plain(f"{accuracy} of images right, between {ends}.") in shown
+    assert f"{audited.num_right} of 8 images drawn at random" in shown
+    assert "by model-001, trained on 12 labels of other images." in shown
+    assert "The range is the exact 95 % interval." in shown
+    assert f"{status.num_spent} of 30 labels are spent." in shown
+
+
+def test_the_curve_says_the_interval_of_each_model(trained):
+    drawings = [a["aria-label"] for tag, a in read(page(trained)).tags if tag == "svg"]
+    assert len(drawings) == 2
+    for point in trained.status().curve:
+        accuracy, ends = rough_percent(point.audited.accuracy), point.audited
+        words = f"{accuracy} ({interval_text(ends)}) after {point.num_labeled} labels"
+        assert words in drawings[0]
+    assert "No forecast: the models so far saw 2" in text_of(
+        trained.folder / "report.html"
+    )
+
+
+def test_models_rounds_and_classes_are_in_tables(trained):
+    shown = text_of(page(trained))
+    points = trained.status().curve
+    for number, point in enumerate(points):
+        audited = point.audited
+        row = f"model-00{number} {point.num_labeled} {rough_percent(audited.accuracy)}"
+        assert plain(f"{row} {interval_text(audited)}") in shown
+    assert "0 random untrained 14 8 14 20" in shown  # ..., and the date
+    assert "1 random model-000 6 0 6 20" in shown
+    assert "2 random model-001 6 0 5 20" in shown
+    for name, amount in zip(CLASSES, trained.status().class_counts, strict=True):
+        assert f"{name} {amount}" in shown
+
+
+def test_what_people_said_of_the_last_round_stands_below_each_image(trained):
+    path = page(trained)
+    assert "Round 2 5 of 6 images answered" in text_of(path)
+    assert captions(path, "open") == ["open"]
+    assert captions(path, "skipped") == ["skipped", "unsure"]
+    assert len(pictures(path)) >= 6
+    assert {picture.shape for picture in pictures(path)} == {(8, 8)}
+
+
+def test_labels_that_no_model_has_seen_are_told(trained):
+    assert (
+        "3 labels have come since model-001 was trained, which has not seen them."
+        in text_of(page(trained))
+    )
+
+
+def test_how_it_was_made(trained):
+    shown = text_of(page(trained))
+    for words in (
+        "Strategy random",
+        "Trainer supervised (steps = 20)",
+        "Why this trainer You chose the trainer.",
+        "Labels that measure 8",
+        "Seed 0",
+        "Images 40",
+        "Shape of an image 1 × 8 × 8",
+        "torch 2.",
+    ):
+        assert words in shown, words
+
+
+# ------------------------------------------------------------------- where it disagrees
+
+
+@pytest.fixture(scope="module")
+def contradicted(tmp_path_factory):
+    """A model, and people who change every label after it was trained."""
+    project, truth = create(tmp_path_factory.mktemp("contradicted"))
+    answer(project, project.ask(), truly(truth))
+    record = project.train().record
+    snapshot = project.snapshot()
+    pool = snapshot.pool(project.images(snapshot))
+    items = [one.item for one in snapshot.rounds[0].items]
+    indices = torch.tensor([snapshot.positions[item] for item in items])
+    logits = project.classifier(record, pool).outputs(pool.images, indices).logits
+    predicted = dict(zip(items, logits.argmax(dim=1).tolist(), strict=True))
+    for item, number in predicted.items():
+        event = Event(
+            kind=Kind.LABEL,
+            annotator="anna",
+            item=item,
+            class_number=(number + 1) % len(CLASSES),
+        )
+        project.store.append([event])
+    yield project, predicted
+    project.close()
+
+
+def test_images_whose_label_the_model_contradicts_are_shown(contradicted):
+    project, predicted = contradicted
+    path = page(project)
+    shown = text_of(path)
+    assert "Images to learn from 6 images" in shown
+    assert "Images that measure 8 images" in shown
+    assert "would make the measured accuracy too high" in shown
+    html = path.read_text("utf-8")
+    for item, number in predicted.items():
+        name, said = item.partition("@")[0], CLASSES[(number + 1) % len(CLASSES)]
+        assert f'title="{name}: {said}, model: {CLASSES[number]} (' in html
+
+
+def test_the_least_likely_label_comes_first(contradicted):
+    project, _ = contradicted
+    snapshot = project.snapshot()
+    record = project.records()[-1]
+    doubts = find_doubts(project, snapshot, project.images(snapshot), record)
+    shares = [one.share_of_given for one in doubts]
+    assert len(doubts) == 14
+    assert shares == sorted(shares)
+    assert all(one.share > one.share_of_given for one in doubts)
+
+
+def test_a_class_that_the_model_does_not_know_contradicts_it(tmp_path):
+    project, truth = create(tmp_path)
+    with project:
+        answer(project, project.ask(), truly(truth))
+        project.train()
+        project.store.add_classes(["new"], annotator="anna")
+        item = project.snapshot().rounds[0].items[0].item
+        event = Event(kind=Kind.LABEL, annotator="anna", item=item, class_number=3)
+        project.store.append([event])
+        name = item.partition("@")[0]
+        assert f'title="{name}: new, model: ' in page(project).read_text("utf-8")
+
+
+# ------------------------------------------------------------------------ odd projects
+
+
+def test_nothing_asked_yet(tmp_path):
+    project, _ = create(tmp_path)
+    with project:
+        path = page(project)
+    shown = text_of(path)
+    assert "Accuracy not measured: no model was trained yet." in shown
+    assert "0 of 30 labels are spent." in shown
+    assert "There is no label to train on yet. 3 classes: dark, middle" in shown
+    assert "Nothing was asked yet." in shown
+    assert pictures(path) == []
+    assert "<svg" not in path.read_text("utf-8")
+
+
+def test_asked_and_not_answered(tmp_path):
+    project, _ = create(tmp_path)
+    with project:
+        project.ask()
+        path = page(project)
+    assert "14 images of the last one open" in text_of(path)
+    assert captions(path, "open") == ["open"] * 14
+    assert len(pictures(path)) == 14
+
+
+def test_one_model_is_no_curve(tmp_path):
+    project, truth = create(tmp_path)
+    with project:
+        answer(project, project.ask(), truly(truth))
+        project.train()
+        path = page(project)
+    assert "<svg" not in path.read_text("utf-8")
+    assert "A curve needs models on two numbers of labels." in text_of(path)
+    assert "of images right, between" in text_of(path)
+
+
+def test_without_an_audit_slice_no_number_is_given(tmp_path):
+    project, truth = create(tmp_path, audit=0)
+    with project:
+        answer(project, project.ask(), truly(truth))
+        project.train()
+        path = page(project)
+    shown = text_of(path)
+    assert "Accuracy not measured: no images were set aside to measure on." in shown
+    assert "says nothing about others." in shown
+    assert "No audit slice was set aside" in shown
+    assert "of images right" not in shown
+    assert "model-000 6 – –" in shown
+
+
+def test_an_audit_slice_without_labels_says_so(tmp_path):
+    project, truth = create(tmp_path)
+    with project:
+        asked = project.ask()
+        measuring = {one.item for one in asked.items if one.role == "audit"}
+        words = {
+            name: word
+            for name, word in truly(truth).items()
+            if not any(item.startswith(f"{name}@") for item in measuring)
+        }
+        answer(project, asked, words)
+        project.train()
+        shown = text_of(page(project))
+    assert "not measured: none of the images that measure has a label." in shown
+
+
+def test_an_audit_slice_younger_than_a_model_says_so(tmp_path):
+    project, truth = create(tmp_path, audit=0)
+    with project:
+        answer(project, project.ask(), truly(truth))
+        project.train()
+        project.settings.model_copy(update={"audit": 8}).write(project.folder)
+    with Project.open(project.folder) as project:
+        answer(project, project.ask(), truly(truth))
+        shown = text_of(page(project))
+        project.train()
+        later = text_of(page(project))
+    words = "measure were drawn after the model was trained."
+    assert words in shown
+    assert words not in later
+
+
+def test_several_annotators_and_how_far_they_agree(tmp_path):
+    project, truth = create(tmp_path, overlap=2)
+    with project:
+        asked = project.ask()
+        answer(project, asked, truly(truth), "anna")
+        words = truly(truth)
+        first = asked.items[0].item.partition("@")[0]
+        words[first] = next(name for name in CLASSES if name != words[first])
+        answer(project, asked, words, "bert")
+        kappa = project.status().agreement.fleiss
+        path = page(project)
+    shown = text_of(path)
+    assert "14 images were labeled by two or more." in shown
+    assert f"Fleiss' kappa is {kappa:.2f}." in shown
+    assert "anna 14 0 bert 14 0" in shown
+    assert "anna and bert 0." in shown
+    assert "On 1 image the annotators do not agree" in shown
+    assert captions(path, "skipped") == ["disputed"]
+
+
+def test_two_annotators_who_share_no_image(tmp_path):
+    project, truth = create(tmp_path)
+    with project:
+        words = truly(truth)
+        names = [one.item.partition("@")[0] for one in project.ask().items]
+        answer(project, project.ask(), {n: words[n] for n in names[:5]}, "anna")
+        answer(project, project.ask(), {n: words[n] for n in names[5:]}, "bert")
+        shown = text_of(page(project))
+    assert "No image was labeled by two of them" in shown
+    assert "anna 5 0 bert 9 0" in shown
+
+
+def test_a_hundred_classes(tmp_path):
+    classes = [f"kind {number}" for number in range(100)]
+    project, truth = create(tmp_path, classes)
+    with project:
+        answer(project, project.ask(), truly(truth, classes))
+        project.train()
+        path = page(project)
+    html = path.read_text("utf-8")
+    assert len(re.findall(r'<span class="class">kind \d+</span>', html)) == 100
+    assert "100: kind 0, kind 1" in text_of(path)
+
+
+def test_a_file_that_is_gone_is_an_empty_frame_with_its_name(tmp_path):
+    project, _ = create(tmp_path)
+    with project:
+        asked = project.ask()
+        name = asked.items[0].item.partition("@")[0]
+        (tmp_path / "images" / name).unlink()
+        project.index()
+        path = page(project)
+    assert f'<span class="gone">{name}</span>' in path.read_text("utf-8")
+    assert len(pictures(path)) == 13
+
+
+def test_photos_are_shown_larger_than_the_network_sees_them(tmp_path):
+    write_images(tmp_path / "images", num_images=2, side=200)
+    listed = [(p.name, p) for p in sorted((tmp_path / "images").iterdir())]
+    files, _ = check_files(listed)
+    small = FileImages(tuple(files), (1, 32, 32))
+    assert enlarged(small).shape == (1, 128, 128)
+    native = FileImages(tuple(files), (1, 200, 200))
+    assert enlarged(native) is native
+
+
+# ---------------------------------------------------- safe, self-contained, repeatable
+
+WILD = ("<script>alert(1)</script>", '" onload="x', "$a_1$ & <b>写真</b>")
+
+
+@pytest.fixture(scope="module")
+def wild(tmp_path_factory):
+    project, truth = create(tmp_path_factory.mktemp("wild"), WILD, overlap=2)
+    with project:
+        for _ in range(2):
+            asked = project.ask()
+            answer(project, asked, truly(truth, WILD), "<b>anna</b>")
+            answer(project, asked, truly(truth, WILD), '" onload="bert')
+            project.train()
+        yield page(project)
+
+
+def test_names_from_outside_are_only_ever_text(wild):
+    tags = read(wild).tags
+    assert not [tag for tag, _ in tags if tag in {"script", "b", "iframe", "object"}]
+    assert not [attrs for _, attrs in tags for name in attrs if name.startswith("on")]
+    html = wild.read_text("utf-8")
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
+    assert "&lt;b&gt;anna&lt;/b&gt; and" in html or "and &lt;b&gt;anna" in html
+
+
+def test_nothing_is_fetched_from_anywhere(wild, trained):
+    for path in (wild, page(trained)):
+        html = path.read_text("utf-8")
+        assert not re.search(r"https?:|url\(|@import", html)
+        for _, attrs in read(path).tags:
+            for name in ("src", "href", "xlink:href", "action", "data", "srcset"):
+                assert attrs.get(name, "#").startswith(("#", "data:image/"))
+        assert "default-src 'none'; img-src data:" in html
+
+
+def test_the_page_can_be_read_out(wild, trained):
+    for path in (wild, page(trained)):
+        tags = read(path).tags
+        assert ("html", {"lang": "en"}) in tags
+        assert all(attrs["alt"] for tag, attrs in tags if tag == "img")
+        assert all("scope" in attrs for tag, attrs in tags if tag == "th")
+        identifiers = [attrs["id"] for _, attrs in tags if "id" in attrs]
+        assert len(identifiers) == len(set(identifiers))
+
+
+def test_the_same_project_gives_the_same_bytes(trained, tmp_path):
+    first = write_project_report(tmp_path / "new" / "a.html", trained)
+    second = write_project_report(tmp_path / "b.html", trained)
+    assert first.read_bytes() == second.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("right", "among", "words"),
+    [(8, 8, "63 to 100 %"), (0, 8, "0 to 37 %"), (399, 400, "99 to 99.9 %")],
+)
+def test_ends_of_intervals_are_not_rounded_to_certainty(right, among, words):
+    assert plain(interval_text(accuracy_interval(right, among))) == words

@@ -1,0 +1,273 @@
+"""What can go wrong around a store is said in a sentence, and nothing is lost."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from tests.store.toy import current, fill, label
+
+from fewlabels.errors import (
+    DamagedStoreError,
+    NetworkDriveError,
+    StorageError,
+    StoreBusyError,
+    StoreError,
+    UsageError,
+)
+from fewlabels.store import Store
+from fewlabels.store.places import Mount, check_drive, store_url, system_mounts
+
+MOUNTS = [
+    Mount(Path("/"), "ext4"),
+    Mount(Path("/far"), "nfs4"),
+    Mount(Path("/far/near"), "ext4"),
+    Mount(Path("/ssh"), "fuse.sshfs"),
+    Mount(Path("/over"), "ext4"),
+    Mount(Path("/over"), "cifs"),
+]
+
+
+@pytest.fixture
+def filled(tmp_path):
+    """A file with a label in it, nobody working there."""
+    path = tmp_path / "labels.sqlite"
+    with Store.open(path) as store:
+        item = fill(store)[0]
+        store.append([label(item, 1)])
+    return path
+
+
+# ------------------------------------------------------------------------- places
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/far/labels.sqlite", "nfs4"),
+        ("/far/deep/labels.sqlite", "nfs4"),
+        ("/ssh/x", "fuse.sshfs"),
+        ("/over/x", "cifs"),
+        ("/far/near/labels.sqlite", None),
+        ("/farther/labels.sqlite", None),
+        ("/labels.sqlite", None),
+    ],
+)
+def test_a_network_drive_is_told_by_its_mount(path, kind):
+    if kind is None:
+        check_drive(Path(path), lambda: MOUNTS)
+    else:
+        with pytest.raises(NetworkDriveError, match=rf"network drive \({kind} at"):
+            check_drive(Path(path), lambda: MOUNTS)
+
+
+def test_a_store_on_a_network_drive_is_refused_before_anything_is_written(tmp_path):
+    def mounts():
+        return [Mount(tmp_path.resolve(), "cifs")]
+
+    with pytest.raises(NetworkDriveError, match="PostgreSQL"):
+        Store.open(tmp_path / "labels.sqlite", mounts=mounts)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_to_a_network_drive_is_seen_through(tmp_path):
+    (tmp_path / "far").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "far")
+    mounts = [Mount((tmp_path / "far").resolve(), "nfs")]
+    with pytest.raises(NetworkDriveError):
+        check_drive(tmp_path / "link" / "labels.sqlite", lambda: mounts)
+
+
+def test_the_system_lists_its_mounts(monkeypatch, tmp_path):
+    lines = "host:/x /with\\040blank nfs4 rw 0 0\n/dev/sda / ext4 rw 0 0\n"
+    (tmp_path / "mounts").write_text(lines)
+    monkeypatch.setattr("fewlabels.store.places._MOUNTS", tmp_path / "mounts")
+    assert system_mounts() == [
+        Mount(Path("/with blank"), "nfs4"),
+        Mount(Path("/"), "ext4"),
+    ]
+    monkeypatch.setattr("fewlabels.store.places._MOUNTS", tmp_path / "none")
+    assert system_mounts() == []
+
+
+def test_addresses():
+    assert store_url("x.sqlite").database == str(Path("x.sqlite").absolute())
+    assert store_url("sqlite:////a/b").database == "/a/b"
+    assert store_url("postgresql://u@h/d").drivername == "postgresql+psycopg"
+    for wrong in ("mysql://u@h/d", "sqlite://", "http://[", "sqlite:///:memory:"):
+        with pytest.raises(UsageError, match="is no place for a label store"):
+            store_url(wrong)
+
+
+def test_no_message_tells_the_password():
+    with pytest.raises(StoreError, match="could not be reached") as caught:
+        Store.open("postgresql://ann:sesame@127.0.0.1:9/labels")
+    assert "sesame" not in str(caught.value)
+
+
+def test_without_the_driver_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(StoreError, match=r"fewlabels\[postgres\]"):
+        Store.open("postgresql://127.0.0.1/labels")
+
+
+def test_a_store_that_should_be_there_and_is_not(place, tmp_path):
+    with pytest.raises(StoreError, match="There is no label store"):
+        Store.open(place, create=False)
+    with pytest.raises(StoreError, match="There is no folder"):
+        Store.open(tmp_path / "nowhere" / "labels.sqlite")
+
+
+# -------------------------------------------------------------------------- busy
+
+
+def test_a_writer_that_does_not_end_makes_others_give_up(store, place):
+    item = fill(store)[0]
+    with Store.open(place, busy_seconds=0.2) as other:
+        with (
+            store.database.writing(),
+            pytest.raises(StoreBusyError, match=r"nothing was written\. Try again"),
+        ):
+            other.append([label(item)])
+        assert other.labels() == ()
+        other.append([label(item)])
+    assert current(store) == {(item, "ann"): 0}
+
+
+def test_readers_do_not_wait_for_the_writer(store, place):
+    item = fill(store)[0]
+    with Store.open(place, busy_seconds=0.2) as other, store.database.writing() as own:
+        own.execute(text("DELETE FROM leases"))
+        assert other.labels() == ()
+        assert other.history(item) == ()
+
+
+def test_many_processes_may_open_a_new_store_at_once(place):
+    code = "import sys; from fewlabels.store import Store; Store.open(sys.argv[1])"
+    words = [sys.executable, "-c", code, place]
+    opening = [subprocess.Popen(words) for _ in range(4)]
+    assert [one.wait(120) for one in opening] == [0] * 4
+
+
+def test_opening_waits_for_somebody_who_is_making_the_file(tmp_path):
+    """SQLite alone gives up at once when the way of writing is to be changed."""
+    path = tmp_path / "labels.sqlite"
+    maker = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    maker.execute("BEGIN EXCLUSIVE")
+    maker.execute("CREATE TABLE something (at_all)")
+    release = threading.Timer(0.5, lambda: maker.execute("COMMIT"))
+    release.start()
+    with Store.open(path) as store:
+        assert store.labels() == ()
+    release.join()
+    maker.close()
+
+
+def test_opening_does_not_wait_for_ever(tmp_path):
+    path = tmp_path / "labels.sqlite"
+    with closing(sqlite3.connect(path, isolation_level=None)) as maker:
+        maker.execute("BEGIN EXCLUSIVE")
+        maker.execute("CREATE TABLE something (at_all)")
+        with pytest.raises(StoreBusyError):
+            Store.open(path, busy_seconds=0.1)
+
+
+# ----------------------------------------------------------------------- damage
+
+
+def test_a_file_that_is_no_database_is_left_alone(tmp_path):
+    path = tmp_path / "labels.sqlite"
+    path.write_text("my shopping list, " * 100)
+    with pytest.raises(DamagedStoreError, match="newest backup"):
+        Store.open(path)
+    assert path.read_text() == "my shopping list, " * 100
+
+
+@pytest.mark.parametrize("page", range(1, 12))
+def test_a_damaged_file_is_noticed_before_anything_is_written(filled, page):
+    content = bytearray(filled.read_bytes())
+    begin = page * 4096
+    content[begin : begin + 2048] = b"\x5a" * 2048
+    filled.write_bytes(content)
+    with pytest.raises(DamagedStoreError, match="Nothing was changed"):
+        Store.open(filled)
+    assert filled.read_bytes() == content
+
+
+def test_a_file_that_was_cut_off_is_noticed(filled):
+    content = filled.read_bytes()
+    filled.write_bytes(content[: len(content) // 2])
+    with pytest.raises(DamagedStoreError):
+        Store.open(filled)
+    filled.write_bytes(b"")
+    with pytest.raises(StoreError, match="There is no label store"):
+        Store.open(filled, create=False)
+
+
+def test_somebody_elses_database_is_left_alone(tmp_path):
+    path = tmp_path / "other.sqlite"
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE events (what)")
+    with pytest.raises(DamagedStoreError, match="'events' that fewlabels did not make"):
+        Store.open(path)
+    with closing(sqlite3.connect(path)) as other:
+        assert other.execute("SELECT name FROM sqlite_master").fetchall() == [
+            ("events",)
+        ]
+
+
+NOBODY = 65534
+
+
+def refusal(path):
+    """Open a store as somebody who may not write there, and return what it says."""
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            if os.getuid() == 0:
+                os.setuid(NOBODY)
+            Store.open(path)
+        except StorageError as error:
+            os.write(theirs, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(theirs)
+    with os.fdopen(ours) as said:
+        os.waitpid(child, 0)
+        return said.read()
+
+
+@pytest.mark.parametrize("mode", [0o555, 0o000])
+def test_a_folder_that_cannot_be_written_to(filled, mode):
+    folder = filled.parent
+    for above in (folder, *folder.parents):
+        if above.stat().st_uid == os.getuid() and above.name.startswith("pytest"):
+            above.chmod(0o755)
+    before = filled.read_bytes()
+    folder.chmod(mode)
+    try:
+        for path in (filled, folder / "new.sqlite"):
+            assert "could not be written" in refusal(path)
+    finally:
+        folder.chmod(0o755)
+    assert filled.read_bytes() == before
+    with Store.open(filled) as store:
+        assert len(store.labels()) == 1
+
+
+def test_a_full_disk_is_said_and_loses_nothing(filled):
+    with Store.open(filled) as store:
+        items = [item.id for item in store.items()]
+        with store.database.reading() as connection:
+            pages = connection.execute(text("PRAGMA page_count")).scalar()
+            connection.execute(text(f"PRAGMA max_page_count={pages}"))
+        big = {"note": "x" * 100_000}
+        with pytest.raises(StorageError, match="acknowledged before is safe"):
+            store.append([label(items[1], payload=big)])
+        assert current(store) == {(items[0], "ann"): 1}

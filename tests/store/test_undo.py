@@ -1,0 +1,141 @@
+"""The view of current labels against a slow twin, over random histories."""
+
+from uuid import UUID
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.store.toy import fill
+
+from fewlabels.errors import StoreError
+from fewlabels.store import Event, Kind, Store
+
+ANNOTATORS = ("ann", "bob")
+NUM_ITEMS = 3
+VERDICTS = (Kind.LABEL, Kind.RELABEL, Kind.SKIP, Kind.UNSURE)
+
+
+class Twin:
+    """What the store promises, word for word: no numbers, no parity, no view."""
+
+    def __init__(self):
+        self.log = []
+
+    def holds(self, event):
+        """Say whether no undo that holds itself cancels an event."""
+        later = [e for e in self.log if e.target == event.uuid]
+        return not any(self.holds(undo) for undo in later)
+
+    def root(self, event):
+        while event.target is not None:
+            event = next(e for e in self.log if e.uuid == event.target)
+        return event
+
+    def may_undo(self, event, annotator):
+        """Only what holds, by its author, and of all undos of a thing the last one."""
+        if event.annotator != annotator or not self.holds(event):
+            return False
+        same = [e for e in self.log if self.root(e) is self.root(event)]
+        return event.target is None or event is same[-1]
+
+    def labels(self):
+        found = {}
+        for event in self.log:
+            if event.kind in VERDICTS and self.holds(event):
+                found[event.item, event.annotator] = event
+        return {
+            key: event.class_number
+            for key, event in found.items()
+            if event.class_number is not None
+        }
+
+
+actions = st.lists(
+    st.tuples(
+        st.sampled_from(["verdict", "undo", "undo"]),
+        st.sampled_from(ANNOTATORS),
+        st.sampled_from(VERDICTS),
+        st.integers(0, NUM_ITEMS - 1),
+        st.integers(0, 2),
+        st.integers(0, 30),
+    ),
+    max_size=30,
+)
+
+
+def play(store, items, steps, first_uuid=1):
+    """Do the steps to the store and to the twin, comparing after each."""
+    twin = Twin()
+    for number, (what, annotator, kind, item, class_number, back) in enumerate(steps):
+        uuid = str(UUID(int=first_uuid + number))
+        if what == "undo" and twin.log:
+            target = twin.log[-1 - back % len(twin.log)]
+            event = Event(
+                kind=Kind.UNDO, annotator=annotator, uuid=uuid, target=target.uuid
+            )
+            allowed = twin.may_undo(target, annotator)
+        else:
+            has_class = kind in {Kind.LABEL, Kind.RELABEL}
+            event = Event(
+                kind=kind,
+                annotator=annotator,
+                uuid=uuid,
+                item=items[item],
+                class_number=class_number if has_class else None,
+            )
+            allowed = True
+        try:
+            store.append([event])
+        except StoreError:
+            assert not allowed
+        else:
+            assert allowed
+            twin.log.append(event)
+        labels = {(v.item, v.annotator): v.class_number for v in store.labels()}
+        assert labels == twin.labels()
+    return twin
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=actions)
+def test_the_view_is_what_the_events_say(tmp_path_factory, steps):
+    folder = tmp_path_factory.mktemp("undo")
+    with Store.open(folder / "labels.sqlite") as store:
+        items = fill(store, NUM_ITEMS)
+        twin = play(store, items, steps)
+        events = [one.event for one in store.events(after=3)]
+        assert [e.uuid for e in events] == [e.uuid for e in twin.log]  # none deleted
+
+
+def test_the_view_is_the_same_on_both_databases(store):
+    """A long fixed history: labels, undos of all depths, two annotators."""
+    items = fill(store, NUM_ITEMS)
+    steps = [
+        (
+            ("verdict", "undo", "undo")[(i * 7) % 3],
+            ANNOTATORS[(i // 5) % 2],
+            VERDICTS[(i * i) % 4],
+            (i * 3) % NUM_ITEMS,
+            i % 3,
+            (i * 5) % 11,
+        )
+        for i in range(90)
+    ]
+    twin = play(store, items, steps)
+    assert len(twin.log) > 40
+    assert sum(e.kind is Kind.UNDO for e in twin.log) > 10
+
+
+def test_undoing_everything_and_the_undos_restores_the_view(store):
+    items = fill(store, NUM_ITEMS)
+    events = [
+        Event(kind=Kind.LABEL, annotator="ann", item=item, class_number=c)
+        for c in range(3)
+        for item in items
+    ]
+    store.append(events)
+    before = store.labels()
+    undone = [store.undo("ann")[0] for _ in events]
+    assert store.labels() == ()
+    store.undo("ann", *(one.event.uuid for one in reversed(undone)))
+    assert store.labels() == before
+    assert len(list(store.events(after=3))) == 3 * len(events)
