@@ -132,8 +132,8 @@ def taken(folder, thumbnails):
 def slow_representatives(fingerprints):
     """The definition: the first free picture takes all free ones that agree with it."""
     digests = sorted(fingerprints)
-    lightness, colour, shape = unpacked(fingerprints[one] for one in digests)
-    light, hue = lightness.astype(float), colour.astype(float)
+    lightness, color, shape = unpacked(fingerprints[one] for one in digests)
+    light, hue = lightness.astype(float), color.astype(float)
 
     def same(a, b):
         spread = min(light[a].std(), light[b].std())
@@ -143,7 +143,7 @@ def slow_representatives(fingerprints):
             and apart.mean() <= duplicates.MEAN_DIFFERENCE
             and apart.mean() <= duplicates.CONTRAST_SHARE * spread
             and apart.max() <= duplicates.PART_DIFFERENCE
-            and abs(hue[a] - hue[b]).max() <= duplicates.COLOUR_DIFFERENCE
+            and abs(hue[a] - hue[b]).max() <= duplicates.COLOR_DIFFERENCE
             and max(shape[a] / shape[b], shape[b] / shape[a]) <= duplicates.PROPORTIONS
         )
 
