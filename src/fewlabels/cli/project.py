@@ -189,7 +189,7 @@ def status(place: Place, *, quiet: Quiet = False, as_json: Json = False) -> None
     terminal.result(_table(standing))
     terminal.result(accuracy_sentence(standing.curve))
     if standing.gain is not None:
-        terminal.result(f"{standing.gain}.".replace("..", "."))
+        terminal.result(str(standing.gain))
     for note in standing.notes:
         terminal.result(f"Note: {note}")
     terminal.result(f"Next: {standing.next_step}")
