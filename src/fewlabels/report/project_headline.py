@@ -31,11 +31,22 @@ def project_headline(status: Status) -> str:
     """
     audited = _measured(status)
     if audited is None or audited.accuracy is None:
-        return f"Accuracy not measured: {_why_unmeasured(status)}."
+        return f"Accuracy not measured: {why_unmeasured(status)}."
     return (
         f"{rough_percent(audited.accuracy)} of images right, "
         f"between {interval_text(audited, ' and ')}."
     )
+
+
+def why_unmeasured(status: Status) -> str:
+    """Return why nobody knows the accuracy of the latest model."""
+    if status.model is None:
+        return "no model was trained yet"
+    if not status.audit_size:
+        return "no images were set aside to measure on"
+    if not status.num_audited:
+        return "none of the images that measure has a label"
+    return "the images that measure were drawn after the model was trained"
 
 
 def interval_text(audited: AuditedAccuracy, between: str = " to ") -> str:
@@ -112,13 +123,3 @@ def _measured(status: Status) -> AuditedAccuracy | None:
     if not status.curve or not status.curve[-1].audited.num_audited:
         return None
     return status.curve[-1].audited
-
-
-def _why_unmeasured(status: Status) -> str:
-    if status.model is None:
-        return "no model was trained yet"
-    if not status.audit_size:
-        return "no images were set aside to measure on"
-    if not status.num_audited:
-        return "none of the images that measure has a label"
-    return "the images that measure were drawn after the model was trained"
