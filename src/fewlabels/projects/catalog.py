@@ -3,15 +3,16 @@
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 
-from fewlabels.projects.indexing import Index, IndexedFile
-from fewlabels.store import Found, Indexed, Item, Store
+from fewlabels.projects.indexing import Index, Indexed
+from fewlabels.store import Found, Item, Store
+from fewlabels.store import Indexed as Counts
 
 _FINGERPRINT = "fingerprint"
 
 
 def take_in(
-    store: Store, index: Index, known: Mapping[str, IndexedFile] | None = None
-) -> Indexed:
+    store: Store, index: Index, known: Mapping[str, Indexed] | None = None
+) -> Counts:
     """Bring the store's list of images up to date.
 
     Args:
@@ -36,13 +37,13 @@ def take_in(
     )
 
 
-def _details(file: IndexedFile) -> dict[str, str]:
+def _details(file: Indexed) -> dict[str, str]:
     return {_FINGERPRINT: b64encode(file.fingerprint).decode("ascii")}
 
 
-def as_indexed(item: Item) -> IndexedFile:
+def as_indexed(item: Item) -> Indexed:
     """Return an item of the store as the index knows files."""
-    return IndexedFile(
+    return Indexed(
         name=item.path,
         size=item.size,
         mtime_ns=item.mtime_ns,
