@@ -143,7 +143,7 @@ def slow_representatives(fingerprints):
             and apart.mean() <= duplicates.MEAN_DIFFERENCE
             and apart.mean() <= duplicates.CONTRAST_SHARE * spread
             and apart.max() <= duplicates.PART_DIFFERENCE
-            and abs(hue[a] - hue[b]).max() <= duplicates.COLOR_DIFFERENCE
+            and abs(hue[a] - hue[b]).max() <= duplicates.COLOUR_DIFFERENCE
             and max(shape[a] / shape[b], shape[b] / shape[a]) <= duplicates.PROPORTIONS
         )
 

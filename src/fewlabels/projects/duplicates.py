@@ -29,7 +29,7 @@ MEAN_DIFFERENCE = 2.0
 PART_DIFFERENCE = 10
 """Largest difference of lightness in one part; a small object makes a larger one."""
 
-COLOR_DIFFERENCE = 16
+COLOUR_DIFFERENCE = 16
 """Largest difference of color in one part."""
 
 CONTRAST_SHARE = 0.06
@@ -172,7 +172,7 @@ def _search(
                 same = (
                     abs(shape[a] - shape[b]) <= _STRETCH
                     and not _is_far(lightness, a, b, PART_DIFFERENCE, most)
-                    and not _is_far(color, a, b, COLOR_DIFFERENCE, anything)
+                    and not _is_far(color, a, b, COLOUR_DIFFERENCE, anything)
                 )
                 looked -= same
                 compared += not same
