@@ -3,8 +3,8 @@ import os
 
 import pytest
 
-from fewlabels.errors import StorageError
-from fewlabels.files import make_folder, replace_text, replacing, sweep
+from fewlabels.errors import ProjectError, StorageError
+from fewlabels.files import alone, make_folder, replace_text, replacing, sweep
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path):
@@ -62,3 +62,23 @@ def test_a_folder_below_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(StorageError, match="could not be written: Not a directory"):
         make_folder(tmp_path / "file" / "below")
+
+
+def test_only_one_is_alone(tmp_path):
+    in_use = ProjectError("in use")
+    lock = tmp_path / ".lock"
+    with alone(lock, in_use):
+        with pytest.raises(ProjectError, match="in use") as raised, alone(lock, in_use):
+            pass
+        assert raised.value is in_use
+    with alone(lock, in_use):  # the first has let go
+        assert lock.exists()
+
+
+def test_a_lock_that_cannot_be_made_is_explained(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with (
+        pytest.raises(StorageError, match="file' could not be written"),
+        alone(tmp_path / "file" / ".lock", ProjectError("in use")),
+    ):
+        pass

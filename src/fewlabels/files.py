@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fewlabels.errors import StorageError
+from filelock import FileLock, Timeout
+
+from fewlabels.errors import FewlabelsError, StorageError
 
 LEFTOVER = ".partial"
 """How the name of a file ends while it is written."""
@@ -105,6 +107,31 @@ def explained(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StorageError(explanation(path, error)) from error
+
+
+@contextmanager
+def alone(lock: Path, in_use: FewlabelsError) -> Iterator[None]:
+    """Keep other processes out while the block runs.
+
+    The system lets go of the lock when a process ends, however it ends.
+
+    Args:
+        lock: A file that all of them lock, in the folder that they share.
+        in_use: Raised if another process is inside; nobody waits for it.
+
+    Yields:
+        Nothing.
+    """
+    held = FileLock(lock)
+    with explained(lock.parent):
+        try:
+            held.acquire(timeout=0)
+        except Timeout as error:
+            raise in_use from error
+    try:
+        yield
+    finally:
+        held.release()
 
 
 def explanation(path: Path, error: OSError) -> str:

@@ -54,6 +54,8 @@ def test_a_round_from_the_shell(fewlabels, tmp_path, place):
         0,
         ["7 new labels.", "Run fewlabels train project."],
     )
+    words = "Accuracy: not measured, since no model was trained yet."
+    assert words in fewlabels("status", place)[1]
     code, out, err = fewlabels("train", place)
     assert code == 0, err
     assert "You chose the trainer." in err  # said before it begins

@@ -38,6 +38,7 @@ def test_a_clean_power_law_is_gone_on_with():
     assert gain.low <= gain.gain <= gain.high
     assert gain.high - gain.low < 0.02
     assert str(gain).startswith("80 more labels are expected to bring 3.1 points")
+    assert str(gain).endswith(" at the 80 % level).")
 
 
 def test_the_fit_is_that_of_numpy():

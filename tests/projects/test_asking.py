@@ -118,6 +118,10 @@ def test_an_audit_slice_may_come_later(tmp_path):
         guesses = [json.loads(row).get("suggestion") for row in rows.splitlines()]
         assert guesses == [None] * 7  # a guess would sway the labels that judge it
         answer(project, asked)
+        standing = project.status()
+        assert standing.num_audited == 3
+        assert standing.curve[-1].audited.accuracy is None  # the model is older
+        assert not any("have no label" in note for note in standing.notes)
         project.train()
         standing = project.status()
         assert standing.num_audited == 3

@@ -1,5 +1,6 @@
 """How a project begins, what it refuses, and where its labels may be."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,21 @@ def test_damaged_settings(project, content):
     project.settings_file.write_bytes(content)
     with pytest.raises(ProjectError, match=r"project\.json"):
         Project.open(project.folder)
+
+
+def test_a_fault_in_the_settings_does_not_show_the_password(project):
+    settings = json.loads(project.settings_file.read_text())
+    address = "postgresql://ann:secret@host/labels"
+    settings |= {"store": address, "stroe": address, "audit": -1}
+    del settings["budget"]
+    project.settings_file.write_text(json.dumps(settings))
+    with pytest.raises(ProjectError) as raised:
+        Project.open(project.folder)
+    said = str(raised.value)
+    assert "The setting 'budget' is missing; give it." in said
+    assert "There is no setting 'stroe'; take it out." in said
+    assert "The setting 'audit' is -1: input should be greater than" in said
+    assert "secret" not in said
 
 
 def test_a_damaged_store(project):

@@ -132,8 +132,8 @@ def taken(folder, thumbnails):
 def slow_representatives(fingerprints):
     """The definition: the first free picture takes all free ones that agree with it."""
     digests = sorted(fingerprints)
-    lightness, colour, shape = unpacked(fingerprints[one] for one in digests)
-    light, hue = lightness.astype(float), colour.astype(float)
+    lightness, color, shape = unpacked(fingerprints[one] for one in digests)
+    light, hue = lightness.astype(float), color.astype(float)
 
     def same(a, b):
         spread = min(light[a].std(), light[b].std())

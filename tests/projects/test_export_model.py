@@ -195,6 +195,15 @@ def test_a_configuration_that_does_not_fit(exported, fields, message):
         load_model(exported)
 
 
+def test_nothing_is_imported_because_a_file_names_it(exported, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "trap.py").write_text("open('sprung', 'w').close()\n")
+    change(exported, encoder={"identity": "x", "builtin": "trap:Encoder"})
+    with pytest.raises(DataError, match="no encoder called 'trap:Encoder'"):
+        load_model(exported)
+    assert not (tmp_path / "sprung").exists()
+
+
 def test_a_pickle_is_never_opened(exported):
     opened = []
 

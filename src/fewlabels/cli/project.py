@@ -10,9 +10,9 @@ from rich.table import Table
 
 from fewlabels.cli.run import Json, Quiet
 from fewlabels.cli.terminal import Terminal, print_line
-from fewlabels.evaluation import CurvePoint
 from fewlabels.projects import Project, Status, Told, duration
 from fewlabels.report import write_project_report
+from fewlabels.report.project_headline import why_unmeasured
 
 Place = Annotated[
     Path, typer.Argument(metavar="PROJECT", help="Folder of the project.")
@@ -174,7 +174,7 @@ def train(place: Place, *, quiet: Quiet = False) -> None:
         )
         terminal.result(f"{record.name}: {record.num_labeled} labels, trained {done}.")
         standing = project.status()
-        terminal.result(accuracy_sentence(standing.curve))
+        terminal.result(accuracy_sentence(standing))
         terminal.result(standing.next_step)
 
 
@@ -187,9 +187,9 @@ def status(place: Place, *, quiet: Quiet = False, as_json: Json = False) -> None
         print_line(json.dumps(_facts(standing), default=str))
         return
     terminal.result(_table(standing))
-    terminal.result(accuracy_sentence(standing.curve))
+    terminal.result(accuracy_sentence(standing))
     if standing.gain is not None:
-        terminal.result(f"{standing.gain}.".replace("..", "."))
+        terminal.result(str(standing.gain))
     for note in standing.notes:
         terminal.result(f"Note: {note}")
     terminal.result(f"Next: {standing.next_step}")
@@ -217,13 +217,11 @@ def export(
         terminal.say("No model was trained yet, so there are labels only.")
 
 
-def accuracy_sentence(curve: tuple[CurvePoint, ...]) -> str:
+def accuracy_sentence(standing: Status) -> str:
     """Say how good the latest model is, or why nobody knows."""
-    if not curve:
-        return "Accuracy: no model was trained yet."
-    audited = curve[-1].audited
-    if audited.accuracy is None:
-        return "Accuracy: not measured, since no audit image has a label."
+    audited = standing.curve[-1].audited if standing.curve else None
+    if audited is None or audited.accuracy is None:
+        return f"Accuracy: not measured, since {why_unmeasured(standing)}."
     return (
         f"Accuracy: {100 * audited.accuracy:.0f} % ({100 * audited.low:.0f} to "
         f"{100 * audited.high:.0f} % at the {100 * audited.level:g} % level), from "

@@ -123,7 +123,7 @@ def inspect_with_thumbnail(
 
     Returns:
         What is known of the file; pixels (side, side, 3), upright, as lightness and
-        two colour differences (YCbCr).
+        two color differences (YCbCr).
 
     Raises:
         DataError: If it is not a whole image in a known format; says why.

@@ -58,7 +58,7 @@ class Gain:
         return (
             f"{self.num_more} more labels are expected to bring "
             f"{100 * self.gain:z.1f} points ({100 * self.low:z.1f} to "
-            f"{100 * self.high:z.1f} at the {100 * self.level:g} % level)"
+            f"{100 * self.high:z.1f} at the {100 * self.level:g} % level)."
         )
 
 

@@ -2,9 +2,9 @@
 
 A group hides images from the person who labels, so a wrong one is worse than a missed
 one. Two pictures are the same here if their thumbnails agree on average *and* in every
-single part, measured against the pictures' own contrast, and so do colours and
+single part, measured against the pictures' own contrast, and so do colors and
 proportions. A group is a star: each member agrees with the representative, so that a
-film, whose neighbouring frames agree, does not become one group from end to end.
+film, whose neighboring frames agree, does not become one group from end to end.
 
 Few pairs are compared in full. The difference of two sums with signs is at most the sum
 of the absolute differences; sixteen such sums (two-dimensional Walsh functions) are
@@ -13,15 +13,15 @@ into cells along one coordinate and sorted by a second one inside; each picture 
 those near it in its own cell and in the two beside it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import hadamard
 
 from fewlabels.projects.fingerprint import SIDE, unpacked
+from fewlabels.search.compiled import compiled
 
 MEAN_DIFFERENCE = 2.0
 """Largest mean absolute difference of the lightness of two thumbnails, of 255."""
@@ -30,7 +30,7 @@ PART_DIFFERENCE = 10
 """Largest difference of lightness in one part; a small object makes a larger one."""
 
 COLOUR_DIFFERENCE = 16
-"""Largest difference of colour in one part."""
+"""Largest difference of color in one part."""
 
 CONTRAST_SHARE = 0.06
 """Largest mean difference as a share of a picture's own standard deviation."""
@@ -42,7 +42,7 @@ PROPORTIONS = 1.05
 """Largest factor between the proportions of two pictures."""
 
 MOST_LOOKED_AT = 20_000
-"""How many neighbours in each cell a picture looks at that are not the same."""
+"""How many neighbors in each cell a picture looks at that are not the same."""
 
 MOST_COMPARED = 200
 """How many of them it is compared with in full.
@@ -80,7 +80,7 @@ def representatives(fingerprints: Mapping[str, bytes]) -> dict[str, str]:
 
 def _leaders(
     lightness: NDArray[np.uint8],
-    colour: NDArray[np.uint8],
+    color: NDArray[np.uint8],
     proportions: NDArray[np.float64],
 ) -> NDArray[np.int64]:
     """Return for each of N pictures the first one that it is the same as."""
@@ -100,7 +100,7 @@ def _leaders(
         cells[order],
         waves[order],
         lightness[order],
-        colour[order],
+        color[order],
         np.log(proportions)[order],
         allowed[order],
         leader,
@@ -125,16 +125,7 @@ def _described(
     return waves, spread
 
 
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile, and keep the outcome on disk where there is a place for it."""
-    try:
-        made: Callable[..., Any] = numba.njit(nogil=True, cache=True)(function)
-    except RuntimeError:  # neither the package's folder nor a cache can be written
-        made = numba.njit(nogil=True)(function)
-    return made
-
-
-@_compiled
+@compiled
 def _is_far(numbers: Any, a: int, b: int, most: Any, in_all: Any) -> bool:
     """Return whether two rows differ by more than ``most`` in one place or in all."""
     total = np.int64(0)
@@ -146,14 +137,14 @@ def _is_far(numbers: Any, a: int, b: int, most: Any, in_all: Any) -> bool:
     return False
 
 
-@_compiled
+@compiled
 def _search(
     place_of: Any,
     starts: Any,
     cells: Any,
     waves: Any,
     lightness: Any,
-    colour: Any,
+    color: Any,
     shape: Any,
     allowed: Any,
     leader: Any,
@@ -181,7 +172,7 @@ def _search(
                 same = (
                     abs(shape[a] - shape[b]) <= _STRETCH
                     and not _is_far(lightness, a, b, PART_DIFFERENCE, most)
-                    and not _is_far(colour, a, b, COLOUR_DIFFERENCE, anything)
+                    and not _is_far(color, a, b, COLOUR_DIFFERENCE, anything)
                 )
                 looked -= same
                 compared += not same

@@ -1,7 +1,7 @@
 """What is kept of a picture, so that it need not be opened again.
 
 A fingerprint is 299 bytes: the shape of the image, the lightness of its 16 x 16 parts
-and the colour of its 4 x 4 parts. It tells near duplicates apart and holds all that a
+and the color of its 4 x 4 parts. It tells near duplicates apart and holds all that a
 pool has to know of a file before it is decoded.
 """
 
@@ -16,7 +16,7 @@ from fewlabels.data.decode import ImageFile, inspect_with_thumbnail
 SIDE = 16
 """Side of the square whose lightness is kept."""
 
-_COLOUR_SIDE = 4
+_COLOR_SIDE = 4
 _VERSION = 1
 _LAYOUT = np.dtype(
     [
@@ -26,7 +26,7 @@ _LAYOUT = np.dtype(
         ("height", "<u4"),
         ("width", "<u4"),
         ("lightness", "u1", (SIDE, SIDE)),
-        ("colour", "u1", (_COLOUR_SIDE, _COLOUR_SIDE, 2)),
+        ("color", "u1", (_COLOR_SIDE, _COLOR_SIDE, 2)),
     ]
 )
 
@@ -50,7 +50,7 @@ def fingerprint(name: str, path: Path) -> tuple[ImageFile, bytes]:
     record["orientation"] = file.orientation if 1 <= file.orientation <= 8 else 1
     record["height"], record["width"] = file.height, file.width
     record["lightness"] = thumbnail[..., 0]
-    record["colour"] = _means(thumbnail[..., 1:])
+    record["color"] = _means(thumbnail[..., 1:])
     return file, record.tobytes()
 
 
@@ -92,19 +92,19 @@ def unpacked(
         taken: The fingerprints.
 
     Returns:
-        Lightness (N, 256), colour (N, 32), and width divided by height (N,).
+        Lightness (N, 256), color (N, 32), and width divided by height (N,).
     """
     records = np.frombuffer(b"".join(taken), dtype=_LAYOUT)
     count = len(records)
     return (
         records["lightness"].reshape(count, -1),
-        records["colour"].reshape(count, -1),
+        records["color"].reshape(count, -1),
         records["width"] / np.maximum(records["height"], 1),
     )
 
 
 def _means(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return the means of the 4 x 4 parts of a square of pixels."""
-    step = SIDE // _COLOUR_SIDE
-    parts = pixels.reshape(_COLOUR_SIDE, step, _COLOUR_SIDE, step, -1)
+    step = SIDE // _COLOR_SIDE
+    parts = pixels.reshape(_COLOR_SIDE, step, _COLOR_SIDE, step, -1)
     return np.asarray(parts.mean(axis=(1, 3)).round(), dtype=np.uint8)

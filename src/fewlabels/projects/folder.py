@@ -10,13 +10,12 @@ from types import TracebackType
 from typing import Self
 
 import torch
-from filelock import FileLock, Timeout
 
 from fewlabels import files, training
 from fewlabels.data.derived import ChosenImages
 from fewlabels.data.files import FileImages
 from fewlabels.data.unreadable import warn_of
-from fewlabels.errors import ProjectError, StorageError
+from fewlabels.errors import ProjectError
 from fewlabels.features import (
     Embedded,
     FeatureCache,
@@ -97,30 +96,18 @@ class ProjectFolder:
     def owned(self) -> Iterator[None]:
         """Keep other processes from choosing and training while the block runs.
 
-        People may label meanwhile: the label store has its own order.
+        People may label meanwhile: the label store has its own order. A
+        :class:`ProjectError` tells that another process is at work.
 
         Yields:
             Nothing.
-
-        Raises:
-            ProjectError: If another process is at work.
-            StorageError: If the folder cannot be written to.
         """
-        lock = FileLock(self.folder / _LOCK)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout as error:
-            msg = (
-                f"Another process chooses or trains in '{self.folder}'. Labels can be "
-                "told meanwhile; for everything else wait until it is done."
-            )
-            raise ProjectError(msg) from error
-        except OSError as error:
-            raise StorageError(files.explanation(self.folder, error)) from error
-        try:
+        in_use = ProjectError(
+            f"Another process chooses or trains in '{self.folder}'. Labels can be told "
+            "meanwhile; for everything else wait until it is done."
+        )
+        with files.alone(self.folder / _LOCK, in_use):
             yield
-        finally:
-            lock.release()
 
     def index(self) -> Index:
         """Look at the folder of the images again and take in what changed.

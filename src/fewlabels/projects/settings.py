@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from fewlabels import files
 from fewlabels.errors import ProjectError
 from fewlabels.runs import Choice
+from fewlabels.runs.settings import faults
 
 FILE = "project.json"
 """Where the settings of a project are kept."""
@@ -78,7 +79,7 @@ class ProjectSettings(BaseModel):
             msg = f"'{path}' cannot be read: {error.strerror}. Make it readable."
             raise ProjectError(msg) from error
         except ValidationError as error:
-            raise ProjectError(f"'{path}': {_faults(error)}") from error
+            raise ProjectError(f"'{path}': {faults(error)}") from error
 
     def write(self, folder: Path) -> None:
         """Write the settings into the project's folder, wholly or not at all."""
@@ -103,15 +104,4 @@ def checked(**given: Any) -> ProjectSettings:
     try:
         return ProjectSettings.model_validate(own)
     except ValidationError as error:
-        raise ProjectError(f"The project cannot be made: {_faults(error)}") from error
-
-
-def _faults(error: ValidationError) -> str:
-    """Say what Pydantic found wrong."""
-    sentences = []
-    for fault in error.errors():
-        name = ".".join(map(str, fault["loc"]))
-        reason = fault["msg"].removeprefix("Value error, ")
-        where = f"'{name}' is {fault['input']!r}: " if name else ""
-        sentences.append(f"{where}{reason[:1].lower()}{reason[1:]}.")
-    return " ".join(sentences)
+        raise ProjectError(f"The project cannot be made. {faults(error)}") from error

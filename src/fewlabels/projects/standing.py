@@ -80,6 +80,7 @@ def status(project: ProjectFolder) -> Status:
     num_labeled = [record.num_labeled for record in compared]
     latest = done[-1] if done else None
     num_unused = sum(counts) - (latest.num_labeled if latest else 0)
+    num_audited = len(snapshot.audited)
     gain = None
     if done and right.shape[1]:
         draws = stream(project.settings.seed, "forecast")
@@ -96,13 +97,13 @@ def status(project: ProjectFolder) -> Status:
         class_counts=counts,
         num_rounds=len(snapshot.rounds),
         audit_size=len(snapshot.audit),
-        num_audited=right.shape[1],
+        num_audited=num_audited,
         model=latest,
         num_unused=max(0, num_unused),
         curve=learning_curve(num_labeled, right),
         gain=gain,
         agreement=agreement([o for o in snapshot.verdicts if o.kind in LABELS]),
-        notes=_notes(project, snapshot, latest, counts, right.shape[1]),
+        notes=_notes(project, snapshot, latest, counts, num_audited),
         next_step=_next_step(project, snapshot, latest, counts),
     )
 

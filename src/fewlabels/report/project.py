@@ -94,13 +94,12 @@ def write_project_report(path: Path, project: Project) -> Path:
 
 def _contents(project: Project) -> ProjectPage:
     status, snapshot = project.status(), project.snapshot()
-    num_audited = len(snapshot.audited)
     counts = zip(status.classes, status.class_counts, strict=True)
     return ProjectPage(
         title=project.folder.resolve().name,
-        headline=project_headline(status, num_audited),
+        headline=project_headline(status),
         explanation=tuple(project_explanation(status)),
-        tiles=project_tiles(status, num_audited),
+        tiles=project_tiles(status),
         notes=project_notes(status),
         curves=_drawings(status.curve),
         forecast=_forecast(status),
@@ -115,7 +114,7 @@ def _contents(project: Project) -> ProjectPage:
 
 
 def _forecast(status: Status) -> str:
-    return "" if status.gain is None else f"{str(status.gain).rstrip('.')}."
+    return "" if status.gain is None else str(status.gain)
 
 
 def _drawings(points: Sequence[CurvePoint]) -> tuple[Markup, ...]:

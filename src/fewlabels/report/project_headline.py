@@ -20,23 +20,33 @@ class FigureTile:
     """How much of something is done, to be drawn as a bar."""
 
 
-def project_headline(status: Status, num_audited: int) -> str:
+def project_headline(status: Status) -> str:
     """Say in one sentence how good the model is, or that nobody knows.
 
     Args:
         status: How the project stands.
-        num_audited: Images that measure and have a label.
 
     Returns:
         The sentence.
     """
     audited = _measured(status)
     if audited is None or audited.accuracy is None:
-        return f"Accuracy not measured: {_why_unmeasured(status, num_audited)}."
+        return f"Accuracy not measured: {why_unmeasured(status)}."
     return (
         f"{rough_percent(audited.accuracy)} of images right, "
         f"between {interval_text(audited, ' and ')}."
     )
+
+
+def why_unmeasured(status: Status) -> str:
+    """Return why nobody knows the accuracy of the latest model."""
+    if status.model is None:
+        return "no model was trained yet"
+    if not status.audit_size:
+        return "no images were set aside to measure on"
+    if not status.num_audited:
+        return "none of the images that measure has a label"
+    return "the images that measure were drawn after the model was trained"
 
 
 def interval_text(audited: AuditedAccuracy, between: str = " to ") -> str:
@@ -65,11 +75,11 @@ def project_explanation(status: Status) -> Iterator[str]:
     yield f"{spent} {'is' if status.budget == 1 else 'are'} spent."
 
 
-def project_tiles(status: Status, num_audited: int) -> tuple[FigureTile, ...]:
+def project_tiles(status: Status) -> tuple[FigureTile, ...]:
     """Return labels, images and rounds as numbers."""
     labels = [f"{sum(status.class_counts):,} to train on"]
     if status.audit_size:
-        labels.append(f"{num_audited:,} to measure")
+        labels.append(f"{status.num_audited:,} to measure")
     images = [f"{status.num_candidates:,} left to choose from"]
     if status.num_skipped:
         images.append(f"{status.num_skipped:,} skipped")
@@ -113,13 +123,3 @@ def _measured(status: Status) -> AuditedAccuracy | None:
     if not status.curve or not status.curve[-1].audited.num_audited:
         return None
     return status.curve[-1].audited
-
-
-def _why_unmeasured(status: Status, num_audited: int) -> str:
-    if status.model is None:
-        return "no model was trained yet"
-    if not status.audit_size:
-        return "no images were set aside to measure on"
-    if not num_audited:
-        return "none of the images that measure has a label"
-    return "the images that measure were drawn after the model was trained"

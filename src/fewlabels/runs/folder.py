@@ -7,18 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from fewlabels.errors import (
     ForeignFolderError,
     RunError,
     RunInUseError,
     SettingsChangedError,
-    StorageError,
 )
 from fewlabels.files import (
     LEFTOVER,
-    explanation,
+    alone,
     make_folder,
     replace_text,
     sweep,
@@ -121,31 +118,20 @@ class RunFolder:
     def owned(self) -> Iterator[None]:
         """Keep every other process out while the block runs.
 
+        A :class:`RunInUseError` tells that another process is at work in it.
+
         Yields:
             Nothing.
-
-        Raises:
-            RunInUseError: If another process is at work in it.
-            StorageError: If it cannot be written to.
         """
         self.check_ours()
         make_folder(self.path)
-        lock = FileLock(self.path / _LOCK)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout as error:
-            msg = (
-                f"Another process is at work in '{self.path}'; two would mix their "
-                "results. Wait for it, or give another folder."
-            )
-            raise RunInUseError(msg) from error
-        except OSError as error:
-            raise StorageError(explanation(self.path, error)) from error
-        try:
+        in_use = RunInUseError(
+            f"Another process is at work in '{self.path}'; two would mix their "
+            "results. Wait for it, or give another folder."
+        )
+        with alone(self.path / _LOCK, in_use):
             sweep(self._written())
             yield
-        finally:
-            lock.release()
 
     def _written(self) -> list[Path]:
         """Return every file that a run may have been writing when it was killed."""

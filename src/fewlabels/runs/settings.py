@@ -96,8 +96,20 @@ class RunSettings(BaseModel):
             _check_names(f"option of '{settings.data.name}'", options, DataOptions)
             DataOptions.model_validate(options)
         except ValidationError as error:
-            raise UsageError(" ".join(map(_sentence, error.errors()))) from error
+            raise UsageError(faults(error)) from error
         return settings
+
+
+def faults(error: ValidationError) -> str:
+    """Say in sentences what Pydantic found wrong with settings.
+
+    Args:
+        error: What it raised.
+
+    Returns:
+        A sentence per fault.
+    """
+    return " ".join(map(_sentence, error.errors()))
 
 
 def _check_names(kind: str, given: Iterable[str], model: type[BaseModel]) -> None:
@@ -111,7 +123,12 @@ def _sentence(fault: ErrorDetails) -> str:
     name = ".".join(map(str, fault["loc"]))
     if fault["type"] == "missing":
         return f"The setting '{name}' is missing; give it."
-    reason = fault["msg"][:1].lower() + fault["msg"][1:]
+    if fault["type"] == "extra_forbidden":
+        return f"There is no setting '{name}'; take it out."
+    reason = fault["msg"].removeprefix("Value error, ")
+    if not name:  # of several settings together, or of the file as a whole
+        return f"{reason[:1].upper()}{reason[1:]}."
+    reason = reason[:1].lower() + reason[1:]
     return f"The setting '{name}' is {fault['input']!r}: {reason}."
 
 

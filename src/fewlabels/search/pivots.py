@@ -7,17 +7,16 @@ library calls would finish all twenty. Rows are taken in the order of their marg
 smallest first, since those items fail first.
 """
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-import numba
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from fewlabels.protocols import InnerProduct
+from fewlabels.search.compiled import compiled
 
 
 def definite(
@@ -67,19 +66,7 @@ def definite(
     return kept
 
 
-def _compiled(function: Callable[..., None]) -> Callable[..., None]:
-    """Compile, and keep the outcome on disk where there is a place for it."""
-    compiler: Any = partial(
-        numba.njit, nogil=True, fastmath={"reassoc", "contract", "nsz"}
-    )
-    try:
-        made: Callable[..., None] = compiler(cache=True)(function)
-    except RuntimeError:  # neither the package's folder nor a cache can be written
-        made = compiler()(function)
-    return made
-
-
-@_compiled
+@partial(compiled, fastmath=("reassoc", "contract", "nsz"))
 def _factorize(  # noqa: C901, PLR0912 - one loop nest, as compiled code likes it
     features: Any,
     scales: Any,

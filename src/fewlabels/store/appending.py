@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, delete, func, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, delete, func, select, update
 
 from fewlabels.errors import ReplayError, StoreError
-from fewlabels.store.chunks import chunked
+from fewlabels.store.chunks import chunked, unknown_of
 from fewlabels.store.database import count_anew
 from fewlabels.store.records import (
     CLASS_EVENTS,
@@ -60,19 +60,26 @@ def append(
     return tuple(stored[event.uuid][0] for event in events)
 
 
-def event_of(row: Row[Any], target: str | None) -> Event:
-    """Return the event in a row of the table.
+def events_with_targets() -> Select[Any]:
+    """Select events; an undo comes with the UUID of the event that it cancels."""
+    canceled = EVENTS.alias()
+    joined = EVENTS.outerjoin(canceled, EVENTS.c.target == canceled.c.sequence)
+    uuid = canceled.c.uuid.label("target_uuid")
+    return select(EVENTS, uuid).select_from(joined)
+
+
+def event_of(row: Row[Any]) -> Event:
+    """Return the event in a row of :func:`events_with_targets`.
 
     Args:
         row: The row.
-        target: UUID of the event that it cancels.
 
     Returns:
         The event as it was given, and of an undo also the item.
     """
     names = [f.name for f in fields(Event) if f.name not in {"kind", "target"}]
     known = {name: getattr(row, name) for name in names}
-    return Event(kind=Kind(row.kind), target=target, **known)
+    return Event(kind=Kind(row.kind), target=row.target_uuid, **known)
 
 
 @dataclass
@@ -110,12 +117,10 @@ def _stored(
 ) -> dict[str, tuple[int, Event]]:
     """Find the events that are in the store already, by UUID."""
     found = {}
-    cancelled = EVENTS.alias()
-    joined = EVENTS.outerjoin(cancelled, EVENTS.c.target == cancelled.c.sequence)
-    query = select(EVENTS, cancelled.c.uuid.label("cancelled")).select_from(joined)
+    query = events_with_targets()
     for some in chunked(uuids):
         for row in connection.execute(query.where(EVENTS.c.uuid.in_(some))):
-            found[row.uuid] = (row.sequence, event_of(row, row.cancelled))
+            found[row.uuid] = (row.sequence, event_of(row))
     return found
 
 
@@ -168,10 +173,7 @@ def _check_known(
     connection: Connection, what: str, column: Any, events: Iterable[Event], do: str
 ) -> None:
     named = {getattr(event, what) for event in events} - {None}
-    unknown = set(named)
-    for some in chunked(sorted(named)):
-        query = select(column).where(column.in_(some))
-        unknown -= set(connection.execute(query).scalars())
+    unknown = unknown_of(connection, column, named)
     if unknown:
         msg = (
             f"{len(unknown)} of {len(named)} {what}s are not in the store, the first "

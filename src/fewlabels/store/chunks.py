@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from sqlalchemy import ColumnElement, Connection, select
 
 Entry = TypeVar("Entry")
 
@@ -20,3 +22,23 @@ def chunked(entries: Iterable[Entry], size: int = CHUNK) -> Iterator[list[Entry]
     rest = iter(entries)
     while some := list(islice(rest, size)):
         yield some
+
+
+def unknown_of(
+    connection: Connection, column: ColumnElement[Any], named: Iterable[Entry]
+) -> set[Entry]:
+    """Return the entries that stand in no row of a column.
+
+    Args:
+        connection: Of a transaction.
+        column: Where they should be.
+        named: The entries.
+
+    Returns:
+        Those that are not there.
+    """
+    unknown = set(named)
+    for some in chunked(tuple(unknown)):
+        query = select(column).where(column.in_(some))
+        unknown -= set(connection.execute(query).scalars())
+    return unknown

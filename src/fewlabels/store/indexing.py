@@ -36,12 +36,11 @@ from fewlabels.store.chunks import chunked
 from fewlabels.store.database import Database, count_anew
 from fewlabels.store.reading import streamed
 from fewlabels.store.records import Found, Indexed, Item
-from fewlabels.store.schema import EVENTS, ITEMS, Json
+from fewlabels.store.schema import EVENTS, ITEMS, MISSING, PRESENT, Json
 
 FILES_AT_ONCE = 2000
 """Files in memory while they are listed."""
 
-_PRESENT, _MISSING = "present", "missing"
 _KEPT = ("size", "mtime_ns")
 
 _SEEN = Table(
@@ -93,7 +92,7 @@ def items(connection: Connection, *, with_missing: bool) -> Iterator[Item]:
     """
     query = select(ITEMS).order_by(ITEMS.c.path, ITEMS.c.id)
     if not with_missing:
-        query = query.where(ITEMS.c.state == _PRESENT)
+        query = query.where(ITEMS.c.state == PRESENT)
     for row in streamed(connection, query):
         yield Item(
             id=row.id,
@@ -102,7 +101,7 @@ def items(connection: Connection, *, with_missing: bool) -> Iterator[Item]:
             group=row.duplicates,
             size=row.size,
             mtime_ns=row.mtime_ns,
-            is_present=row.state == _PRESENT,
+            is_present=row.state == PRESENT,
             details=row.details,
         )
 
@@ -155,8 +154,8 @@ def _merge(connection: Connection) -> Indexed:
     num_new = _add(connection)
     lost = connection.execute(
         update(ITEMS)
-        .where(ITEMS.c.state == _PRESENT, ~exists().where(_SEEN.c.item == ITEMS.c.id))
-        .values(state=_MISSING)
+        .where(ITEMS.c.state == PRESENT, ~exists().where(_SEEN.c.item == ITEMS.c.id))
+        .values(state=MISSING)
     )
     if num_new:
         count_anew(connection, ITEMS)
@@ -166,16 +165,16 @@ def _merge(connection: Connection) -> Indexed:
 
 def _update_seen(connection: Connection) -> int:
     """Write what changed of files that are where they were; count those come back."""
-    back = exists().where(_SEEN.c.item == ITEMS.c.id) & (ITEMS.c.state == _MISSING)
+    back = exists().where(_SEEN.c.item == ITEMS.c.id) & (ITEMS.c.state == MISSING)
     query = select(func.count()).select_from(ITEMS).where(back)
     num_back = connection.execute(query).scalar_one()
     differs = [_SEEN.c[name].is_distinct_from(ITEMS.c[name]) for name in _KEPT]
-    differs.append(ITEMS.c.state == _MISSING)
+    differs.append(ITEMS.c.state == MISSING)
     differs.append(_group(ITEMS.c.duplicates).is_distinct_from(ITEMS.c.duplicates))
     details = func.coalesce(_SEEN.c.details, ITEMS.c.details)
     differs.append(details.is_distinct_from(ITEMS.c.details))
     values: dict[str, Any] = {name: _SEEN.c[name] for name in _KEPT}
-    values |= {"state": _PRESENT, "duplicates": _group(ITEMS.c.duplicates)}
+    values |= {"state": PRESENT, "duplicates": _group(ITEMS.c.duplicates)}
     values["details"] = details
     connection.execute(
         update(ITEMS).where(_SEEN.c.item == ITEMS.c.id, or_(*differs)).values(values)
@@ -231,7 +230,7 @@ def _add(connection: Connection) -> int:
         *(_SEEN.c[one] for one in copied),
         func.coalesce(_SEEN.c.details, literal({}, Json)),
         _group(_SEEN.c.digest),
-        literal(_PRESENT),
+        literal(PRESENT),
     ).where(_SEEN.c.item.is_(None))
     columns = ["id", *copied, "details", "duplicates", "state"]
     is_new = _SEEN.c.item.is_(None)
@@ -243,7 +242,7 @@ def _add(connection: Connection) -> int:
     left = select(_SEEN).where(is_new, ~exists().where(same))
     for row in connection.execute(left).all():
         values = {one: getattr(row, one) for one in copied}
-        values |= {"duplicates": row.duplicates or row.digest, "state": _PRESENT}
+        values |= {"duplicates": row.duplicates or row.digest, "state": PRESENT}
         values["details"] = row.details or {}
         values["id"] = _free_id(connection, f"{row.path}@{row.digest}")
         connection.execute(ITEMS.insert(), values)

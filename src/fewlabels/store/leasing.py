@@ -27,7 +27,7 @@ from sqlalchemy import (
 from fewlabels.errors import UsageError
 from fewlabels.store.chunks import chunked
 from fewlabels.store.records import Kind, Lease, Leased, new_uuid
-from fewlabels.store.schema import ITEMS, LEASES, ROUND_ITEMS, VERDICTS
+from fewlabels.store.schema import ITEMS, LEASES, PRESENT, ROUND_ITEMS, VERDICTS
 
 MOST_LISTED = 10_000
 """Longest list of items that a lease chooses from."""
@@ -159,7 +159,7 @@ def _held_by_others(
 
 def _candidates(wish: Wish) -> tuple[Select[Any], tuple[Any, ...]]:
     """Return the query for all items of the wish, and their order."""
-    query = select(ITEMS.c.id).where(ITEMS.c.state == "present")
+    query = select(ITEMS.c.id).where(ITEMS.c.state == PRESENT)
     if wish.among is None:
         return query, (ITEMS.c.path,)
     if isinstance(wish.among, int):

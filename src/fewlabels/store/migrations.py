@@ -88,7 +88,7 @@ _FIRST = Migration(
             token {text} NOT NULL,
             expires {text} NOT NULL,
             PRIMARY KEY (item, annotator))""",
-        # A verdict holds while an even number of undos lead to it (see `undoing`).
+        # A verdict holds while an even number of undos lead to it (see `appending`).
         """CREATE VIEW in_force AS
             SELECT * FROM events AS e
             WHERE kind IN ('label', 'relabel', 'skip', 'unsure')

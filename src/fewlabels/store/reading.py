@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, select
 
 from fewlabels.errors import UsageError
-from fewlabels.store.appending import event_of
+from fewlabels.store.appending import event_of, events_with_targets
 from fewlabels.store.records import (
     LABELS,
     Kind,
@@ -14,7 +14,7 @@ from fewlabels.store.records import (
     StoredEvent,
     Verdict,
 )
-from fewlabels.store.schema import CLASSES, EVENTS, IN_FORCE, ITEMS, VERDICTS
+from fewlabels.store.schema import CLASSES, EVENTS, IN_FORCE, ITEMS, PRESENT, VERDICTS
 
 ROWS_AT_ONCE = 1000
 """Rows in memory while a table is read from one end to the other."""
@@ -33,18 +33,12 @@ def events(
     Yields:
         Each event.
     """
-    cancelled = EVENTS.alias()
-    joined = EVENTS.outerjoin(cancelled, EVENTS.c.target == cancelled.c.sequence)
-    query = (
-        select(EVENTS, cancelled.c.uuid.label("cancelled"))
-        .select_from(joined)
-        .where(EVENTS.c.sequence > after)
-        .order_by(EVENTS.c.sequence)
-    )
+    query = events_with_targets().where(EVENTS.c.sequence > after)
+    query = query.order_by(EVENTS.c.sequence)
     if item is not None:
         query = query.where(EVENTS.c.item == item)
     for row in streamed(connection, query):
-        yield StoredEvent(row.sequence, row.server_time, event_of(row, row.cancelled))
+        yield StoredEvent(row.sequence, row.server_time, event_of(row))
 
 
 def verdicts(
@@ -64,7 +58,7 @@ def verdicts(
     if labels_only:
         query = query.where(VERDICTS.c.kind.in_(sorted(LABELS)))
     if not with_missing:
-        present = select(ITEMS.c.id).where(ITEMS.c.state == "present")
+        present = select(ITEMS.c.id).where(ITEMS.c.state == PRESENT)
         query = query.where(VERDICTS.c.item.in_(present))
     for row in streamed(connection, query):
         yield Verdict(**(dict(row._mapping) | {"kind": Kind(row.kind)}))

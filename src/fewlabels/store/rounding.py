@@ -8,7 +8,7 @@ from hashlib import blake2b
 from sqlalchemy import Connection, select
 
 from fewlabels.errors import StoreError, UsageError
-from fewlabels.store.chunks import chunked
+from fewlabels.store.chunks import unknown_of
 from fewlabels.store.records import RoundItem, StoredRound, canonical
 from fewlabels.store.schema import ITEMS, ROUND_ITEMS, ROUNDS
 
@@ -80,13 +80,10 @@ def _check_same(known: StoredRound, given: StoredRound) -> None:
 
 def _check_items(connection: Connection, given: StoredRound) -> None:
     wanted = [one.item for one in given.items]
-    unknown = set(wanted)
-    if len(unknown) < len(wanted):
+    if len(set(wanted)) < len(wanted):
         msg = f"Round {given.step} names an item twice; each is asked about once."
         raise UsageError(msg)
-    for some in chunked(wanted):
-        query = select(ITEMS.c.id).where(ITEMS.c.id.in_(some))
-        unknown -= set(connection.execute(query).scalars())
+    unknown = unknown_of(connection, ITEMS.c.id, wanted)
     if unknown:
         msg = (
             f"{len(unknown)} of {len(wanted)} items of round {given.step} are not in "

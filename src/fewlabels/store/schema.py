@@ -21,6 +21,9 @@ from fewlabels.store.records import canonical
 
 METADATA = MetaData()
 
+PRESENT, MISSING = "present", "missing"
+"""States of an item: its file is there, or was not when files were last listed."""
+
 
 class Json(TypeDecorator[Any]):
     """A JSON value, written one way only so that equal values are equal texts."""

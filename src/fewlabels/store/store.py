@@ -138,7 +138,7 @@ class Store:
             return appending.append(connection, given, self.database.now(connection))
 
     def undo(self, annotator: str, *targets: str) -> tuple[StoredEvent, ...]:
-        """Cancel events, or bring back what an undo had cancelled.
+        """Cancel events, or bring back what an undo had canceled.
 
         Each call makes new events; who must be able to send an undo twice makes the
         event and gives it to :meth:`append`.

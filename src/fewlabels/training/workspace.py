@@ -8,7 +8,6 @@ from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 
-from filelock import FileLock, Timeout
 from torch import nn
 
 from fewlabels import files
@@ -25,32 +24,24 @@ _LOCK = ".fewlabels-training-lock"
 def alone_in(folder: Path | None) -> Iterator[None]:
     """Keep other processes out of a workspace while the block runs.
 
+    A :class:`RunInUseError` tells that another process works there.
+
     Args:
         folder: The workspace; None: there is nothing to keep them out of.
 
     Yields:
         Nothing.
-
-    Raises:
-        RunInUseError: If another process works there.
     """
     if folder is None:
         yield
         return
     files.make_folder(folder)
-    lock = FileLock(folder / _LOCK)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        msg = (
-            f"Another process trains in '{folder}'. Wait for it, or give this training "
-            "a folder of its own."
-        )
-        raise RunInUseError(msg) from None
-    try:
+    in_use = RunInUseError(
+        f"Another process trains in '{folder}'. Wait for it, or give this training a "
+        "folder of its own."
+    )
+    with files.alone(folder / _LOCK, in_use):
         yield
-    finally:
-        lock.release()
 
 
 def fingerprint(settings: TrainingSettings, pool: Pool, inputs: str, key: int) -> str:

@@ -46,8 +46,8 @@ def read_answers(
 
     Args:
         path: The file.
-        items: Identifier (content hash) of each image by its path below the folder.
-        asked: Identifiers of the images that were asked about; None: all may be told.
+        items: Id of each item by the path of its file below the folder of images.
+        asked: Ids of the items that were asked about; None: all may be told.
         classes: Names of the classes.
         format: The kind of file; None: as the extension says.
         partial: Whether to take the good rows of a file with faults.

@@ -42,7 +42,7 @@ class AskedItem:
     """An image that somebody is asked about."""
 
     id: str
-    """Content hash."""
+    """Id of the item, which it keeps when the file moves."""
     path: str
     """Path below the folder of images, with forward slashes."""
     rank: int
@@ -59,7 +59,7 @@ class Answer:
     """What somebody said about an image."""
 
     id: str
-    """Content hash of the image."""
+    """Id of the item."""
     label: str | None
     """Name of the class; None for a skip, and where nothing but unsure was said."""
     skipped: bool = False

@@ -12,7 +12,7 @@ from pathlib import Path
 from torch import Tensor
 
 from fewlabels import files, models, rng
-from fewlabels.errors import DataError, UsageError
+from fewlabels.errors import DataError, UnknownNameError, UsageError
 from fewlabels.features import (
     FrozenClassifier,
     ModuleEncoder,
@@ -204,6 +204,8 @@ def _encoder(
 ) -> Encoder:
     """Return the encoder that a model was trained over."""
     if config.builtin is not None:
+        if config.builtin not in encoders.names():  # an import path would be run
+            raise UnknownNameError("encoder", config.builtin, encoders.names())
         found: Encoder = encoders.resolve(config.builtin, size=config.size)
     elif config.network is not None and config.num_outputs is not None:
         network = _network(config.network, shape, config.num_outputs)
