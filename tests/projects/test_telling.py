@@ -104,6 +104,7 @@ def test_two_annotators_with_overlap_two(tmp_path):
         answer(project, asked, annotator="ann")
         standing = project.status()
         assert (standing.num_open, sum(standing.class_counts)) == (4, 0)
+        assert "(2 people each, by --annotator)" in standing.next_step
         assert project.ask().items == asked.items  # the second person gets them too
         wrong = "odd" if truth(first) == "even" else "even"
         rows = [(first, wrong), *((name, truth(name)) for name in others)]
@@ -318,3 +319,43 @@ def test_a_model_that_does_not_know_a_class_can_choose(project):
     project.store.add_classes(["neither"], annotator="ann")
     for strategy in ("npc", "margin", "random"):
         assert len(project.ask(strategy=strategy, anew=True).items) == 4
+
+
+# -------------------------------------------------------------- what is not told yet
+
+
+def test_answers_that_were_not_told_are_not_written_over(project, tmp_path):
+    asked = project.ask()
+    file = project.write_query(asked, tmp_path / "query.csv")
+    project.write_query(asked, file)  # nobody wrote anything there
+    names = paths(project, asked)
+    write(file, [(names[0], truth(names[0])), (names[1], "off")])
+    before = file.read_bytes()
+    with pytest.raises(UsageError, match="2 answers that were not told"):
+        project.write_query(project.ask(), file)
+    assert file.read_bytes() == before
+    write(file, [(names[0], truth(names[0])), (names[1], "")])
+    project.tell(file, annotator="ann")
+    project.write_query(project.ask(), file)
+    assert names[0] not in file.read_text("utf-8")
+
+
+@pytest.mark.parametrize("content", [b"my diary\n", b"\xff\xfe\x00"])
+def test_a_file_of_something_else_is_not_written_over(project, tmp_path, content):
+    file = tmp_path / "diary.txt"
+    file.write_bytes(content)
+    with pytest.raises(UsageError, match="not touched"):
+        project.write_query(project.ask(), file)
+    assert file.read_bytes() == content
+
+
+def test_a_dispute_is_noted_with_its_remedy(project, tmp_path):
+    asked = go_on(project)
+    name = paths(project, asked)[0]
+    wrong = "odd" if truth(name) == "even" else "even"
+    answers = write(tmp_path / "a.csv", [(name, wrong)])
+    assert not any("disagree" in note for note in project.status().notes)
+    project.tell(answers, annotator="bob")
+    assert any("On 1 labeled images people" in note for note in project.status().notes)
+    project.tell(write(tmp_path / "a.csv", [(name, truth(name))]), annotator="bob")
+    assert not any("disagree" in note for note in project.status().notes)

@@ -1,6 +1,7 @@
 """``fewlabels init, ask, tell, train, status, export``: a project from the shell."""
 
 import json
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -121,7 +122,8 @@ def ask(
         terminal.result(
             f"Round {asked.step}: {len(asked.items)} images{audit}, {what} {by}."
         )
-        terminal.result(f"Label them in {path}, then: fewlabels tell {place} {path}")
+        words = shlex.join(("fewlabels", "tell", str(place), str(path)))
+        terminal.result(f"Label them in {path}, then: {words}")
     if as_json:
         facts = {"round": asked.step, "strategy": asked.strategy, "model": asked.model}
         ids = [one.item for one in asked.items]

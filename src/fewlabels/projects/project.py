@@ -20,7 +20,7 @@ from fewlabels.projects.folder import ProjectFolder, inside, reference, store_pl
 from fewlabels.projects.indexing import scan
 from fewlabels.projects.learning import Trained
 from fewlabels.projects.planning import duration, plan
-from fewlabels.projects.settings import checked
+from fewlabels.projects.settings import FILE, checked
 from fewlabels.projects.standing import Status
 from fewlabels.projects.telling import Told
 from fewlabels.runs import Choice
@@ -73,6 +73,9 @@ class Project(ProjectFolder):
         """
         place, pictures = Path(folder), Path(images).expanduser()
         names = _class_names(classes)
+        if size is not None and size < 1:
+            msg = f"Images cannot be brought to {size} pixels a side; give 8 or more."
+            raise UsageError(msg)
         _check_free(place)
         if not pictures.is_dir():
             raise DataError(f"There is no folder '{pictures}' with images.")
@@ -209,14 +212,22 @@ class Project(ProjectFolder):
 
 @contextmanager
 def _whole(place: Path) -> Iterator[Path]:
-    """Hand out a folder beside ``place`` that takes its name once it is complete."""
-    partial = place.with_name(place.name + files.LEFTOVER)
+    """Hand out a folder beside ``place`` that takes its name once it is complete.
+
+    A folder that is there already is filled, the settings last: a shell may stand in it.
+    """
+    real = place.resolve()  # '.' has no name of its own
+    partial = real.with_name(real.name + files.LEFTOVER)
     with files.explained(place):
         shutil.rmtree(partial, ignore_errors=True)  # of one that was killed
         files.make_folder(partial)
         try:
             yield partial
-            partial.replace(place)
+            if not real.exists():
+                partial.replace(real)
+                return
+            for path in sorted(partial.iterdir(), key=lambda one: one.name == FILE):
+                path.replace(real / path.name)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
 

@@ -3,6 +3,7 @@
 Shapes: R models, n audited images.
 """
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -153,6 +154,13 @@ def _notes(
             f"{missing} images of the audit slice have no label. If they were skipped "
             "for being hard, the measured accuracy is too high."
         )
+    num_disputed = sum(one.is_disputed for one in snapshot.consensus.values())
+    if num_disputed:
+        notes.append(
+            f"On {num_disputed} labeled images people disagree; these neither train "
+            "nor measure. Let one of them change the row and tell it again under the "
+            "same name, or let somebody else tell what it is."
+        )
     if latest is not None and latest.trainer.endswith("-darp"):
         note = balance_note(latest.classes, latest.predicted, latest.class_counts)
         notes += [note] if note else []
@@ -169,10 +177,13 @@ def _next_step(
     counts: tuple[int, ...],
 ) -> str:
     """Say what to do now."""
-    place = project.folder
+    folder = project.folder if project.folder.name else project.folder.resolve()
+    place = shlex.quote(str(folder))  # '.' would vanish in the full stop
     if snapshot.open:
+        several = snapshot.overlap > 1
+        by = f" ({snapshot.overlap} people each, by --annotator)" if several else ""
         return (
-            f"Label the {len(snapshot.open)} open images and run fewlabels tell "
+            f"Label the {len(snapshot.open)} open images{by} and run fewlabels tell "
             f"{place} FILE; fewlabels ask {place} writes them again."
         )
     seen = latest.class_counts if latest else ()
