@@ -86,9 +86,27 @@ def test_folders_that_cannot_be_meant(tmp_path):
 
 
 def test_images_that_are_gone(project):
-    project.images_folder.rename(project.folder.parent / "elsewhere")
-    with pytest.raises(FewlabelsError, match="images"):
-        project.ask()
+    folder, elsewhere = project.images_folder, project.folder.parent / "elsewhere"
+    go_on(project)
+    folder.rename(elsewhere)
+    for verb in (project.ask, project.train, project.expectation):
+        with pytest.raises(ProjectError, match=r"None of the 24 .* write that folder"):
+            verb()
+        folder.mkdir(exist_ok=True)  # as a drive that is not connected looks
+    with pytest.raises(ProjectError, match="The labels are safe"):
+        project.export(project.folder / "export")
+    folder.rmdir()
+    elsewhere.rename(folder)
+    assert project.status().num_spent == 7
+    assert project.train().is_new
+
+
+def test_the_time_is_foretold_after_images_were_deleted(project):
+    go_on(project)
+    for path in sorted(project.images_folder.iterdir())[:12]:
+        path.unlink()
+    assert "not foretold" in project.expectation()
+    assert project.status().num_images == 12
 
 
 @pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"[]", b'{"budget": "many"}'])

@@ -359,3 +359,33 @@ def test_a_dispute_is_noted_with_its_remedy(project, tmp_path):
     assert any("On 1 labeled images people" in note for note in project.status().notes)
     project.tell(write(tmp_path / "a.csv", [(name, truth(name))]), annotator="bob")
     assert not any("disagree" in note for note in project.status().notes)
+
+
+@pytest.mark.parametrize(
+    "columns", [("file_name", "label"), ("file_name", "label", "id")]
+)
+def test_a_name_that_shows_another_image_by_now_is_refused(project, tmp_path, columns):
+    asked = project.ask()
+    one, other, moved, *_ = paths(project, asked)
+    folder = project.images_folder
+    (folder / one).rename(tmp_path / "aside.png")
+    (folder / other).rename(folder / one)
+    (tmp_path / "aside.png").rename(folder / other)
+    (folder / moved).touch()  # looks changed and is not
+    id_of = {item.path: item.id for item in project.store.items()}
+    rows = [
+        (name, truth(name), f"id:{id_of[name]}")[: len(columns)]
+        for name in (one, other, moved)
+    ]
+    file, before = write(tmp_path / "a.csv", rows, columns), num_events(project)
+    with pytest.raises(AnswersError, match="has 2 faults") as caught:
+        project.tell(file, annotator="ann")
+    assert [fault.line for fault in caught.value.faults] == [2, 3]
+    assert num_events(project) == before
+    assert project.tell(file, annotator="ann", partial=True).num_new == 1
+
+
+def test_labels_are_taken_while_the_images_are_away(project, tmp_path):
+    asked = project.ask()
+    project.images_folder.rename(tmp_path / "elsewhere")
+    assert answer(project, asked).num_new == 7

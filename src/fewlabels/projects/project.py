@@ -1,6 +1,7 @@
 """A project: a person's images and labels, and what was learned from them."""
 
 import shutil
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
@@ -11,7 +12,12 @@ from fewlabels import files, strategies, training
 from fewlabels.data.decode import ImageFile
 from fewlabels.data.files import FileImages, common_shape
 from fewlabels.data.unreadable import warn_of
-from fewlabels.errors import DataError, ProjectError, UsageError
+from fewlabels.errors import (
+    DataError,
+    ProjectError,
+    UnreadableFilesWarning,
+    UsageError,
+)
 from fewlabels.projects import asking, exporting, learning, standing, telling
 from fewlabels.projects.asking import Asked
 from fewlabels.projects.catalog import take_in
@@ -180,6 +186,9 @@ class Project(ProjectFolder):
         Returns:
             A sentence.
         """
+        with self.owned(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnreadableFilesWarning)  # train warns
+            self.index()
         snapshot = self.snapshot()
         expected = plan(self.images(snapshot), len(snapshot.classes))
         chosen, reason = self.settings.trainer, self.settings.reason
@@ -214,7 +223,10 @@ class Project(ProjectFolder):
 def _whole(place: Path) -> Iterator[Path]:
     """Hand out a folder beside ``place`` that takes its name once it is complete.
 
-    A folder that is there already is filled, the settings last: a shell may stand in it.
+    A folder that is there already is filled, the settings last: a shell may be in it.
+
+    Yields:
+        The folder.
     """
     real = place.resolve()  # '.' has no name of its own
     partial = real.with_name(real.name + files.LEFTOVER)
