@@ -213,10 +213,16 @@ def export(
     with terminal.busy(), Project.open(place) as project:
         done = project.export(out or place / "export", onnx=onnx)
         report = write_project_report(done.folder / "report.html", project)
+        num_unused = project.status().num_unused
     for path in (*done.files, report):
         terminal.result(str(path))
     if not done.has_model:
         terminal.say("No model was trained yet, so there are labels only.")
+    elif num_unused:
+        terminal.say(
+            f"The model has not seen the latest {num_unused} labels. To use them: "
+            "train, then export again."
+        )
 
 
 def accuracy_sentence(curve: tuple[CurvePoint, ...]) -> str:
