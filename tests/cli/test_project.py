@@ -206,3 +206,31 @@ def test_skips_are_counted_in_words(fewlabels, tmp_path, place):
     write(tmp_path / "a.csv", [(first, "", "skip"), (second,)])
     _, out, _ = fewlabels("tell", place, "a.csv", "--annotator", "ann")
     assert out.startswith("0 new labels, 1 skipped or unsure, 1 left blank.")
+
+
+def test_an_export_says_that_the_model_is_older_than_the_labels(
+    fewlabels, tmp_path, place
+):
+    def label():
+        asked = json.loads(fewlabels("ask", place, "--json")[1])
+        fill_in(tmp_path / asked["file"])
+        assert fewlabels("tell", place, asked["file"])[0] == 0
+
+    label()
+    fewlabels("train", place)
+    assert "has not seen" not in fewlabels("export", place)[2]
+    label()
+    assert "has not seen the latest 4 labels" in fewlabels("export", place)[2]
+
+
+def test_skip_takes_a_label_back_and_an_empty_row_does_not(fewlabels, tmp_path, place):
+    fewlabels("ask", place)
+    file = tmp_path / "project/round-000.csv"
+    fill_in(file)
+    fewlabels("tell", place, file, "--annotator", "ann")
+    name = file.read_text("utf-8").splitlines()[1].split(",")[0]
+    for row, left in (((name, ""), 7), ((name, "", "skip"), 6)):
+        write(tmp_path / "a.csv", [row])
+        assert fewlabels("tell", place, "a.csv", "--annotator", "ann")[0] == 0
+        status = json.loads(fewlabels("status", place, "--json")[1])
+        assert status["num_spent"] == left

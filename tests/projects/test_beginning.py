@@ -1,10 +1,12 @@
 """How a project begins, what it refuses, and where its labels may be."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 from tests.projects.toy import (
+    QUICK,
     answer,
     begin,
     go_on,
@@ -48,6 +50,7 @@ def test_the_default_settings(tmp_path):
         ({"audit": 12}, ProjectError, "takes 12 of 12 labels"),
         ({"query": 0}, ProjectError, "'query' is 0"),
         ({"overlap": 0}, ProjectError, "'overlap' is 0"),
+        ({"size": 0}, UsageError, "0 pixels a side"),
         ({"strategy": "nope"}, UnknownNameError, "no strategy called 'nope'"),
         ({"trainer": "nope"}, UnknownNameError, "no trainer called 'nope'"),
         (
@@ -84,9 +87,27 @@ def test_folders_that_cannot_be_meant(tmp_path):
 
 
 def test_images_that_are_gone(project):
-    project.images_folder.rename(project.folder.parent / "elsewhere")
-    with pytest.raises(FewlabelsError, match="images"):
-        project.ask()
+    folder, elsewhere = project.images_folder, project.folder.parent / "elsewhere"
+    go_on(project)
+    folder.rename(elsewhere)
+    for verb in (project.ask, project.train, project.expectation):
+        with pytest.raises(ProjectError, match=r"None of the 24 .* write that folder"):
+            verb()
+        folder.mkdir(exist_ok=True)  # as a drive that is not connected looks
+    with pytest.raises(ProjectError, match="The labels are safe"):
+        project.export(project.folder / "export")
+    folder.rmdir()
+    elsewhere.rename(folder)
+    assert project.status().num_spent == 7
+    assert project.train().is_new
+
+
+def test_the_time_is_foretold_after_images_were_deleted(project):
+    go_on(project)
+    for path in sorted(project.images_folder.iterdir())[:12]:
+        path.unlink()
+    assert "not foretold" in project.expectation()
+    assert project.status().num_images == 12
 
 
 @pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"[]", b'{"budget": "many"}'])
@@ -179,3 +200,24 @@ def test_a_project_that_was_killed_while_it_began_is_begun_anew(tmp_path):
     ) as project:
         assert project.status().num_images == 6
     assert not left.exists()
+
+
+def test_a_project_in_the_folder_one_stands_in(tmp_path, monkeypatch):
+    images, place = pictures(tmp_path / "images"), tmp_path / "here"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    kept = place.stat().st_ino
+    with Project.create(".", images, ["even", "odd"], budget=5, trainer=QUICK) as made:
+        # A full stop after a dot would read as the folder above.
+        assert made.status().next_step == f"Run fewlabels ask {place}."
+    assert place.stat().st_ino == kept  # or the shell would stand in a deleted folder
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "images"]
+    with Project.open(place) as opened:
+        assert len(opened.ask().items) == 5
+
+
+def test_commands_can_be_pasted(tmp_path):
+    (tmp_path / "my own").mkdir()
+    with begin(tmp_path / "my own") as opened:
+        words = shlex.split(opened.status().next_step.removesuffix("."))
+    assert words == ["Run", "fewlabels", "ask", str(tmp_path / "my own/project")]

@@ -102,3 +102,34 @@ def test_a_project_that_moved_together_with_its_images_opens(tmp_path):
         assert not project.train().is_new
         later = project.ask()
         assert not {o.item for o in later.items} & {o.item for o in asked.items}
+
+
+UNTRAINED = pytest.mark.filterwarnings("ignore:.*no model was trained")
+
+
+def changed(project, **settings):
+    """Open the project again with other settings, as an editor would leave them."""
+    project.close()
+    project.settings.model_copy(update=settings).write(project.folder)
+    return Project.open(project.folder)
+
+
+@UNTRAINED
+def test_a_slice_that_was_drawn_late_is_said_to_flatter(tmp_path):
+    project = begin(tmp_path, audit=0)
+    go_on(project)
+    with changed(project, audit=3) as project:
+        assert not any("drawn after others" in note for note in project.status().notes)
+        go_on(project)
+        notes = project.status().notes
+    assert any("3 images of the audit slice were drawn after" in note for note in notes)
+
+
+@UNTRAINED
+def test_labels_that_a_raised_overlap_disqualifies_are_counted(tmp_path):
+    project = begin(tmp_path, audit=0)
+    go_on(project)
+    go_on(project)
+    with changed(project, overlap=2) as project:
+        notes = project.status().notes
+    assert any("4 images of earlier rounds have fewer than 2" in note for note in notes)

@@ -104,6 +104,7 @@ def test_two_annotators_with_overlap_two(tmp_path):
         answer(project, asked, annotator="ann")
         standing = project.status()
         assert (standing.num_open, sum(standing.class_counts)) == (4, 0)
+        assert "(2 people each, by --annotator)" in standing.next_step
         assert project.ask().items == asked.items  # the second person gets them too
         wrong = "odd" if truth(first) == "even" else "even"
         rows = [(first, wrong), *((name, truth(name)) for name in others)]

@@ -1,6 +1,7 @@
 """``fewlabels init, ask, tell, train, status, export``: a project from the shell."""
 
 import json
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -121,7 +122,8 @@ def ask(
         terminal.result(
             f"Round {asked.step}: {len(asked.items)} images{audit}, {what} {by}."
         )
-        terminal.result(f"Label them in {path}, then: fewlabels tell {place} {path}")
+        words = shlex.join(("fewlabels", "tell", str(place), str(path)))
+        terminal.result(f"Label them in {path}, then: {words}")
     if as_json:
         facts = {"round": asked.step, "strategy": asked.strategy, "model": asked.model}
         ids = [one.item for one in asked.items]
@@ -211,10 +213,16 @@ def export(
     with terminal.busy(), Project.open(place) as project:
         done = project.export(out or place / "export", onnx=onnx)
         report = write_project_report(done.folder / "report.html", project)
+        num_unused = project.status().num_unused
     for path in (*done.files, report):
         terminal.result(str(path))
     if not done.has_model:
         terminal.say("No model was trained yet, so there are labels only.")
+    elif num_unused:
+        terminal.say(
+            f"The model has not seen the latest {num_unused} labels. To use them: "
+            "train, then export again."
+        )
 
 
 def accuracy_sentence(standing: Status) -> str:

@@ -81,13 +81,15 @@ def _model_files(
     parts = _predictions(classifier, snapshot, pool.images)
     write_predictions(table, snapshot.classes, parts)
     classes = snapshot.classes[: len(record.classes)]  # by the names of today
-    curve = status(project).curve
+    standing = status(project)
+    curve = standing.curve
     facts = Facts(
         trainer=record.trainer,
         label_counts=record.class_counts,
-        num_images=len(pool),
+        num_images=sum(record.predicted),  # as of then; others may have come since
         strategy=project.settings.strategy.name,
         audited=curve[-1].audited if curve and curve[-1].audited.num_audited else None,
+        num_unanswered=standing.audit_size - standing.num_audited,
         name=f"Classifier of {', '.join(classes[:5])}",
     )
     model = folder / "model"

@@ -115,16 +115,30 @@ class ProjectFolder:
         Returns:
             All images there are now; files that were known are not read again. One
             warning names those that cannot be read.
+
+        Raises:
+            ProjectError: If the folder, or every image in it, is gone.
         """
         known = {one.name: one for one in map(as_indexed, self.store.items())}
+        if not self.images_folder.is_dir():
+            raise ProjectError(self._gone(len(known)))
         index = scan(
             self.images_folder,
             known,
             without=inside(self.folder, self.images_folder),
         )
+        if known and not index.files:  # such as a drive that is not connected
+            raise ProjectError(self._gone(len(known)))
         take_in(self.store, index, known)
         warn_of(self.images_folder, index.unreadable)
         return index
+
+    def _gone(self, num_known: int) -> str:
+        return (
+            f"None of the {num_known} images is in '{self.images_folder.resolve()}'. "
+            "Connect the drive or put them back; if they are elsewhere now, write that "
+            f"folder as 'images' into '{self.settings_file}'. The labels are safe."
+        )
 
     def snapshot(self) -> Snapshot:
         """Read the label store once."""

@@ -1,6 +1,7 @@
 """A project: a person's images and labels, and what was learned from them."""
 
 import shutil
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
@@ -11,7 +12,12 @@ from fewlabels import files, strategies, training
 from fewlabels.data.decode import ImageFile
 from fewlabels.data.files import FileImages, common_shape
 from fewlabels.data.unreadable import warn_of
-from fewlabels.errors import DataError, ProjectError, UsageError
+from fewlabels.errors import (
+    DataError,
+    ProjectError,
+    UnreadableFilesWarning,
+    UsageError,
+)
 from fewlabels.projects import asking, exporting, learning, standing, telling
 from fewlabels.projects.asking import Asked
 from fewlabels.projects.catalog import take_in
@@ -20,7 +26,7 @@ from fewlabels.projects.folder import ProjectFolder, inside, reference, store_pl
 from fewlabels.projects.indexing import scan
 from fewlabels.projects.learning import Trained
 from fewlabels.projects.planning import duration, plan
-from fewlabels.projects.settings import checked
+from fewlabels.projects.settings import FILE, checked
 from fewlabels.projects.standing import Status
 from fewlabels.projects.telling import Told
 from fewlabels.runs import Choice
@@ -73,6 +79,9 @@ class Project(ProjectFolder):
         """
         place, pictures = Path(folder), Path(images).expanduser()
         names = _class_names(classes)
+        if size is not None and size < 1:
+            msg = f"Images cannot be brought to {size} pixels a side; give 8 or more."
+            raise UsageError(msg)
         _check_free(place)
         if not pictures.is_dir():
             raise DataError(f"There is no folder '{pictures}' with images.")
@@ -177,6 +186,9 @@ class Project(ProjectFolder):
         Returns:
             A sentence.
         """
+        with self.owned(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnreadableFilesWarning)  # train warns
+            self.index()
         snapshot = self.snapshot()
         expected = plan(self.images(snapshot), len(snapshot.classes))
         chosen, reason = self.settings.trainer, self.settings.reason
@@ -209,14 +221,25 @@ class Project(ProjectFolder):
 
 @contextmanager
 def _whole(place: Path) -> Iterator[Path]:
-    """Hand out a folder beside ``place`` that takes its name once it is complete."""
-    partial = place.with_name(place.name + files.LEFTOVER)
+    """Hand out a folder beside ``place`` that takes its name once it is complete.
+
+    A folder that is there already is filled, the settings last: a shell may be in it.
+
+    Yields:
+        The folder.
+    """
+    real = place.resolve()  # '.' has no name of its own
+    partial = real.with_name(real.name + files.LEFTOVER)
     with files.explained(place):
         shutil.rmtree(partial, ignore_errors=True)  # of one that was killed
         files.make_folder(partial)
         try:
             yield partial
-            partial.replace(place)
+            if not real.exists():
+                partial.replace(real)
+                return
+            for path in sorted(partial.iterdir(), key=lambda one: one.name == FILE):
+                path.replace(real / path.name)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
 

@@ -3,7 +3,8 @@
 Shapes: R models, n audited images.
 """
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -142,18 +143,7 @@ def _notes(
     counts: Sequence[int],
     num_audited: int,
 ) -> tuple[str, ...]:
-    notes = []
-    if not project.settings.audit:
-        notes.append(
-            "No audit slice was set aside, so the accuracy is not known. Raise "
-            f"'audit' in '{project.settings_file}' to measure from the next ask on."
-        )
-    elif num_audited and num_audited < len(snapshot.audit):
-        missing = len(snapshot.audit) - num_audited
-        notes.append(
-            f"{missing} images of the audit slice have no label. If they were skipped "
-            "for being hard, the measured accuracy is too high."
-        )
+    notes = [*_audit_notes(project, snapshot, num_audited), *_people_notes(snapshot)]
     if latest is not None and latest.trainer.endswith("-darp"):
         note = balance_note(latest.classes, latest.predicted, latest.class_counts)
         notes += [note] if note else []
@@ -163,6 +153,56 @@ def _notes(
     return tuple(notes)
 
 
+def _audit_notes(
+    project: ProjectFolder, snapshot: Snapshot, num_audited: int
+) -> Iterator[str]:
+    """Yield what the audit slice cannot tell."""
+    if not project.settings.audit:
+        yield (
+            "No audit slice was set aside, so the accuracy is not known. Raise "
+            f"'audit' in '{project.settings_file}' to measure from the next ask on."
+        )
+    elif num_audited and num_audited < len(snapshot.audit):
+        missing = len(snapshot.audit) - num_audited
+        yield (
+            f"{missing} images of the audit slice have no label. If they were skipped "
+            "for being hard, the measured accuracy is too high."
+        )
+    first_asked: dict[str, int] = {}
+    for asked in snapshot.rounds:
+        for one in asked.items:
+            first_asked.setdefault(one.item, asked.step)
+    num_late = sum(first_asked[item] > 0 for item in snapshot.audit)
+    if num_late:
+        yield (
+            f"{num_late} images of the audit slice were drawn after others had been "
+            "chosen, from what was left. Where the strategy chose the hard ones, the "
+            "measured accuracy is a little too high."
+        )
+
+
+def _people_notes(snapshot: Snapshot) -> Iterator[str]:
+    """Yield which labels do not count, and why."""
+    num_disputed = sum(one.is_disputed for one in snapshot.consensus.values())
+    if num_disputed:
+        yield (
+            f"On {num_disputed} labeled images people disagree; these neither train "
+            "nor measure. Let one of them change the row and tell it again under the "
+            "same name, or let somebody else tell what it is."
+        )
+    waiting = {one.item for one in snapshot.open}
+    num_short = sum(
+        not one.is_complete and one.item not in waiting
+        for one in snapshot.consensus.values()
+    )
+    if num_short:
+        yield (
+            f"{num_short} images of earlier rounds have fewer than {snapshot.overlap} "
+            "labels and do not count. Tell the files of their rounds under another "
+            "name, or lower 'overlap' again."
+        )
+
+
 def _next_step(
     project: ProjectFolder,
     snapshot: Snapshot,
@@ -170,10 +210,13 @@ def _next_step(
     counts: tuple[int, ...],
 ) -> str:
     """Say what to do now."""
-    place = project.folder
+    folder = project.folder if project.folder.name else project.folder.resolve()
+    place = shlex.quote(str(folder))  # '.' would vanish in the full stop
     if snapshot.open:
+        several = snapshot.overlap > 1
+        by = f" ({snapshot.overlap} people each, by --annotator)" if several else ""
         return (
-            f"Label the {len(snapshot.open)} open images and run fewlabels tell "
+            f"Label the {len(snapshot.open)} open images{by} and run fewlabels tell "
             f"{place} FILE; fewlabels ask {place} writes them again."
         )
     seen = latest.class_counts if latest else ()

@@ -7,17 +7,21 @@ from pathlib import Path
 
 import torch
 
-from fewlabels.errors import Fault, UsageError
+from fewlabels.data.decode import digest_of
+from fewlabels.errors import AnswersError, Fault, UsageError
 from fewlabels.projects.asking import Asked
 from fewlabels.projects.exchange import (
     Answer,
     AskedItem,
+    Parsed,
     read_answers,
 )
 from fewlabels.projects.exchange import write_query as write_file
 from fewlabels.projects.folder import ProjectFolder
 from fewlabels.projects.snapshot import Snapshot
-from fewlabels.store import Event, Kind, StoredRound, Verdict
+from fewlabels.store import Event, Item, Kind, StoredRound, Verdict
+
+_CHANGED = "changed:"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +46,8 @@ def write_query(project: ProjectFolder, asked: Asked, path: Path) -> Path:
     """Write a query for people.
 
     The latest model's guess stands beside each image, unless some of the images
-    measure: a guess would sway the label that is to judge it.
+    measure: a guess would sway the label that is to judge it. A file with answers that
+    were not told is left as it is, by a :class:`fewlabels.errors.UsageError`.
 
     Args:
         project: The project.
@@ -53,6 +58,7 @@ def write_query(project: ProjectFolder, asked: Asked, path: Path) -> Path:
         The path.
     """
     snapshot = project.snapshot()
+    _check_told(project, path, snapshot)
     path_of = {item.id: item.path for item in snapshot.items}
     guesses: Mapping[str, list[float]] = {}
     classes = snapshot.classes
@@ -90,17 +96,11 @@ def tell(
         What was taken; it is on the disk.
     """
     snapshot = project.snapshot()
-    round_of = {one.item: asked for asked in snapshot.rounds for one in asked.items}
+    round_of = _round_of(snapshot)
     if not round_of:
         msg = "Nothing was asked yet, so there is nothing to tell; ask first."
         raise UsageError(msg)
-    parsed = read_answers(
-        path,
-        items={item.path: item.id for item in snapshot.items},
-        asked=round_of.keys(),
-        classes=snapshot.classes,
-        partial=partial,
-    )
+    parsed = _parsed(project, path, snapshot, partial=partial)
     who = annotator or _user()
     held = {(one.item, one.annotator): one for one in snapshot.verdicts}
     counts = dict.fromkeys(("num_new", "num_changed", "num_same", "num_skipped"), 0)
@@ -114,6 +114,67 @@ def tell(
             events.append(event)
     project.store.append(events)
     return Told(**counts, num_blank=parsed.num_unanswered, faults=parsed.faults)
+
+
+def _round_of(snapshot: Snapshot) -> dict[str, StoredRound]:
+    """Return the latest round that asked about each image."""
+    return {one.item: asked for asked in snapshot.rounds for one in asked.items}
+
+
+def _parsed(
+    project: ProjectFolder, path: Path, snapshot: Snapshot, *, partial: bool
+) -> Parsed:
+    """Read answers; a name that shows another image by now is that of no known one."""
+    asked, folder = _round_of(snapshot).keys(), project.images_folder
+    return read_answers(
+        path,
+        items={
+            item.path: _CHANGED + item.id
+            if item.id in asked and _is_changed(item, folder / item.path)
+            else item.id
+            for item in snapshot.items
+        },
+        asked=asked,
+        classes=snapshot.classes,
+        partial=partial,
+    )
+
+
+def _is_changed(item: Item, path: Path) -> bool:
+    """Return whether a file shows something else than when it was indexed."""
+    try:
+        state = path.stat()
+        if (state.st_size, state.st_mtime_ns) == (item.size, item.mtime_ns):
+            return False
+        return digest_of(path.read_bytes()) != item.digest
+    except OSError:  # moved, or on a drive that is not connected: labels are taken
+        return False
+
+
+def _check_told(project: ProjectFolder, path: Path, snapshot: Snapshot) -> None:
+    """Raise if writing a query to a file would wipe out what somebody wrote there."""
+    if not path.is_file() or not path.stat().st_size:
+        return
+    try:
+        parsed = _parsed(project, path, snapshot, partial=True)
+    except AnswersError as error:
+        msg = (
+            f"'{path}' is there already, is no query, and was not touched. Give "
+            "another file: --out."
+        )
+        raise UsageError(msg) from error
+    said = {(one.item, one.class_number) for one in snapshot.verdicts}
+    num_untold = len(parsed.faults)
+    for answer in parsed.answers:
+        label = answer.label
+        number = None if label is None else snapshot.classes.index(label)
+        num_untold += (answer.id, number) not in said
+    if num_untold:
+        msg = (
+            f"'{path}' is there already, with {num_untold} answers that were not told; "
+            "it was not touched. Tell it first, or give another file: --out."
+        )
+        raise UsageError(msg)
 
 
 def _user() -> str:

@@ -33,6 +33,8 @@ class Facts:
     """What chose the images that people labeled."""
     audited: AuditedAccuracy | None = None
     """Accuracy on a random slice that no decision used; None: not measured."""
+    num_unanswered: int = 0
+    """Images of that slice that have no label, such as skipped ones."""
     name: str = "Image classifier"
     """Title of the card."""
 
@@ -59,7 +61,7 @@ def card(config: ModelConfig, facts: Facts) -> str:
             "",
             "## Accuracy",
             "",
-            _measured(facts.audited),
+            _measured(facts.audited, facts.num_unanswered),
             "",
             "## Training",
             "",
@@ -94,17 +96,28 @@ def card(config: ModelConfig, facts: Facts) -> str:
     )
 
 
-def _measured(audited: AuditedAccuracy | None) -> str:
+def _measured(audited: AuditedAccuracy | None, num_unanswered: int) -> str:
     if audited is None or audited.accuracy is None:
-        return (
-            "Not measured: no random slice of images was set aside for an audit, and "
-            "images that a strategy chose cannot tell the accuracy on others."
+        why = (
+            f"none of the {num_unanswered} images drawn for an audit has a label"
+            if num_unanswered
+            else "no random slice of images was set aside for an audit"
         )
-    return (
+        return (
+            f"Not measured: {why}, and images that a strategy chose cannot tell the "
+            "accuracy on others."
+        )
+    told = (
         f"{audited}. These images were drawn at random, labeled by people, and used "
         "neither for training nor for choosing or stopping. The interval is exact "
         "(Clopper and Pearson)."
     )
+    if num_unanswered:
+        told += (
+            f" {num_unanswered} more were drawn and have no label; if they were left "
+            "out for being hard, the accuracy is lower than this."
+        )
+    return told
 
 
 def _chosen(strategy: str | None) -> str:

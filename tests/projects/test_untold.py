@@ -1,0 +1,110 @@
+"""Slips of people: answers not told yet, swapped files, disputes, skipped audits."""
+
+import pytest
+from tests.projects.toy import (
+    answer,
+    begin,
+    go_on,
+    num_events,
+    paths,
+    pictures,
+    truth,
+    write,
+)
+
+from fewlabels.errors import AnswersError, UsageError
+
+
+@pytest.fixture
+def project(tmp_path):
+    with begin(tmp_path) as opened:
+        yield opened
+
+
+def test_answers_that_were_not_told_are_not_written_over(project, tmp_path):
+    asked = project.ask()
+    file = project.write_query(asked, tmp_path / "query.csv")
+    project.write_query(asked, file)  # nobody wrote anything there
+    names = paths(project, asked)
+    write(file, [(names[0], truth(names[0])), (names[1], "off")])
+    before = file.read_bytes()
+    with pytest.raises(UsageError, match="2 answers that were not told"):
+        project.write_query(project.ask(), file)
+    assert file.read_bytes() == before
+    write(file, [(names[0], truth(names[0])), (names[1], "")])
+    project.tell(file, annotator="ann")
+    project.write_query(project.ask(), file)
+    assert names[0] not in file.read_text("utf-8")
+
+
+@pytest.mark.parametrize("content", [b"my diary\n", b"\xff\xfe\x00"])
+def test_a_file_of_something_else_is_not_written_over(project, tmp_path, content):
+    file = tmp_path / "diary.txt"
+    file.write_bytes(content)
+    with pytest.raises(UsageError, match="not touched"):
+        project.write_query(project.ask(), file)
+    assert file.read_bytes() == content
+
+
+def test_a_dispute_is_noted_with_its_remedy(project, tmp_path):
+    asked = go_on(project)
+    name = paths(project, asked)[0]
+    wrong = "odd" if truth(name) == "even" else "even"
+    answers = write(tmp_path / "a.csv", [(name, wrong)])
+    assert not any("disagree" in note for note in project.status().notes)
+    project.tell(answers, annotator="bob")
+    assert any("On 1 labeled images people" in note for note in project.status().notes)
+    project.tell(write(tmp_path / "a.csv", [(name, truth(name))]), annotator="bob")
+    assert not any("disagree" in note for note in project.status().notes)
+
+
+@pytest.mark.parametrize(
+    "columns", [("file_name", "label"), ("file_name", "label", "id")]
+)
+def test_a_name_that_shows_another_image_by_now_is_refused(project, tmp_path, columns):
+    asked = project.ask()
+    one, other, moved, *_ = paths(project, asked)
+    folder = project.images_folder
+    (folder / one).rename(tmp_path / "aside.png")
+    (folder / other).rename(folder / one)
+    (tmp_path / "aside.png").rename(folder / other)
+    (folder / moved).touch()  # looks changed and is not
+    id_of = {item.path: item.id for item in project.store.items()}
+    rows = [
+        (name, truth(name), f"id:{id_of[name]}")[: len(columns)]
+        for name in (one, other, moved)
+    ]
+    file, before = write(tmp_path / "a.csv", rows, columns), num_events(project)
+    with pytest.raises(AnswersError, match="has 2 faults") as caught:
+        project.tell(file, annotator="ann")
+    assert [fault.line for fault in caught.value.faults] == [2, 3]
+    assert num_events(project) == before
+    assert project.tell(file, annotator="ann", partial=True).num_new == 1
+
+
+def test_labels_are_taken_while_the_images_are_away(project, tmp_path):
+    asked = project.ask()
+    project.images_folder.rename(tmp_path / "elsewhere")
+    assert answer(project, asked).num_new == 7
+
+
+def test_the_card_owns_up_to_audit_images_without_a_label(project, tmp_path):
+    asked = project.ask()
+    names = dict(zip(paths(project, asked), asked.items, strict=True))
+    audit = [name for name, one in names.items() if one.role == "audit"]
+    rows = [
+        (name, "", "skip") if name in audit else (name, truth(name)) for name in names
+    ]
+    project.tell(write(tmp_path / "a.csv", rows), annotator="ann")
+    project.train()
+    pictures(project.images_folder, [30, 31])  # the model never saw these
+
+    def card():
+        project.export(tmp_path / "out")
+        return (tmp_path / "out/model/README.md").read_text("utf-8")
+
+    assert "none of the 3 images drawn for an audit has a label" in card()
+    assert "on 24 images, 4 of them labeled" in card()
+    rows = [(audit[0], truth(audit[0]))]
+    project.tell(write(tmp_path / "a.csv", rows), annotator="ann")
+    assert "2 more were drawn and have no label" in card()
