@@ -11,7 +11,6 @@ from fewlabels.data.decode import inspect
 from fewlabels.errors import DataError
 from fewlabels.progress import reporting
 from fewlabels.projects import indexing
-from fewlabels.projects.changes import Changes, Move, compare
 from fewlabels.projects.indexing import UNSETTLED, scan
 
 LONG_AGO = 1_600_000_000
@@ -109,18 +108,17 @@ def test_a_folder_can_be_passed_over(folder):
     assert names == [f"{number}.png" for number in range(5)]
 
 
-def test_copies_share_a_group_also_without_near_duplicates(folder):
+def test_copies_share_a_group(folder):
     (folder / "copy.png").write_bytes((folder / "3.png").read_bytes())
-    for near in (True, False):
-        groups = scan(folder, near=near).groups()
-        assert [[file.name for file in group] for group in groups] == [
-            ["3.png", "copy.png"]
-        ]
+    groups = scan(folder).groups()
+    assert [[file.name for file in group] for group in groups] == [
+        ["3.png", "copy.png"]
+    ]
 
 
-def test_reading_is_reported_and_handed_on_as_it_goes(folder, monkeypatch):
+def test_reading_is_reported_as_it_goes(folder, monkeypatch):
     monkeypatch.setattr(indexing, "_CHUNK", 4)
-    seen, handed = [], []
+    seen = []
 
     class Listener:
         def start(self, task, total, done):
@@ -133,83 +131,9 @@ def test_reading_is_reported_and_handed_on_as_it_goes(folder, monkeypatch):
             pass
 
     with reporting(Listener()):
-        index = scan(folder, on_read=handed.append)
+        index = scan(folder)
     assert seen == [("Reading images", 6)] + [1] * 6
-    assert [len(some) for some in handed] == [4, 2]
-    assert [file for some in handed for file in some] == list(index.files)
-
-
-def test_an_interrupted_index_goes_on(folder, monkeypatch):
-    monkeypatch.setattr(indexing, "_CHUNK", 2)
-    kept = {}
-
-    def keep(files):
-        if len(kept) >= 4:
-            raise KeyboardInterrupt
-        kept.update({file.name: file for file in files})
-
-    with pytest.raises(KeyboardInterrupt):
-        scan(folder, on_read=keep)
-    assert scan(folder, kept).num_read == 2
-
-
-# ---------------------------------------------------------------- between two indexes
-
-
-def changes(folder, first):
-    return compare(first.files, scan(folder, known(first)).files)
-
-
-def test_nothing_changed(folder):
-    assert not changes(folder, scan(folder))
-
-
-def test_added_moved_changed_and_gone_are_told_apart(folder):
-    first = scan(folder)
-    save(folder / "new.png", 60)
-    (folder / "sub").mkdir()
-    (folder / "1.png").rename(folder / "sub" / "one.png")
-    save(folder / "2.png", 61)
-    (folder / "3.png").unlink()
-    assert changes(folder, first) == Changes(
-        added=("new.png",),
-        moved=(Move("1.png", "sub/one.png"),),
-        changed=("2.png",),
-        gone=("3.png",),
-    )
-
-
-def test_two_files_that_swap_names_moved(folder):
-    first = scan(folder)
-    (folder / "0.png").rename(folder / "x")
-    (folder / "1.png").rename(folder / "0.png")
-    (folder / "x").rename(folder / "1.png")
-    both = (Move("0.png", "1.png"), Move("1.png", "0.png"))
-    assert changes(folder, first) == Changes((), both, (), ())
-
-
-def test_a_file_moved_over_another_leaves_that_one_gone(folder):
-    first = scan(folder)
-    (folder / "0.png").replace(folder / "1.png")
-    moved = (Move("0.png", "1.png"),)
-    assert changes(folder, first) == Changes((), moved, (), ("1.png",))
-
-
-def test_a_copy_is_added_and_a_lost_copy_gone(folder):
-    first = scan(folder)
-    (folder / "copy.png").write_bytes((folder / "0.png").read_bytes())
-    assert changes(folder, first) == Changes(("copy.png",), (), (), ())
-    second = scan(folder)
-    (folder / "copy.png").unlink()
-    assert changes(folder, second) == Changes((), (), (), ("copy.png",))
-
-
-def test_new_content_in_place_of_moved_content_is_added(folder):
-    first = scan(folder)
-    (folder / "0.png").rename(folder / "old.png")
-    save(folder / "0.png", 62)
-    moved = (Move("0.png", "old.png"),)
-    assert changes(folder, first) == Changes(("0.png",), moved, (), ())
+    assert len(index.files) == 6  # also those of the second chunk
 
 
 def test_content_changed_within_one_tick_of_the_clock_is_seen(tmp_path):
@@ -219,4 +143,5 @@ def test_content_changed_within_one_tick_of_the_clock_is_seen(tmp_path):
     first = scan(tmp_path)
     Image.fromarray(pixels + 1).save(tmp_path / "a.bmp")
     os.utime(tmp_path / "a.bmp", ns=(now, now))
-    assert changes(tmp_path, first).changed == ("a.bmp",)
+    again = scan(tmp_path, known(first))
+    assert again.files[0].digest != first.files[0].digest

@@ -7,7 +7,7 @@ names. Size and time of change say whether a file has to be read again.
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,17 +69,11 @@ class Index:
         return tuple(tuple(group) for group in members.values() if len(group) > 1)
 
 
-def ignore(_files: Sequence[Indexed]) -> None:
-    """Do nothing with files that were read."""
-
-
 def scan(
     folder: Path,
     known: Mapping[str, Indexed] | None = None,
     *,
-    near: bool = True,
     without: str | None = None,
-    on_read: Callable[[Sequence[Indexed]], None] = ignore,
 ) -> Index:
     """Index the images below a folder.
 
@@ -87,10 +81,7 @@ def scan(
         folder: Where the images are; they stay there, untouched.
         known: What an earlier index found, by name. A file of the same name, size and
             time of change is not read again.
-        near: Whether to group near duplicates; copies always share a group.
         without: A folder below, such as the project's own, that is passed over.
-        on_read: Called with each thousand of files just read, so that an index that is
-            interrupted can go on from there.
 
     Returns:
         The index.
@@ -107,7 +98,7 @@ def scan(
             found[name] = file
         else:
             unread.append(name)
-    for one in _read(folder, unread, on_read):
+    for one in _read(folder, unread):
         if isinstance(one, Indexed):
             found[one.name] = one
         else:
@@ -116,7 +107,9 @@ def scan(
     return Index(
         files=files,
         unreadable=tuple(sorted(unreadable)),
-        representative=_represented(files, near=near),
+        representative=representatives(
+            {file.digest: file.fingerprint for file in files}
+        ),
         num_read=len(unread),
     )
 
@@ -130,9 +123,7 @@ def _is_unchanged(file: Indexed, path: str) -> bool:
     return seen == (file.size, file.mtime_ns) and is_current(file.fingerprint)
 
 
-def _read(
-    folder: Path, names: Sequence[str], on_read: Callable[[Sequence[Indexed]], None]
-) -> Iterator[Indexed | UnreadableFile]:
+def _read(folder: Path, names: Sequence[str]) -> Iterator[Indexed | UnreadableFile]:
     """Read files, several at a time; never more than a chunk is waiting."""
 
     def read(name: str) -> Indexed | UnreadableFile:
@@ -143,12 +134,9 @@ def _read(
         track("Reading images", len(names)) as advance,
     ):
         for first in range(0, len(names), _CHUNK):
-            chunk = []
             for one in threads.map(read, names[first : first + _CHUNK]):
-                chunk.append(one)
                 advance(1)
-            on_read([one for one in chunk if isinstance(one, Indexed)])
-            yield from chunk
+                yield one
 
 
 def _indexed(name: str, path: Path) -> Indexed | UnreadableFile:
@@ -167,9 +155,3 @@ def _indexed(name: str, path: Path) -> Indexed | UnreadableFile:
         digest=file.digest,
         fingerprint=taken,
     )
-
-
-def _represented(files: Iterable[Indexed], *, near: bool) -> dict[str, str]:
-    if not near:
-        return {file.digest: file.digest for file in files}
-    return representatives({file.digest: file.fingerprint for file in files})
