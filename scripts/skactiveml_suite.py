@@ -36,7 +36,7 @@ class Counted(unittest.TextTestResult):
 
     num_subtests = 0
 
-    def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:  # noqa: N802
+    def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:  # noqa: N802 - its name
         """Count a finished subtest; unittest calls this."""
         self.num_subtests += 1
         super().addSubTest(test, subtest, err)

@@ -28,10 +28,11 @@ def stir() -> None:
 @contextmanager
 def restored() -> Iterator[None]:
     """Put the global generators back to what they were, whatever the block does."""
-    before = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
+    of_torch, of_python = torch.get_rng_state(), random.getstate()
+    of_numpy = np.random.get_state()  # noqa: NPY002 - the global one is meant
     try:
         yield
     finally:
-        torch.set_rng_state(before[0])
-        np.random.set_state(before[1])  # noqa: NPY002
-        random.setstate(before[2])
+        torch.set_rng_state(of_torch)
+        np.random.set_state(of_numpy)  # noqa: NPY002 - the same
+        random.setstate(of_python)

@@ -3,16 +3,15 @@
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 
-from fewlabels.projects.indexing import Index, Indexed
-from fewlabels.store import Found, Item, Store
-from fewlabels.store import Indexed as Counts
+from fewlabels.projects.indexing import Index, IndexedFile
+from fewlabels.store import Found, Indexed, Item, Store
 
 _FINGERPRINT = "fingerprint"
 
 
 def take_in(
-    store: Store, index: Index, known: Mapping[str, Indexed] | None = None
-) -> Counts:
+    store: Store, index: Index, known: Mapping[str, IndexedFile] | None = None
+) -> Indexed:
     """Bring the store's list of images up to date.
 
     Args:
@@ -37,13 +36,13 @@ def take_in(
     )
 
 
-def _details(file: Indexed) -> dict[str, str]:
+def _details(file: IndexedFile) -> dict[str, str]:
     return {_FINGERPRINT: b64encode(file.fingerprint).decode("ascii")}
 
 
-def as_indexed(item: Item) -> Indexed:
+def as_indexed(item: Item) -> IndexedFile:
     """Return an item of the store as the index knows files."""
-    return Indexed(
+    return IndexedFile(
         name=item.path,
         size=item.size,
         mtime_ns=item.mtime_ns,

@@ -29,7 +29,7 @@ _NUM_THREADS = min(8, 2 + (os.cpu_count() or 1))
 
 
 @dataclass(frozen=True, slots=True)
-class Indexed:
+class IndexedFile:
     """An image file as it was when it was last read."""
 
     name: str
@@ -52,7 +52,7 @@ class Indexed:
 class Index:
     """All images of a folder."""
 
-    files: tuple[Indexed, ...]
+    files: tuple[IndexedFile, ...]
     """The readable files, in natural order of their names."""
     unreadable: tuple[UnreadableFile, ...]
     """What looks like an image and is not one, by name and reason."""
@@ -61,9 +61,9 @@ class Index:
     num_read: int
     """How many files had to be read; the others were known."""
 
-    def groups(self) -> tuple[tuple[Indexed, ...], ...]:
+    def groups(self) -> tuple[tuple[IndexedFile, ...], ...]:
         """Return the groups of more than one file: copies and near duplicates."""
-        members: dict[str, list[Indexed]] = {}
+        members: dict[str, list[IndexedFile]] = {}
         for file in self.files:
             members.setdefault(self.representative[file.digest], []).append(file)
         return tuple(tuple(group) for group in members.values() if len(group) > 1)
@@ -71,7 +71,7 @@ class Index:
 
 def scan(
     folder: Path,
-    known: Mapping[str, Indexed] | None = None,
+    known: Mapping[str, IndexedFile] | None = None,
     *,
     without: str | None = None,
 ) -> Index:
@@ -90,7 +90,7 @@ def scan(
     names, unreadable = image_names(folder)
     if without is not None:
         names = [name for name in names if not name.startswith(f"{without}/")]
-    found: dict[str, Indexed] = {}
+    found: dict[str, IndexedFile] = {}
     unread = []
     for name in names:
         file = known.get(name)
@@ -99,7 +99,7 @@ def scan(
         else:
             unread.append(name)
     for one in _read(folder, unread):
-        if isinstance(one, Indexed):
+        if isinstance(one, IndexedFile):
             found[one.name] = one
         else:
             unreadable.append(one)
@@ -114,7 +114,7 @@ def scan(
     )
 
 
-def _is_unchanged(file: Indexed, path: str) -> bool:
+def _is_unchanged(file: IndexedFile, path: str) -> bool:
     try:
         state = os.stat(path)  # noqa: PTH116 - a hundred thousand Paths take a second
     except OSError:
@@ -123,10 +123,10 @@ def _is_unchanged(file: Indexed, path: str) -> bool:
     return seen == (file.size, file.mtime_ns) and is_current(file.fingerprint)
 
 
-def _read(folder: Path, names: Sequence[str]) -> Iterator[Indexed | UnreadableFile]:
+def _read(folder: Path, names: Sequence[str]) -> Iterator[IndexedFile | UnreadableFile]:
     """Read files, several at a time; never more than a chunk is waiting."""
 
-    def read(name: str) -> Indexed | UnreadableFile:
+    def read(name: str) -> IndexedFile | UnreadableFile:
         return _indexed(name, folder / name)
 
     with (
@@ -139,7 +139,7 @@ def _read(folder: Path, names: Sequence[str]) -> Iterator[Indexed | UnreadableFi
                 yield one
 
 
-def _indexed(name: str, path: Path) -> Indexed | UnreadableFile:
+def _indexed(name: str, path: Path) -> IndexedFile | UnreadableFile:
     try:
         before = path.stat()  # so that a change while it is read is noticed next time
         file, taken = fingerprint(name, path)
@@ -148,7 +148,7 @@ def _indexed(name: str, path: Path) -> Indexed | UnreadableFile:
     except OSError as error:
         return left_out(name, error.strerror or "cannot be read")
     is_settled = abs(time.time_ns() - before.st_mtime_ns) > _SETTLING_NS
-    return Indexed(
+    return IndexedFile(
         name=name,
         size=before.st_size,
         mtime_ns=before.st_mtime_ns if is_settled else UNSETTLED,

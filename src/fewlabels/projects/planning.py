@@ -131,12 +131,12 @@ def duration(seconds: float) -> str:
     """
     if seconds <= 1:
         return "a second"
-    for unit, length in (("hour", 3600), ("minute", 60), ("second", 1)):
-        if seconds >= length or length == 1:
-            count = seconds / length
-            number = f"{count:.1f}" if unit == "hour" else f"{math.ceil(count - 0.5)}"
-            return f"about {number} {unit}{'' if number in {'1', '1.0'} else 's'}"
-    raise AssertionError  # pragma: no cover - the last unit fits everything
+    unit, length = "second", 1
+    if seconds >= 60:
+        unit, length = ("hour", 3600) if seconds >= 3600 else ("minute", 60)
+    count = seconds / length
+    number = f"{count:.1f}" if unit == "hour" else f"{math.ceil(count - 0.5)}"
+    return f"about {number} {unit}{'' if number in {'1', '1.0'} else 's'}"
 
 
 def _scratch(
