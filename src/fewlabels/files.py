@@ -7,6 +7,7 @@ the next one sweeps away.
 
 import errno
 import os
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -76,6 +77,22 @@ def move(source: Path, target: Path) -> None:
     with explained(target):
         source.replace(target)
         _flush_folder(target.parent)
+
+
+def copy_folder(source: Path, target: Path) -> None:
+    """Copy a folder of finished files, whole or not at all.
+
+    Args:
+        source: The folder; where there is none, nothing happens.
+        target: Its copy; what is there already stays as it is.
+    """
+    if target.exists() or not source.exists():
+        return
+    unfinished = target.with_name(target.name + LEFTOVER)
+    with explained(target):
+        shutil.rmtree(unfinished, ignore_errors=True)
+        shutil.copytree(source, unfinished)
+    move(unfinished, target)
 
 
 def sweep(paths: Iterable[Path]) -> None:

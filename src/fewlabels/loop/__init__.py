@@ -5,7 +5,8 @@ from pathlib import Path
 
 from fewlabels import strategies, training
 from fewlabels.errors import UsageError
-from fewlabels.loop.rounds import round_folder, rounds
+from fewlabels.loop.rounds import round_folder, rounds, without
+from fewlabels.loop.seeds import Seeds
 from fewlabels.loop.start import check_plan, hidden, starting_answers
 from fewlabels.oracles import TableOracle
 from fewlabels.pool import Pool, Round
@@ -13,12 +14,14 @@ from fewlabels.protocols import Strategy, Trainer
 from fewlabels.whole import whole_number
 
 __all__ = [
+    "Seeds",
     "check_plan",
     "hidden",
     "round_folder",
     "rounds",
     "run",
     "starting_answers",
+    "without",
 ]
 
 

@@ -1,12 +1,16 @@
 """Train, measure, ask, repeat: the loop of the paper's Section 2.1."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+
+import torch
 
 from fewlabels import progress
 from fewlabels.evaluation import accuracy
 from fewlabels.loop.evaluations import Evaluations, mark_of
-from fewlabels.pool import Pool, Query, Round, Split, check_query
+from fewlabels.loop.seeds import Seeds
+from fewlabels.pool import Answers, Pool, Query, Round, Split, check_query
 from fewlabels.protocols import Classifier, Oracle, Strategy, Trainer
 from fewlabels.rng import stream
 
@@ -19,9 +23,10 @@ def rounds(
     oracle: Oracle,
     query: int,
     budget: int,
-    seed: int,
+    seed: int | Seeds,
     test: Split | None,
     history: Sequence[Round] = (),
+    withheld: Answers | None = None,
     workspace: Path | None = None,
 ) -> Iterator[Round]:
     """Alternate training and asking until the budget is spent.
@@ -33,24 +38,34 @@ def rounds(
         oracle: Answers, wholly or in part.
         query: Labels asked for in each round.
         budget: Labels at the end.
-        seed: Seed of the whole run; streams are named by purpose and round.
+        seed: Seed of the whole run, or one per purpose; streams are named by purpose
+            and round.
         test: What accuracy is measured on.
         history: Rounds that were finished before; ``pool`` knows their answers.
+        withheld: Labels that are known but join after the first query; until then
+            nobody sees them.
         workspace: A folder where trainers keep their work.
 
     Yields:
         A record of each round. The last one trains on the whole budget and asks
         nothing.
     """
-    history = tuple(history)
+    seeds, history = Seeds.of(seed), tuple(history)
+    later = Answers() if withheld is None else withheld
+    pool = without(pool, later)
     while True:
         step = len(history)
-        classifier, median = _trained(trainer, pool, test, seed, step, workspace)
-        size = min(query, budget - len(pool.labeled), len(pool.candidates))
+        classifier, median = _trained(trainer, pool, test, seeds, step, workspace)
+        left = budget - len(pool.labeled) - len(later.indices)
+        size = min(query, left, len(pool.candidates))
         asked = Query()
         if size > 0:
             asked = strategy.select(
-                classifier, pool, size, stream(seed, "query", step), history=history
+                classifier,
+                pool,
+                size,
+                stream(seeds.query, "query", step),
+                history=history,
             )
             check_query(asked, pool, size)
         answers = oracle.answer(asked)
@@ -67,7 +82,13 @@ def rounds(
         if not len(answers.indices) + len(answers.skipped):
             return
         history = (*history, done)
-        pool = pool.with_answers(answers)
+        pool, later = pool.with_answers(answers).with_answers(later), Answers()
+
+
+def without(pool: Pool, withheld: Answers) -> Pool:
+    """Return the pool in which nobody is asked about labels that join later."""
+    is_asked = ~torch.isin(pool.candidates, withheld.indices)
+    return replace(pool, candidates=pool.candidates[is_asked])
 
 
 def round_folder(workspace: Path, step: int) -> Path:
@@ -83,12 +104,13 @@ def _trained(
     trainer: Trainer,
     pool: Pool,
     test: Split | None,
-    seed: int,
+    seeds: Seeds,
     step: int,
     workspace: Path | None,
 ) -> tuple[Classifier, float | None]:
     """Return the classifier of a round and the median of its last evaluations."""
     folder = None if workspace is None else round_folder(workspace, step)
+    seed = seeds.training(step)
     generator = stream(seed, "train", step)
     with progress.part(_part_name(step)):
         if test is None:

@@ -11,6 +11,9 @@ from fewlabels import progress
 from fewlabels.data.derived import ChosenImages
 from fewlabels.errors import BudgetError, DataError
 from fewlabels.evaluation import accuracy
+from fewlabels.files import copy_folder
+from fewlabels.loop.rounds import round_folder
+from fewlabels.loop.seeds import Seeds
 from fewlabels.pool import UNKNOWN, Answers, Pool, Split
 from fewlabels.protocols import Classifier, Trainer
 from fewlabels.rng import stream
@@ -77,7 +80,7 @@ def check_plan(pool: Pool, *, start: int, query: int, budget: int) -> None:
 def starting_answers(
     pool: Pool,
     start: int,
-    seed: int,
+    seed: int | Seeds,
     *,
     trainer: Trainer,
     num_models: int = 1,
@@ -87,13 +90,13 @@ def starting_answers(
 
     With several models, each is trained on a starting set of its own, and the set of
     the median accuracy on held-out images of the pool is kept. The test split decides
-    nothing. All are trained with the stream of the first round, so that round repeats
-    the training of the set that was kept.
+    nothing. All are trained with the stream of the first round, so in a workspace the
+    training of the set that was kept is that of the first round.
 
     Args:
         pool: The pool with its known labels.
         start: How many labels.
-        seed: Seed of the whole run.
+        seed: Seed of the whole run, or one per purpose.
         trainer: Trains the models to choose from.
         num_models: How many starting sets to choose from.
         workspace: A folder where trainers keep their work.
@@ -105,19 +108,20 @@ def starting_answers(
         num_models >= 1,
         f"initial_models is {num_models}; at least one model begins a run.",
     )
+    seeds = Seeds.of(seed)
     sets = [
-        _balanced(pool, start, seed, trial)
+        _balanced(pool, start, seeds.start, trial)
         for trial in range(num_models if start else 1)
     ]
     if len(sets) == 1:
         return sets[0]
-    held_out = _held_out(pool, sets, seed)
+    held_out = _held_out(pool, sets, seeds.start)
     scores = [
         accuracy(
             _tried(
                 trainer,
                 hidden(pool, start).with_answers(answers),
-                seed,
+                seeds.first,
                 trial,
                 workspace,
             ),
@@ -125,14 +129,21 @@ def starting_answers(
         )
         for trial, answers in enumerate(sets)
     ]
-    return sets[scores.index(median_low(scores))]
+    kept = scores.index(median_low(scores))
+    if workspace is not None:
+        copy_folder(workspace / _trial_name(kept), round_folder(workspace, 0))
+    return sets[kept]
+
+
+def _trial_name(trial: int) -> str:
+    return f"start-{trial}"
 
 
 def _tried(
     trainer: Trainer, pool: Pool, seed: int, trial: int, workspace: Path | None
 ) -> Classifier:
     """Return the classifier of one starting set."""
-    name = f"start-{trial}"
+    name = _trial_name(trial)
     with progress.part(name):
         return trainer.fit(
             pool,

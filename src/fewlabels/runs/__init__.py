@@ -5,7 +5,7 @@ from fewlabels.runs.environment import environment
 from fewlabels.runs.execute import check_choices, execute
 from fewlabels.runs.folder import RunFolder
 from fewlabels.runs.lines import RoundLine
-from fewlabels.runs.settings import Choice, RunSettings
+from fewlabels.runs.settings import Choice, RunSettings, SeedOptions
 
 __all__ = [
     "Choice",
@@ -13,6 +13,7 @@ __all__ = [
     "RoundLine",
     "RunFolder",
     "RunSettings",
+    "SeedOptions",
     "check_choices",
     "diagnose",
     "environment",

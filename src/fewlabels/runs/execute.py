@@ -21,13 +21,18 @@ from fewlabels.runs.settings import RunSettings
 from fewlabels.runs.timing import Stopwatch, TimedStrategy, TimedTrainer
 
 
-def execute(settings: RunSettings, path: Path, pool: Pool) -> Iterator[Round]:
+def execute(
+    settings: RunSettings, path: Path, pool: Pool, *, beginning: Path | None = None
+) -> Iterator[Round]:
     """Do a run in a folder, or go on where it was interrupted.
 
     Args:
         settings: What to do.
         path: The folder of the run.
         pool: What ``settings.data`` stands for, with its labels.
+        beginning: The folder of a run that begins alike: same data, trainer, start and
+            seeds. Its starting set and first training are copied and not made again;
+            the outcome is the same.
 
     Yields:
         Every round, those of earlier sittings first.
@@ -40,6 +45,8 @@ def execute(settings: RunSettings, path: Path, pool: Pool) -> Iterator[Round]:
     with folder.owned():
         folder.begin(settings.model_dump(mode="json"), _facts(settings, pool, strategy))
         _check_same_data(folder, pool)
+        if beginning is not None and folder.start() is None:
+            folder.begin_like(RunFolder(beginning))
         yield from _finished_and_new(folder, settings, pool, strategy, trainer)
 
 
@@ -61,9 +68,12 @@ def _finished_and_new(
     """Replay what the folder holds, then go on until the budget is spent."""
     positions = {name: index for index, name in enumerate(pool.ids)}
     lines = folder.lines()
-    asked = hidden(pool, settings.budget).with_answers(
-        _start(folder, settings, pool, trainer, positions)
-    )
+    start = _start(folder, settings, pool, trainer, positions)
+    asked, withheld = hidden(pool, settings.budget), None
+    if settings.zero_shot and not lines:
+        withheld = start
+    else:
+        asked = asked.with_answers(start)
     history = [line.to_round(positions) for line in lines]
     for finished in history:
         asked = asked.with_answers(finished.answers)
@@ -78,9 +88,10 @@ def _finished_and_new(
         oracle=TableOracle(pool.labels),
         query=settings.query,
         budget=settings.budget,
-        seed=settings.seed,
+        seed=settings.all_seeds,
         test=pool.test,
         history=history,
+        withheld=withheld,
         workspace=folder.path,
     ):
         folder.append(RoundLine.of(finished, pool), watch.reading())
@@ -100,7 +111,7 @@ def _start(
         answers = starting_answers(
             pool,
             settings.start,
-            settings.seed,
+            settings.all_seeds,
             trainer=trainer,
             num_models=settings.initial_models,
             workspace=folder.path,

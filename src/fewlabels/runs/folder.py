@@ -16,12 +16,13 @@ from fewlabels.errors import (
 from fewlabels.files import (
     LEFTOVER,
     alone,
+    copy_folder,
     make_folder,
     replace_text,
     sweep,
 )
 from fewlabels.journal import JsonLines, TensorBoard
-from fewlabels.loop import evaluations
+from fewlabels.loop import evaluations, round_folder
 from fewlabels.progress import Reporter, reporting
 from fewlabels.runs.lines import SCHEMA, RoundLine
 
@@ -161,6 +162,8 @@ class RunFolder:
             return
         before = self.description()["settings"]
         now = json.loads(json.dumps(settings))
+        # What an older version could not be told was off.
+        before = {key: _off(value) for key, value in now.items()} | before
         changed = [
             f"{key} was {before.get(key)!r} and is now {now.get(key)!r}"
             for key in {**before, **now}
@@ -205,6 +208,17 @@ class RunFolder:
             "labels": list(labels.values()),
         }
         replace_text(self.start_file, _pretty(content))
+
+    def begin_like(self, other: "RunFolder") -> None:
+        """Take over the starting set and the first training of another run.
+
+        Args:
+            other: A run that begins alike; where it has not begun yet, nothing happens.
+        """
+        labels = other.start()
+        if labels is not None:
+            copy_folder(round_folder(other.path, 0), round_folder(self.path, 0))
+            self.write_start(labels)
 
     def lines(self) -> list[RoundLine]:
         """Return the finished rounds."""
@@ -267,6 +281,13 @@ def _readable(file: Path) -> Iterator[None]:
             "than fewlabels; restore it or give another folder."
         )
         raise RunError(msg) from error
+
+
+def _off(value: Any) -> Any:
+    """Return what a setting is where nobody set it: false, or nothing inside."""
+    if isinstance(value, dict):
+        return dict.fromkeys(value)
+    return False if isinstance(value, bool) else None
 
 
 def _pretty(content: Mapping[str, Any]) -> str:

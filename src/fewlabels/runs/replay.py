@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import torch
 
-from fewlabels.loop import hidden
+from fewlabels.loop import hidden, without
 from fewlabels.pool import Answers, Pool
 from fewlabels.runs.folder import RunFolder
 from fewlabels.runs.lines import RoundLine
@@ -25,10 +25,13 @@ def replayed(
     """
     positions = {name: index for index, name in enumerate(pool.ids)}
     start = answers_of(folder.start() or {}, positions)
-    known = hidden(pool, budget).with_answers(start)
+    known = hidden(pool, budget)
+    is_withheld = folder.description()["settings"].get("zero_shot", False)
+    known = without(known, start) if is_withheld else known.with_answers(start)
     for line in folder.lines():
         yield line, known
         known = known.with_answers(line.to_round(positions).answers)
+        known = known.with_answers(start)
 
 
 def answers_of(written: Mapping[str, int], positions: Mapping[str, int]) -> Answers:

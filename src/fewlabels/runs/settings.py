@@ -1,6 +1,8 @@
 """The settings of a run: typed, saved with it, compared when it is resumed."""
 
+import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -9,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from fewlabels.errors import UnknownNameError, UsageError
+from fewlabels.loop import Seeds
 
 
 class Choice(BaseModel):
@@ -20,6 +23,17 @@ class Choice(BaseModel):
     """A built-in name, an import path, or for data also a path."""
     options: dict[str, Any] = {}
     """Its options, by name."""
+
+    @property
+    def label(self) -> str:
+        """Its name, with the options that it was given.
+
+        Example:
+            >>> Choice(name="npc", options={"draws": 100}).label
+            'npc (draws = 100)'
+        """
+        options = [f"{key} = {_text(value)}" for key, value in self.options.items()]
+        return f"{self.name} ({', '.join(options)})" if options else self.name
 
     @model_validator(mode="before")
     @classmethod
@@ -49,6 +63,20 @@ class DataOptions(BaseModel):
     seed: int = 0
 
 
+class SeedOptions(BaseModel):
+    """Seeds of single purposes, where they differ; see :class:`fewlabels.loop.Seeds`.
+
+    A purpose without one takes that of the run.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    start: int | None = None
+    first: int | None = None
+    train: int | None = None
+    query: int | None = None
+
+
 class RunSettings(BaseModel):
     """Everything that decides what a run does."""
 
@@ -68,10 +96,21 @@ class RunSettings(BaseModel):
     """Labels at the end."""
     seed: int = 0
     """Seed of everything random."""
+    seeds: SeedOptions = SeedOptions()
+    """Seeds of single purposes, where they differ from ``seed``."""
     initial_models: int = 1
     """Starting sets to choose the median from."""
+    zero_shot: bool = False
+    """Keep the starting labels back until the untrained network has made the first
+    query (one reading of the NPC paper's Table 3)."""
     threads: int = 1
     """Threads of one process; part of the settings, since sums depend on it."""
+
+    @property
+    def all_seeds(self) -> Seeds:
+        """The seed of each purpose."""
+        given = self.seeds.model_dump(exclude_none=True)
+        return replace(Seeds.of(self.seed), **given)
 
     @classmethod
     def merged(cls, file: Path | None, given: dict[str, Any]) -> Self:
@@ -110,6 +149,10 @@ def faults(error: ValidationError) -> str:
         A sentence per fault.
     """
     return " ".join(map(_sentence, error.errors()))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _check_names(kind: str, given: Iterable[str], model: type[BaseModel]) -> None:

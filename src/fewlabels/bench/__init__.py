@@ -1,0 +1,1 @@
+"""Experiments: recipes, a runner that resumes, engines, results."""

@@ -1,0 +1,85 @@
+"""What an experiment is: conditions, strategies and seeds, as plain data."""
+
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from fewlabels.bench.published import PublishedTable
+from fewlabels.runs import Choice, RunSettings
+
+Scale = Literal["paper", "cpu"]
+"""``"paper"``: the settings of the paper, for GPUs; ``"cpu"``: for two cores."""
+
+Figure = Literal["accuracy", "overlap", "redundancy"]
+"""What the report of an experiment is about."""
+
+
+class Footprint(BaseModel):
+    """What one training costs, measured once, to say beforehand what all will cost."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    seconds_per_step: float
+    """Seconds of one core for one optimizer step, all else of a round included."""
+    megabytes: float
+    """What a finished training keeps on the disk."""
+
+
+class Condition(BaseModel):
+    """The settings of some runs, but for strategy and seed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = ""
+    """What tells it from the other conditions; empty where there is one only."""
+    settings: RunSettings
+    """Settings of its runs; strategy and seed are put in for each."""
+
+    def of(self, strategy: Choice, seed: int) -> RunSettings:
+        """Return the settings of the run of one strategy with one seed."""
+        return self.settings.model_copy(update={"strategy": strategy, "seed": seed})
+
+
+class Experiment(BaseModel):
+    """Strategies compared under some conditions, with the same seeds for all."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    """A word that can name a file."""
+    title: str
+    """Heading of its report."""
+    about: str = ""
+    """What it shows, and how it departs from what it stands for, in a few sentences."""
+    scale: Scale = "cpu"
+    conditions: tuple[Condition, ...]
+    strategies: tuple[Choice, ...]
+    """What is compared, in the order of the tables."""
+    seeds: tuple[int, ...]
+    """One run of each strategy under each condition for each of these."""
+    retrainings: int = 0
+    """Trainings on one label set of the budget's size, random and even over the
+    classes, to see how much of the spread is the chance of training; 0: none."""
+    figures: tuple[Figure, ...] = ("accuracy",)
+    published: tuple[PublishedTable, ...] = ()
+    """What the paper printed for it."""
+    footprint: Footprint
+
+    @model_validator(mode="after")
+    def _tells_runs_apart(self) -> Self:
+        """Refuse what would put two runs into one place of a table, or none."""
+        parts: dict[str, list[str] | list[int]] = {
+            "conditions": [condition.name for condition in self.conditions],
+            "strategies": [strategy.label for strategy in self.strategies],
+            "seeds": list(self.seeds),
+        }
+        for part, values in parts.items():
+            if not values:
+                raise ValueError(f"an experiment needs {part}, and none are given")
+            if len(set(values)) < len(values):
+                raise ValueError(f"{part} are given twice: {values}")
+        return self
+
+    def condition(self, name: str) -> Condition:
+        """Return the condition of a name."""
+        return next(one for one in self.conditions if one.name == name)

@@ -1,0 +1,201 @@
+"""The folder of a benchmark: runs by content, experiments by name, failures.
+
+::
+
+    bench.json               what kind of folder this is
+    experiments/NAME.json    what was asked for, all strategies and seeds so far
+    cells/ADDRESS/           a run (see :mod:`fewlabels.runs`), with notes.jsonl
+    failures/ADDRESS.json    why a run failed the last time
+    reports/NAME/            what `fewlabels bench report` writes
+"""
+
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from fewlabels.bench.cells import Cell
+from fewlabels.bench.experiment import Experiment
+from fewlabels.errors import ForeignFolderError, RunError
+from fewlabels.files import LEFTOVER, make_folder, replace_text
+from fewlabels.runs import RunFolder
+
+SCHEMA = 1
+"""Version of the files of a benchmark."""
+
+_KIND = "fewlabels bench"
+
+
+class Failure(BaseModel):
+    """Why a run failed the last time it was tried."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    label: str
+    """What people call the run."""
+    error: str
+    """What went wrong, in a sentence."""
+    traceback: str = ""
+    """Where; empty where the sentence says all, or the process was killed."""
+
+
+@dataclass(frozen=True)
+class BenchFolder:
+    """Paths of a benchmark's files, and how they are read and written."""
+
+    path: Path
+
+    @property
+    def description_file(self) -> Path:
+        """``bench.json``: what kind of folder this is."""
+        return self.path / "bench.json"
+
+    def run_folder(self, cell: Cell) -> RunFolder:
+        """Return the folder of a run."""
+        return RunFolder(self.path / "cells" / cell.address)
+
+    def notes_file(self, cell: Cell) -> Path:
+        """Return the file with what was noted while a run went on."""
+        return self.run_folder(cell).path / "notes.jsonl"
+
+    def report_folder(self, name: str) -> Path:
+        """Return where the report of an experiment stands."""
+        return self.path / "reports" / name
+
+    def open(self) -> None:
+        """Make the folder, or check that it is one of a benchmark.
+
+        Raises:
+            ForeignFolderError: If it holds something else; nothing is touched.
+        """
+        if self.description_file.exists():
+            self.check()
+            return
+        if self.path.exists() and not self.path.is_dir():
+            msg = f"'{self.path}' is a file; a benchmark needs a folder."
+            raise ForeignFolderError(msg)
+        begun = self.description_file.name + LEFTOVER
+        strangers = sorted({one.name for one in self.path.glob("*")} - {begun})
+        if strangers:
+            msg = (
+                f"'{self.path}' is not empty and does not hold a benchmark (it holds "
+                f"'{strangers[0]}'); nothing was touched. Give an empty or new folder "
+                "with --out."
+            )
+            raise ForeignFolderError(msg)
+        make_folder(self.path)
+        content = {"kind": _KIND, "schema_version": SCHEMA}
+        replace_text(self.description_file, _pretty(content))
+
+    def check(self) -> None:
+        """Raise unless the folder is one of a benchmark.
+
+        Raises:
+            ForeignFolderError: If it is something else, or of a later version.
+        """
+        found: Any = None
+        with suppress(OSError, ValueError):
+            found = json.loads(self.description_file.read_text("utf-8"))
+        if not isinstance(found, dict) or found.get("kind") != _KIND:
+            msg = (
+                f"'{self.path}' does not hold a benchmark. Give the folder that "
+                "'fewlabels bench run' was given with --out."
+            )
+            raise ForeignFolderError(msg)
+        if found.get("schema_version") != SCHEMA:
+            msg = (
+                f"'{self.path}' was written in version {found.get('schema_version')} "
+                f"of its files, this program knows version {SCHEMA}. Update it, or "
+                "give another folder."
+            )
+            raise ForeignFolderError(msg)
+
+    def experiments(self) -> dict[str, Experiment]:
+        """Return what was asked for so far, by name."""
+        self.check()
+        found = {}
+        for file in sorted((self.path / "experiments").glob("*.json")):
+            try:
+                experiment = Experiment.model_validate_json(file.read_text("utf-8"))
+            except (OSError, ValidationError, ValueError) as error:
+                msg = (
+                    f"'{file}' could not be read: {error}. Remove it and run the "
+                    "experiment again; its finished runs are found."
+                )
+                raise RunError(msg) from error
+            found[experiment.name] = experiment
+        return found
+
+    def ask_for(self, experiment: Experiment) -> Experiment:
+        """Write down what is asked for, beside what was asked for earlier.
+
+        Args:
+            experiment: What to do now.
+
+        Returns:
+            The experiment with all strategies and seeds that were ever asked for; with
+            those of now alone, if its conditions have changed.
+        """
+        before = self.experiments().get(experiment.name)
+        if before is not None and before.conditions == experiment.conditions:
+            experiment = _together(before, experiment)
+        folder = self.path / "experiments"
+        make_folder(folder)
+        text = experiment.model_dump_json(indent=2) + "\n"
+        replace_text(folder / f"{experiment.name}.json", text)
+        return experiment
+
+    def is_finished(self, cell: Cell) -> bool:
+        """Return whether a run has come to its end."""
+        folder = self.run_folder(cell)
+        if not folder.rounds_file.exists():
+            return False
+        lines = folder.lines()
+        return bool(lines) and not lines[-1].ids
+
+    def missing(self, cells: Iterable[Cell]) -> tuple[Cell, ...]:
+        """Return the runs that are still to do."""
+        return tuple(cell for cell in cells if not self.is_finished(cell))
+
+    def failure(self, cell: Cell) -> Failure | None:
+        """Return why a run failed the last time; None if it did not."""
+        file = self._failure_file(cell)
+        if not file.exists():
+            return None
+        with suppress(ValidationError, OSError, ValueError):
+            return Failure.model_validate_json(file.read_text("utf-8"))
+        return Failure(label=cell.label, error=f"'{file}' could not be read.")
+
+    def write_failure(self, cell: Cell, failure: Failure) -> None:
+        """Write down why a run failed."""
+        file = self._failure_file(cell)
+        make_folder(file.parent)
+        replace_text(file, failure.model_dump_json(indent=2) + "\n")
+
+    def clear_failure(self, cell: Cell) -> None:
+        """Forget why a run failed, before it is tried again."""
+        self._failure_file(cell).unlink(missing_ok=True)
+
+    def _failure_file(self, cell: Cell) -> Path:
+        return self.path / "failures" / f"{cell.address}.json"
+
+
+def _together(before: Experiment, now: Experiment) -> Experiment:
+    """Return an experiment with the strategies and seeds of both."""
+    known = {strategy.label for strategy in before.strategies}
+    added = [one for one in now.strategies if one.label not in known]
+    return now.model_copy(
+        update={
+            "strategies": (*before.strategies, *added),
+            "seeds": tuple(sorted({*before.seeds, *now.seeds})),
+            "retrainings": max(before.retrainings, now.retrainings),
+        }
+    )
+
+
+def _pretty(content: Any) -> str:
+    return json.dumps(content, indent=2) + "\n"
