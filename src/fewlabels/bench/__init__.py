@@ -1,0 +1,1 @@
+"""Comparisons of strategies over seeds, and what the paper printed."""
