@@ -147,8 +147,11 @@ def _test_table(context: Context, one: ConditionContext, against: str) -> Table:
             Column("Won"),
         ),
         rows=tuple(
-            _test_row(measure, test) for measure, tests in found.items() for test in tests
+            _test_row(measure, test)
+            for measure, tests in found.items()
+            for test in tests
         ),
+        breaks=(len(next(iter(found.values()))),),
         fields=(
             "condition", "strategy", "against", "measure", "pairs", "difference", "low",
             "high", "effect_size", "t_p", "t_holm", "wilcoxon_p", "wilcoxon_holm",

@@ -48,9 +48,10 @@ class ConditionContext:
         settings = self.results.condition.settings
         where = f"{self.heading}: " if self.heading else ""
         made = (
-            f"{where}{data_name(settings.model_dump())}, {settings.trainer.label}, "
-            f"{self.seeds_text}."
+            f"{where}data {data_name(settings.model_dump())}, trainer "
+            f"{settings.trainer.label}, {self.seeds_text}."
         )
+        made = made[0].upper() + made[1:]
         scale = f"{OTHER_SCALE}." if self.experiment.scale == "cpu" else ""
         return " ".join(part for part in (meaning, made, *sentences, scale) if part)
 

@@ -40,11 +40,33 @@ def finding(context: Context) -> str:
     return _together(against, by)
 
 
+def _basis(context: Context) -> list[str]:
+    """Say what the sentence above rests on, where it is one about tests."""
+    tested = [one for one in context.conditions if one.comparable.can_be_tested]
+    if len(tested) != 1 or not context.references:
+        return []
+    (one,) = tested
+    against = context.references[0]
+    tests = tests_of(at_the_end(one.comparable), against)
+    found = sum(test.t_holm < LEVEL for test in tests)
+    if not found:
+        return []
+    rest = len(tests) - found
+    others = count(rest, "other difference is", "other differences are")
+    return [
+        f"That rests on {count(len(one.comparable.seeds), 'paired seed')}, by t-tests "
+        "at 5 % after Holm's correction"
+        + (f"; {others} not significant." if rest else ".")
+    ]
+
+
 def explanation(context: Context) -> list[str]:
     """Say how it came about, and what remains open."""
     experiment, results = context.experiment, context.results
     total = len(results.cells)
-    sentences = [experiment.about.strip()] if experiment.about.strip() else []
+    sentences = _basis(context)
+    if experiment.about.strip():
+        sentences.append(experiment.about.strip())
     if experiment.scale == "cpu":
         sentences.append(
             f"{OTHER_SCALE}: the settings are made for two CPU cores, so the numbers "
@@ -95,12 +117,7 @@ def _sentence(
     if worse:
         verb = "falls" if len(worse) == 1 else "fall"
         parts.append(f"{_by(worse)} {verb} behind {against}")
-    rest = len(tests) - len(better) - len(worse)
-    end = f"; {count(rest, 'other difference is', 'other differences are')} not significant"
-    return (
-        f"{' and '.join(parts)} {where}, on {pairs} and after Holm's correction"
-        f"{end if rest else ''}."
-    )
+    return f"{' and '.join(parts)} {where}."
 
 
 def _together(
@@ -128,8 +145,11 @@ def _together(
 
 
 def _by(tests: Sequence[PairedTest]) -> str:
+    """Return names with their differences, the largest one first with its unit."""
     ranked = sorted(tests, key=lambda test: -abs(test.difference))
-    return listed([f"{test.name} (by {points(test.difference)})" for test in ranked])
+    first = f"{ranked[0].name} (by {points(ranked[0].difference)})"
+    rest = [f"{one.name} ({100 * abs(one.difference):.1f})" for one in ranked[1:]]
+    return listed([first, *rest])
 
 
 def _where(one: ConditionContext) -> str:
@@ -155,8 +175,8 @@ def _untested(context: Context) -> str:
     if len(context.contenders) == 1:
         accuracy, name, labels = max(known)
         return (
-            f"{name} reaches {percent(accuracy)} at {count(labels, 'label')} in one run; "
-            "there is nothing to compare it with."
+            f"{name} reaches {percent(accuracy)} at {count(labels, 'label')} in one "
+            "run; there is nothing to compare it with."
         )
     if not context.references:
         return "Neither random nor npc is among the strategies, so none was tested."

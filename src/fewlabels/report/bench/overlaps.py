@@ -15,12 +15,12 @@ from fewlabels.evaluation import (
 )
 from fewlabels.report.bench.context import ConditionContext, Context
 from fewlabels.report.bench.heatmaps import Heatmap, heatmaps_figure, page_heatmap
-from fewlabels.report.bench.sections import Block, FigureFile, Section
+from fewlabels.report.bench.sections import Block, FigureFile, PanelRow, Section
 from fewlabels.report.bench.tables import Column, Entry, Table
 from fewlabels.report.bench.wording import in_percent
 from fewlabels.report.wording import MISSING, count
 
-_MOST = 4
+_MOST = 3
 """Numbers of labels that are shown."""
 
 _PAPER = "As in the paper: unions over the trials, starting labels left in"
@@ -47,7 +47,9 @@ def overlap_section(context: Context) -> Section | None:
     """Return the section about overlaps; None with a single strategy."""
     if len(context.contenders) < 2:
         return None
-    found = [(one, overlaps_of(one)) for one in context.conditions]
+    is_asked = "overlap" in context.experiment.figures
+    most = _MOST if is_asked else 1
+    found = [(one, overlaps_of(one, most)) for one in context.conditions]
     found = [(one, overlaps) for one, overlaps in found if overlaps]
     if not found:
         return None
@@ -68,8 +70,8 @@ def overlap_section(context: Context) -> Section | None:
     )
 
 
-def overlaps_of(one: ConditionContext) -> tuple[Overlap, ...]:
-    """Return the overlaps at some numbers of labels, those after the start."""
+def overlaps_of(one: ConditionContext, most: int) -> tuple[Overlap, ...]:
+    """Return the overlaps at some numbers of labels, after the start; at most so many."""
     results = one.results
     amounts = sorted(
         {
@@ -80,7 +82,7 @@ def overlaps_of(one: ConditionContext) -> tuple[Overlap, ...]:
         }
     )
     found = []
-    for amount in _some(amounts):
+    for amount in _some(amounts, most):
         trials = [
             seed
             for seed in results.seeds
@@ -153,23 +155,24 @@ def _chances(
 
 def _block(one: ConditionContext, overlaps: Sequence[Overlap]) -> Block:
     paper, fair = _heatmaps(one, overlaps)
-    panels = [
-        (
-            f"{kind}: {heatmap.heading}, {heatmap.detail}",
-            page_heatmap(
-                heatmap,
-                f"{kind} overlap. {_words(heatmap)}",
-                f"{one.suffix} {kind} {k}",
+    rows = [
+        PanelRow(
+            tuple(
+                (
+                    f"{heatmap.heading}, {heatmap.detail}",
+                    page_heatmap(
+                        heatmap,
+                        f"{heading}. {_words(heatmap)}",
+                        f"{one.suffix} {heading} {number}",
+                    ),
+                )
+                for number, heatmap in enumerate(heatmaps)
             ),
+            heading,
         )
-        for kind, heatmaps in (("Paper's", paper), ("Fair", fair))
-        for k, heatmap in enumerate(heatmaps)
+        for heading, heatmaps in ((_PAPER, paper), (_FAIR, fair))
     ]
-    return Block(
-        heading=one.heading,
-        panels=tuple(panels),
-        tables=(_table(one, overlaps),),
-    )
+    return Block(heading=one.heading, rows=tuple(rows), hidden=(_table(one, overlaps),))
 
 
 def _figure(one: ConditionContext, overlaps: Sequence[Overlap]) -> FigureFile:
@@ -221,8 +224,9 @@ def _table(one: ConditionContext, overlaps: Sequence[Overlap]) -> Table:
         name=one.file_name("overlap"),
         caption=one.caption(
             f"Overlap (IoU, %) of the picks at {count(last.num_labels, 'label')}, "
-            f"trial by trial and without the starting labels; on the diagonal a "
-            f"strategy against itself on different seeds; {_chance_text(last.fair_chance)}."
+            "trial by trial and without the starting labels; on the diagonal a "
+            "strategy against itself on different seeds; "
+            f"{_chance_text(last.fair_chance)}."
         ),
         columns=(Column("", is_text=True), *(Column(name) for name in names)),
         rows=tuple(
@@ -261,9 +265,9 @@ def _pool_size(runs: dict[str, list[CellResult]]) -> int | None:
     return None
 
 
-def _some(amounts: Sequence[int]) -> list[int]:
+def _some(amounts: Sequence[int], most: int) -> list[int]:
     """Return a few numbers of labels spread over all, the last one among them."""
-    places = np.linspace(0, len(amounts) - 1, min(_MOST, len(amounts))).round()
+    places = np.linspace(len(amounts) - 1, 0, min(most, len(amounts))).round()[::-1]
     return [amounts[place] for place in places.astype(int).tolist()]
 
 

@@ -80,10 +80,9 @@ def write_bench_report(
 def bench_page(results: Results) -> BenchPage:
     """Work out what the page of an experiment shows."""
     context = context_of(results)
-    is_about = set(context.experiment.figures)
+    has_shots = context.has_single_queries
     found = [
-        shots_section(context),
-        *([] if context.has_single_queries else [accuracy_section(context)]),
+        shots_section(context) if has_shots else accuracy_section(context),
         comparison_section(context),
         area_section(context),
         penalty_section(context),
@@ -95,9 +94,11 @@ def bench_page(results: Results) -> BenchPage:
         noise_section(context),
         notes_section(context),
     ]
-    first = [one for one in is_about if one != "accuracy"]
     sections = [one for one in found if one is not None]
-    sections.sort(key=lambda one: one.anchor not in first)
+    figures = context.experiment.figures
+    sections.sort(
+        key=lambda one: figures.index(one.anchor) if one.anchor in figures else 99
+    )
     headings = tuple(one.heading for one in context.conditions)
     return BenchPage(
         title=title(context),

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from math import isfinite, nan
 from statistics import mean
 
+from markupsafe import Markup
+
 from fewlabels.bench.results import CellResult
 from fewlabels.evaluation import class_balance, class_coverage, redundant_share
 from fewlabels.report.bench.context import ConditionContext, Context
-from fewlabels.report.bench.sections import Block, FigureFile, Section
+from fewlabels.report.bench.sections import Block, FigureFile, PanelRow, Section
 from fewlabels.report.bench.strips import (
     Strip,
     StripPanel,
@@ -89,12 +91,8 @@ def redundancy_section(context: Context) -> Section | None:
         ),
         blocks=tuple(
             Block(
-                panels=(
-                    (
-                        panel.heading,
-                        page_strips(panel, limits, _COPIES, f"copies {number}"),
-                    ),
-                ),
+                heading=panel.heading,
+                rows=(PanelRow((("", _drawn(panel, limits, number)),)),),
                 tables=(_copies_table(one, found[one.suffix]),),
             )
             for number, (one, panel) in enumerate(
@@ -132,6 +130,10 @@ def redundancies(runs: Sequence[CellResult]) -> tuple[Redundancy, ...]:
         if num_picks:
             found.append(Redundancy(run.seed, num_picks, copies / num_picks))
     return tuple(found)
+
+
+def _drawn(panel: StripPanel, limits: tuple[float, float], number: int) -> Markup:
+    return page_strips(panel, limits, _COPIES, f"copies {number}")
 
 
 class _Numbering:
