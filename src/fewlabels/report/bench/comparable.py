@@ -31,7 +31,8 @@ class Contender:
 
 def contenders(experiment: Experiment) -> tuple[Contender, ...]:
     """Return the strategies: random is grey and NPC blue, as on every page."""
-    found, given = [], set()
+    found: list[Contender] = []
+    given: set[int] = set()
     free = [hue for hue in range(NUM_HUES) if hue not in _FIXED.values()]
     for number, choice in enumerate(experiment.strategies):
         hue = _FIXED.get(choice.name, -1)

@@ -126,8 +126,8 @@ def _table(context: Context, one: ConditionContext) -> Table:
             for name, cost in costs.items()
         ),
         fields=(
-            "condition", "strategy", "queries", "query_seconds", "longest_query_seconds",
-            "query_peak_mb", "train_seconds",
+            "condition", "strategy", "queries", "query_seconds",
+            "longest_query_seconds", "query_peak_mb", "train_seconds",
         ),
         records=tuple(
             (

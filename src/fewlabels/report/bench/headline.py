@@ -124,7 +124,7 @@ def _together(
     against: str, by: Sequence[tuple[ConditionContext, tuple[PairedTest, ...]]]
 ) -> str:
     """Say it of several conditions."""
-    found = []
+    found: list[str] = []
     for one, tests in by:
         significant = [test for test in tests if test.t_holm < LEVEL]
         found.extend(
@@ -158,7 +158,7 @@ def _where(one: ConditionContext) -> str:
 
 def _untested(context: Context) -> str:
     """Say what was reached where nothing can be compared."""
-    reached = []
+    reached: list[tuple[float, str, int]] = []
     for one in context.conditions:
         last = {
             cell.strategy: cell.accuracies

@@ -71,7 +71,7 @@ def overlap_section(context: Context) -> Section | None:
 
 
 def overlaps_of(one: ConditionContext, most: int) -> tuple[Overlap, ...]:
-    """Return the overlaps at some numbers of labels, after the start; at most so many."""
+    """Return the overlaps at no more than so many numbers of labels."""
     results = one.results
     amounts = sorted(
         {

@@ -159,14 +159,15 @@ def _amounts(one: ConditionContext) -> tuple[int, ...]:
         line.num_labeled
         for cell in one.results.cells
         for line in cell.lines
-        if sum(line.class_counts)
+        if any(line.class_counts)
     }
     return tuple(sorted(found))
 
 
 def _class_table(context: Context, one: ConditionContext) -> Table:
     amounts = _amounts(one)
-    rows, records = [], []
+    rows: list[tuple[Entry, ...]] = []
+    records: list[tuple[str | int | float | None, ...]] = []
     for who in context.contenders:
         coverage, balance = [], []
         for amount in amounts:
@@ -174,7 +175,7 @@ def _class_table(context: Context, one: ConditionContext) -> Table:
                 line.class_counts
                 for run in one.results.runs(who.label)
                 for line in run.lines
-                if line.num_labeled == amount and sum(line.class_counts)
+                if line.num_labeled == amount and any(line.class_counts)
             ]
             covered = [class_coverage(counted) for counted in counts]
             evenness = [class_balance(counted) for counted in counts]
@@ -218,7 +219,8 @@ def _class_table(context: Context, one: ConditionContext) -> Table:
 def _copies_table(
     one: ConditionContext, found: dict[str, tuple[Redundancy, ...]]
 ) -> Table:
-    rows, records = [], []
+    rows: list[tuple[Entry, ...]] = []
+    records: list[tuple[str | int | float | None, ...]] = []
     for name, runs in found.items():
         shares = [run.share for run in runs]
         average = mean(shares) if shares else nan

@@ -49,7 +49,10 @@ def _table(context: Context, one: ConditionContext, random: str) -> Table:
             *(Column(f"{amount:,} labels") for amount in numbers[1:]),
         ),
         rows=tuple(
-            (Entry(name), *(Entry(saving_text(saving, numbers)) for saving in savings[1:]))
+            (
+                Entry(name),
+                *(Entry(saving_text(saving, numbers)) for saving in savings[1:]),
+            )
             for name, savings in found.items()
         ),
         fields=(
