@@ -105,13 +105,13 @@ def accuracy_table(context: Context, one: ConditionContext) -> Table:
     printed = published(context, one.results.condition)
     columns = [Column("Strategy", is_text=True)]
     for amount in amounts:
-        if any(labels == amount for _, labels in printed):
-            columns += [
-                Column("ours", f"{amount:,} labels"),
-                Column("paper", f"{amount:,} labels", is_quiet=True),
-            ]
-        else:
+        group = count(amount, "label")
+        if not printed:
             columns.append(Column(f"{amount:,}", "Labels"))
+        else:
+            columns.append(Column("ours", group))
+        if any(labels == amount for _, labels in printed):
+            columns.append(Column("paper", group, is_quiet=True))
     rows = [
         (Entry(who.label), *chain(*(_entries(who, n, found, printed) for n in amounts)))
         for who in context.contenders

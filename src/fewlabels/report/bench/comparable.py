@@ -58,6 +58,11 @@ class Comparable:
         enough = len(self.seeds) >= 2 and len(self.accuracies) >= 2
         return enough and bool(self.num_labels)
 
+    @property
+    def has_curve(self) -> bool:
+        """Whether there is more to see than the start and the end."""
+        return bool(self.seeds) and len(self.num_labels) > 2
+
 
 def comparable(results: ConditionResults) -> Comparable:
     """Return what every strategy has measured with each seed that all have finished."""

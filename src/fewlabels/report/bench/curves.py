@@ -170,15 +170,15 @@ def _draw_curve(axes: Axes, curve: BandCurve, pen: Pen, *, is_small: bool) -> No
     if len(banded) > 1:
         axes.fill_between(
             [one.num_labels for one in banded],
-            [100 * (one.low or 0) for one in banded],
-            [100 * (one.high or 0) for one in banded],
+            [100 * max(one.low or 0, 0) for one in banded],
+            [100 * min(one.high or 0, 1) for one in banded],
             color=color,
             alpha=0.1,
             linewidth=0,
         )
     elif banded:
         (one,) = banded
-        ends = [100 * (one.low or 0), 100 * (one.high or 0)]
+        ends = [100 * max(one.low or 0, 0), 100 * min(one.high or 0, 1)]
         axes.plot([one.num_labels] * 2, ends, color=color, linewidth=1.5)
     axes.plot(
         amounts,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,13 @@ from fewlabels.report.wording import MISSING, count
 _MOST = 3
 """Numbers of labels that are shown."""
 
+_FEW = 3
+"""Strategies up to which a table of pairs says it all."""
+
+_ABOUT_MAPS = (
+    "The dashed diagonal of the fair comparison is a strategy against itself on "
+    "different seeds. Colors of a row of panels have one scale."
+)
 _PAPER = "As in the paper: unions over the trials, starting labels left in"
 _FAIR = "Fair: trial by trial, starting labels left out"
 
@@ -53,6 +61,7 @@ def overlap_section(context: Context) -> Section | None:
     found = [(one, overlaps) for one, overlaps in found if overlaps]
     if not found:
         return None
+    is_small = not is_asked and len(context.contenders) <= _FEW
     return Section(
         anchor="overlap",
         title="Overlap of the picks",
@@ -62,11 +71,15 @@ def overlap_section(context: Context) -> Section | None:
             "that grows with the number of trials and with what both began with. The "
             "fair comparison is trial by trial and of the acquired labels alone: it "
             "is to be read beside the chance level, which is what two random choices "
-            "would come to. Its diagonal (dashed) compares a strategy with itself on "
-            "different seeds. Colors of a row of panels have one scale.",
+            "would come to.",
+            *(() if is_small else (_ABOUT_MAPS,)),
         ),
-        blocks=tuple(_block(one, overlaps) for one, overlaps in found),
-        figures=tuple(_figure(one, overlaps) for one, overlaps in found),
+        blocks=(Block(tables=(_pair_table(context, found),)),)
+        if is_small
+        else tuple(_block(one, overlaps) for one, overlaps in found),
+        figures=()
+        if is_small
+        else tuple(_figure(one, overlaps) for one, overlaps in found),
     )
 
 
@@ -252,6 +265,51 @@ def _table(one: ConditionContext, overlaps: Sequence[Overlap]) -> Table:
     )  # fmt: skip
 
 
+def _pair_table(
+    context: Context,
+    found: Sequence[tuple[ConditionContext, Sequence[Overlap]]],
+) -> Table:
+    """Return the overlaps of a few strategies, pair by pair."""
+    has_conditions = len(context.conditions) > 1
+    rows = []
+    for one, overlaps in found:
+        names = one.results.strategies
+        for overlap in overlaps:
+            rows.extend(
+                (
+                    *([Entry(one.heading)] if has_conditions else []),
+                    Entry(f"{names[i]} and {names[j]}"),
+                    Entry(f"{overlap.num_labels:,}"),
+                    Entry(in_percent(float(overlap.fair[i, j]))),
+                    Entry(_chance(overlap.fair_chance)),
+                    Entry(in_percent(float(overlap.unions[i, j]))),
+                    Entry(_chance(overlap.unions_chance)),
+                )
+                for i, j in combinations(range(len(names)), 2)
+            )
+    tables = [_table(one, overlaps) for one, overlaps in found]
+    return Table(
+        name="overlap",
+        caption=found[0][0].caption(
+            "Overlap (IoU, %) of the picks: trial by trial without the starting "
+            "labels, and of the unions over the trials with them, as in the paper.",
+            has_heading=False,
+        ),
+        columns=(
+            *([Column("Condition", is_text=True)] if has_conditions else []),
+            Column("Strategies", is_text=True),
+            Column("Labels"),
+            Column("IoU", "Trial by trial"),
+            Column("chance", "Trial by trial", is_quiet=True),
+            Column("IoU", "Unions"),
+            Column("chance", "Unions", is_quiet=True),
+        ),
+        rows=tuple(rows),
+        fields=tables[0].fields,
+        records=tuple(record for table in tables for record in table.records),
+    )
+
+
 def _has(run: CellResult, amount: int) -> bool:
     return any(line.num_labeled == amount for line in run.lines)
 
@@ -271,10 +329,12 @@ def _some(amounts: Sequence[int], most: int) -> list[int]:
     return [amounts[place] for place in places.astype(int).tolist()]
 
 
+def _chance(chance: float | None) -> str:
+    return MISSING if chance is None else in_percent(chance)
+
+
 def _chance_text(chance: float | None) -> str:
-    if chance is None:
-        return "chance level unknown"
-    return f"chance {in_percent(chance)} %"
+    return "chance unknown" if chance is None else f"chance {_chance(chance)} %"
 
 
 def _words(heatmap: Heatmap) -> str:

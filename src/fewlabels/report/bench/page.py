@@ -7,7 +7,9 @@ from fewlabels.bench.folder import BenchFolder
 from fewlabels.bench.results import Results, read_results
 from fewlabels.errors import UnknownNameError
 from fewlabels.report.bench.accuracy import accuracy_section
-from fewlabels.report.bench.comparisons import area_section, comparison_section
+from fewlabels.report.bench.areas import area_section
+from fewlabels.report.bench.classes import classes_section
+from fewlabels.report.bench.comparisons import comparison_section
 from fewlabels.report.bench.context import context_of
 from fewlabels.report.bench.cost import cost_section, noise_section
 from fewlabels.report.bench.facts import GLOSSARY, facts, notes_section
@@ -15,7 +17,7 @@ from fewlabels.report.bench.headline import explanation, finding, title, warning
 from fewlabels.report.bench.overlaps import overlap_section
 from fewlabels.report.bench.penalties import penalty_section
 from fewlabels.report.bench.pens import file_style, save_figure
-from fewlabels.report.bench.picks import classes_section, redundancy_section
+from fewlabels.report.bench.redundancy import redundancy_section
 from fewlabels.report.bench.savings import savings_section
 from fewlabels.report.bench.sections import Section
 from fewlabels.report.bench.shots import shots_section
@@ -85,7 +87,7 @@ def bench_page(results: Results) -> BenchPage:
         shots_section(context) if has_shots else accuracy_section(context),
         comparison_section(context),
         area_section(context),
-        penalty_section(context),
+        None if has_shots else penalty_section(context),
         savings_section(context),
         classes_section(context),
         redundancy_section(context),

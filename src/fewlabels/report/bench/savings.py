@@ -11,7 +11,7 @@ from fewlabels.report.bench.wording import signed
 def savings_section(context: Context) -> Section | None:
     """Return the section about labels saved; None where random has no curve."""
     random = label_of(context.experiment, "random")
-    found = [one for one in context.conditions if len(one.comparable.num_labels) > 1]
+    found = [one for one in context.conditions if one.comparable.has_curve]
     if random is None or len(context.contenders) < 2 or not found:
         return None
     return Section(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from markupsafe import Markup
 from matplotlib.figure import Figure
@@ -24,6 +25,8 @@ class PanelRow:
     panels: tuple[tuple[str, Markup], ...]
     """Each with what stands above it."""
     heading: str = ""
+    kind: Literal["maps", "strips"] = "maps"
+    """Decides how many stand side by side."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,7 +39,7 @@ def shots_section(context: Context) -> Section:
         blocks=(
             Block(
                 tables=(shots_table(context),),
-                rows=(PanelRow(_drawn(drawn, limits)),) if drawn else (),
+                rows=(PanelRow(_drawn(drawn, limits), kind="strips"),) if drawn else (),
             ),
         ),
         figures=(
@@ -99,12 +99,12 @@ def group_of(one: ConditionContext) -> str:
 
 
 def _caption(first: ConditionContext) -> str:
-    whole = first.caption(
+    return first.caption(
         "Average accuracy (%) ± sample standard deviation after a single query, by "
         "number of labels.",
         "Bold: the highest mean.",
+        has_heading=False,
     )
-    return whole.replace(f"{first.heading}: ", "", 1)
 
 
 def _records(
