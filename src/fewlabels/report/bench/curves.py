@@ -187,7 +187,7 @@ def _draw_curve(axes: Axes, curve: BandCurve, pen: Pen, *, is_small: bool) -> No
         linewidth=1.6 if is_small else 2.1,
         dashes=DASHES[who.hue],
         marker=MARKERS[who.number % len(MARKERS)],
-        markersize=5.5 if is_small else 7.5,
+        markersize=5.0 if is_small else 7.5,
         markeredgewidth=1.0,
         markeredgecolor=pen.color("page"),
         clip_on=False,
@@ -206,7 +206,7 @@ def _draw_names(
     room += (edge - last) / (edge - left) * width
     ends = [100 * curve.points[-1].mean for curve in panel.curves]
     heights = [(end - low) / (high - low) * height for end in ends]
-    places = spread_apart(heights, least_gap=line)
+    places = kept_below(spread_apart(heights, least_gap=line), line, height)
     for curve, end, wished, place in zip(
         panel.curves, ends, heights, places, strict=True
     ):
@@ -229,6 +229,21 @@ def _draw_names(
                 "relpos": (0, 0.5),
             },
         )
+
+
+def kept_below(places: Sequence[float], gap: float, top: float) -> list[float]:
+    """Move places down where they are above the top, and those that are in the way.
+
+    Example:
+        >>> kept_below([90.0, 112.0], gap=18, top=100)
+        [82.0, 100]
+    """
+    moved = list(places)
+    limit = top
+    for number in sorted(range(len(moved)), key=moved.__getitem__, reverse=True):
+        moved[number] = min(moved[number], limit)
+        limit = moved[number] - gap
+    return moved
 
 
 def _draw_noise(axes: Axes, noise: Noise, pen: Pen) -> None:

@@ -46,7 +46,7 @@ def _outcome(context: Context, tests: Sequence[Comparison]) -> str:
     if worse:
         verb = "falls" if len(worse) == 1 else "fall"
         parts.append(f"{_by(worse)} {verb} behind {against}")
-    return f"{' and '.join(parts)} {_where(tests)}."
+    return f"{_few(tests)}{' and '.join(parts)} {_where(tests)}."
 
 
 def explanation(context: Context) -> list[str]:
@@ -130,7 +130,7 @@ def _under_conditions(context: Context, tests: Sequence[Comparison]) -> str:
                     f"{who.label} {verb} {against} under {len(differences)} of "
                     f"{total} conditions (by {by} points)"
                 )
-    return f"{listed(parts)}."
+    return f"{_few(tests)}{listed(parts)}."
 
 
 def _by(tests: Sequence[Comparison]) -> str:
@@ -145,6 +145,12 @@ def _pairs(tests: Sequence[Comparison]) -> str:
     amounts = sorted({one.test.num_pairs for one in tests})
     last = count(amounts[-1], "paired seed")
     return last if len(amounts) == 1 else f"{amounts[0]} to {last}"
+
+
+def _few(tests: Sequence[Comparison]) -> str:
+    """Begin with the number of seeds where it is too small for a claim."""
+    is_few = min(one.test.num_pairs for one in tests) < _ENOUGH_SEEDS
+    return f"On {_pairs(tests)}, " if is_few else ""
 
 
 def _where(tests: Sequence[Comparison]) -> str:

@@ -271,7 +271,7 @@ def _pair_table(
 ) -> Table:
     """Return the overlaps of a few strategies, pair by pair."""
     has_conditions = len(context.conditions) > 1
-    rows = []
+    rows: list[tuple[Entry, ...]] = []
     for one, overlaps in found:
         names = one.results.strategies
         for overlap in overlaps:
