@@ -1,0 +1,224 @@
+"""``fewlabels bench``: the paper's experiments and others."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from fewlabels import bench
+from fewlabels.bench import BenchFolder, Engine, Experiment
+from fewlabels.cli.bench_words import (
+    cost_lines,
+    ended_line,
+    read_seeds,
+    read_strategies,
+)
+from fewlabels.cli.run import Json, Quiet
+from fewlabels.cli.terminal import Terminal, print_line
+from fewlabels.errors import UnknownNameError, UsageError
+from fewlabels.report import write_bench_report
+
+app = typer.Typer(
+    name="bench",
+    help="Compare query strategies: the paper's experiments and others.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Folder = Annotated[
+    Path, typer.Argument(metavar="DIR", help="The folder of a benchmark.")
+]
+
+
+@app.command("list")
+def list_recipes(*, as_json: Json = False) -> None:
+    """List the recipes: what each compares, and at which size."""
+    recipes = [bench.recipe(name) for name in bench.names()]
+    if as_json:
+        print_line(json.dumps([one.model_dump(mode="json") for one in recipes]))
+        return
+    table = Table("recipe", "size", "runs", "what it is", box=None, pad_edge=False)
+    for one in recipes:
+        table.add_row(one.name, one.scale, str(len(bench.plan(one).all)), one.title)
+    terminal = Terminal.open(quiet=False)
+    terminal.out.print(table, highlight=False, markup=False)
+
+
+@app.command()
+def run(
+    recipe: Annotated[
+        str,
+        typer.Argument(help="A recipe's name, or a YAML file with an experiment."),
+    ],
+    *,
+    strategies: Annotated[
+        str | None,
+        typer.Option(help="Names or module:Class, with commas. [default: the recipe's]"),
+    ] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(help="How many (3), which (5-9 or 0,4). [default: the recipe's]"),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder of the benchmark; may hold several recipes.")
+    ] = Path("bench"),
+    engine: Annotated[
+        str, typer.Option(help="local: a process per core; ray: a cluster.")
+    ] = "local",
+    workers: Annotated[
+        int | None, typer.Option(help="Processes of 'local'. [default: one per core]")
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option(help="Address of a Ray cluster. [default: start one]")
+    ] = None,
+    gpus: Annotated[
+        float, typer.Option(help="GPUs of each run with 'ray'; may be a fraction.")
+    ] = 0.0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what it would cost, and stop.")
+    ] = False,
+    measure: Annotated[
+        int | None,
+        typer.Option(metavar="STEPS", help="Train so many steps first, to know better."),
+    ] = None,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write curves for TensorBoard too.")
+    ] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Do what is missing of an experiment, then write its report.
+
+    Says first what it will cost. Safe to stop or kill at any moment: the same command
+    goes on; more strategies or seeds add what is missing.
+    """
+    experiment = _chosen(recipe, strategies, seeds)
+    folder = BenchFolder(out)
+    does = _engine(engine, workers=workers, address=address, gpus=gpus)
+    terminal = Terminal.open(quiet=quiet or as_json)
+    cost = bench.estimate(
+        experiment,
+        folder,
+        num_workers=does.num_workers,
+        seconds_per_step=_measured(experiment, measure, terminal),
+    )
+    for line in cost_lines(experiment, cost, bench.free_space(out)):
+        terminal.result(line)
+    if dry_run:
+        if as_json:
+            print_line(json.dumps(asdict(cost) | {"hours": cost.hours}))
+        return
+    folder.open()
+    folder.ask_for(experiment)
+    failed = _do(experiment, folder, does, terminal, tensorboard=tensorboard)
+    page = write_bench_report(folder, experiment.name)
+    if as_json:
+        told = {"failed": failed, "report": str(page.resolve())}
+        print_line(json.dumps(told))
+    terminal.result(f"Report: {page.resolve()}")
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def report(
+    path: Folder,
+    recipe: Annotated[
+        str | None, typer.Argument(help="Of one experiment. [default: of all]")
+    ] = None,
+    *,
+    quiet: Quiet = False,
+) -> None:
+    """Write a page, figures and tables about what the runs came to so far."""
+    folder = BenchFolder(path)
+    known = folder.experiments()
+    names = [recipe.replace("-", "_")] if recipe else list(known)
+    terminal = Terminal.open(quiet=quiet)
+    if not names:
+        raise UsageError(f"Nothing was asked for in '{path}' yet: no report to write.")
+    for name in names:
+        if name not in known:
+            raise UnknownNameError("experiment in this folder", name, known)
+        page = write_bench_report(folder, name)
+        terminal.result(f"Report: {page.resolve()}")
+
+
+@app.command()
+def verify(
+    path: Folder,
+    *,
+    seed: Annotated[int, typer.Option(help="Decides which run.")] = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Do a random finished run again, from nothing, and compare."""
+    terminal = Terminal.open(quiet=quiet)
+    with terminal.busy():
+        verdict = bench.verify(BenchFolder(path), seed=seed)
+    terminal.result(f"{verdict.cell.label} ({verdict.cell.address})")
+    for change in verdict.changes:
+        terminal.say(f"Note: {change}")
+    if verdict.is_same:
+        terminal.result("The same: every round, item by item and bit by bit.")
+        return
+    for difference in verdict.differences:
+        terminal.result(difference)
+    raise typer.Exit(1)
+
+
+def _chosen(recipe: str, strategies: str | None, seeds: str | None) -> Experiment:
+    """Return the experiment with the strategies and seeds that were asked for."""
+    is_file = recipe.endswith((".yaml", ".yml"))
+    found = bench.read_experiment(Path(recipe)) if is_file else bench.recipe(recipe)
+    changes: dict[str, object] = {}
+    if strategies is not None:
+        changes["strategies"] = read_strategies(strategies, found)
+    if seeds is not None:
+        changes["seeds"] = read_seeds(seeds)
+    return bench.checked(found.model_copy(update=changes))
+
+
+def _engine(
+    name: str, *, workers: int | None, address: str | None, gpus: float
+) -> Engine:
+    if name == "local":
+        return bench.LocalEngine(num_workers=workers)
+    if name == "ray":
+        return bench.RayEngine(address=address, gpus=gpus)
+    raise UnknownNameError("engine", name, ("local", "ray"))
+
+
+def _measured(
+    experiment: Experiment, num_steps: int | None, terminal: Terminal
+) -> float | None:
+    """Train a few steps if asked to, and return the seconds of one."""
+    if num_steps is None:
+        return None
+    with terminal.busy():
+        found = bench.measure(experiment, num_steps)
+    seconds = found.seconds_per_step
+    loss = "" if found.loss is None else f", loss {found.loss:.3f}"
+    terminal.result(f"{num_steps} steps passed, {seconds:.3g} seconds each{loss}")
+    return seconds
+
+
+def _do(
+    experiment: Experiment,
+    folder: BenchFolder,
+    engine: Engine,
+    terminal: Terminal,
+    *,
+    tensorboard: bool,
+) -> int:
+    """Do the runs, say how each ended, and return how many failed."""
+    cells = bench.plan(experiment).all
+    failed, total = 0, len(cells)
+    done = total - len(folder.missing(cells))
+    with terminal.busy():
+        for ended in bench.run(experiment, folder, engine, tensorboard=tensorboard):
+            done += 1
+            failed += ended.error is not None
+            terminal.say(ended_line(ended, folder, done, total))
+    return failed
