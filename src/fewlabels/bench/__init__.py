@@ -1,1 +1,1 @@
-"""Comparisons of strategies over seeds, and what the paper printed."""
+"""Experiments: recipes, a runner that resumes, engines, results."""

@@ -56,7 +56,9 @@ def run(
     *,
     strategies: Annotated[
         str | None,
-        typer.Option(help="Names or module:Class, with commas. [default: the recipe's]"),
+        typer.Option(
+            help="Names or module:Class, with commas. [default: the recipe's]"
+        ),
     ] = None,
     seeds: Annotated[
         str | None,
@@ -82,7 +84,9 @@ def run(
     ] = False,
     measure: Annotated[
         int | None,
-        typer.Option(metavar="STEPS", help="Train so many steps first, to know better."),
+        typer.Option(
+            metavar="STEPS", help="Train so many steps first, to know better."
+        ),
     ] = None,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Write curves for TensorBoard too.")
