@@ -10,10 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from fewlabels.errors import ShapeError
+from fewlabels.errors import ShapeError, UsageError
+from fewlabels.evaluation.numbers import check_same_length, finite, rising
 
 LEVEL = 0.05
 """Two-sided level at which one strategy counts as better than another."""
+
+NEARLY_FINAL = 0.99
+"""Share of random's final accuracy at which the measurements stop to count."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +72,50 @@ def penalty_matrix(
             if i != j:
                 shares[i, j] = np.mean(_is_better(one - other, level))
     return Penalties(names, shares)
+
+
+def penalty_checkpoints(
+    num_labels: ArrayLike, random_accuracies: ArrayLike
+) -> NDArray[np.intp]:
+    """Return which measurements count for the penalty matrix, as in the paper.
+
+    With n0 labels at the start and queries of Q, those at n0, n0 + Q, n0 + 2 Q,
+    n0 + 4 Q and so on count, up to the first measurement at which random reaches 99 %
+    of its final accuracy. Later ones are all alike, and would drown the difference.
+
+    Example:
+        >>> labels = [10, 30, 50, 70, 90, 110]
+        >>> penalty_checkpoints(labels, [0.3, 0.5, 0.7, 0.8, 0.9, 0.9]).tolist()
+        [0, 1, 2, 4]
+
+    Args:
+        num_labels: Labels at each measurement, rising, shape (T,).
+        random_accuracies: Mean accuracies of random, shape (T,).
+
+    Returns:
+        Positions in ``num_labels``, rising. The columns of these are what to give to
+        :func:`penalty_matrix`.
+
+    Raises:
+        UsageError: If no accuracy was measured at one of these numbers of labels.
+    """
+    labels_T = rising("num_labels", num_labels)
+    random_T = finite("random_accuracies", random_accuracies, "(measurements,)")
+    check_same_length(("num_labels", "random_accuracies"), (labels_T, random_T))
+    last = int(np.argmax(random_T >= NEARLY_FINAL * random_T[-1]))
+    wanted = [labels_T[0]]
+    step = labels_T[1] - labels_T[0] if len(labels_T) > 1 else 0
+    while step and labels_T[0] + step <= labels_T[last]:
+        wanted.append(labels_T[0] + step)
+        step *= 2
+    missing = sorted(set(wanted) - set(labels_T))
+    if missing:
+        msg = (
+            f"Nothing was measured at {missing[0]:g} labels, which is n0 + 2^k Q of "
+            f"{labels_T.tolist()}; measure after each query, all of one size."
+        )
+        raise UsageError(msg)
+    return np.searchsorted(labels_T, wanted)
 
 
 def _is_better(differences_ST: NDArray[np.float64], level: float) -> NDArray[np.bool_]:

@@ -1,0 +1,289 @@
+"""Whether strategies differ: tests over seeds, and from printed means.
+
+Shapes: S seeds, n tests.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from fewlabels.errors import ShapeError, UnknownNameError, UsageError
+from fewlabels.evaluation.numbers import check_level, finite
+from fewlabels.whole import whole_number
+
+Reading = Literal["sample", "population"]
+"""What a printed deviation divides by: n - 1, or n."""
+
+_DIGITS = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedTest:
+    """One strategy against another on the same seeds."""
+
+    name: str
+    against: str
+    num_pairs: int
+    difference: float
+    """Mean of the differences; above zero where ``name`` is higher."""
+    low: float
+    """Lower end of Student's interval of the mean difference."""
+    high: float
+    """Upper end of it."""
+    effect_size: float
+    """Cohen's d of the differences (dz): their mean over their sample deviation."""
+    t_p: float
+    """Two-sided p value of the paired t-test."""
+    wilcoxon_p: float
+    """Two-sided p value of Wilcoxon's signed rank test."""
+    t_holm: float
+    """``t_p`` after Holm's correction for all comparisons made together."""
+    wilcoxon_holm: float
+    """``wilcoxon_p`` after the same correction."""
+    wins: int
+    """Seeds on which ``name`` is higher."""
+    losses: int
+    """Seeds on which it is lower."""
+
+
+@dataclass(frozen=True)
+class Welch:
+    """Welch's test of two means."""
+
+    t: float
+    degrees: float
+    """Degrees of freedom by Welch and Satterthwaite."""
+    p: float
+    """Two-sided p value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Differences:
+    """What the differences of one pair of strategies tell, before any correction."""
+
+    mean: float
+    reach: float
+    """Half the width of the interval of the mean."""
+    effect_size: float
+    t_p: float
+    wilcoxon_p: float
+    wins: int
+    losses: int
+
+
+def holm(p_values: ArrayLike) -> NDArray[np.float64]:
+    """Return p values after Holm's step-down correction (Holm, 1979).
+
+    To reject where the result is below 5 % is wrong in any of the tests in at most 5 %
+    of all cases, whichever hypotheses are true and however the tests depend.
+
+    Example:
+        >>> holm([0.01, 0.04, 0.03]).round(3).tolist()
+        [0.03, 0.06, 0.06]
+
+    Args:
+        p_values: Shape (n,). NaN stands for a test that was not made.
+
+    Returns:
+        The corrected values in the same order, at most 1; NaN stays NaN and does not
+        count as a test.
+
+    Raises:
+        ShapeError: If it is not a list of numbers.
+        UsageError: If a value is outside 0 to 1.
+    """
+    given = np.asarray(p_values, dtype=np.float64)
+    if given.ndim != 1:
+        msg = f"p_values has shape {given.shape}; give numbers of shape (tests,)."
+        raise ShapeError(msg)
+    is_made = ~np.isnan(given)
+    made = given[is_made]
+    if ((made < 0) | (made > 1)).any():
+        msg = f"p_values is {given.tolist()}; give values from 0 to 1, or NaN."
+        raise UsageError(msg)
+    order = np.argsort(made, kind="stable")
+    weighted = made[order] * np.arange(len(made), 0, -1)
+    corrected = given.copy()
+    steps = np.empty_like(made)
+    steps[order] = np.minimum(np.maximum.accumulate(weighted), 1)
+    corrected[is_made] = steps
+    return corrected
+
+
+def paired_tests(
+    values: Mapping[str, ArrayLike], *, against: str, level: float = 0.95
+) -> tuple[PairedTest, ...]:
+    """Compare each strategy with one of them, seed by seed.
+
+    Two strategies with the same seed share starting set and training stream, so their
+    difference is freed of the seed's luck. Differences are rounded to twelve digits of
+    the largest value first, so that 0.9 - 0.8 and 0.8 - 0.7 tie. Where all are zero,
+    both p values are 1; where all are equal and not zero, there is no spread to judge
+    them by, and the call is refused with a ``UsageError``. Few seeds cannot show much:
+    with five of them, Wilcoxon's test never gets below 0.0625.
+
+    Example:
+        >>> values = {"npc": [0.95, 0.93, 0.96], "random": [0.91, 0.92, 0.93]}
+        >>> (test,) = paired_tests(values, against="random")
+        >>> f"{test.difference:.3f} ({test.low:.3f} to {test.high:.3f})"
+        '0.027 (-0.011 to 0.065)'
+        >>> f"p = {test.t_p:.3f}, by ranks {test.wilcoxon_p:.2f}"
+        'p = 0.094, by ranks 0.25'
+
+    Args:
+        values: What each strategy reached with each seed, shape (S,), seeds in one
+            order; at least two.
+        against: The strategy that the others are compared with.
+        level: How often the interval covers the true mean difference.
+
+    Returns:
+        A test for each other strategy, in the order given; Holm's correction is over
+        these.
+
+    Raises:
+        UnknownNameError: If there are no values under the name ``against``.
+    """
+    if against not in values:
+        raise UnknownNameError("strategy", against, values)
+    check_level(level)
+    arrays = {name: finite(f"'{name}'", values[name], "(seeds,)") for name in values}
+    _check_paired(arrays)
+    names = [name for name in arrays if name != against]
+    found = [_differences(name, against, arrays, level) for name in names]
+    t_holm = holm([one.t_p for one in found]).tolist()
+    wilcoxon_holm = holm([one.wilcoxon_p for one in found]).tolist()
+    return tuple(
+        PairedTest(
+            name=name,
+            against=against,
+            num_pairs=len(arrays[name]),
+            difference=one.mean,
+            low=one.mean - one.reach,
+            high=one.mean + one.reach,
+            effect_size=one.effect_size,
+            t_p=one.t_p,
+            wilcoxon_p=one.wilcoxon_p,
+            t_holm=t_holm[number],
+            wilcoxon_holm=wilcoxon_holm[number],
+            wins=one.wins,
+            losses=one.losses,
+        )
+        for number, (name, one) in enumerate(zip(names, found, strict=True))
+    )
+
+
+def welch(
+    mean: float,
+    deviation: float,
+    size: int,
+    other_mean: float,
+    other_deviation: float,
+    other_size: int,
+    *,
+    reading: Reading = "sample",
+) -> Welch:
+    """Test whether two means differ, from what a table prints as mean ± deviation.
+
+    It neither pairs the trials nor takes the two variances to be equal. A table that
+    does not say how its deviation was computed has two readings: NumPy's default
+    divides by n ("population"), most other programs by n - 1 ("sample"). The first is
+    enlarged by sqrt(n / (n - 1)) before the test; with three trials, by 22 %.
+
+    Example:
+        >>> test = welch(55.76, 1.45, 3, 52.69, 1.16, 3)
+        >>> f"t = {test.t:.2f} with {test.degrees:.1f} degrees, p = {test.p:.3f}"
+        't = 2.86 with 3.8 degrees, p = 0.048'
+
+    Args:
+        mean: Mean of the first.
+        deviation: Its printed deviation. Zero is possible, but not for both.
+        size: Its number of trials, at least two.
+        other_mean: Mean of the second.
+        other_deviation: Its printed deviation.
+        other_size: Its number of trials.
+        reading: What the printed deviations divide by.
+
+    Returns:
+        The test; ``t`` is above zero where the first mean is higher.
+    """
+    sizes = np.array([whole_number("size", size), whole_number("size", other_size)])
+    numbers = finite(
+        "the means and deviations",
+        [mean, other_mean, deviation, other_deviation],
+        "(numbers,)",
+    )
+    _check_printed(numbers[2:], sizes, reading)
+    divisors = sizes - 1 if reading == "population" else sizes
+    errors = np.square(numbers[2:]) / divisors  # squared standard errors of the means
+    t = (numbers[0] - numbers[1]) / np.sqrt(errors.sum())
+    degrees = errors.sum() ** 2 / (np.square(errors) / (sizes - 1)).sum()
+    return Welch(float(t), float(degrees), float(2 * stats.t.sf(abs(t), degrees)))
+
+
+def _differences(
+    name: str, against: str, arrays: Mapping[str, NDArray[np.float64]], level: float
+) -> _Differences:
+    """Compare one strategy with another."""
+    one_S, other_S = arrays[name], arrays[against]
+    largest = max(np.abs(one_S).max(), np.abs(other_S).max())
+    digits = _DIGITS - int(np.ceil(np.log10(largest))) if largest else _DIGITS
+    difference_S = np.round(one_S - other_S, digits)
+    wins, losses = int((difference_S > 0).sum()), int((difference_S < 0).sum())
+    if not difference_S.any():
+        return _Differences(
+            mean=0, reach=0, effect_size=0, t_p=1, wilcoxon_p=1, wins=0, losses=0
+        )
+    if (difference_S == difference_S[0]).all():
+        msg = (
+            f"'{name}' and '{against}' differ by {difference_S[0]:g} on each of "
+            f"{len(difference_S)} seeds. Differences without any spread cannot be "
+            "tested; see whether the seeds are really different runs, or add seeds."
+        )
+        raise UsageError(msg)
+    size = len(difference_S)
+    mean, deviation = difference_S.mean(), difference_S.std(ddof=1)
+    error = deviation / np.sqrt(size)
+    return _Differences(
+        mean=float(mean),
+        reach=float(stats.t.ppf((1 + level) / 2, size - 1) * error),
+        effect_size=float(mean / deviation),
+        t_p=float(2 * stats.t.sf(abs(mean / error), size - 1)),
+        wilcoxon_p=float(stats.wilcoxon(difference_S).pvalue),
+        wins=wins,
+        losses=losses,
+    )
+
+
+def _check_paired(arrays: Mapping[str, NDArray[np.float64]]) -> None:
+    shapes = {name: array.shape for name, array in arrays.items()}
+    sizes = {len(array) for array in arrays.values()}
+    if len(sizes) != 1 or min(sizes) < 2:
+        msg = (
+            f"The values have shapes {shapes}; give each strategy one value per seed, "
+            "the same seeds in one order, and at least two of them."
+        )
+        raise ShapeError(msg)
+
+
+def _check_printed(
+    deviations: NDArray[np.float64], sizes: NDArray[np.int_], reading: str
+) -> None:
+    if reading not in {"sample", "population"}:
+        msg = f"reading is {reading!r}; give 'sample' or 'population'."
+        raise UsageError(msg)
+    if (sizes < 2).any():
+        msg = (
+            f"The sizes are {sizes.tolist()}; a deviation needs at least two trials, "
+            "so one trial cannot be tested."
+        )
+        raise UsageError(msg)
+    if (deviations < 0).any() or not deviations.any():
+        msg = (
+            f"The deviations are {deviations.tolist()}; none may be below zero, and "
+            "two means without any spread cannot be tested."
+        )
+        raise UsageError(msg)

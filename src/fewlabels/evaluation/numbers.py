@@ -1,0 +1,74 @@
+"""Checks that the statistics of a comparison share."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fewlabels.errors import ShapeError, UsageError
+
+
+def finite(name: str, values: ArrayLike, shape: str) -> NDArray[np.float64]:
+    """Return numbers as an array, if they are finite and have the axes wanted.
+
+    Args:
+        name: What to call them in the message.
+        values: What was given.
+        shape: Names of the axes, such as ``"(seeds, measurements)"``; the last one of
+            ``"(..., measurements)"`` is wanted, with any before it.
+
+    Returns:
+        The numbers, with at least one along each axis.
+
+    Raises:
+        ShapeError: If the axes are others, or there is no number.
+        UsageError: If something is not a finite number.
+    """
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        msg = f"{name} cannot be read as numbers of shape {shape}: {error}"
+        raise ShapeError(msg) from error
+    num_axes = shape.count(",") + (not shape.endswith(",)"))
+    fits = array.ndim >= 1 if "..." in shape else array.ndim == num_axes
+    if not fits or array.size == 0:
+        msg = f"{name} has shape {array.shape}; give numbers of shape {shape}."
+        raise ShapeError(msg)
+    num_bad = int((~np.isfinite(array)).sum())
+    if num_bad:
+        msg = (
+            f"{num_bad} of {array.size} numbers in {name} are NaN or infinite, so "
+            "nothing can be computed from them; leave out what was not measured."
+        )
+        raise UsageError(msg)
+    return array
+
+
+def rising(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    """Return numbers of labels (T,), if whole and each above the one before."""
+    array = finite(name, values, "(measurements,)")
+    if (np.diff(array) <= 0).any() or array[0] < 0 or (array % 1).any():
+        msg = (
+            f"{name} is {array.tolist()}; give whole numbers of labels in rising "
+            "order, each once and none below zero."
+        )
+        raise UsageError(msg)
+    return array
+
+
+def check_level(level: float) -> None:
+    """Refuse a level that is no share between 0 and 1."""
+    if not 0 < level < 1:
+        msg = f"level is {level}; give a share above 0 and below 1, such as 0.95."
+        raise UsageError(msg)
+
+
+def check_same_length(
+    names: tuple[str, str], arrays: tuple[NDArray[np.float64], NDArray[np.float64]]
+) -> None:
+    """Refuse two arrays of which the last axes differ in length."""
+    one, other = (array.shape[-1] for array in arrays)
+    if one != other:
+        msg = (
+            f"{names[0]} has {one} measurements and {names[1]} {other}; give one "
+            "number for each."
+        )
+        raise ShapeError(msg)
