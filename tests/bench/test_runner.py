@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from tests.bench import toy
+from tests.bench import little
 
 from fewlabels.bench.asking import checked, read_experiment
 from fewlabels.bench.cells import Cell, noise_cells, plan
@@ -23,7 +23,7 @@ def opened(path):
 
 
 def done(path, experiment):
-    folder, engine = opened(path), toy.Here()
+    folder, engine = opened(path), little.Here()
     ended = list(run(folder.ask_for(experiment), folder, engine))
     return folder, engine, ended
 
@@ -31,7 +31,7 @@ def done(path, experiment):
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     path = tmp_path_factory.mktemp("bench") / "toy"
-    return done(path, toy.experiment(retrainings=2))
+    return done(path, little.experiment(retrainings=2))
 
 
 def rounds(folder, cell):
@@ -40,7 +40,7 @@ def rounds(folder, cell):
 
 def test_every_run_is_done_once_and_beginnings_come_first(finished):
     folder, engine, ended = finished
-    todo = plan(toy.experiment(retrainings=2))
+    todo = plan(little.experiment(retrainings=2))
     assert [len(todo.beginnings), len(todo.cells), len(todo.noise)] == [2, 4, 2]
     assert engine.done == list(todo.all)
     assert all(one.error is None for one in ended)
@@ -51,7 +51,7 @@ def test_strategies_of_a_seed_share_their_beginning_and_it_changes_nothing(
     finished, tmp_path
 ):
     folder, *_ = finished
-    experiment = toy.experiment()
+    experiment = little.experiment()
     for cell in plan(experiment).cells:
         alone = BenchFolder(tmp_path)
         do(cell, alone)  # without the run that it begins like
@@ -65,11 +65,11 @@ def test_strategies_of_a_seed_share_their_beginning_and_it_changes_nothing(
 
 
 def test_more_seeds_and_strategies_add_what_is_missing(finished, tmp_path):
-    folder, engine, _ = done(tmp_path / "b", toy.experiment(seeds=(0,)))
+    folder, engine, _ = done(tmp_path / "b", little.experiment(seeds=(0,)))
     assert len(engine.done) == 1 + 2
-    strategies = (*toy.experiment().strategies, Choice(name="entropy"))
-    asked = folder.ask_for(toy.experiment(seeds=(0, 1), strategies=strategies))
-    again = toy.Here()
+    strategies = (*little.experiment().strategies, Choice(name="entropy"))
+    asked = folder.ask_for(little.experiment(seeds=(0, 1), strategies=strategies))
+    again = little.Here()
     list(run(asked, folder, again))
     labels = sorted(
         (one.settings.strategy.name, one.settings.seed) for one in again.done
@@ -78,25 +78,25 @@ def test_more_seeds_and_strategies_add_what_is_missing(finished, tmp_path):
         ("entropy", 0), ("entropy", 1), ("margin", 1), ("random", 1), ("random", 1),
     ]  # fmt: skip
     other, *_ = finished
-    for cell in plan(toy.experiment()).cells:
+    for cell in plan(little.experiment()).cells:
         assert rounds(folder, cell) == rounds(other, cell)
 
 
 def test_what_was_asked_for_is_remembered_together(tmp_path):
     folder = opened(tmp_path / "b")
-    folder.ask_for(toy.experiment(seeds=(5,), strategies=(Choice(name="entropy"),)))
-    asked = folder.ask_for(toy.experiment(seeds=(0,)))
+    folder.ask_for(little.experiment(seeds=(5,), strategies=(Choice(name="entropy"),)))
+    asked = folder.ask_for(little.experiment(seeds=(0,)))
     assert asked.seeds == (0, 5)
     assert [one.name for one in asked.strategies] == ["entropy", "random", "margin"]
     assert folder.experiments() == {"toy": asked}
     other = asked.conditions[0].settings.model_copy(update={"budget": 15})
-    changed = toy.experiment(conditions=(Condition(settings=other),))
+    changed = little.experiment(conditions=(Condition(settings=other),))
     assert folder.ask_for(changed) == changed
 
 
 def test_a_failing_run_is_recorded_and_does_not_stop_the_others(tmp_path):
-    strategies = (toy.FAILING, Choice(name="random"))
-    experiment = toy.experiment(strategies=strategies, seeds=(0,))
+    strategies = (little.FAILING, Choice(name="random"))
+    experiment = little.experiment(strategies=strategies, seeds=(0,))
     folder, _, ended = done(tmp_path / "b", experiment)
     assert [one.error for one in ended] == [
         None, "RuntimeError: nothing left to say", None,
@@ -114,15 +114,15 @@ def test_a_failing_run_is_recorded_and_does_not_stop_the_others(tmp_path):
 
 
 def test_a_failed_run_is_tried_again(tmp_path):
-    experiment = toy.experiment(strategies=(toy.FAILING,), seeds=(0,))
+    experiment = little.experiment(strategies=(little.FAILING,), seeds=(0,))
     folder, *_ = done(tmp_path / "b", experiment)
-    again = toy.Here()
+    again = little.Here()
     list(run(experiment, folder, again))
     assert again.done == list(plan(experiment).cells)
 
 
 def test_addresses_tell_all_that_decides_apart():
-    base = toy.experiment().conditions[0].settings
+    base = little.experiment().conditions[0].settings
     changes = [
         {},
         {"seed": 1},
@@ -140,12 +140,12 @@ def test_addresses_tell_all_that_decides_apart():
 
 
 def test_trials_that_share_start_and_first_have_one_beginning():
-    base = toy.experiment().conditions[0].settings
+    base = little.experiment().conditions[0].settings
     shared = base.model_copy(
         update={"initial_models": 5, "seeds": SeedOptions(start=0, first=0)}
     )
     todo = plan(
-        toy.experiment(conditions=(Condition(settings=shared),), seeds=(0, 1, 2))
+        little.experiment(conditions=(Condition(settings=shared),), seeds=(0, 1, 2))
     )
     assert len(todo.beginnings) == 1
     assert sum(cell.num_trainings for cell in todo.all) == 5 + 2 * 3 * 2
@@ -153,15 +153,15 @@ def test_trials_that_share_start_and_first_have_one_beginning():
 
 def test_retrainings_share_their_labels_and_not_their_training(finished):
     folder, *_ = finished
-    one, other = noise_cells(toy.experiment(retrainings=2))
+    one, other = noise_cells(little.experiment(retrainings=2))
     assert folder.run_folder(one).start() == folder.run_folder(other).start()
     assert len(folder.run_folder(one).start()) == 20
-    assert len(set(read_results(folder, toy.experiment(retrainings=2)).noise)) == 2
+    assert len(set(read_results(folder, little.experiment(retrainings=2)).noise)) == 2
 
 
 def test_results_are_arrays_with_seeds_in_one_order(finished):
     folder, *_ = finished
-    (found,) = read_results(folder, toy.experiment()).conditions
+    (found,) = read_results(folder, little.experiment()).conditions
     assert found.num_labels == (10, 15, 20)
     assert found.accuracies("margin").shape == (2, 3)
     first = [line.accuracy for line in found.of("margin", 1).lines]
@@ -194,14 +194,14 @@ def test_verify_does_a_run_again_and_says_what_differs(finished, tmp_path):
 
 def test_nothing_finished_cannot_be_verified(tmp_path):
     folder = opened(tmp_path / "b")
-    folder.ask_for(toy.experiment())
+    folder.ask_for(little.experiment())
     with pytest.raises(UsageError, match=r"No run in .* is finished"):
         verify(folder)
 
 
 def test_cost_counts_what_is_left_and_learns_from_what_is_finished(finished, tmp_path):
     folder, *_ = finished
-    experiment = toy.experiment(seeds=(0, 1, 2))
+    experiment = little.experiment(seeds=(0, 1, 2))
     new = estimate(experiment, BenchFolder(tmp_path / "new"), num_workers=2)
     assert (new.num_cells, new.num_finished) == (3 + 6, 0)
     assert new.num_trainings == new.num_trainings_left == 3 * 1 + 6 * 2
@@ -215,18 +215,18 @@ def test_cost_counts_what_is_left_and_learns_from_what_is_finished(finished, tmp
     assert later.source == "measured in runs that are finished"
     seconds = [
         sum(value for key, value in entry.items() if key.endswith("_seconds"))
-        for cell in plan(toy.experiment()).cells
+        for cell in plan(little.experiment()).cells
         for entry in folder.run_folder(cell).timings()[1:]
     ]
     assert later.seconds_per_training == pytest.approx(sum(seconds) / len(seconds))
 
 
 def test_a_few_steps_can_be_measured():
-    settings = toy.experiment().conditions[0].settings
+    settings = little.experiment().conditions[0].settings
     trained = settings.model_copy(
         update={"trainer": Choice(name="supervised", options={"steps": 10_000})}
     )
-    experiment = toy.experiment(conditions=(Condition(settings=trained),))
+    experiment = little.experiment(conditions=(Condition(settings=trained),))
     found = measure(experiment, 3)
     assert found.num_steps == 3
     assert found.seconds_per_step > 0
@@ -256,8 +256,8 @@ def test_a_later_version_is_refused(tmp_path):
 
 def test_a_damaged_experiment_is_named(tmp_path):
     folder = opened(tmp_path / "b")
-    folder.ask_for(toy.experiment())
-    (folder.path / "experiments" / "toy.json").write_text("{")
+    folder.ask_for(little.experiment())
+    (folder.path / "experiments" / "little.json").write_text("{")
     with pytest.raises(RunError, match=r"toy\.json"):
         folder.experiments()
 
@@ -282,10 +282,10 @@ def test_an_experiment_can_be_a_file(tmp_path):
 
 
 def test_wrong_parts_are_told_before_anything_is_loaded():
-    twice = toy.experiment().model_copy(update={"seeds": (0, 0)})
+    twice = little.experiment().model_copy(update={"seeds": (0, 0)})
     with pytest.raises(UsageError, match="Seeds are given twice"):
         checked(twice)
-    unknown = toy.experiment().model_copy(
+    unknown = little.experiment().model_copy(
         update={"strategies": (Choice(name="mystery"),)}
     )
     with pytest.raises(UsageError, match="mystery"):
@@ -293,7 +293,7 @@ def test_wrong_parts_are_told_before_anything_is_loaded():
 
 
 def test_notes_of_a_run_are_kept(tmp_path):
-    settings = toy.experiment().conditions[0].settings
+    settings = little.experiment().conditions[0].settings
     many = settings.model_copy(
         update={
             "trainer": Choice(name="supervised", options={"steps": 2}),
@@ -302,7 +302,7 @@ def test_notes_of_a_run_are_kept(tmp_path):
         }
     )
     npc = Choice(name="npc", options={"kernel": "last-layer", "draws": 5})
-    experiment = toy.experiment(
+    experiment = little.experiment(
         conditions=(Condition(settings=many),), strategies=(npc,), seeds=(0,)
     )
     folder, _, ended = done(tmp_path / "b", experiment)

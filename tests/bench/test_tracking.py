@@ -2,7 +2,7 @@ import sys
 import warnings
 
 import pytest
-from tests.bench import toy
+from tests.bench import little
 
 from fewlabels.bench.cells import plan
 from fewlabels.bench.folder import BenchFolder
@@ -24,8 +24,8 @@ def mlflow():
 def test_finished_runs_are_sent_once(mlflow, tmp_path):
     folder = BenchFolder(tmp_path / "bench")
     folder.open()
-    experiment = toy.experiment(seeds=(0,))
-    list(run(experiment, folder, toy.Here()))
+    experiment = little.experiment(seeds=(0,))
+    list(run(experiment, folder, little.Here()))
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     cells = plan(experiment).cells
     assert [Mlflow(uri, "toy").send(cell, folder) for cell in cells] == [True, True]

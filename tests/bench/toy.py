@@ -1,56 +1,69 @@
-"""An experiment small enough to be done many times."""
+"""Runs of milliseconds, and some that end badly."""
 
+import os
+import signal
 from dataclasses import dataclass
+from pathlib import Path
 
-import torch
+from tests.runs import toy
 
-from fewlabels.bench.engines import Ended
-from fewlabels.bench.experiment import Condition, Experiment, Footprint
-from fewlabels.bench.work import work
-from fewlabels.pool import Query
-from fewlabels.runs import Choice, RunSettings
+from fewlabels.bench.cells import Cell
+from fewlabels.protocols import ignore
+from fewlabels.runs import Choice
 
-TRAINER = Choice(name="tests.runs.toy:Resuming")
-FAILING = Choice(name="tests.bench.toy:Failing")
+TRAINER = Choice(name="tests.bench.toy:Quick")
 
 
-def experiment(**changes):
-    settings = RunSettings(
-        data=Choice(name="digits"), trainer=TRAINER, start=10, query=5, budget=20
+def cell(seed, *, strategy="random", trainer=TRAINER, **changes):
+    return Cell(
+        toy.settings(
+            strategy=Choice(name=strategy), trainer=trainer, seed=seed, **changes
+        )
     )
-    base = {
-        "name": "toy",
-        "title": "A toy",
-        "conditions": (Condition(settings=settings),),
-        "strategies": (Choice(name="random"), Choice(name="margin")),
-        "seeds": (0, 1),
-        "footprint": Footprint(seconds_per_step=0.01, megabytes=0.1),
-    }
-    return Experiment(**base | changes)
+
+
+def cells(number=4):
+    return tuple(cell(seed) for seed in range(number))
 
 
 @dataclass(frozen=True)
-class Failing:
-    """A strategy that breaks in the second round of the seeds that draw so."""
+class Quick(toy.Resuming):
+    """Trains in no time."""
+
+    steps: int = 4
+
+
+@dataclass(frozen=True)
+class KilledOnce:
+    """Is killed in the middle of its first training, once; then trains like another.
+
+    It has a saved state to go on from.
+    """
+
+    marker: str
+
+    def fit(self, pool, generator, *, workspace=None, on_checkpoint=ignore):
+        def killed(step, classifier):
+            on_checkpoint(step, classifier)
+            if step > 20 and not Path(self.marker).exists():
+                Path(self.marker).touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        return toy.Resuming().fit(
+            pool, generator, workspace=workspace, on_checkpoint=killed
+        )
+
+
+@dataclass(frozen=True)
+class Dies:
+    """Is killed whenever it trains."""
+
+    def fit(self, pool, generator, *, workspace=None, on_checkpoint=ignore):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Fails:
+    """A strategy that raises."""
 
     def select(self, classifier, pool, size, generator, *, history=()):
-        if history:
-            msg = "nothing left to say"
-            raise RuntimeError(msg)
-        order = torch.randperm(len(pool.candidates), generator=generator)
-        return Query(pool.candidates[order[:size]])
-
-
-class Here:
-    """An engine that does one run after the other in this process."""
-
-    num_workers = 1
-
-    def __init__(self):
-        self.done = []
-
-    def run(self, cells, root, *, tensorboard=False):
-        for cell in cells:
-            self.done.append(cell)
-            settings = cell.settings.model_dump_json()
-            yield Ended(cell, work(str(root), settings, tensorboard=tensorboard))
+        raise RuntimeError("out of ideas")
