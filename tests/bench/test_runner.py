@@ -257,7 +257,7 @@ def test_a_later_version_is_refused(tmp_path):
 def test_a_damaged_experiment_is_named(tmp_path):
     folder = opened(tmp_path / "b")
     folder.ask_for(little.experiment())
-    (folder.path / "experiments" / "little.json").write_text("{")
+    (folder.path / "experiments" / "toy.json").write_text("{")
     with pytest.raises(RunError, match=r"toy\.json"):
         folder.experiments()
 
