@@ -1,5 +1,6 @@
-"""What came out of one run, or of several side by side: a table and a page."""
+"""What came out of runs, of a project or of an experiment: tables and pages."""
 
+from fewlabels.report.bench import write_bench_report
 from fewlabels.report.page import write_report
 from fewlabels.report.project import write_project_report
 from fewlabels.report.table import AccuracyRow, AccuracyTable, accuracy_table
@@ -8,6 +9,7 @@ __all__ = [
     "AccuracyRow",
     "AccuracyTable",
     "accuracy_table",
+    "write_bench_report",
     "write_project_report",
     "write_report",
 ]

@@ -1,0 +1,253 @@
+"""Accuracy by number of labels: curves, and the paper's table beside ours."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from fewlabels.bench.experiment import Condition
+from fewlabels.bench.published import (
+    TABLE_3_ZERO_SHOT,
+    PublishedCell,
+    PublishedTable,
+)
+from fewlabels.evaluation import curve_band
+from fewlabels.report.bench.comparable import Contender
+from fewlabels.report.bench.context import ConditionContext, Context
+from fewlabels.report.bench.curves import (
+    BandCurve,
+    BandPoint,
+    Panel,
+    curves_figure,
+    page_curves,
+)
+from fewlabels.report.bench.sections import Block, FigureFile, Section
+from fewlabels.report.bench.tables import Column, Entry, Table
+from fewlabels.report.bench.wording import spread
+from fewlabels.report.wording import MISSING, count
+
+_FIELDS = (
+    "condition", "strategy", "labels", "seeds", "mean", "deviation", "low", "high",
+    "published_mean", "published_deviation",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Accuracy of one strategy at one number of labels, over its seeds."""
+
+    num_labels: int
+    num_seeds: int
+    mean: float
+    deviation: float
+    low: float
+    high: float
+
+
+def measured(one: ConditionContext, contender: Contender) -> dict[int, Measured]:
+    """Return mean and spread of a strategy by number of labels, where known."""
+    found = {}
+    accuracies_ST = one.results.accuracies(contender.label)
+    for amount, column_S in zip(one.results.num_labels, accuracies_ST.T, strict=True):
+        known = column_S[np.isfinite(column_S)]
+        if len(known):
+            band = curve_band(known[:, None])
+            found[amount] = Measured(
+                amount,
+                len(known),
+                float(band.mean[0]),
+                float(band.deviation[0]),
+                float(band.low[0]),
+                float(band.high[0]),
+            )
+    return found
+
+
+def accuracy_section(context: Context) -> Section:
+    """Return the section about accuracy: curves and tables, condition by condition."""
+    panels = [(one, _panel(context, one)) for one in context.conditions]
+    drawn = tuple(panel for _, panel in panels if panel.curves)
+    return Section(
+        anchor="accuracy",
+        title="Accuracy",
+        notes=(
+            "Share of held-out images classified rightly, in percent, against the "
+            "number of labels: mean over the seeds. The shaded band is Student's 95 % "
+            "interval of the mean, number of labels by number of labels. Bands that "
+            "overlap do not show that two strategies are alike: all of them had the "
+            "same seeds, so that their differences are surer than their means.",
+            *_noise_notes(context),
+        ),
+        blocks=tuple(
+            Block(
+                heading=one.heading,
+                drawings=page_curves(panel, context.noise, f"accuracy {number}")
+                if panel.curves
+                else (),
+                tables=(accuracy_table(context, one),) if panel.curves else (),
+                notes=() if panel.curves else ("Nothing was measured yet.",),
+            )
+            for number, (one, panel) in enumerate(panels)
+        ),
+        figures=(FigureFile("curves", lambda: curves_figure(drawn, context.noise)),)
+        if drawn
+        else (),
+    )
+
+
+def accuracy_table(context: Context, one: ConditionContext) -> Table:
+    """Return the table of one condition: rows strategies, columns numbers of labels."""
+    amounts = one.results.num_labels
+    found = {who.label: measured(one, who) for who in context.contenders}
+    printed = published(context, one.results.condition)
+    columns = [Column("Strategy", is_text=True)]
+    for amount in amounts:
+        if any(labels == amount for _, labels in printed):
+            columns += [
+                Column("ours", f"{amount:,} labels"),
+                Column("paper", f"{amount:,} labels", is_quiet=True),
+            ]
+        else:
+            columns.append(Column(count(amount, "label")))
+    rows = [
+        (Entry(who.label), *chain(*(_entries(who, n, found, printed) for n in amounts)))
+        for who in context.contenders
+    ]
+    return Table(
+        name=one.file_name("accuracy"),
+        caption=one.caption(
+            "Average accuracy (%) ± sample standard deviation (it divides by one less "
+            "than the number of seeds).",
+            *_few_seeds(one, found),
+            "Bold: the highest mean, which need not be a significant one.",
+            *_published_sentence(context, bool(printed)),
+        ),
+        columns=tuple(columns),
+        rows=tuple(rows),
+        fields=_FIELDS,
+        records=tuple(_records(one, context.contenders, amounts, found, printed)),
+    )
+
+
+def published(
+    context: Context, condition: Condition
+) -> dict[tuple[str, int], PublishedCell]:
+    """Return what the paper prints for a condition, by strategy and labels."""
+    tables = context.experiment.published
+    if len(tables) > 1:
+        tables = tuple(table for table in tables if _is_of(table, condition))
+    return {
+        (cell.strategy, cell.num_labels): cell
+        for table in tables
+        for cell in table.cells
+    }
+
+
+def entry_pair(
+    who: Contender,
+    amount: int,
+    found: dict[str, dict[int, Measured]],
+    printed: dict[tuple[str, int], PublishedCell],
+) -> tuple[Entry, Entry]:
+    """Return ours and the paper's number of a strategy at a number of labels."""
+    own = found[who.label].get(amount)
+    means = [one[amount].mean for one in found.values() if amount in one]
+    is_best = own is not None and len(means) > 1 and own.mean == max(means)
+    ours = MISSING if own is None else spread(own.mean, own.deviation)
+    cell = printed.get((who.name, amount))
+    theirs = MISSING if cell is None else f"{cell.mean:.2f} ± {cell.deviation:.2f}"
+    return Entry(ours, is_best), Entry(theirs)
+
+
+def _entries(
+    who: Contender,
+    amount: int,
+    found: dict[str, dict[int, Measured]],
+    printed: dict[tuple[str, int], PublishedCell],
+) -> tuple[Entry, ...]:
+    pair = entry_pair(who, amount, found, printed)
+    return pair if any(labels == amount for _, labels in printed) else pair[:1]
+
+
+def _records(
+    one: ConditionContext,
+    contenders: Iterable[Contender],
+    amounts: Iterable[int],
+    found: dict[str, dict[int, Measured]],
+    printed: dict[tuple[str, int], PublishedCell],
+) -> Iterable[tuple[str | int | float | None, ...]]:
+    for who in contenders:
+        for amount in amounts:
+            own = found[who.label].get(amount)
+            cell = printed.get((who.name, amount))
+            yield (
+                one.results.condition.name,
+                who.label,
+                amount,
+                own.num_seeds if own else 0,
+                own.mean if own else None,
+                own.deviation if own else None,
+                own.low if own else None,
+                own.high if own else None,
+                round(cell.mean / 100, 6) if cell else None,
+                round(cell.deviation / 100, 6) if cell else None,
+            )
+
+
+def _panel(context: Context, one: ConditionContext) -> Panel:
+    curves = []
+    for who in context.contenders:
+        points = tuple(
+            BandPoint(
+                own.num_labels,
+                own.mean,
+                own.low if own.num_seeds > 1 else None,
+                own.high if own.num_seeds > 1 else None,
+            )
+            for own in measured(one, who).values()
+        )
+        if points:
+            curves.append(BandCurve(who, points))
+    return Panel(one.heading, tuple(curves))
+
+
+def _is_of(table: PublishedTable, condition: Condition) -> bool:
+    """Return whether a table is about the same way to ask as a condition."""
+    settings = condition.settings
+    is_untrained = settings.zero_shot or settings.start == 0
+    return (table == TABLE_3_ZERO_SHOT) == is_untrained
+
+
+def _few_seeds(
+    one: ConditionContext, found: dict[str, dict[int, Measured]]
+) -> tuple[str, ...]:
+    """Say so where a number rests on fewer seeds than others do."""
+    numbers = {own.num_seeds for by in found.values() for own in by.values()}
+    if len(numbers) < 2:
+        return ()
+    return (
+        f"Not finished: the means are over {min(numbers)} to {max(numbers)} seeds, not "
+        "the same for each.",
+    )
+
+
+def _published_sentence(context: Context, is_there: bool) -> tuple[str, ...]:
+    if not is_there:
+        return ()
+    trials = {table.trials for table in context.experiment.published}
+    return (
+        f"Paper: as printed by Kong et al. (2022), {min(trials)} trials, WRN-28-2 on "
+        "the data of the paper.",
+    )
+
+
+def _noise_notes(context: Context) -> tuple[str, ...]:
+    noise = context.noise
+    if noise is None:
+        return ()
+    return (
+        f"The grey whisker is the noise of training: one standard deviation "
+        f"({100 * noise.deviation:.2f} points) to either side, of "
+        f"{count(noise.num_trainings, 'training')} on one and the same label set.",
+    )

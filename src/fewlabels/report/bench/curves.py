@@ -1,0 +1,267 @@
+"""Learning curves with confidence bands."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter
+
+from fewlabels.evaluation import Noise
+from fewlabels.report.bench.comparable import Contender
+from fewlabels.report.bench.pens import (
+    DASHES,
+    MARKERS,
+    Pen,
+    Place,
+    new_figure,
+    page_element,
+    page_sheet,
+)
+from fewlabels.report.bench.wording import shortened
+from fewlabels.report.curves import (
+    NARROW,
+    percent_ticks,
+    spread_apart,
+    spread_ticks,
+)
+from fewlabels.report.drawing import Margins, Size
+from fewlabels.report.wording import count, percent
+
+WIDE = Size("wide", 880, 460)
+"""For a screen or a sheet of paper."""
+
+_LETTER = 7.4
+_PANEL = (420, 300)
+_GAPS = {"wide": (12, 18, 24), "narrow": (8, 16, 15), "file": (8, 13, 22)}
+"""Room before a name, height of a line and letters of a name at most."""
+
+
+@dataclass(frozen=True)
+class BandPoint:
+    """Mean accuracy at a number of labels; low and high are None with one seed."""
+
+    num_labels: int
+    mean: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class BandCurve:
+    """One strategy."""
+
+    contender: Contender
+    points: tuple[BandPoint, ...]
+    """At least one."""
+
+    @property
+    def heights(self) -> list[float]:
+        """All that the drawing must hold, as shares."""
+        ends = [end for one in self.points for end in (one.low, one.high)]
+        return [one.mean for one in self.points] + [
+            min(max(end, 0.0), 1.0) for end in ends if end is not None
+        ]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The curves of one condition."""
+
+    heading: str
+    curves: tuple[BandCurve, ...]
+    """At least one."""
+
+
+def page_curves(panel: Panel, noise: Noise | None, salt: str) -> tuple[Markup, ...]:
+    """Draw the curves of a condition for wide and for narrow screens."""
+    words = " ".join(
+        f"{curve.contender.label}: "
+        + ", ".join(
+            f"{percent(one.mean)} after {count(one.num_labels, 'label')}"
+            for one in curve.points
+        )
+        + "."
+        for curve in panel.curves
+    )
+    found = []
+    for size in (WIDE, NARROW):
+        _, _, letters = _GAPS[size.name]
+        right = round(_LETTER * _longest(panel, letters)) + 16
+        margins = Margins(left=46, right=right, bottom=52, top=20)
+        with page_sheet(size, margins, salt) as (sheet, pen):
+            _draw(sheet.axes, panel, pen, sheet.width, sheet.height, size.name, noise)
+        description = f"Mean accuracy against number of labels. {words}"
+        found.append(page_element(sheet, pen, description))
+    return tuple(found)
+
+
+def curves_figure(panels: Sequence[Panel], noise: Noise | None) -> Figure:
+    """Draw the curves of all conditions, side by side, on one vertical scale."""
+    pen = Pen(is_for_page=False)
+    right = max(6.1 * _longest(panel, _GAPS["file"][2]) for panel in panels) + 12
+    width, height = _PANEL if len(panels) > 1 else (520, 380)
+    across = min(len(panels), 2)
+    down = -(-len(panels) // across)
+    head = 30 if any(panel.heading for panel in panels) else 10
+    step_x, step_y = 54 + width + right, head + height + 50
+    places = [
+        Place(
+            54 + (number % across) * step_x,
+            head + (number // across) * step_y,
+            width,
+            height,
+        )
+        for number in range(len(panels))
+    ]
+    figure, found = new_figure(across * step_x + 6, down * step_y + 4, places)
+    heights = [y for panel in panels for curve in panel.curves for y in curve.heights]
+    for panel, axes in zip(panels, found, strict=True):
+        _draw(axes, panel, pen, width, height, "file", noise, heights)
+        axes.set_ylabel("accuracy (%)", color=pen.color("muted"))
+        if panel.heading:
+            axes.set_title(
+                pen.write(panel.heading), loc="left", color=pen.color("ink"), size=10.5
+            )
+    return figure
+
+
+def _draw(
+    axes: Axes,
+    panel: Panel,
+    pen: Pen,
+    width: float,
+    height: float,
+    kind: str,
+    noise: Noise | None,
+    heights: Sequence[float] = (),
+) -> None:
+    _draw_axes(axes, panel, pen, width, heights)
+    for curve in panel.curves:
+        _draw_curve(axes, curve, pen, is_small=kind != "wide")
+    _draw_names(axes, panel, pen, height, _GAPS[kind])
+    if noise is not None:
+        _draw_noise(axes, noise, pen)
+
+
+def _draw_axes(
+    axes: Axes, panel: Panel, pen: Pen, width: float, heights: Sequence[float]
+) -> None:
+    ticks = percent_ticks(
+        heights or [y for curve in panel.curves for y in curve.heights]
+    )
+    axes.set_ylim(ticks[0], ticks[-1])
+    axes.yaxis.set_major_locator(FixedLocator(ticks))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:.0f}"))
+    amounts = sorted({p.num_labels for curve in panel.curves for p in curve.points})
+    room = max(1.0, 0.03 * (amounts[-1] - amounts[0]))
+    axes.set_xlim(amounts[0] - room, amounts[-1] + room)
+    least = 34 * (amounts[-1] - amounts[0] + 2 * room) / width
+    axes.xaxis.set_major_locator(FixedLocator(spread_ticks(amounts, least)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
+    axes.set_xlabel("labels", color=pen.color("muted"), labelpad=5)
+
+
+def _draw_curve(axes: Axes, curve: BandCurve, pen: Pen, *, is_small: bool) -> None:
+    who = curve.contender
+    color, amounts = pen.hue(who.hue), [one.num_labels for one in curve.points]
+    banded = [one for one in curve.points if one.low is not None]
+    if len(banded) > 1:
+        axes.fill_between(
+            [one.num_labels for one in banded],
+            [100 * (one.low or 0) for one in banded],
+            [100 * (one.high or 0) for one in banded],
+            color=color,
+            alpha=0.1,
+            linewidth=0,
+        )
+    elif banded:
+        (one,) = banded
+        ends = [100 * (one.low or 0), 100 * (one.high or 0)]
+        axes.plot([one.num_labels] * 2, ends, color=color, linewidth=1.5)
+    axes.plot(
+        amounts,
+        [100 * one.mean for one in curve.points],
+        color=color,
+        linewidth=1.6 if is_small else 2.1,
+        linestyle=DASHES[who.number % len(DASHES)],
+        marker=MARKERS[who.number % len(MARKERS)],
+        markersize=5.5 if is_small else 7.5,
+        markeredgewidth=1.0,
+        markeredgecolor=pen.color("page"),
+        clip_on=False,
+        zorder=3 + who.number,
+    )
+
+
+def _draw_names(
+    axes: Axes, panel: Panel, pen: Pen, height: float, gaps: tuple[int, int, int]
+) -> None:
+    """Write each name at the right edge, at the height where its curve ends."""
+    room, line, letters = gaps
+    low, high = axes.get_ylim()
+    edge = axes.get_xlim()[1]
+    ends = [100 * curve.points[-1].mean for curve in panel.curves]
+    heights = [(end - low) / (high - low) * height for end in ends]
+    places = spread_apart(heights, least_gap=line)
+    for curve, end, wished, place in zip(
+        panel.curves, ends, heights, places, strict=True
+    ):
+        color = pen.hue(curve.contender.hue)
+        scale = 1.0 if pen.is_for_page else 0.75  # pixels in points
+        axes.annotate(
+            pen.write(_end_name(curve, letters)),
+            (edge, end),
+            xytext=(room * scale, (place - wished) * scale),
+            textcoords="offset points",
+            color=color,
+            verticalalignment="center",
+            annotation_clip=False,
+            arrowprops={
+                "arrowstyle": "-",
+                "color": color,
+                "linewidth": 0.7,
+                "shrinkA": 1,
+                "shrinkB": 0,
+                "relpos": (0, 0.5),
+            }
+            if abs(place - wished) > line / 4
+            else None,
+        )
+
+
+def _draw_noise(axes: Axes, noise: Noise, pen: Pen) -> None:
+    """Draw, like the scale of a map, how far trainings on one label set differ."""
+    low, high = axes.get_ylim()
+    left, right = axes.get_xlim()
+    reach = min(100 * noise.deviation, (high - low) / 4)
+    middle = low + 0.05 * (high - low) + reach
+    place = left + 0.965 * (right - left)
+    axes.errorbar(
+        [place],
+        [middle],
+        yerr=[reach],
+        color=pen.color("muted"),
+        capsize=4,
+        linewidth=1.6,
+        zorder=2,
+    )
+    axes.annotate(
+        pen.write(f"retraining alone: ± {100 * noise.deviation:.1f}"),
+        (place, middle),
+        xytext=(-9, 0),
+        textcoords="offset points",
+        color=pen.color("muted"),
+        horizontalalignment="right",
+        verticalalignment="center",
+    )
+
+
+def _end_name(curve: BandCurve, letters: int) -> str:
+    name = shortened(curve.contender.label, letters)
+    return f"{name} {100 * curve.points[-1].mean:.1f}"
+
+
+def _longest(panel: Panel, letters: int) -> int:
+    return max(len(_end_name(curve, letters)) for curve in panel.curves)

@@ -1,0 +1,179 @@
+"""Matrices of strategies against strategies, as colored cells with their numbers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+import numpy as np
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
+
+from fewlabels.report.bench.pens import (
+    Pen,
+    Place,
+    new_figure,
+    page_element,
+    page_sheet,
+)
+from fewlabels.report.bench.wording import shortened
+from fewlabels.report.drawing import Margins, Size
+
+_CELL, _NAME, _LETTER = 46, 15, 7.2
+_FILE_CELL = 38
+_DARKEST = 0.62
+
+
+@dataclass(frozen=True, eq=False)
+class Heatmap:
+    """A matrix of shares; NaN where there is none."""
+
+    heading: str
+    """What it is of."""
+    detail: str
+    """What to read it beside, such as its chance level."""
+    names: tuple[str, ...]
+    shares: NDArray[np.float64]
+    largest: float
+    """The share with the darkest color."""
+    outlines_diagonal: bool = False
+    """Whether the diagonal holds something of another kind."""
+
+
+def page_heatmap(heatmap: Heatmap, description: str, salt: str) -> Markup:
+    """Draw a matrix for the page."""
+    side = _CELL * len(heatmap.names)
+    left, top = _name_room(heatmap, _LETTER), 0.75 * _name_room(heatmap, _LETTER)
+    width, height = round(left + side + 24), round(top + side + 8)
+    margins = Margins(left=round(left), right=24, bottom=8, top=height - side - 8)
+    with page_sheet(Size("cells", width, height), margins, salt) as (sheet, pen):
+        _draw(sheet.axes, heatmap, pen)
+    return page_element(sheet, pen, description)
+
+
+def heatmaps_figure(rows: Sequence[tuple[str, Sequence[Heatmap]]]) -> Figure:
+    """Draw matrices for a file: a row of them under each heading."""
+    pen = Pen(is_for_page=False)
+    first = rows[0][1][0]
+    side = _FILE_CELL * len(first.names)
+    left, top = _name_room(first, 6.2), 0.75 * _name_room(first, 6.2)
+    title = 44
+    step_x, step_y = side + 34, top + side + title
+    across = max(len(maps) for _, maps in rows)
+    places = [
+        Place(
+            left + column * step_x,
+            24 + row * (step_y + 34) + title + top,
+            side,
+            side,
+        )
+        for row, (_, maps) in enumerate(rows)
+        for column in range(len(maps))
+    ]
+    width = max(left + across * step_x + 30, 420)
+    height = len(rows) * (step_y + 34) + 8
+    figure, axes = new_figure(width, height, places)
+    number = 0
+    for row, (heading, maps) in enumerate(rows):
+        level = 1 - (16 + row * (step_y + 34)) / height
+        figure.text(
+            8 / width, level, pen.write(heading), size=10.5, weight="bold", va="center"
+        )
+        for column, heatmap in enumerate(maps):
+            _draw(axes[number], heatmap, pen, has_row_names=column == 0)
+            _draw_title(axes[number], heatmap, pen, top)
+            number += 1
+    return figure
+
+
+def _draw(
+    axes: Axes, heatmap: Heatmap, pen: Pen, *, has_row_names: bool = True
+) -> None:
+    size = len(heatmap.names)
+    axes.set_xlim(0, size)
+    axes.set_ylim(size, 0)
+    axes.set_axis_off()
+    for row in range(size):
+        for column in range(size):
+            _draw_cell(axes, heatmap, pen, row, column)
+        name = shortened(heatmap.names[row], _NAME)
+        if has_row_names:
+            axes.text(
+                -0.18,
+                row + 0.5,
+                pen.write(name),
+                color=pen.color("ink"),
+                horizontalalignment="right",
+                verticalalignment="center",
+            )
+        axes.text(
+            row + 0.36,
+            -0.14,
+            pen.write(name),
+            color=pen.color("ink"),
+            rotation=42,
+            rotation_mode="anchor",
+            horizontalalignment="left",
+            verticalalignment="bottom",
+        )
+
+
+def _draw_cell(axes: Axes, heatmap: Heatmap, pen: Pen, row: int, column: int) -> None:
+    share = float(heatmap.shares[row, column])
+    is_known = isfinite(share)
+    is_outlined = heatmap.outlines_diagonal and row == column and is_known
+    strength = min(1.0, share / heatmap.largest) if is_known and heatmap.largest else 0
+    for color, opacity in ((pen.color("line"), 0.55), (pen.hue(1), strength)):
+        if opacity:
+            shade = opacity * (_DARKEST if color == pen.hue(1) else 1)
+            axes.add_patch(
+                Rectangle(
+                    (column + 0.03, row + 0.03), 0.94, 0.94, facecolor=color,
+                    alpha=shade, linewidth=0,
+                )
+            )  # fmt: skip
+    if is_outlined:
+        axes.add_patch(
+            Rectangle(
+                (column + 0.06, row + 0.06), 0.88, 0.88, facecolor="none",
+                edgecolor=pen.color("muted"), linewidth=1, linestyle=(0, (3, 2)),
+            )
+        )  # fmt: skip
+    if is_known:
+        axes.text(
+            column + 0.5,
+            row + 0.5,
+            pen.write(_digits(share)),
+            color=pen.color("ink"),
+            horizontalalignment="center",
+            verticalalignment="center",
+        )
+
+
+def _draw_title(axes: Axes, heatmap: Heatmap, pen: Pen, top: float) -> None:
+    for text, color, above in (
+        (heatmap.heading, "ink", top + 27),
+        (heatmap.detail, "muted", top + 12),
+    ):
+        axes.annotate(
+            pen.write(text),
+            (0, 1),
+            xycoords="axes fraction",
+            xytext=(0, 0.75 * above),
+            textcoords="offset points",
+            color=pen.color(color),
+            annotation_clip=False,
+        )
+
+
+def _digits(share: float) -> str:
+    """Return percent with a decimal where it is needed to tell from zero."""
+    value = 100 * share
+    return f"{value:.1f}" if 0 < value < 9.95 else f"{value:.0f}"
+
+
+def _name_room(heatmap: Heatmap, letter: float) -> float:
+    longest = max(len(shortened(name, _NAME)) for name in heatmap.names)
+    return letter * longest + 16

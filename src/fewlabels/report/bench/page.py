@@ -1,0 +1,110 @@
+"""The page of an experiment, and the figures and tables beside it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fewlabels.bench.folder import BenchFolder
+from fewlabels.bench.results import Results, read_results
+from fewlabels.errors import UnknownNameError
+from fewlabels.report.bench.accuracy import accuracy_section
+from fewlabels.report.bench.comparisons import area_section, comparison_section
+from fewlabels.report.bench.context import context_of
+from fewlabels.report.bench.cost import cost_section, noise_section
+from fewlabels.report.bench.facts import GLOSSARY, facts, notes_section
+from fewlabels.report.bench.headline import explanation, finding, title, warnings
+from fewlabels.report.bench.overlaps import overlap_section
+from fewlabels.report.bench.penalties import penalty_section
+from fewlabels.report.bench.pens import file_style, save_figure
+from fewlabels.report.bench.picks import classes_section, redundancy_section
+from fewlabels.report.bench.savings import savings_section
+from fewlabels.report.bench.sections import Section
+from fewlabels.report.bench.shots import shots_section
+from fewlabels.report.facts import FactGroup
+from fewlabels.report.rendering import write_page
+
+_TEMPLATE = "bench.html.j2"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchPage:
+    """Everything the page shows."""
+
+    title: str
+    headline: str
+    explanation: tuple[str, ...]
+    warnings: tuple[str, ...]
+    sections: tuple[Section, ...]
+    facts: tuple[FactGroup, ...]
+    columns: tuple[str, ...]
+    """Names of the conditions; none where there is one only."""
+    glossary: tuple[tuple[str, str], ...] = GLOSSARY
+    image_size: str = "tiny"
+    """The page has no images."""
+
+
+def write_bench_report(
+    folder: BenchFolder, name: str, *, out: Path | None = None
+) -> Path:
+    """Write the report of an experiment, as far as its runs are finished.
+
+    It is a page that needs no script and no other file (``index.html``), figures for a
+    paper (``figures/*.png`` and ``*.svg``) and tables (``tables/*.csv``, ``*.md`` and
+    ``*.tex``). The same results give the same bytes.
+
+    Args:
+        folder: The benchmark.
+        name: The experiment, one that was asked for in it.
+        out: Folder to write into; by default ``folder.report_folder(name)``.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        UnknownNameError: If no experiment of that name was asked for.
+    """
+    known = folder.experiments()
+    if name not in known:
+        raise UnknownNameError("experiment", name, known)
+    results = read_results(folder, known[name])
+    path = out or folder.report_folder(name)
+    contents = bench_page(results)
+    for section in contents.sections:
+        for table in section.tables:
+            table.write(path / "tables")
+        for figure in section.figures:
+            with file_style():
+                save_figure(figure.draw(), path / "figures", figure.name)
+    return write_page(path / "index.html", _TEMPLATE, contents)
+
+
+def bench_page(results: Results) -> BenchPage:
+    """Work out what the page of an experiment shows."""
+    context = context_of(results)
+    is_about = set(context.experiment.figures)
+    found = [
+        shots_section(context),
+        *([] if context.has_single_queries else [accuracy_section(context)]),
+        comparison_section(context),
+        area_section(context),
+        penalty_section(context),
+        savings_section(context),
+        classes_section(context),
+        redundancy_section(context),
+        overlap_section(context),
+        cost_section(context),
+        noise_section(context),
+        notes_section(context),
+    ]
+    first = [one for one in is_about if one != "accuracy"]
+    sections = [one for one in found if one is not None]
+    sections.sort(key=lambda one: one.anchor not in first)
+    headings = tuple(one.heading for one in context.conditions)
+    return BenchPage(
+        title=title(context),
+        headline=finding(context),
+        explanation=tuple(explanation(context)),
+        warnings=warnings(context),
+        sections=tuple(sections),
+        facts=facts(context),
+        columns=headings if len(headings) > 1 else (),
+    )

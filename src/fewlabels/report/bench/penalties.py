@@ -1,0 +1,165 @@
+"""Who beats whom: the pairwise penalty matrix of Ash et al. (2020)."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fewlabels.errors import UsageError
+from fewlabels.evaluation import Penalties, penalty_checkpoints, penalty_matrix
+from fewlabels.report.bench.comparable import Comparable, label_of
+from fewlabels.report.bench.context import ConditionContext, Context
+from fewlabels.report.bench.heatmaps import Heatmap, heatmaps_figure, page_heatmap
+from fewlabels.report.bench.sections import Block, FigureFile, Section
+from fewlabels.report.bench.tables import Column, Entry, Table
+from fewlabels.report.bench.wording import in_percent
+from fewlabels.report.wording import listed
+
+_MANY = 6
+"""Numbers of labels from which only some count, as Ash et al. choose them."""
+
+
+def penalty_section(context: Context) -> Section | None:
+    """Return the section of the pairwise penalty matrix; None without two seeds."""
+    found = [one for one in context.conditions if one.comparable.can_be_tested]
+    if not found:
+        return None
+    maps = [(one, *penalties_of(context, one.comparable)) for one in found]
+    heatmaps = [
+        Heatmap(
+            one.heading or "Penalty (%)",
+            f"counted at {_listed(amounts)} labels",
+            matrix.names,
+            _without_diagonal(matrix.shares),
+            1.0,
+        )
+        for one, matrix, amounts in maps
+    ]
+    return Section(
+        anchor="penalties",
+        title="Who beats whom",
+        notes=(
+            "The pairwise penalty matrix of Ash et al. (2020): the percentage of the "
+            "numbers of labels at which the strategy of the row is significantly "
+            "better than that of the column, by a paired t-test at 5 % each, nothing "
+            "corrected. A full row is good, a full column is bad; the penalty of a "
+            "strategy is the mean of its column over the others.",
+        ),
+        blocks=tuple(
+            Block(
+                heading=one.heading,
+                panels=(
+                    (
+                        f"Counted at {_listed(amounts)} labels",
+                        page_heatmap(
+                            heatmap, _penalty_words(matrix), f"penalties {number}"
+                        ),
+                    ),
+                ),
+                tables=(_penalty_table(one, matrix),),
+            )
+            for number, ((one, matrix, amounts), heatmap) in enumerate(
+                zip(maps, heatmaps, strict=True)
+            )
+        ),
+        figures=(
+            FigureFile(
+                "penalties",
+                lambda: heatmaps_figure(
+                    [("Share at which the row beats the column (%)", heatmaps)]
+                ),
+            ),
+        ),
+    )
+
+
+def penalties_of(
+    context: Context, one: Comparable
+) -> tuple[Penalties, tuple[int, ...]]:
+    """Return the penalty matrix, and the numbers of labels that count for it.
+
+    All count but the start that the strategies share; of long curves, those that Ash
+    et al. count.
+    """
+    places = np.arange(len(one.num_labels))
+    random = label_of(context.experiment, "random")
+    if len(places) > _MANY and random is not None:
+        with suppress(UsageError):  # queries of several sizes
+            means_T = one.accuracies[random].mean(axis=0)
+            places = penalty_checkpoints(one.num_labels, means_T)
+    arrays = list(one.accuracies.values())
+    differs = [
+        place
+        for place in places.tolist()
+        if any((array[:, place] != arrays[0][:, place]).any() for array in arrays)
+    ]
+    kept = differs or places.tolist()
+    matrix = penalty_matrix(
+        {name: array[:, kept] for name, array in one.accuracies.items()}
+    )
+    return matrix, tuple(one.num_labels[place] for place in kept)
+
+
+def _penalty_table(one: ConditionContext, matrix: Penalties) -> Table:
+    penalty = matrix.penalty
+    least = min(penalty.values())
+    return Table(
+        name=one.file_name("penalties"),
+        caption=one.caption(
+            "Pairwise penalties (%): how often the row beats the column, and the "
+            "penalty of each strategy, the mean of its column. Bold: the lowest."
+        ),
+        columns=(
+            Column("", is_text=True),
+            *(Column(name) for name in matrix.names),
+        ),
+        rows=(
+            *(
+                (
+                    Entry(name),
+                    *(
+                        Entry(
+                            ""
+                            if name == other
+                            else in_percent(matrix.beats(name, other))
+                        )
+                        for other in matrix.names
+                    ),
+                )
+                for name in matrix.names
+            ),
+            (
+                Entry("Penalty"),
+                *(
+                    Entry(in_percent(penalty[name]), penalty[name] == least)
+                    for name in matrix.names
+                ),
+            ),
+        ),
+        fields=("condition", "strategy", "penalty", *matrix.names),
+        records=tuple(
+            (
+                one.results.condition.name,
+                name,
+                penalty[name],
+                *matrix.shares[row].tolist(),
+            )
+            for row, name in enumerate(matrix.names)
+        ),
+    )
+
+
+def _penalty_words(matrix: Penalties) -> str:
+    words = [f"{name} {in_percent(share)} %" for name, share in matrix.penalty.items()]
+    return f"Pairwise penalty matrix. Penalties: {', '.join(words)}."
+
+
+def _without_diagonal(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    copy = shares.copy()
+    np.fill_diagonal(copy, np.nan)
+    return copy
+
+
+def _listed(amounts: Iterable[int]) -> str:
+    return listed([f"{amount:,}" for amount in amounts])

@@ -1,0 +1,46 @@
+"""What the sections of the page are made of."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from fewlabels.report.bench.tables import Table
+
+
+@dataclass(frozen=True)
+class FigureFile:
+    """A figure for a paper, drawn when it is written."""
+
+    name: str
+    draw: Callable[[], Figure]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """A part of a section: what there is to say of one condition, mostly."""
+
+    heading: str = ""
+    drawings: tuple[Markup, ...] = ()
+    """One drawing, for wide and for narrow screens."""
+    panels: tuple[tuple[str, Markup], ...] = ()
+    """Small drawings side by side, each with what stands above it."""
+    tables: tuple[Table, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A part of the page under one heading."""
+
+    anchor: str
+    title: str
+    notes: tuple[str, ...] = ()
+    blocks: tuple[Block, ...] = ()
+    figures: tuple[FigureFile, ...] = ()
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """All its tables."""
+        return tuple(table for block in self.blocks for table in block.tables)

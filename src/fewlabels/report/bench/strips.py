@@ -1,0 +1,141 @@
+"""One dot per seed, strategy by strategy."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import mean
+
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from fewlabels.report.bench.comparable import Contender
+from fewlabels.report.bench.pens import (
+    MARKERS,
+    Pen,
+    Place,
+    new_figure,
+    page_element,
+    page_sheet,
+)
+from fewlabels.report.bench.wording import shortened
+from fewlabels.report.drawing import Margins, Size
+
+_ROW = 34
+_NAME = 18
+
+
+@dataclass(frozen=True)
+class Strip:
+    """The seeds of one strategy."""
+
+    contender: Contender
+    shares: tuple[float, ...]
+    """At least one."""
+
+
+@dataclass(frozen=True)
+class StripPanel:
+    """Strips on one scale."""
+
+    heading: str
+    strips: tuple[Strip, ...]
+
+
+def page_strips(
+    panel: StripPanel, limits: tuple[float, float], meaning: str, salt: str
+) -> Markup:
+    """Draw strips for the page."""
+    left = _name_room(panel, 7.4)
+    height = _ROW * len(panel.strips) + 66
+    size = Size("strips", 440, height)
+    margins = Margins(left=left, right=22, bottom=54, top=12)
+    with page_sheet(size, margins, salt) as (sheet, pen):
+        _draw(sheet.axes, panel, limits, meaning, pen)
+    words = " ".join(
+        f"{one.contender.label}: {100 * mean(one.shares):.1f} on average over "
+        f"{len(one.shares)} seeds."
+        for one in panel.strips
+    )
+    return page_element(sheet, pen, f"{meaning}. {words}")
+
+
+def strips_figure(
+    panels: Sequence[StripPanel], limits: tuple[float, float], meaning: str
+) -> Figure:
+    """Draw strips for a file, conditions side by side."""
+    pen = Pen(is_for_page=False)
+    left = max(_name_room(panel, 6.6) for panel in panels)
+    across = min(len(panels), 2)
+    height = 26 * max(len(panel.strips) for panel in panels)
+    step_x, step_y = left + 330, height + 84
+    places = [
+        Place(
+            left + (number % across) * step_x,
+            32 + (number // across) * step_y,
+            300,
+            height,
+        )
+        for number in range(len(panels))
+    ]
+    figure, found = new_figure(
+        across * step_x, -(-len(panels) // across) * step_y, places
+    )
+    for panel, axes in zip(panels, found, strict=True):
+        _draw(axes, panel, limits, meaning, pen)
+        if panel.heading:
+            axes.set_title(pen.write(panel.heading), loc="left", size=10.5)
+    return figure
+
+
+def _draw(
+    axes: Axes,
+    panel: StripPanel,
+    limits: tuple[float, float],
+    meaning: str,
+    pen: Pen,
+) -> None:
+    axes.set_xlim(100 * limits[0], 100 * limits[1])
+    axes.set_ylim(len(panel.strips) - 0.4, -0.6)
+    axes.set_yticks([])
+    axes.grid(visible=True, axis="x", color=pen.color("line"))
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    axes.set_xlabel(pen.write(meaning), color=pen.color("muted"), labelpad=5)
+    for row, strip in enumerate(panel.strips):
+        _draw_strip(axes, row, strip, pen)
+
+
+def _draw_strip(axes: Axes, row: int, strip: Strip, pen: Pen) -> None:
+    color = pen.hue(strip.contender.hue)
+    number = len(strip.shares)
+    places = [row + 0.3 * ((k + 0.5) / number - 0.5) for k in range(number)]
+    axes.plot(
+        [100 * share for share in strip.shares],
+        places,
+        linestyle="none",
+        marker=MARKERS[strip.contender.number % len(MARKERS)],
+        color=color,
+        alpha=0.7,
+        markersize=6.5,
+        markeredgewidth=0,
+        clip_on=False,
+    )
+    middle = 100 * mean(strip.shares)
+    axes.plot([middle] * 2, [row - 0.34, row + 0.34], color=color, linewidth=2.4)
+    axes.annotate(
+        pen.write(shortened(strip.contender.label, _NAME)),
+        (0, row),
+        xycoords=("axes fraction", "data"),
+        xytext=(-10, 0),
+        textcoords="offset points",
+        color=color,
+        horizontalalignment="right",
+        verticalalignment="center",
+        annotation_clip=False,
+    )
+
+
+def _name_room(panel: StripPanel, letter: float) -> int:
+    names = (len(shortened(one.contender.label, _NAME)) for one in panel.strips)
+    return round(letter * max(names) + 22)

@@ -1,0 +1,179 @@
+"""Tables, worked out once, written for a page, for LaTeX, for Markdown and as data."""
+
+import csv
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import StringIO
+from itertools import groupby
+from pathlib import Path
+
+from fewlabels.files import make_folder, replace_text
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "<": "$<$",
+    ">": "$>$",
+    "|": "$|$",
+    "–": "--",
+    "≥": r"$\geq$",
+    "\N{MINUS SIGN}": "$-$",
+    "\N{NO-BREAK SPACE}": "~",
+}
+_SPREAD = re.compile(r"([\d.]+) ± ([\d.]+)")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One place of a table."""
+
+    text: str
+    is_best: bool = False
+    """Whether it stands out."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """What stands above a column."""
+
+    name: str
+    group: str = ""
+    """What it and its neighbours have in common; empty where nothing."""
+    is_text: bool = False
+    """Whether it holds words and not numbers."""
+    is_quiet: bool = False
+    """Whether it holds what others measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table as people read it, and the same numbers as data."""
+
+    name: str
+    """Name of its files."""
+    caption: str
+    columns: tuple[Column, ...]
+    """The first one heads the rows."""
+    rows: tuple[tuple[Entry, ...], ...]
+    fields: tuple[str, ...]
+    """Names of the fields of the data."""
+    records: tuple[tuple[str | int | float | None, ...], ...]
+    """The data, in full precision; shares are from 0 to 1."""
+
+    @property
+    def groups(self) -> tuple[tuple[str, int], ...]:
+        """Headings that several columns share, and how many; none where none is."""
+        if not any(column.group for column in self.columns):
+            return ()
+        found = groupby(self.columns, key=lambda column: column.group)
+        return tuple((name, len(list(members))) for name, members in found)
+
+    def write(self, folder: Path) -> None:
+        """Write it as ``.csv``, ``.md`` and ``.tex``."""
+        make_folder(folder)
+        replace_text(folder / f"{self.name}.csv", as_csv(self))
+        replace_text(folder / f"{self.name}.md", as_markdown(self))
+        replace_text(folder / f"{self.name}.tex", as_latex(self))
+
+
+def as_csv(table: Table) -> str:
+    """Return the data of a table; an empty field is a number that is not known."""
+    file = StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(table.fields)
+    for record in table.records:
+        writer.writerow("" if value != value else value for value in record)
+    return file.getvalue()
+
+
+def as_markdown(table: Table) -> str:
+    """Return a table with its caption above it."""
+    heads = [
+        " ".join(part for part in (column.group, column.name) if part)
+        for column in table.columns
+    ]
+    rules = ["---" if one.is_text else "---:" for one in table.columns]
+    rows = [
+        [f"**{cell}**" if entry.is_best else cell for entry, cell in _marked(row)]
+        for row in table.rows
+    ]
+    lines = [f"| {' | '.join(row)} |" for row in (map(_plain, heads), rules, *rows)]
+    return f"{table.caption}\n\n" + "\n".join(lines) + "\n"
+
+
+def as_latex(table: Table) -> str:
+    """Return a table as in the paper, with the rules of booktabs."""
+    places = "".join("l" if column.is_text else "c" for column in table.columns)
+    lines = [
+        "% needs \\usepackage{booktabs}",
+        "\\begin{table}[t]",
+        f"\\caption{{{latex_text(table.caption)}}}",
+        f"\\label{{tab:{table.name}}}",
+        "\\centering",
+        f"\\begin{{tabular}}{{{places}}}",
+        "\\toprule",
+        *_group_lines(table),
+        _latex_row([latex_text(column.name) for column in table.columns]),
+        "\\midrule",
+        *(_latex_row([_latex_entry(entry) for entry in row]) for row in table.rows),
+        "\\bottomrule",
+        "\\end{tabular}",
+        "\\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def latex_text(text: str) -> str:
+    r"""Return text that LaTeX prints as it is.
+
+    Example:
+        >>> print(latex_text("50 % of a_b"))
+        50 \% of a\_b
+    """
+    return "".join(_LATEX.get(letter, letter) for letter in text)
+
+
+def _group_lines(table: Table) -> list[str]:
+    if not table.groups:
+        return []
+    heads, rules, place = [], [], 1
+    for name, width in table.groups:
+        heads.append(f"\\multicolumn{{{width}}}{{c}}{{{latex_text(name)}}}")
+        if name:
+            rules.append(f"\\cmidrule(lr){{{place}-{place + width - 1}}}")
+        place += width
+    return [_latex_row(heads), " ".join(rules)]
+
+
+def _latex_entry(entry: Entry) -> str:
+    """Set a mean and its deviation as one formula, anything else as text."""
+    found = _SPREAD.fullmatch(entry.text)
+    if found:
+        formula = f"{found[1]} \\pm {found[2]}"
+        return f"$\\mathbf{{{formula}}}$" if entry.is_best else f"${formula}$"
+    text = latex_text(entry.text)
+    return f"\\textbf{{{text}}}" if entry.is_best else text
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + " \\\\"
+
+
+def _marked(row: Sequence[Entry]) -> list[tuple[Entry, str]]:
+    return [(entry, _plain(entry.text)) for entry in row]
+
+
+def _plain(text: str) -> str:
+    """Return text that is no Markdown."""
+    return re.sub(r"([\\`*_|<>\[\]])", r"\\\1", text)
