@@ -52,8 +52,10 @@ def test_what_cannot_be_paired_is_refused(given):
 
 
 def test_what_was_not_measured_is_refused():
+    holed = BAD.copy()
+    holed[0, 0] = np.nan
     with pytest.raises(UsageError, match="1 of 20 numbers in 'bad' are NaN"):
-        penalty_matrix({"good": GOOD, "bad": np.where(BAD == BAD[0, 0], np.nan, BAD)})
+        penalty_matrix({"good": GOOD, "bad": holed})
 
 
 # -------------------------------------------------------- which measurements count
