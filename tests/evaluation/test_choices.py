@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -59,6 +60,13 @@ def test_redundancy_agrees_with_going_one_by_one(groups, data):
     assert found == pytest.approx(slow_redundant_share(picks, labeled, groups))
     turned = slow_redundant_share(picks[::-1], labeled, groups)
     assert found == pytest.approx(turned)  # in any order
+
+
+def test_tensors_are_taken():
+    found = redundant_share(
+        torch.tensor([0, 1, 3, 5]), torch.tensor([4]), torch.tensor([0, 0, 0, 1, 1, 2])
+    )
+    assert found == 0.5
 
 
 def test_without_copies_nothing_is_redundant():

@@ -3,6 +3,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,6 +36,17 @@ def test_both_starts_are_left_out_across_trials():
     one, other = [{0, 1, 9}, {9, 5}], [{0, 7}, {9, 1, 0}]
     # Without 0 and 9: {1} with {1}; {5} with {7}.
     assert overlap_across_trials(one, other, starts=STARTS) == 0.5
+
+
+def test_tensors_and_arrays_are_compared_by_their_numbers():
+    # Elements of tensors are all different to a set, which would make any overlap 0.
+    one = [torch.tensor(sorted(items)) for items in ONE]
+    other = [np.array(sorted(items)) for items in OTHER]
+    starts = [torch.tensor(sorted(items)) for items in STARTS]
+    assert overlap_of_unions(one, other) == 5 / 6
+    assert overlap_per_trial(one, other, starts=starts).tolist() == [1 / 3, 1]
+    with pytest.raises(UsageError, match=r"An item of one is 1.5, of type float"):
+        overlap_of_unions([[1.5]], [[1]])
 
 
 def test_empty_starts_leave_everything_in():
