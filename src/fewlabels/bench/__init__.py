@@ -2,7 +2,14 @@
 
 from fewlabels.bench.asking import checked, read_experiment
 from fewlabels.bench.cells import Cell, Plan, plan
-from fewlabels.bench.cost import Cost, Measured, estimate, free_space, measure
+from fewlabels.bench.cost import (
+    Cost,
+    Measured,
+    estimate,
+    free_space,
+    measure,
+    num_trainings,
+)
 from fewlabels.bench.engines import Ended, Engine
 from fewlabels.bench.experiment import Condition, Experiment, Footprint
 from fewlabels.bench.folder import BenchFolder, Failure
@@ -10,6 +17,7 @@ from fewlabels.bench.local import LocalEngine
 from fewlabels.bench.recipes import names, recipe
 from fewlabels.bench.results import Results, read_results
 from fewlabels.bench.runner import run
+from fewlabels.bench.tracking import Mlflow
 from fewlabels.bench.verify import Verdict, verify
 
 __all__ = [
@@ -24,6 +32,7 @@ __all__ = [
     "Footprint",
     "LocalEngine",
     "Measured",
+    "Mlflow",
     "Plan",
     "Results",
     "Verdict",
@@ -32,6 +41,7 @@ __all__ = [
     "free_space",
     "measure",
     "names",
+    "num_trainings",
     "plan",
     "read_experiment",
     "read_results",

@@ -30,6 +30,8 @@ class Cost:
     num_finished: int
     num_trainings: int
     num_trainings_left: int
+    num_other: int
+    """Trainings that only another reading of the paper needs, of all."""
     steps: int | None
     """Optimizer steps of one training; None for a trainer that has none."""
     seconds_per_step: float
@@ -87,14 +89,39 @@ def estimate(
     return Cost(
         num_cells=len(todo.all),
         num_finished=len(todo.all) - len(missing),
-        num_trainings=sum(cell.num_trainings for cell in todo.all),
+        num_trainings=num_trainings([experiment]),
         num_trainings_left=left,
+        num_other=num_trainings([experiment])
+        - num_trainings([experiment], other_readings=False),
         steps=steps,
         seconds_per_step=seconds_per_step,
         source=source,
         num_workers=num_workers,
         disk=left * experiment.footprint.megabytes * _MEGABYTE,
     )
+
+
+def num_trainings(
+    experiments: Iterable[Experiment], *, other_readings: bool = True
+) -> int:
+    """Return how many networks some experiments train together.
+
+    Args:
+        experiments: What to do; runs that several of them need count once.
+        other_readings: Whether second readings of the paper count.
+
+    Returns:
+        The number.
+    """
+    chosen = [one if other_readings else _one_reading(one) for one in experiments]
+    cells = {cell.address: cell for one in chosen for cell in plan(one).all}
+    return sum(cell.num_trainings for cell in cells.values())
+
+
+def _one_reading(experiment: Experiment) -> Experiment:
+    """Return an experiment without second readings of the paper."""
+    kept = tuple(one for one in experiment.conditions if not one.is_other_reading)
+    return experiment.model_copy(update={"conditions": kept})
 
 
 def steps_of(settings: RunSettings) -> int | None:

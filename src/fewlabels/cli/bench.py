@@ -1,6 +1,7 @@
 """``fewlabels bench``: the paper's experiments and others."""
 
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -9,12 +10,15 @@ import typer
 from rich.table import Table
 
 from fewlabels import bench
-from fewlabels.bench import BenchFolder, Engine, Experiment
+from fewlabels.bench import BenchFolder, Cost, Engine, Experiment
 from fewlabels.cli.bench_words import (
     cost_lines,
+    duration,
     ended_line,
     read_seeds,
     read_strategies,
+    space_lines,
+    total_line,
 )
 from fewlabels.cli.run import Json, Quiet
 from fewlabels.cli.terminal import Terminal, print_line
@@ -35,23 +39,31 @@ Folder = Annotated[
 
 @app.command("list")
 def list_recipes(*, as_json: Json = False) -> None:
-    """List the recipes: what each compares, and at which size."""
+    """List the recipes: what each compares, and what it costs.
+
+    Each has a twin NAME_supervised, trained on labeled images alone.
+    """
     recipes = [bench.recipe(name) for name in bench.names()]
     if as_json:
         print_line(json.dumps([one.model_dump(mode="json") for one in recipes]))
         return
-    table = Table("recipe", "size", "runs", "what it is", box=None, pad_edge=False)
+    columns = ("recipe", "size", "runs", "trainings", "time", "what it is")
+    table = Table(*columns, box=None, pad_edge=False)
     for one in recipes:
-        table.add_row(one.name, one.scale, str(len(bench.plan(one).all)), one.title)
-    terminal = Terminal.open(quiet=False)
-    terminal.out.print(table, highlight=False, markup=False)
+        cost = _new_cost(one)
+        counts = (str(cost.num_cells), str(cost.num_trainings))
+        table.add_row(one.name, one.scale, *counts, duration(cost.hours), one.title)
+    Terminal.open(quiet=False).result(table)
 
 
 @app.command()
 def run(
-    recipe: Annotated[
-        str,
-        typer.Argument(help="A recipe's name, or a YAML file with an experiment."),
+    recipes: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RECIPE...",
+            help="Names of recipes, or YAML files with an experiment each.",
+        ),
     ],
     *,
     strategies: Annotated[
@@ -91,38 +103,42 @@ def run(
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Write curves for TensorBoard too.")
     ] = False,
+    mlflow: Annotated[
+        str | None,
+        typer.Option(metavar="URI", help="Send finished runs to MLflow too."),
+    ] = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Do what is missing of an experiment, then write its report.
+    """Do what is missing of experiments, then write their reports.
 
     Says first what it will cost. Safe to stop or kill at any moment: the same command
     goes on; more strategies or seeds add what is missing.
     """
-    experiment = _chosen(recipe, strategies, seeds)
-    folder = BenchFolder(out)
+    experiments = [_chosen(recipe, strategies, seeds) for recipe in recipes]
     does = _engine(engine, workers=workers, address=address, gpus=gpus)
     terminal = Terminal.open(quiet=quiet or as_json)
-    cost = bench.estimate(
-        experiment,
-        folder,
-        num_workers=does.num_workers,
-        seconds_per_step=_measured(experiment, measure, terminal),
-    )
-    for line in cost_lines(experiment, cost, bench.free_space(out)):
-        terminal.result(line)
+    folder = BenchFolder(out)
+    costs = [_told_cost(one, folder, does, measure, terminal) for one in experiments]
+    if len(experiments) > 1:
+        terminal.result(total_line(experiments, costs))
+    for line in space_lines(sum(cost.disk for cost in costs), bench.free_space(out)):
+        terminal.say(line)
     if dry_run:
         if as_json:
-            print_line(json.dumps(asdict(cost) | {"hours": cost.hours}))
+            print_line(
+                json.dumps([asdict(cost) | {"hours": cost.hours} for cost in costs])
+            )
         return
     folder.open()
-    folder.ask_for(experiment)
-    failed = _do(experiment, folder, does, terminal, tensorboard=tensorboard)
-    page = write_bench_report(folder, experiment.name)
-    if as_json:
-        told = {"failed": failed, "report": str(page.resolve())}
-        print_line(json.dumps(told))
-    terminal.result(f"Report: {page.resolve()}")
+    failed = 0
+    for one in experiments:
+        failed += _do(one, folder, does, terminal, tensorboard=tensorboard, uri=mlflow)
+        page = write_bench_report(folder, one.name).resolve()
+        terminal.result(f"Report: {page}")
+        if as_json:
+            told = {"experiment": one.name, "failed": failed, "report": str(page)}
+            print_line(json.dumps(told))
     if failed:
         raise typer.Exit(1)
 
@@ -194,18 +210,35 @@ def _engine(
     raise UnknownNameError("engine", name, ("local", "ray"))
 
 
-def _measured(
-    experiment: Experiment, num_steps: int | None, terminal: Terminal
-) -> float | None:
-    """Train a few steps if asked to, and return the seconds of one."""
-    if num_steps is None:
-        return None
-    with terminal.busy():
-        found = bench.measure(experiment, num_steps)
-    seconds = found.seconds_per_step
-    loss = "" if found.loss is None else f", loss {found.loss:.3f}"
-    terminal.result(f"{num_steps} steps passed, {seconds:.3g} seconds each{loss}")
-    return seconds
+def _new_cost(experiment: Experiment) -> Cost:
+    """Return what an experiment costs where nothing is done yet."""
+    nowhere = BenchFolder(Path(os.devnull))
+    workers = bench.LocalEngine().num_workers
+    return bench.estimate(experiment, nowhere, num_workers=workers)
+
+
+def _told_cost(
+    experiment: Experiment,
+    folder: BenchFolder,
+    engine: Engine,
+    num_steps: int | None,
+    terminal: Terminal,
+) -> Cost:
+    """Say what an experiment will cost; train a few steps before, if asked to."""
+    seconds = None
+    if num_steps is not None:
+        with terminal.busy():
+            found = bench.measure(experiment, num_steps)
+        seconds = found.seconds_per_step
+        loss = "" if found.loss is None else f", loss {found.loss:.3f}"
+        told = f"{num_steps} steps passed, {seconds:.3g} seconds each{loss}"
+        terminal.result(f"{experiment.name}: {told}")
+    cost = bench.estimate(
+        experiment, folder, num_workers=engine.num_workers, seconds_per_step=seconds
+    )
+    for line in cost_lines(experiment, cost):
+        terminal.result(line)
+    return cost
 
 
 def _do(
@@ -215,8 +248,11 @@ def _do(
     terminal: Terminal,
     *,
     tensorboard: bool,
+    uri: str | None,
 ) -> int:
     """Do the runs, say how each ended, and return how many failed."""
+    folder.ask_for(experiment)
+    log = None if uri is None else bench.Mlflow(uri, experiment.name)
     cells = bench.plan(experiment).all
     failed, total = 0, len(cells)
     done = total - len(folder.missing(cells))
@@ -225,4 +261,8 @@ def _do(
             done += 1
             failed += ended.error is not None
             terminal.say(ended_line(ended, folder, done, total))
+    if log is not None:
+        for cell in cells:
+            if folder.is_finished(cell):
+                log.send(cell, folder)
     return failed

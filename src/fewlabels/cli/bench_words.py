@@ -1,8 +1,8 @@
 """How ``fewlabels bench`` reads what it is given and says what it does."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from fewlabels.bench import BenchFolder, Cost, Ended, Experiment
+from fewlabels.bench import BenchFolder, Cost, Ended, Experiment, num_trainings
 from fewlabels.errors import UsageError
 from fewlabels.runs import Choice
 
@@ -13,7 +13,8 @@ _UNITS = (
     (1 / 60, "minutes"),
 )
 _LEAST = 2.0  # of a unit, to be told in it
-_GIGABYTE = 1e9
+_GIGABYTE, _MEGABYTE = 1e9, 1e6
+_HOUR = 3600.0
 _POWERS = {2**power: f"2^{power}" for power in range(16, 31)}
 
 
@@ -67,33 +68,57 @@ def read_seeds(words: str) -> tuple[int, ...]:
     return found
 
 
-def cost_lines(experiment: Experiment, cost: Cost, free: float) -> Iterator[str]:
+def cost_lines(experiment: Experiment, cost: Cost) -> Iterator[str]:
     """Say what an experiment will cost, before it begins.
 
     Args:
         experiment: What is done.
         cost: What was estimated.
-        free: Free bytes of the disk.
 
     Yields:
         A line each.
     """
+    other = ""
+    if cost.num_other:
+        other = f", {cost.num_other} of them for another reading of the paper"
     yield f"{experiment.name}: {experiment.title}"
     yield (
-        f"{cost.num_cells} runs with {cost.num_trainings} trainings{_steps(cost)}; "
-        f"{cost.num_finished} runs are finished, {cost.num_trainings_left} trainings "
-        "left"
+        f"  {cost.num_cells} runs with {cost.num_trainings} trainings of "
+        f"{steps(cost.steps)}{other}"
     )
     yield (
-        f"About {duration(cost.hours)} with {cost.num_workers} at a time "
-        f"({cost.seconds_per_training:.3g} seconds a training, {cost.source}), "
-        f"{cost.disk / _GIGABYTE:.1f} GB of disk"
+        f"  {cost.num_finished} runs are finished, {cost.num_trainings_left} trainings "
+        f"are left: about {duration(cost.hours)} with {cost.num_workers} at a time "
+        f"({duration(cost.seconds_per_training / _HOUR)} a training, {cost.source}) "
+        f"and {_size(cost.disk)} of disk"
     )
-    if cost.disk > free:
+
+
+def space_lines(disk: float, free: float) -> Iterator[str]:
+    """Say so where a disk is too small.
+
+    Args:
+        disk: Bytes that are needed.
+        free: Bytes that are free.
+
+    Yields:
+        A line, or none.
+    """
+    if disk > free:
         yield (
-            f"Note: only {free / _GIGABYTE:.1f} GB of the disk are free. Runs stop "
-            "when it is full, and go on when there is space again."
+            f"Note: only {_size(free)} of the disk are free, {_size(disk)} are needed. "
+            "Runs stop when it is full, and go on when there is space again."
         )
+
+
+def total_line(experiments: Sequence[Experiment], costs: Sequence[Cost]) -> str:
+    """Say what several experiments cost together; what they share counts once."""
+    total = num_trainings(experiments)
+    own = num_trainings(experiments, other_readings=False)
+    lengths = {cost.steps for cost in costs}
+    length = steps(lengths.pop()) if len(lengths) == 1 else "different lengths"
+    other = f", and {total - own} for other readings" if total > own else ""
+    return f"In all: {own} trainings of {length}{other}"
 
 
 def duration(hours: float) -> str:
@@ -122,7 +147,19 @@ def _hours(hours: float) -> str:
     return f"{hours:.0f} hours" if hours >= 10 else f"{hours:.1f} hours"
 
 
-def _steps(cost: Cost) -> str:
-    if cost.steps is None:
-        return ""
-    return f" of {_POWERS.get(cost.steps, f'{cost.steps:,}')} steps"
+def steps(number: int | None) -> str:
+    """Return a number of steps in words.
+
+    Example:
+        >>> steps(600), steps(2**20), steps(None)
+        ('600 steps', '2^20 steps', 'unknown length')
+    """
+    if number is None:
+        return "unknown length"
+    return f"{_POWERS.get(number, f'{number:,}')} steps"
+
+
+def _size(disk: float) -> str:
+    if disk < _GIGABYTE:
+        return f"{disk / _MEGABYTE:.0f} MB"
+    return f"{disk / _GIGABYTE:.1f} GB"
