@@ -47,8 +47,10 @@ def list_recipes(*, as_json: Json = False) -> None:
     if as_json:
         print_line(json.dumps([one.model_dump(mode="json") for one in recipes]))
         return
-    columns = ("recipe", "size", "runs", "trainings", "time", "what it is")
-    table = Table(*columns, box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    for column in ("recipe", "size", "runs", "trainings", "time"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("what it is")
     for one in recipes:
         cost = _new_cost(one)
         counts = (str(cost.num_cells), str(cost.num_trainings))

@@ -17,17 +17,18 @@ def zero_shot(settings: dict[str, Any]) -> tuple[Condition, ...]:
     """
     all_asked = [
         Condition(
-            name=f"{budget} labels, all asked for",
+            name=f"all asked for, {budget} labels",
             settings=RunSettings(**settings, start=0, query=budget, budget=budget),
         )
         for budget in (40, 60)
     ]
     ten_given = [
         Condition(
-            name=f"{budget} labels, 10 of them given",
+            name=f"ten given, {budget} labels",
             settings=RunSettings(
                 **settings, start=10, query=budget - 10, budget=budget, zero_shot=True
             ),
+            is_other_reading=True,
         )
         for budget in (40, 60)
     ]
