@@ -24,10 +24,6 @@ _SMALL = Choice(name="fixmatch-darp", options={"preset": "small"})
 _SELDOM_MEASURED = Choice(
     name="fixmatch-darp", options={"preset": "small", "checkpoint_every": 120}
 )
-_SHORT = Choice(
-    name="fixmatch-darp",
-    options={"preset": "small", "steps": 300, "checkpoint_every": 100},
-)
 _FROZEN = Choice(name="frozen-fixmatch-darp", options={"preset": "small"})
 
 _DIGITS_COST = Footprint(seconds_per_step=0.02, megabytes=0.4)
@@ -133,7 +129,7 @@ def repeated_mnist() -> Experiment:
     """MNIST with every image eight times: who asks twice?"""
     data = {
         "name": "repeated-mnist",
-        "size": 14,
+        "size": 8,
         "counts": [25] * 10,
         "times": 8,
         "noise": 0.0,
@@ -143,17 +139,18 @@ def repeated_mnist() -> Experiment:
         title="Repeated MNIST: 250 images, eight times each",
         about=(
             "Proposition 1 of the paper: a set with copies has a singular Gram matrix, "
-            "so NPC never asks for one. 250 images at 14 x 14 pixels, eight exact "
-            "copies of each; trainings are half as long as elsewhere, since what was "
-            "asked for matters here. NPC makes as many draws as it always does, one per "
+            "so NPC never asks for one. 250 images at 8 x 8 pixels, eight exact "
+            "copies of each. NPC makes as many draws as it always does, one per "
             "candidate: a quarter of them are free of copies at first, 6 % at the "
             "second query."
         ),
-        conditions=(Condition(settings=_run(data, _SHORT, query=20, budget=50)),),
+        conditions=(
+            Condition(settings=_run(data, _SELDOM_MEASURED, query=20, budget=50)),
+        ),
         strategies=_named("random", "margin", "coreset", "badge", "npc"),
         seeds=_SEEDS,
         figures=("redundancy", "accuracy"),
-        footprint=_MNIST_COST,
+        footprint=_DIGITS_COST,
     )
 
 
