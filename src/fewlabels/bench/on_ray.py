@@ -25,13 +25,14 @@ from fewlabels.bench.cells import Cell
 from fewlabels.bench.engines import Ended
 from fewlabels.bench.folder import BenchFolder, Failure
 from fewlabels.bench.local import ONE_THREAD, WORK, num_cores
+from fewlabels.bench.ray_tasks import content, do_run
 from fewlabels.errors import UsageError
 from fewlabels.files import replace_text
-from fewlabels.naming import imported
 
 _HANDED_ON = ("FEWLABELS_DATA",)  # of our environment; where the data are
+_USAGE = "RAY_USAGE_STATS_ENABLED"
 _SILENCED = "RAY_DEDUP_LOGS_SKIP_REGEX"
-_DEATHS = "worker died or was killed|Task _do failed"  # what is told by us, in time
+_DEATHS = "worker died or was killed|Task do_run failed"  # what is told by us, in time
 _LONGEST = 500  # letters of what Ray has to say
 
 
@@ -118,7 +119,7 @@ class RayEngine:
             max_calls=1 if self.gpus else 0,
             runtime_env=_environment(),
         )
-        return with_options(_do)
+        return with_options(do_run)
 
     def _ended(self, ray: Any, done: Any, cell: Cell, folder: BenchFolder) -> Ended:
         """Return how a run has ended; write down what its worker could not."""
@@ -143,12 +144,14 @@ class RayEngine:
         if ray.is_initialized():
             yield ray
             return
-        with _own_sigterm(), _set(RAY_USAGE_STATS_ENABLED="0"):
-            self._connect(ray)
-        try:
-            yield ray
-        finally:
-            ray.shutdown()
+        with _restored("RAY_AUTH_MODE"):  # which Ray sets
+            with _own_sigterm(), _restored(_USAGE):
+                os.environ[_USAGE] = "0"
+                self._connect(ray)
+            try:
+                yield ray
+            finally:
+                ray.shutdown()
 
     def _connect(self, ray: Any) -> None:
         quiet = {"log_to_driver": False, "logging_level": "error"}
@@ -189,27 +192,12 @@ class RayEngine:
             raise UsageError(msg)
 
 
-def _do(work: str, place: str, order: dict[str, Any]) -> str | None:
-    """Do a run in the working folder of the one who asked for it, if there is one."""
-    with suppress(OSError):
-        os.chdir(place)
-    error: str | None = imported("function that does a run", work)(**order)
-    return error
-
-
-def _content(file: str) -> str:
-    """Return what is in a file; nothing if this machine does not see it."""
-    with suppress(OSError):
-        return Path(file).read_text("utf-8")
-    return ""
-
-
 def _blind(ray: Any, nodes: Sequence[dict[str, Any]], root: Path) -> list[str]:
     """Return the names of nodes that do not see what is written to a folder here."""
     affinity = import_module("ray.util.scheduling_strategies")
     token = uuid.uuid4().hex
     file = root / f"{token}.token"
-    task, environment = ray.remote(_content), _environment()
+    task, environment = ray.remote(content), _environment()
     replace_text(file, token)
     try:
         asked = []
@@ -270,10 +258,14 @@ def _is_connected() -> bool:
 
 def _ray() -> ModuleType:
     # Ray reads this once, when it is imported; a user's own stays.
-    silenced = {_SILENCED: os.environ.get(_SILENCED, _DEATHS)}
+    with _restored(_SILENCED):
+        os.environ.setdefault(_SILENCED, _DEATHS)
+        return _imported()
+
+
+def _imported() -> ModuleType:
     try:
-        with _set(**silenced):
-            return import_module("ray")
+        return import_module("ray")
     except ModuleNotFoundError as error:
         msg = (
             f"Runs on many machines need Ray, which cannot be imported ({error}). "
@@ -296,14 +288,12 @@ def _own_sigterm() -> Iterator[None]:
 
 
 @contextmanager
-def _set(**variables: str) -> Iterator[None]:
-    """Set variables of the environment, for processes that are started meanwhile."""
-    before = {key: os.environ.get(key) for key in variables}
-    os.environ.update(variables)
+def _restored(name: str) -> Iterator[None]:
+    """Give a variable of the environment back the value that it has now."""
+    before = os.environ.get(name)
     try:
         yield
     finally:
-        for key, value in before.items():
-            os.environ.pop(key, None)
-            if value is not None:
-                os.environ[key] = value
+        os.environ.pop(name, None)
+        if before is not None:
+            os.environ[name] = before
