@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from tests.bench import odd_work, toy
 
 from fewlabels.bench.folder import BenchFolder
 from fewlabels.bench.local import LocalEngine, num_cores, told_death
+from fewlabels.bench.on_ray import RayEngine
 from fewlabels.bench.work import do
 from fewlabels.errors import UsageError
 from fewlabels.runs import Choice
@@ -47,10 +49,27 @@ def in_process(tmp_path_factory):
     return rounds(folder, toy.cells())
 
 
-@pytest.fixture(params=["local"])
+@pytest.fixture(params=["local", "ray"])
 def make(request):
     """What makes an engine of each kind."""
-    return partial(LocalEngine, num_workers=2, retries=2)
+    if request.param == "local":
+        return partial(LocalEngine, num_workers=2, retries=1)
+    return partial(RayEngine, request.getfixturevalue("cluster"), retries=1)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """The address of a Ray cluster of two nodes, both on this machine."""
+    cluster_utils = pytest.importorskip("ray.cluster_utils")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        nodes = cluster_utils.Cluster()
+        try:
+            for _ in range(2):
+                nodes.add_node(num_cpus=1, include_dashboard=False)
+            yield nodes.address
+        finally:
+            nodes.shutdown()
 
 
 @pytest.fixture
@@ -94,7 +113,7 @@ def test_a_run_that_fails_or_dies_is_written_down_and_stops_no_other(engine, tmp
     found = errors(engine.run(cells, folder.path))
     assert len(found) == 4
     assert found[fails.address] == "RuntimeError: out of ideas"
-    assert "3 times" in found[dies.address]
+    assert "2 times" in found[dies.address]
     assert folder.missing(cells) == (dies, fails)
     for cell in (dies, fails):
         assert folder.failure(cell).error == found[cell.address]
@@ -221,3 +240,89 @@ def test_numbers_that_cannot_be_meant(wrong):
 )
 def test_a_death_is_told_with_what_to_do(code, words):
     assert re.search(words, told_death(code, 2))
+
+
+# ------------------------------------------------------------------------ of Ray
+
+
+def test_both_nodes_do_runs(cluster, tmp_path):
+    engine = RayEngine(cluster, work="tests.bench.odd_work:node")
+    assert engine.num_workers == 2
+    folder = opened(tmp_path / "bench")
+    ended = list(engine.run(toy.cells(6), folder.path))
+    assert len({one.error for one in ended}) == 2
+    assert [file.name for file in folder.path.iterdir()] == ["bench.json"]
+
+
+def test_processes_of_ray_have_our_folder_data_and_one_thread(
+    cluster, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEWLABELS_DATA", "over there")
+    (tmp_path / "own_work.py").write_text(
+        "import os\n\ndef told(root, settings, *, tensorboard=False):\n"
+        "    names = 'OMP_NUM_THREADS', 'FEWLABELS_DATA'\n"
+        "    return ' '.join([os.getcwd(), *(os.environ[name] for name in names)])\n"
+    )
+    engine = RayEngine(cluster, work="own_work:told")
+    (ended,) = engine.run([toy.cell(0)], opened(tmp_path / "bench").path)
+    assert ended.error == f"{tmp_path} 1 over there"
+
+
+def test_a_node_that_does_not_see_the_folder_is_named(cluster, tmp_path, monkeypatch):
+    def elsewhere(file, text):
+        """Write to a disk that nobody else sees."""
+
+    monkeypatch.setattr("fewlabels.bench.on_ray.replace_text", elsewhere)
+    running = RayEngine(cluster).run([toy.cell(0)], tmp_path)
+    host = re.escape(socket.gethostname())
+    with pytest.raises(UsageError, match=rf"shared by all .* not seen by: {host} \("):
+        next(running)
+
+
+def test_a_run_that_fits_nowhere(cluster, tmp_path):
+    engine = RayEngine(cluster, cpus=3)
+    assert engine.num_workers == 0
+    with pytest.raises(UsageError, match=r"needs 3 cores and 0 GPUs.*1 and 0, 1 and 0"):
+        next(engine.run([toy.cell(0)], tmp_path))
+
+
+def test_ray_for_the_time_of_the_runs_leaves_everything_as_it_was(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HOME", str(tmp_path))  # where Ray keeps a token
+    handler, before = signal.getsignal(signal.SIGTERM), dict(os.environ)
+    engine = RayEngine(work="tests.bench.odd_work:process")
+    assert engine.num_workers == num_cores()
+    (ended,) = engine.run([toy.cell(0)], opened(tmp_path / "bench").path)
+    assert eventually(lambda: not is_alive(int(ended.error)))
+    assert signal.getsignal(signal.SIGTERM) == handler
+    assert dict(os.environ) == before
+    assert not sys.modules["ray"].is_initialized()
+
+
+def test_a_connection_of_the_caller_stays(cluster, tmp_path):
+    ray = pytest.importorskip("ray")
+    with ray.init(cluster, log_to_driver=False, logging_level="error"):
+        engine = RayEngine(work="tests.bench.odd_work:process")
+        assert engine.num_workers == 2
+        list(engine.run([toy.cell(0)], opened(tmp_path / "bench").path))
+        assert ray.is_initialized()
+
+
+def test_no_ray_at_the_address(tmp_path):
+    running = RayEngine("nowhere").run([toy.cell(0)], tmp_path)
+    with pytest.raises(UsageError, match=r"no Ray at 'nowhere'.*ray start --head"):
+        next(running)
+
+
+def test_without_ray_it_is_said_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UsageError, match=r"pip install 'fewlabels\[ray\]'"):
+        next(RayEngine().run([toy.cell(0)], tmp_path))
+
+
+@pytest.mark.parametrize("wrong", [{"cpus": 0}, {"gpus": -1}, {"retries": -1}])
+def test_numbers_that_ray_cannot_be_given(wrong):
+    with pytest.raises(UsageError, match="give more than 0 cores"):
+        RayEngine(**wrong)

@@ -14,6 +14,7 @@ from fewlabels.bench.engines import Ended, Engine
 from fewlabels.bench.experiment import Condition, Experiment, Footprint
 from fewlabels.bench.folder import BenchFolder, Failure
 from fewlabels.bench.local import LocalEngine
+from fewlabels.bench.on_ray import RayEngine
 from fewlabels.bench.recipes import names, recipe
 from fewlabels.bench.results import Results, read_results
 from fewlabels.bench.runner import run
@@ -34,6 +35,7 @@ __all__ = [
     "Measured",
     "Mlflow",
     "Plan",
+    "RayEngine",
     "Results",
     "Verdict",
     "checked",

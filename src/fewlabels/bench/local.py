@@ -205,8 +205,9 @@ class _Worker:
             self._orders.flush()
 
     def answer(self) -> str | None:
-        """Return a line of JSON; None if it has died."""
-        return self._answers.readline().decode() or None
+        """Return a line of JSON; None if it has died, perhaps in the middle of it."""
+        line = self._answers.readline().decode()
+        return line if line.endswith("\n") else None
 
     def mourned(self) -> tuple[int, str]:
         """Return how a dead one ended, and the last that it printed."""
