@@ -76,7 +76,9 @@ def accuracy_section(context: Context) -> Section:
             "number of labels: mean over the seeds. The shaded band is Student's 95 % "
             "interval of the mean, number of labels by number of labels. Bands that "
             "overlap do not show that two strategies are alike: all of them had the "
-            "same seeds, so that their differences are surer than their means.",
+            "same seeds, so that their differences are surer than their means. "
+            "Deviations in tables are those of a sample: they divide by one less than "
+            "the number of seeds.",
             *_noise_notes(context),
         ),
         blocks=tuple(
@@ -103,13 +105,13 @@ def accuracy_table(context: Context, one: ConditionContext) -> Table:
     printed = published(context, one.results.condition)
     columns = [Column("Strategy", is_text=True)]
     for amount in amounts:
-        if any(labels == amount for _, labels in printed):
-            columns += [
-                Column("ours", f"{amount:,} labels"),
-                Column("paper", f"{amount:,} labels", is_quiet=True),
-            ]
+        group = count(amount, "label")
+        if not printed:
+            columns.append(Column(f"{amount:,}", "Labels"))
         else:
-            columns.append(Column(count(amount, "label")))
+            columns.append(Column("ours", group))
+        if any(labels == amount for _, labels in printed):
+            columns.append(Column("paper", group, is_quiet=True))
     rows = [
         (Entry(who.label), *chain(*(_entries(who, n, found, printed) for n in amounts)))
         for who in context.contenders
@@ -117,11 +119,10 @@ def accuracy_table(context: Context, one: ConditionContext) -> Table:
     return Table(
         name=one.file_name("accuracy"),
         caption=one.caption(
-            "Average accuracy (%) ± sample standard deviation (it divides by one less "
-            "than the number of seeds).",
-            *_few_seeds(one, found),
+            "Average accuracy (%) ± sample standard deviation.",
+            *_few_seeds(found),
             "Bold: the highest mean, which need not be a significant one.",
-            *_published_sentence(context, bool(printed)),
+            *(_published_sentence(context) if printed else ()),
         ),
         columns=tuple(columns),
         rows=tuple(rows),
@@ -153,7 +154,7 @@ def entry_pair(
     """Return ours and the paper's number of a strategy at a number of labels."""
     own = found[who.label].get(amount)
     means = [one[amount].mean for one in found.values() if amount in one]
-    is_best = own is not None and len(means) > 1 and own.mean == max(means)
+    is_best = own is not None and min(means) < own.mean == max(means)
     ours = MISSING if own is None else spread(own.mean, own.deviation)
     cell = printed.get((who.name, amount))
     theirs = MISSING if cell is None else f"{cell.mean:.2f} ± {cell.deviation:.2f}"
@@ -219,9 +220,7 @@ def _is_of(table: PublishedTable, condition: Condition) -> bool:
     return (table == TABLE_3_ZERO_SHOT) == is_untrained
 
 
-def _few_seeds(
-    one: ConditionContext, found: dict[str, dict[int, Measured]]
-) -> tuple[str, ...]:
+def _few_seeds(found: dict[str, dict[int, Measured]]) -> tuple[str, ...]:
     """Say so where a number rests on fewer seeds than others do."""
     numbers = {own.num_seeds for by in found.values() for own in by.values()}
     if len(numbers) < 2:
@@ -232,9 +231,7 @@ def _few_seeds(
     )
 
 
-def _published_sentence(context: Context, is_there: bool) -> tuple[str, ...]:
-    if not is_there:
-        return ()
+def _published_sentence(context: Context) -> tuple[str, ...]:
     trials = {table.trials for table in context.experiment.published}
     return (
         f"Paper: as printed by Kong et al. (2022), {min(trials)} trials, WRN-28-2 on "

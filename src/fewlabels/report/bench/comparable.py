@@ -31,7 +31,8 @@ class Contender:
 
 def contenders(experiment: Experiment) -> tuple[Contender, ...]:
     """Return the strategies: random is grey and NPC blue, as on every page."""
-    found, given = [], set()
+    found: list[Contender] = []
+    given: set[int] = set()
     free = [hue for hue in range(NUM_HUES) if hue not in _FIXED.values()]
     for number, choice in enumerate(experiment.strategies):
         hue = _FIXED.get(choice.name, -1)
@@ -56,6 +57,11 @@ class Comparable:
         """Whether there is something to compare, with at least two seeds."""
         enough = len(self.seeds) >= 2 and len(self.accuracies) >= 2
         return enough and bool(self.num_labels)
+
+    @property
+    def has_curve(self) -> bool:
+        """Whether there is more to see than the start and the end."""
+        return bool(self.seeds) and len(self.num_labels) > 2
 
 
 def comparable(results: ConditionResults) -> Comparable:

@@ -1,39 +1,78 @@
-"""Who is better: paired tests, and areas under the curves."""
+"""Who is better: paired tests over the seeds that all strategies have finished."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fewlabels.errors import UsageError
-from fewlabels.evaluation import (
-    PairedTest,
-    area_under_curve,
-    curve_band,
-    paired_tests,
-)
+from fewlabels.evaluation import PairedTest, area_under_curve, holm, paired_tests
 from fewlabels.report.bench.comparable import Comparable
 from fewlabels.report.bench.context import ConditionContext, Context
 from fewlabels.report.bench.sections import Block, Section
 from fewlabels.report.bench.tables import Column, Entry, Table
-from fewlabels.report.bench.wording import (
-    decimal,
-    p_text,
-    signed,
-    spread,
-)
+from fewlabels.report.bench.wording import p_text, signed
 from fewlabels.report.wording import count, listed
 
 LEVEL = 0.05
 """Level of the tests."""
 
+END, AREA = "the end", "AUBC"
+"""What strategies are compared by."""
+
 Values = Mapping[str, NDArray[np.float64]]
 
 
-def at_the_end(one: Comparable) -> Values:
-    """Return accuracies (S,) of each strategy at the last number of labels."""
-    return {name: array[:, -1] for name, array in one.accuracies.items()}
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """A test under one condition, corrected for those of all conditions."""
+
+    condition: ConditionContext
+    measure: str
+    """By what: :data:`END` or :data:`AREA`."""
+    test: PairedTest
+
+    @property
+    def measure_text(self) -> str:
+        """By what, with the number of labels."""
+        labels = count(self.condition.comparable.num_labels[-1], "label")
+        return f"at {labels}" if self.measure == END else self.measure
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether the t-test says so after Holm's correction."""
+        return self.test.t_holm < LEVEL
+
+
+def compared(context: Context, against: str, measure: str) -> tuple[Comparison, ...]:
+    """Compare all strategies with one, by one measure, under all conditions.
+
+    Holm's correction is over all these tests together.
+
+    Args:
+        context: The experiment.
+        against: Label of the strategy that the others are compared with.
+        measure: :data:`END` or :data:`AREA`.
+
+    Returns:
+        The tests; none of conditions with fewer than two seeds that all have finished.
+    """
+    found = [
+        Comparison(one, measure, test)
+        for one in context.conditions
+        for test in _tests(_values(one.comparable, measure), against)
+    ]
+    t_holm = holm([one.test.t_p for one in found])
+    wilcoxon_holm = holm([one.test.wilcoxon_p for one in found])
+    return tuple(
+        replace(
+            one,
+            test=replace(one.test, t_holm=float(by_t), wilcoxon_holm=float(by_ranks)),
+        )
+        for one, by_t, by_ranks in zip(found, t_holm, wilcoxon_holm, strict=True)
+    )
 
 
 def areas(one: Comparable) -> Values:
@@ -44,97 +83,68 @@ def areas(one: Comparable) -> Values:
     }
 
 
-def tests_of(values: Values, against: str) -> tuple[PairedTest, ...]:
-    """Return the tests of all strategies whose differences can be tested."""
-    kept = {against: values[against]}
-    for name in values:
-        if name != against:
-            with suppress(UsageError):  # differences without any spread
-                paired_tests(
-                    {name: values[name], against: kept[against]}, against=against
-                )
-                kept[name] = values[name]
-    return paired_tests(kept, against=against) if len(kept) > 1 else ()
-
-
-def measures(one: Comparable) -> dict[str, Values]:
-    """Return what strategies are compared by, by its name."""
-    found = {f"at {count(one.num_labels[-1], 'label')}": at_the_end(one)}
-    if len(one.num_labels) > 1:
-        found["AUBC"] = areas(one)
-    return found
-
-
 def comparison_section(context: Context) -> Section | None:
     """Return the section of paired tests; None without two strategies."""
     if len(context.contenders) < 2 or not context.references:
         return None
+    several = " under all conditions" if len(context.conditions) > 1 else ""
+    tables = [_table(context, against) for against in context.references]
     return Section(
         anchor="comparison",
         title="Paired comparison",
         notes=(
             "Differences in accuracy, in percentage points, seed by seed: with one "
             "seed all strategies begin with the same labels and train with the same "
-            "random numbers. Only seeds that every strategy has finished count. In "
-            "brackets is Student's 95 % interval of the mean difference; d is that "
-            "mean over the deviation of the differences. Holm's correction is over "
-            "the comparisons of one measure with one reference. Bold: below 0.05 after "
-            "it.",
+            "random numbers. Only seeds that every strategy has finished count. The "
+            "interval is Student's, of the mean difference; d is that mean over the "
+            "deviation of the differences. Holm's correction is over the comparisons "
+            f"with one reference by one measure{several}. Bold: below 0.05 after it.",
         ),
-        blocks=tuple(_test_block(context, one) for one in context.conditions),
-    )
-
-
-def area_section(context: Context) -> Section | None:
-    """Return the section about whole curves; None where there is no curve."""
-    found = [one for one in context.conditions if len(one.comparable.num_labels) > 1]
-    if not found:
-        return None
-    return Section(
-        anchor="area",
-        title="Whole curves",
-        notes=(
-            "AUBC is the area under the curve of accuracy over labels, by the "
-            "trapezoid rule and with the labels scaled to 0 to 1: the mean accuracy "
-            "over the whole range.",
-        ),
-        blocks=tuple(
-            Block(heading=one.heading, tables=(_area_table(context, one),))
-            for one in found
-        ),
-    )
-
-
-def _test_block(context: Context, one: ConditionContext) -> Block:
-    pairs = len(one.comparable.seeds)
-    if not one.comparable.can_be_tested:
-        return Block(
-            heading=one.heading,
-            notes=(
-                f"{count(pairs, 'seed is', 'seeds are')} finished by every strategy; "
-                "a test needs at least two, so none is possible yet.",
+        blocks=(
+            Block(
+                tables=tuple(table for table in tables if table.rows),
+                notes=(*_too_few(context), *_untested(context)),
             ),
-        )
-    tables = [_test_table(context, one, against) for against in context.references]
-    return Block(
-        heading=one.heading,
-        tables=tuple(table for table in tables if table.rows),
-        notes=tuple(_untested(context, one)),
+        ),
     )
 
 
-def _test_table(context: Context, one: ConditionContext, against: str) -> Table:
-    found = {
-        measure: tests_of(values, against)
-        for measure, values in measures(one.comparable).items()
-    }
+def _values(one: Comparable, measure: str) -> Values:
+    if not one.can_be_tested or (measure == AREA and not one.has_curve):
+        return {}
+    if measure == AREA:
+        return areas(one)
+    return {name: array[:, -1] for name, array in one.accuracies.items()}
+
+
+def _tests(values: Values, against: str) -> tuple[PairedTest, ...]:
+    """Return the tests of all strategies whose differences can be tested."""
+    if against not in values:
+        return ()
+    kept = {against: values[against]}
+    for name in values:
+        if name != against:
+            pair = {name: values[name], against: values[against]}
+            with suppress(UsageError):  # differences without any spread
+                paired_tests(pair, against=against)
+                kept[name] = values[name]
+    return paired_tests(kept, against=against) if len(kept) > 1 else ()
+
+
+def _table(context: Context, against: str) -> Table:
+    by = {measure: compared(context, against, measure) for measure in (END, AREA)}
+    found = [one for comparisons in by.values() for one in comparisons]
+    has_conditions = len(context.conditions) > 1
+    pairs = sorted({one.test.num_pairs for one in found})
+    amounts = " to ".join(map(str, pairs[:1] + pairs[1:][-1:]))
     return Table(
-        name=one.file_name(f"tests-{context.contender(against).name}"),
-        caption=one.caption(
-            f"Difference to {against} in percentage points, on "
-            f"{count(len(one.comparable.seeds), 'pair')}."
+        name=f"tests-{context.contender(against).name}",
+        caption=context.conditions[0].caption(
+            f"Difference to {against} in percentage points, on {amounts} paired seeds.",
+            has_heading=False,
         ),
         columns=(
+            *([Column("Condition", is_text=True)] if has_conditions else []),
             Column("Strategy", is_text=True),
             Column("Measure", is_text=True),
             Column("Difference"),
@@ -147,97 +157,81 @@ def _test_table(context: Context, one: ConditionContext, against: str) -> Table:
             Column("Won"),
         ),
         rows=tuple(
-            _test_row(measure, test) for measure, tests in found.items() for test in tests
+            (*([Entry(one.condition.heading)] if has_conditions else []), *_row(one))
+            for one in found
         ),
+        breaks=(len(by[END]),),
         fields=(
             "condition", "strategy", "against", "measure", "pairs", "difference", "low",
             "high", "effect_size", "t_p", "t_holm", "wilcoxon_p", "wilcoxon_holm",
             "wins", "losses",
         ),
-        records=tuple(
-            (
-                one.results.condition.name, test.name, test.against, measure,
-                test.num_pairs, test.difference, test.low, test.high, test.effect_size,
-                test.t_p, test.t_holm, test.wilcoxon_p, test.wilcoxon_holm, test.wins,
-                test.losses,
-            )
-            for measure, tests in found.items()
-            for test in tests
-        ),
+        records=tuple(map(_record, found)),
     )  # fmt: skip
 
 
-def _test_row(measure: str, test: PairedTest) -> tuple[Entry, ...]:
+def _row(one: Comparison) -> tuple[Entry, ...]:
+    test = one.test
     low, high = signed(100 * test.low), signed(100 * test.high)
     return (
         Entry(test.name),
-        Entry(measure),
-        Entry(signed(100 * test.difference), test.t_holm < LEVEL),
+        Entry(one.measure_text),
+        Entry(signed(100 * test.difference), one.is_significant),
         Entry(f"{low} to {high}"),
         Entry(signed(test.effect_size)),
         Entry(p_text(test.t_p)),
-        Entry(p_text(test.t_holm), test.t_holm < LEVEL),
+        Entry(p_text(test.t_holm), one.is_significant),
         Entry(p_text(test.wilcoxon_p)),
         Entry(p_text(test.wilcoxon_holm), test.wilcoxon_holm < LEVEL),
         Entry(f"{test.wins} of {test.num_pairs}"),
     )
 
 
-def _untested(context: Context, one: ConditionContext) -> Iterable[str]:
-    """Say which strategies differ by the same on every seed, so that no test fits."""
-    for against in context.references:
-        for measure, values in measures(one.comparable).items():
-            tested = {test.name for test in tests_of(values, against)}
-            left = [name for name in values if name not in tested and name != against]
-            if left:
-                yield (
-                    f"{listed(left)}: the difference to {against} ({measure}) is the "
-                    "same on every seed, so that no test is possible."
-                )
-
-
-def _area_table(context: Context, one: ConditionContext) -> Table:
-    found = areas(one.comparable)
-    bands = {name: curve_band(values[:, None]) for name, values in found.items()}
-    best = max(float(band.mean[0]) for band in bands.values())
-    numbers = one.comparable.num_labels
-    return Table(
-        name=one.file_name("aubc"),
-        caption=one.caption(
-            f"AUBC (%) from {numbers[0]:,} to {numbers[-1]:,} labels ± sample standard "
-            f"deviation over {count(len(one.comparable.seeds), 'seed')}."
-        ),
-        columns=(
-            Column("Strategy", is_text=True),
-            Column("AUBC"),
-            Column("95 % interval"),
-        ),
-        rows=tuple(
-            (
-                Entry(who.label),
-                Entry(
-                    spread(float(band.mean[0]), float(band.deviation[0])),
-                    len(bands) > 1 and float(band.mean[0]) == best,
-                ),
-                Entry(
-                    f"{decimal(100 * float(band.low[0]))} to "
-                    f"{decimal(100 * float(band.high[0]))}"
-                ),
-            )
-            for who in context.contenders
-            for band in (bands[who.label],)
-        ),
-        fields=("condition", "strategy", "seeds", "mean", "deviation", "low", "high"),
-        records=tuple(
-            (
-                one.results.condition.name,
-                name,
-                len(found[name]),
-                float(band.mean[0]),
-                float(band.deviation[0]),
-                float(band.low[0]),
-                float(band.high[0]),
-            )
-            for name, band in bands.items()
-        ),
+def _record(one: Comparison) -> tuple[str | int | float | None, ...]:
+    test = one.test
+    return (
+        one.condition.results.condition.name,
+        test.name,
+        test.against,
+        one.measure_text,
+        test.num_pairs,
+        test.difference,
+        test.low,
+        test.high,
+        test.effect_size,
+        test.t_p,
+        test.t_holm,
+        test.wilcoxon_p,
+        test.wilcoxon_holm,
+        test.wins,
+        test.losses,
     )
+
+
+def _too_few(context: Context) -> Iterable[str]:
+    """Say where there are too few seeds for a test."""
+    for one in context.conditions:
+        if not one.comparable.can_be_tested:
+            seeds = count(len(one.comparable.seeds), "seed is", "seeds are")
+            where = f"{one.heading}: " if one.heading else ""
+            yield (
+                f"{where}{seeds} finished and measured by every strategy; a test needs "
+                "at least two, so none is possible yet."
+            )
+
+
+def _untested(context: Context) -> Iterable[str]:
+    """Say which strategies differ by the same on every seed, so that no test fits."""
+    for one in context.conditions:
+        where = f" under {one.heading}" if one.heading else ""
+        for against in context.references:
+            for measure in (END, AREA):
+                values = _values(one.comparable, measure)
+                tested = {test.name for test in _tests(values, against)} | {against}
+                left = [name for name in values if name not in tested]
+                if left:
+                    yield (
+                        f"{listed(left)}: the difference to {against}{where} (by "
+                        f"{measure}) is the same on every seed, so that no test is "
+                        "possible."
+                    )

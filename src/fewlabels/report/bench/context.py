@@ -43,14 +43,15 @@ class ConditionContext:
         """Return the name of one of its files."""
         return f"{name}-{self.suffix}" if self.suffix else name
 
-    def caption(self, meaning: str, *sentences: str) -> str:
+    def caption(self, meaning: str, *sentences: str, has_heading: bool = True) -> str:
         """Return the caption of a table: data, trainer, seeds, meaning, scale."""
         settings = self.results.condition.settings
-        where = f"{self.heading}: " if self.heading else ""
+        where = f"{self.heading}: " if self.heading and has_heading else ""
         made = (
-            f"{where}{data_name(settings.model_dump())}, {settings.trainer.label}, "
-            f"{self.seeds_text}."
+            f"{where}data {data_name(settings.model_dump())}, trainer "
+            f"{settings.trainer.label}, {self.seeds_text}."
         )
+        made = made[0].upper() + made[1:]
         scale = f"{OTHER_SCALE}." if self.experiment.scale == "cpu" else ""
         return " ".join(part for part in (meaning, made, *sentences, scale) if part)
 

@@ -46,9 +46,7 @@ def cost_section(context: Context) -> Section | None:
             "without the first one of a run, which strategies share. Seconds of "
             "machines that had other work too, so small differences mean nothing.",
         ),
-        blocks=tuple(
-            Block(heading=one.heading, tables=(_table(context, one),)) for one in found
-        ),
+        blocks=(Block(tables=(_table(context, found),)),),
     )
 
 
@@ -99,14 +97,19 @@ def cost_of(runs: Sequence[CellResult]) -> Cost:
     )
 
 
-def _table(context: Context, one: ConditionContext) -> Table:
-    costs = {
-        who.label: cost_of(one.results.runs(who.label)) for who in context.contenders
-    }
+def _table(context: Context, conditions: Sequence[ConditionContext]) -> Table:
+    costs = [
+        (one, who.label, cost_of(one.results.runs(who.label)))
+        for one in conditions
+        for who in context.contenders
+    ]
+    has_conditions = len(context.conditions) > 1
+    size = len(context.contenders)
     return Table(
-        name=one.file_name("cost"),
-        caption=one.caption("Time and memory."),
+        name="cost",
+        caption=conditions[0].caption("Time and memory.", has_heading=False),
         columns=(
+            *([Column("Condition", is_text=True)] if has_conditions else []),
             Column("Strategy", is_text=True),
             Column("Median", "Query"),
             Column("Longest", "Query"),
@@ -116,6 +119,7 @@ def _table(context: Context, one: ConditionContext) -> Table:
         ),
         rows=tuple(
             (
+                *([Entry(one.heading)] if has_conditions else []),
                 Entry(name),
                 Entry(seconds(cost.query)),
                 Entry(seconds(cost.slowest)),
@@ -123,18 +127,19 @@ def _table(context: Context, one: ConditionContext) -> Table:
                 Entry(count(cost.num_queries)),
                 Entry(seconds(cost.training)),
             )
-            for name, cost in costs.items()
+            for one, name, cost in costs
         ),
+        breaks=tuple(range(size, len(costs), size)),
         fields=(
-            "condition", "strategy", "queries", "query_seconds", "longest_query_seconds",
-            "query_peak_mb", "train_seconds",
+            "condition", "strategy", "queries", "query_seconds",
+            "longest_query_seconds", "query_peak_mb", "train_seconds",
         ),
         records=tuple(
             (
                 one.results.condition.name, name, cost.num_queries, cost.query,
                 cost.slowest, cost.peak, cost.training,
             )
-            for name, cost in costs.items()
+            for one, name, cost in costs
         ),
     )  # fmt: skip
 

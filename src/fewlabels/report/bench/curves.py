@@ -34,7 +34,7 @@ WIDE = Size("wide", 880, 460)
 
 _LETTER = 7.4
 _PANEL = (420, 300)
-_GAPS = {"wide": (12, 18, 24), "narrow": (8, 16, 15), "file": (8, 13, 22)}
+_GAPS = {"wide": (18.0, 18, 24), "narrow": (11.0, 16, 15), "file": (14.0, 14, 22)}
 """Room before a name, height of a line and letters of a name at most."""
 
 
@@ -88,7 +88,7 @@ def page_curves(panel: Panel, noise: Noise | None, salt: str) -> tuple[Markup, .
     found = []
     for size in (WIDE, NARROW):
         _, _, letters = _GAPS[size.name]
-        right = round(_LETTER * _longest(panel, letters)) + 16
+        right = round(_LETTER * _longest(panel, letters)) + 20
         margins = Margins(left=46, right=right, bottom=52, top=20)
         with page_sheet(size, margins, salt) as (sheet, pen):
             _draw(sheet.axes, panel, pen, sheet.width, sheet.height, size.name, noise)
@@ -100,7 +100,7 @@ def page_curves(panel: Panel, noise: Noise | None, salt: str) -> tuple[Markup, .
 def curves_figure(panels: Sequence[Panel], noise: Noise | None) -> Figure:
     """Draw the curves of all conditions, side by side, on one vertical scale."""
     pen = Pen(is_for_page=False)
-    right = max(6.1 * _longest(panel, _GAPS["file"][2]) for panel in panels) + 12
+    right = max(6.1 * _longest(panel, _GAPS["file"][2]) for panel in panels) + 18
     width, height = _PANEL if len(panels) > 1 else (520, 380)
     across = min(len(panels), 2)
     down = -(-len(panels) // across)
@@ -140,7 +140,7 @@ def _draw(
     _draw_axes(axes, panel, pen, width, heights)
     for curve in panel.curves:
         _draw_curve(axes, curve, pen, is_small=kind != "wide")
-    _draw_names(axes, panel, pen, height, _GAPS[kind])
+    _draw_names(axes, panel, pen, width, height, kind)
     if noise is not None:
         _draw_noise(axes, noise, pen)
 
@@ -170,24 +170,24 @@ def _draw_curve(axes: Axes, curve: BandCurve, pen: Pen, *, is_small: bool) -> No
     if len(banded) > 1:
         axes.fill_between(
             [one.num_labels for one in banded],
-            [100 * (one.low or 0) for one in banded],
-            [100 * (one.high or 0) for one in banded],
+            [100 * max(one.low or 0, 0) for one in banded],
+            [100 * min(one.high or 0, 1) for one in banded],
             color=color,
             alpha=0.1,
             linewidth=0,
         )
     elif banded:
         (one,) = banded
-        ends = [100 * (one.low or 0), 100 * (one.high or 0)]
+        ends = [100 * max(one.low or 0, 0), 100 * min(one.high or 0, 1)]
         axes.plot([one.num_labels] * 2, ends, color=color, linewidth=1.5)
     axes.plot(
         amounts,
         [100 * one.mean for one in curve.points],
         color=color,
         linewidth=1.6 if is_small else 2.1,
-        linestyle=DASHES[who.number % len(DASHES)],
+        dashes=DASHES[who.hue],
         marker=MARKERS[who.number % len(MARKERS)],
-        markersize=5.5 if is_small else 7.5,
+        markersize=5.0 if is_small else 7.5,
         markeredgewidth=1.0,
         markeredgecolor=pen.color("page"),
         clip_on=False,
@@ -196,15 +196,17 @@ def _draw_curve(axes: Axes, curve: BandCurve, pen: Pen, *, is_small: bool) -> No
 
 
 def _draw_names(
-    axes: Axes, panel: Panel, pen: Pen, height: float, gaps: tuple[int, int, int]
+    axes: Axes, panel: Panel, pen: Pen, width: float, height: float, kind: str
 ) -> None:
     """Write each name at the right edge, at the height where its curve ends."""
-    room, line, letters = gaps
+    room, line, letters = _GAPS[kind]
     low, high = axes.get_ylim()
-    edge = axes.get_xlim()[1]
+    left, edge = axes.get_xlim()
+    last = max(curve.points[-1].num_labels for curve in panel.curves)
+    room += (edge - last) / (edge - left) * width
     ends = [100 * curve.points[-1].mean for curve in panel.curves]
     heights = [(end - low) / (high - low) * height for end in ends]
-    places = spread_apart(heights, least_gap=line)
+    places = kept_below(spread_apart(heights, least_gap=line), line, height)
     for curve, end, wished, place in zip(
         panel.curves, ends, heights, places, strict=True
     ):
@@ -212,7 +214,7 @@ def _draw_names(
         scale = 1.0 if pen.is_for_page else 0.75  # pixels in points
         axes.annotate(
             pen.write(_end_name(curve, letters)),
-            (edge, end),
+            (last, end),
             xytext=(room * scale, (place - wished) * scale),
             textcoords="offset points",
             color=color,
@@ -221,14 +223,27 @@ def _draw_names(
             arrowprops={
                 "arrowstyle": "-",
                 "color": color,
-                "linewidth": 0.7,
-                "shrinkA": 1,
-                "shrinkB": 0,
+                "linewidth": 0.8,
+                "shrinkA": 0,
+                "shrinkB": 6,
                 "relpos": (0, 0.5),
-            }
-            if abs(place - wished) > line / 4
-            else None,
+            },
         )
+
+
+def kept_below(places: Sequence[float], gap: float, top: float) -> list[float]:
+    """Move places down where they are above the top, and those that are in the way.
+
+    Example:
+        >>> kept_below([90.0, 112.0], gap=18, top=100)
+        [82.0, 100]
+    """
+    moved = list(places)
+    limit = top
+    for number in sorted(range(len(moved)), key=moved.__getitem__, reverse=True):
+        moved[number] = min(moved[number], limit)
+        limit = moved[number] - gap
+    return moved
 
 
 def _draw_noise(axes: Axes, noise: Noise, pen: Pen) -> None:

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from fewlabels.evaluation import PairedTest
-from fewlabels.report.bench.comparisons import LEVEL, at_the_end, tests_of
-from fewlabels.report.bench.context import OTHER_SCALE, ConditionContext, Context
+from fewlabels.report.bench.comparisons import END, Comparison, compared
+from fewlabels.report.bench.context import OTHER_SCALE, Context
 from fewlabels.report.wording import count, listed, percent, points
 
 _MOST_FAILURES = 12
@@ -25,32 +24,42 @@ def finding(context: Context) -> str:
     total = len(context.results.cells)
     if not context.results.num_finished:
         return f"None of {count(total, 'run')} is finished yet."
-    tested = [
-        one
-        for one in context.conditions
-        if one.comparable.can_be_tested and context.references
-    ]
-    if not tested:
-        return _untested(context)
+    tests = _tests(context)
+    return _outcome(context, tests) if tests else _untested(context)
+
+
+def _outcome(context: Context, tests: Sequence[Comparison]) -> str:
     against = context.references[0]
-    by = [(one, tests_of(at_the_end(one.comparable), against)) for one in tested]
-    if len(by) == 1:
-        one, tests = by[0]
-        return _sentence(one, against, tests, _where(one))
-    return _together(against, by)
+    if not any(one.is_significant for one in tests):
+        return (
+            f"With {_pairs(tests)}, no difference to {against} {_where(tests)} is "
+            "significant after Holm's correction."
+        )
+    if len(context.conditions) > 1:
+        return _under_conditions(context, tests)
+    better = [one for one in tests if one.is_significant and one.test.difference > 0]
+    worse = [one for one in tests if one.is_significant and one.test.difference < 0]
+    parts = []
+    if better:
+        verb = "beats" if len(better) == 1 else "beat"
+        parts.append(f"{_by(better)} {verb} {against}")
+    if worse:
+        verb = "falls" if len(worse) == 1 else "fall"
+        parts.append(f"{_by(worse)} {verb} behind {against}")
+    return f"{_few(tests)}{' and '.join(parts)} {_where(tests)}."
 
 
 def explanation(context: Context) -> list[str]:
     """Say how it came about, and what remains open."""
     experiment, results = context.experiment, context.results
     total = len(results.cells)
-    sentences = [experiment.about.strip()] if experiment.about.strip() else []
-    if experiment.scale == "cpu":
+    sentences = _basis(context)
+    if experiment.about.strip():
+        sentences.append(experiment.about.strip())
+    elif experiment.scale == "cpu":
         sentences.append(
             f"{OTHER_SCALE}: the settings are made for two CPU cores, so the numbers "
             "say nothing about those of the paper."
-            if not experiment.about
-            else f"{OTHER_SCALE}."
         )
     sentences.append(
         f"All {count(total, 'run')} are finished: "
@@ -77,68 +86,81 @@ def warnings(context: Context) -> tuple[str, ...]:
     )
 
 
-def _sentence(
-    one: ConditionContext, against: str, tests: Sequence[PairedTest], where: str
-) -> str:
-    pairs = count(len(one.comparable.seeds), "paired seed")
-    better = [test for test in tests if test.t_holm < LEVEL and test.difference > 0]
-    worse = [test for test in tests if test.t_holm < LEVEL and test.difference < 0]
-    if not better and not worse:
-        return (
-            f"With {pairs}, no difference to {against} {where} is significant after "
-            "Holm's correction."
-        )
+def _tests(context: Context) -> tuple[Comparison, ...]:
+    """Return the tests that the finding is about."""
+    if not context.references:
+        return ()
+    return compared(context, context.references[0], END)
+
+
+def _basis(context: Context) -> list[str]:
+    """Say what the finding rests on, where it is one about tests."""
+    tests = _tests(context)
+    rest = sum(not one.is_significant for one in tests)
+    if rest == len(tests):
+        return []
+    others = count(rest, "other difference is", "other differences are")
+    end = f"; {others} not significant." if rest else "."
+    return [
+        f"That rests on {_pairs(tests)}, by t-tests at 5 % after Holm's correction{end}"
+    ]
+
+
+def _under_conditions(context: Context, tests: Sequence[Comparison]) -> str:
+    """Say of each strategy under how many conditions it is better or worse."""
+    total, against = len(context.conditions), context.references[0]
     parts = []
-    if better:
-        verb = "beats" if len(better) == 1 else "beat"
-        parts.append(f"{_by(better)} {verb} {against}")
-    if worse:
-        verb = "falls" if len(worse) == 1 else "fall"
-        parts.append(f"{_by(worse)} {verb} behind {against}")
-    rest = len(tests) - len(better) - len(worse)
-    end = f"; {count(rest, 'other difference is', 'other differences are')} not significant"
-    return (
-        f"{' and '.join(parts)} {where}, on {pairs} and after Holm's correction"
-        f"{end if rest else ''}."
-    )
+    for who in context.contenders:
+        for sign, verb in ((1, "beats"), (-1, "falls behind")):
+            differences = [
+                abs(one.test.difference)
+                for one in tests
+                if one.test.name == who.label
+                and one.is_significant
+                and sign * one.test.difference > 0
+            ]
+            if differences:
+                least, most = 100 * min(differences), 100 * max(differences)
+                by = (
+                    f"{least:.1f} to {most:.1f}"
+                    if len(differences) > 1
+                    else f"{most:.1f}"
+                )
+                parts.append(
+                    f"{who.label} {verb} {against} under {len(differences)} of "
+                    f"{total} conditions (by {by} points)"
+                )
+    return f"{_few(tests)}{listed(parts)}."
 
 
-def _together(
-    against: str, by: Sequence[tuple[ConditionContext, tuple[PairedTest, ...]]]
-) -> str:
-    """Say it of several conditions."""
-    found = []
-    for one, tests in by:
-        significant = [test for test in tests if test.t_holm < LEVEL]
-        found.extend(
-            f"{test.name} {'ahead of' if test.difference > 0 else 'behind'} {against} "
-            f"by {points(test.difference)} ({one.heading})"
-            for test in significant
-        )
-    pairs = sorted({len(one.comparable.seeds) for one, _ in by})
-    seeds = count(pairs[0], "paired seed")
-    if len(pairs) > 1:
-        seeds = f"{pairs[0]} to {count(pairs[-1], 'paired seed')}"
-    if not found:
-        return (
-            f"With {seeds}, no difference to {against} is significant after Holm's "
-            f"correction under any of {count(len(by), 'condition')}."
-        )
-    return f"On {seeds} and after Holm's correction: {listed(found)}; nothing else."
+def _by(tests: Sequence[Comparison]) -> str:
+    """Return names with their differences, the largest one first with its unit."""
+    ranked = sorted((one.test for one in tests), key=lambda one: -abs(one.difference))
+    first = f"{ranked[0].name} (by {points(ranked[0].difference)})"
+    rest = [f"{one.name} ({100 * abs(one.difference):.1f})" for one in ranked[1:]]
+    return listed([first, *rest])
 
 
-def _by(tests: Sequence[PairedTest]) -> str:
-    ranked = sorted(tests, key=lambda test: -abs(test.difference))
-    return listed([f"{test.name} (by {points(test.difference)})" for test in ranked])
+def _pairs(tests: Sequence[Comparison]) -> str:
+    amounts = sorted({one.test.num_pairs for one in tests})
+    last = count(amounts[-1], "paired seed")
+    return last if len(amounts) == 1 else f"{amounts[0]} to {last}"
 
 
-def _where(one: ConditionContext) -> str:
-    return f"at {count(one.comparable.num_labels[-1], 'label')}"
+def _few(tests: Sequence[Comparison]) -> str:
+    """Begin with the number of seeds where it is too small for a claim."""
+    is_few = min(one.test.num_pairs for one in tests) < _ENOUGH_SEEDS
+    return f"On {_pairs(tests)}, " if is_few else ""
+
+
+def _where(tests: Sequence[Comparison]) -> str:
+    places = {one.measure_text for one in tests}
+    return places.pop() if len(places) == 1 else "at the end of any run"
 
 
 def _untested(context: Context) -> str:
     """Say what was reached where nothing can be compared."""
-    reached = []
+    reached: list[tuple[float, str, int]] = []
     for one in context.conditions:
         last = {
             cell.strategy: cell.accuracies
@@ -155,8 +177,8 @@ def _untested(context: Context) -> str:
     if len(context.contenders) == 1:
         accuracy, name, labels = max(known)
         return (
-            f"{name} reaches {percent(accuracy)} at {count(labels, 'label')} in one run; "
-            "there is nothing to compare it with."
+            f"{name} reaches {percent(accuracy)} at {count(labels, 'label')} in one "
+            "run; there is nothing to compare it with."
         )
     if not context.references:
         return "Neither random nor npc is among the strategies, so none was tested."

@@ -21,9 +21,10 @@ from fewlabels.report.bench.pens import (
 from fewlabels.report.bench.wording import shortened
 from fewlabels.report.drawing import Margins, Size
 
-_CELL, _NAME, _LETTER = 46, 15, 7.2
+_CELL, _NAME, _LETTER = 38, 15, 7.2
 _FILE_CELL = 38
 _DARKEST = 0.62
+_FOOTER = 1.35
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,14 +41,24 @@ class Heatmap:
     """The share with the darkest color."""
     outlines_diagonal: bool = False
     """Whether the diagonal holds something of another kind."""
+    footer: tuple[str, tuple[float, ...]] | None = None
+    """A share per column, and what it is."""
+
+    @property
+    def height(self) -> float:
+        """Its height in cells."""
+        return len(self.names) + (_FOOTER if self.footer else 0)
 
 
 def page_heatmap(heatmap: Heatmap, description: str, salt: str) -> Markup:
     """Draw a matrix for the page."""
     side = _CELL * len(heatmap.names)
     left, top = _name_room(heatmap, _LETTER), 0.75 * _name_room(heatmap, _LETTER)
-    width, height = round(left + side + 24), round(top + side + 8)
-    margins = Margins(left=round(left), right=24, bottom=8, top=height - side - 8)
+    down = _CELL * heatmap.height
+    width, height = round(left + side + 26), round(top + down + 8)
+    margins = Margins(
+        left=round(left), right=24, bottom=8, top=round(height - down - 8)
+    )
     with page_sheet(Size("cells", width, height), margins, salt) as (sheet, pen):
         _draw(sheet.axes, heatmap, pen)
     return page_element(sheet, pen, description)
@@ -57,27 +68,28 @@ def heatmaps_figure(rows: Sequence[tuple[str, Sequence[Heatmap]]]) -> Figure:
     """Draw matrices for a file: a row of them under each heading."""
     pen = Pen(is_for_page=False)
     first = rows[0][1][0]
-    side = _FILE_CELL * len(first.names)
+    side, down = _FILE_CELL * len(first.names), _FILE_CELL * first.height
     left, top = _name_room(first, 6.2), 0.75 * _name_room(first, 6.2)
     title = 44
-    step_x, step_y = side + 34, top + side + title
+    step_x, step_y = side + 34, top + down + title
+    above = 34 if any(heading for heading, _ in rows) else 0
     across = max(len(maps) for _, maps in rows)
     places = [
         Place(
             left + column * step_x,
-            24 + row * (step_y + 34) + title + top,
+            above + 6 + row * (step_y + above) + title + top,
             side,
-            side,
+            down,
         )
         for row, (_, maps) in enumerate(rows)
         for column in range(len(maps))
     ]
     width = max(left + across * step_x + 30, 420)
-    height = len(rows) * (step_y + 34) + 8
+    height = len(rows) * (step_y + above) + 10
     figure, axes = new_figure(width, height, places)
     number = 0
     for row, (heading, maps) in enumerate(rows):
-        level = 1 - (16 + row * (step_y + 34)) / height
+        level = 1 - (18 + row * (step_y + above)) / height
         figure.text(
             8 / width, level, pen.write(heading), size=10.5, weight="bold", va="center"
         )
@@ -93,21 +105,18 @@ def _draw(
 ) -> None:
     size = len(heatmap.names)
     axes.set_xlim(0, size)
-    axes.set_ylim(size, 0)
+    axes.set_ylim(heatmap.height, 0)
     axes.set_axis_off()
     for row in range(size):
         for column in range(size):
-            _draw_cell(axes, heatmap, pen, row, column)
+            share = float(heatmap.shares[row, column])
+            is_outlined = heatmap.outlines_diagonal and row == column
+            _draw_cell(
+                axes, pen, (column, row), share, heatmap, is_outlined=is_outlined
+            )
         name = shortened(heatmap.names[row], _NAME)
         if has_row_names:
-            axes.text(
-                -0.18,
-                row + 0.5,
-                pen.write(name),
-                color=pen.color("ink"),
-                horizontalalignment="right",
-                verticalalignment="center",
-            )
+            _draw_row_name(axes, pen, row + 0.5, name)
         axes.text(
             row + 0.36,
             -0.14,
@@ -118,12 +127,37 @@ def _draw(
             horizontalalignment="left",
             verticalalignment="bottom",
         )
+    if heatmap.footer:
+        name, shares = heatmap.footer
+        place = size + _FOOTER - 1
+        for column, share in enumerate(shares):
+            _draw_cell(axes, pen, (column, place), share, heatmap, is_outlined=False)
+        if has_row_names:
+            _draw_row_name(axes, pen, place + 0.5, name)
 
 
-def _draw_cell(axes: Axes, heatmap: Heatmap, pen: Pen, row: int, column: int) -> None:
-    share = float(heatmap.shares[row, column])
+def _draw_row_name(axes: Axes, pen: Pen, height: float, name: str) -> None:
+    axes.text(
+        -0.18,
+        height,
+        pen.write(name),
+        color=pen.color("ink"),
+        horizontalalignment="right",
+        verticalalignment="center",
+    )
+
+
+def _draw_cell(
+    axes: Axes,
+    pen: Pen,
+    place: tuple[float, float],
+    share: float,
+    heatmap: Heatmap,
+    *,
+    is_outlined: bool,
+) -> None:
+    column, row = place
     is_known = isfinite(share)
-    is_outlined = heatmap.outlines_diagonal and row == column and is_known
     strength = min(1.0, share / heatmap.largest) if is_known and heatmap.largest else 0
     for color, opacity in ((pen.color("line"), 0.55), (pen.hue(1), strength)):
         if opacity:
@@ -134,7 +168,7 @@ def _draw_cell(axes: Axes, heatmap: Heatmap, pen: Pen, row: int, column: int) ->
                     alpha=shade, linewidth=0,
                 )
             )  # fmt: skip
-    if is_outlined:
+    if is_outlined and is_known:
         axes.add_patch(
             Rectangle(
                 (column + 0.06, row + 0.06), 0.88, 0.88, facecolor="none",

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +16,21 @@ from fewlabels.evaluation import (
 )
 from fewlabels.report.bench.context import ConditionContext, Context
 from fewlabels.report.bench.heatmaps import Heatmap, heatmaps_figure, page_heatmap
-from fewlabels.report.bench.sections import Block, FigureFile, Section
+from fewlabels.report.bench.sections import Block, FigureFile, PanelRow, Section
 from fewlabels.report.bench.tables import Column, Entry, Table
 from fewlabels.report.bench.wording import in_percent
 from fewlabels.report.wording import MISSING, count
 
-_MOST = 4
+_MOST = 3
 """Numbers of labels that are shown."""
 
+_FEW = 3
+"""Strategies up to which a table of pairs says it all."""
+
+_ABOUT_MAPS = (
+    "The dashed diagonal of the fair comparison is a strategy against itself on "
+    "different seeds. Colors of a row of panels have one scale."
+)
 _PAPER = "As in the paper: unions over the trials, starting labels left in"
 _FAIR = "Fair: trial by trial, starting labels left out"
 
@@ -47,10 +55,13 @@ def overlap_section(context: Context) -> Section | None:
     """Return the section about overlaps; None with a single strategy."""
     if len(context.contenders) < 2:
         return None
-    found = [(one, overlaps_of(one)) for one in context.conditions]
+    is_asked = "overlap" in context.experiment.figures
+    most = _MOST if is_asked else 1
+    found = [(one, overlaps_of(one, most)) for one in context.conditions]
     found = [(one, overlaps) for one, overlaps in found if overlaps]
     if not found:
         return None
+    is_small = not is_asked and len(context.contenders) <= _FEW
     return Section(
         anchor="overlap",
         title="Overlap of the picks",
@@ -60,16 +71,20 @@ def overlap_section(context: Context) -> Section | None:
             "that grows with the number of trials and with what both began with. The "
             "fair comparison is trial by trial and of the acquired labels alone: it "
             "is to be read beside the chance level, which is what two random choices "
-            "would come to. Its diagonal (dashed) compares a strategy with itself on "
-            "different seeds. Colors of a row of panels have one scale.",
+            "would come to.",
+            *(() if is_small else (_ABOUT_MAPS,)),
         ),
-        blocks=tuple(_block(one, overlaps) for one, overlaps in found),
-        figures=tuple(_figure(one, overlaps) for one, overlaps in found),
+        blocks=(Block(tables=(_pair_table(context, found),)),)
+        if is_small
+        else tuple(_block(one, overlaps) for one, overlaps in found),
+        figures=()
+        if is_small
+        else tuple(_figure(one, overlaps) for one, overlaps in found),
     )
 
 
-def overlaps_of(one: ConditionContext) -> tuple[Overlap, ...]:
-    """Return the overlaps at some numbers of labels, those after the start."""
+def overlaps_of(one: ConditionContext, most: int) -> tuple[Overlap, ...]:
+    """Return the overlaps at no more than so many numbers of labels."""
     results = one.results
     amounts = sorted(
         {
@@ -80,7 +95,7 @@ def overlaps_of(one: ConditionContext) -> tuple[Overlap, ...]:
         }
     )
     found = []
-    for amount in _some(amounts):
+    for amount in _some(amounts, most):
         trials = [
             seed
             for seed in results.seeds
@@ -153,23 +168,24 @@ def _chances(
 
 def _block(one: ConditionContext, overlaps: Sequence[Overlap]) -> Block:
     paper, fair = _heatmaps(one, overlaps)
-    panels = [
-        (
-            f"{kind}: {heatmap.heading}, {heatmap.detail}",
-            page_heatmap(
-                heatmap,
-                f"{kind} overlap. {_words(heatmap)}",
-                f"{one.suffix} {kind} {k}",
+    rows = [
+        PanelRow(
+            tuple(
+                (
+                    f"{heatmap.heading}, {heatmap.detail}",
+                    page_heatmap(
+                        heatmap,
+                        f"{heading}. {_words(heatmap)}",
+                        f"{one.suffix} {heading} {number}",
+                    ),
+                )
+                for number, heatmap in enumerate(heatmaps)
             ),
+            heading,
         )
-        for kind, heatmaps in (("Paper's", paper), ("Fair", fair))
-        for k, heatmap in enumerate(heatmaps)
+        for heading, heatmaps in ((_PAPER, paper), (_FAIR, fair))
     ]
-    return Block(
-        heading=one.heading,
-        panels=tuple(panels),
-        tables=(_table(one, overlaps),),
-    )
+    return Block(heading=one.heading, rows=tuple(rows), hidden=(_table(one, overlaps),))
 
 
 def _figure(one: ConditionContext, overlaps: Sequence[Overlap]) -> FigureFile:
@@ -221,8 +237,9 @@ def _table(one: ConditionContext, overlaps: Sequence[Overlap]) -> Table:
         name=one.file_name("overlap"),
         caption=one.caption(
             f"Overlap (IoU, %) of the picks at {count(last.num_labels, 'label')}, "
-            f"trial by trial and without the starting labels; on the diagonal a "
-            f"strategy against itself on different seeds; {_chance_text(last.fair_chance)}."
+            "trial by trial and without the starting labels; on the diagonal a "
+            "strategy against itself on different seeds; "
+            f"{_chance_text(last.fair_chance)}."
         ),
         columns=(Column("", is_text=True), *(Column(name) for name in names)),
         rows=tuple(
@@ -248,6 +265,51 @@ def _table(one: ConditionContext, overlaps: Sequence[Overlap]) -> Table:
     )  # fmt: skip
 
 
+def _pair_table(
+    context: Context,
+    found: Sequence[tuple[ConditionContext, Sequence[Overlap]]],
+) -> Table:
+    """Return the overlaps of a few strategies, pair by pair."""
+    has_conditions = len(context.conditions) > 1
+    rows: list[tuple[Entry, ...]] = []
+    for one, overlaps in found:
+        names = one.results.strategies
+        for overlap in overlaps:
+            rows.extend(
+                (
+                    *([Entry(one.heading)] if has_conditions else []),
+                    Entry(f"{names[i]} and {names[j]}"),
+                    Entry(f"{overlap.num_labels:,}"),
+                    Entry(in_percent(float(overlap.fair[i, j]))),
+                    Entry(_chance(overlap.fair_chance)),
+                    Entry(in_percent(float(overlap.unions[i, j]))),
+                    Entry(_chance(overlap.unions_chance)),
+                )
+                for i, j in combinations(range(len(names)), 2)
+            )
+    tables = [_table(one, overlaps) for one, overlaps in found]
+    return Table(
+        name="overlap",
+        caption=found[0][0].caption(
+            "Overlap (IoU, %) of the picks: trial by trial without the starting "
+            "labels, and of the unions over the trials with them, as in the paper.",
+            has_heading=False,
+        ),
+        columns=(
+            *([Column("Condition", is_text=True)] if has_conditions else []),
+            Column("Strategies", is_text=True),
+            Column("Labels"),
+            Column("IoU", "Trial by trial"),
+            Column("chance", "Trial by trial", is_quiet=True),
+            Column("IoU", "Unions"),
+            Column("chance", "Unions", is_quiet=True),
+        ),
+        rows=tuple(rows),
+        fields=tables[0].fields,
+        records=tuple(record for table in tables for record in table.records),
+    )
+
+
 def _has(run: CellResult, amount: int) -> bool:
     return any(line.num_labeled == amount for line in run.lines)
 
@@ -261,16 +323,18 @@ def _pool_size(runs: dict[str, list[CellResult]]) -> int | None:
     return None
 
 
-def _some(amounts: Sequence[int]) -> list[int]:
+def _some(amounts: Sequence[int], most: int) -> list[int]:
     """Return a few numbers of labels spread over all, the last one among them."""
-    places = np.linspace(0, len(amounts) - 1, min(_MOST, len(amounts))).round()
+    places = np.linspace(len(amounts) - 1, 0, min(most, len(amounts))).round()[::-1]
     return [amounts[place] for place in places.astype(int).tolist()]
 
 
+def _chance(chance: float | None) -> str:
+    return MISSING if chance is None else in_percent(chance)
+
+
 def _chance_text(chance: float | None) -> str:
-    if chance is None:
-        return "chance level unknown"
-    return f"chance {in_percent(chance)} %"
+    return "chance unknown" if chance is None else f"chance {_chance(chance)} %"
 
 
 def _words(heatmap: Heatmap) -> str:

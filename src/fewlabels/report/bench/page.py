@@ -7,7 +7,9 @@ from fewlabels.bench.folder import BenchFolder
 from fewlabels.bench.results import Results, read_results
 from fewlabels.errors import UnknownNameError
 from fewlabels.report.bench.accuracy import accuracy_section
-from fewlabels.report.bench.comparisons import area_section, comparison_section
+from fewlabels.report.bench.areas import area_section
+from fewlabels.report.bench.classes import classes_section
+from fewlabels.report.bench.comparisons import comparison_section
 from fewlabels.report.bench.context import context_of
 from fewlabels.report.bench.cost import cost_section, noise_section
 from fewlabels.report.bench.facts import GLOSSARY, facts, notes_section
@@ -15,7 +17,7 @@ from fewlabels.report.bench.headline import explanation, finding, title, warning
 from fewlabels.report.bench.overlaps import overlap_section
 from fewlabels.report.bench.penalties import penalty_section
 from fewlabels.report.bench.pens import file_style, save_figure
-from fewlabels.report.bench.picks import classes_section, redundancy_section
+from fewlabels.report.bench.redundancy import redundancy_section
 from fewlabels.report.bench.savings import savings_section
 from fewlabels.report.bench.sections import Section
 from fewlabels.report.bench.shots import shots_section
@@ -80,13 +82,12 @@ def write_bench_report(
 def bench_page(results: Results) -> BenchPage:
     """Work out what the page of an experiment shows."""
     context = context_of(results)
-    is_about = set(context.experiment.figures)
+    has_shots = context.has_single_queries
     found = [
-        shots_section(context),
-        *([] if context.has_single_queries else [accuracy_section(context)]),
+        shots_section(context) if has_shots else accuracy_section(context),
         comparison_section(context),
         area_section(context),
-        penalty_section(context),
+        None if has_shots else penalty_section(context),
         savings_section(context),
         classes_section(context),
         redundancy_section(context),
@@ -95,9 +96,11 @@ def bench_page(results: Results) -> BenchPage:
         noise_section(context),
         notes_section(context),
     ]
-    first = [one for one in is_about if one != "accuracy"]
     sections = [one for one in found if one is not None]
-    sections.sort(key=lambda one: one.anchor not in first)
+    figures = context.experiment.figures
+    sections.sort(
+        key=lambda one: figures.index(one.anchor) if one.anchor in figures else 99
+    )
     headings = tuple(one.heading for one in context.conditions)
     return BenchPage(
         title=title(context),

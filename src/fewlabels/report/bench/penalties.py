@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 
 from fewlabels.errors import UsageError
@@ -11,11 +12,12 @@ from fewlabels.evaluation import Penalties, penalty_checkpoints, penalty_matrix
 from fewlabels.report.bench.comparable import Comparable, label_of
 from fewlabels.report.bench.context import ConditionContext, Context
 from fewlabels.report.bench.heatmaps import Heatmap, heatmaps_figure, page_heatmap
-from fewlabels.report.bench.sections import Block, FigureFile, Section
+from fewlabels.report.bench.sections import Block, FigureFile, PanelRow, Section
 from fewlabels.report.bench.tables import Column, Entry, Table
 from fewlabels.report.bench.wording import in_percent
 from fewlabels.report.wording import listed
 
+_HEADING = "How often the row beats the column (%)"
 _MANY = 6
 """Numbers of labels from which only some count, as Ash et al. choose them."""
 
@@ -28,11 +30,12 @@ def penalty_section(context: Context) -> Section | None:
     maps = [(one, *penalties_of(context, one.comparable)) for one in found]
     heatmaps = [
         Heatmap(
-            one.heading or "Penalty (%)",
-            f"counted at {_listed(amounts)} labels",
+            one.heading or _HEADING,
+            f"at {_listed(amounts)} labels",
             matrix.names,
             _without_diagonal(matrix.shares),
             1.0,
+            footer=("penalty", tuple(matrix.penalty.values())),
         )
         for one, matrix, amounts in maps
     ]
@@ -49,17 +52,10 @@ def penalty_section(context: Context) -> Section | None:
         blocks=tuple(
             Block(
                 heading=one.heading,
-                panels=(
-                    (
-                        f"Counted at {_listed(amounts)} labels",
-                        page_heatmap(
-                            heatmap, _penalty_words(matrix), f"penalties {number}"
-                        ),
-                    ),
-                ),
-                tables=(_penalty_table(one, matrix),),
+                rows=(PanelRow((_drawn(heatmap, matrix, number),)),),
+                hidden=(_penalty_table(one, matrix),),
             )
-            for number, ((one, matrix, amounts), heatmap) in enumerate(
+            for number, ((one, matrix, _), heatmap) in enumerate(
                 zip(maps, heatmaps, strict=True)
             )
         ),
@@ -67,7 +63,7 @@ def penalty_section(context: Context) -> Section | None:
             FigureFile(
                 "penalties",
                 lambda: heatmaps_figure(
-                    [("Share at which the row beats the column (%)", heatmaps)]
+                    [(_HEADING if len(heatmaps) > 1 else "", heatmaps)]
                 ),
             ),
         ),
@@ -137,6 +133,7 @@ def _penalty_table(one: ConditionContext, matrix: Penalties) -> Table:
                 ),
             ),
         ),
+        breaks=(len(matrix.names),),
         fields=("condition", "strategy", "penalty", *matrix.names),
         records=tuple(
             (
@@ -148,6 +145,11 @@ def _penalty_table(one: ConditionContext, matrix: Penalties) -> Table:
             for row, name in enumerate(matrix.names)
         ),
     )
+
+
+def _drawn(heatmap: Heatmap, matrix: Penalties, number: int) -> tuple[str, Markup]:
+    element = page_heatmap(heatmap, _penalty_words(matrix), f"penalties {number}")
+    return f"Counted {heatmap.detail}", element
 
 
 def _penalty_words(matrix: Penalties) -> str:

@@ -28,8 +28,9 @@ HUES = (
 """The colors of strategies on a light page."""
 
 MARKERS = "osD^vPX<>p"
-DASHES: tuple[tuple[int, tuple[float, ...]] | str, ...] = (
-    "-", (0, (6, 2)), (0, (2, 1.5)), (0, (7, 2, 1.5, 2)), (0, (4, 1.5, 1, 1.5, 1, 1.5)),
+DASHES: tuple[tuple[float, ...], ...] = (
+    (5, 2.5), (), (8, 1.5), (2, 1.2), (7, 2, 1.5, 2), (4, 1.5, 1, 1.5, 1, 1.5),
+    (10, 2, 3, 2), (1, 1), (3, 3), (12, 3),
 )  # fmt: skip
 """Marks and lines that tell strategies apart without color."""
 

@@ -11,7 +11,7 @@ from fewlabels.report.bench.wording import signed
 def savings_section(context: Context) -> Section | None:
     """Return the section about labels saved; None where random has no curve."""
     random = label_of(context.experiment, "random")
-    found = [one for one in context.conditions if len(one.comparable.num_labels) > 1]
+    found = [one for one in context.conditions if one.comparable.has_curve]
     if random is None or len(context.contenders) < 2 or not found:
         return None
     return Section(
@@ -49,7 +49,10 @@ def _table(context: Context, one: ConditionContext, random: str) -> Table:
             *(Column(f"{amount:,} labels") for amount in numbers[1:]),
         ),
         rows=tuple(
-            (Entry(name), *(Entry(saving_text(saving, numbers)) for saving in savings[1:]))
+            (
+                Entry(name),
+                *(Entry(saving_text(saving, numbers)) for saving in savings[1:]),
+            )
             for name, savings in found.items()
         ),
         fields=(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from markupsafe import Markup
 from matplotlib.figure import Figure
@@ -17,6 +18,17 @@ class FigureFile:
     draw: Callable[[], Figure]
 
 
+@dataclass(frozen=True)
+class PanelRow:
+    """Small drawings side by side."""
+
+    panels: tuple[tuple[str, Markup], ...]
+    """Each with what stands above it."""
+    heading: str = ""
+    kind: Literal["maps", "strips"] = "maps"
+    """Decides how many stand side by side."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Block:
     """A part of a section: what there is to say of one condition, mostly."""
@@ -24,9 +36,10 @@ class Block:
     heading: str = ""
     drawings: tuple[Markup, ...] = ()
     """One drawing, for wide and for narrow screens."""
-    panels: tuple[tuple[str, Markup], ...] = ()
-    """Small drawings side by side, each with what stands above it."""
+    rows: tuple[PanelRow, ...] = ()
     tables: tuple[Table, ...] = ()
+    hidden: tuple[Table, ...] = ()
+    """Tables that repeat a drawing, shown to who asks for them."""
     notes: tuple[str, ...] = ()
 
 
@@ -43,4 +56,6 @@ class Section:
     @property
     def tables(self) -> tuple[Table, ...]:
         """All its tables."""
-        return tuple(table for block in self.blocks for table in block.tables)
+        return tuple(
+            table for block in self.blocks for table in (*block.tables, *block.hidden)
+        )

@@ -3,11 +3,12 @@
 from itertools import chain
 
 import numpy as np
+from markupsafe import Markup
 
 from fewlabels.report.bench.accuracy import entry_pair, measured, published
 from fewlabels.report.bench.comparable import Contender
 from fewlabels.report.bench.context import ConditionContext, Context
-from fewlabels.report.bench.sections import Block, FigureFile, Section
+from fewlabels.report.bench.sections import Block, FigureFile, PanelRow, Section
 from fewlabels.report.bench.strips import (
     Strip,
     StripPanel,
@@ -20,16 +21,14 @@ from fewlabels.report.wording import count
 _MEANING = "accuracy at the end (%)"
 
 
-def shots_section(context: Context) -> Section | None:
+def shots_section(context: Context) -> Section:
     """Return the section about accuracy at the end of each run of one query."""
-    if not context.has_single_queries:
-        return None
     panels = [_panel(context, one) for one in context.conditions]
     drawn = [panel for panel in panels if panel.strips]
     ends = [share for one in drawn for strip in one.strips for share in strip.shares]
     limits = _limits(ends)
     return Section(
-        anchor="shots",
+        anchor="accuracy",
         title="Accuracy after one query",
         notes=(
             "Each run asks once. Every dot is a seed, the line is their mean; all "
@@ -39,11 +38,8 @@ def shots_section(context: Context) -> Section | None:
         else ("Nothing was measured yet.",),
         blocks=(
             Block(
-                panels=tuple(
-                    (one.heading, page_strips(one, limits, _MEANING, f"shots {number}"))
-                    for number, one in enumerate(drawn)
-                ),
                 tables=(shots_table(context),),
+                rows=(PanelRow(_drawn(drawn, limits), kind="strips"),) if drawn else (),
             ),
         ),
         figures=(
@@ -85,6 +81,15 @@ def shots_table(context: Context) -> Table:
     )
 
 
+def _drawn(
+    panels: list[StripPanel], limits: tuple[float, float]
+) -> tuple[tuple[str, Markup], ...]:
+    return tuple(
+        (one.heading, page_strips(one, limits, _MEANING, f"shots {number}"))
+        for number, one in enumerate(panels)
+    )
+
+
 def group_of(one: ConditionContext) -> str:
     """Return what conditions of several numbers of labels have in common.
 
@@ -94,12 +99,12 @@ def group_of(one: ConditionContext) -> str:
 
 
 def _caption(first: ConditionContext) -> str:
-    whole = first.caption(
+    return first.caption(
         "Average accuracy (%) ± sample standard deviation after a single query, by "
         "number of labels.",
         "Bold: the highest mean.",
+        has_heading=False,
     )
-    return whole.replace(f"{first.heading}: ", "", 1)
 
 
 def _records(

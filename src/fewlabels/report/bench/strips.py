@@ -99,7 +99,7 @@ def _draw(
     axes.set_ylim(len(panel.strips) - 0.4, -0.6)
     axes.set_yticks([])
     axes.grid(visible=True, axis="x", color=pen.color("line"))
-    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     axes.set_xlabel(pen.write(meaning), color=pen.color("muted"), labelpad=5)
     for row, strip in enumerate(panel.strips):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from io import StringIO
 from itertools import groupby
+from math import isfinite
 from pathlib import Path
 
 from fewlabels.files import make_folder, replace_text
@@ -69,7 +70,9 @@ class Table:
     fields: tuple[str, ...]
     """Names of the fields of the data."""
     records: tuple[tuple[str | int | float | None, ...], ...]
-    """The data, in full precision; shares are from 0 to 1."""
+    """The data; shares are from 0 to 1."""
+    breaks: tuple[int, ...] = ()
+    """Rows that something new begins with."""
 
     @property
     def groups(self) -> tuple[tuple[str, int], ...]:
@@ -93,7 +96,7 @@ def as_csv(table: Table) -> str:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(table.fields)
     for record in table.records:
-        writer.writerow("" if value != value else value for value in record)
+        writer.writerow(map(_plain_number, record))
     return file.getvalue()
 
 
@@ -126,7 +129,7 @@ def as_latex(table: Table) -> str:
         *_group_lines(table),
         _latex_row([latex_text(column.name) for column in table.columns]),
         "\\midrule",
-        *(_latex_row([_latex_entry(entry) for entry in row]) for row in table.rows),
+        *_latex_rows(table),
         "\\bottomrule",
         "\\end{tabular}",
         "\\end{table}",
@@ -168,6 +171,22 @@ def _latex_entry(entry: Entry) -> str:
 
 def _latex_row(cells: Sequence[str]) -> str:
     return " & ".join(cells) + " \\\\"
+
+
+def _latex_rows(table: Table) -> list[str]:
+    lines = []
+    for number, row in enumerate(table.rows):
+        if number in table.breaks:
+            lines.append("\\midrule")
+        lines.append(_latex_row([_latex_entry(entry) for entry in row]))
+    return lines
+
+
+def _plain_number(value: str | float | None) -> str | float | None:
+    """Return a number with nine digits, more than anybody measures."""
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.9g}") if isfinite(value) else None
 
 
 def _marked(row: Sequence[Entry]) -> list[tuple[Entry, str]]:

@@ -1,14 +1,16 @@
-"""What was picked: classes covered, and copies."""
+"""Copies among the picks, where the pool holds each image several times."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
 from statistics import mean
 
+from markupsafe import Markup
+
 from fewlabels.bench.results import CellResult
-from fewlabels.evaluation import class_balance, class_coverage, redundant_share
+from fewlabels.evaluation import redundant_share
 from fewlabels.report.bench.context import ConditionContext, Context
-from fewlabels.report.bench.sections import Block, FigureFile, Section
+from fewlabels.report.bench.sections import Block, FigureFile, PanelRow, Section
 from fewlabels.report.bench.strips import (
     Strip,
     StripPanel,
@@ -16,7 +18,7 @@ from fewlabels.report.bench.strips import (
     strips_figure,
 )
 from fewlabels.report.bench.tables import Column, Entry, Table
-from fewlabels.report.bench.wording import decimal, in_percent
+from fewlabels.report.bench.wording import in_percent
 from fewlabels.report.wording import count
 
 _COPIES = "picks that are copies (%)"
@@ -30,27 +32,6 @@ class Redundancy:
     num_picks: int
     share: float
     """Picks that are copies of each other or of something labeled."""
-
-
-def classes_section(context: Context) -> Section | None:
-    """Return the section about classes; None before anything was labeled."""
-    found = [one for one in context.conditions if _amounts(one)]
-    if not found:
-        return None
-    return Section(
-        anchor="classes",
-        title="Classes of the labels",
-        notes=(
-            "Mean over the seeds, of all labels so far. Coverage is the percentage of "
-            "the classes that have a label at all; balance is the entropy of the "
-            "labels over the classes divided by its largest value, 1 where all classes "
-            "have equally many.",
-        ),
-        blocks=tuple(
-            Block(heading=one.heading, tables=(_class_table(context, one),))
-            for one in found
-        ),
-    )
 
 
 def redundancy_section(context: Context) -> Section | None:
@@ -89,12 +70,8 @@ def redundancy_section(context: Context) -> Section | None:
         ),
         blocks=tuple(
             Block(
-                panels=(
-                    (
-                        panel.heading,
-                        page_strips(panel, limits, _COPIES, f"copies {number}"),
-                    ),
-                ),
+                heading=panel.heading,
+                rows=(PanelRow((("", _drawn(panel, limits, number)),), kind="strips"),),
                 tables=(_copies_table(one, found[one.suffix]),),
             )
             for number, (one, panel) in enumerate(
@@ -134,6 +111,10 @@ def redundancies(runs: Sequence[CellResult]) -> tuple[Redundancy, ...]:
     return tuple(found)
 
 
+def _drawn(panel: StripPanel, limits: tuple[float, float], number: int) -> Markup:
+    return page_strips(panel, limits, _COPIES, f"copies {number}")
+
+
 class _Numbering:
     """Numbers for names of items, and for what they are copies of."""
 
@@ -151,72 +132,11 @@ class _Numbering:
         return [found.setdefault(name, len(found)) for name in originals]
 
 
-def _amounts(one: ConditionContext) -> tuple[int, ...]:
-    """Return the numbers of labels that a round was trained on, ascending."""
-    found = {
-        line.num_labeled
-        for cell in one.results.cells
-        for line in cell.lines
-        if sum(line.class_counts)
-    }
-    return tuple(sorted(found))
-
-
-def _class_table(context: Context, one: ConditionContext) -> Table:
-    amounts = _amounts(one)
-    rows, records = [], []
-    for who in context.contenders:
-        coverage, balance = [], []
-        for amount in amounts:
-            counts = [
-                line.class_counts
-                for run in one.results.runs(who.label)
-                for line in run.lines
-                if line.num_labeled == amount and sum(line.class_counts)
-            ]
-            covered = [class_coverage(counted) for counted in counts]
-            evenness = [class_balance(counted) for counted in counts]
-            coverage.append(mean(covered) if covered else nan)
-            balance.append(mean(evenness) if evenness else nan)
-            records.append(
-                (
-                    one.results.condition.name,
-                    who.label,
-                    amount,
-                    len(counts),
-                    coverage[-1],
-                    min(covered, default=nan),
-                    balance[-1],
-                )
-            )
-        rows.append(
-            (
-                Entry(who.label),
-                *(Entry(in_percent(share)) for share in coverage),
-                *(Entry(decimal(share)) for share in balance),
-            )
-        )
-    return Table(
-        name=one.file_name("classes"),
-        caption=one.caption("Classes among the labels, mean over the seeds."),
-        columns=(
-            Column("Strategy", is_text=True),
-            *(Column(f"{amount:,}", "Coverage (%) by labels") for amount in amounts),
-            *(Column(f"{amount:,}", "Balance by labels") for amount in amounts),
-        ),
-        rows=tuple(rows),
-        fields=(
-            "condition", "strategy", "labels", "seeds", "coverage", "worst_coverage",
-            "balance",
-        ),
-        records=tuple(records),
-    )  # fmt: skip
-
-
 def _copies_table(
     one: ConditionContext, found: dict[str, tuple[Redundancy, ...]]
 ) -> Table:
-    rows, records = [], []
+    rows: list[tuple[Entry, ...]] = []
+    records: list[tuple[str | int | float | None, ...]] = []
     for name, runs in found.items():
         shares = [run.share for run in runs]
         average = mean(shares) if shares else nan

@@ -1,0 +1,76 @@
+"""Whole curves in a number: the area under them."""
+
+from fewlabels.evaluation import curve_band
+from fewlabels.report.bench.comparisons import areas
+from fewlabels.report.bench.context import ConditionContext, Context
+from fewlabels.report.bench.sections import Block, Section
+from fewlabels.report.bench.tables import Column, Entry, Table
+from fewlabels.report.bench.wording import decimal, spread
+from fewlabels.report.wording import count
+
+
+def area_section(context: Context) -> Section | None:
+    """Return the section about whole curves; None where there is no curve."""
+    found = [one for one in context.conditions if one.comparable.has_curve]
+    if not found:
+        return None
+    return Section(
+        anchor="area",
+        title="Whole curves",
+        notes=(
+            "AUBC is the area under the curve of accuracy over labels, by the "
+            "trapezoid rule and with the labels scaled to 0 to 1: the mean accuracy "
+            "over the whole range.",
+        ),
+        blocks=tuple(
+            Block(heading=one.heading, tables=(_area_table(context, one),))
+            for one in found
+        ),
+    )
+
+
+def _area_table(context: Context, one: ConditionContext) -> Table:
+    found = areas(one.comparable)
+    bands = {name: curve_band(values[:, None]) for name, values in found.items()}
+    best = max(float(band.mean[0]) for band in bands.values())
+    numbers = one.comparable.num_labels
+    return Table(
+        name=one.file_name("aubc"),
+        caption=one.caption(
+            f"AUBC (%) from {numbers[0]:,} to {numbers[-1]:,} labels ± sample standard "
+            f"deviation over {count(len(one.comparable.seeds), 'seed')}."
+        ),
+        columns=(
+            Column("Strategy", is_text=True),
+            Column("AUBC"),
+            Column("95 % interval"),
+        ),
+        rows=tuple(
+            (
+                Entry(who.label),
+                Entry(
+                    spread(float(band.mean[0]), float(band.deviation[0])),
+                    len(bands) > 1 and float(band.mean[0]) == best,
+                ),
+                Entry(
+                    f"{decimal(100 * float(band.low[0]))} to "
+                    f"{decimal(100 * float(band.high[0]))}"
+                ),
+            )
+            for who in context.contenders
+            for band in (bands[who.label],)
+        ),
+        fields=("condition", "strategy", "seeds", "mean", "deviation", "low", "high"),
+        records=tuple(
+            (
+                one.results.condition.name,
+                name,
+                len(found[name]),
+                float(band.mean[0]),
+                float(band.deviation[0]),
+                float(band.low[0]),
+                float(band.high[0]),
+            )
+            for name, band in bands.items()
+        ),
+    )
