@@ -1,4 +1,4 @@
-"""One query alone (NPC paper, Sec. 5.4): by an untrained network or after ten labels."""
+"""One query alone (NPC paper, Sec. 5.4): by an untrained network or after 10 labels."""
 
 from typing import Any
 
@@ -28,6 +28,7 @@ def zero_shot(settings: dict[str, Any]) -> tuple[Condition, ...]:
             settings=RunSettings(
                 **settings, start=10, query=budget - 10, budget=budget, zero_shot=True
             ),
+            is_other_reading=True,
         )
         for budget in (40, 60)
     ]
