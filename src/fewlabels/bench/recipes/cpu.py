@@ -9,6 +9,7 @@ from typing import Any
 
 from fewlabels.bench.experiment import Condition, Experiment, Footprint
 from fewlabels.bench.recipes.shots import single_shot, zero_shot
+from fewlabels.bench.recipes.trainers import with_trainer
 from fewlabels.runs import Choice, RunSettings
 
 _SEEDS = tuple(range(10))
@@ -25,6 +26,11 @@ _SELDOM_MEASURED = Choice(
     name="fixmatch-darp", options={"preset": "small", "checkpoint_every": 120}
 )
 _FROZEN = Choice(name="frozen-fixmatch-darp", options={"preset": "small"})
+# With a hundred classes, the masking of DARP's paper leaves nearly every refinement
+# without a solution; that of its program does not.
+_FROZEN_MANY_CLASSES = Choice(
+    name="frozen-fixmatch-darp", options={"preset": "small", "masking": "code"}
+)
 
 _DIGITS_COST = Footprint(seconds_per_step=0.02, megabytes=0.4)
 _MNIST_COST = Footprint(seconds_per_step=0.06, megabytes=0.4)
@@ -181,7 +187,7 @@ def cifar10_imbalanced() -> Experiment:
 def cifar100() -> Experiment:
     """CIFAR-100 through frozen features: Table 2 for a CPU."""
     data = {"name": "cifar100", "counts": [100] * 100}
-    settings = _run(data, _FROZEN, start=100, query=200, budget=900)
+    settings = _run(data, _FROZEN_MANY_CLASSES, start=100, query=200, budget=900)
     return Experiment(
         name="cifar100",
         title="CIFAR-100 through frozen features, 100 to 900 labels",
@@ -189,7 +195,8 @@ def cifar100() -> Experiment:
             "Table 2 of the paper with a linear head over features that were learnt "
             "from ImageNet, which knows many of these classes. 10,000 images, 100 of "
             "each class. There are 1,280 features, so that the paper's kernel of the "
-            "last layer has rank enough for 900 labels here."
+            "last layer has rank enough for 900 labels here. DARP masks as its program "
+            "does: as its paper says, nearly every refinement has no solution here."
         ),
         conditions=(Condition(settings=settings),),
         strategies=_named(*_ALWAYS, "albl", "npc"),
@@ -252,20 +259,17 @@ def _imbalanced(even: Experiment, counts: list[int]) -> Experiment:
     """Return the same comparison on a pool whose classes are unevenly frequent."""
     [condition] = even.conditions
     settings = condition.settings
-    data = settings.data.model_copy(
-        update={"options": settings.data.options | {"counts": counts}}
-    )
-    trainer = settings.trainer.model_copy(
-        update={"name": settings.trainer.name.removesuffix("-darp")}
-    )
-    uneven = settings.model_copy(update={"data": data, "trainer": trainer})
+    options = settings.data.options | {"counts": counts}
+    data = Choice(name=settings.data.name, options=options)
+    uneven = Condition(settings=settings.model_copy(update={"data": data}))
+    plain = settings.trainer.name.removesuffix("-darp")
     return even.model_copy(
         update={
             "name": f"{even.name}_imbalanced",
             "title": f"{even.title}, classes long-tailed",
             "about": f"{sum(counts):,} images, {counts[0]:,} of the most frequent "
             f"class and {counts[-1]} of the rarest. {_NO_TARGET}",
-            "conditions": (Condition(settings=uneven),),
+            "conditions": (with_trainer(uneven, plain),),
         }
     )
 

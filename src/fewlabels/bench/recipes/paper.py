@@ -36,7 +36,7 @@ _WIDE_RESNET = Footprint(seconds_per_step=23.0, megabytes=6.0)
 
 _READINGS = (
     "WRN-28-2 and FixMatch's official settings (2^20 steps); DARP with a uniform "
-    "target after 40 % of the steps, as its code."
+    "target after 40 % of the steps, masked as in its program."
 )
 
 
@@ -185,7 +185,7 @@ def _cifar100() -> RunSettings:
 
 
 def _official(**changes: Any) -> Choice:
-    options = {"preset": "official", "target": "uniform", **changes}
+    options = {"preset": "official", "target": "uniform", "masking": "code", **changes}
     return Choice(name="fixmatch-darp", options=options)
 
 

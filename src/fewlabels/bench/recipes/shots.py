@@ -1,4 +1,4 @@
-"""One query alone (NPC paper, Sec. 5.4): by an untrained network or after ten labels."""
+"""One query alone (NPC paper, Sec. 5.4): by an untrained network or after 10 labels."""
 
 from typing import Any
 
