@@ -155,6 +155,7 @@ def repeated_mnist() -> Experiment:
         ),
         strategies=_named("random", "margin", "coreset", "badge", "npc"),
         seeds=_SEEDS,
+        retrainings=_RETRAININGS,
         figures=("redundancy", "accuracy"),
         footprint=_DIGITS_COST,
     )
