@@ -44,6 +44,12 @@ Sleeps
 _.must
 FirstOnes  # imported by path, as somebody's own strategy
 Resuming  # the same, as somebody's own trainer
+Quick  # and these, by workers of a benchmark
+KilledOnce
+Dies
+Fails
+leaving
+sleeping
 _.isatty  # rich asks a stream whether it is a terminal
 _.handle_starttag  # html.parser calls these
 _.handle_startendtag

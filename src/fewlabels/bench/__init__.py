@@ -1,1 +1,53 @@
 """Experiments: recipes, a runner that resumes, engines, results."""
+
+from fewlabels.bench.asking import checked, read_experiment
+from fewlabels.bench.cells import Cell, Plan, plan
+from fewlabels.bench.cost import (
+    Cost,
+    Measured,
+    estimate,
+    free_space,
+    measure,
+    num_trainings,
+)
+from fewlabels.bench.engines import Ended, Engine
+from fewlabels.bench.experiment import Condition, Experiment, Footprint
+from fewlabels.bench.folder import BenchFolder, Failure
+from fewlabels.bench.local import LocalEngine
+from fewlabels.bench.on_ray import RayEngine
+from fewlabels.bench.recipes import names, recipe
+from fewlabels.bench.results import Results, read_results
+from fewlabels.bench.runner import run
+from fewlabels.bench.tracking import Mlflow
+from fewlabels.bench.verify import Verdict, verify
+
+__all__ = [
+    "BenchFolder",
+    "Cell",
+    "Condition",
+    "Cost",
+    "Ended",
+    "Engine",
+    "Experiment",
+    "Failure",
+    "Footprint",
+    "LocalEngine",
+    "Measured",
+    "Mlflow",
+    "Plan",
+    "RayEngine",
+    "Results",
+    "Verdict",
+    "checked",
+    "estimate",
+    "free_space",
+    "measure",
+    "names",
+    "num_trainings",
+    "plan",
+    "read_experiment",
+    "read_results",
+    "recipe",
+    "run",
+    "verify",
+]

@@ -33,9 +33,10 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """What people call it."""
-        name = self.settings.strategy.label
-        return f"{name}, {self.settings.budget} labels, seed {self.settings.seed}"
+        """What people call it; a run that asks nothing is a training alone."""
+        s = self.settings
+        name = s.strategy.label if s.budget > s.start else "one training"
+        return f"{name}, {s.budget} labels, seed {s.seed}"
 
     @property
     def num_rounds(self) -> int:

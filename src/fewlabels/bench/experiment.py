@@ -34,6 +34,9 @@ class Condition(BaseModel):
     """What tells it from the other conditions; empty where there is one only."""
     settings: RunSettings
     """Settings of its runs; strategy and seed are put in for each."""
+    is_other_reading: bool = False
+    """Whether it stands for a second way to understand what a paper left open, so that
+    its runs are not among those that the paper did."""
 
     def of(self, strategy: Choice, seed: int) -> RunSettings:
         """Return the settings of the run of one strategy with one seed."""

@@ -116,7 +116,7 @@ TABLE_1 = PublishedTable(
         "a slip.",
     ),
 )
-"""Table 1 of the paper, Sec. 4.1: CIFAR-10, labels in three queries."""
+"""Table 1 of the paper, Sec. 5.1: CIFAR-10, labels in three queries."""
 
 TABLE_2 = PublishedTable(
     title="Table 2: CIFAR-100, starting with 100 labels, queries of 200",
@@ -135,7 +135,7 @@ TABLE_2 = PublishedTable(
         },
     ),
 )
-"""Table 2 of the paper, Sec. 4.3: CIFAR-100, labels in four queries."""
+"""Table 2 of the paper, Sec. 5.3: CIFAR-100, labels in four queries."""
 
 TABLE_3_ZERO_SHOT = PublishedTable(
     title="Table 3, left half: CIFAR-10, one query by an untrained network",
@@ -155,7 +155,7 @@ TABLE_3_ZERO_SHOT = PublishedTable(
         "Each column is a query of its own from the start.",
     ),
 )
-"""Table 3 of the paper, Sec. 4.4, zero shot: a randomly initialized model asks."""
+"""Table 3 of the paper, Sec. 5.4, zero shot: a randomly initialized model asks."""
 
 TABLE_3_SINGLE_SHOT = PublishedTable(
     title="Table 3, right half: CIFAR-10, one query by a network of 10 labels",
@@ -171,7 +171,7 @@ TABLE_3_SINGLE_SHOT = PublishedTable(
     ),
     notes=("Each column is a query of its own from the start.",),
 )
-"""Table 3 of the paper, Sec. 4.4, single shot: a model of one label per class asks."""
+"""Table 3 of the paper, Sec. 5.4, single shot: a model of one label per class asks."""
 
 
 def passive_tests(

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from fewlabels.cli.bench import app as bench
 from fewlabels.cli.check import check
 from fewlabels.cli.demo import demo
 from fewlabels.cli.diagnose import diagnose
@@ -32,6 +33,7 @@ app.command()(train)
 app.command()(status)
 app.command()(export)
 app.command()(predict)
+app.add_typer(bench)
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer passes it so

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fewlabels.errors import ShapeError, UsageError
-from fewlabels.evaluation.numbers import finite
+from fewlabels.evaluation.numbers import finite, positions
 
 
 def class_coverage(counts: ArrayLike) -> float:
@@ -93,7 +93,7 @@ def redundant_share(
             "of shape (items,)."
         )
         raise ShapeError(msg)
-    picked, before = set(picks), set(labeled)
+    picked, before = positions("picks", picks), positions("labeled", labeled)
     if not picked or len(picked) != len(picks) or picked & before:
         msg = (
             f"There are {len(picks)} picks, {len(picked)} of them different and "

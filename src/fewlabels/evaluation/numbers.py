@@ -1,9 +1,12 @@
 """Checks that the statistics of a comparison share."""
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fewlabels.errors import ShapeError, UsageError
+from fewlabels.whole import whole_number
 
 
 def finite(name: str, values: ArrayLike, shape: str) -> NDArray[np.float64]:
@@ -52,6 +55,15 @@ def rising(name: str, values: ArrayLike) -> NDArray[np.float64]:
         )
         raise UsageError(msg)
     return array
+
+
+def positions(name: str, items: Iterable[int]) -> set[int]:
+    """Return positions as a set of plain numbers.
+
+    Two elements of tensors are never the same to a set, so that sets of them would not
+    overlap at all.
+    """
+    return {whole_number(f"An item of {name}", item) for item in items}
 
 
 def check_level(level: float) -> None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from fewlabels.errors import ShapeError, UsageError
+from fewlabels.evaluation.numbers import positions
 from fewlabels.whole import whole_number
 
 
@@ -34,7 +35,11 @@ def overlap_of_unions(
     Returns:
         A share from 0 to 1.
     """
-    return _overlap(set().union(*one), set().union(*other), "all trials together")
+    unions = [
+        set[int]().union(*(positions(name, items) for items in sets))
+        for name, sets in (("one", one), ("other", other))
+    ]
+    return _overlap(unions[0], unions[1], "all trials together")
 
 
 def overlap_per_trial(
@@ -177,7 +182,11 @@ def _trials(
         )
         raise ShapeError(msg)
     trials = [
-        (set(first), set(second), set(start))
+        (
+            positions("one", first),
+            positions("other", second),
+            positions("starts", start),
+        )
         for first, second, start in zip(one, other, starts, strict=True)
     ]
     for number, (first, second, start) in enumerate(trials):

@@ -66,6 +66,8 @@ def penalty_matrix(
     names = tuple(accuracies)
     arrays = [np.asarray(accuracies[name], dtype=np.float64) for name in names]
     _check(names, arrays)
+    for name, array in zip(names, arrays, strict=True):
+        finite(f"'{name}'", array, "(seeds, measurements)")
     shares = np.zeros((len(names), len(names)))
     for i, one in enumerate(arrays):
         for j, other in enumerate(arrays):

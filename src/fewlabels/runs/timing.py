@@ -1,4 +1,4 @@
-"""How long training and asking take, measured from outside."""
+"""How long training and asking take, and how much memory, measured from outside."""
 
 import time
 from collections import defaultdict
@@ -13,6 +13,7 @@ from torch import Generator
 
 from fewlabels.pool import Pool, Query, Round
 from fewlabels.protocols import Classifier, Strategy, Trainer, ignore
+from fewlabels.runs.memory import peak_memory
 
 
 @dataclass
@@ -23,6 +24,8 @@ class Stopwatch:
     """
 
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    megabytes: dict[str, float] = field(default_factory=dict)
+    """The most that the process held during some kinds of work."""
 
     @contextmanager
     def running(self, work: str) -> Iterator[None]:
@@ -35,9 +38,11 @@ class Stopwatch:
             self.seconds[work] += time.perf_counter() - begin - inside
 
     def reading(self) -> dict[str, Any]:
-        """Return the seconds and the time of day, and begin anew."""
+        """Return seconds, megabytes and the time of day, and begin anew."""
         spent = {f"{work}_seconds": round(s, 3) for work, s in self.seconds.items()}
+        spent |= {f"{work}_peak_mb": peak for work, peak in self.megabytes.items()}
         self.seconds.clear()
+        self.megabytes.clear()
         return spent | {"finished": datetime.now(UTC).isoformat(timespec="seconds")}
 
 
@@ -70,7 +75,7 @@ class TimedTrainer:
 
 @dataclass(frozen=True)
 class TimedStrategy:
-    """A strategy whose time is taken."""
+    """A strategy whose time and memory are taken."""
 
     strategy: Strategy
     watch: Stopwatch
@@ -85,7 +90,11 @@ class TimedStrategy:
         history: Sequence[Round] = (),
     ) -> Query:
         """Choose; see :class:`fewlabels.protocols.Strategy`."""
-        with self.watch.running("query"):
-            return self.strategy.select(
+        with self.watch.running("query"), peak_memory() as peak:
+            query = self.strategy.select(
                 classifier, pool, size, generator, history=history
             )
+            megabytes = peak()
+        if megabytes is not None:
+            self.watch.megabytes["query"] = megabytes
+        return query

@@ -1,0 +1,58 @@
+"""Experiments that people ask for: from a file, or a recipe with changes."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from fewlabels.bench.cells import plan
+from fewlabels.bench.experiment import Experiment
+from fewlabels.errors import UsageError
+from fewlabels.runs import check_choices
+from fewlabels.runs.settings import faults
+
+
+def read_experiment(file: Path) -> Experiment:
+    """Return the experiment that a YAML file describes.
+
+    Args:
+        file: One with the fields of :class:`Experiment`.
+
+    Returns:
+        The experiment, its strategies and trainers found.
+
+    Raises:
+        UsageError: If the file cannot be read, or a field is wrong.
+    """
+    try:
+        content = yaml.safe_load(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        msg = (
+            f"The experiment '{file}' could not be read: {error}. Give a YAML file "
+            "with the fields of an experiment."
+        )
+        raise UsageError(msg) from error
+    return _experiment(content)
+
+
+def checked(experiment: Experiment) -> Experiment:
+    """Return an experiment if all its parts fit; quick, before anything is loaded.
+
+    Args:
+        experiment: One that was changed.
+
+    Returns:
+        The same. A :class:`UsageError` tells what does not fit.
+    """
+    return _experiment(experiment.model_dump())
+
+
+def _experiment(content: Any) -> Experiment:
+    try:
+        found = Experiment.model_validate(content)
+    except ValidationError as error:
+        raise UsageError(faults(error)) from error
+    for cell in plan(found).all:
+        check_choices(cell.settings)
+    return found

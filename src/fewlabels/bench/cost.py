@@ -1,0 +1,228 @@
+"""What an experiment will cost, said before it begins."""
+
+import shutil
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fewlabels import progress, training
+from fewlabels.bench.cells import Cell, Plan, plan
+from fewlabels.bench.experiment import Experiment
+from fewlabels.bench.folder import BenchFolder
+from fewlabels.bench.work import pool_of
+from fewlabels.errors import UsageError
+from fewlabels.loop import hidden, starting_answers
+from fewlabels.rng import stream
+from fewlabels.runs import RunSettings
+
+_HOUR = 3600.0
+_MEGABYTE = 1e6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Runs, trainings, time and disk of an experiment, and what of it is left."""
+
+    num_cells: int
+    """Runs of the comparison, with those that others begin like and retrainings."""
+    num_finished: int
+    num_trainings: int
+    num_trainings_left: int
+    num_other: int
+    """Trainings that only another reading of the paper needs, of all."""
+    steps: int | None
+    """Optimizer steps of one training; None for a trainer that has none."""
+    seconds_per_step: float
+    """Of one worker; of a whole training where it has no steps."""
+    source: str
+    """Where that figure comes from."""
+    num_workers: int
+    disk: float
+    """Bytes that what is left will take."""
+
+    @property
+    def seconds_per_training(self) -> float:
+        """Seconds of one worker for one training."""
+        return self.seconds_per_step * (self.steps or 1)
+
+    @property
+    def hours(self) -> float:
+        """Hours that what is left will take, all workers busy."""
+        busy = min(self.num_workers, max(1, self.num_cells - self.num_finished))
+        return self.num_trainings_left * self.seconds_per_training / busy / _HOUR
+
+
+def estimate(
+    experiment: Experiment,
+    folder: BenchFolder,
+    *,
+    num_workers: int,
+    seconds_per_step: float | None = None,
+) -> Cost:
+    """Return what an experiment will cost.
+
+    Args:
+        experiment: What to do.
+        folder: Where; what is finished there costs nothing, and tells how long the rest
+            will take.
+        num_workers: How many runs are done at a time.
+        seconds_per_step: What was measured on this machine; by default what finished
+            runs took, or what the experiment says.
+
+    Returns:
+        The cost.
+    """
+    todo = plan(experiment)
+    missing = folder.missing(todo.all)
+    left = sum(_trainings_left(folder, cell) for cell in missing)
+    steps = steps_of(experiment.conditions[0].settings)
+    measured = _measured(folder, todo, steps)
+    source = "measured now"
+    if seconds_per_step is None:
+        source = "measured in runs that are finished"
+        seconds_per_step = measured
+    if seconds_per_step is None:
+        source = "expected on one core"
+        seconds_per_step = experiment.footprint.seconds_per_step
+    return Cost(
+        num_cells=len(todo.all),
+        num_finished=len(todo.all) - len(missing),
+        num_trainings=num_trainings([experiment]),
+        num_trainings_left=left,
+        num_other=num_trainings([experiment])
+        - num_trainings([experiment], other_readings=False),
+        steps=steps,
+        seconds_per_step=seconds_per_step,
+        source=source,
+        num_workers=num_workers,
+        disk=left * experiment.footprint.megabytes * _MEGABYTE,
+    )
+
+
+def num_trainings(
+    experiments: Iterable[Experiment], *, other_readings: bool = True
+) -> int:
+    """Return how many networks some experiments train together.
+
+    Args:
+        experiments: What to do; runs that several of them need count once.
+        other_readings: Whether second readings of the paper count.
+
+    Returns:
+        The number.
+    """
+    chosen = [one if other_readings else _one_reading(one) for one in experiments]
+    cells = {cell.address: cell for one in chosen for cell in plan(one).all}
+    return sum(cell.num_trainings for cell in cells.values())
+
+
+def _one_reading(experiment: Experiment) -> Experiment:
+    """Return an experiment without second readings of the paper."""
+    kept = tuple(one for one in experiment.conditions if not one.is_other_reading)
+    return experiment.model_copy(update={"conditions": kept})
+
+
+def steps_of(settings: RunSettings) -> int | None:
+    """Return the optimizer steps of one training; None for a trainer without any."""
+    trainer = training.resolve(settings.trainer.name, settings.trainer.options)
+    steps = getattr(trainer, "steps", None)
+    return steps if isinstance(steps, int) else None
+
+
+def free_space(path: Path) -> float:
+    """Return the free bytes of the disk on which a folder is, or will be."""
+    there = path.resolve()
+    while not there.exists():
+        there = there.parent
+    return float(shutil.disk_usage(there).free)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a few steps of an experiment's training took on this machine."""
+
+    num_steps: int
+    seconds_per_step: float
+    loss: float | None
+    """Loss that was told last."""
+
+
+def measure(experiment: Experiment, num_steps: int) -> Measured:
+    """Train a few steps, as the last round of the experiment's first run would.
+
+    Args:
+        experiment: What to measure; its data are loaded.
+        num_steps: How many steps.
+
+    Returns:
+        What they took.
+
+    Raises:
+        UsageError: If the trainer has no steps, or none are asked for.
+    """
+    settings = experiment.conditions[0].settings
+    trainer: Any = training.resolve(settings.trainer.name, settings.trainer.options)
+    if steps_of(settings) is None or num_steps < 1:
+        msg = (
+            f"{num_steps} steps of '{settings.trainer.name}' cannot be measured; give "
+            "at least one step, and a trainer that trains in steps."
+        )
+        raise UsageError(msg)
+    few = replace(trainer, steps=num_steps)
+    pool = pool_of(settings)
+    answers = starting_answers(pool, settings.budget, settings.seed, trainer=few)
+    told = _Told()
+    began = time.perf_counter()
+    with progress.reporting(told):
+        known = hidden(pool, settings.budget).with_answers(answers)
+        few.fit(known, stream(settings.seed, "train", 0))
+    seconds = time.perf_counter() - began
+    return Measured(num_steps, seconds / num_steps, told.figures.get("loss"))
+
+
+@dataclass
+class _Told:
+    """A listener that remembers the last figures."""
+
+    figures: dict[str, float] = field(default_factory=dict)
+
+    def start(self, task: str, total: int, done: int) -> int:
+        """Hear of a task."""
+        del task, total, done
+        return 0
+
+    def advance(self, handle: int, amount: int) -> None:
+        """Do nothing."""
+
+    def tell(self, step: int, figures: Mapping[str, float]) -> None:
+        """Remember figures."""
+        del step
+        self.figures.update({name: float(value) for name, value in figures.items()})
+
+    def finish(self, handle: int) -> None:
+        """Do nothing."""
+
+
+def _trainings_left(folder: BenchFolder, cell: Cell) -> int:
+    """Return how many trainings of an unfinished run are still to do."""
+    done = len(folder.run_folder(cell).lines())
+    is_begun_for_it = cell.num_rounds > cell.num_trainings
+    return cell.num_trainings - max(0, done - int(is_begun_for_it))
+
+
+def _measured(folder: BenchFolder, todo: Plan, steps: int | None) -> float | None:
+    """Return the seconds per step of finished runs; None if there are none."""
+    seconds = list(_later_seconds(folder, todo.cells))
+    if not seconds:
+        return None
+    return sum(seconds) / len(seconds) / (steps or 1)
+
+
+def _later_seconds(folder: BenchFolder, cells: Iterable[Cell]) -> Iterable[float]:
+    """Yield what rounds after the first took; the first may not have been trained."""
+    for cell in cells:
+        for entry in folder.run_folder(cell).timings()[1:]:
+            parts = [v for k, v in entry.items() if k.endswith("_seconds")]
+            yield float(sum(parts))

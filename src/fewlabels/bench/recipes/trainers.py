@@ -1,0 +1,23 @@
+"""One trainer in the place of another, all else alike."""
+
+from fewlabels import training
+from fewlabels.bench.experiment import Condition
+from fewlabels.runs import Choice
+
+
+def with_trainer(condition: Condition, name: str) -> Condition:
+    """Return a condition with another trainer, and the options that both know.
+
+    Args:
+        condition: What was to be done.
+        name: Name of a built-in trainer.
+
+    Returns:
+        The same under the other trainer.
+    """
+    known = {"preset", *vars(training.resolve(name))}
+    given = condition.settings.trainer.options
+    kept = {option: value for option, value in given.items() if option in known}
+    trainer = Choice(name=name, options=kept)
+    settings = condition.settings.model_copy(update={"trainer": trainer})
+    return condition.model_copy(update={"settings": settings})

@@ -1,0 +1,92 @@
+"""Finished runs for MLflow: parameters, accuracy by number of labels, seconds."""
+
+from typing import Any
+
+from fewlabels.bench.cells import Cell
+from fewlabels.bench.folder import BenchFolder
+from fewlabels.errors import UsageError
+
+_TAG = "fewlabels.cell"
+
+
+class Mlflow:
+    """Sends finished runs to MLflow, each once."""
+
+    def __init__(self, uri: str, experiment: str) -> None:
+        """Find the experiment, or make it.
+
+        Args:
+            uri: Where MLflow keeps its runs, such as ``"sqlite:///mlflow.db"`` or the
+                address of a server.
+            experiment: Name of the experiment there.
+
+        Raises:
+            UsageError: If MLflow is not installed, or does not answer.
+        """
+        mlflow = _imported()
+        try:
+            self._client = mlflow.MlflowClient(uri)
+            found = self._client.get_experiment_by_name(experiment)
+            self._experiment = (
+                self._client.create_experiment(experiment)
+                if found is None
+                else found.experiment_id
+            )
+        except (mlflow.exceptions.MlflowException, ImportError) as error:
+            msg = (
+                f"MLflow at '{uri}' cannot be used: {error}. Give an address that it "
+                "knows, such as sqlite:///mlflow.db, or go on without."
+            )
+            raise UsageError(msg) from error
+
+    def send(self, cell: Cell, folder: BenchFolder) -> bool:
+        """Send a finished run, unless it is there.
+
+        Args:
+            cell: The run.
+            folder: The benchmark that holds it.
+
+        Returns:
+            Whether it was sent.
+        """
+        mine = f"tags.`{_TAG}` = '{cell.address}'"
+        if self._client.search_runs([self._experiment], mine):
+            return False
+        tags = {_TAG: cell.address, "mlflow.runName": cell.label}
+        run = self._client.create_run(self._experiment, tags=tags).info.run_id
+        for name, value in _parameters(cell).items():
+            self._client.log_param(run, name, value)
+        own = folder.run_folder(cell)
+        for line, timing in zip(own.lines(), own.timings(), strict=True):
+            figures = {"accuracy": line.accuracy} | {
+                name: value for name, value in timing.items() if _is_figure(name)
+            }
+            for name, value in figures.items():
+                if value is not None:
+                    self._client.log_metric(run, name, value, step=line.num_labeled)
+        self._client.set_terminated(run)
+        return True
+
+
+def _parameters(cell: Cell) -> dict[str, Any]:
+    s = cell.settings
+    chosen = {"data": s.data, "strategy": s.strategy, "trainer": s.trainer}
+    numbers = {"start": s.start, "query": s.query, "budget": s.budget, "seed": s.seed}
+    return {name: choice.label for name, choice in chosen.items()} | numbers
+
+
+def _is_figure(name: str) -> bool:
+    return name.endswith(("_seconds", "_mb"))
+
+
+def _imported() -> Any:
+    """Return MLflow; an extra of this package installs it."""
+    try:
+        import mlflow
+    except ImportError as error:
+        msg = (
+            f"MLflow is not installed ({error}). Install it with: pip install "
+            "'fewlabels[mlflow]', or go on without --mlflow."
+        )
+        raise UsageError(msg) from error
+    return mlflow

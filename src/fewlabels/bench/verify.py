@@ -1,0 +1,102 @@
+"""Does a finished run come out the same if it is done again?"""
+
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fewlabels.bench.cells import Cell, plan
+from fewlabels.bench.folder import BenchFolder
+from fewlabels.bench.work import do
+from fewlabels.errors import UsageError
+from fewlabels.rng import stream
+from fewlabels.runs import RoundLine, RunFolder, environment
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of doing a run again."""
+
+    cell: Cell
+    differences: tuple[str, ...]
+    """What is not the same, a sentence each; empty if all is."""
+    changes: tuple[str, ...]
+    """What differs between then and now around the run: versions, machine."""
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the run came out the same."""
+        return not self.differences
+
+
+def verify(folder: BenchFolder, *, seed: int = 0) -> Verdict:
+    """Do a random finished run once more, from nothing, and compare.
+
+    Args:
+        folder: The benchmark; nothing in it is changed.
+        seed: Decides which run.
+
+    Returns:
+        What is the same and what is not.
+
+    Raises:
+        UsageError: If no run is finished.
+    """
+    experiments = folder.experiments().values()
+    cells = {cell.address: cell for one in experiments for cell in plan(one).all}
+    finished = [cell for cell in cells.values() if folder.is_finished(cell)]
+    if not finished:
+        msg = f"No run in '{folder.path}' is finished, so none can be verified."
+        raise UsageError(msg)
+    draw = torch.randint(len(finished), (1,), generator=stream(seed, "verify"))
+    cell = finished[int(draw)]
+    with tempfile.TemporaryDirectory(prefix="fewlabels-verify-") as place:
+        again = BenchFolder(Path(place))
+        do(cell, again)
+        differences = compared(folder.run_folder(cell), again.run_folder(cell))
+    before = folder.run_folder(cell).description()
+    return Verdict(cell, tuple(differences), tuple(_changes(before, environment())))
+
+
+def compared(one: RunFolder, other: RunFolder) -> Iterable[str]:
+    """Return what two runs of the same settings do not agree on.
+
+    Args:
+        one: The run as it was.
+        other: The run once more.
+
+    Returns:
+        A sentence per difference.
+    """
+    found = []
+    if one.start() != other.start():
+        found.append("They begin with different labels.")
+    lines, again = one.lines(), other.lines()
+    if len(lines) != len(again):
+        found.append(f"They have {len(lines)} and {len(again)} rounds.")
+    for left, right in zip(lines, again, strict=False):
+        found += [
+            f"Round {left.step}: {name} was {_short(a)} and is now {_short(b)}."
+            for name, a, b in _fields(left, right)
+            if a != b
+        ]
+    return found
+
+
+def _fields(one: RoundLine, other: RoundLine) -> Iterable[tuple[str, Any, Any]]:
+    left, right = one.model_dump(mode="json"), other.model_dump(mode="json")
+    return [(name, left[name], right[name]) for name in left]
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterable[str]:
+    for name, value in now.items():
+        if before.get(name) != value:
+            yield f"{name} was {before.get(name)} and is now {value}."

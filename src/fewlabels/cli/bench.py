@@ -1,0 +1,270 @@
+"""``fewlabels bench``: the paper's experiments and others."""
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from fewlabels import bench
+from fewlabels.bench import BenchFolder, Cost, Engine, Experiment
+from fewlabels.cli.bench_words import (
+    cost_lines,
+    duration,
+    ended_line,
+    read_seeds,
+    read_strategies,
+    space_lines,
+    total_line,
+)
+from fewlabels.cli.run import Json, Quiet
+from fewlabels.cli.terminal import Terminal, print_line
+from fewlabels.errors import UnknownNameError, UsageError
+from fewlabels.report import write_bench_report
+
+app = typer.Typer(
+    name="bench",
+    help="Compare query strategies: the paper's experiments and others.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Folder = Annotated[
+    Path, typer.Argument(metavar="DIR", help="The folder of a benchmark.")
+]
+
+
+@app.command("list")
+def list_recipes(*, as_json: Json = False) -> None:
+    """List the recipes: what each compares, and what it costs.
+
+    Each has a twin NAME_supervised, trained on labeled images alone.
+    """
+    recipes = [bench.recipe(name) for name in bench.names()]
+    if as_json:
+        print_line(json.dumps([one.model_dump(mode="json") for one in recipes]))
+        return
+    table = Table(box=None, pad_edge=False)
+    for column in ("recipe", "size", "runs", "trainings", "time"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("what it is")
+    for one in recipes:
+        cost = _new_cost(one)
+        counts = (str(cost.num_cells), str(cost.num_trainings))
+        table.add_row(one.name, one.scale, *counts, duration(cost.hours), one.title)
+    Terminal.open(quiet=False).result(table)
+
+
+@app.command()
+def run(
+    recipes: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RECIPE...",
+            help="Names of recipes, or YAML files with an experiment each.",
+        ),
+    ],
+    *,
+    strategies: Annotated[
+        str | None,
+        typer.Option(
+            help="Names or module:Class, with commas. [default: the recipe's]"
+        ),
+    ] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(help="How many (3), which (5-9 or 0,4). [default: the recipe's]"),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder of the benchmark; may hold several recipes.")
+    ] = Path("bench"),
+    engine: Annotated[
+        str, typer.Option(help="local: a process per core; ray: a cluster.")
+    ] = "local",
+    workers: Annotated[
+        int | None, typer.Option(help="Processes of 'local'. [default: one per core]")
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option(help="Address of a Ray cluster. [default: start one]")
+    ] = None,
+    gpus: Annotated[
+        float, typer.Option(help="GPUs of each run with 'ray'; may be a fraction.")
+    ] = 0.0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what it would cost, and stop.")
+    ] = False,
+    measure: Annotated[
+        int | None,
+        typer.Option(
+            metavar="STEPS", help="Train so many steps first, to know better."
+        ),
+    ] = None,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write curves for TensorBoard too.")
+    ] = False,
+    mlflow: Annotated[
+        str | None,
+        typer.Option(metavar="URI", help="Send finished runs to MLflow too."),
+    ] = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Do what is missing of experiments, then write their reports.
+
+    Says first what it will cost. Safe to stop or kill at any moment: the same command
+    goes on; more strategies or seeds add what is missing.
+    """
+    experiments = [_chosen(recipe, strategies, seeds) for recipe in recipes]
+    does = _engine(engine, workers=workers, address=address, gpus=gpus)
+    terminal = Terminal.open(quiet=quiet or as_json)
+    folder = BenchFolder(out)
+    costs = [_told_cost(one, folder, does, measure, terminal) for one in experiments]
+    if len(experiments) > 1:
+        terminal.result(total_line(experiments, costs))
+    for line in space_lines(sum(cost.disk for cost in costs), bench.free_space(out)):
+        terminal.say(line)
+    if dry_run:
+        if as_json:
+            print_line(
+                json.dumps([asdict(cost) | {"hours": cost.hours} for cost in costs])
+            )
+        return
+    folder.open()
+    failed = 0
+    for one in experiments:
+        failed += _do(one, folder, does, terminal, tensorboard=tensorboard, uri=mlflow)
+        page = write_bench_report(folder, one.name).resolve()
+        terminal.result(f"Report: {page}")
+        if as_json:
+            told = {"experiment": one.name, "failed": failed, "report": str(page)}
+            print_line(json.dumps(told))
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def report(
+    path: Folder,
+    recipe: Annotated[
+        str | None, typer.Argument(help="Of one experiment. [default: of all]")
+    ] = None,
+    *,
+    quiet: Quiet = False,
+) -> None:
+    """Write a page, figures and tables about what the runs came to so far."""
+    folder = BenchFolder(path)
+    known = folder.experiments()
+    names = [recipe.replace("-", "_")] if recipe else list(known)
+    terminal = Terminal.open(quiet=quiet)
+    if not names:
+        raise UsageError(f"Nothing was asked for in '{path}' yet: no report to write.")
+    for name in names:
+        if name not in known:
+            raise UnknownNameError("experiment in this folder", name, known)
+        page = write_bench_report(folder, name)
+        terminal.result(f"Report: {page.resolve()}")
+
+
+@app.command()
+def verify(
+    path: Folder,
+    *,
+    seed: Annotated[int, typer.Option(help="Decides which run.")] = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Do a random finished run again, from nothing, and compare."""
+    terminal = Terminal.open(quiet=quiet)
+    with terminal.busy():
+        verdict = bench.verify(BenchFolder(path), seed=seed)
+    terminal.result(f"{verdict.cell.label} ({verdict.cell.address})")
+    for change in verdict.changes:
+        terminal.say(f"Note: {change}")
+    if verdict.is_same:
+        terminal.result("The same: every round, item by item and bit by bit.")
+        return
+    for difference in verdict.differences:
+        terminal.result(difference)
+    raise typer.Exit(1)
+
+
+def _chosen(recipe: str, strategies: str | None, seeds: str | None) -> Experiment:
+    """Return the experiment with the strategies and seeds that were asked for."""
+    is_file = recipe.endswith((".yaml", ".yml"))
+    found = bench.read_experiment(Path(recipe)) if is_file else bench.recipe(recipe)
+    changes: dict[str, object] = {}
+    if strategies is not None:
+        changes["strategies"] = read_strategies(strategies, found)
+    if seeds is not None:
+        changes["seeds"] = read_seeds(seeds)
+    return bench.checked(found.model_copy(update=changes))
+
+
+def _engine(
+    name: str, *, workers: int | None, address: str | None, gpus: float
+) -> Engine:
+    if name == "local":
+        return bench.LocalEngine(num_workers=workers)
+    if name == "ray":
+        return bench.RayEngine(address=address, gpus=gpus)
+    raise UnknownNameError("engine", name, ("local", "ray"))
+
+
+def _new_cost(experiment: Experiment) -> Cost:
+    """Return what an experiment costs where nothing is done yet."""
+    nowhere = BenchFolder(Path(os.devnull))
+    workers = bench.LocalEngine().num_workers
+    return bench.estimate(experiment, nowhere, num_workers=workers)
+
+
+def _told_cost(
+    experiment: Experiment,
+    folder: BenchFolder,
+    engine: Engine,
+    num_steps: int | None,
+    terminal: Terminal,
+) -> Cost:
+    """Say what an experiment will cost; train a few steps before, if asked to."""
+    seconds = None
+    if num_steps is not None:
+        with terminal.busy():
+            found = bench.measure(experiment, num_steps)
+        seconds = found.seconds_per_step
+        loss = "" if found.loss is None else f", loss {found.loss:.3f}"
+        told = f"{num_steps} steps passed, {seconds:.3g} seconds each{loss}"
+        terminal.result(f"{experiment.name}: {told}")
+    cost = bench.estimate(
+        experiment, folder, num_workers=engine.num_workers, seconds_per_step=seconds
+    )
+    for line in cost_lines(experiment, cost):
+        terminal.result(line)
+    return cost
+
+
+def _do(
+    experiment: Experiment,
+    folder: BenchFolder,
+    engine: Engine,
+    terminal: Terminal,
+    *,
+    tensorboard: bool,
+    uri: str | None,
+) -> int:
+    """Do the runs, say how each ended, and return how many failed."""
+    folder.ask_for(experiment)
+    log = None if uri is None else bench.Mlflow(uri, experiment.name)
+    cells = bench.plan(experiment).all
+    failed, total = 0, len(cells)
+    done = total - len(folder.missing(cells))
+    with terminal.busy():
+        for ended in bench.run(experiment, folder, engine, tensorboard=tensorboard):
+            done += 1
+            failed += ended.error is not None
+            terminal.say(ended_line(ended, folder, done, total))
+    if log is not None:
+        for cell in cells:
+            if folder.is_finished(cell):
+                log.send(cell, folder)
+    return failed

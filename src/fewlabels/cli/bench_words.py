@@ -1,0 +1,165 @@
+"""How ``fewlabels bench`` reads what it is given and says what it does."""
+
+from collections.abc import Iterator, Sequence
+
+from fewlabels.bench import BenchFolder, Cost, Ended, Experiment, num_trainings
+from fewlabels.errors import UsageError
+from fewlabels.runs import Choice
+
+_UNITS = (
+    (365.25 * 24, "years"),
+    (24.0, "days"),
+    (1.0, "hours"),
+    (1 / 60, "minutes"),
+)
+_LEAST = 2.0  # of a unit, to be told in it
+_GIGABYTE, _MEGABYTE = 1e9, 1e6
+_HOUR = 3600.0
+_POWERS = {2**power: f"2^{power}" for power in range(16, 31)}
+
+
+def read_strategies(words: str, experiment: Experiment) -> tuple[Choice, ...]:
+    """Return strategies by name; one of the recipe's with the options it has there.
+
+    Args:
+        words: Names or import paths, with commas.
+        experiment: The recipe.
+
+    Returns:
+        The strategies, in the order given.
+    """
+    known = {strategy.name: strategy for strategy in experiment.strategies}
+    names = [word.strip() for word in words.split(",")]
+    return tuple(known.get(name, Choice(name=name)) for name in names if name)
+
+
+def read_seeds(words: str) -> tuple[int, ...]:
+    """Return seeds: the first so many, a range, or those that are listed.
+
+    Example:
+        >>> read_seeds("3"), read_seeds("5-7"), read_seeds("0,4")
+        ((0, 1, 2), (5, 6, 7), (0, 4))
+
+    Args:
+        words: What was written.
+
+    Returns:
+        The seeds.
+
+    Raises:
+        UsageError: If it is none of these.
+    """
+    try:
+        if "-" in words:
+            first, last = map(int, words.split("-"))
+            found = tuple(range(first, last + 1))
+        elif "," in words:
+            found = tuple(map(int, words.split(",")))
+        else:
+            found = tuple(range(int(words)))
+    except ValueError:
+        found = ()
+    if not found:
+        msg = (
+            f"The seeds '{words}' cannot be read; give how many (3), a range (5-9) or "
+            "a list (0,4)."
+        )
+        raise UsageError(msg)
+    return found
+
+
+def cost_lines(experiment: Experiment, cost: Cost) -> Iterator[str]:
+    """Say what an experiment will cost, before it begins.
+
+    Args:
+        experiment: What is done.
+        cost: What was estimated.
+
+    Yields:
+        A line each.
+    """
+    other = ""
+    if cost.num_other:
+        other = f", {cost.num_other} of them for another reading of the paper"
+    yield f"{experiment.name}: {experiment.title}"
+    yield (
+        f"  {cost.num_cells} runs with {cost.num_trainings} trainings of "
+        f"{steps(cost.steps)}{other}"
+    )
+    yield (
+        f"  {cost.num_finished} runs are finished, {cost.num_trainings_left} trainings "
+        f"are left: about {duration(cost.hours)} with {cost.num_workers} at a time "
+        f"({duration(cost.seconds_per_training / _HOUR)} a training, {cost.source}) "
+        f"and {_size(cost.disk)} of disk"
+    )
+
+
+def space_lines(disk: float, free: float) -> Iterator[str]:
+    """Say so where a disk is too small.
+
+    Args:
+        disk: Bytes that are needed.
+        free: Bytes that are free.
+
+    Yields:
+        A line, or none.
+    """
+    if disk > free:
+        yield (
+            f"Note: only {_size(free)} of the disk are free, {_size(disk)} are needed. "
+            "Runs stop when it is full, and go on when there is space again."
+        )
+
+
+def total_line(experiments: Sequence[Experiment], costs: Sequence[Cost]) -> str:
+    """Say what several experiments cost together; what they share counts once."""
+    total = num_trainings(experiments)
+    own = num_trainings(experiments, other_readings=False)
+    lengths = {cost.steps for cost in costs}
+    length = steps(lengths.pop()) if len(lengths) == 1 else "different lengths"
+    other = f", and {total - own} for other readings" if total > own else ""
+    return f"In all: {own} trainings of {length}{other}"
+
+
+def duration(hours: float) -> str:
+    """Return hours in the largest unit that gives a number of at least two.
+
+    Example:
+        >>> duration(0.5), duration(30), duration(100), duration(1e5)
+        ('30 minutes', '30 hours', '4.2 days', '11 years')
+    """
+    for size, unit in _UNITS:
+        if hours >= _LEAST * size:
+            return f"{hours / size:.2g} {unit}" if unit != "hours" else _hours(hours)
+    return f"{hours * 3600:.0f} seconds"
+
+
+def ended_line(ended: Ended, folder: BenchFolder, done: int, total: int) -> str:
+    """Say in a line how a run ended."""
+    told = f"failed: {ended.error}"
+    if ended.error is None:
+        accuracy = folder.run_folder(ended.cell).lines()[-1].accuracy
+        told = "not measured" if accuracy is None else f"{100 * accuracy:.1f} %"
+    return f"[{done}/{total}] {ended.cell.label}: {told}"
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:.0f} hours" if hours >= 10 else f"{hours:.1f} hours"
+
+
+def steps(number: int | None) -> str:
+    """Return a number of steps in words.
+
+    Example:
+        >>> steps(600), steps(2**20), steps(None)
+        ('600 steps', '2^20 steps', 'unknown length')
+    """
+    if number is None:
+        return "unknown length"
+    return f"{_POWERS.get(number, f'{number:,}')} steps"
+
+
+def _size(disk: float) -> str:
+    if disk < _GIGABYTE:
+        return f"{disk / _MEGABYTE:.0f} MB"
+    return f"{disk / _GIGABYTE:.1f} GB"

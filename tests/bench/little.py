@@ -1,0 +1,56 @@
+"""An experiment small enough to be done many times."""
+
+from dataclasses import dataclass
+
+import torch
+
+from fewlabels.bench.engines import Ended
+from fewlabels.bench.experiment import Condition, Experiment, Footprint
+from fewlabels.bench.work import work
+from fewlabels.pool import Query
+from fewlabels.runs import Choice, RunSettings
+
+TRAINER = Choice(name="tests.runs.toy:Resuming")
+FAILING = Choice(name="tests.bench.little:Failing")
+
+
+def experiment(**changes):
+    settings = RunSettings(
+        data=Choice(name="digits"), trainer=TRAINER, start=10, query=5, budget=20
+    )
+    base = {
+        "name": "toy",
+        "title": "A toy",
+        "conditions": (Condition(settings=settings),),
+        "strategies": (Choice(name="random"), Choice(name="margin")),
+        "seeds": (0, 1),
+        "footprint": Footprint(seconds_per_step=0.01, megabytes=0.1),
+    }
+    return Experiment(**base | changes)
+
+
+@dataclass(frozen=True)
+class Failing:
+    """A strategy that breaks in the second round of the seeds that draw so."""
+
+    def select(self, classifier, pool, size, generator, *, history=()):
+        if history:
+            msg = "nothing left to say"
+            raise RuntimeError(msg)
+        order = torch.randperm(len(pool.candidates), generator=generator)
+        return Query(pool.candidates[order[:size]])
+
+
+class Here:
+    """An engine that does one run after the other in this process."""
+
+    num_workers = 1
+
+    def __init__(self):
+        self.done = []
+
+    def run(self, cells, root, *, tensorboard=False):
+        for cell in cells:
+            self.done.append(cell)
+            settings = cell.settings.model_dump_json()
+            yield Ended(cell, work(str(root), settings, tensorboard=tensorboard))

@@ -1,0 +1,54 @@
+import sys
+import warnings
+
+import pytest
+from tests.bench import little
+
+from fewlabels.bench.cells import plan
+from fewlabels.bench.folder import BenchFolder
+from fewlabels.bench.runner import run
+from fewlabels.bench.tracking import Mlflow
+from fewlabels.errors import UsageError
+
+# MLflow and what it builds on warn about themselves.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(scope="module")
+def mlflow():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip("mlflow", reason="MLflow is not installed")
+
+
+def test_finished_runs_are_sent_once(mlflow, tmp_path):
+    folder = BenchFolder(tmp_path / "bench")
+    folder.open()
+    experiment = little.experiment(seeds=(0,))
+    list(run(experiment, folder, little.Here()))
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    cells = plan(experiment).cells
+    assert [Mlflow(uri, "toy").send(cell, folder) for cell in cells] == [True, True]
+    assert [Mlflow(uri, "toy").send(cell, folder) for cell in cells] == [False, False]
+    client = mlflow.MlflowClient(uri)
+    found = client.search_runs([client.get_experiment_by_name("toy").experiment_id])
+    assert len(found) == 2
+    one = next(run for run in found if run.data.params["strategy"] == "margin")
+    assert one.info.status == "FINISHED"
+    assert one.data.params["seed"] == "0"
+    history = client.get_metric_history(one.info.run_id, "accuracy")
+    lines = folder.run_folder(cells[1]).lines()
+    assert [(h.step, h.value) for h in history] == [
+        (line.num_labeled, line.accuracy) for line in lines
+    ]
+
+
+def test_an_address_that_mlflow_does_not_know_is_told(mlflow):
+    with pytest.raises(UsageError, match="nowhere://here"):
+        Mlflow("nowhere://here", "toy")
+
+
+def test_without_mlflow_it_is_said_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    with pytest.raises(UsageError, match=r"fewlabels\[mlflow\]"):
+        Mlflow("sqlite:///x.db", "toy")

@@ -1,0 +1,135 @@
+import json
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.bench import little
+
+from fewlabels import bench
+
+FIELDS = yaml.safe_dump(json.loads(little.experiment(seeds=(0,)).model_dump_json()))
+
+
+@pytest.fixture(autouse=True)
+def _here(monkeypatch):
+    """Do runs in this process, one after the other."""
+    monkeypatch.setattr(
+        import_module("fewlabels.cli.bench").bench,
+        "LocalEngine",
+        lambda num_workers=None: little.Here(),
+    )
+
+
+@pytest.fixture
+def toy(tmp_path):
+    (tmp_path / "toy.yaml").write_text(FIELDS)
+    return "toy.yaml"
+
+
+def test_list_names_every_recipe_and_its_cost(fewlabels):
+    code, out, err = fewlabels("bench", "list")
+    assert code == 0, err
+    words = out.split()
+    assert set(bench.names()) <= set(words)
+    code, out, _ = fewlabels("bench", "list", "--json")
+    assert [one["name"] for one in json.loads(out)] == list(bench.names())
+
+
+def test_a_dry_run_says_the_cost_and_does_nothing(fewlabels, toy, tmp_path):
+    code, out, err = fewlabels("bench", "run", toy, "--dry-run")
+    assert code == 0, err
+    assert "3 runs with 5 trainings of 40 steps" in out
+    assert "0 runs are finished, 5 trainings are left: about 2 seconds" in out
+    assert not (tmp_path / "bench").exists()
+    code, out, _ = fewlabels("bench", "run", toy, "--dry-run", "--json")
+    (cost,) = json.loads(out)
+    assert (cost["num_cells"], cost["num_trainings_left"]) == (3, 5)
+
+
+def test_the_papers_tables_take_139_trainings(fewlabels):
+    tables = ["table1_cifar10", "table2_cifar100"]
+    tables += ["table3_zero_shot", "table3_single_shot", "figure1_iou"]
+    code, out, err = fewlabels("bench", "run", *tables, "--dry-run")
+    assert code == 0, err
+    assert "In all: 139 trainings of 2^20 steps, and 12 for other readings" in out
+
+
+def test_run_then_report_then_verify(fewlabels, toy, tmp_path):
+    code, out, err = fewlabels("bench", "run", toy)
+    assert code == 0, err
+    assert "[3/3] margin, 20 labels, seed 0:" in err
+    page = tmp_path / "bench" / "reports" / "toy" / "index.html"
+    assert f"Report: {page}" in out.replace("\n", "")
+    assert page.stat().st_size > 10_000
+    code, again, err = fewlabels("bench", "run", toy)
+    assert code == 0
+    assert "3 runs are finished, 0 trainings are left" in again
+    assert "[" not in err
+    page.unlink()
+    code, out, err = fewlabels("bench", "report", "bench")
+    assert code == 0, err
+    assert page.exists()
+    code, out, err = fewlabels("bench", "verify", "bench")
+    assert code == 0, err
+    assert "The same" in out
+
+
+def test_seeds_and_strategies_are_added(fewlabels, toy):
+    fewlabels("bench", "run", toy, "--strategies", "random", "--quiet")
+    words = ("--strategies", "random,entropy", "--seeds", "2", "--json")
+    code, out, err = fewlabels("bench", "run", toy, *words)
+    assert code == 0, err
+    assert json.loads(out)["failed"] == 0
+    folder = bench.BenchFolder(Path("bench"))
+    asked = folder.experiments()["toy"]
+    assert asked.seeds == (0, 1)
+    assert [one.name for one in asked.strategies] == ["random", "entropy"]
+
+
+def test_a_failing_run_makes_the_command_fail_after_the_others(fewlabels, toy):
+    names = "tests.bench.little:Failing,random"
+    code, out, err = fewlabels("bench", "run", toy, "--strategies", names)
+    assert code == 1
+    assert "failed: RuntimeError: nothing left to say" in err
+    assert "[3/3] random" in err
+    assert "Report:" in out
+
+
+def test_a_different_outcome_makes_verify_fail(fewlabels, toy, tmp_path):
+    fewlabels("bench", "run", toy, "--quiet")
+    for file in (tmp_path / "bench" / "cells").glob("*/rounds.jsonl"):
+        file.write_text(file.read_text().replace('"accuracy": 0.', '"accuracy": 0.9'))
+    code, out, _ = fewlabels("bench", "verify", "bench")
+    assert code == 1
+    assert "accuracy was 0.9" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("run", "digit"), "'digits'"),
+        (("run", "digits", "--strategies", "mystery"), "mystery"),
+        (("run", "digits", "--seeds", "many"), "The seeds 'many' cannot be read"),
+        (("run", "digits", "--seeds", "0"), "The seeds '0' cannot be read"),
+        (("run", "digits", "--engine", "cloud"), "cloud"),
+        (("run", "digits", "--strategies", "npc,npc"), "given twice"),
+        (("run", "nothing.yaml"), "could not be read"),
+        (("report", "nowhere"), "does not hold a benchmark"),
+        (("verify", "nowhere"), "does not hold a benchmark"),
+    ],
+)
+def test_mistakes_are_told_in_a_sentence(fewlabels, tmp_path, words, message):
+    code, _, err = fewlabels("bench", *words)
+    assert code in {1, 2}
+    assert message in err
+    assert "Traceback" not in err
+    assert not (tmp_path / "bench").exists()
+
+
+def test_steps_can_be_measured_first(fewlabels):
+    words = ("digits", "--dry-run", "--measure", "2", "--seeds", "1")
+    code, out, err = fewlabels("bench", "run", *words)
+    assert code == 0, err
+    assert "digits: 2 steps passed" in out
+    assert "measured now" in out
