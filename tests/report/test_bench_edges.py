@@ -7,6 +7,7 @@ from tests.report.benches import Bench, condition, experiment, facts
 from tests.report.test_page import text_of
 
 from fewlabels.bench.published import TABLE_3_SINGLE_SHOT, TABLE_3_ZERO_SHOT
+from fewlabels.bench.recipes import names, recipe
 from fewlabels.report import write_bench_report
 from fewlabels.runs import Choice
 
@@ -127,11 +128,20 @@ def test_what_runs_noted_is_told_once(tmp_path):
     assert shown(bench).count("A tie of 5 sets. (3 runs)") == 1
 
 
+@pytest.mark.parametrize("name", names())
+def test_every_recipe_has_a_page_before_its_first_run(tmp_path, name):
+    bench = Bench(tmp_path, recipe(name))
+    path = write_bench_report(bench.folder, bench.experiment.name)
+    assert "runs is finished yet." in text_of(path)
+
+
 def shots(path, num_seeds=3):
     """Return one query per run under several conditions, as in Table 3."""
     conditions = [
         condition(
-            f"{kind}, {budget} labels",
+            f"{kind}, {budget} labels, all asked for"
+            if kind == "zero-shot"
+            else f"{kind}, {budget} labels",
             start=10,
             query=budget - 10,
             budget=budget,
@@ -158,12 +168,14 @@ def shots(path, num_seeds=3):
 def test_one_query_each_is_shown_as_table_3(tmp_path):
     path = write_bench_report(shots(tmp_path).folder, "toys")
     words = text_of(path)
-    assert "zero-shot single-shot Strategy 40 40, paper 60 60, paper 40" in words
+    assert (
+        "zero-shot, all asked for single-shot Strategy 40 40, paper 60 60, paper 40"
+        in words
+    )
     assert "badge 81.00 ± 1.00 92.13 ± 3.24 83.00 ± 1.00 94.42 ± 0.41 85.00" in words
     latex = (path.parent / "tables" / "shots.tex").read_text("utf-8")
-    assert (
-        "& \\multicolumn{4}{c}{zero-shot} & \\multicolumn{4}{c}{single-shot}" in latex
-    )
+    assert "& \\multicolumn{4}{c}{zero-shot, all asked for} & " in latex
+    assert "& \\multicolumn{4}{c}{single-shot} \\\\" in latex
     assert "$70.28 \\pm 13.22$" in latex
     assert "badge falls behind npc under 4 of 4 conditions" in words
     assert "AUBC" not in words.partition("How it was made")[0]

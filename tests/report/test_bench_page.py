@@ -9,7 +9,7 @@ from tests.report.benches import Bench, condition, experiment
 from tests.report.test_page import read, text_of
 
 from fewlabels.bench.cells import plan
-from fewlabels.bench.published import TABLE_1
+from fewlabels.bench.published import TABLE_1, passive_tests
 from fewlabels.bench.results import read_results
 from fewlabels.bench.work import work
 from fewlabels.errors import UnknownNameError
@@ -159,7 +159,10 @@ def test_published_numbers_stand_beside_ours(tmp_path):
         bench.run("random", seed, [0.5, 0.7, 0.8, 0.9 + seed / 100])
         bench.run("npc", seed, [0.5, 0.75, 0.85, 0.95 - seed / 50])
     path = write_bench_report(bench.folder, "toys")
-    assert "npc 50.00 ± 0.00 75.00 ± 0.00 85.09 ± 9.61" in text_of(path)
+    words = text_of(path)
+    assert "npc 50.00 ± 0.00 75.00 ± 0.00 85.09 ± 9.61" in words
+    p = passive_tests(TABLE_1)[70].p
+    assert f"and {p:.3f} at 70 labels, if the printed deviations" in words
     latex = (path.parent / "tables" / "accuracy.tex").read_text("utf-8")
     assert "\\multicolumn{2}{c}{70 labels}" in latex
     assert "$90.50 \\pm 0.71$ & $91.00 \\pm 2.78$ \\\\" in latex
