@@ -100,7 +100,7 @@ def page_curves(panel: Panel, noise: Noise | None, salt: str) -> tuple[Markup, .
 def curves_figure(panels: Sequence[Panel], noise: Noise | None) -> Figure:
     """Draw the curves of all conditions, side by side, on one vertical scale."""
     pen = Pen(is_for_page=False)
-    right = max(6.1 * _longest(panel, _GAPS["file"][2]) for panel in panels) + 18
+    right = max(7.3 * _longest(panel, _GAPS["file"][2]) for panel in panels) + 18
     width, height = _PANEL if len(panels) > 1 else (520, 380)
     across = min(len(panels), 2)
     down = -(-len(panels) // across)
@@ -282,7 +282,7 @@ def _draw_noise(axes: Axes, noise: Noise, pen: Pen) -> None:
 
 
 def _end_name(curve: BandCurve, letters: int) -> str:
-    name = shortened(curve.contender.label, letters)
+    name = shortened(curve.contender.short, letters)
     return f"{name} {100 * curve.points[-1].mean:.1f}"
 
 
