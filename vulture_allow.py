@@ -15,6 +15,7 @@ _.filters  # jinja2 looks filters up here
 _.caption  # the report's templates read these
 _.annotators
 _.forecast
+_.glossary
 _.has_images
 _.has_rounds
 _.has_spectra

@@ -1,5 +1,6 @@
 """Benchmarks that were never run: run folders with numbers known beforehand."""
 
+from fewlabels import journal
 from fewlabels.bench.cells import cell_of, noise_cells
 from fewlabels.bench.experiment import Condition, Experiment, Footprint
 from fewlabels.bench.folder import BenchFolder, Failure
@@ -110,8 +111,6 @@ class Bench:
         return self
 
     def note(self, strategy, seed, text):
-        from fewlabels import journal
-
         cell = self.cell(strategy, seed)
         journal.append(self.folder.notes_file(cell), {"note": text})
 

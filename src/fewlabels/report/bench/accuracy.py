@@ -11,6 +11,7 @@ from fewlabels.bench.published import (
     TABLE_3_ZERO_SHOT,
     PublishedCell,
     PublishedTable,
+    passive_tests,
 )
 from fewlabels.evaluation import curve_band
 from fewlabels.report.bench.comparable import Contender
@@ -24,8 +25,8 @@ from fewlabels.report.bench.curves import (
 )
 from fewlabels.report.bench.sections import Block, FigureFile, Section
 from fewlabels.report.bench.tables import Column, Entry, Table
-from fewlabels.report.bench.wording import spread
-from fewlabels.report.wording import MISSING, count
+from fewlabels.report.bench.wording import p_text, spread
+from fewlabels.report.wording import MISSING, count, listed
 
 _FIELDS = (
     "condition", "strategy", "labels", "seeds", "mean", "deviation", "low", "high",
@@ -80,6 +81,7 @@ def accuracy_section(context: Context) -> Section:
             "Deviations in tables are those of a sample: they divide by one less than "
             "the number of seeds.",
             *_noise_notes(context),
+            *_printed_notes(context),
         ),
         blocks=tuple(
             Block(
@@ -237,6 +239,20 @@ def _published_sentence(context: Context) -> tuple[str, ...]:
         f"Paper: as printed by Kong et al. (2022), {min(trials)} trials, WRN-28-2 on "
         "the data of the paper.",
     )
+
+
+def _printed_notes(context: Context) -> Iterable[str]:
+    """Say what the paper's own numbers show of npc against random."""
+    for table in context.experiment.published:
+        if {"npc", "random"} <= set(table.strategies):
+            tests = passive_tests(table)
+            words = [f"{p_text(one.p)} at {labels:,}" for labels, one in tests.items()]
+            yield (
+                f"By what the paper prints ({table.trials} trials, not paired here), "
+                "Welch's test of npc against random gives p = "
+                f"{listed(words)} labels, if the printed deviations are those of a "
+                "sample."
+            )
 
 
 def _noise_notes(context: Context) -> tuple[str, ...]:

@@ -236,7 +236,15 @@ def kept_below(places: Sequence[float], gap: float, top: float) -> list[float]:
 
     Example:
         >>> kept_below([90.0, 112.0], gap=18, top=100)
-        [82.0, 100]
+        [82, 100]
+
+    Args:
+        places: The places wished for, a gap apart.
+        gap: How far apart they must be.
+        top: The highest place.
+
+    Returns:
+        The places after moving, in the order given.
     """
     moved = list(places)
     limit = top

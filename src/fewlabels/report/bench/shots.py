@@ -93,9 +93,10 @@ def _drawn(
 def group_of(one: ConditionContext) -> str:
     """Return what conditions of several numbers of labels have in common.
 
-    It is what stands before the last comma of the name.
+    It is the name without the number of labels, which heads the column.
     """
-    return one.heading.rpartition(",")[0] or one.heading
+    labels = count(one.results.condition.settings.budget, "label")
+    return ", ".join(part for part in one.heading.split(", ") if part != labels)
 
 
 def _caption(first: ConditionContext) -> str:

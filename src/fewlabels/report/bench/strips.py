@@ -65,7 +65,7 @@ def strips_figure(
 ) -> Figure:
     """Draw strips for a file, conditions side by side."""
     pen = Pen(is_for_page=False)
-    left = max(_name_room(panel, 6.6) for panel in panels)
+    left = max(_name_room(panel, 7.4) for panel in panels)
     across = min(len(panels), 2)
     height = 26 * max(len(panel.strips) for panel in panels)
     step_x, step_y = left + 330, height + 84

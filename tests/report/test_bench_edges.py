@@ -1,0 +1,202 @@
+"""Benchmarks that are not finished, have failed, or hold next to nothing."""
+
+import math
+
+import pytest
+from tests.report.benches import Bench, condition, experiment, facts
+from tests.report.test_page import text_of
+
+from fewlabels.bench.published import TABLE_3_SINGLE_SHOT, TABLE_3_ZERO_SHOT
+from fewlabels.bench.recipes import names, recipe
+from fewlabels.report import write_bench_report
+from fewlabels.runs import Choice
+
+ALL = ("accuracy", "overlap", "redundancy")
+
+
+def shown(bench):
+    return text_of(write_bench_report(bench.folder, "toys"))
+
+
+def test_nothing_has_begun(tmp_path):
+    words = shown(Bench(tmp_path, experiment(figures=ALL, retrainings=3)))
+    assert "None of 6 runs is finished yet." in words
+    assert "6 runs are still to come." in words
+    assert "0 seeds are finished and measured by every strategy" in words
+    assert "0 of 3 trainings on one label set are finished" in words
+
+
+def test_half_of_it(tmp_path):
+    bench = Bench(tmp_path, experiment(figures=ALL))
+    bench.run("random", 0, [0.5, 0.6, 0.7]).run("random", 1, [0.5, 0.6])
+    bench.run("npc", 0, [0.5, 0.7, 0.8])
+    words = shown(bench)
+    assert "3 of 6" not in words
+    assert "2 of 6 planned runs are finished" in words
+    assert "No test is possible yet" in words
+    assert "1 seed is finished and measured by every strategy" in words
+    assert "the means are over 1 to 2 seeds, not the same for each" in words
+
+
+def test_failures_are_told_with_their_reason(tmp_path):
+    bench = Bench(tmp_path, experiment())
+    for seed in range(2):
+        bench.run("random", seed, [0.5, 0.6, 0.7 + seed / 90])
+        bench.run("npc", seed, [0.5, 0.6, 0.8 + seed / 50])
+    bench.fail("npc", 2, "The disk is full.")
+    words = shown(bench)
+    assert "Failed: npc, 12 labels, seed 2. The disk is full." in words
+    assert "1 run is still to come" in words
+    assert "on 2 paired seeds" in words
+
+
+def test_one_seed(tmp_path):
+    bench = Bench(tmp_path, experiment(seeds=(7,), figures=ALL))
+    bench.run("random", 7, [0.5, 0.6, 0.7]).run("npc", 7, [0.5, 0.6, 0.8])
+    words = shown(bench)
+    assert "No test is possible yet" in words
+    assert "npc 50.00 60.00 80.00" in words
+
+
+def test_one_strategy(tmp_path):
+    strategies = (Choice(name="margin"),)
+    bench = Bench(tmp_path, experiment(strategies=strategies, figures=ALL))
+    for seed in range(3):
+        bench.run("margin", seed, [0.5, 0.6, 0.7])
+    words = shown(bench)
+    assert "margin reaches 70.0 % at 12 labels in one run; there is nothing" in words
+    assert "Paired comparison" not in words
+
+
+def test_neither_random_nor_npc(tmp_path):
+    strategies = (Choice(name="margin"), Choice(name="badge"))
+    bench = Bench(tmp_path, experiment(strategies=strategies))
+    for seed in range(3):
+        bench.run("margin", seed, [0.5, 0.6, 0.7]).run("badge", seed, [0.5, 0.6, 0.8])
+    words = shown(bench)
+    assert (
+        "Neither random nor npc is among the strategies, so none was tested." in words
+    )
+
+
+@pytest.mark.parametrize("nothing", [None, math.nan])
+def test_no_accuracy_anywhere(tmp_path, nothing):
+    bench = Bench(tmp_path, experiment(figures=ALL, retrainings=2))
+    for seed in range(3):
+        for name in ("random", "npc"):
+            bench.run(name, seed, [nothing] * 3)
+    bench.retrain([nothing, nothing])
+    words = shown(bench)
+    assert "Nothing was measured, so nothing can be compared." in words
+    assert "nan" not in words.split()
+
+
+def test_the_same_difference_on_every_seed(tmp_path):
+    bench = Bench(tmp_path, experiment())
+    for seed in range(3):
+        bench.run("random", seed, [0.5, 0.6, 0.7]).run("npc", seed, [0.5, 0.6, 0.8])
+    words = shown(bench)
+    assert "npc: the difference to random (by the end) is the same on every" in words
+
+
+def test_equal_strategies(tmp_path):
+    bench = Bench(tmp_path, experiment())
+    for seed in range(3):
+        bench.run("random", seed, [0.5, 0.6, 0.7]).run("npc", seed, [0.5, 0.6, 0.7])
+    assert "no difference to random at 12 labels is significant" in shown(bench)
+
+
+def test_different_machines_and_data_are_warned_of(tmp_path):
+    bench = Bench(tmp_path, experiment())
+    other = facts()["data"] | {"hash": "beef" * 16}
+    bench.run("random", 0, [0.5, 0.6, 0.7], platform="Windows")
+    bench.run("npc", 0, [0.5, 0.6, 0.8], versions={"torch": "2.12.0"}, data=other)
+    words = shown(bench)
+    assert "made with different versions and platforms" in words
+    assert "2 different versions of the data" in words
+    assert "Linux (1 run), Windows (1 run)" in words
+    same = Bench(tmp_path / "same", experiment())
+    same.run("random", 0, [0.5, 0.6, 0.7]).run("npc", 0, [0.5, 0.6, 0.8])
+    assert "different versions" not in shown(same)
+
+
+def test_what_runs_noted_is_told_once(tmp_path):
+    bench = Bench(tmp_path, experiment())
+    for seed in range(3):
+        bench.run("random", seed, [0.5, 0.6, 0.7])
+        bench.run("npc", seed, [0.5, 0.6, 0.8]).note("npc", seed, "A tie of 5 sets.")
+    assert shown(bench).count("A tie of 5 sets. (3 runs)") == 1
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_recipe_has_a_page_before_its_first_run(tmp_path, name):
+    bench = Bench(tmp_path, recipe(name))
+    path = write_bench_report(bench.folder, bench.experiment.name)
+    assert "runs is finished yet." in text_of(path)
+
+
+def shots(path, num_seeds=3):
+    """Return one query per run under several conditions, as in Table 3."""
+    conditions = [
+        condition(
+            f"{kind}, {budget} labels, all asked for"
+            if kind == "zero-shot"
+            else f"{kind}, {budget} labels",
+            start=10,
+            query=budget - 10,
+            budget=budget,
+            zero_shot=kind == "zero-shot",
+        )
+        for kind in ("zero-shot", "single-shot")
+        for budget in (40, 60)
+    ]
+    asked = experiment(
+        conditions=tuple(conditions),
+        strategies=(Choice(name="badge"), Choice(name="npc")),
+        seeds=tuple(range(num_seeds)),
+        published=(TABLE_3_ZERO_SHOT, TABLE_3_SINGLE_SHOT),
+    )
+    bench = Bench(path, asked)
+    for number, one in enumerate(conditions):
+        first = None if one.settings.zero_shot else 0.5
+        for seed in asked.seeds:
+            bench.run("badge", seed, [first, 0.8 + seed / 100 + number / 50], number)
+            bench.run("npc", seed, [first, 0.9 + seed / 51 + number / 60], number)
+    return bench
+
+
+def test_one_query_each_is_shown_as_table_3(tmp_path):
+    path = write_bench_report(shots(tmp_path).folder, "toys")
+    words = text_of(path)
+    assert (
+        "zero-shot, all asked for single-shot Strategy 40 40, paper 60 60, paper 40"
+        in words
+    )
+    assert "badge 81.00 ± 1.00 92.13 ± 3.24 83.00 ± 1.00 94.42 ± 0.41 85.00" in words
+    latex = (path.parent / "tables" / "shots.tex").read_text("utf-8")
+    assert "& \\multicolumn{4}{c}{zero-shot, all asked for} & " in latex
+    assert "& \\multicolumn{4}{c}{single-shot} \\\\" in latex
+    assert "$70.28 \\pm 13.22$" in latex
+    assert "badge falls behind npc under 4 of 4 conditions" in words
+    assert "AUBC" not in words.partition("How it was made")[0]
+    names = {p.name for p in (path.parent / "figures").glob("*.png")}
+    assert names == {"accuracy.png"}
+
+
+def test_holm_is_over_all_conditions(tmp_path):
+    path = write_bench_report(shots(tmp_path).folder, "toys")
+    lines = (path.parent / "tables" / "tests-npc.csv").read_text("utf-8").splitlines()
+    head = lines[0].split(",")
+    places = head.index("t_p"), head.index("t_holm")
+    # Names of conditions hold a comma, so count from the end.
+    rows = [line.rsplit(",", len(head) - 1) for line in lines[1:]]
+    raw, corrected = zip(
+        *((float(r[places[0]]), float(r[places[1]])) for r in rows), strict=True
+    )
+    assert min(corrected) == pytest.approx(4 * min(raw))
+
+
+def test_one_query_each_before_anything_is_done(tmp_path):
+    asked = shots(tmp_path / "done").experiment
+    words = shown(Bench(tmp_path / "new", asked))
+    assert "None of 24 runs is finished yet." in words

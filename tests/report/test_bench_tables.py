@@ -1,0 +1,126 @@
+"""Tables as LaTeX, Markdown and data, letter by letter."""
+
+from tests.report.benches import Bench, experiment
+
+from fewlabels.report import write_bench_report
+from fewlabels.report.bench.tables import (
+    Column,
+    Entry,
+    Table,
+    as_csv,
+    as_latex,
+    as_markdown,
+)
+
+TINY = Table(
+    name="tiny",
+    caption="Accuracy (%), 2 seeds.",
+    columns=(
+        Column("Strategy", is_text=True),
+        Column("ours", "30 labels"),
+        Column("paper", "30 labels", is_quiet=True),
+        Column("p"),
+    ),
+    rows=(
+        (Entry("a_b"), Entry("94.63 ± 0.07", True), Entry("90.00 ± 1.00"), Entry("–")),
+        (Entry("c|d"), Entry("\N{MINUS SIGN}1.5"), Entry("–"), Entry("< 0.001", True)),
+    ),
+    fields=("strategy", "mean", "deviation", "seeds"),
+    records=(("a_b", 0.1 + 0.2, float("nan"), 2), ("c,d", None, 1e-12, 0)),
+    breaks=(1,),
+)
+
+
+def test_latex():
+    assert (
+        as_latex(TINY)
+        == r"""% needs \usepackage{booktabs}
+\begin{table}[t]
+\caption{Accuracy (\%), 2 seeds.}
+\label{tab:tiny}
+\centering
+\begin{tabular}{lccc}
+\toprule
+\multicolumn{1}{c}{} & \multicolumn{2}{c}{30 labels} & \multicolumn{1}{c}{} \\
+\cmidrule(lr){2-3}
+Strategy & ours & paper & p \\
+\midrule
+a\_b & $\mathbf{94.63 \pm 0.07}$ & $90.00 \pm 1.00$ & -- \\
+\midrule
+c$|$d & $-$1.5 & -- & \textbf{$<$ 0.001} \\
+\bottomrule
+\end{tabular}
+\end{table}
+"""
+    )
+
+
+def test_markdown():
+    assert (
+        as_markdown(TINY)
+        == r"""Accuracy (%), 2 seeds.
+
+| Strategy | 30 labels ours | 30 labels paper | p |
+| --- | ---: | ---: | ---: |
+| a\_b | **94.63 ± 0.07** | 90.00 ± 1.00 | – |
+| c\|d | −1.5 | – | **\< 0.001** |
+"""
+    )
+
+
+def test_data():
+    assert as_csv(TINY) == (
+        'strategy,mean,deviation,seeds\na_b,0.3,,2\n"c,d",,1e-12,0\n'
+    )
+
+
+_CAPTION = (
+    r"\caption{Average accuracy (\%) $\pm$ sample standard deviation. Data toys, "
+    "trainer fixmatch (steps = 400), 2 seeds. Bold: the highest mean, which need not "
+    "be a significant one. Not the paper's scale.}"
+)
+
+
+def test_the_accuracies_of_a_tiny_benchmark(tmp_path):
+    bench = Bench(tmp_path, experiment(seeds=(0, 1)))
+    for seed in (0, 1):
+        bench.run("random", seed, [0.5, 0.6, 0.7 + seed / 50])
+        bench.run("npc", seed, [0.5, 0.6, 0.8 - seed / 25])
+    tables = write_bench_report(bench.folder, "toys").parent / "tables"
+    latex = (tables / "accuracy.tex").read_text("utf-8")
+    assert (
+        latex.replace(_CAPTION, "CAPTION")
+        == r"""% needs \usepackage{booktabs}
+\begin{table}[t]
+CAPTION
+\label{tab:accuracy}
+\centering
+\begin{tabular}{lccc}
+\toprule
+\multicolumn{1}{c}{} & \multicolumn{3}{c}{Labels} \\
+\cmidrule(lr){2-4}
+Strategy & 4 & 8 & 12 \\
+\midrule
+random & $50.00 \pm 0.00$ & $60.00 \pm 0.00$ & $71.00 \pm 1.41$ \\
+npc & $50.00 \pm 0.00$ & $60.00 \pm 0.00$ & $\mathbf{78.00 \pm 2.83}$ \\
+\bottomrule
+\end{tabular}
+\end{table}
+"""
+    )
+    assert (
+        (tables / "accuracy.md")
+        .read_text("utf-8")
+        .endswith(
+            "| Strategy | Labels 4 | Labels 8 | Labels 12 |\n"
+            "| --- | ---: | ---: | ---: |\n"
+            "| random | 50.00 ± 0.00 | 60.00 ± 0.00 | 71.00 ± 1.41 |\n"
+            "| npc | 50.00 ± 0.00 | 60.00 ± 0.00 | **78.00 ± 2.83** |\n"
+        )
+    )
+    lines = (tables / "accuracy.csv").read_text("utf-8").splitlines()
+    assert lines[0] == (
+        "condition,strategy,labels,seeds,mean,deviation,low,high,published_mean,"
+        "published_deviation"
+    )
+    assert lines[3] == ",random,12,2,0.71,0.0141421356,0.582937953,0.837062047,,"
