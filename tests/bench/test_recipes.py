@@ -216,8 +216,7 @@ def test_the_paper_did_no_trainings_on_one_label_set(name):
 # ----------------------------------------------------------------------- for two cores
 
 
-def test_the_overlap_is_of_runs_of_cifar100():
-    assert addresses("cifar100_iou") < addresses("cifar100")
+def test_the_overlap_is_measured_where_the_figure_measures_it():
     assert strategy_names("cifar100_iou") == strategy_names("table2_cifar100")
     settings = only(recipe("cifar100_iou"))
     asked = range(settings.start, settings.budget + 1, settings.query)
