@@ -310,10 +310,15 @@ def test_a_connection_of_the_caller_stays(cluster, tmp_path):
         assert ray.is_initialized()
 
 
-def test_no_ray_at_the_address(tmp_path):
-    running = RayEngine("nowhere").run([toy.cell(0)], tmp_path)
-    with pytest.raises(UsageError, match=r"no Ray at 'nowhere'.*ray start --head"):
-        next(running)
+@pytest.mark.parametrize("address", ["nowhere", "localhost:{}", "ray://127.0.0.1:{}"])
+def test_no_ray_at_the_address(address, tmp_path):
+    with socket.socket() as held:  # a port where nobody listens
+        held.bind(("localhost", 0))
+        address = address.format(held.getsockname()[1])
+        running = RayEngine(address).run([toy.cell(0)], tmp_path)
+        words = rf"no Ray at '{address}'.*ray start --head"
+        with pytest.raises(UsageError, match=words):
+            next(running)
 
 
 def test_without_ray_it_is_said_what_to_install(tmp_path, monkeypatch):

@@ -96,6 +96,12 @@ def num_cores() -> int:
     return os.cpu_count() or 1
 
 
+def arguments(cell: Cell, root: Path, *, tensorboard: bool) -> dict[str, Any]:
+    """Return what :func:`fewlabels.bench.work.work` is called with."""
+    settings = cell.settings.model_dump_json()
+    return {"root": str(root), "settings": settings, "tensorboard": tensorboard}
+
+
 class _Crew:
     """The workers of one call, and what each of them does."""
 
@@ -149,13 +155,7 @@ class _Crew:
 
     def _give(self, worker: "_Worker", cell: Cell) -> None:
         self.busy[worker.place] = (worker, cell)
-        worker.give(
-            {
-                "root": str(self._folder.path),
-                "settings": cell.settings.model_dump_json(),
-                "tensorboard": self._tensorboard,
-            }
-        )
+        worker.give(arguments(cell, self._folder.path, tensorboard=self._tensorboard))
 
     def _after_death(self, place: int) -> Ended | None:
         """Replace a dead worker; give its run up if that has happened too often."""

@@ -7,6 +7,7 @@ where their files say.
 
 import os
 import signal
+import socket
 import sys
 import sysconfig
 import threading
@@ -24,7 +25,7 @@ import torch
 from fewlabels.bench.cells import Cell
 from fewlabels.bench.engines import Ended
 from fewlabels.bench.folder import BenchFolder, Failure
-from fewlabels.bench.local import ONE_THREAD, WORK, num_cores
+from fewlabels.bench.local import ONE_THREAD, WORK, arguments, num_cores
 from fewlabels.bench.ray_tasks import content, do_run
 from fewlabels.errors import UsageError
 from fewlabels.files import replace_text
@@ -33,6 +34,7 @@ _HANDED_ON = ("FEWLABELS_DATA", "FEWLABELS_CACHE")  # where data and features ar
 _USAGE = "RAY_USAGE_STATS_ENABLED"
 _SILENCED = "RAY_DEDUP_LOGS_SKIP_REGEX"
 _DEATHS = "worker died or was killed|Task do_run failed"  # what is told by us, in time
+_PATIENCE = 10.0  # seconds
 _LONGEST = 500  # letters of what Ray has to say
 
 
@@ -96,11 +98,7 @@ class RayEngine:
             running = {}
             try:
                 for cell in cells:
-                    order = {
-                        "root": str(folder.path),
-                        "settings": cell.settings.model_dump_json(),
-                        "tensorboard": tensorboard,
-                    }
+                    order = arguments(cell, folder.path, tensorboard=tensorboard)
                     running[task.remote(self.work, str(Path.cwd()), order)] = cell
                 while running:
                     (done, *_), _ = ray.wait(list(running))
@@ -160,8 +158,9 @@ class RayEngine:
             ray.init("local", **here, **quiet)
             return
         try:
+            _reach(self.address)
             ray.init(self.address, **quiet)
-        except (ConnectionError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             reason = _short(error)
             msg = (
                 f"There is no Ray at '{self.address}': {reason}. Start it with 'ray "
@@ -217,6 +216,13 @@ def _is(ray: Any, answer: Any, token: str) -> bool:
     with suppress(ray.exceptions.RayError):  # a node that cannot even run our code
         return bool(ray.get(answer) == token)
     return False
+
+
+def _reach(address: str) -> None:
+    """Raise at once if nobody listens; Ray tries for minutes, and talks meanwhile."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
 
 
 def _alive(ray: Any) -> list[dict[str, Any]]:
