@@ -1,19 +1,21 @@
 import json
+import shutil
 
 import pytest
 from tests.bench import little
 
+from fewlabels import journal
 from fewlabels.bench.asking import checked, read_experiment
 from fewlabels.bench.cells import Cell, noise_cells, plan
 from fewlabels.bench.cost import estimate, measure
 from fewlabels.bench.experiment import Condition
-from fewlabels.bench.folder import BenchFolder
+from fewlabels.bench.folder import BenchFolder, Failure
 from fewlabels.bench.results import read_results
-from fewlabels.bench.runner import run
+from fewlabels.bench.runner import _Watch, run
 from fewlabels.bench.verify import verify
-from fewlabels.bench.work import do
-from fewlabels.errors import ForeignFolderError, RunError, UsageError
-from fewlabels.runs import Choice, SeedOptions
+from fewlabels.bench.work import do, pool_of
+from fewlabels.errors import ForeignFolderError, RunError, StorageError, UsageError
+from fewlabels.runs import Choice, SeedOptions, execute
 
 
 def opened(path):
@@ -310,3 +312,88 @@ def test_notes_of_a_run_are_kept(tmp_path):
     (found,) = read_results(folder, experiment).cells
     assert any("singular" in note for note in found.notes)
     assert len(set(found.notes)) == len(found.notes)
+
+
+def damaged(folder, cell):
+    folder.run_folder(cell).rounds_file.write_text("[]\n")
+    return cell
+
+
+def test_a_damaged_run_fails_alone_and_is_told_with_what_to_do(tmp_path):
+    experiment = little.experiment(seeds=(0,))
+    folder, *_ = done(tmp_path / "b", experiment)
+    broken = damaged(folder, plan(experiment).cells[0])
+    assert estimate(experiment, folder, num_workers=1).num_finished == 2
+    (ended,) = run(experiment, folder, little.Here())
+    assert ended.cell == broken
+    assert "rounds.jsonl' could not be read" in ended.error
+    assert f"remove '{folder.run_folder(broken).path}'" in ended.error
+    results = read_results(folder, experiment)
+    assert [one.error for one in results.failures] == [ended.error]
+    assert results.num_finished == 1
+    folder.clear_failure(broken)
+    (failure,) = read_results(folder, experiment).failures
+    assert "rounds.jsonl" in failure.error
+    shutil.rmtree(folder.run_folder(broken).path)
+    assert [one.error for one in run(experiment, folder, little.Here())] == [None]
+
+
+def test_a_run_that_another_command_is_at_work_on_has_not_failed(tmp_path):
+    experiment = little.experiment(seeds=(0,), strategies=(Choice(name="random"),))
+    folder = opened(tmp_path / "b")
+    (cell,) = plan(experiment).cells
+    with folder.run_folder(cell).owned():
+        ended = list(run(experiment, folder, little.Here()))
+    assert "Another process is at work" in ended[-1].error
+    assert folder.failure(cell) is None
+
+
+def test_what_is_finished_has_not_failed_whatever_was_written_down(finished):
+    folder, *_ = finished
+    cell = plan(little.experiment()).cells[0]
+    folder.write_failure(cell, Failure(label=cell.label, error="by another command"))
+    try:
+        assert folder.failure(cell) is None
+    finally:
+        folder.clear_failure(cell)
+
+
+def test_a_full_disk_is_told_although_it_cannot_be_written_down(tmp_path, monkeypatch):
+    def full(path, text):
+        raise StorageError(f"The disk is full: '{path}' could not be written.")
+
+    folder = opened(tmp_path / "b")
+    for module in ("fewlabels.bench.folder", "fewlabels.runs.folder"):
+        monkeypatch.setattr(f"{module}.replace_text", full)
+    experiment = little.experiment(seeds=(0,))
+    ended = list(run(experiment, folder, little.Here()))
+    assert len(ended) == 3
+    assert all("The disk is full" in one.error for one in ended)
+
+
+def test_progress_looks_no_second_time_at_what_is_finished(finished, monkeypatch):
+    folder, *_ = finished
+    cells = plan(little.experiment(retrainings=2)).all
+    watch = _Watch(folder, cells, steps=40)
+    assert watch.done() == watch.total == 40 * (2 + 4 * 2 + 2)
+    monkeypatch.setattr(BenchFolder, "lines", None)
+    assert watch.done() == watch.total
+
+
+def test_progress_counts_the_steps_of_the_training_that_goes_on(tmp_path):
+    folder = opened(tmp_path / "b")
+    cell = plan(little.experiment()).cells[0]
+    watch = _Watch(folder, [cell], steps=40)
+    execution = execute(
+        cell.settings, folder.run_folder(cell).path, pool_of(cell.settings)
+    )
+    assert watch.done() == 0
+    next(execution)
+    assert watch.done() == 0  # the first training is that of another run
+    journal.append(
+        folder.run_folder(cell).training_file, {"part": "round-001", "step": 30}
+    )
+    assert watch.done() == 30
+    next(execution)
+    execution.close()
+    assert watch.done() == 40
