@@ -19,7 +19,7 @@ _POWERS = {2**power: f"2^{power}" for power in range(16, 31)}
 
 
 def read_strategies(words: str, experiment: Experiment) -> tuple[Choice, ...]:
-    """Return strategies by name; one of the recipe's with the options it has there.
+    """Return strategies by name; those of the recipe with the options they have there.
 
     Args:
         words: Names or import paths, with commas.
@@ -28,9 +28,11 @@ def read_strategies(words: str, experiment: Experiment) -> tuple[Choice, ...]:
     Returns:
         The strategies, in the order given.
     """
-    known = {strategy.name: strategy for strategy in experiment.strategies}
-    names = [word.strip() for word in words.split(",")]
-    return tuple(known.get(name, Choice(name=name)) for name in names if name)
+    found: list[Choice] = []
+    for name in filter(None, (word.strip() for word in words.split(","))):
+        known = [one for one in experiment.strategies if one.name == name]
+        found += known or [Choice(name=name)]
+    return tuple(found)
 
 
 def read_seeds(words: str) -> tuple[int, ...]:
