@@ -2,6 +2,7 @@ import json
 import shutil
 
 import pytest
+import torch
 from tests.bench import little
 
 from fewlabels import journal
@@ -94,6 +95,16 @@ def test_what_was_asked_for_is_remembered_together(tmp_path):
     other = asked.conditions[0].settings.model_copy(update={"budget": 15})
     changed = little.experiment(conditions=(Condition(settings=other),))
     assert folder.ask_for(changed) == changed
+
+
+def test_what_was_asked_for_is_known_again_whatever_holds_its_options(tmp_path):
+    folder = opened(tmp_path / "b")
+    settings = little.experiment().conditions[0].settings
+    data = Choice(name="digits", options={"counts": (9,) * 10})
+    conditions = (Condition(settings=settings.model_copy(update={"data": data})),)
+    for seed in (0, 1):
+        asked = folder.ask_for(little.experiment(conditions=conditions, seeds=(seed,)))
+    assert asked.seeds == (0, 1)
 
 
 def test_a_failing_run_is_recorded_and_does_not_stop_the_others(tmp_path):
@@ -223,13 +234,15 @@ def test_cost_counts_what_is_left_and_learns_from_what_is_finished(finished, tmp
     assert later.seconds_per_training == pytest.approx(sum(seconds) / len(seconds))
 
 
-def test_a_few_steps_can_be_measured():
+def test_a_few_steps_can_be_measured_as_a_worker_would_do_them(monkeypatch):
+    threads = []
+    monkeypatch.setattr(torch, "set_num_threads", threads.append)
     settings = little.experiment().conditions[0].settings
-    trained = settings.model_copy(
-        update={"trainer": Choice(name="supervised", options={"steps": 10_000})}
-    )
+    trainer = Choice(name="supervised", options={"steps": 10_000})
+    trained = settings.model_copy(update={"trainer": trainer, "threads": 3})
     experiment = little.experiment(conditions=(Condition(settings=trained),))
     found = measure(experiment, 3)
+    assert threads[0] == 3
     assert found.num_steps == 3
     assert found.seconds_per_step > 0
     with pytest.raises(UsageError, match="0 steps of 'supervised'"):
@@ -292,6 +305,30 @@ def test_wrong_parts_are_told_before_anything_is_loaded():
     )
     with pytest.raises(UsageError, match="mystery"):
         checked(unknown)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"query": 0}, "query is 0"),
+        ({"start": 30}, "budget of 20 labels is smaller than the start of 30"),
+        ({"query": 11}, "leaves 10"),
+        ({"data": Choice(name="digits", options={"sise": 8})}, "'size'"),
+        ({"data": Choice(name="digits", options={"size": "big"})}, "'size' is 'big'"),
+    ],
+)
+def test_wrong_settings_are_told_once_and_not_by_every_run(changes, message):
+    settings = little.experiment().conditions[0].settings
+    wrong = Condition(settings=settings.model_copy(update=changes))
+    with pytest.raises(UsageError, match=message):
+        checked(little.experiment(conditions=(wrong,)))
+
+
+@pytest.mark.parametrize("name", ["../mine", "a/b", "", ".hidden", "two words"])
+def test_a_name_that_cannot_name_a_file_is_refused(name):
+    renamed = little.experiment().model_copy(update={"name": name})
+    with pytest.raises(UsageError, match=r"'name' is .* files are named by it"):
+        checked(renamed)
 
 
 def test_notes_of_a_run_are_kept(tmp_path):

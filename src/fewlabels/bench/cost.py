@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from fewlabels import progress, training
 from fewlabels.bench.cells import Cell, Plan, plan
 from fewlabels.bench.experiment import Experiment
@@ -172,6 +174,7 @@ def measure(experiment: Experiment, num_steps: int) -> Measured:
         )
         raise UsageError(msg)
     few = replace(trainer, steps=num_steps)
+    torch.set_num_threads(settings.threads)  # as a worker does
     pool = pool_of(settings)
     answers = starting_answers(pool, settings.budget, settings.seed, trainer=few)
     told = _Told()

@@ -20,14 +20,16 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fewlabels.bench.cells import Cell
 from fewlabels.bench.experiment import Experiment
-from fewlabels.errors import ForeignFolderError, RunError, StorageError
-from fewlabels.files import LEFTOVER, make_folder, replace_text
+from fewlabels.errors import ForeignFolderError, RunError, RunInUseError, StorageError
+from fewlabels.files import LEFTOVER, alone, make_folder, replace_text
 from fewlabels.runs import RoundLine, RunFolder
 
 SCHEMA = 1
 """Version of the files of a benchmark."""
 
 _KIND = "fewlabels bench"
+_LOCK = ".fewlabels-lock"
+_PATIENCE = 30.0  # seconds
 
 
 class Failure(BaseModel):
@@ -140,14 +142,21 @@ class BenchFolder:
             The experiment with all strategies and seeds that were ever asked for; with
             those of now alone, if its conditions have changed.
         """
-        before = self.experiments().get(experiment.name)
-        if before is not None and before.conditions == experiment.conditions:
-            experiment = _together(before, experiment)
+        # As it will be read: a tuple among the options of a trainer is a list there.
+        asked = Experiment.model_validate_json(experiment.model_dump_json())
         folder = self.path / "experiments"
         make_folder(folder)
-        text = experiment.model_dump_json(indent=2) + "\n"
-        replace_text(folder / f"{experiment.name}.json", text)
-        return experiment
+        in_use = RunInUseError(
+            f"Another process has been writing into '{folder}' for {_PATIENCE:g} "
+            "seconds. Wait for it, then run the same command again."
+        )
+        with alone(folder / _LOCK, in_use, patience=_PATIENCE):
+            before = self.experiments().get(asked.name)
+            if before is not None and before.conditions == asked.conditions:
+                asked = _together(before, asked)
+            text = asked.model_dump_json(indent=2) + "\n"
+            replace_text(folder / f"{asked.name}.json", text)
+        return asked
 
     def is_finished(self, cell: Cell) -> bool:
         """Return whether a run has come to its end."""
