@@ -172,6 +172,11 @@ def test_retrainings_share_their_labels_and_not_their_training(finished):
     assert len(set(read_results(folder, little.experiment(retrainings=2)).noise)) == 2
 
 
+def test_other_seeds_ask_for_no_other_retrainings():
+    fresh = little.experiment(retrainings=2, seeds=(7, 8))
+    assert noise_cells(fresh) == noise_cells(little.experiment(retrainings=2))
+
+
 def test_results_are_arrays_with_seeds_in_one_order(finished):
     folder, *_ = finished
     (found,) = read_results(folder, little.experiment()).conditions

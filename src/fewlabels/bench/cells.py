@@ -131,7 +131,10 @@ def cell_of(condition: Condition, strategy: Choice, seed: int) -> Cell:
 
 
 def noise_cells(experiment: Experiment) -> tuple[Cell, ...]:
-    """Return trainings on one label set, as large as the first condition's budget."""
+    """Return trainings on one label set, as large as the first condition's budget.
+
+    The set does not depend on the seeds of the experiment, so that more seeds add none.
+    """
     base = experiment.conditions[0].settings
     same_set = base.model_copy(
         update={
@@ -140,7 +143,7 @@ def noise_cells(experiment: Experiment) -> tuple[Cell, ...]:
             "query": 1,
             "initial_models": 1,
             "zero_shot": False,
-            "seeds": SeedOptions(start=experiment.seeds[0]),
+            "seeds": SeedOptions(start=0),
         }
     )
     return tuple(
