@@ -1,4 +1,5 @@
 import json
+import linecache
 import shutil
 
 import pytest
@@ -11,10 +12,12 @@ from fewlabels.bench.cells import Cell, noise_cells, plan
 from fewlabels.bench.cost import estimate, measure
 from fewlabels.bench.experiment import Condition
 from fewlabels.bench.folder import BenchFolder, Failure
+from fewlabels.bench.outdated import outdated
 from fewlabels.bench.results import read_results
 from fewlabels.bench.runner import _Watch, run
 from fewlabels.bench.verify import verify
 from fewlabels.bench.work import do, pool_of
+from fewlabels.cli.bench_words import outdated_lines
 from fewlabels.errors import ForeignFolderError, RunError, StorageError, UsageError
 from fewlabels.runs import Choice, SeedOptions, execute
 
@@ -208,6 +211,25 @@ def test_verify_does_a_run_again_and_says_what_differs(finished, tmp_path):
         file.write_text(before)
     (difference,) = found.differences
     assert f"Round {len(lines) - 1}: accuracy was 0.5 and is now" in difference
+
+
+def test_changed_code_of_a_strategy_is_noticed(tmp_path, monkeypatch):
+    file = tmp_path / "my_strategy.py"
+    file.write_text(
+        "from tests.runs.toy import FirstOnes as Base\n\n\n"
+        "class Mine(Base):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    mine = Choice(name="my_strategy:Mine")
+    experiment = little.experiment(seeds=(0,), strategies=(mine, Choice(name="random")))
+    folder, *_ = done(tmp_path / "b", experiment)
+    own, _ = plan(experiment).cells
+    assert outdated(experiment, folder) == ()
+    file.write_text(file.read_text() + "# changed\n")
+    linecache.checkcache()
+    assert outdated(experiment, folder) == (own,)
+    (line,) = outdated_lines(outdated(experiment, folder))
+    assert "the code of 'my_strategy:Mine' has changed since 1 of its runs" in line
 
 
 def test_nothing_finished_cannot_be_verified(tmp_path):

@@ -16,6 +16,7 @@ from fewlabels.cli.bench_words import (
     cost_lines,
     duration,
     ended_line,
+    outdated_lines,
     read_seeds,
     read_strategies,
     space_lines,
@@ -125,6 +126,10 @@ def run(
     costs = [_told_cost(one, folder, does, measure, terminal) for one in experiments]
     if len(experiments) > 1:
         terminal.result(total_line(experiments, costs))
+    for line in outdated_lines(
+        [c for e in experiments for c in bench.outdated(e, folder)]
+    ):
+        terminal.say(line)
     for line in space_lines(sum(cost.disk for cost in costs), bench.free_space(out)):
         terminal.say(line)
     if dry_run:
@@ -248,6 +253,8 @@ def _told_cost(
     )
     for line in cost_lines(experiment, cost):
         terminal.result(line)
+    for line in outdated_lines(bench.outdated(experiment, folder)):
+        terminal.say(line)
     return cost
 
 
