@@ -126,10 +126,6 @@ def run(
     costs = [_told_cost(one, folder, does, measure, terminal) for one in experiments]
     if len(experiments) > 1:
         terminal.result(total_line(experiments, costs))
-    for line in outdated_lines(
-        [c for e in experiments for c in bench.outdated(e, folder)]
-    ):
-        terminal.say(line)
     for line in space_lines(sum(cost.disk for cost in costs), bench.free_space(out)):
         terminal.say(line)
     if dry_run:
