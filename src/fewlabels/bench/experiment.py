@@ -1,8 +1,9 @@
 """What an experiment is: conditions, strategies and seeds, as plain data."""
 
+import re
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from fewlabels.bench.published import PublishedTable
 from fewlabels.runs import Choice, RunSettings
@@ -68,6 +69,14 @@ class Experiment(BaseModel):
     """What the paper printed for it."""
     footprint: Footprint
 
+    @field_validator("name")
+    @classmethod
+    def _can_name_files(cls, name: str) -> str:
+        if not re.fullmatch(r"\w[\w.-]*", name):
+            msg = "give letters, digits, '_', '-' and '.', since files are named by it"
+            raise ValueError(msg)
+        return name
+
     @model_validator(mode="after")
     def _tells_runs_apart(self) -> Self:
         """Refuse what would put two runs into one place of a table, or none."""
@@ -82,7 +91,3 @@ class Experiment(BaseModel):
             if len(set(values)) < len(values):
                 raise ValueError(f"{part} are given twice: {values}")
         return self
-
-    def condition(self, name: str) -> Condition:
-        """Return the condition of a name."""
-        return next(one for one in self.conditions if one.name == name)

@@ -15,6 +15,7 @@ from fewlabels import journal
 from fewlabels.bench.cells import Cell, cell_of, noise_cells
 from fewlabels.bench.experiment import Condition, Experiment
 from fewlabels.bench.folder import BenchFolder, Failure
+from fewlabels.errors import RunError
 from fewlabels.runs import RoundLine
 
 
@@ -142,6 +143,8 @@ class Results:
 def read_results(folder: BenchFolder, experiment: Experiment) -> Results:
     """Read what the runs of an experiment came to; unfinished ones as far as they are.
 
+    A run whose files are damaged counts as failed.
+
     Args:
         folder: The benchmark.
         experiment: One that was asked for in it.
@@ -169,7 +172,7 @@ def read_results(folder: BenchFolder, experiment: Experiment) -> Results:
         line.accuracy
         for cell in noise_cells(experiment)
         if folder.is_finished(cell)
-        for line in folder.run_folder(cell).lines()[-1:]
+        for line in folder.lines(cell)[-1:]
     ]
     return Results(
         experiment=experiment,
@@ -179,6 +182,23 @@ def read_results(folder: BenchFolder, experiment: Experiment) -> Results:
 
 
 def _result(folder: BenchFolder, strategy: str, seed: int, cell: Cell) -> CellResult:
+    try:
+        return _read(folder, strategy, seed, cell)
+    except RunError as error:
+        return CellResult(
+            strategy=strategy,
+            seed=seed,
+            cell=cell,
+            description={},
+            start=(),
+            lines=(),
+            timings=(),
+            notes=(),
+            failure=folder.failure(cell) or Failure(label=cell.label, error=str(error)),
+        )
+
+
+def _read(folder: BenchFolder, strategy: str, seed: int, cell: Cell) -> CellResult:
     own = folder.run_folder(cell)
     has_begun = own.settings_file.exists()
     return CellResult(

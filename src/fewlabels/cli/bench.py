@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Collection
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +16,7 @@ from fewlabels.cli.bench_words import (
     cost_lines,
     duration,
     ended_line,
+    outdated_lines,
     read_seeds,
     read_strategies,
     space_lines,
@@ -133,15 +135,16 @@ def run(
             )
         return
     folder.open()
-    failed = 0
+    any_failed = False
     for one in experiments:
-        failed += _do(one, folder, does, terminal, tensorboard=tensorboard, uri=mlflow)
+        failed = _do(one, folder, does, terminal, tensorboard=tensorboard, uri=mlflow)
+        any_failed |= failed > 0
         page = write_bench_report(folder, one.name).resolve()
         terminal.result(f"Report: {page}")
         if as_json:
             told = {"experiment": one.name, "failed": failed, "report": str(page)}
             print_line(json.dumps(told))
-    if failed:
+    if any_failed:
         raise typer.Exit(1)
 
 
@@ -157,13 +160,11 @@ def report(
     """Write a page, figures and tables about what the runs came to so far."""
     folder = BenchFolder(path)
     known = folder.experiments()
-    names = [recipe.replace("-", "_")] if recipe else list(known)
+    names = [_known_name(recipe, known)] if recipe else list(known)
     terminal = Terminal.open(quiet=quiet)
     if not names:
         raise UsageError(f"Nothing was asked for in '{path}' yet: no report to write.")
     for name in names:
-        if name not in known:
-            raise UnknownNameError("experiment in this folder", name, known)
         page = write_bench_report(folder, name)
         terminal.result(f"Report: {page.resolve()}")
 
@@ -188,6 +189,14 @@ def verify(
     for difference in verdict.differences:
         terminal.result(difference)
     raise typer.Exit(1)
+
+
+def _known_name(name: str, known: Collection[str]) -> str:
+    """Return the name of an experiment; dashes stand for underscores too."""
+    for spelling in (name, name.replace("-", "_")):
+        if spelling in known:
+            return spelling
+    raise UnknownNameError("experiment in this folder", name, known)
 
 
 def _chosen(recipe: str, strategies: str | None, seeds: str | None) -> Experiment:
@@ -240,6 +249,8 @@ def _told_cost(
     )
     for line in cost_lines(experiment, cost):
         terminal.result(line)
+    for line in outdated_lines(bench.outdated(experiment, folder)):
+        terminal.say(line)
     return cost
 
 

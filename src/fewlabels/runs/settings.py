@@ -131,12 +131,26 @@ class RunSettings(BaseModel):
         _check_names("setting", merged, cls)
         try:
             settings = cls.model_validate(merged)
-            options = settings.data.options
-            _check_names(f"option of '{settings.data.name}'", options, DataOptions)
-            DataOptions.model_validate(options)
         except ValidationError as error:
             raise UsageError(faults(error)) from error
+        check_data(settings.data)
         return settings
+
+
+def check_data(choice: Choice) -> None:
+    """Raise unless data can have the options that they were given.
+
+    Args:
+        choice: The data.
+
+    Raises:
+        UsageError: If there is no such option, or it is of a wrong type.
+    """
+    _check_names(f"option of '{choice.name}'", choice.options, DataOptions)
+    try:
+        DataOptions.model_validate(choice.options)
+    except ValidationError as error:
+        raise UsageError(faults(error)) from error
 
 
 def faults(error: ValidationError) -> str:
