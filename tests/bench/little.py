@@ -6,6 +6,8 @@ import torch
 
 from fewlabels.bench.engines import Ended
 from fewlabels.bench.experiment import Condition, Experiment, Footprint
+from fewlabels.bench.folder import BenchFolder
+from fewlabels.bench.runner import run
 from fewlabels.bench.work import work
 from fewlabels.pool import Query
 from fewlabels.runs import Choice, RunSettings
@@ -54,3 +56,15 @@ class Here:
             self.done.append(cell)
             settings = cell.settings.model_dump_json()
             yield Ended(cell, work(str(root), settings, tensorboard=tensorboard))
+
+
+def opened(path):
+    folder = BenchFolder(path)
+    folder.open()
+    return folder
+
+
+def done(path, experiment):
+    folder, engine = opened(path), Here()
+    ended = list(run(folder.ask_for(experiment), folder, engine))
+    return folder, engine, ended
