@@ -1,5 +1,6 @@
 """An experiment small enough to be done many times."""
 
+import warnings
 from dataclasses import dataclass
 
 import torch
@@ -9,11 +10,14 @@ from fewlabels.bench.experiment import Condition, Experiment, Footprint
 from fewlabels.bench.folder import BenchFolder
 from fewlabels.bench.runner import run
 from fewlabels.bench.work import work
+from fewlabels.errors import DataError, TargetWarning
 from fewlabels.pool import Query
+from fewlabels.protocols import ignore
 from fewlabels.runs import Choice, RunSettings
 
 TRAINER = Choice(name="tests.runs.toy:Resuming")
 FAILING = Choice(name="tests.bench.little:Failing")
+UNFIT = Choice(name="tests.bench.little:Unfit")
 
 
 def experiment(**changes):
@@ -41,6 +45,18 @@ class Failing:
             raise RuntimeError(msg)
         order = torch.randperm(len(pool.candidates), generator=generator)
         return Query(pool.candidates[order[:size]])
+
+
+@dataclass(frozen=True)
+class Unfit:
+    """A trainer that warns, and then finds that the pool does not suit it."""
+
+    def check(self, pool):
+        warnings.warn("classes look uneven", TargetWarning, stacklevel=2)
+        raise DataError("there is nothing to train on")
+
+    def fit(self, pool, generator, *, workspace=None, on_checkpoint=ignore):
+        raise NotImplementedError
 
 
 class Here:

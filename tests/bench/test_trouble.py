@@ -8,6 +8,7 @@ from tests.bench.little import done, opened
 
 from fewlabels.bench.cells import plan
 from fewlabels.bench.cost import estimate
+from fewlabels.bench.experiment import Condition
 from fewlabels.bench.folder import Failure
 from fewlabels.bench.results import read_results
 from fewlabels.bench.runner import run
@@ -119,3 +120,14 @@ def test_a_full_disk_is_told_although_it_cannot_be_written_down(tmp_path, monkey
     ended = list(run(experiment, folder, little.Here()))
     assert len(ended) == 3
     assert all("The disk is full" in one.error for one in ended)
+
+
+def test_a_run_that_warned_before_it_began_leaves_nothing_in_its_way(tmp_path):
+    settings = little.experiment().conditions[0].settings
+    unfit = Condition(settings=settings.model_copy(update={"trainer": little.UNFIT}))
+    experiment = little.experiment(conditions=(unfit,), seeds=(0,))
+    folder = opened(tmp_path / "b")
+    ended = list(run(experiment, folder, little.Here()))
+    assert {one.error for one in ended} == {"there is nothing to train on"}
+    for one in ended:
+        folder.run_folder(one.cell).check_ours()
