@@ -3,6 +3,7 @@
 import linecache
 import shutil
 
+import pytest
 from tests.bench import little
 from tests.bench.little import done, opened
 
@@ -15,7 +16,8 @@ from fewlabels.bench.runner import run
 from fewlabels.bench.sources import outdated
 from fewlabels.bench.work import do
 from fewlabels.cli.bench_words import outdated_lines
-from fewlabels.errors import StorageError
+from fewlabels.errors import RunInUseError, StorageError
+from fewlabels.files import alone
 from fewlabels.runs import Choice
 
 
@@ -131,3 +133,17 @@ def test_a_run_that_warned_before_it_began_leaves_nothing_in_its_way(tmp_path):
     assert {one.error for one in ended} == {"there is nothing to train on"}
     for one in ended:
         folder.run_folder(one.cell).check_ours()
+
+
+def test_one_command_at_a_time_writes_what_is_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr("fewlabels.bench.folder._PATIENCE", 0.1)
+    folder = opened(tmp_path / "b")
+    before = folder.ask_for(little.experiment(seeds=(0,)))
+    lock = folder.path / "experiments" / ".fewlabels-lock"
+    with (
+        alone(lock, RunInUseError("by this test")),
+        pytest.raises(RunInUseError, match=r"for 0\.1 seconds\. Wait for it"),
+    ):
+        folder.ask_for(little.experiment(seeds=(1,)))
+    assert folder.experiments() == {"toy": before}
+    assert folder.ask_for(little.experiment(seeds=(1,))).seeds == (0, 1)
