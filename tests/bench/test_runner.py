@@ -172,6 +172,23 @@ def test_verify_does_a_run_again_and_says_what_differs(finished, tmp_path):
     assert f"Round {len(lines) - 1}: accuracy was 0.5 and is now" in difference
 
 
+def test_verify_says_what_has_changed_around_a_run(finished):
+    folder, *_ = finished
+    file = folder.run_folder(verify(folder).cell).settings_file
+    before = file.read_text()
+    content = json.loads(before)
+    content["data"]["hash"], content["platform"] = "another", "a typewriter"
+    content["strategy_source"] = {"import_path": "mine:Mine"}
+    file.write_text(json.dumps(content))
+    try:
+        platform, source, data = verify(folder).changes
+    finally:
+        file.write_text(before)
+    assert platform.startswith("platform was a typewriter and is now ")
+    assert source.startswith("strategy_source was {'import_path': 'mine:Mine'}")
+    assert data == "The data are not those that the run was done on."
+
+
 def test_nothing_finished_cannot_be_verified(tmp_path):
     folder = opened(tmp_path / "b")
     folder.ask_for(little.experiment())
