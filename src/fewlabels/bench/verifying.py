@@ -24,8 +24,8 @@ class Verdict:
     differences: tuple[str, ...]
     """What is not the same, a sentence each; empty if all is."""
     changes: tuple[str, ...]
-    """What differs between then and now around the run: versions, machine, data, code of
-    a strategy from outside."""
+    """What differs between then and now around the run: versions, machine, data, the
+    code of a strategy from outside."""
 
     @property
     def is_same(self) -> bool:
