@@ -3,6 +3,7 @@ import os
 
 import pytest
 
+from fewlabels import files
 from fewlabels.errors import ProjectError, StorageError
 from fewlabels.files import alone, make_folder, replace_text, replacing, sweep
 
@@ -82,3 +83,33 @@ def test_a_lock_that_cannot_be_made_is_explained(tmp_path):
         alone(tmp_path / "file" / ".lock", ProjectError("in use")),
     ):
         pass
+
+
+def test_a_folder_is_copied_whole_and_flushed_before_it_has_its_name(
+    tmp_path, monkeypatch
+):
+    source, target = tmp_path / "source", tmp_path / "target"
+    (source / "inner").mkdir(parents=True)
+    (source / "model").write_text("weights")
+    (source / "inner" / "state").write_text("7")
+    leftover = tmp_path / f"target{files.LEFTOVER}"
+    leftover.mkdir()
+    (leftover / "torn").touch()  # by a process that was killed
+    flushed, flush = [], files._flush
+
+    def noted(path):
+        assert not target.exists()
+        flushed.append(path.name)
+        flush(path)
+
+    monkeypatch.setattr(files, "_flush", noted)
+    files.copy_folder(source, target)
+    assert sorted(flushed) == ["model", "state"]
+    assert sorted(one.name for one in target.rglob("*")) == ["inner", "model", "state"]
+    assert (target / "inner" / "state").read_text() == "7"
+    assert not leftover.exists()
+    (source / "model").write_text("others")
+    files.copy_folder(source, target)
+    files.copy_folder(tmp_path / "nothing", tmp_path / "copy")
+    assert (target / "model").read_text() == "weights"  # what is there stays
+    assert not (tmp_path / "copy").exists()

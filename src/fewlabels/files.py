@@ -80,7 +80,7 @@ def move(source: Path, target: Path) -> None:
 
 
 def copy_folder(source: Path, target: Path) -> None:
-    """Copy a folder of finished files, whole or not at all.
+    """Copy a folder of finished files, durably, whole or not at all.
 
     Args:
         source: The folder; where there is none, nothing happens.
@@ -92,6 +92,8 @@ def copy_folder(source: Path, target: Path) -> None:
     with explained(target):
         shutil.rmtree(unfinished, ignore_errors=True)
         shutil.copytree(source, unfinished)
+        for file in filter(Path.is_file, unfinished.rglob("*")):
+            _flush(file)
     move(unfinished, target)
 
 

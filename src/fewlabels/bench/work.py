@@ -17,7 +17,7 @@ from fewlabels.bench.cells import Cell
 from fewlabels.bench.folder import BenchFolder, Failure
 from fewlabels.errors import FewlabelsError, FewlabelsWarning, RunError, RunInUseError
 from fewlabels.pool import Pool
-from fewlabels.runs import Choice, RunSettings, execute
+from fewlabels.runs import Choice, RunFolder, RunSettings, execute
 
 
 def work(root: str, settings: str, *, tensorboard: bool = False) -> str | None:
@@ -65,7 +65,7 @@ def do(cell: Cell, folder: BenchFolder, *, tensorboard: bool = False) -> None:
     if begins_like is not None and begins_like.address != cell.address:
         beginning = folder.run_folder(begins_like).path
     pool = pool_of(settings)
-    with own.listening(tensorboard=tensorboard), _noted(folder.notes_file(cell)):
+    with own.listening(tensorboard=tensorboard), _noted(own, folder.notes_file(cell)):
         for _ in execute(settings, own.path, pool, beginning=beginning):
             pass
 
@@ -82,15 +82,18 @@ def _pool(choice: str) -> Pool:
 
 
 @contextmanager
-def _noted(file: Path) -> Iterator[None]:
-    """Write the warnings of this package in the block into a file, each once."""
+def _noted(own: RunFolder, file: Path) -> Iterator[None]:
+    """Write the warnings of this package in the block into a file, each once.
+
+    Nothing is written for a run that has not begun: it would not know its own folder.
+    """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             yield
         finally:
             known = {line["note"] for line in journal.read(file)}
-            for warning in caught:
+            for warning in caught if own.settings_file.exists() else ():
                 text = str(warning.message)
                 if issubclass(warning.category, FewlabelsWarning) and text not in known:
                     known.add(text)
