@@ -292,6 +292,16 @@ def test_wrong_parts_are_told_before_anything_is_loaded():
         checked(unknown)
 
 
+def test_the_place_of_data_does_not_depend_on_the_working_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    settings = little.experiment().conditions[0].settings
+    here = settings.model_copy(update={"data": Choice(name="photos")})
+    found = checked(little.experiment(conditions=(Condition(settings=here),)))
+    assert found.conditions[0].settings.data.name == str(tmp_path / "photos")
+    assert checked(little.experiment()) == little.experiment()
+
+
 def test_notes_of_a_run_are_kept(tmp_path):
     settings = little.experiment().conditions[0].settings
     many = settings.model_copy(

@@ -1,8 +1,9 @@
 """What an experiment is: conditions, strategies and seeds, as plain data."""
 
+import re
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from fewlabels.bench.published import PublishedTable
 from fewlabels.runs import Choice, RunSettings
@@ -13,15 +14,18 @@ Scale = Literal["paper", "cpu"]
 Figure = Literal["accuracy", "overlap", "redundancy"]
 """What the report of an experiment is about."""
 
+_NAME = re.compile(r"\w[\w. -]*")
+_LONGEST_NAME = 100  # bytes; file systems bear 255, with what is put behind it
+
 
 class Footprint(BaseModel):
     """What one training costs, measured once, to say beforehand what all will cost."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    seconds_per_step: float
+    seconds_per_step: float = Field(ge=0, allow_inf_nan=False)
     """Seconds of one core for one optimizer step, all else of a round included."""
-    megabytes: float
+    megabytes: float = Field(ge=0, allow_inf_nan=False)
     """What a finished training keeps on the disk."""
 
 
@@ -60,13 +64,25 @@ class Experiment(BaseModel):
     """What is compared, in the order of the tables."""
     seeds: tuple[int, ...]
     """One run of each strategy under each condition for each of these."""
-    retrainings: int = 0
+    retrainings: int = Field(default=0, ge=0)
     """Trainings on one label set of the budget's size, random and even over the
     classes, to see how much of the spread is the chance of training; 0: none."""
     figures: tuple[Figure, ...] = ("accuracy",)
     published: tuple[PublishedTable, ...] = ()
     """What the paper printed for it."""
     footprint: Footprint
+
+    @field_validator("name")
+    @classmethod
+    def _names_a_file(cls, name: str) -> str:
+        """Refuse what would not be one file inside the folder of a benchmark."""
+        if not _NAME.fullmatch(name) or len(name.encode()) > _LONGEST_NAME:
+            msg = (
+                "it names files, so give letters, digits, dashes, dots and spaces, a "
+                f"letter or digit first, {_LONGEST_NAME} bytes at most"
+            )
+            raise ValueError(msg)
+        return name
 
     @model_validator(mode="after")
     def _tells_runs_apart(self) -> Self:
@@ -80,7 +96,11 @@ class Experiment(BaseModel):
             if not values:
                 raise ValueError(f"an experiment needs {part}, and none are given")
             if len(set(values)) < len(values):
-                raise ValueError(f"{part} are given twice: {values}")
+                msg = (
+                    f"{part} are given twice: {values}. Tables could not tell them "
+                    "apart; leave one out, or give another name"
+                )
+                raise ValueError(msg)
         return self
 
     def condition(self, name: str) -> Condition:

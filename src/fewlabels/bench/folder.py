@@ -67,7 +67,15 @@ class BenchFolder:
         return self.path / "reports" / name
 
     def open(self) -> None:
-        """Make the folder, or check that it is one of a benchmark.
+        """Make the folder, or check that it is one of a benchmark."""
+        self.check_usable()
+        if not self.description_file.exists():
+            make_folder(self.path)
+            content = {"kind": _KIND, "schema_version": SCHEMA}
+            replace_text(self.description_file, _pretty(content))
+
+    def check_usable(self) -> None:
+        """Raise unless the folder is one of a benchmark or can become one.
 
         Raises:
             ForeignFolderError: If it holds something else; nothing is touched.
@@ -87,9 +95,6 @@ class BenchFolder:
                 "with --out."
             )
             raise ForeignFolderError(msg)
-        make_folder(self.path)
-        content = {"kind": _KIND, "schema_version": SCHEMA}
-        replace_text(self.description_file, _pretty(content))
 
     def check(self) -> None:
         """Raise unless the folder is one of a benchmark.

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -50,7 +51,7 @@ def list_recipes(*, as_json: Json = False) -> None:
     table = Table(box=None, pad_edge=False)
     for column in ("recipe", "size", "runs", "trainings", "time"):
         table.add_column(column, no_wrap=True)
-    table.add_column("what it is")
+    table.add_column("what it is", overflow="fold")
     for one in recipes:
         cost = _new_cost(one)
         counts = (str(cost.num_cells), str(cost.num_trainings))
@@ -121,6 +122,7 @@ def run(
     does = _engine(engine, workers=workers, address=address, gpus=gpus)
     terminal = Terminal.open(quiet=quiet or as_json)
     folder = BenchFolder(out)
+    folder.check_usable()
     costs = [_told_cost(one, folder, does, measure, terminal) for one in experiments]
     if len(experiments) > 1:
         terminal.result(total_line(experiments, costs))
@@ -157,13 +159,11 @@ def report(
     """Write a page, figures and tables about what the runs came to so far."""
     folder = BenchFolder(path)
     known = folder.experiments()
-    names = [recipe.replace("-", "_")] if recipe else list(known)
+    names = [_known_as(recipe, known)] if recipe else list(known)
     terminal = Terminal.open(quiet=quiet)
     if not names:
         raise UsageError(f"Nothing was asked for in '{path}' yet: no report to write.")
     for name in names:
-        if name not in known:
-            raise UnknownNameError("experiment in this folder", name, known)
         page = write_bench_report(folder, name)
         terminal.result(f"Report: {page.resolve()}")
 
@@ -190,6 +190,14 @@ def verify(
     raise typer.Exit(1)
 
 
+def _known_as(name: str, known: Iterable[str]) -> str:
+    """Return the name of an experiment; dashes stand for underscores too."""
+    for found in (name, name.replace("-", "_")):
+        if found in known:
+            return found
+    raise UnknownNameError("experiment in this folder", name, known)
+
+
 def _chosen(recipe: str, strategies: str | None, seeds: str | None) -> Experiment:
     """Return the experiment with the strategies and seeds that were asked for."""
     is_file = recipe.endswith((".yaml", ".yml"))
@@ -206,10 +214,23 @@ def _engine(
     name: str, *, workers: int | None, address: str | None, gpus: float
 ) -> Engine:
     if name == "local":
+        _refuse("--engine ray", {"--address": address, "--gpus": gpus or None})
         return bench.LocalEngine(num_workers=workers)
     if name == "ray":
+        _refuse("--engine local", {"--workers": workers})
         return bench.RayEngine(address=address, gpus=gpus)
     raise UnknownNameError("engine", name, ("local", "ray"))
+
+
+def _refuse(belongs_to: str, given: Mapping[str, object]) -> None:
+    """Raise if options were given that the engine would not heed."""
+    for option, value in given.items():
+        if value is not None:
+            msg = (
+                f"{option} {value} is for {belongs_to} alone and would change nothing "
+                f"here. Give {belongs_to} too, or leave {option} out."
+            )
+            raise UsageError(msg)
 
 
 def _new_cost(experiment: Experiment) -> Cost:

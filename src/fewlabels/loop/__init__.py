@@ -7,7 +7,12 @@ from fewlabels import strategies, training
 from fewlabels.errors import UsageError
 from fewlabels.loop.rounds import round_folder, rounds, without
 from fewlabels.loop.seeds import Seeds
-from fewlabels.loop.start import check_plan, hidden, starting_answers
+from fewlabels.loop.start import (
+    check_budget,
+    check_plan,
+    hidden,
+    starting_answers,
+)
 from fewlabels.oracles import TableOracle
 from fewlabels.pool import Pool, Round
 from fewlabels.protocols import Strategy, Trainer
@@ -15,6 +20,7 @@ from fewlabels.whole import whole_number
 
 __all__ = [
     "Seeds",
+    "check_budget",
     "check_plan",
     "hidden",
     "round_folder",

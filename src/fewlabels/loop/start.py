@@ -56,6 +56,24 @@ def check_plan(pool: Pool, *, start: int, query: int, budget: int) -> None:
             "simulated run. Give a labeled set, such as a folder per class."
         )
         raise DataError(msg)
+    check_budget(start=start, query=query, budget=budget)
+    _require(
+        budget <= known,
+        f"The budget of {budget} labels is larger than the pool, which has {known} "
+        "items with a known label; lower the budget.",
+    )
+
+
+def check_budget(*, start: int, query: int, budget: int) -> None:
+    """Raise unless start, query size and budget fit each other, whatever the pool.
+
+    A wrong number raises :class:`fewlabels.errors.BudgetError`.
+
+    Args:
+        start: Labels at the beginning.
+        query: Labels asked for in each round.
+        budget: Labels at the end.
+    """
     _require(start >= 0, f"start is {start}; it is a number of labels, zero or more.")
     _require(query >= 1, f"query is {query}; each round asks for at least one label.")
     _require(budget >= 1, f"budget is {budget}; a run ends with one label or more.")
@@ -63,11 +81,6 @@ def check_plan(pool: Pool, *, start: int, query: int, budget: int) -> None:
         budget >= start,
         f"The budget of {budget} labels is smaller than the start of {start}; raise "
         "the budget or start with fewer labels.",
-    )
-    _require(
-        budget <= known,
-        f"The budget of {budget} labels is larger than the pool, which has {known} "
-        "items with a known label; lower the budget.",
     )
     _require(
         budget == start or query <= budget - start,
