@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import pytest
 from tests.bench import little
@@ -7,11 +8,11 @@ from fewlabels.bench.asking import checked, read_experiment
 from fewlabels.bench.cells import Cell, noise_cells, plan
 from fewlabels.bench.cost import estimate, measure
 from fewlabels.bench.experiment import Condition
-from fewlabels.bench.folder import BenchFolder
+from fewlabels.bench.folder import BenchFolder, Failure
 from fewlabels.bench.results import read_results
 from fewlabels.bench.runner import run
 from fewlabels.bench.verify import verify
-from fewlabels.bench.work import do
+from fewlabels.bench.work import do, work
 from fewlabels.errors import ForeignFolderError, RunError, UsageError
 from fewlabels.runs import Choice, SeedOptions
 
@@ -260,6 +261,88 @@ def test_a_damaged_experiment_is_named(tmp_path):
     (folder.path / "experiments" / "toy.json").write_text("{")
     with pytest.raises(RunError, match=r"toy\.json"):
         folder.experiments()
+
+
+def test_a_damaged_experiment_does_not_stop_another(tmp_path):
+    folder = opened(tmp_path / "b")
+    folder.ask_for(little.experiment())
+    (folder.path / "experiments" / "toy.json").write_text("{")
+    other = little.experiment(name="other")
+    assert folder.ask_for(other) == other
+    with pytest.raises(RunError, match=r"toy\.json' could not be read: Invalid JSON"):
+        folder.ask_for(little.experiment())
+
+
+def test_a_damaged_description_is_told_with_the_remedy(tmp_path):
+    folder = opened(tmp_path / "b")
+    whole = folder.description_file.read_text()
+    folder.description_file.write_text(whole[:9])
+    with pytest.raises(
+        ForeignFolderError, match="replace what is in that file"
+    ) as told:
+        folder.open()
+    folder.description_file.write_text(str(told.value).partition(" by ")[2])
+    folder.open()
+
+
+@pytest.mark.parametrize("name", ["rounds.jsonl", "run.json", "start.json"])
+def test_a_damaged_run_is_a_failure_of_its_own(finished, tmp_path, name):
+    experiment = little.experiment(retrainings=2)
+    shutil.copytree(finished[0].path, tmp_path / "b")
+    folder = BenchFolder(tmp_path / "b")
+    hurt = plan(experiment).cells[1]
+    file = folder.run_folder(hurt).path / name
+    file.write_text(file.read_text()[:20])
+    cost = estimate(experiment, folder, num_workers=1)
+    assert (cost.num_cells, cost.num_finished) == (8, 7)
+    (ended,) = run(experiment, folder, little.Here())
+    assert ended.cell == hurt
+    assert name in ended.error
+    assert f"remove '{folder.run_folder(hurt).path}'" in ended.error
+    results = read_results(folder, experiment)
+    assert results.num_finished == 3
+    assert [one.error for one in results.failures] == [ended.error]
+    shutil.rmtree(folder.run_folder(hurt).path)
+    (ended,) = run(experiment, folder, little.Here())
+    assert ended.error is None
+    assert rounds(folder, hurt) == rounds(finished[0], hurt)
+
+
+def test_notes_and_timings_that_are_damaged_cost_no_result(finished, tmp_path):
+    shutil.copytree(finished[0].path, tmp_path / "b")
+    folder, experiment = BenchFolder(tmp_path / "b"), little.experiment()
+    for cell in plan(experiment).cells:
+        folder.notes_file(cell).write_text("not JSON\n")
+        folder.run_folder(cell).timings_file.write_text("not JSON\n")
+    assert estimate(experiment, folder, num_workers=1).source == "expected on one core"
+    results = read_results(folder, experiment)
+    assert (results.num_finished, results.failures) == (4, ())
+    assert all(one.timings == one.notes == () for one in results.cells)
+
+
+def test_a_damaged_beginning_is_done_without(finished, tmp_path):
+    shutil.copytree(finished[0].path, tmp_path / "b")
+    folder, cell = BenchFolder(tmp_path / "b"), plan(little.experiment()).cells[0]
+    folder.run_folder(cell.beginning).start_file.write_text("{")
+    shutil.rmtree(folder.run_folder(cell).path)
+    do(cell, folder)
+    assert rounds(folder, cell) == rounds(finished[0], cell)
+
+
+def test_what_another_process_does_is_no_failure(finished, tmp_path):
+    folder, cell = opened(tmp_path / "b"), plan(little.experiment()).cells[0]
+    with folder.run_folder(cell).owned():
+        told = work(str(folder.path), cell.settings.model_dump_json())
+    assert "Another process is at work" in told
+    assert folder.failure(cell) is None
+
+
+def test_a_failure_that_somebody_mended_is_none_any_more(finished, tmp_path):
+    shutil.copytree(finished[0].path, tmp_path / "b")
+    folder, experiment = BenchFolder(tmp_path / "b"), little.experiment()
+    cell = plan(experiment).cells[0]
+    folder.write_failure(cell, Failure(label=cell.label, error="long ago"))
+    assert read_results(folder, experiment).failures == ()
 
 
 def test_an_experiment_can_be_a_file(tmp_path):

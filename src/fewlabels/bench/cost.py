@@ -207,7 +207,7 @@ class _Told:
 
 def _trainings_left(folder: BenchFolder, cell: Cell) -> int:
     """Return how many trainings of an unfinished run are still to do."""
-    done = len(folder.run_folder(cell).lines())
+    done = len(folder.lines(cell))
     is_begun_for_it = cell.num_rounds > cell.num_trainings
     return cell.num_trainings - max(0, done - int(is_begun_for_it))
 
@@ -223,6 +223,6 @@ def _measured(folder: BenchFolder, todo: Plan, steps: int | None) -> float | Non
 def _later_seconds(folder: BenchFolder, cells: Iterable[Cell]) -> Iterable[float]:
     """Yield what rounds after the first took; the first may not have been trained."""
     for cell in cells:
-        for entry in folder.run_folder(cell).timings()[1:]:
+        for entry in folder.timings(cell)[1:]:
             parts = [v for k, v in entry.items() if k.endswith("_seconds")]
             yield float(sum(parts))

@@ -18,11 +18,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from fewlabels import journal
 from fewlabels.bench.cells import Cell
 from fewlabels.bench.experiment import Experiment
 from fewlabels.errors import ForeignFolderError, RunError
 from fewlabels.files import LEFTOVER, make_folder, replace_text
-from fewlabels.runs import RunFolder
+from fewlabels.runs import RoundLine, RunFolder, faults
 
 SCHEMA = 1
 """Version of the files of a benchmark."""
@@ -103,8 +104,17 @@ class BenchFolder:
             ForeignFolderError: If it is something else, or of a later version.
         """
         found: Any = None
-        with suppress(OSError, ValueError):
+        try:
             found = json.loads(self.description_file.read_text("utf-8"))
+        except OSError:
+            pass
+        except ValueError as error:
+            content = json.dumps({"kind": _KIND, "schema_version": SCHEMA})
+            msg = (
+                f"'{self.description_file}' could not be read: {error}. If this is the "
+                f"folder of a benchmark, replace what is in that file by {content}"
+            )
+            raise ForeignFolderError(msg) from error
         if not isinstance(found, dict) or found.get("kind") != _KIND:
             msg = (
                 f"'{self.path}' does not hold a benchmark. Give the folder that "
@@ -124,16 +134,14 @@ class BenchFolder:
         self.check()
         found = {}
         for file in sorted((self.path / "experiments").glob("*.json")):
-            try:
-                experiment = Experiment.model_validate_json(file.read_text("utf-8"))
-            except (OSError, ValidationError, ValueError) as error:
-                msg = (
-                    f"'{file}' could not be read: {error}. Remove it and run the "
-                    "experiment again; its finished runs are found."
-                )
-                raise RunError(msg) from error
+            experiment = _experiment(file)
             found[experiment.name] = experiment
         return found
+
+    def earlier(self, experiment: Experiment) -> Experiment | None:
+        """Return what was asked for under an experiment's name; None if nothing was."""
+        file = self._experiment_file(experiment)
+        return _experiment(file) if file.exists() else None
 
     def ask_for(self, experiment: Experiment) -> Experiment:
         """Write down what is asked for, beside what was asked for earlier.
@@ -145,22 +153,50 @@ class BenchFolder:
             The experiment with all strategies and seeds that were ever asked for; with
             those of now alone, if its conditions have changed.
         """
-        before = self.experiments().get(experiment.name)
+        before = self.earlier(experiment)
         if before is not None and before.conditions == experiment.conditions:
             experiment = _together(before, experiment)
-        folder = self.path / "experiments"
-        make_folder(folder)
-        text = experiment.model_dump_json(indent=2) + "\n"
-        replace_text(folder / f"{experiment.name}.json", text)
+        file = self._experiment_file(experiment)
+        make_folder(file.parent)
+        replace_text(file, experiment.model_dump_json(indent=2) + "\n")
         return experiment
 
     def is_finished(self, cell: Cell) -> bool:
         """Return whether a run has come to its end."""
-        folder = self.run_folder(cell)
-        if not folder.rounds_file.exists():
-            return False
-        lines = folder.lines()
+        lines = self.lines(cell)
         return bool(lines) and not lines[-1].ids
+
+    def lines(self, cell: Cell) -> list[RoundLine]:
+        """Return the finished rounds of a run; none where its files are damaged.
+
+        A damaged run must not stop the others: it counts as not done, and doing it
+        tells what is wrong.
+        """
+        own = self.run_folder(cell)
+        with suppress(RunError):
+            if own.rounds_file.exists():
+                own.description(), own.start()
+                return own.lines()
+        return []
+
+    def timings(self, cell: Cell) -> list[dict[str, Any]]:
+        """Return what was measured of rounds; nothing where that is damaged."""
+        with suppress(RunError):
+            return self.run_folder(cell).timings()
+        return []
+
+    def notes(self, cell: Cell) -> tuple[str, ...]:
+        """Return what was noted while a run went on; nothing where that is damaged."""
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            lines = journal.read(self.notes_file(cell))
+            return tuple(str(line["note"]) for line in lines)
+        return ()
+
+    def damage(self, cell: Cell, error: RunError) -> Failure:
+        """Say that the files of a run cannot be used, and what to do about it."""
+        place = self.run_folder(cell).path
+        told = f"{error} Or remove '{place}': 'bench run' then does this run again."
+        return Failure(label=cell.label, error=told)
 
     def missing(self, cells: Iterable[Cell]) -> tuple[Cell, ...]:
         """Return the runs that are still to do."""
@@ -185,8 +221,23 @@ class BenchFolder:
         """Forget why a run failed, before it is tried again."""
         self._failure_file(cell).unlink(missing_ok=True)
 
+    def _experiment_file(self, experiment: Experiment) -> Path:
+        return self.path / "experiments" / f"{experiment.name}.json"
+
     def _failure_file(self, cell: Cell) -> Path:
         return self.path / "failures" / f"{cell.address}.json"
+
+
+def _experiment(file: Path) -> Experiment:
+    try:
+        return Experiment.model_validate_json(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        found = faults(error) if isinstance(error, ValidationError) else str(error)
+        msg = (
+            f"'{file}' could not be read: {found.rstrip('.')}. Remove it and run the "
+            "experiment again; its finished runs are found."
+        )
+        raise RunError(msg) from error
 
 
 def _together(before: Experiment, now: Experiment) -> Experiment:

@@ -4,17 +4,17 @@ Shapes: S seeds, T numbers of labels at which accuracy was measured.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fewlabels import journal
 from fewlabels.bench.cells import Cell, cell_of, noise_cells
 from fewlabels.bench.experiment import Condition, Experiment
 from fewlabels.bench.folder import BenchFolder, Failure
+from fewlabels.errors import RunError
 from fewlabels.runs import RoundLine
 
 
@@ -169,7 +169,7 @@ def read_results(folder: BenchFolder, experiment: Experiment) -> Results:
         line.accuracy
         for cell in noise_cells(experiment)
         if folder.is_finished(cell)
-        for line in folder.run_folder(cell).lines()[-1:]
+        for line in folder.lines(cell)[-1:]
     ]
     return Results(
         experiment=experiment,
@@ -180,15 +180,26 @@ def read_results(folder: BenchFolder, experiment: Experiment) -> Results:
 
 def _result(folder: BenchFolder, strategy: str, seed: int, cell: Cell) -> CellResult:
     own = folder.run_folder(cell)
-    has_begun = own.settings_file.exists()
-    return CellResult(
+    nothing = CellResult(
         strategy=strategy,
         seed=seed,
         cell=cell,
-        description=own.description() if has_begun else {},
-        start=tuple(own.start() or ()),
-        lines=tuple(own.lines()),
-        timings=tuple(own.timings()),
-        notes=tuple(line["note"] for line in journal.read(folder.notes_file(cell))),
+        description={},
+        start=(),
+        lines=(),
+        timings=(),
+        notes=folder.notes(cell),
         failure=folder.failure(cell),
     )
+    try:
+        found = replace(
+            nothing,
+            description=own.description() if own.settings_file.exists() else {},
+            start=tuple(own.start() or ()),
+            lines=tuple(own.lines()),
+            timings=tuple(folder.timings(cell)),
+        )
+    except RunError as error:
+        return replace(nothing, failure=folder.damage(cell, error))
+    # Another process may have finished what failed here.
+    return replace(found, failure=None) if found.is_finished else found

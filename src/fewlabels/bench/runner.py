@@ -72,20 +72,21 @@ class _Watch:
         if self.folder.is_finished(cell):
             return self.steps * cell.num_trainings
         is_begun_for_it = cell.num_rounds > cell.num_trainings
-        finished = max(0, len(folder.lines()) - int(is_begun_for_it))
-        step = min(self.steps, _last_step(folder))
+        lines = self.folder.lines(cell)
+        finished = max(0, len(lines) - int(is_begun_for_it))
+        step = min(self.steps, _last_step(folder, len(lines)))
         return min(self.steps * (finished + 1), self.steps * finished + step)
 
 
-def _last_step(folder: RunFolder) -> int:
-    """Return the step that was told last of the training that goes on."""
+def _last_step(folder: RunFolder, number: int) -> int:
+    """Return the step that was told last of the training of a round."""
     try:
         with folder.training_file.open("rb") as file:
             file.seek(0, 2)
             file.seek(max(0, file.tell() - _TAIL))
             *lines, _ = file.read().split(b"\n")
         last = json.loads(lines[-1])
-        is_going_on = last["part"] == f"round-{len(folder.lines()):03d}"
+        is_going_on = last["part"] == f"round-{number:03d}"
         return int(last["step"]) if is_going_on else 0
     except (OSError, ValueError, KeyError, TypeError, IndexError):
         return 0  # nothing told yet

@@ -15,7 +15,12 @@ import torch
 from fewlabels import data, journal
 from fewlabels.bench.cells import Cell
 from fewlabels.bench.folder import BenchFolder, Failure
-from fewlabels.errors import FewlabelsError, FewlabelsWarning
+from fewlabels.errors import (
+    FewlabelsError,
+    FewlabelsWarning,
+    RunError,
+    RunInUseError,
+)
 from fewlabels.pool import Pool
 from fewlabels.runs import Choice, RunSettings, execute
 
@@ -39,11 +44,16 @@ def work(root: str, settings: str, *, tensorboard: bool = False) -> str | None:
     folder.clear_failure(cell)
     try:
         do(cell, folder, tensorboard=tensorboard)
+    except RunInUseError as error:  # whoever does it may well finish it
+        return str(error)
+    except RunError as error:
+        failure = folder.damage(cell, error)
     except Exception as error:  # noqa: BLE001 - one run must not stop the others
         failure = _failure(cell, error)
-        folder.write_failure(cell, failure)
-        return failure.error
-    return None
+    else:
+        return None
+    folder.write_failure(cell, failure)
+    return failure.error
 
 
 def do(cell: Cell, folder: BenchFolder, *, tensorboard: bool = False) -> None:
@@ -60,10 +70,11 @@ def do(cell: Cell, folder: BenchFolder, *, tensorboard: bool = False) -> None:
     own = folder.run_folder(cell)
     begins_like = cell.beginning
     beginning = None
-    if begins_like is not None and begins_like.address != cell.address:
+    # One that is not finished is damaged, has failed or is being done by another.
+    if begins_like is not None and folder.is_finished(begins_like):
         beginning = folder.run_folder(begins_like).path
     pool = pool_of(settings)
-    with own.listening(tensorboard=tensorboard), _noted(folder.notes_file(cell)):
+    with own.listening(tensorboard=tensorboard), _noted(folder, cell):
         for _ in execute(settings, own.path, pool, beginning=beginning):
             pass
 
@@ -80,14 +91,14 @@ def _pool(choice: str) -> Pool:
 
 
 @contextmanager
-def _noted(file: Path) -> Iterator[None]:
+def _noted(folder: BenchFolder, cell: Cell) -> Iterator[None]:
     """Write the warnings of this package in the block into a file, each once."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             yield
         finally:
-            known = {line["note"] for line in journal.read(file)}
+            file, known = folder.notes_file(cell), set(folder.notes(cell))
             for warning in caught:
                 text = str(warning.message)
                 if issubclass(warning.category, FewlabelsWarning) and text not in known:

@@ -277,15 +277,16 @@ def _do(
     folder.ask_for(experiment)
     log = None if uri is None else bench.Mlflow(uri, experiment.name)
     cells = bench.plan(experiment).all
-    failed, total = 0, len(cells)
+    failed, total = [], len(cells)
     done = total - len(folder.missing(cells))
     with terminal.busy():
         for ended in bench.run(experiment, folder, engine, tensorboard=tensorboard):
             done += 1
-            failed += ended.error is not None
+            if ended.error is not None:
+                failed.append(ended.cell)
             terminal.say(ended_line(ended, folder, done, total))
     if log is not None:
         for cell in cells:
             if folder.is_finished(cell):
                 log.send(cell, folder)
-    return failed
+    return len(folder.missing(failed))  # another command may have done some
