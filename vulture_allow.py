@@ -9,7 +9,9 @@ _.reset_parameters  # torch's name for drawing weights anew
 _.find_class  # pickle asks it for every name
 _.model_config  # pydantic reads it
 _._from_name  # pydantic calls it before validation
-_._leaves_something_to_train_on  # and this one after
+_._leaves_something_to_train_on  # and these after
+_._can_name_files
+_._tells_runs_apart
 _.schema_version  # written to files, for later versions to read
 _.filters  # jinja2 looks filters up here
 _.caption  # the report's templates read these
@@ -33,6 +35,8 @@ _.num_shared
 _.uncovered
 pytestmark  # pytest reads it
 untouched_randomness  # a fixture, requested by name
+_here  # a fixture that is always used
+list_recipes  # typer calls it
 _.do_GET  # http.server calls these
 _.log_message
 _.linkname  # tarfile writes it into the archive
@@ -44,7 +48,8 @@ Sleeps
 _.must
 FirstOnes  # imported by path, as somebody's own strategy
 Resuming  # the same, as somebody's own trainer
-Quick  # and these, by workers of a benchmark
+Failing  # and these, by workers of a benchmark
+Quick
 KilledOnce
 Dies
 Fails

@@ -127,14 +127,15 @@ def explained(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def alone(lock: Path, in_use: FewlabelsError) -> Iterator[None]:
+def alone(lock: Path, in_use: FewlabelsError, *, patience: float = 0) -> Iterator[None]:
     """Keep other processes out while the block runs.
 
     The system lets go of the lock when a process ends, however it ends.
 
     Args:
         lock: A file that all of them lock, in the folder that they share.
-        in_use: Raised if another process is inside; nobody waits for it.
+        in_use: Raised if another process is inside.
+        patience: How many seconds to wait for it before.
 
     Yields:
         Nothing.
@@ -142,7 +143,7 @@ def alone(lock: Path, in_use: FewlabelsError) -> Iterator[None]:
     held = FileLock(lock)
     with explained(lock.parent):
         try:
-            held.acquire(timeout=0)
+            held.acquire(timeout=patience)
         except Timeout as error:
             raise in_use from error
     try:

@@ -1,20 +1,25 @@
 import json
+import linecache
 import shutil
 
 import pytest
+import torch
 from tests.bench import little
 
+from fewlabels import journal
 from fewlabels.bench.asking import checked, read_experiment
 from fewlabels.bench.cells import Cell, noise_cells, plan
 from fewlabels.bench.cost import estimate, measure
 from fewlabels.bench.experiment import Condition
 from fewlabels.bench.folder import BenchFolder, Failure
+from fewlabels.bench.outdated import outdated
 from fewlabels.bench.results import read_results
-from fewlabels.bench.runner import run
+from fewlabels.bench.runner import _Watch, run
 from fewlabels.bench.verify import verify
-from fewlabels.bench.work import do, work
-from fewlabels.errors import ForeignFolderError, RunError, UsageError
-from fewlabels.runs import Choice, SeedOptions
+from fewlabels.bench.work import do, pool_of
+from fewlabels.cli.bench_words import outdated_lines
+from fewlabels.errors import ForeignFolderError, RunError, StorageError, UsageError
+from fewlabels.runs import Choice, SeedOptions, execute
 
 
 def opened(path):
@@ -95,6 +100,16 @@ def test_what_was_asked_for_is_remembered_together(tmp_path):
     assert folder.ask_for(changed) == changed
 
 
+def test_what_was_asked_for_is_known_again_whatever_holds_its_options(tmp_path):
+    folder = opened(tmp_path / "b")
+    settings = little.experiment().conditions[0].settings
+    data = Choice(name="digits", options={"counts": (9,) * 10})
+    conditions = (Condition(settings=settings.model_copy(update={"data": data})),)
+    for seed in (0, 1):
+        asked = folder.ask_for(little.experiment(conditions=conditions, seeds=(seed,)))
+    assert asked.seeds == (0, 1)
+
+
 def test_a_failing_run_is_recorded_and_does_not_stop_the_others(tmp_path):
     strategies = (little.FAILING, Choice(name="random"))
     experiment = little.experiment(strategies=strategies, seeds=(0,))
@@ -160,6 +175,11 @@ def test_retrainings_share_their_labels_and_not_their_training(finished):
     assert len(set(read_results(folder, little.experiment(retrainings=2)).noise)) == 2
 
 
+def test_other_seeds_ask_for_no_other_retrainings():
+    fresh = little.experiment(retrainings=2, seeds=(7, 8))
+    assert noise_cells(fresh) == noise_cells(little.experiment(retrainings=2))
+
+
 def test_results_are_arrays_with_seeds_in_one_order(finished):
     folder, *_ = finished
     (found,) = read_results(folder, little.experiment()).conditions
@@ -193,6 +213,25 @@ def test_verify_does_a_run_again_and_says_what_differs(finished, tmp_path):
     assert f"Round {len(lines) - 1}: accuracy was 0.5 and is now" in difference
 
 
+def test_changed_code_of_a_strategy_is_noticed(tmp_path, monkeypatch):
+    file = tmp_path / "my_strategy.py"
+    file.write_text(
+        "from tests.runs.toy import FirstOnes as Base\n\n\n"
+        "class Mine(Base):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    mine = Choice(name="my_strategy:Mine")
+    experiment = little.experiment(seeds=(0,), strategies=(mine, Choice(name="random")))
+    folder, *_ = done(tmp_path / "b", experiment)
+    own, _ = plan(experiment).cells
+    assert outdated(experiment, folder) == ()
+    file.write_text(file.read_text() + "# changed\n")
+    linecache.checkcache()
+    assert outdated(experiment, folder) == (own,)
+    (line,) = outdated_lines(outdated(experiment, folder))
+    assert "the code of 'my_strategy:Mine' has changed since 1 of its runs" in line
+
+
 def test_nothing_finished_cannot_be_verified(tmp_path):
     folder = opened(tmp_path / "b")
     folder.ask_for(little.experiment())
@@ -222,13 +261,15 @@ def test_cost_counts_what_is_left_and_learns_from_what_is_finished(finished, tmp
     assert later.seconds_per_training == pytest.approx(sum(seconds) / len(seconds))
 
 
-def test_a_few_steps_can_be_measured():
+def test_a_few_steps_can_be_measured_as_a_worker_would_do_them(monkeypatch):
+    threads = []
+    monkeypatch.setattr(torch, "set_num_threads", threads.append)
     settings = little.experiment().conditions[0].settings
-    trained = settings.model_copy(
-        update={"trainer": Choice(name="supervised", options={"steps": 10_000})}
-    )
+    trainer = Choice(name="supervised", options={"steps": 10_000})
+    trained = settings.model_copy(update={"trainer": trainer, "threads": 3})
     experiment = little.experiment(conditions=(Condition(settings=trained),))
     found = measure(experiment, 3)
+    assert threads[0] == 3
     assert found.num_steps == 3
     assert found.seconds_per_step > 0
     with pytest.raises(UsageError, match="0 steps of 'supervised'"):
@@ -375,14 +416,28 @@ def test_wrong_parts_are_told_before_anything_is_loaded():
         checked(unknown)
 
 
-def test_the_place_of_data_does_not_depend_on_the_working_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "photos").mkdir()
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"query": 0}, "query is 0"),
+        ({"start": 30}, "budget of 20 labels is smaller than the start of 30"),
+        ({"query": 11}, "leaves 10"),
+        ({"data": Choice(name="digits", options={"sise": 8})}, "'size'"),
+        ({"data": Choice(name="digits", options={"size": "big"})}, "'size' is 'big'"),
+    ],
+)
+def test_wrong_settings_are_told_once_and_not_by_every_run(changes, message):
     settings = little.experiment().conditions[0].settings
-    here = settings.model_copy(update={"data": Choice(name="photos")})
-    found = checked(little.experiment(conditions=(Condition(settings=here),)))
-    assert found.conditions[0].settings.data.name == str(tmp_path / "photos")
-    assert checked(little.experiment()) == little.experiment()
+    wrong = Condition(settings=settings.model_copy(update=changes))
+    with pytest.raises(UsageError, match=message):
+        checked(little.experiment(conditions=(wrong,)))
+
+
+@pytest.mark.parametrize("name", ["../mine", "a/b", "", ".hidden", "two words"])
+def test_a_name_that_cannot_name_a_file_is_refused(name):
+    renamed = little.experiment().model_copy(update={"name": name})
+    with pytest.raises(UsageError, match=r"'name' is .* files are named by it"):
+        checked(renamed)
 
 
 def test_notes_of_a_run_are_kept(tmp_path):
@@ -403,3 +458,88 @@ def test_notes_of_a_run_are_kept(tmp_path):
     (found,) = read_results(folder, experiment).cells
     assert any("singular" in note for note in found.notes)
     assert len(set(found.notes)) == len(found.notes)
+
+
+def damaged(folder, cell):
+    folder.run_folder(cell).rounds_file.write_text("[]\n")
+    return cell
+
+
+def test_a_damaged_run_fails_alone_and_is_told_with_what_to_do(tmp_path):
+    experiment = little.experiment(seeds=(0,))
+    folder, *_ = done(tmp_path / "b", experiment)
+    broken = damaged(folder, plan(experiment).cells[0])
+    assert estimate(experiment, folder, num_workers=1).num_finished == 2
+    (ended,) = run(experiment, folder, little.Here())
+    assert ended.cell == broken
+    assert "rounds.jsonl' could not be read" in ended.error
+    assert f"remove '{folder.run_folder(broken).path}'" in ended.error
+    results = read_results(folder, experiment)
+    assert [one.error for one in results.failures] == [ended.error]
+    assert results.num_finished == 1
+    folder.clear_failure(broken)
+    (failure,) = read_results(folder, experiment).failures
+    assert "rounds.jsonl" in failure.error
+    shutil.rmtree(folder.run_folder(broken).path)
+    assert [one.error for one in run(experiment, folder, little.Here())] == [None]
+
+
+def test_a_run_that_another_command_is_at_work_on_has_not_failed(tmp_path):
+    experiment = little.experiment(seeds=(0,), strategies=(Choice(name="random"),))
+    folder = opened(tmp_path / "b")
+    (cell,) = plan(experiment).cells
+    with folder.run_folder(cell).owned():
+        ended = list(run(experiment, folder, little.Here()))
+    assert "Another process is at work" in ended[-1].error
+    assert folder.failure(cell) is None
+
+
+def test_what_is_finished_has_not_failed_whatever_was_written_down(finished):
+    folder, *_ = finished
+    cell = plan(little.experiment()).cells[0]
+    folder.write_failure(cell, Failure(label=cell.label, error="by another command"))
+    try:
+        assert folder.failure(cell) is None
+    finally:
+        folder.clear_failure(cell)
+
+
+def test_a_full_disk_is_told_although_it_cannot_be_written_down(tmp_path, monkeypatch):
+    def full(path, text):
+        raise StorageError(f"The disk is full: '{path}' could not be written.")
+
+    folder = opened(tmp_path / "b")
+    for module in ("fewlabels.bench.folder", "fewlabels.runs.folder"):
+        monkeypatch.setattr(f"{module}.replace_text", full)
+    experiment = little.experiment(seeds=(0,))
+    ended = list(run(experiment, folder, little.Here()))
+    assert len(ended) == 3
+    assert all("The disk is full" in one.error for one in ended)
+
+
+def test_progress_looks_no_second_time_at_what_is_finished(finished, monkeypatch):
+    folder, *_ = finished
+    cells = plan(little.experiment(retrainings=2)).all
+    watch = _Watch(folder, cells, steps=40)
+    assert watch.done() == watch.total == 40 * (2 + 4 * 2 + 2)
+    monkeypatch.setattr(BenchFolder, "lines", None)
+    assert watch.done() == watch.total
+
+
+def test_progress_counts_the_steps_of_the_training_that_goes_on(tmp_path):
+    folder = opened(tmp_path / "b")
+    cell = plan(little.experiment()).cells[0]
+    watch = _Watch(folder, [cell], steps=40)
+    execution = execute(
+        cell.settings, folder.run_folder(cell).path, pool_of(cell.settings)
+    )
+    assert watch.done() == 0
+    next(execution)
+    assert watch.done() == 0  # the first training is that of another run
+    journal.append(
+        folder.run_folder(cell).training_file, {"part": "round-001", "step": 30}
+    )
+    assert watch.done() == 30
+    next(execution)
+    execution.close()
+    assert watch.done() == 40

@@ -9,6 +9,7 @@ from fewlabels.bench.folder import BenchFolder
 from fewlabels.bench.runner import run
 from fewlabels.bench.tracking import Mlflow
 from fewlabels.errors import UsageError
+from fewlabels.runs import Choice
 
 # MLflow and what it builds on warn about themselves.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -41,6 +42,25 @@ def test_finished_runs_are_sent_once(mlflow, tmp_path):
     assert [(h.step, h.value) for h in history] == [
         (line.num_labeled, line.accuracy) for line in lines
     ]
+
+
+def test_a_run_that_was_sent_in_part_is_sent_whole(mlflow, tmp_path, monkeypatch):
+    folder = BenchFolder(tmp_path / "bench")
+    folder.open()
+    experiment = little.experiment(seeds=(0,), strategies=(Choice(name="random"),))
+    list(run(experiment, folder, little.Here()))
+    (cell,) = plan(experiment).cells
+    log = Mlflow(f"sqlite:///{tmp_path}/mlflow.db", "toy")
+
+    def gone(*given, **named):
+        raise mlflow.exceptions.MlflowException("the server is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mlflow.MlflowClient, "log_metric", gone)
+        with pytest.raises(UsageError, match="the server is gone"):
+            log.send(cell, folder)
+    assert log.send(cell, folder)
+    assert not log.send(cell, folder)
 
 
 def test_an_address_that_mlflow_does_not_know_is_told(mlflow):

@@ -7,6 +7,8 @@ import yaml
 from tests.bench import little
 
 from fewlabels import bench
+from fewlabels.cli.bench_words import read_strategies
+from fewlabels.runs import Choice
 
 FIELDS = yaml.safe_dump(json.loads(little.experiment(seeds=(0,)).model_dump_json()))
 
@@ -94,6 +96,33 @@ def test_a_failing_run_makes_the_command_fail_after_the_others(fewlabels, toy):
     assert "failed: RuntimeError: nothing left to say" in err
     assert "[3/3] random" in err
     assert "Report:" in out
+
+
+def test_failures_are_counted_by_experiment_and_reports_found_by_name(
+    fewlabels, tmp_path
+):
+    failing = little.experiment(seeds=(0,), strategies=(little.FAILING,))
+    for name, one in (("broken", failing), ("well-done", little.experiment())):
+        fields = json.loads(one.model_dump_json()) | {"name": name, "seeds": [0]}
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(fields))
+    files = ("broken.yaml", "well-done.yaml")
+    code, out, _ = fewlabels("bench", "run", *files, "--json")
+    assert code == 1
+    assert [json.loads(line)["failed"] for line in out.splitlines()] == [1, 0]
+    code, out, err = fewlabels("bench", "report", "bench", "well-done")
+    assert code == 0, err
+    assert "well-done" in out
+    code, _, err = fewlabels("bench", "report", "bench", "broke")
+    assert code == 2
+    assert "'broken'" in err
+
+
+def test_a_name_stands_for_all_strategies_that_have_it():
+    twice = (Choice(name="npc"), Choice(name="npc", options={"draws": 5}))
+    experiment = little.experiment(strategies=(*twice, Choice(name="random")))
+    assert read_strategies("npc, entropy", experiment) == (
+        *twice, Choice(name="entropy"),
+    )  # fmt: skip
 
 
 def test_a_different_outcome_makes_verify_fail(fewlabels, toy, tmp_path):

@@ -13,9 +13,17 @@ from fewlabels.bench.published import TABLE_1, passive_tests
 from fewlabels.bench.results import read_results
 from fewlabels.bench.work import work
 from fewlabels.errors import UnknownNameError
-from fewlabels.evaluation import area_under_curve, paired_tests, retraining_noise
+from fewlabels.evaluation import (
+    Saving,
+    area_under_curve,
+    labels_saved,
+    paired_tests,
+    penalty_matrix,
+    retraining_noise,
+)
 from fewlabels.report import write_bench_report
 from fewlabels.report.bench.pens import HUES, LIGHT
+from fewlabels.report.bench.savings import saving_text
 from fewlabels.runs import Choice
 
 CURVES = {
@@ -61,6 +69,45 @@ def test_the_numbers_are_those_of_the_statistics(bench):
     noise = retraining_noise([0.80, 0.82, 0.81])
     assert f"retraining alone: ± {100 * noise.deviation:.1f}" in shown
     assert f"{100 * noise.low:.2f} and {100 * noise.high:.2f} points" in shown
+
+
+def test_penalties_and_savings_are_those_of_the_statistics(bench):
+    path = write_bench_report(bench.folder, "toys")
+    words = text_of(path)
+    later = {name: np.array(curves)[:, 1:] for name, curves in CURVES.items()}
+    matrix = penalty_matrix(later)
+    assert matrix.beats("npc", "random") == 1
+    assert "Counted at 8 and 12 labels" in words  # the start is the same for both
+    assert "random 0.0 npc 100.0 Penalty 100.0 0.0" in words  # the row beats
+    means = {name: np.mean(curves, axis=0) for name, curves in CURVES.items()}
+    savings = labels_saved([4, 8, 12], means["npc"], means["random"])
+    expected = " ".join(saving_text(one, (4, 8, 12)) for one in savings[1:])
+    assert f"8 labels 12 labels npc {expected}" in words
+
+
+@pytest.mark.parametrize(
+    ("saved", "reached", "text"),
+    [
+        (3.25, "within the budget", "+3.2"),
+        (-3.0, "within the budget", "\N{MINUS SIGN}3.0"),
+        (None, "never", "> 4"),
+        (None, "from the start", "< \N{MINUS SIGN}4"),
+    ],
+)
+def test_savings_in_words(saved, reached, text):
+    one = Saving(
+        num_labels=8, accuracy=0.5, needed_by_random=None, saved=saved, reached=reached
+    )
+    assert saving_text(one, (4, 8, 12)) == text
+
+
+def test_the_noise_is_drawn_where_it_was_measured(tmp_path):
+    conditions = (condition("one"), condition("two", budget=8))
+    bench = Bench(tmp_path, experiment(conditions=conditions, retrainings=2))
+    bench.retrain([0.7, 0.8])
+    bench.run("npc", 0, [0.5, 0.6, 0.7], 0).run("npc", 0, [0.5, 0.6], 1)
+    words = text_of(write_bench_report(bench.folder, "toys"))
+    assert words.count("retraining alone") == 2  # for wide and for narrow screens
 
 
 def test_the_finding_is_what_the_test_says(bench, tmp_path):

@@ -134,6 +134,22 @@ def test_a_run_can_take_its_beginning_from_another(tmp_path, digits):
     assert (again.path / "round-000" / "state.txt").read_text() == "40"
 
 
+def test_a_beginning_that_is_under_way_is_not_copied(tmp_path, digits):
+    beginning = RunFolder(tmp_path / "beginning")
+    (beginning.path / "round-000").mkdir(parents=True)
+    (beginning.path / "round-000" / "state.txt").write_text("7")
+    _, folder = run(tmp_path / "whole", digits)
+    beginning.write_start(folder.start())
+    own = RunFolder(tmp_path / "own")
+    own.path.mkdir()
+    own.begin_like(beginning)
+    assert own.start() is None
+    assert not (own.path / "round-000").exists()
+    own.begin_like(folder)
+    assert own.start() == folder.start()
+    assert (own.path / "round-000" / "state.txt").read_text() == "40"
+
+
 def test_the_training_of_the_set_that_was_kept_is_not_done_again(tmp_path, digits):
     options = {"steps": 3}
     trainer = Choice(name="supervised", options=options)

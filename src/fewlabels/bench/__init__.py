@@ -15,6 +15,7 @@ from fewlabels.bench.experiment import Condition, Experiment, Footprint
 from fewlabels.bench.folder import BenchFolder, Failure
 from fewlabels.bench.local import LocalEngine
 from fewlabels.bench.on_ray import RayEngine
+from fewlabels.bench.outdated import outdated
 from fewlabels.bench.recipes import names, recipe
 from fewlabels.bench.results import Results, read_results
 from fewlabels.bench.runner import run
@@ -44,6 +45,7 @@ __all__ = [
     "measure",
     "names",
     "num_trainings",
+    "outdated",
     "plan",
     "read_experiment",
     "read_results",

@@ -32,10 +32,15 @@ class Cell:
         return sha256(text.encode()).hexdigest()[:_LENGTH]
 
     @property
+    def is_asking(self) -> bool:
+        """Whether it asks for labels; else it trains on the starting set alone."""
+        return self.settings.budget > self.settings.start
+
+    @property
     def label(self) -> str:
-        """What people call it; a run that asks nothing is a training alone."""
+        """What people call it."""
         s = self.settings
-        name = s.strategy.label if s.budget > s.start else "one training"
+        name = s.strategy.label if self.is_asking else "one training"
         return f"{name}, {s.budget} labels, seed {s.seed}"
 
     @property
@@ -71,10 +76,13 @@ class Cell:
 
         A run that is the beginning of others trains all that it can choose from.
         """
-        s = self.settings
-        if s.budget == s.start:
-            return s.initial_models
-        return self.num_rounds - 1
+        return self.num_trained(self.num_rounds)
+
+    def num_trained(self, num_rounds: int) -> int:
+        """Return how many of these are trained after so many finished rounds."""
+        if not self.is_asking:
+            return num_rounds * self.settings.initial_models
+        return max(0, num_rounds - 1)
 
 
 @dataclass(frozen=True)
@@ -123,7 +131,10 @@ def cell_of(condition: Condition, strategy: Choice, seed: int) -> Cell:
 
 
 def noise_cells(experiment: Experiment) -> tuple[Cell, ...]:
-    """Return trainings on one label set, as large as the first condition's budget."""
+    """Return trainings on one label set, as large as the first condition's budget.
+
+    The set does not depend on the seeds of the experiment, so that more seeds add none.
+    """
     base = experiment.conditions[0].settings
     same_set = base.model_copy(
         update={
@@ -132,7 +143,7 @@ def noise_cells(experiment: Experiment) -> tuple[Cell, ...]:
             "query": 1,
             "initial_models": 1,
             "zero_shot": False,
-            "seeds": SeedOptions(start=experiment.seeds[0]),
+            "seeds": SeedOptions(start=0),
         }
     )
     return tuple(

@@ -3,16 +3,19 @@
 import shutil
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from fewlabels import progress, training
 from fewlabels.bench.cells import Cell, Plan, plan
 from fewlabels.bench.experiment import Experiment
 from fewlabels.bench.folder import BenchFolder
 from fewlabels.bench.work import pool_of
-from fewlabels.errors import UsageError
+from fewlabels.errors import RunError, UsageError
 from fewlabels.loop import hidden, starting_answers
 from fewlabels.rng import stream
 from fewlabels.runs import RunSettings
@@ -171,6 +174,7 @@ def measure(experiment: Experiment, num_steps: int) -> Measured:
         )
         raise UsageError(msg)
     few = replace(trainer, steps=num_steps)
+    torch.set_num_threads(settings.threads)  # as a worker does
     pool = pool_of(settings)
     answers = starting_answers(pool, settings.budget, settings.seed, trainer=few)
     told = _Told()
@@ -207,9 +211,7 @@ class _Told:
 
 def _trainings_left(folder: BenchFolder, cell: Cell) -> int:
     """Return how many trainings of an unfinished run are still to do."""
-    done = len(folder.lines(cell))
-    is_begun_for_it = cell.num_rounds > cell.num_trainings
-    return cell.num_trainings - max(0, done - int(is_begun_for_it))
+    return cell.num_trainings - cell.num_trained(len(folder.lines(cell)))
 
 
 def _measured(folder: BenchFolder, todo: Plan, steps: int | None) -> float | None:
@@ -223,6 +225,7 @@ def _measured(folder: BenchFolder, todo: Plan, steps: int | None) -> float | Non
 def _later_seconds(folder: BenchFolder, cells: Iterable[Cell]) -> Iterable[float]:
     """Yield what rounds after the first took; the first may not have been trained."""
     for cell in cells:
-        for entry in folder.timings(cell)[1:]:
-            parts = [v for k, v in entry.items() if k.endswith("_seconds")]
-            yield float(sum(parts))
+        with suppress(RunError):  # damaged: who does the run is told
+            for entry in folder.run_folder(cell).timings()[1:]:
+                parts = [v for k, v in entry.items() if k.endswith("_seconds")]
+                yield float(sum(parts))

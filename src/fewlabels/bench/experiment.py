@@ -3,7 +3,7 @@
 import re
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from fewlabels.bench.published import PublishedTable
 from fewlabels.runs import Choice, RunSettings
@@ -74,13 +74,9 @@ class Experiment(BaseModel):
 
     @field_validator("name")
     @classmethod
-    def _names_a_file(cls, name: str) -> str:
-        """Refuse what would not be one file inside the folder of a benchmark."""
-        if not _NAME.fullmatch(name) or len(name.encode()) > _LONGEST_NAME:
-            msg = (
-                "it names files, so give letters, digits, dashes, dots and spaces, a "
-                f"letter or digit first, {_LONGEST_NAME} bytes at most"
-            )
+    def _can_name_files(cls, name: str) -> str:
+        if not re.fullmatch(r"\w[\w.-]*", name):
+            msg = "give letters, digits, '_', '-' and '.', since files are named by it"
             raise ValueError(msg)
         return name
 
@@ -102,7 +98,3 @@ class Experiment(BaseModel):
                 )
                 raise ValueError(msg)
         return self
-
-    def condition(self, name: str) -> Condition:
-        """Return the condition of a name."""
-        return next(one for one in self.conditions if one.name == name)

@@ -21,14 +21,16 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from fewlabels import journal
 from fewlabels.bench.cells import Cell
 from fewlabels.bench.experiment import Experiment
-from fewlabels.errors import ForeignFolderError, RunError
-from fewlabels.files import LEFTOVER, make_folder, replace_text
-from fewlabels.runs import RoundLine, RunFolder, faults
+from fewlabels.errors import ForeignFolderError, RunError, RunInUseError, StorageError
+from fewlabels.files import LEFTOVER, alone, make_folder, replace_text
+from fewlabels.runs import RoundLine, RunFolder
 
 SCHEMA = 1
 """Version of the files of a benchmark."""
 
 _KIND = "fewlabels bench"
+_LOCK = ".fewlabels-lock"
+_PATIENCE = 30.0  # seconds
 
 
 class Failure(BaseModel):
@@ -153,13 +155,21 @@ class BenchFolder:
             The experiment with all strategies and seeds that were ever asked for; with
             those of now alone, if its conditions have changed.
         """
-        before = self.earlier(experiment)
-        if before is not None and before.conditions == experiment.conditions:
-            experiment = _together(before, experiment)
-        file = self._experiment_file(experiment)
-        make_folder(file.parent)
-        replace_text(file, experiment.model_dump_json(indent=2) + "\n")
-        return experiment
+        # As it will be read: a tuple among the options of a trainer is a list there.
+        asked = Experiment.model_validate_json(experiment.model_dump_json())
+        folder = self.path / "experiments"
+        make_folder(folder)
+        in_use = RunInUseError(
+            f"Another process has been writing into '{folder}' for {_PATIENCE:g} "
+            "seconds. Wait for it, then run the same command again."
+        )
+        with alone(folder / _LOCK, in_use, patience=_PATIENCE):
+            before = self.experiments().get(asked.name)
+            if before is not None and before.conditions == asked.conditions:
+                asked = _together(before, asked)
+            text = asked.model_dump_json(indent=2) + "\n"
+            replace_text(folder / f"{asked.name}.json", text)
+        return asked
 
     def is_finished(self, cell: Cell) -> bool:
         """Return whether a run has come to its end."""
@@ -169,53 +179,35 @@ class BenchFolder:
     def lines(self, cell: Cell) -> list[RoundLine]:
         """Return the finished rounds of a run; none where its files are damaged.
 
-        A damaged run must not stop the others: it counts as not done, and doing it
-        tells what is wrong.
+        Who does the run, or reads its results, is told what is wrong with them.
         """
-        own = self.run_folder(cell)
         with suppress(RunError):
-            if own.rounds_file.exists():
-                own.description(), own.start()
-                return own.lines()
+            return self.run_folder(cell).lines()
         return []
-
-    def timings(self, cell: Cell) -> list[dict[str, Any]]:
-        """Return what was measured of rounds; nothing where that is damaged."""
-        with suppress(RunError):
-            return self.run_folder(cell).timings()
-        return []
-
-    def notes(self, cell: Cell) -> tuple[str, ...]:
-        """Return what was noted while a run went on; nothing where that is damaged."""
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            lines = journal.read(self.notes_file(cell))
-            return tuple(str(line["note"]) for line in lines)
-        return ()
-
-    def damage(self, cell: Cell, error: RunError) -> Failure:
-        """Say that the files of a run cannot be used, and what to do about it."""
-        place = self.run_folder(cell).path
-        told = f"{error} Or remove '{place}': 'bench run' then does this run again."
-        return Failure(label=cell.label, error=told)
 
     def missing(self, cells: Iterable[Cell]) -> tuple[Cell, ...]:
         """Return the runs that are still to do."""
         return tuple(cell for cell in cells if not self.is_finished(cell))
 
     def failure(self, cell: Cell) -> Failure | None:
-        """Return why a run failed the last time; None if it did not."""
+        """Return why a run failed the last time; None if it did not.
+
+        Two commands may do the same runs: one that is finished has not failed, whatever
+        the other one wrote down.
+        """
         file = self._failure_file(cell)
-        if not file.exists():
+        if not file.exists() or self.is_finished(cell):
             return None
         with suppress(ValidationError, OSError, ValueError):
             return Failure.model_validate_json(file.read_text("utf-8"))
         return Failure(label=cell.label, error=f"'{file}' could not be read.")
 
     def write_failure(self, cell: Cell, failure: Failure) -> None:
-        """Write down why a run failed."""
+        """Write down why a run failed, unless the disk is full too."""
         file = self._failure_file(cell)
-        make_folder(file.parent)
-        replace_text(file, failure.model_dump_json(indent=2) + "\n")
+        with suppress(StorageError):
+            make_folder(file.parent)
+            replace_text(file, failure.model_dump_json(indent=2) + "\n")
 
     def clear_failure(self, cell: Cell) -> None:
         """Forget why a run failed, before it is tried again."""

@@ -142,6 +142,8 @@ class Results:
 def read_results(folder: BenchFolder, experiment: Experiment) -> Results:
     """Read what the runs of an experiment came to; unfinished ones as far as they are.
 
+    A run whose files are damaged counts as failed.
+
     Args:
         folder: The benchmark.
         experiment: One that was asked for in it.
@@ -179,6 +181,23 @@ def read_results(folder: BenchFolder, experiment: Experiment) -> Results:
 
 
 def _result(folder: BenchFolder, strategy: str, seed: int, cell: Cell) -> CellResult:
+    try:
+        return _read(folder, strategy, seed, cell)
+    except RunError as error:
+        return CellResult(
+            strategy=strategy,
+            seed=seed,
+            cell=cell,
+            description={},
+            start=(),
+            lines=(),
+            timings=(),
+            notes=(),
+            failure=folder.failure(cell) or Failure(label=cell.label, error=str(error)),
+        )
+
+
+def _read(folder: BenchFolder, strategy: str, seed: int, cell: Cell) -> CellResult:
     own = folder.run_folder(cell)
     nothing = CellResult(
         strategy=strategy,

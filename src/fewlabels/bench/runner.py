@@ -4,7 +4,7 @@ import json
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fewlabels import progress
 from fewlabels.bench.cells import Cell, plan
@@ -12,6 +12,7 @@ from fewlabels.bench.cost import steps_of
 from fewlabels.bench.engines import Ended, Engine
 from fewlabels.bench.experiment import Experiment
 from fewlabels.bench.folder import BenchFolder
+from fewlabels.loop import round_folder
 from fewlabels.runs import RunFolder
 
 _LOOK_EVERY = 2.0  # seconds
@@ -41,11 +42,10 @@ def run(
     """
     todo = plan(experiment)
     first = folder.missing(todo.beginnings)
-    rest = [*todo.cells, *todo.noise]
     with _watched(folder, todo.all):
         if first:
             yield from engine.run(first, folder.path, tensorboard=tensorboard)
-        later = folder.missing(cell for cell in rest if cell not in first)
+        later = folder.missing(cell for cell in todo.all if cell not in first)
         if later:
             yield from engine.run(later, folder.path, tensorboard=tensorboard)
 
@@ -57,6 +57,8 @@ class _Watch:
     folder: BenchFolder
     cells: Sequence[Cell]
     steps: int
+    finished: set[str] = field(default_factory=set)
+    """Addresses of runs that need no second look."""
 
     @property
     def total(self) -> int:
@@ -68,17 +70,20 @@ class _Watch:
         return sum(self._done(cell) for cell in self.cells)
 
     def _done(self, cell: Cell) -> int:
-        folder = self.folder.run_folder(cell)
-        if self.folder.is_finished(cell):
-            return self.steps * cell.num_trainings
-        is_begun_for_it = cell.num_rounds > cell.num_trainings
+        everything = self.steps * cell.num_trainings
+        if cell.address in self.finished:
+            return everything
         lines = self.folder.lines(cell)
-        finished = max(0, len(lines) - int(is_begun_for_it))
-        step = min(self.steps, _last_step(folder, len(lines)))
-        return min(self.steps * (finished + 1), self.steps * finished + step)
+        if lines and not lines[-1].ids:
+            self.finished.add(cell.address)
+            return everything
+        if cell.is_asking and not lines:
+            return 0  # the first training is another run's, even where it is not copied
+        step = _last_step(self.folder.run_folder(cell), len(lines))
+        return self.steps * cell.num_trained(len(lines)) + min(self.steps, step)
 
 
-def _last_step(folder: RunFolder, number: int) -> int:
+def _last_step(folder: RunFolder, round_number: int) -> int:
     """Return the step that was told last of the training of a round."""
     try:
         with folder.training_file.open("rb") as file:
@@ -86,7 +91,7 @@ def _last_step(folder: RunFolder, number: int) -> int:
             file.seek(max(0, file.tell() - _TAIL))
             *lines, _ = file.read().split(b"\n")
         last = json.loads(lines[-1])
-        is_going_on = last["part"] == f"round-{number:03d}"
+        is_going_on = last["part"] == round_folder(folder.path, round_number).name
         return int(last["step"]) if is_going_on else 0
     except (OSError, ValueError, KeyError, TypeError, IndexError):
         return 0  # nothing told yet

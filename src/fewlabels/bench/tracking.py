@@ -1,5 +1,7 @@
 """Finished runs for MLflow: parameters, accuracy by number of labels, seconds."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from fewlabels.bench.cells import Cell
@@ -18,29 +20,32 @@ class Mlflow:
         Args:
             uri: Where MLflow keeps its runs, such as ``"sqlite:///mlflow.db"`` or the
                 address of a server.
-            experiment: Name of the experiment there.
-
-        Raises:
-            UsageError: If MLflow is not installed, or does not answer.
+            experiment: Name of the experiment there. A :class:`UsageError` tells that
+                MLflow is not installed, or does not answer.
         """
-        mlflow = _imported()
-        try:
-            self._client = mlflow.MlflowClient(uri)
+        self._mlflow, self._uri = _imported(), uri
+        with self._explained():
+            self._client = self._mlflow.MlflowClient(uri)
             found = self._client.get_experiment_by_name(experiment)
             self._experiment = (
                 self._client.create_experiment(experiment)
                 if found is None
                 else found.experiment_id
             )
-        except (mlflow.exceptions.MlflowException, ImportError) as error:
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (self._mlflow.exceptions.MlflowException, ImportError) as error:
             msg = (
-                f"MLflow at '{uri}' cannot be used: {error}. Give an address that it "
-                "knows, such as sqlite:///mlflow.db, or go on without."
+                f"MLflow at '{self._uri}' cannot be used: {error}. Give an address "
+                "that it knows, such as sqlite:///mlflow.db, or go on without."
             )
             raise UsageError(msg) from error
 
     def send(self, cell: Cell, folder: BenchFolder) -> bool:
-        """Send a finished run, unless it is there.
+        """Send a finished run, unless the whole of it is there.
 
         Args:
             cell: The run.
@@ -49,9 +54,14 @@ class Mlflow:
         Returns:
             Whether it was sent.
         """
-        mine = f"tags.`{_TAG}` = '{cell.address}'"
-        if self._client.search_runs([self._experiment], mine):
-            return False
+        with self._explained():
+            whole = f"tags.`{_TAG}` = '{cell.address}' and status = 'FINISHED'"
+            if self._client.search_runs([self._experiment], whole):
+                return False
+            self._send(cell, folder)
+        return True
+
+    def _send(self, cell: Cell, folder: BenchFolder) -> None:
         tags = {_TAG: cell.address, "mlflow.runName": cell.label}
         run = self._client.create_run(self._experiment, tags=tags).info.run_id
         for name, value in _parameters(cell).items():
@@ -65,7 +75,6 @@ class Mlflow:
                 if value is not None:
                     self._client.log_metric(run, name, value, step=line.num_labeled)
         self._client.set_terminated(run)
-        return True
 
 
 def _parameters(cell: Cell) -> dict[str, Any]:

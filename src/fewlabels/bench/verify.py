@@ -24,7 +24,8 @@ class Verdict:
     differences: tuple[str, ...]
     """What is not the same, a sentence each; empty if all is."""
     changes: tuple[str, ...]
-    """What differs between then and now around the run: versions, machine."""
+    """What differs between then and now around the run: versions, machine, the code of
+    a strategy from outside."""
 
     @property
     def is_same(self) -> bool:
@@ -56,9 +57,12 @@ def verify(folder: BenchFolder, *, seed: int = 0) -> Verdict:
     with tempfile.TemporaryDirectory(prefix="fewlabels-verify-") as place:
         again = BenchFolder(Path(place))
         do(cell, again)
-        differences = compared(folder.run_folder(cell), again.run_folder(cell))
-    before = folder.run_folder(cell).description()
-    return Verdict(cell, tuple(differences), tuple(_changes(before, environment())))
+        then, now = folder.run_folder(cell), again.run_folder(cell)
+        return Verdict(
+            cell,
+            differences=tuple(compared(then, now)),
+            changes=tuple(_changes(then.description(), now.description())),
+        )
 
 
 def compared(one: RunFolder, other: RunFolder) -> Iterable[str]:
@@ -97,6 +101,6 @@ def _short(value: Any) -> str:
 
 
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterable[str]:
-    for name, value in now.items():
-        if before.get(name) != value:
-            yield f"{name} was {before.get(name)} and is now {value}."
+    for name in (*environment(), "strategy_source"):
+        if before.get(name) != now[name]:
+            yield f"{name} was {before.get(name)} and is now {now[name]}."

@@ -15,12 +15,7 @@ import torch
 from fewlabels import data, journal
 from fewlabels.bench.cells import Cell
 from fewlabels.bench.folder import BenchFolder, Failure
-from fewlabels.errors import (
-    FewlabelsError,
-    FewlabelsWarning,
-    RunError,
-    RunInUseError,
-)
+from fewlabels.errors import FewlabelsError, FewlabelsWarning, RunError, RunInUseError
 from fewlabels.pool import Pool
 from fewlabels.runs import Choice, RunSettings, execute
 
@@ -37,23 +32,20 @@ def work(root: str, settings: str, *, tensorboard: bool = False) -> str | None:
 
     Returns:
         None if the run is finished, else what went wrong in a sentence; it is also
-        written down in the folder.
+        written down in the folder, unless another process is at work on the run.
     """
     cell = Cell(RunSettings.model_validate_json(settings))
     folder = BenchFolder(Path(root))
     folder.clear_failure(cell)
     try:
         do(cell, folder, tensorboard=tensorboard)
-    except RunInUseError as error:  # whoever does it may well finish it
+    except RunInUseError as error:
         return str(error)
-    except RunError as error:
-        failure = folder.damage(cell, error)
     except Exception as error:  # noqa: BLE001 - one run must not stop the others
-        failure = _failure(cell, error)
-    else:
-        return None
-    folder.write_failure(cell, failure)
-    return failure.error
+        failure = _failure(cell, folder, error)
+        folder.write_failure(cell, failure)
+        return failure.error
+    return None
 
 
 def do(cell: Cell, folder: BenchFolder, *, tensorboard: bool = False) -> None:
@@ -106,8 +98,12 @@ def _noted(folder: BenchFolder, cell: Cell) -> Iterator[None]:
                     journal.append(file, {"note": text})
 
 
-def _failure(cell: Cell, error: Exception) -> Failure:
+def _failure(cell: Cell, folder: BenchFolder, error: Exception) -> Failure:
     """Say what went wrong; where, only if it is nothing that a user can cause."""
+    if isinstance(error, RunError):
+        own = folder.run_folder(cell).path
+        remedy = f"Or remove '{own}': this run alone is then done again."
+        return Failure(label=cell.label, error=f"{error} {remedy}")
     if isinstance(error, FewlabelsError):
         return Failure(label=cell.label, error=str(error))
     text = " ".join(str(error).split())

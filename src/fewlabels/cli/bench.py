@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +16,7 @@ from fewlabels.cli.bench_words import (
     cost_lines,
     duration,
     ended_line,
+    outdated_lines,
     read_seeds,
     read_strategies,
     space_lines,
@@ -135,15 +136,16 @@ def run(
             )
         return
     folder.open()
-    failed = 0
+    any_failed = False
     for one in experiments:
-        failed += _do(one, folder, does, terminal, tensorboard=tensorboard, uri=mlflow)
+        failed = _do(one, folder, does, terminal, tensorboard=tensorboard, uri=mlflow)
+        any_failed |= failed > 0
         page = write_bench_report(folder, one.name).resolve()
         terminal.result(f"Report: {page}")
         if as_json:
             told = {"experiment": one.name, "failed": failed, "report": str(page)}
             print_line(json.dumps(told))
-    if failed:
+    if any_failed:
         raise typer.Exit(1)
 
 
@@ -159,7 +161,7 @@ def report(
     """Write a page, figures and tables about what the runs came to so far."""
     folder = BenchFolder(path)
     known = folder.experiments()
-    names = [_known_as(recipe, known)] if recipe else list(known)
+    names = [_known_name(recipe, known)] if recipe else list(known)
     terminal = Terminal.open(quiet=quiet)
     if not names:
         raise UsageError(f"Nothing was asked for in '{path}' yet: no report to write.")
@@ -190,11 +192,11 @@ def verify(
     raise typer.Exit(1)
 
 
-def _known_as(name: str, known: Iterable[str]) -> str:
+def _known_name(name: str, known: Collection[str]) -> str:
     """Return the name of an experiment; dashes stand for underscores too."""
-    for found in (name, name.replace("-", "_")):
-        if found in known:
-            return found
+    for spelling in (name, name.replace("-", "_")):
+        if spelling in known:
+            return spelling
     raise UnknownNameError("experiment in this folder", name, known)
 
 
@@ -261,6 +263,8 @@ def _told_cost(
     )
     for line in cost_lines(experiment, cost):
         terminal.result(line)
+    for line in outdated_lines(bench.outdated(experiment, folder)):
+        terminal.say(line)
     return cost
 
 

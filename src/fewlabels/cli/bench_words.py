@@ -1,9 +1,10 @@
 """How ``fewlabels bench`` reads what it is given and says what it does."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from fewlabels.bench import BenchFolder, Cost, Ended, Experiment, num_trainings
+from fewlabels.bench import BenchFolder, Cell, Cost, Ended, Experiment, num_trainings
 from fewlabels.errors import UsageError
 from fewlabels.runs import Choice
 
@@ -21,7 +22,7 @@ _POWERS = {2**power: f"2^{power}" for power in range(16, 31)}
 
 
 def read_strategies(words: str, experiment: Experiment) -> tuple[Choice, ...]:
-    """Return strategies by name; one of the recipe's with the options it has there.
+    """Return strategies by name; those of the recipe with the options they have there.
 
     Args:
         words: Names or import paths, with commas.
@@ -30,9 +31,11 @@ def read_strategies(words: str, experiment: Experiment) -> tuple[Choice, ...]:
     Returns:
         The strategies, in the order given.
     """
-    known = {strategy.name: strategy for strategy in experiment.strategies}
-    names = [word.strip() for word in words.split(",")]
-    return tuple(known.get(name, Choice(name=name)) for name in names if name)
+    found: list[Choice] = []
+    for name in filter(None, (word.strip() for word in words.split(","))):
+        known = [one for one in experiment.strategies if one.name == name]
+        found += known or [Choice(name=name)]
+    return tuple(found)
 
 
 def read_seeds(words: str) -> tuple[int, ...]:
@@ -115,6 +118,23 @@ def space_lines(disk: float, free: float) -> Iterator[str]:
         yield (
             f"Note: only {_size(free)} of the disk are free, {_size(disk)} are needed. "
             "Runs stop when it is full, and go on when there is space again."
+        )
+
+
+def outdated_lines(cells: Sequence[Cell]) -> Iterator[str]:
+    """Say so where strategies have changed since runs with them began.
+
+    Args:
+        cells: Such runs.
+
+    Yields:
+        A line for each strategy.
+    """
+    for name, number in Counter(cell.settings.strategy.name for cell in cells).items():
+        yield (
+            f"Note: the code of '{name}' has changed since {number} of its runs began; "
+            "they are not done again, so that results of both would mix. Give the new "
+            "code another name, or another folder with --out."
         )
 
 

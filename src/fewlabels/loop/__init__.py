@@ -8,7 +8,7 @@ from fewlabels.errors import UsageError
 from fewlabels.loop.rounds import round_folder, rounds, without
 from fewlabels.loop.seeds import Seeds
 from fewlabels.loop.start import (
-    check_budget,
+    check_numbers,
     check_plan,
     hidden,
     starting_answers,
@@ -20,7 +20,7 @@ from fewlabels.whole import whole_number
 
 __all__ = [
     "Seeds",
-    "check_budget",
+    "check_numbers",
     "check_plan",
     "hidden",
     "round_folder",

@@ -49,6 +49,7 @@ def check_plan(pool: Pool, *, start: int, query: int, budget: int) -> None:
     Raises:
         DataError: If the pool has no label to simulate answers with.
     """
+    check_numbers(start=start, query=query, budget=budget)
     known = len(pool.labeled)
     if not known:
         msg = (
@@ -56,7 +57,6 @@ def check_plan(pool: Pool, *, start: int, query: int, budget: int) -> None:
             "simulated run. Give a labeled set, such as a folder per class."
         )
         raise DataError(msg)
-    check_budget(start=start, query=query, budget=budget)
     _require(
         budget <= known,
         f"The budget of {budget} labels is larger than the pool, which has {known} "
@@ -64,15 +64,10 @@ def check_plan(pool: Pool, *, start: int, query: int, budget: int) -> None:
     )
 
 
-def check_budget(*, start: int, query: int, budget: int) -> None:
-    """Raise unless start, query size and budget fit each other, whatever the pool.
+def check_numbers(*, start: int, query: int, budget: int) -> None:
+    """Raise unless start, query size and budget fit each other, in whatever pool.
 
     A wrong number raises :class:`fewlabels.errors.BudgetError`.
-
-    Args:
-        start: Labels at the beginning.
-        query: Labels asked for in each round.
-        budget: Labels at the end.
     """
     _require(start >= 0, f"start is {start}; it is a number of labels, zero or more.")
     _require(query >= 1, f"query is {query}; each round asks for at least one label.")

@@ -7,7 +7,6 @@ from fewlabels.report.facts import (
     environment_facts,
     fact_rows,
 )
-from fewlabels.report.recorded import setting_text
 from fewlabels.report.wording import count
 from fewlabels.runs import environment
 
@@ -17,8 +16,8 @@ def project_facts(project: Project, status: Status) -> tuple[FactGroup, ...]:
     settings = project.settings
     model = status.model
     chosen = {
-        "Strategy": setting_text(settings.strategy.model_dump()),
-        "Trainer": setting_text(settings.trainer.model_dump()),
+        "Strategy": settings.strategy.label,
+        "Trainer": settings.trainer.label,
         "Why this trainer": settings.reason,
         "Labels in all": count(settings.budget),
         "Labels that measure": count(settings.audit) if settings.audit else "none",

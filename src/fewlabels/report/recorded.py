@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from fewlabels.errors import UsageError
-from fewlabels.runs import RoundLine, RunFolder
+from fewlabels.runs import Choice, RoundLine, RunFolder
 
 NUM_HUES = 6
 """Colors to tell strategies apart; see ``style.css``."""
@@ -129,8 +129,7 @@ def setting_text(value: Any) -> str:
         'npc (draws = 100)'
     """
     if isinstance(value, Mapping) and set(value) == {"name", "options"}:
-        options = [f"{k} = {setting_text(v)}" for k, v in value["options"].items()]
-        return f"{value['name']} ({', '.join(options)})" if options else value["name"]
+        return Choice.model_validate(value).label
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

@@ -2,7 +2,7 @@
 
 from fewlabels.runs.diagnosis import Conditioning, diagnose
 from fewlabels.runs.environment import environment
-from fewlabels.runs.execute import check_choices, execute
+from fewlabels.runs.execute import check_choices, execute, source_of
 from fewlabels.runs.folder import RunFolder
 from fewlabels.runs.lines import RoundLine
 from fewlabels.runs.settings import Choice, RunSettings, SeedOptions, faults, settled
@@ -18,6 +18,5 @@ __all__ = [
     "diagnose",
     "environment",
     "execute",
-    "faults",
-    "settled",
+    "source_of",
 ]

@@ -126,7 +126,7 @@ def _facts(settings: RunSettings, pool: Pool, strategy: Strategy) -> dict[str, A
     """Return what is worth knowing of a run besides its settings."""
     return {
         "data": _data_facts(pool),
-        "strategy_source": _source(settings.strategy.name, strategy),
+        "strategy_source": source_of(settings.strategy.name, strategy),
         **environment(),
     }
 
@@ -152,7 +152,7 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _source(name: str, strategy: Strategy) -> dict[str, str] | None:
+def source_of(name: str, strategy: Strategy) -> dict[str, str] | None:
     """Return where a strategy from outside comes from, and a hash of its source."""
     if ":" not in name:
         return None

@@ -213,10 +213,11 @@ class RunFolder:
         """Take over the starting set and the first training of another run.
 
         Args:
-            other: A run that begins alike; where it has not begun yet, nothing happens.
+            other: A run that begins alike. Until its first round is finished nothing
+                happens: another process may be writing what would be copied.
         """
         labels = other.start()
-        if labels is not None:
+        if labels is not None and other.lines():
             copy_folder(round_folder(other.path, 0), round_folder(self.path, 0))
             self.write_start(labels)
 

@@ -137,56 +137,24 @@ class RunSettings(BaseModel):
             settings = cls.model_validate(merged)
         except ValidationError as error:
             raise UsageError(faults(error)) from error
-        _check_data(settings.data)
+        check_data(settings.data)
         return settings
 
 
-def settled(settings: RunSettings) -> RunSettings:
-    """Return settings whose numbers fit each other, with the data's place in full.
-
-    A relative path would stand for something else in another working folder.
+def check_data(choice: Choice) -> None:
+    """Raise unless data can have the options that they were given.
 
     Args:
-        settings: What was given.
-
-    Returns:
-        The settings.
+        choice: The data.
 
     Raises:
-        UsageError: If a number or an option of the data cannot be right.
+        UsageError: If there is no such option, or it is of a wrong type.
     """
-    _check_numbers(settings)
-    _check_data(settings.data)
-    name = settings.data.name
-    if not name:
-        msg = "The data have an empty name; say which data set, folder or file it is."
-        raise UsageError(msg)
-    if name in data.names() or not os.path.exists(name):  # noqa: PTH110 - never raises
-        return settings
-    place = settings.data.model_copy(update={"name": str(Path(name).resolve())})
-    return settings.model_copy(update={"data": place})
-
-
-def _check_data(choice: Choice) -> None:
     _check_names(f"option of '{choice.name}'", choice.options, DataOptions)
     try:
         DataOptions.model_validate(choice.options)
     except ValidationError as error:
         raise UsageError(faults(error)) from error
-
-
-def _check_numbers(settings: RunSettings) -> None:
-    s = settings
-    check_budget(start=s.start, query=s.query, budget=s.budget)
-    if not 1 <= s.threads <= _MOST_THREADS:
-        msg = (
-            f"threads is {s.threads}; give a number from 1 to {_MOST_THREADS}, best "
-            "the number of cores or less."
-        )
-        raise UsageError(msg)
-    if s.initial_models < 1:
-        msg = f"initial_models is {s.initial_models}; at least one model begins a run."
-        raise UsageError(msg)
 
 
 def faults(error: ValidationError) -> str:

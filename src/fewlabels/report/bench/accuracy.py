@@ -86,7 +86,7 @@ def accuracy_section(context: Context) -> Section:
         blocks=tuple(
             Block(
                 heading=one.heading,
-                drawings=page_curves(panel, context.noise, f"accuracy {number}")
+                drawings=page_curves(panel, f"accuracy {number}")
                 if panel.curves
                 else (),
                 tables=(accuracy_table(context, one),) if panel.curves else (),
@@ -94,9 +94,7 @@ def accuracy_section(context: Context) -> Section:
             )
             for number, (one, panel) in enumerate(panels)
         ),
-        figures=(FigureFile("curves", lambda: curves_figure(drawn, context.noise)),)
-        if drawn
-        else (),
+        figures=(FigureFile("curves", lambda: curves_figure(drawn)),) if drawn else (),
     )
 
 
@@ -212,7 +210,8 @@ def _panel(context: Context, one: ConditionContext) -> Panel:
         )
         if points:
             curves.append(BandCurve(who, points))
-    return Panel(one.heading, tuple(curves))
+    is_first = one is context.conditions[0]  # the one that was trained again
+    return Panel(one.heading, tuple(curves), context.noise if is_first else None)
 
 
 def _is_of(table: PublishedTable, condition: Condition) -> bool:

@@ -3,6 +3,7 @@
 Shapes: S seeds, T numbers of labels at which accuracy was measured.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from fewlabels.bench.experiment import Experiment
 from fewlabels.bench.results import ConditionResults
+from fewlabels.runs import Choice
 
 NUM_HUES = 10
 """Colors that the page has."""
@@ -24,6 +26,8 @@ class Contender:
     label: str
     name: str
     """Its name without options, as published tables have it."""
+    short: str
+    """What figures call it: no longer than needed to tell it from the others."""
     hue: int
     number: int
     """Its place among the strategies; tells its marks apart without color."""
@@ -39,8 +43,33 @@ def contenders(experiment: Experiment) -> tuple[Contender, ...]:
         if hue < 0 or hue in given:
             hue = free[len(given - set(_FIXED.values())) % len(free)]
         given.add(hue)
-        found.append(Contender(choice.label, choice.name, hue, number))
+        short = short_name(choice, experiment.strategies)
+        found.append(Contender(choice.label, choice.name, short, hue, number))
     return tuple(found)
+
+
+def short_name(choice: Choice, among: Sequence[Choice]) -> str:
+    """Return a name without options, or with as many as tell it from the others.
+
+    Example:
+        >>> one, other = (Choice(name="npc", options={"draws": n}) for n in (10, 99))
+        >>> short_name(one, [one]), short_name(one, [one, other])
+        ('npc', 'npc 10')
+
+    Args:
+        choice: A strategy.
+        among: All of them.
+
+    Returns:
+        The name.
+    """
+    others = [one for one in among if one.name == choice.name and one != choice]
+    values = [
+        str(value)
+        for key, value in choice.options.items()
+        if any(one.options.get(key) != value for one in others)
+    ]
+    return " ".join([choice.name, *values])
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,6 +39,11 @@ class ConditionContext:
         """What all strategies have measured."""
         return comparable(self.results)
 
+    @cached_property
+    def short_names(self) -> dict[str, str]:
+        """What figures call strategies, by label."""
+        return {who.label: who.short for who in contenders(self.experiment)}
+
     def file_name(self, name: str) -> str:
         """Return the name of one of its files."""
         return f"{name}-{self.suffix}" if self.suffix else name

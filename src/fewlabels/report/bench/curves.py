@@ -72,9 +72,11 @@ class Panel:
     heading: str
     curves: tuple[BandCurve, ...]
     """At least one."""
+    noise: Noise | None = None
+    """How far trainings on one label set differ under this condition, if known."""
 
 
-def page_curves(panel: Panel, noise: Noise | None, salt: str) -> tuple[Markup, ...]:
+def page_curves(panel: Panel, salt: str) -> tuple[Markup, ...]:
     """Draw the curves of a condition for wide and for narrow screens."""
     words = " ".join(
         f"{curve.contender.label}: "
@@ -91,16 +93,16 @@ def page_curves(panel: Panel, noise: Noise | None, salt: str) -> tuple[Markup, .
         right = round(_LETTER * _longest(panel, letters)) + 20
         margins = Margins(left=46, right=right, bottom=52, top=20)
         with page_sheet(size, margins, salt) as (sheet, pen):
-            _draw(sheet.axes, panel, pen, sheet.width, sheet.height, size.name, noise)
+            _draw(sheet.axes, panel, pen, sheet.width, sheet.height, size.name)
         description = f"Mean accuracy against number of labels. {words}"
         found.append(page_element(sheet, pen, description))
     return tuple(found)
 
 
-def curves_figure(panels: Sequence[Panel], noise: Noise | None) -> Figure:
+def curves_figure(panels: Sequence[Panel]) -> Figure:
     """Draw the curves of all conditions, side by side, on one vertical scale."""
     pen = Pen(is_for_page=False)
-    right = max(6.1 * _longest(panel, _GAPS["file"][2]) for panel in panels) + 18
+    right = max(7.3 * _longest(panel, _GAPS["file"][2]) for panel in panels) + 18
     width, height = _PANEL if len(panels) > 1 else (520, 380)
     across = min(len(panels), 2)
     down = -(-len(panels) // across)
@@ -118,7 +120,7 @@ def curves_figure(panels: Sequence[Panel], noise: Noise | None) -> Figure:
     figure, found = new_figure(across * step_x + 6, down * step_y + 4, places)
     heights = [y for panel in panels for curve in panel.curves for y in curve.heights]
     for panel, axes in zip(panels, found, strict=True):
-        _draw(axes, panel, pen, width, height, "file", noise, heights)
+        _draw(axes, panel, pen, width, height, "file", heights)
         axes.set_ylabel("accuracy (%)", color=pen.color("muted"))
         if panel.heading:
             axes.set_title(
@@ -134,15 +136,14 @@ def _draw(
     width: float,
     height: float,
     kind: str,
-    noise: Noise | None,
     heights: Sequence[float] = (),
 ) -> None:
     _draw_axes(axes, panel, pen, width, heights)
     for curve in panel.curves:
         _draw_curve(axes, curve, pen, is_small=kind != "wide")
     _draw_names(axes, panel, pen, width, height, kind)
-    if noise is not None:
-        _draw_noise(axes, noise, pen)
+    if panel.noise is not None:
+        _draw_noise(axes, panel.noise, pen)
 
 
 def _draw_axes(
@@ -282,7 +283,7 @@ def _draw_noise(axes: Axes, noise: Noise, pen: Pen) -> None:
 
 
 def _end_name(curve: BandCurve, letters: int) -> str:
-    name = shortened(curve.contender.label, letters)
+    name = shortened(curve.contender.short, letters)
     return f"{name} {100 * curve.points[-1].mean:.1f}"
 
 

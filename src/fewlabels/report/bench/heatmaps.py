@@ -25,6 +25,7 @@ _CELL, _NAME, _LETTER = 38, 15, 7.2
 _FILE_CELL = 38
 _DARKEST = 0.62
 _FOOTER = 1.35
+_LEAST_WIDTH = 370
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,9 +56,12 @@ def page_heatmap(heatmap: Heatmap, description: str, salt: str) -> Markup:
     side = _CELL * len(heatmap.names)
     left, top = _name_room(heatmap, _LETTER), 0.75 * _name_room(heatmap, _LETTER)
     down = _CELL * heatmap.height
-    width, height = round(left + side + 26), round(top + down + 8)
+    width, height = max(round(left + side + 26), _LEAST_WIDTH), round(top + down + 8)
     margins = Margins(
-        left=round(left), right=24, bottom=8, top=round(height - down - 8)
+        left=round(left),
+        right=width - round(left + side),
+        bottom=8,
+        top=round(height - down - 8),
     )
     with page_sheet(Size("cells", width, height), margins, salt) as (sheet, pen):
         _draw(sheet.axes, heatmap, pen)
@@ -69,10 +73,10 @@ def heatmaps_figure(rows: Sequence[tuple[str, Sequence[Heatmap]]]) -> Figure:
     pen = Pen(is_for_page=False)
     first = rows[0][1][0]
     side, down = _FILE_CELL * len(first.names), _FILE_CELL * first.height
-    left, top = _name_room(first, 6.2), 0.75 * _name_room(first, 6.2)
+    left, top = _name_room(first, 7.3), 0.7 * _name_room(first, 7.3)
     title = 44
-    step_x, step_y = side + 34, top + down + title
-    above = 34 if any(heading for heading, _ in rows) else 0
+    step_x, step_y = max(side + 34, _title_room(rows)), top + down + title
+    above = 46 if any(heading for heading, _ in rows) else 0
     across = max(len(maps) for _, maps in rows)
     places = [
         Place(
@@ -89,7 +93,7 @@ def heatmaps_figure(rows: Sequence[tuple[str, Sequence[Heatmap]]]) -> Figure:
     figure, axes = new_figure(width, height, places)
     number = 0
     for row, (heading, maps) in enumerate(rows):
-        level = 1 - (18 + row * (step_y + above)) / height
+        level = 1 - (26 + row * (step_y + above)) / height
         figure.text(
             8 / width, level, pen.write(heading), size=10.5, weight="bold", va="center"
         )
@@ -206,6 +210,13 @@ def _digits(share: float) -> str:
     """Return percent with a decimal where it is needed to tell from zero."""
     value = 100 * share
     return f"{value:.1f}" if 0 < value < 9.95 else f"{value:.0f}"
+
+
+def _title_room(rows: Sequence[tuple[str, Sequence[Heatmap]]]) -> float:
+    texts = [
+        text for _, maps in rows for one in maps for text in (one.heading, one.detail)
+    ]
+    return 6.9 * max(map(len, texts)) + 14
 
 
 def _name_room(heatmap: Heatmap, letter: float) -> float:

@@ -199,7 +199,7 @@ def _figure(one: ConditionContext, overlaps: Sequence[Overlap]) -> FigureFile:
 def _heatmaps(
     one: ConditionContext, overlaps: Sequence[Overlap]
 ) -> tuple[list[Heatmap], list[Heatmap]]:
-    names = one.results.strategies
+    names = tuple(one.short_names[label] for label in one.results.strategies)
     off = ~np.eye(len(names), dtype=bool)
     largest = max(float(overlap.unions[off].max()) for overlap in overlaps)
     fair = np.concatenate([overlap.fair.ravel() for overlap in overlaps])

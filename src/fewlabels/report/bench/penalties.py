@@ -18,6 +18,9 @@ from fewlabels.report.bench.wording import in_percent
 from fewlabels.report.wording import listed
 
 _HEADING = "How often the row beats the column (%)"
+_FEW = 3
+"""Numbers of labels that a figure lists."""
+
 _MANY = 6
 """Numbers of labels from which only some count, as Ash et al. choose them."""
 
@@ -31,8 +34,8 @@ def penalty_section(context: Context) -> Section | None:
     heatmaps = [
         Heatmap(
             one.heading or _HEADING,
-            f"at {_listed(amounts)} labels",
-            matrix.names,
+            f"at {_range(amounts)} labels",
+            tuple(one.short_names[label] for label in matrix.names),
             _without_diagonal(matrix.shares),
             1.0,
             footer=("penalty", tuple(matrix.penalty.values())),
@@ -52,10 +55,10 @@ def penalty_section(context: Context) -> Section | None:
         blocks=tuple(
             Block(
                 heading=one.heading,
-                rows=(PanelRow((_drawn(heatmap, matrix, number),)),),
+                rows=(PanelRow((_drawn(heatmap, matrix, amounts, number),)),),
                 hidden=(_penalty_table(one, matrix),),
             )
-            for number, ((one, matrix, _), heatmap) in enumerate(
+            for number, ((one, matrix, amounts), heatmap) in enumerate(
                 zip(maps, heatmaps, strict=True)
             )
         ),
@@ -147,9 +150,11 @@ def _penalty_table(one: ConditionContext, matrix: Penalties) -> Table:
     )
 
 
-def _drawn(heatmap: Heatmap, matrix: Penalties, number: int) -> tuple[str, Markup]:
+def _drawn(
+    heatmap: Heatmap, matrix: Penalties, amounts: tuple[int, ...], number: int
+) -> tuple[str, Markup]:
     element = page_heatmap(heatmap, _penalty_words(matrix), f"penalties {number}")
-    return f"Counted {heatmap.detail}", element
+    return f"Counted at {_listed(amounts)} labels", element
 
 
 def _penalty_words(matrix: Penalties) -> str:
@@ -161,6 +166,13 @@ def _without_diagonal(shares: NDArray[np.float64]) -> NDArray[np.float64]:
     copy = shares.copy()
     np.fill_diagonal(copy, np.nan)
     return copy
+
+
+def _range(amounts: tuple[int, ...]) -> str:
+    """Return numbers of labels, or how many and between which where they are many."""
+    if len(amounts) <= _FEW:
+        return _listed(amounts)
+    return f"{len(amounts)} numbers from {amounts[0]:,} to {amounts[-1]:,}"
 
 
 def _listed(amounts: Iterable[int]) -> str:

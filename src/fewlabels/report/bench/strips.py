@@ -124,7 +124,7 @@ def _draw_strip(axes: Axes, row: int, strip: Strip, pen: Pen) -> None:
     middle = 100 * mean(strip.shares)
     axes.plot([middle] * 2, [row - 0.34, row + 0.34], color=color, linewidth=2.4)
     axes.annotate(
-        pen.write(shortened(strip.contender.label, _NAME)),
+        pen.write(shortened(strip.contender.short, _NAME)),
         (0, row),
         xycoords=("axes fraction", "data"),
         xytext=(-10, 0),
@@ -137,5 +137,5 @@ def _draw_strip(axes: Axes, row: int, strip: Strip, pen: Pen) -> None:
 
 
 def _name_room(panel: StripPanel, letter: float) -> int:
-    names = (len(shortened(one.contender.label, _NAME)) for one in panel.strips)
+    names = (len(shortened(one.contender.short, _NAME)) for one in panel.strips)
     return round(letter * max(names) + 22)
