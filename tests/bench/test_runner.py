@@ -370,22 +370,6 @@ def test_a_damaged_beginning_is_done_without(finished, tmp_path):
     assert rounds(folder, cell) == rounds(finished[0], cell)
 
 
-def test_what_another_process_does_is_no_failure(finished, tmp_path):
-    folder, cell = opened(tmp_path / "b"), plan(little.experiment()).cells[0]
-    with folder.run_folder(cell).owned():
-        told = work(str(folder.path), cell.settings.model_dump_json())
-    assert "Another process is at work" in told
-    assert folder.failure(cell) is None
-
-
-def test_a_failure_that_somebody_mended_is_none_any_more(finished, tmp_path):
-    shutil.copytree(finished[0].path, tmp_path / "b")
-    folder, experiment = BenchFolder(tmp_path / "b"), little.experiment()
-    cell = plan(experiment).cells[0]
-    folder.write_failure(cell, Failure(label=cell.label, error="long ago"))
-    assert read_results(folder, experiment).failures == ()
-
-
 def test_an_experiment_can_be_a_file(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text(
@@ -438,6 +422,16 @@ def test_a_name_that_cannot_name_a_file_is_refused(name):
     renamed = little.experiment().model_copy(update={"name": name})
     with pytest.raises(UsageError, match=r"'name' is .* files are named by it"):
         checked(renamed)
+
+
+def test_the_place_of_data_does_not_depend_on_the_working_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    settings = little.experiment().conditions[0].settings
+    here = settings.model_copy(update={"data": Choice(name="photos")})
+    found = checked(little.experiment(conditions=(Condition(settings=here),)))
+    assert found.conditions[0].settings.data.name == str(tmp_path / "photos")
+    assert checked(little.experiment()) == little.experiment()
 
 
 def test_notes_of_a_run_are_kept(tmp_path):

@@ -167,10 +167,10 @@ def test_mistakes_are_told_in_a_sentence(fewlabels, tmp_path, words, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"name": "../outside"}, "The setting 'name' is '../outside': it names files"),
-        ({"name": "a/b"}, "it names files"),
-        ({"name": ""}, "it names files"),
-        ({"name": "x" * 101}, "it names files"),
+        ({"name": "../outside"}, "The setting 'name' is '../outside'"),
+        ({"name": "a/b"}, "files are named by it"),
+        ({"name": ""}, "files are named by it"),
+        ({"name": "x" * 101}, "files are named by it"),
         ({"retrainings": -1}, "'retrainings' is -1"),
         ({"footprint": {"seconds_per_step": float("nan"), "megabytes": 1}}, "nan"),
         ({"query": 0}, "query is 0"),

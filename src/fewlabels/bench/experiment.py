@@ -3,7 +3,7 @@
 import re
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from fewlabels.bench.published import PublishedTable
 from fewlabels.runs import Choice, RunSettings
@@ -14,7 +14,6 @@ Scale = Literal["paper", "cpu"]
 Figure = Literal["accuracy", "overlap", "redundancy"]
 """What the report of an experiment is about."""
 
-_NAME = re.compile(r"\w[\w. -]*")
 _LONGEST_NAME = 100  # bytes; file systems bear 255, with what is put behind it
 
 
@@ -75,8 +74,11 @@ class Experiment(BaseModel):
     @field_validator("name")
     @classmethod
     def _can_name_files(cls, name: str) -> str:
-        if not re.fullmatch(r"\w[\w.-]*", name):
-            msg = "give letters, digits, '_', '-' and '.', since files are named by it"
+        if not re.fullmatch(r"\w[\w.-]*", name) or len(name.encode()) > _LONGEST_NAME:
+            msg = (
+                "give letters, digits, '_', '-' and '.', since files are named by it, "
+                f"and no more than {_LONGEST_NAME} bytes"
+            )
             raise ValueError(msg)
         return name
 

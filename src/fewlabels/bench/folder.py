@@ -23,7 +23,7 @@ from fewlabels.bench.cells import Cell
 from fewlabels.bench.experiment import Experiment
 from fewlabels.errors import ForeignFolderError, RunError, RunInUseError, StorageError
 from fewlabels.files import LEFTOVER, alone, make_folder, replace_text
-from fewlabels.runs import RoundLine, RunFolder
+from fewlabels.runs import RoundLine, RunFolder, faults
 
 SCHEMA = 1
 """Version of the files of a benchmark."""
@@ -164,11 +164,11 @@ class BenchFolder:
             "seconds. Wait for it, then run the same command again."
         )
         with alone(folder / _LOCK, in_use, patience=_PATIENCE):
-            before = self.experiments().get(asked.name)
+            before = self.earlier(asked)
             if before is not None and before.conditions == asked.conditions:
                 asked = _together(before, asked)
             text = asked.model_dump_json(indent=2) + "\n"
-            replace_text(folder / f"{asked.name}.json", text)
+            replace_text(self._experiment_file(asked), text)
         return asked
 
     def is_finished(self, cell: Cell) -> bool:
@@ -181,9 +181,32 @@ class BenchFolder:
 
         Who does the run, or reads its results, is told what is wrong with them.
         """
+        own = self.run_folder(cell)
         with suppress(RunError):
-            return self.run_folder(cell).lines()
+            if own.rounds_file.exists():
+                own.description()
+                own.start()
+                return own.lines()
         return []
+
+    def timings(self, cell: Cell) -> list[dict[str, Any]]:
+        """Return what was measured of rounds; nothing where that is damaged."""
+        with suppress(RunError):
+            return self.run_folder(cell).timings()
+        return []
+
+    def notes(self, cell: Cell) -> tuple[str, ...]:
+        """Return what was noted while a run went on; nothing where that is damaged."""
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            lines = journal.read(self.notes_file(cell))
+            return tuple(str(line["note"]) for line in lines)
+        return ()
+
+    def damage(self, cell: Cell, error: RunError) -> Failure:
+        """Say that the files of a run cannot be used, and what to do about it."""
+        place = self.run_folder(cell).path
+        told = f"{error} Or remove '{place}': this run alone is then done again."
+        return Failure(label=cell.label, error=told)
 
     def missing(self, cells: Iterable[Cell]) -> tuple[Cell, ...]:
         """Return the runs that are still to do."""

@@ -181,23 +181,6 @@ def read_results(folder: BenchFolder, experiment: Experiment) -> Results:
 
 
 def _result(folder: BenchFolder, strategy: str, seed: int, cell: Cell) -> CellResult:
-    try:
-        return _read(folder, strategy, seed, cell)
-    except RunError as error:
-        return CellResult(
-            strategy=strategy,
-            seed=seed,
-            cell=cell,
-            description={},
-            start=(),
-            lines=(),
-            timings=(),
-            notes=(),
-            failure=folder.failure(cell) or Failure(label=cell.label, error=str(error)),
-        )
-
-
-def _read(folder: BenchFolder, strategy: str, seed: int, cell: Cell) -> CellResult:
     own = folder.run_folder(cell)
     nothing = CellResult(
         strategy=strategy,
@@ -211,7 +194,7 @@ def _read(folder: BenchFolder, strategy: str, seed: int, cell: Cell) -> CellResu
         failure=folder.failure(cell),
     )
     try:
-        found = replace(
+        return replace(
             nothing,
             description=own.description() if own.settings_file.exists() else {},
             start=tuple(own.start() or ()),
@@ -220,5 +203,3 @@ def _read(folder: BenchFolder, strategy: str, seed: int, cell: Cell) -> CellResu
         )
     except RunError as error:
         return replace(nothing, failure=folder.damage(cell, error))
-    # Another process may have finished what failed here.
-    return replace(found, failure=None) if found.is_finished else found

@@ -101,9 +101,7 @@ def _noted(folder: BenchFolder, cell: Cell) -> Iterator[None]:
 def _failure(cell: Cell, folder: BenchFolder, error: Exception) -> Failure:
     """Say what went wrong; where, only if it is nothing that a user can cause."""
     if isinstance(error, RunError):
-        own = folder.run_folder(cell).path
-        remedy = f"Or remove '{own}': this run alone is then done again."
-        return Failure(label=cell.label, error=f"{error} {remedy}")
+        return folder.damage(cell, error)
     if isinstance(error, FewlabelsError):
         return Failure(label=cell.label, error=str(error))
     text = " ".join(str(error).split())

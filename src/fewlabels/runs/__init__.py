@@ -18,5 +18,7 @@ __all__ = [
     "diagnose",
     "environment",
     "execute",
+    "faults",
+    "settled",
     "source_of",
 ]
