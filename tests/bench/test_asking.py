@@ -61,3 +61,13 @@ def test_a_name_that_cannot_name_a_file_is_refused(name):
     renamed = little.experiment().model_copy(update={"name": name})
     with pytest.raises(UsageError, match=r"'name' is .* files are named by it"):
         checked(renamed)
+
+
+def test_the_place_of_data_does_not_depend_on_the_working_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    settings = little.experiment().conditions[0].settings
+    here = settings.model_copy(update={"data": Choice(name="photos")})
+    found = checked(little.experiment(conditions=(Condition(settings=here),)))
+    assert found.conditions[0].settings.data.name == str(tmp_path / "photos")
+    assert checked(little.experiment()) == little.experiment()

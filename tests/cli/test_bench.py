@@ -144,6 +144,14 @@ def test_a_different_outcome_makes_verify_fail(fewlabels, toy, tmp_path):
         (("run", "digits", "--engine", "cloud"), "cloud"),
         (("run", "digits", "--strategies", "npc,npc"), "given twice"),
         (("run", "nothing.yaml"), "could not be read"),
+        (("run", "digits", "--seeds", "9" * 30), "are more than 10,000"),
+        (("run", "digits", "--seeds", f"0-{'9' * 30}"), "are more than 10,000"),
+        (("run", "digits", "--address", "a:1"), "--address a:1 is for --engine ray"),
+        (("run", "digits", "--gpus", "0.5"), "--gpus 0.5 is for --engine ray"),
+        (
+            ("run", "digits", "--engine", "ray", "--workers", "2"),
+            "--workers 2 is for --engine local",
+        ),
         (("report", "nowhere"), "does not hold a benchmark"),
         (("verify", "nowhere"), "does not hold a benchmark"),
     ],
@@ -154,6 +162,71 @@ def test_mistakes_are_told_in_a_sentence(fewlabels, tmp_path, words, message):
     assert message in err
     assert "Traceback" not in err
     assert not (tmp_path / "bench").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"name": "../outside"}, "The setting 'name' is '../outside'"),
+        ({"name": "a/b"}, "files are named by it"),
+        ({"name": ""}, "files are named by it"),
+        ({"name": "x" * 101}, "files are named by it"),
+        ({"retrainings": -1}, "'retrainings' is -1"),
+        ({"footprint": {"seconds_per_step": float("nan"), "megabytes": 1}}, "nan"),
+        ({"query": 0}, "query is 0"),
+        ({"budget": 5}, "The budget of 5 labels is smaller than the start of 10"),
+        ({"threads": 0}, "threads is 0"),
+        ({"initial_models": 0}, "initial_models is 0"),
+        ({"data": {"name": "digits", "sise": 3}}, "Did you mean 'size'?"),
+        ({"data": {"name": "digits", "size": "big"}}, "'size' is 'big'"),
+    ],
+)
+def test_an_experiment_that_cannot_be_done_is_refused_before_it_begins(
+    fewlabels, tmp_path, change, message
+):
+    fields = yaml.safe_load(FIELDS)
+    ((name, value),) = change.items()
+    settings = fields["conditions"][0]["settings"]
+    (fields if name in fields else settings)[name] = value
+    (tmp_path / "odd.yaml").write_text(yaml.safe_dump(fields))
+    code, _, err = fewlabels("bench", "run", "odd.yaml")
+    assert code == 2
+    assert "The experiment 'odd.yaml' cannot be done." in err
+    assert message in err
+    assert [one.name for one in tmp_path.iterdir()] == ["odd.yaml"]
+
+
+def test_a_file_that_holds_no_fields_is_refused(fewlabels, tmp_path):
+    (tmp_path / "list.yaml").write_text("[1, 2]")
+    code, _, err = fewlabels("bench", "run", "list.yaml")
+    assert code == 2
+    assert "'list.yaml' holds a list" in err
+
+
+def test_even_a_dry_run_refuses_a_folder_of_something_else(fewlabels, toy, tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.png").touch()
+    code, out, err = fewlabels("bench", "run", toy, "--out", "photos", "--dry-run")
+    assert code == 1
+    assert "it holds 'cat.png'" in err
+    assert not out
+
+
+def test_a_report_is_found_by_a_name_with_dashes(fewlabels, toy, tmp_path):
+    (tmp_path / "toy.yaml").write_text(FIELDS.replace("name: toy", "name: my-toy"))
+    fewlabels("bench", "run", toy, "--quiet")
+    code, out, err = fewlabels("bench", "report", "bench", "my-toy")
+    assert code == 0, err
+    assert "my-toy" in out
+    code, _, err = fewlabels("bench", "report", "bench", "toy")
+    assert code == 2
+    assert "called 'toy'" in err
+
+
+def test_one_seed_can_be_named(fewlabels, toy):
+    code, out, err = fewlabels("bench", "run", toy, "--seeds", "7,", "--dry-run")
+    assert code == 0, err
+    assert "3 runs" in out
 
 
 def test_steps_can_be_measured_first(fewlabels):

@@ -9,9 +9,7 @@ from pydantic import ValidationError
 from fewlabels.bench.cells import plan
 from fewlabels.bench.experiment import Experiment
 from fewlabels.errors import UsageError
-from fewlabels.loop import check_numbers
-from fewlabels.runs import check_choices
-from fewlabels.runs.settings import check_data, faults
+from fewlabels.runs import check_choices, faults, settled
 
 
 def read_experiment(file: Path) -> Experiment:
@@ -34,7 +32,16 @@ def read_experiment(file: Path) -> Experiment:
             "with the fields of an experiment."
         )
         raise UsageError(msg) from error
-    return _experiment(content)
+    if not isinstance(content, dict):
+        msg = (
+            f"The experiment '{file}' holds a {type(content).__name__} where fields "
+            "and values are needed; begin with 'name: mine'."
+        )
+        raise UsageError(msg)
+    try:
+        return _experiment(content)
+    except UsageError as error:
+        raise UsageError(f"The experiment '{file}' cannot be done. {error}") from error
 
 
 def checked(experiment: Experiment) -> Experiment:
@@ -54,10 +61,11 @@ def _experiment(content: Any) -> Experiment:
         found = Experiment.model_validate(content)
     except ValidationError as error:
         raise UsageError(faults(error)) from error
-    for condition in found.conditions:
-        s = condition.settings
-        check_data(s.data)
-        check_numbers(start=s.start, query=s.query, budget=s.budget)
+    conditions = tuple(
+        one.model_copy(update={"settings": settled(one.settings)})
+        for one in found.conditions
+    )
+    found = found.model_copy(update={"conditions": conditions})
     for cell in plan(found).all:
         check_choices(cell.settings)
     return found

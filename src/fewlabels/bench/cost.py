@@ -3,7 +3,6 @@
 import shutil
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from fewlabels.bench.cells import Cell, Plan, plan
 from fewlabels.bench.experiment import Experiment
 from fewlabels.bench.folder import BenchFolder
 from fewlabels.bench.work import pool_of
-from fewlabels.errors import RunError, UsageError
+from fewlabels.errors import UsageError
 from fewlabels.loop import hidden, starting_answers
 from fewlabels.rng import stream
 from fewlabels.runs import RunSettings
@@ -225,7 +224,6 @@ def _measured(folder: BenchFolder, todo: Plan, steps: int | None) -> float | Non
 def _later_seconds(folder: BenchFolder, cells: Iterable[Cell]) -> Iterable[float]:
     """Yield what rounds after the first took; the first may not have been trained."""
     for cell in cells:
-        with suppress(RunError):  # damaged: who does the run is told
-            for entry in folder.run_folder(cell).timings()[1:]:
-                parts = [v for k, v in entry.items() if k.endswith("_seconds")]
-                yield float(sum(parts))
+        for entry in folder.timings(cell)[1:]:
+            parts = [v for k, v in entry.items() if k.endswith("_seconds")]
+            yield float(sum(parts))

@@ -3,7 +3,7 @@
 import re
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from fewlabels.bench.published import PublishedTable
 from fewlabels.runs import Choice, RunSettings
@@ -14,15 +14,17 @@ Scale = Literal["paper", "cpu"]
 Figure = Literal["accuracy", "overlap", "redundancy"]
 """What the report of an experiment is about."""
 
+_LONGEST_NAME = 100  # bytes; file systems bear 255, with what is put behind it
+
 
 class Footprint(BaseModel):
     """What one training costs, measured once, to say beforehand what all will cost."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    seconds_per_step: float
+    seconds_per_step: float = Field(ge=0, allow_inf_nan=False)
     """Seconds of one core for one optimizer step, all else of a round included."""
-    megabytes: float
+    megabytes: float = Field(ge=0, allow_inf_nan=False)
     """What a finished training keeps on the disk."""
 
 
@@ -61,7 +63,7 @@ class Experiment(BaseModel):
     """What is compared, in the order of the tables."""
     seeds: tuple[int, ...]
     """One run of each strategy under each condition for each of these."""
-    retrainings: int = 0
+    retrainings: int = Field(default=0, ge=0)
     """Trainings on one label set of the budget's size, random and even over the
     classes, to see how much of the spread is the chance of training; 0: none."""
     figures: tuple[Figure, ...] = ("accuracy",)
@@ -72,8 +74,11 @@ class Experiment(BaseModel):
     @field_validator("name")
     @classmethod
     def _can_name_files(cls, name: str) -> str:
-        if not re.fullmatch(r"\w[\w.-]*", name):
-            msg = "give letters, digits, '_', '-' and '.', since files are named by it"
+        if not re.fullmatch(r"\w[\w.-]*", name) or len(name.encode()) > _LONGEST_NAME:
+            msg = (
+                "give letters, digits, '_', '-' and '.', since files are named by it, "
+                f"and no more than {_LONGEST_NAME} bytes"
+            )
             raise ValueError(msg)
         return name
 
@@ -89,5 +94,9 @@ class Experiment(BaseModel):
             if not values:
                 raise ValueError(f"an experiment needs {part}, and none are given")
             if len(set(values)) < len(values):
-                raise ValueError(f"{part} are given twice: {values}")
+                msg = (
+                    f"{part} are given twice: {values}. Tables could not tell them "
+                    "apart; leave one out, or give another name"
+                )
+                raise ValueError(msg)
         return self

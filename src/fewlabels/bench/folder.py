@@ -18,11 +18,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from fewlabels import journal
 from fewlabels.bench.cells import Cell
 from fewlabels.bench.experiment import Experiment
 from fewlabels.errors import ForeignFolderError, RunError, RunInUseError, StorageError
 from fewlabels.files import LEFTOVER, alone, make_folder, replace_text
-from fewlabels.runs import RoundLine, RunFolder
+from fewlabels.runs import RoundLine, RunFolder, faults
 
 SCHEMA = 1
 """Version of the files of a benchmark."""
@@ -69,7 +70,15 @@ class BenchFolder:
         return self.path / "reports" / name
 
     def open(self) -> None:
-        """Make the folder, or check that it is one of a benchmark.
+        """Make the folder, or check that it is one of a benchmark."""
+        self.check_usable()
+        if not self.description_file.exists():
+            make_folder(self.path)
+            content = {"kind": _KIND, "schema_version": SCHEMA}
+            replace_text(self.description_file, _pretty(content))
+
+    def check_usable(self) -> None:
+        """Raise unless the folder is one of a benchmark or can become one.
 
         Raises:
             ForeignFolderError: If it holds something else; nothing is touched.
@@ -89,9 +98,6 @@ class BenchFolder:
                 "with --out."
             )
             raise ForeignFolderError(msg)
-        make_folder(self.path)
-        content = {"kind": _KIND, "schema_version": SCHEMA}
-        replace_text(self.description_file, _pretty(content))
 
     def check(self) -> None:
         """Raise unless the folder is one of a benchmark.
@@ -100,8 +106,17 @@ class BenchFolder:
             ForeignFolderError: If it is something else, or of a later version.
         """
         found: Any = None
-        with suppress(OSError, ValueError):
+        try:
             found = json.loads(self.description_file.read_text("utf-8"))
+        except OSError:
+            pass
+        except ValueError as error:
+            content = json.dumps({"kind": _KIND, "schema_version": SCHEMA})
+            msg = (
+                f"'{self.description_file}' could not be read: {error}. If this is the "
+                f"folder of a benchmark, replace what is in that file by {content}"
+            )
+            raise ForeignFolderError(msg) from error
         if not isinstance(found, dict) or found.get("kind") != _KIND:
             msg = (
                 f"'{self.path}' does not hold a benchmark. Give the folder that "
@@ -121,16 +136,14 @@ class BenchFolder:
         self.check()
         found = {}
         for file in sorted((self.path / "experiments").glob("*.json")):
-            try:
-                experiment = Experiment.model_validate_json(file.read_text("utf-8"))
-            except (OSError, ValidationError, ValueError) as error:
-                msg = (
-                    f"'{file}' could not be read: {error}. Remove it and run the "
-                    "experiment again; its finished runs are found."
-                )
-                raise RunError(msg) from error
+            experiment = _experiment(file)
             found[experiment.name] = experiment
         return found
+
+    def earlier(self, experiment: Experiment) -> Experiment | None:
+        """Return what was asked for under an experiment's name; None if nothing was."""
+        file = self._experiment_file(experiment)
+        return _experiment(file) if file.exists() else None
 
     def ask_for(self, experiment: Experiment) -> Experiment:
         """Write down what is asked for, beside what was asked for earlier.
@@ -151,11 +164,11 @@ class BenchFolder:
             "seconds. Wait for it, then run the same command again."
         )
         with alone(folder / _LOCK, in_use, patience=_PATIENCE):
-            before = self.experiments().get(asked.name)
+            before = self.earlier(asked)
             if before is not None and before.conditions == asked.conditions:
                 asked = _together(before, asked)
             text = asked.model_dump_json(indent=2) + "\n"
-            replace_text(folder / f"{asked.name}.json", text)
+            replace_text(self._experiment_file(asked), text)
         return asked
 
     def is_finished(self, cell: Cell) -> bool:
@@ -168,9 +181,32 @@ class BenchFolder:
 
         Who does the run, or reads its results, is told what is wrong with them.
         """
+        own = self.run_folder(cell)
         with suppress(RunError):
-            return self.run_folder(cell).lines()
+            if own.rounds_file.exists():
+                own.description()
+                own.start()
+                return own.lines()
         return []
+
+    def timings(self, cell: Cell) -> list[dict[str, Any]]:
+        """Return what was measured of rounds; nothing where that is damaged."""
+        with suppress(RunError):
+            return self.run_folder(cell).timings()
+        return []
+
+    def notes(self, cell: Cell) -> tuple[str, ...]:
+        """Return what was noted while a run went on; nothing where that is damaged."""
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            lines = journal.read(self.notes_file(cell))
+            return tuple(str(line["note"]) for line in lines)
+        return ()
+
+    def damage(self, cell: Cell, error: RunError) -> Failure:
+        """Say that the files of a run cannot be used, and what to do about it."""
+        place = self.run_folder(cell).path
+        told = f"{error} Or remove '{place}': this run alone is then done again."
+        return Failure(label=cell.label, error=told)
 
     def missing(self, cells: Iterable[Cell]) -> tuple[Cell, ...]:
         """Return the runs that are still to do."""
@@ -200,8 +236,23 @@ class BenchFolder:
         """Forget why a run failed, before it is tried again."""
         self._failure_file(cell).unlink(missing_ok=True)
 
+    def _experiment_file(self, experiment: Experiment) -> Path:
+        return self.path / "experiments" / f"{experiment.name}.json"
+
     def _failure_file(self, cell: Cell) -> Path:
         return self.path / "failures" / f"{cell.address}.json"
+
+
+def _experiment(file: Path) -> Experiment:
+    try:
+        return Experiment.model_validate_json(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        found = faults(error) if isinstance(error, ValidationError) else str(error)
+        msg = (
+            f"'{file}' could not be read: {found.rstrip('.')}. Remove it and run the "
+            "experiment again; its finished runs are found."
+        )
+        raise RunError(msg) from error
 
 
 def _together(before: Experiment, now: Experiment) -> Experiment:

@@ -4,14 +4,13 @@ Shapes: S seeds, T numbers of labels at which accuracy was measured.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fewlabels import journal
 from fewlabels.bench.cells import Cell, cell_of, noise_cells
 from fewlabels.bench.experiment import Condition, Experiment
 from fewlabels.bench.folder import BenchFolder, Failure
@@ -183,33 +182,25 @@ def read_results(folder: BenchFolder, experiment: Experiment) -> Results:
 
 
 def _result(folder: BenchFolder, strategy: str, seed: int, cell: Cell) -> CellResult:
-    try:
-        return _read(folder, strategy, seed, cell)
-    except RunError as error:
-        return CellResult(
-            strategy=strategy,
-            seed=seed,
-            cell=cell,
-            description={},
-            start=(),
-            lines=(),
-            timings=(),
-            notes=(),
-            failure=folder.failure(cell) or Failure(label=cell.label, error=str(error)),
-        )
-
-
-def _read(folder: BenchFolder, strategy: str, seed: int, cell: Cell) -> CellResult:
     own = folder.run_folder(cell)
-    has_begun = own.settings_file.exists()
-    return CellResult(
+    nothing = CellResult(
         strategy=strategy,
         seed=seed,
         cell=cell,
-        description=own.description() if has_begun else {},
-        start=tuple(own.start() or ()),
-        lines=tuple(own.lines()),
-        timings=tuple(own.timings()),
-        notes=tuple(line["note"] for line in journal.read(folder.notes_file(cell))),
+        description={},
+        start=(),
+        lines=(),
+        timings=(),
+        notes=folder.notes(cell),
         failure=folder.failure(cell),
     )
+    try:
+        return replace(
+            nothing,
+            description=own.description() if own.settings_file.exists() else {},
+            start=tuple(own.start() or ()),
+            lines=tuple(own.lines()),
+            timings=tuple(folder.timings(cell)),
+        )
+    except RunError as error:
+        return replace(nothing, failure=folder.damage(cell, error))

@@ -17,7 +17,7 @@ from fewlabels.bench.cells import Cell
 from fewlabels.bench.folder import BenchFolder, Failure
 from fewlabels.errors import FewlabelsError, FewlabelsWarning, RunError, RunInUseError
 from fewlabels.pool import Pool
-from fewlabels.runs import Choice, RunFolder, RunSettings, execute
+from fewlabels.runs import Choice, RunSettings, execute
 
 
 def work(root: str, settings: str, *, tensorboard: bool = False) -> str | None:
@@ -62,10 +62,11 @@ def do(cell: Cell, folder: BenchFolder, *, tensorboard: bool = False) -> None:
     own = folder.run_folder(cell)
     begins_like = cell.beginning
     beginning = None
-    if begins_like is not None and begins_like.address != cell.address:
+    # One that is not finished is damaged, has failed or is being done by another.
+    if begins_like is not None and folder.is_finished(begins_like):
         beginning = folder.run_folder(begins_like).path
     pool = pool_of(settings)
-    with own.listening(tensorboard=tensorboard), _noted(own, folder.notes_file(cell)):
+    with own.listening(tensorboard=tensorboard), _noted(folder, cell):
         for _ in execute(settings, own.path, pool, beginning=beginning):
             pass
 
@@ -82,7 +83,7 @@ def _pool(choice: str) -> Pool:
 
 
 @contextmanager
-def _noted(own: RunFolder, file: Path) -> Iterator[None]:
+def _noted(folder: BenchFolder, cell: Cell) -> Iterator[None]:
     """Write the warnings of this package in the block into a file, each once.
 
     Nothing is written for a run that has not begun: it would not know its own folder.
@@ -92,8 +93,9 @@ def _noted(own: RunFolder, file: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            known = {line["note"] for line in journal.read(file)}
-            for warning in caught if own.settings_file.exists() else ():
+            file, known = folder.notes_file(cell), set(folder.notes(cell))
+            has_begun = folder.run_folder(cell).settings_file.exists()
+            for warning in caught if has_begun else ():
                 text = str(warning.message)
                 if issubclass(warning.category, FewlabelsWarning) and text not in known:
                     known.add(text)
@@ -103,9 +105,7 @@ def _noted(own: RunFolder, file: Path) -> Iterator[None]:
 def _failure(cell: Cell, folder: BenchFolder, error: Exception) -> Failure:
     """Say what went wrong; where, only if it is nothing that a user can cause."""
     if isinstance(error, RunError):
-        own = folder.run_folder(cell).path
-        remedy = f"Or remove '{own}': this run alone is then done again."
-        return Failure(label=cell.label, error=f"{error} {remedy}")
+        return folder.damage(cell, error)
     if isinstance(error, FewlabelsError):
         return Failure(label=cell.label, error=str(error))
     text = " ".join(str(error).split())

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -52,7 +52,7 @@ def list_recipes(*, as_json: Json = False) -> None:
     table = Table(box=None, pad_edge=False)
     for column in ("recipe", "size", "runs", "trainings", "time"):
         table.add_column(column, no_wrap=True)
-    table.add_column("what it is")
+    table.add_column("what it is", overflow="fold")
     for one in recipes:
         cost = _new_cost(one)
         counts = (str(cost.num_cells), str(cost.num_trainings))
@@ -123,6 +123,7 @@ def run(
     does = _engine(engine, workers=workers, address=address, gpus=gpus)
     terminal = Terminal.open(quiet=quiet or as_json)
     folder = BenchFolder(out)
+    folder.check_usable()
     costs = [_told_cost(one, folder, does, measure, terminal) for one in experiments]
     if len(experiments) > 1:
         terminal.result(total_line(experiments, costs))
@@ -215,10 +216,23 @@ def _engine(
     name: str, *, workers: int | None, address: str | None, gpus: float
 ) -> Engine:
     if name == "local":
+        _refuse("--engine ray", {"--address": address, "--gpus": gpus or None})
         return bench.LocalEngine(num_workers=workers)
     if name == "ray":
+        _refuse("--engine local", {"--workers": workers})
         return bench.RayEngine(address=address, gpus=gpus)
     raise UnknownNameError("engine", name, ("local", "ray"))
+
+
+def _refuse(belongs_to: str, given: Mapping[str, object]) -> None:
+    """Raise if options were given that the engine would not heed."""
+    for option, value in given.items():
+        if value is not None:
+            msg = (
+                f"{option} {value} is for {belongs_to} alone and would change nothing "
+                f"here. Give {belongs_to} too, or leave {option} out."
+            )
+            raise UsageError(msg)
 
 
 def _new_cost(experiment: Experiment) -> Cost:
@@ -267,15 +281,16 @@ def _do(
     folder.ask_for(experiment)
     log = None if uri is None else bench.Mlflow(uri, experiment.name)
     cells = bench.plan(experiment).all
-    failed, total = 0, len(cells)
+    failed, total = [], len(cells)
     done = total - len(folder.missing(cells))
     with terminal.busy():
         for ended in bench.run(experiment, folder, engine, tensorboard=tensorboard):
             done += 1
-            failed += ended.error is not None
+            if ended.error is not None:
+                failed.append(ended.cell)
             terminal.say(ended_line(ended, folder, done, total))
     if log is not None:
         for cell in cells:
             if folder.is_finished(cell):
                 log.send(cell, folder)
-    return failed
+    return len(folder.missing(failed))  # another command may have done some

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from fewlabels.bench import BenchFolder, Cell, Cost, Ended, Experiment, num_trainings
 from fewlabels.errors import UsageError
@@ -16,6 +17,7 @@ _UNITS = (
 _LEAST = 2.0  # of a unit, to be told in it
 _GIGABYTE, _MEGABYTE = 1e9, 1e6
 _HOUR = 3600.0
+_MOST_SEEDS = 10_000
 _POWERS = {2**power: f"2^{power}" for power in range(16, 31)}
 
 
@@ -52,23 +54,28 @@ def read_seeds(words: str) -> tuple[int, ...]:
     Raises:
         UsageError: If it is none of these.
     """
-    try:
+    found: Sequence[int] = ()
+    with suppress(ValueError):
         if "-" in words:
             first, last = map(int, words.split("-"))
-            found = tuple(range(first, last + 1))
+            found = range(first, last + 1)
         elif "," in words:
-            found = tuple(map(int, words.split(",")))
+            found = [int(word) for word in words.split(",") if word]
         else:
-            found = tuple(range(int(words)))
-    except ValueError:
-        found = ()
+            found = range(int(words))
     if not found:
         msg = (
             f"The seeds '{words}' cannot be read; give how many (3), a range (5-9) or "
             "a list (0,4)."
         )
         raise UsageError(msg)
-    return found
+    if found[_MOST_SEEDS:]:  # the length of a range may be too large for len
+        msg = (
+            f"The seeds '{words}' are more than {_MOST_SEEDS:,}; give fewer. A comma "
+            "names single ones: '7,' is seed 7 alone."
+        )
+        raise UsageError(msg)
+    return tuple(found)
 
 
 def cost_lines(experiment: Experiment, cost: Cost) -> Iterator[str]:
@@ -147,11 +154,13 @@ def duration(hours: float) -> str:
     Example:
         >>> duration(0.5), duration(30), duration(100), duration(1e5)
         ('30 minutes', '30 hours', '4.2 days', '11 years')
+        >>> duration(1.95), duration(0.6 / 3600)
+        ('117 minutes', '0.6 seconds')
     """
     for size, unit in _UNITS:
         if hours >= _LEAST * size:
-            return f"{hours / size:.2g} {unit}" if unit != "hours" else _hours(hours)
-    return f"{hours * 3600:.0f} seconds"
+            return f"{_figures(hours / size)} {unit}"
+    return f"{_figures(hours * _HOUR)} seconds"
 
 
 def ended_line(ended: Ended, folder: BenchFolder, done: int, total: int) -> str:
@@ -163,8 +172,9 @@ def ended_line(ended: Ended, folder: BenchFolder, done: int, total: int) -> str:
     return f"[{done}/{total}] {ended.cell.label}: {told}"
 
 
-def _hours(hours: float) -> str:
-    return f"{hours:.0f} hours" if hours >= 10 else f"{hours:.1f} hours"
+def _figures(number: float) -> str:
+    """Return a number in two figures, or in as many as it has before the point."""
+    return f"{number:.2g}" if number < 10 else f"{number:.0f}"
 
 
 def steps(number: int | None) -> str:

@@ -1,6 +1,5 @@
 """``fewlabels run``: one run in a folder."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +9,6 @@ import typer
 
 from fewlabels import data
 from fewlabels.cli.terminal import Terminal, print_line
-from fewlabels.errors import UsageError
 from fewlabels.pool import Pool, Round
 from fewlabels.report import write_report
 from fewlabels.runs import (
@@ -19,9 +17,8 @@ from fewlabels.runs import (
     RunSettings,
     check_choices,
     execute,
+    settled,
 )
-
-_MOST_THREADS = 1024
 
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print errors only, and no progress.")
@@ -98,7 +95,7 @@ def run(
         "initial_models": initial_models,
         "threads": threads,
     }
-    resolved = _settings(settings, given)
+    resolved = settled(RunSettings.merged(settings, given))
     check_choices(resolved)
     folder = RunFolder(out or _default_folder(resolved))
     terminal = Terminal.open(quiet=quiet or as_json)
@@ -130,24 +127,6 @@ def described(finished: Round) -> str:
         accuracy = f"{100 * finished.accuracy:5.1f} %"
     asked = f"asked for {len(finished.query)} more" if len(finished.query) else "done"
     return f"{finished.num_labeled:>6} labels   accuracy {accuracy}   {asked}"
-
-
-def _settings(file: Path | None, given: dict[str, Any]) -> RunSettings:
-    resolved = RunSettings.merged(file, given)
-    if not 1 <= resolved.threads <= _MOST_THREADS:
-        msg = (
-            f"threads is {resolved.threads}; give a number from 1 to {_MOST_THREADS}, "
-            "best the number of cores or less."
-        )
-        raise UsageError(msg)
-    name = resolved.data.name
-    if not name:
-        msg = "The data have an empty name; say which data set, folder or file it is."
-        raise UsageError(msg)
-    if name in data.names() or not os.path.exists(name):  # noqa: PTH110 - never raises
-        return resolved
-    place = resolved.data.model_copy(update={"name": str(Path(name).resolve())})
-    return resolved.model_copy(update={"data": place})
 
 
 def _default_folder(settings: RunSettings) -> Path:

@@ -5,7 +5,7 @@ from fewlabels.runs.environment import environment
 from fewlabels.runs.execute import check_choices, execute, source_of
 from fewlabels.runs.folder import RunFolder
 from fewlabels.runs.lines import RoundLine
-from fewlabels.runs.settings import Choice, RunSettings, SeedOptions
+from fewlabels.runs.settings import Choice, RunSettings, SeedOptions, faults, settled
 
 __all__ = [
     "Choice",
@@ -18,5 +18,7 @@ __all__ = [
     "diagnose",
     "environment",
     "execute",
+    "faults",
+    "settled",
     "source_of",
 ]

@@ -1,6 +1,7 @@
 """The settings of a run: typed, saved with it, compared when it is resumed."""
 
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +11,11 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
+from fewlabels import data
 from fewlabels.errors import UnknownNameError, UsageError
-from fewlabels.loop import Seeds
+from fewlabels.loop import Seeds, check_numbers
+
+_MOST_THREADS = 1024
 
 
 class Choice(BaseModel):
@@ -135,6 +139,46 @@ class RunSettings(BaseModel):
             raise UsageError(faults(error)) from error
         check_data(settings.data)
         return settings
+
+
+def settled(settings: RunSettings) -> RunSettings:
+    """Return settings whose numbers fit each other, with the data's place in full.
+
+    A relative path would stand for something else in another working folder.
+
+    Args:
+        settings: What was given.
+
+    Returns:
+        The settings.
+
+    Raises:
+        UsageError: If a number or an option of the data cannot be right.
+    """
+    s = settings
+    check_numbers(start=s.start, query=s.query, budget=s.budget)
+    if not 1 <= s.threads <= _MOST_THREADS:
+        msg = (
+            f"threads is {s.threads}; give a number from 1 to {_MOST_THREADS}, best "
+            "the number of cores or less."
+        )
+        raise UsageError(msg)
+    if s.initial_models < 1:
+        msg = f"initial_models is {s.initial_models}; at least one model begins a run."
+        raise UsageError(msg)
+    check_data(s.data)
+    return s.model_copy(update={"data": _placed(s.data)})
+
+
+def _placed(choice: Choice) -> Choice:
+    """Return data with their path in full, if they have one."""
+    name = choice.name
+    if not name:
+        msg = "The data have an empty name; say which data set, folder or file it is."
+        raise UsageError(msg)
+    if name in data.names() or not os.path.exists(name):  # noqa: PTH110 - never raises
+        return choice
+    return choice.model_copy(update={"name": str(Path(name).resolve())})
 
 
 def check_data(choice: Choice) -> None:
