@@ -286,7 +286,7 @@ SIZES = {
     "mnist_imbalanced": (5109, 10000, (1, 14, 14)),
     "fashion_mnist": (5000, 10000, (1, 14, 14)),
     "fashion_mnist_imbalanced": (5109, 10000, (1, 14, 14)),
-    "repeated_mnist": (2000, 10000, (1, 14, 14)),
+    "repeated_mnist": (2000, 10000, (1, 8, 8)),
     "cifar10": (10000, 10000, (3, 32, 32)),
     "cifar10_imbalanced": (10216, 10000, (3, 32, 32)),
     "cifar100": (10000, 10000, (3, 32, 32)),
