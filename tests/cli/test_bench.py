@@ -42,7 +42,7 @@ def test_a_dry_run_says_the_cost_and_does_nothing(fewlabels, toy, tmp_path):
     code, out, err = fewlabels("bench", "run", toy, "--dry-run")
     assert code == 0, err
     assert "3 runs with 5 trainings of 40 steps" in out
-    assert "0 runs are finished, 5 trainings are left: about 2 seconds" in out
+    assert "finished: 0 of 3 runs; trainings left: 5, about 2 seconds" in out
     assert not (tmp_path / "bench").exists()
     code, out, _ = fewlabels("bench", "run", toy, "--dry-run", "--json")
     (cost,) = json.loads(out)
@@ -66,7 +66,7 @@ def test_run_then_report_then_verify(fewlabels, toy, tmp_path):
     assert page.stat().st_size > 10_000
     code, again, err = fewlabels("bench", "run", toy)
     assert code == 0
-    assert "3 runs are finished, 0 trainings are left" in again
+    assert "finished: 3 of 3 runs; trainings left: 0" in again
     assert "[" not in err
     page.unlink()
     code, out, err = fewlabels("bench", "report", "bench")

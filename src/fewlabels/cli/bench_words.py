@@ -97,8 +97,9 @@ def cost_lines(experiment: Experiment, cost: Cost) -> Iterator[str]:
         f"{steps(cost.steps)}{other}"
     )
     yield (
-        f"  {cost.num_finished} runs are finished, {cost.num_trainings_left} trainings "
-        f"are left: about {duration(cost.hours)} with {cost.num_workers} at a time "
+        f"  finished: {cost.num_finished} of {cost.num_cells} runs; trainings left: "
+        f"{cost.num_trainings_left}, about {duration(cost.hours)} with "
+        f"{cost.num_workers} at a time "
         f"({duration(cost.seconds_per_training / _HOUR)} a training, {cost.source}) "
         f"and {_size(cost.disk)} of disk"
     )
