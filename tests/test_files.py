@@ -1,10 +1,18 @@
 import errno
 import os
+import shutil
 
 import pytest
 
 from fewlabels.errors import ProjectError, StorageError
-from fewlabels.files import alone, make_folder, replace_text, replacing, sweep
+from fewlabels.files import (
+    alone,
+    copy_folder,
+    make_folder,
+    replace_text,
+    replacing,
+    sweep,
+)
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path):
@@ -82,3 +90,27 @@ def test_a_lock_that_cannot_be_made_is_explained(tmp_path):
         alone(tmp_path / "file" / ".lock", ProjectError("in use")),
     ):
         pass
+
+
+def test_a_folder_is_copied_whole(tmp_path):
+    (tmp_path / "a" / "deep").mkdir(parents=True)
+    (tmp_path / "a" / "deep" / "one").write_text("1")
+    (tmp_path / "b.partial" / "leftover").mkdir(parents=True)
+    copy_folder(tmp_path / "a", tmp_path / "b")
+    assert [one.name for one in (tmp_path / "b").iterdir()] == ["deep"]
+    assert (tmp_path / "b" / "deep" / "one").read_text() == "1"
+
+
+def test_a_disk_that_fills_while_a_folder_is_copied_is_told_as_such(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "one").write_text("1")
+
+    def fail(source, target):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(shutil, "copy2", fail)
+    with pytest.raises(StorageError, match=r"^The disk is full: '[^']*b' could not"):
+        copy_folder(tmp_path / "a", tmp_path / "b")
+    assert not (tmp_path / "b").exists()
