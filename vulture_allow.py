@@ -50,6 +50,7 @@ FirstOnes  # imported by path, as somebody's own strategy
 Resuming  # the same, as somebody's own trainer
 Failing  # and these, by workers of a benchmark
 Quick
+Unfit
 KilledOnce
 Dies
 Fails

@@ -4,15 +4,9 @@ import shutil
 
 import pytest
 
+from fewlabels import files
 from fewlabels.errors import ProjectError, StorageError
-from fewlabels.files import (
-    alone,
-    copy_folder,
-    make_folder,
-    replace_text,
-    replacing,
-    sweep,
-)
+from fewlabels.files import alone, make_folder, replace_text, replacing, sweep
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path):
@@ -92,13 +86,34 @@ def test_a_lock_that_cannot_be_made_is_explained(tmp_path):
         pass
 
 
-def test_a_folder_is_copied_whole(tmp_path):
-    (tmp_path / "a" / "deep").mkdir(parents=True)
-    (tmp_path / "a" / "deep" / "one").write_text("1")
-    (tmp_path / "b.partial" / "leftover").mkdir(parents=True)
-    copy_folder(tmp_path / "a", tmp_path / "b")
-    assert [one.name for one in (tmp_path / "b").iterdir()] == ["deep"]
-    assert (tmp_path / "b" / "deep" / "one").read_text() == "1"
+def test_a_folder_is_copied_whole_and_flushed_before_it_has_its_name(
+    tmp_path, monkeypatch
+):
+    source, target = tmp_path / "source", tmp_path / "target"
+    (source / "inner").mkdir(parents=True)
+    (source / "model").write_text("weights")
+    (source / "inner" / "state").write_text("7")
+    leftover = tmp_path / f"target{files.LEFTOVER}"
+    leftover.mkdir()
+    (leftover / "torn").touch()  # by a process that was killed
+    flushed, flush = [], files._flush
+
+    def noted(path):
+        assert not target.exists()
+        flushed.append(path.name)
+        flush(path)
+
+    monkeypatch.setattr(files, "_flush", noted)
+    files.copy_folder(source, target)
+    assert sorted(flushed) == ["model", "state"]
+    assert sorted(one.name for one in target.rglob("*")) == ["inner", "model", "state"]
+    assert (target / "inner" / "state").read_text() == "7"
+    assert not leftover.exists()
+    (source / "model").write_text("others")
+    files.copy_folder(source, target)
+    files.copy_folder(tmp_path / "nothing", tmp_path / "copy")
+    assert (target / "model").read_text() == "weights"  # what is there stays
+    assert not (tmp_path / "copy").exists()
 
 
 def test_a_disk_that_fills_while_a_folder_is_copied_is_told_as_such(
@@ -112,5 +127,5 @@ def test_a_disk_that_fills_while_a_folder_is_copied_is_told_as_such(
 
     monkeypatch.setattr(shutil, "copy2", fail)
     with pytest.raises(StorageError, match=r"^The disk is full: '[^']*b' could not"):
-        copy_folder(tmp_path / "a", tmp_path / "b")
+        files.copy_folder(tmp_path / "a", tmp_path / "b")
     assert not (tmp_path / "b").exists()

@@ -80,7 +80,7 @@ def move(source: Path, target: Path) -> None:
 
 
 def copy_folder(source: Path, target: Path) -> None:
-    """Copy a folder of finished files, whole or not at all.
+    """Copy a folder of finished files, durably, whole or not at all.
 
     Args:
         source: The folder; where there is none, nothing happens.
@@ -98,6 +98,7 @@ def copy_folder(source: Path, target: Path) -> None:
                 place.mkdir()
             else:
                 shutil.copy2(file, place)
+                _flush(place)
     move(unfinished, target)
 
 

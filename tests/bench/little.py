@@ -1,17 +1,23 @@
 """An experiment small enough to be done many times."""
 
+import warnings
 from dataclasses import dataclass
 
 import torch
 
 from fewlabels.bench.engines import Ended
 from fewlabels.bench.experiment import Condition, Experiment, Footprint
+from fewlabels.bench.folder import BenchFolder
+from fewlabels.bench.runner import run
 from fewlabels.bench.work import work
+from fewlabels.errors import DataError, TargetWarning
 from fewlabels.pool import Query
+from fewlabels.protocols import ignore
 from fewlabels.runs import Choice, RunSettings
 
 TRAINER = Choice(name="tests.runs.toy:Resuming")
 FAILING = Choice(name="tests.bench.little:Failing")
+UNFIT = Choice(name="tests.bench.little:Unfit")
 
 
 def experiment(**changes):
@@ -41,6 +47,18 @@ class Failing:
         return Query(pool.candidates[order[:size]])
 
 
+@dataclass(frozen=True)
+class Unfit:
+    """A trainer that warns, and then finds that the pool does not suit it."""
+
+    def check(self, pool):
+        warnings.warn("classes look uneven", TargetWarning, stacklevel=2)
+        raise DataError("there is nothing to train on")
+
+    def fit(self, pool, generator, *, workspace=None, on_checkpoint=ignore):
+        raise NotImplementedError
+
+
 class Here:
     """An engine that does one run after the other in this process."""
 
@@ -54,3 +72,15 @@ class Here:
             self.done.append(cell)
             settings = cell.settings.model_dump_json()
             yield Ended(cell, work(str(root), settings, tensorboard=tensorboard))
+
+
+def opened(path):
+    folder = BenchFolder(path)
+    folder.open()
+    return folder
+
+
+def done(path, experiment):
+    folder, engine = opened(path), Here()
+    ended = list(run(folder.ask_for(experiment), folder, engine))
+    return folder, engine, ended

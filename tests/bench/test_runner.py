@@ -1,37 +1,21 @@
 import json
-import linecache
-import shutil
 
 import pytest
 import torch
 from tests.bench import little
+from tests.bench.little import done, opened
 
 from fewlabels import journal
-from fewlabels.bench.asking import checked, read_experiment
 from fewlabels.bench.cells import Cell, noise_cells, plan
 from fewlabels.bench.cost import estimate, measure
 from fewlabels.bench.experiment import Condition
-from fewlabels.bench.folder import BenchFolder, Failure
-from fewlabels.bench.outdated import outdated
+from fewlabels.bench.folder import BenchFolder
 from fewlabels.bench.results import read_results
 from fewlabels.bench.runner import _Watch, run
-from fewlabels.bench.verify import verify
+from fewlabels.bench.verifying import verify
 from fewlabels.bench.work import do, pool_of
-from fewlabels.cli.bench_words import outdated_lines
-from fewlabels.errors import ForeignFolderError, RunError, StorageError, UsageError
+from fewlabels.errors import ForeignFolderError, RunError, UsageError
 from fewlabels.runs import Choice, SeedOptions, execute
-
-
-def opened(path):
-    folder = BenchFolder(path)
-    folder.open()
-    return folder
-
-
-def done(path, experiment):
-    folder, engine = opened(path), little.Here()
-    ended = list(run(folder.ask_for(experiment), folder, engine))
-    return folder, engine, ended
 
 
 @pytest.fixture(scope="module")
@@ -110,33 +94,6 @@ def test_what_was_asked_for_is_known_again_whatever_holds_its_options(tmp_path):
     assert asked.seeds == (0, 1)
 
 
-def test_a_failing_run_is_recorded_and_does_not_stop_the_others(tmp_path):
-    strategies = (little.FAILING, Choice(name="random"))
-    experiment = little.experiment(strategies=strategies, seeds=(0,))
-    folder, _, ended = done(tmp_path / "b", experiment)
-    assert [one.error for one in ended] == [
-        None, "RuntimeError: nothing left to say", None,
-    ]  # fmt: skip
-    broken, fine = plan(experiment).cells
-    failure = folder.failure(broken)
-    assert "in select" in failure.traceback
-    assert len(folder.run_folder(broken).lines()) == 1  # what it did before is kept
-    assert folder.is_finished(fine)
-    assert folder.failure(fine) is None
-    results = read_results(folder, experiment)
-    assert results.failures == (failure,)
-    assert results.num_finished == 1
-    assert results.conditions[0].complete_seeds == ()
-
-
-def test_a_failed_run_is_tried_again(tmp_path):
-    experiment = little.experiment(strategies=(little.FAILING,), seeds=(0,))
-    folder, *_ = done(tmp_path / "b", experiment)
-    again = little.Here()
-    list(run(experiment, folder, again))
-    assert again.done == list(plan(experiment).cells)
-
-
 def test_addresses_tell_all_that_decides_apart():
     base = little.experiment().conditions[0].settings
     changes = [
@@ -187,6 +144,8 @@ def test_results_are_arrays_with_seeds_in_one_order(finished):
     assert found.accuracies("margin").shape == (2, 3)
     first = [line.accuracy for line in found.of("margin", 1).lines]
     assert found.accuracies("margin")[1].tolist() == first
+    assert found.accuracies("margin", seeds=[1]).tolist() == [first]
+    assert found.accuracies("margin", seeds=[]).shape == (0, 3)
     assert found.complete_seeds == (0, 1)
     run_of_margin = found.of("margin", 0)
     assert len(run_of_margin.acquired(10)) == 0
@@ -213,23 +172,21 @@ def test_verify_does_a_run_again_and_says_what_differs(finished, tmp_path):
     assert f"Round {len(lines) - 1}: accuracy was 0.5 and is now" in difference
 
 
-def test_changed_code_of_a_strategy_is_noticed(tmp_path, monkeypatch):
-    file = tmp_path / "my_strategy.py"
-    file.write_text(
-        "from tests.runs.toy import FirstOnes as Base\n\n\n"
-        "class Mine(Base):\n    pass\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    mine = Choice(name="my_strategy:Mine")
-    experiment = little.experiment(seeds=(0,), strategies=(mine, Choice(name="random")))
-    folder, *_ = done(tmp_path / "b", experiment)
-    own, _ = plan(experiment).cells
-    assert outdated(experiment, folder) == ()
-    file.write_text(file.read_text() + "# changed\n")
-    linecache.checkcache()
-    assert outdated(experiment, folder) == (own,)
-    (line,) = outdated_lines(outdated(experiment, folder))
-    assert "the code of 'my_strategy:Mine' has changed since 1 of its runs" in line
+def test_verify_says_what_has_changed_around_a_run(finished):
+    folder, *_ = finished
+    file = folder.run_folder(verify(folder).cell).settings_file
+    before = file.read_text()
+    content = json.loads(before)
+    content["data"]["hash"], content["platform"] = "another", "a typewriter"
+    content["strategy_source"] = {"import_path": "mine:Mine"}
+    file.write_text(json.dumps(content))
+    try:
+        platform, source, data = verify(folder).changes
+    finally:
+        file.write_text(before)
+    assert platform.startswith("platform was a typewriter and is now ")
+    assert source.startswith("strategy_source was {'import_path': 'mine:Mine'}")
+    assert data == "The data are not those that the run was done on."
 
 
 def test_nothing_finished_cannot_be_verified(tmp_path):
@@ -304,136 +261,6 @@ def test_a_damaged_experiment_is_named(tmp_path):
         folder.experiments()
 
 
-def test_a_damaged_experiment_does_not_stop_another(tmp_path):
-    folder = opened(tmp_path / "b")
-    folder.ask_for(little.experiment())
-    (folder.path / "experiments" / "toy.json").write_text("{")
-    other = little.experiment(name="other")
-    assert folder.ask_for(other) == other
-    with pytest.raises(RunError, match=r"toy\.json' could not be read: Invalid JSON"):
-        folder.ask_for(little.experiment())
-
-
-def test_a_damaged_description_is_told_with_the_remedy(tmp_path):
-    folder = opened(tmp_path / "b")
-    whole = folder.description_file.read_text()
-    folder.description_file.write_text(whole[:9])
-    with pytest.raises(
-        ForeignFolderError, match="replace what is in that file"
-    ) as told:
-        folder.open()
-    folder.description_file.write_text(str(told.value).partition(" by ")[2])
-    folder.open()
-
-
-@pytest.mark.parametrize("name", ["rounds.jsonl", "run.json", "start.json"])
-def test_a_damaged_run_is_a_failure_of_its_own(finished, tmp_path, name):
-    experiment = little.experiment(retrainings=2)
-    shutil.copytree(finished[0].path, tmp_path / "b")
-    folder = BenchFolder(tmp_path / "b")
-    hurt = plan(experiment).cells[1]
-    file = folder.run_folder(hurt).path / name
-    file.write_text(file.read_text()[:20])
-    cost = estimate(experiment, folder, num_workers=1)
-    assert (cost.num_cells, cost.num_finished) == (8, 7)
-    (ended,) = run(experiment, folder, little.Here())
-    assert ended.cell == hurt
-    assert name in ended.error
-    assert f"remove '{folder.run_folder(hurt).path}'" in ended.error
-    results = read_results(folder, experiment)
-    assert results.num_finished == 3
-    assert [one.error for one in results.failures] == [ended.error]
-    shutil.rmtree(folder.run_folder(hurt).path)
-    (ended,) = run(experiment, folder, little.Here())
-    assert ended.error is None
-    assert rounds(folder, hurt) == rounds(finished[0], hurt)
-
-
-def test_notes_and_timings_that_are_damaged_cost_no_result(finished, tmp_path):
-    shutil.copytree(finished[0].path, tmp_path / "b")
-    folder, experiment = BenchFolder(tmp_path / "b"), little.experiment()
-    for cell in plan(experiment).cells:
-        folder.notes_file(cell).write_text("not JSON\n")
-        folder.run_folder(cell).timings_file.write_text("not JSON\n")
-    assert estimate(experiment, folder, num_workers=1).source == "expected on one core"
-    results = read_results(folder, experiment)
-    assert (results.num_finished, results.failures) == (4, ())
-    assert all(one.timings == one.notes == () for one in results.cells)
-
-
-def test_a_damaged_beginning_is_done_without(finished, tmp_path):
-    shutil.copytree(finished[0].path, tmp_path / "b")
-    folder, cell = BenchFolder(tmp_path / "b"), plan(little.experiment()).cells[0]
-    folder.run_folder(cell.beginning).start_file.write_text("{")
-    shutil.rmtree(folder.run_folder(cell).path)
-    do(cell, folder)
-    assert rounds(folder, cell) == rounds(finished[0], cell)
-
-
-def test_an_experiment_can_be_a_file(tmp_path):
-    file = tmp_path / "mine.yaml"
-    file.write_text(
-        "name: mine\n"
-        "title: Mine\n"
-        "conditions: [{settings: {data: digits, trainer: supervised}}]\n"
-        "strategies: [random, {name: npc, draws: 50}]\n"
-        "seeds: [0, 1]\n"
-        "footprint: {seconds_per_step: 0.01, megabytes: 1}\n"
-    )
-    found = read_experiment(file)
-    assert [one.label for one in found.strategies] == ["random", "npc (draws = 50)"]
-    file.write_text("name: mine\n")
-    with pytest.raises(UsageError, match="'title' is missing"):
-        read_experiment(file)
-    with pytest.raises(UsageError, match="could not be read"):
-        read_experiment(tmp_path / "nothing.yaml")
-
-
-def test_wrong_parts_are_told_before_anything_is_loaded():
-    twice = little.experiment().model_copy(update={"seeds": (0, 0)})
-    with pytest.raises(UsageError, match="Seeds are given twice"):
-        checked(twice)
-    unknown = little.experiment().model_copy(
-        update={"strategies": (Choice(name="mystery"),)}
-    )
-    with pytest.raises(UsageError, match="mystery"):
-        checked(unknown)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"query": 0}, "query is 0"),
-        ({"start": 30}, "budget of 20 labels is smaller than the start of 30"),
-        ({"query": 11}, "leaves 10"),
-        ({"data": Choice(name="digits", options={"sise": 8})}, "'size'"),
-        ({"data": Choice(name="digits", options={"size": "big"})}, "'size' is 'big'"),
-    ],
-)
-def test_wrong_settings_are_told_once_and_not_by_every_run(changes, message):
-    settings = little.experiment().conditions[0].settings
-    wrong = Condition(settings=settings.model_copy(update=changes))
-    with pytest.raises(UsageError, match=message):
-        checked(little.experiment(conditions=(wrong,)))
-
-
-@pytest.mark.parametrize("name", ["../mine", "a/b", "", ".hidden", "two words"])
-def test_a_name_that_cannot_name_a_file_is_refused(name):
-    renamed = little.experiment().model_copy(update={"name": name})
-    with pytest.raises(UsageError, match=r"'name' is .* files are named by it"):
-        checked(renamed)
-
-
-def test_the_place_of_data_does_not_depend_on_the_working_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "photos").mkdir()
-    settings = little.experiment().conditions[0].settings
-    here = settings.model_copy(update={"data": Choice(name="photos")})
-    found = checked(little.experiment(conditions=(Condition(settings=here),)))
-    assert found.conditions[0].settings.data.name == str(tmp_path / "photos")
-    assert checked(little.experiment()) == little.experiment()
-
-
 def test_notes_of_a_run_are_kept(tmp_path):
     settings = little.experiment().conditions[0].settings
     many = settings.model_copy(
@@ -452,63 +279,6 @@ def test_notes_of_a_run_are_kept(tmp_path):
     (found,) = read_results(folder, experiment).cells
     assert any("singular" in note for note in found.notes)
     assert len(set(found.notes)) == len(found.notes)
-
-
-def damaged(folder, cell):
-    folder.run_folder(cell).rounds_file.write_text("[]\n")
-    return cell
-
-
-def test_a_damaged_run_fails_alone_and_is_told_with_what_to_do(tmp_path):
-    experiment = little.experiment(seeds=(0,))
-    folder, *_ = done(tmp_path / "b", experiment)
-    broken = damaged(folder, plan(experiment).cells[0])
-    assert estimate(experiment, folder, num_workers=1).num_finished == 2
-    (ended,) = run(experiment, folder, little.Here())
-    assert ended.cell == broken
-    assert "rounds.jsonl' could not be read" in ended.error
-    assert f"remove '{folder.run_folder(broken).path}'" in ended.error
-    results = read_results(folder, experiment)
-    assert [one.error for one in results.failures] == [ended.error]
-    assert results.num_finished == 1
-    folder.clear_failure(broken)
-    (failure,) = read_results(folder, experiment).failures
-    assert "rounds.jsonl" in failure.error
-    shutil.rmtree(folder.run_folder(broken).path)
-    assert [one.error for one in run(experiment, folder, little.Here())] == [None]
-
-
-def test_a_run_that_another_command_is_at_work_on_has_not_failed(tmp_path):
-    experiment = little.experiment(seeds=(0,), strategies=(Choice(name="random"),))
-    folder = opened(tmp_path / "b")
-    (cell,) = plan(experiment).cells
-    with folder.run_folder(cell).owned():
-        ended = list(run(experiment, folder, little.Here()))
-    assert "Another process is at work" in ended[-1].error
-    assert folder.failure(cell) is None
-
-
-def test_what_is_finished_has_not_failed_whatever_was_written_down(finished):
-    folder, *_ = finished
-    cell = plan(little.experiment()).cells[0]
-    folder.write_failure(cell, Failure(label=cell.label, error="by another command"))
-    try:
-        assert folder.failure(cell) is None
-    finally:
-        folder.clear_failure(cell)
-
-
-def test_a_full_disk_is_told_although_it_cannot_be_written_down(tmp_path, monkeypatch):
-    def full(path, text):
-        raise StorageError(f"The disk is full: '{path}' could not be written.")
-
-    folder = opened(tmp_path / "b")
-    for module in ("fewlabels.bench.folder", "fewlabels.runs.folder"):
-        monkeypatch.setattr(f"{module}.replace_text", full)
-    experiment = little.experiment(seeds=(0,))
-    ended = list(run(experiment, folder, little.Here()))
-    assert len(ended) == 3
-    assert all("The disk is full" in one.error for one in ended)
 
 
 def test_progress_looks_no_second_time_at_what_is_finished(finished, monkeypatch):

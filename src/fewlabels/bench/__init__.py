@@ -15,12 +15,12 @@ from fewlabels.bench.experiment import Condition, Experiment, Footprint
 from fewlabels.bench.folder import BenchFolder, Failure
 from fewlabels.bench.local import LocalEngine
 from fewlabels.bench.on_ray import RayEngine
-from fewlabels.bench.outdated import outdated
 from fewlabels.bench.recipes import names, recipe
 from fewlabels.bench.results import Results, read_results
 from fewlabels.bench.runner import run
+from fewlabels.bench.sources import outdated
 from fewlabels.bench.tracking import Mlflow
-from fewlabels.bench.verify import Verdict, verify
+from fewlabels.bench.verifying import Verdict, verify
 
 __all__ = [
     "BenchFolder",

@@ -97,7 +97,8 @@ class ConditionResults:
             strategy: Its label.
             seeds: Which seeds; by default all.
         """
-        rows = [self.of(strategy, seed).accuracies for seed in seeds or self.seeds]
+        chosen = self.seeds if seeds is None else seeds
+        rows = [self.of(strategy, seed).accuracies for seed in chosen]
         nothing = float("nan")
         return np.array(
             [[row.get(n, nothing) for n in self.num_labels] for row in rows],

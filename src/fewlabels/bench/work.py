@@ -84,14 +84,18 @@ def _pool(choice: str) -> Pool:
 
 @contextmanager
 def _noted(folder: BenchFolder, cell: Cell) -> Iterator[None]:
-    """Write the warnings of this package in the block into a file, each once."""
+    """Write the warnings of this package in the block into a file, each once.
+
+    Nothing is written for a run that has not begun: it would not know its own folder.
+    """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             yield
         finally:
             file, known = folder.notes_file(cell), set(folder.notes(cell))
-            for warning in caught:
+            has_begun = folder.run_folder(cell).settings_file.exists()
+            for warning in caught if has_begun else ():
                 text = str(warning.message)
                 if issubclass(warning.category, FewlabelsWarning) and text not in known:
                     known.add(text)

@@ -24,8 +24,8 @@ class Verdict:
     differences: tuple[str, ...]
     """What is not the same, a sentence each; empty if all is."""
     changes: tuple[str, ...]
-    """What differs between then and now around the run: versions, machine, the code of
-    a strategy from outside."""
+    """What differs between then and now around the run: versions, machine, data, the
+    code of a strategy from outside."""
 
     @property
     def is_same(self) -> bool:
@@ -104,3 +104,5 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterable[str]
     for name in (*environment(), "strategy_source"):
         if before.get(name) != now[name]:
             yield f"{name} was {before.get(name)} and is now {now[name]}."
+    if before["data"] != now["data"]:
+        yield "The data are not those that the run was done on."

@@ -1,0 +1,73 @@
+"""What people ask for is checked before anything is done."""
+
+import pytest
+from tests.bench import little
+
+from fewlabels.bench.asking import checked, read_experiment
+from fewlabels.bench.experiment import Condition
+from fewlabels.errors import UsageError
+from fewlabels.runs import Choice
+
+
+def test_an_experiment_can_be_a_file(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "name: mine\n"
+        "title: Mine\n"
+        "conditions: [{settings: {data: digits, trainer: supervised}}]\n"
+        "strategies: [random, {name: npc, draws: 50}]\n"
+        "seeds: [0, 1]\n"
+        "footprint: {seconds_per_step: 0.01, megabytes: 1}\n"
+    )
+    found = read_experiment(file)
+    assert [one.label for one in found.strategies] == ["random", "npc (draws = 50)"]
+    file.write_text("name: mine\n")
+    with pytest.raises(UsageError, match="'title' is missing"):
+        read_experiment(file)
+    with pytest.raises(UsageError, match="could not be read"):
+        read_experiment(tmp_path / "nothing.yaml")
+
+
+def test_wrong_parts_are_told_before_anything_is_loaded():
+    twice = little.experiment().model_copy(update={"seeds": (0, 0)})
+    with pytest.raises(UsageError, match="Seeds are given twice"):
+        checked(twice)
+    unknown = little.experiment().model_copy(
+        update={"strategies": (Choice(name="mystery"),)}
+    )
+    with pytest.raises(UsageError, match="mystery"):
+        checked(unknown)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"query": 0}, "query is 0"),
+        ({"start": 30}, "budget of 20 labels is smaller than the start of 30"),
+        ({"query": 11}, "leaves 10"),
+        ({"data": Choice(name="digits", options={"sise": 8})}, "'size'"),
+        ({"data": Choice(name="digits", options={"size": "big"})}, "'size' is 'big'"),
+    ],
+)
+def test_wrong_settings_are_told_once_and_not_by_every_run(changes, message):
+    settings = little.experiment().conditions[0].settings
+    wrong = Condition(settings=settings.model_copy(update=changes))
+    with pytest.raises(UsageError, match=message):
+        checked(little.experiment(conditions=(wrong,)))
+
+
+@pytest.mark.parametrize("name", ["../mine", "a/b", "", ".hidden", "two words"])
+def test_a_name_that_cannot_name_a_file_is_refused(name):
+    renamed = little.experiment().model_copy(update={"name": name})
+    with pytest.raises(UsageError, match=r"'name' is .* files are named by it"):
+        checked(renamed)
+
+
+def test_the_place_of_data_does_not_depend_on_the_working_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    settings = little.experiment().conditions[0].settings
+    here = settings.model_copy(update={"data": Choice(name="photos")})
+    found = checked(little.experiment(conditions=(Condition(settings=here),)))
+    assert found.conditions[0].settings.data.name == str(tmp_path / "photos")
+    assert checked(little.experiment()) == little.experiment()
