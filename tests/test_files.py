@@ -1,5 +1,6 @@
 import errno
 import os
+import shutil
 
 import pytest
 
@@ -113,3 +114,18 @@ def test_a_folder_is_copied_whole_and_flushed_before_it_has_its_name(
     files.copy_folder(tmp_path / "nothing", tmp_path / "copy")
     assert (target / "model").read_text() == "weights"  # what is there stays
     assert not (tmp_path / "copy").exists()
+
+
+def test_a_disk_that_fills_while_a_folder_is_copied_is_told_as_such(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "one").write_text("1")
+
+    def fail(source, target):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(shutil, "copy2", fail)
+    with pytest.raises(StorageError, match=r"^The disk is full: '[^']*b' could not"):
+        files.copy_folder(tmp_path / "a", tmp_path / "b")
+    assert not (tmp_path / "b").exists()

@@ -91,9 +91,14 @@ def copy_folder(source: Path, target: Path) -> None:
     unfinished = target.with_name(target.name + LEFTOVER)
     with explained(target):
         shutil.rmtree(unfinished, ignore_errors=True)
-        shutil.copytree(source, unfinished)
-        for file in filter(Path.is_file, unfinished.rglob("*")):
-            _flush(file)
+        unfinished.mkdir(parents=True)
+        for file in sorted(source.rglob("*")):  # a folder before what is in it
+            place = unfinished / file.relative_to(source)
+            if file.is_dir():
+                place.mkdir()
+            else:
+                shutil.copy2(file, place)
+                _flush(place)
     move(unfinished, target)
 
 

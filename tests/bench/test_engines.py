@@ -234,6 +234,7 @@ def test_numbers_that_cannot_be_meant(wrong):
     [
         (-9, r"signal 9 \(SIGKILL\), 2 times .* memory .* fewer workers"),
         (-11, r"signal 11 \(SIGSEGV\), 2 times .* library crashed"),
+        (-2, r"signal 2 \(SIGINT\), 2 times .* Ctrl-C .* command again; the run"),
         (-63, "signal 63, 2 times .* does not say"),
         (3, "exit code 3, 2 times .* Mend"),
     ],

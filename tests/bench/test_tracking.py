@@ -1,3 +1,4 @@
+import os
 import sys
 import warnings
 
@@ -72,3 +73,31 @@ def test_without_mlflow_it_is_said_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "mlflow", None)
     with pytest.raises(UsageError, match=r"fewlabels\[mlflow\]"):
         Mlflow("sqlite:///x.db", "toy")
+
+
+def test_a_server_that_is_not_there_is_told_soon(mlflow, monkeypatch):
+    name = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
+    monkeypatch.delenv(name, raising=False)
+    seen = []
+
+    def look(client, experiment):
+        seen.append(os.environ.get(name))
+        raise mlflow.exceptions.MlflowException("nobody answers")
+
+    monkeypatch.setattr(mlflow.MlflowClient, "get_experiment_by_name", look)
+    for _ in range(2):
+        with pytest.raises(UsageError, match="nobody answers"):
+            Mlflow("http://127.0.0.1:1", "toy")
+        assert os.environ.get(name) == (seen[1] if len(seen) > 1 else None)
+        monkeypatch.setenv(name, "5")
+    assert seen == ["1", "5"]
+
+
+def test_runs_whose_timings_are_damaged_are_sent_without(mlflow, tmp_path):
+    folder = BenchFolder(tmp_path / "bench")
+    folder.open()
+    experiment = little.experiment(seeds=(0,), strategies=(Choice(name="random"),))
+    list(run(experiment, folder, little.Here()))
+    (cell,) = plan(experiment).cells
+    folder.run_folder(cell).timings_file.write_text("not JSON")
+    assert Mlflow(f"sqlite:///{tmp_path}/mlflow.db", "toy").send(cell, folder)

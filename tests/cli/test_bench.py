@@ -223,6 +223,17 @@ def test_a_report_is_found_by_a_name_with_dashes(fewlabels, toy, tmp_path):
     assert "called 'toy'" in err
 
 
+def test_other_conditions_under_the_same_name_are_told(fewlabels, toy, tmp_path):
+    words = ("bench", "run", toy, "--strategies", "random")
+    fewlabels(*words)
+    _, _, err = fewlabels(*words)
+    assert "other conditions" not in err
+    (tmp_path / toy).write_text(FIELDS.replace("budget: 20", "budget: 15"))
+    code, _, err = fewlabels(*words)
+    assert code == 0
+    assert "Note: 'toy' had other conditions when it was asked for before" in err
+
+
 def test_one_seed_can_be_named(fewlabels, toy):
     code, out, err = fewlabels("bench", "run", toy, "--seeds", "7,", "--dry-run")
     assert code == 0, err

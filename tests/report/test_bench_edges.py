@@ -1,6 +1,7 @@
 """Benchmarks that are not finished, have failed, or hold next to nothing."""
 
 import math
+import shutil
 
 import pytest
 from tests.report.benches import Bench, condition, experiment, facts
@@ -8,6 +9,7 @@ from tests.report.test_page import text_of
 
 from fewlabels.bench.published import TABLE_3_SINGLE_SHOT, TABLE_3_ZERO_SHOT
 from fewlabels.bench.recipes import names, recipe
+from fewlabels.errors import RunError
 from fewlabels.report import write_bench_report
 from fewlabels.runs import Choice
 
@@ -200,3 +202,27 @@ def test_one_query_each_before_anything_is_done(tmp_path):
     asked = shots(tmp_path / "done").experiment
     words = shown(Bench(tmp_path / "new", asked))
     assert "None of 24 runs is finished yet." in words
+
+
+def test_tables_of_an_earlier_report_do_not_outlive_it(tmp_path):
+    bench = Bench(tmp_path, experiment())
+    for seed in range(3):
+        for strategy in ("random", "npc"):
+            bench.run(strategy, seed, [0.4, 0.5 + seed / 10, 0.6 + seed / 7])
+    path = write_bench_report(bench.folder, "toys").parent
+    before = {one.name for one in path.rglob("*") if one.is_file()}
+    assert {"tests-random.csv", "penalties.png"} <= before
+    (path / "tables" / "my notes.txt").touch()
+    bench.folder.ask_for(experiment(seeds=(0, 1, 2, 3)))
+    shutil.rmtree(bench.folder.path / "cells")
+    write_bench_report(bench.folder, "toys")
+    after = {one.name for one in path.rglob("*") if one.is_file()}
+    assert after == {"index.html", "my notes.txt"}
+
+
+def test_a_damaged_experiment_does_not_stop_the_report_of_another(tmp_path):
+    bench = Bench(tmp_path, experiment())
+    (bench.folder.path / "experiments" / "other.json").write_text("{")
+    assert write_bench_report(bench.folder, "toys").exists()
+    with pytest.raises(RunError, match=r"other\.json"):
+        write_bench_report(bench.folder, "other")

@@ -140,9 +140,9 @@ class BenchFolder:
             found[experiment.name] = experiment
         return found
 
-    def earlier(self, experiment: Experiment) -> Experiment | None:
-        """Return what was asked for under an experiment's name; None if nothing was."""
-        file = self._experiment_file(experiment)
+    def asked(self, name: str) -> Experiment | None:
+        """Return what was asked for so far under a name; None if nothing was."""
+        file = self._experiment_file(name)
         return _experiment(file) if file.exists() else None
 
     def ask_for(self, experiment: Experiment) -> Experiment:
@@ -164,11 +164,11 @@ class BenchFolder:
             "seconds. Wait for it, then run the same command again."
         )
         with alone(folder / _LOCK, in_use, patience=_PATIENCE):
-            before = self.earlier(asked)
+            before = self.asked(asked.name)
             if before is not None and before.conditions == asked.conditions:
                 asked = _together(before, asked)
             text = asked.model_dump_json(indent=2) + "\n"
-            replace_text(self._experiment_file(asked), text)
+            replace_text(self._experiment_file(asked.name), text)
         return asked
 
     def is_finished(self, cell: Cell) -> bool:
@@ -236,8 +236,8 @@ class BenchFolder:
         """Forget why a run failed, before it is tried again."""
         self._failure_file(cell).unlink(missing_ok=True)
 
-    def _experiment_file(self, experiment: Experiment) -> Path:
-        return self.path / "experiments" / f"{experiment.name}.json"
+    def _experiment_file(self, name: str) -> Path:
+        return self.path / "experiments" / f"{name}.json"
 
     def _failure_file(self, cell: Cell) -> Path:
         return self.path / "failures" / f"{cell.address}.json"

@@ -34,9 +34,11 @@ ONE_THREAD = dict.fromkeys(
 """Environment of a worker; a run's own number of threads is set by the run."""
 
 _PROGRAM = "fewlabels.bench.worker"
+_MEANT = (signal.SIGINT, signal.SIGTERM)  # not for want of memory
 _MOST_PRINTED = 10_000  # bytes
 _REASONS = {
     "SIGKILL": "most often because memory ran out",
+    "SIGINT": "somebody, or code of the run itself, stopped it as Ctrl-C does",
     "SIGTERM": "somebody, or a batch queue, stopped it",
     "SIGSEGV": "a compiled library crashed",
     "SIGABRT": "a compiled library gave up, perhaps because memory ran out",
@@ -249,8 +251,10 @@ def told_death(code: int, times: int) -> str:
     with suppress(ValueError):
         found = signal.Signals(-code)
         name, reason = f"{name} ({found.name})", _REASONS.get(found.name, reason)
+    room = (
+        "" if -code in _MEANT else " with fewer workers, so that each has more memory"
+    )
     return (
         f"The process of this run was ended by {name}, {again}: {reason}. Run the same "
-        "command again with fewer workers, so that each has more memory; the run goes "
-        "on at its last checkpoint."
+        f"command again{room}; the run goes on at its last checkpoint."
     )

@@ -1,5 +1,6 @@
 """Finished runs for MLflow: parameters, accuracy by number of labels, seconds."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,6 +10,7 @@ from fewlabels.bench.folder import BenchFolder
 from fewlabels.errors import UsageError
 
 _TAG = "fewlabels.cell"
+_RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 
 
 class Mlflow:
@@ -24,7 +26,7 @@ class Mlflow:
                 MLflow is not installed, or does not answer.
         """
         self._mlflow, self._uri = _imported(), uri
-        with self._explained():
+        with self._explained(), _impatient():
             self._client = self._mlflow.MlflowClient(uri)
             found = self._client.get_experiment_by_name(experiment)
             self._experiment = (
@@ -66,8 +68,9 @@ class Mlflow:
         run = self._client.create_run(self._experiment, tags=tags).info.run_id
         for name, value in _parameters(cell).items():
             self._client.log_param(run, name, value)
-        own = folder.run_folder(cell)
-        for line, timing in zip(own.lines(), own.timings(), strict=True):
+        timings = {timing.get("step"): timing for timing in folder.timings(cell)}
+        for line in folder.lines(cell):
+            timing = timings.get(line.step, {})
             figures = {"accuracy": line.accuracy} | {
                 name: value for name, value in timing.items() if _is_figure(name)
             }
@@ -75,6 +78,22 @@ class Mlflow:
                 if value is not None:
                     self._client.log_metric(run, name, value, step=line.num_labeled)
         self._client.set_terminated(run)
+
+
+@contextmanager
+def _impatient() -> Iterator[None]:
+    """Learn soon that a server is not there; MLflow tries for minutes by itself.
+
+    Whoever has set how often it tries is heeded.
+    """
+    if _RETRIES in os.environ:
+        yield
+        return
+    os.environ[_RETRIES] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(_RETRIES, None)
 
 
 def _parameters(cell: Cell) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from fewlabels.cli.bench_words import (
     cost_lines,
     duration,
     ended_line,
+    other_conditions_line,
     outdated_lines,
     read_seeds,
     read_strategies,
@@ -278,7 +279,10 @@ def _do(
     uri: str | None,
 ) -> int:
     """Do the runs, say how each ended, and return how many failed."""
-    folder.ask_for(experiment)
+    before = folder.asked(experiment.name)
+    asked = folder.ask_for(experiment)
+    if before is not None and before.conditions != asked.conditions:
+        terminal.say(other_conditions_line(asked))
     log = None if uri is None else bench.Mlflow(uri, experiment.name)
     cells = bench.plan(experiment).all
     failed, total = [], len(cells)

@@ -139,6 +139,15 @@ def outdated_lines(cells: Sequence[Cell]) -> Iterator[str]:
         )
 
 
+def other_conditions_line(experiment: Experiment) -> str:
+    """Say that an experiment takes the place of another of its name."""
+    return (
+        f"Note: '{experiment.name}' had other conditions when it was asked for before. "
+        "Its report is about those of now; the runs of before are kept, and found when "
+        "they are asked for again. Give another name to see both."
+    )
+
+
 def total_line(experiments: Sequence[Experiment], costs: Sequence[Cost]) -> str:
     """Say what several experiments cost together; what they share counts once."""
     total = num_trainings(experiments)

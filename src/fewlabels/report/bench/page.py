@@ -1,11 +1,13 @@
 """The page of an experiment, and the figures and tables beside it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from fewlabels.bench.folder import BenchFolder
 from fewlabels.bench.results import Results, read_results
 from fewlabels.errors import UnknownNameError
+from fewlabels.files import explained
 from fewlabels.report.bench.accuracy import accuracy_section
 from fewlabels.report.bench.areas import area_section
 from fewlabels.report.bench.classes import classes_section
@@ -25,6 +27,7 @@ from fewlabels.report.facts import FactGroup
 from fewlabels.report.rendering import write_page
 
 _TEMPLATE = "bench.html.j2"
+_WRITTEN = {"tables": (".csv", ".md", ".tex"), "figures": (".png", ".svg")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,19 +67,37 @@ def write_bench_report(
     Raises:
         UnknownNameError: If no experiment of that name was asked for.
     """
-    known = folder.experiments()
-    if name not in known:
-        raise UnknownNameError("experiment", name, known)
-    results = read_results(folder, known[name])
+    folder.check()
+    experiment = folder.asked(name)  # another that is damaged must not matter
+    if experiment is None:
+        raise UnknownNameError("experiment", name, folder.experiments())
     path = out or folder.report_folder(name)
-    contents = bench_page(results)
+    contents = bench_page(read_results(folder, experiment))
     for section in contents.sections:
         for table in section.tables:
             table.write(path / "tables")
         for figure in section.figures:
             with file_style():
                 save_figure(figure.draw(), path / "figures", figure.name)
+    if out is None:
+        _sweep(path, contents.sections)
     return write_page(path / "index.html", _TEMPLATE, contents)
+
+
+def _sweep(path: Path, sections: Iterable[Section]) -> None:
+    """Remove figures and tables of an earlier report that this one does not have.
+
+    Beside a page that does not show them they would be taken for results of now.
+    """
+    kept = {"tables": set[str](), "figures": set[str]()}
+    for section in sections:
+        kept["tables"] |= {table.name for table in section.tables}
+        kept["figures"] |= {figure.name for figure in section.figures}
+    for kind, endings in _WRITTEN.items():
+        for file in (path / kind).glob("*"):
+            if file.suffix in endings and file.stem not in kept[kind]:
+                with explained(file):
+                    file.unlink(missing_ok=True)
 
 
 def bench_page(results: Results) -> BenchPage:
