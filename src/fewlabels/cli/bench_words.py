@@ -162,8 +162,8 @@ def duration(hours: float) -> str:
     """Return hours in the largest unit that gives a number of at least two.
 
     Example:
-        >>> duration(0.5), duration(30), duration(100), duration(1e5)
-        ('30 minutes', '30 hours', '4.2 days', '11 years')
+        >>> duration(0.5), duration(30), duration(100), duration(1e4), duration(1e5)
+        ('30 minutes', '30 hours', '4.2 days', '417 days', '11 years')
         >>> duration(1.95), duration(0.6 / 3600)
         ('117 minutes', '0.6 seconds')
     """
