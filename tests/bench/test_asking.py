@@ -71,3 +71,10 @@ def test_the_place_of_data_does_not_depend_on_the_working_folder(tmp_path, monke
     found = checked(little.experiment(conditions=(Condition(settings=here),)))
     assert found.conditions[0].settings.data.name == str(tmp_path / "photos")
     assert checked(little.experiment()) == little.experiment()
+
+
+def test_data_that_are_not_there_are_told_before_any_run():
+    settings = little.experiment().conditions[0].settings
+    gone = settings.model_copy(update={"data": Choice(name="photos-of-nobody")})
+    with pytest.raises(UsageError, match="called 'photos-of-nobody', so no run could"):
+        checked(little.experiment(conditions=(Condition(settings=gone),)))

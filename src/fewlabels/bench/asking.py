@@ -6,6 +6,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from fewlabels import data
 from fewlabels.bench.cells import plan
 from fewlabels.bench.experiment import Experiment
 from fewlabels.errors import UsageError
@@ -66,6 +67,18 @@ def _experiment(content: Any) -> Experiment:
         for one in found.conditions
     )
     found = found.model_copy(update={"conditions": conditions})
+    for one in conditions:
+        _check_data_there(one.settings.data.name)
     for cell in plan(found).all:
         check_choices(cell.settings)
     return found
+
+
+def _check_data_there(name: str) -> None:
+    """Raise once for data that are gone, and not in every run."""
+    if name not in data.names() and not Path(name).exists():
+        msg = (
+            f"There is no data set, file or folder called '{name}', so no run could "
+            f"begin. Known data sets: {', '.join(data.names())}."
+        )
+        raise UsageError(msg)
