@@ -164,8 +164,9 @@ class RayEngine:
             reason = _short(error)
             msg = (
                 f"There is no Ray at '{self.address}': {reason}. Start it with 'ray "
-                "start --head' and give what that prints, or leave the address out to "
-                "use this machine alone."
+                "start --head' and give what that prints, set RAY_AUTH_MODE=token here "
+                "too if the cluster wants a token, or leave the address out to use "
+                "this machine alone."
             )
             raise UsageError(msg) from error
 

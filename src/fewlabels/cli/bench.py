@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -27,6 +28,8 @@ from fewlabels.cli.run import Json, Quiet
 from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.report import write_bench_report
+
+_MOST_DRAWN = 1000  # short enough to be typed again
 
 app = typer.Typer(
     name="bench",
@@ -175,14 +178,17 @@ def report(
 def verify(
     path: Folder,
     *,
-    seed: Annotated[int, typer.Option(help="Decides which run.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(help="Decides which run. [default: another each time]")
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Do a random finished run again, from nothing, and compare."""
     terminal = Terminal.open(quiet=quiet)
+    drawn = secrets.randbelow(_MOST_DRAWN) if seed is None else seed
     with terminal.busy():
-        verdict = bench.verify(BenchFolder(path), seed=seed)
-    terminal.result(f"{verdict.cell.label} ({verdict.cell.address})")
+        verdict = bench.verify(BenchFolder(path), seed=drawn)
+    terminal.result(f"{verdict.cell.label} ({verdict.cell.address}), --seed {drawn}")
     for change in verdict.changes:
         terminal.say(f"Note: {change}")
     if verdict.is_same:
