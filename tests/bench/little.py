@@ -84,3 +84,7 @@ def done(path, experiment):
     folder, engine = opened(path), Here()
     ended = list(run(folder.ask_for(experiment), folder, engine))
     return folder, engine, ended
+
+
+def rounds(folder, cell):
+    return folder.run_folder(cell).rounds_file.read_bytes()

@@ -2,7 +2,7 @@ import shutil
 
 import pytest
 from tests.bench import little
-from tests.bench.little import done, opened
+from tests.bench.little import opened, rounds
 
 from fewlabels.bench.cells import plan
 from fewlabels.bench.cost import estimate
@@ -11,16 +11,6 @@ from fewlabels.bench.results import read_results
 from fewlabels.bench.runner import run
 from fewlabels.bench.work import do
 from fewlabels.errors import ForeignFolderError, RunError
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    path = tmp_path_factory.mktemp("bench") / "toy"
-    return done(path, little.experiment(retrainings=2))
-
-
-def rounds(folder, cell):
-    return folder.run_folder(cell).rounds_file.read_bytes()
 
 
 def test_a_damaged_experiment_does_not_stop_another(tmp_path):

@@ -3,7 +3,7 @@ import json
 import pytest
 import torch
 from tests.bench import little
-from tests.bench.little import done, opened
+from tests.bench.little import done, opened, rounds
 
 from fewlabels import journal
 from fewlabels.bench.cells import Cell, noise_cells, plan
@@ -16,16 +16,6 @@ from fewlabels.bench.verifying import verify
 from fewlabels.bench.work import do, pool_of
 from fewlabels.errors import ForeignFolderError, RunError, UsageError
 from fewlabels.runs import Choice, SeedOptions, execute
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    path = tmp_path_factory.mktemp("bench") / "toy"
-    return done(path, little.experiment(retrainings=2))
-
-
-def rounds(folder, cell):
-    return folder.run_folder(cell).rounds_file.read_bytes()
 
 
 def test_every_run_is_done_once_and_beginnings_come_first(finished):

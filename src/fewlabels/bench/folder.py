@@ -23,7 +23,7 @@ from fewlabels.bench.cells import Cell
 from fewlabels.bench.experiment import Experiment
 from fewlabels.errors import ForeignFolderError, RunError, RunInUseError, StorageError
 from fewlabels.files import LEFTOVER, alone, make_folder, replace_text
-from fewlabels.runs import RoundLine, RunFolder, faults
+from fewlabels.runs import RoundLine, RunFolder, faults, has_ended
 
 SCHEMA = 1
 """Version of the files of a benchmark."""
@@ -173,8 +173,7 @@ class BenchFolder:
 
     def is_finished(self, cell: Cell) -> bool:
         """Return whether a run has come to its end."""
-        lines = self.lines(cell)
-        return bool(lines) and not lines[-1].ids
+        return has_ended(self.lines(cell))
 
     def lines(self, cell: Cell) -> list[RoundLine]:
         """Return the finished rounds of a run; none where its files are damaged.

@@ -15,7 +15,7 @@ from fewlabels.bench.cells import Cell, cell_of, noise_cells
 from fewlabels.bench.experiment import Condition, Experiment
 from fewlabels.bench.folder import BenchFolder, Failure
 from fewlabels.errors import RunError
-from fewlabels.runs import RoundLine
+from fewlabels.runs import RoundLine, has_ended
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class CellResult:
     @property
     def is_finished(self) -> bool:
         """Whether the run has come to its end."""
-        return bool(self.lines) and not self.lines[-1].ids
+        return has_ended(self.lines)
 
     @property
     def accuracies(self) -> dict[int, float]:

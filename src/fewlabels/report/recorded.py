@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from fewlabels.errors import UsageError
-from fewlabels.runs import Choice, RoundLine, RunFolder
+from fewlabels.runs import Choice, RoundLine, RunFolder, has_ended
 
 NUM_HUES = 6
 """Colors to tell strategies apart; see ``style.css``."""
@@ -59,7 +59,7 @@ class RecordedRun:
     @property
     def is_finished(self) -> bool:
         """Whether the last round asked nothing more."""
-        return bool(self.lines) and not self.lines[-1].ids
+        return has_ended(self.lines)
 
     @property
     def measured(self) -> tuple[tuple[int, float], ...]:

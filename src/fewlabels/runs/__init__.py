@@ -4,7 +4,7 @@ from fewlabels.runs.diagnosis import Conditioning, diagnose
 from fewlabels.runs.environment import environment
 from fewlabels.runs.execute import check_choices, execute, source_of
 from fewlabels.runs.folder import RunFolder
-from fewlabels.runs.lines import RoundLine
+from fewlabels.runs.lines import RoundLine, has_ended
 from fewlabels.runs.settings import Choice, RunSettings, SeedOptions, faults, settled
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "environment",
     "execute",
     "faults",
+    "has_ended",
     "settled",
     "source_of",
 ]

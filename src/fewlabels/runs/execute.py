@@ -15,7 +15,7 @@ from fewlabels.pool import Answers, Pool, Round, Split
 from fewlabels.protocols import Strategy, Trainer
 from fewlabels.runs.environment import environment
 from fewlabels.runs.folder import RunFolder
-from fewlabels.runs.lines import RoundLine
+from fewlabels.runs.lines import RoundLine, has_ended
 from fewlabels.runs.replay import answers_of
 from fewlabels.runs.settings import RunSettings
 from fewlabels.runs.timing import Stopwatch, TimedStrategy, TimedTrainer
@@ -78,7 +78,7 @@ def _finished_and_new(
     for finished in history:
         asked = asked.with_answers(finished.answers)
         yield finished
-    if lines and not lines[-1].ids:
+    if has_ended(lines):
         return
     watch = Stopwatch()
     for finished in rounds(

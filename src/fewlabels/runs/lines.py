@@ -1,7 +1,7 @@
 """A round as one line of ``rounds.jsonl``."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import torch
@@ -93,6 +93,14 @@ class RoundLine(BaseModel):
                 _numbers(i for i, label in found if label == UNKNOWN),
             ),
         )
+
+
+def has_ended(lines: Sequence[RoundLine]) -> bool:
+    """Return whether a run with these rounds has come to its end.
+
+    The last round asks nothing more.
+    """
+    return bool(lines) and not lines[-1].ids
 
 
 def _numbers(values: Any) -> Tensor:

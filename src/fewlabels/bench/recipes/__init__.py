@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from fewlabels.bench.experiment import Condition, Experiment, Footprint
 from fewlabels.bench.recipes import cpu, paper
-from fewlabels.bench.recipes.trainers import with_trainer
+from fewlabels.bench.recipes.parts import with_trainer
 from fewlabels.errors import UnknownNameError, UsageError
 
 __all__ = ["names", "recipe", "supervised"]

@@ -8,8 +8,8 @@ may.
 from typing import Any
 
 from fewlabels.bench.experiment import Condition, Experiment, Footprint
+from fewlabels.bench.recipes.parts import named, with_trainer
 from fewlabels.bench.recipes.shots import single_shot, zero_shot
-from fewlabels.bench.recipes.trainers import with_trainer
 from fewlabels.runs import Choice, RunSettings
 
 _SEEDS = tuple(range(10))
@@ -89,7 +89,7 @@ def digits_shots() -> Experiment:
             "through the wide head, at 40 through the last layer."
         ),
         conditions=tuple(conditions),
-        strategies=_named("badge", "npc"),
+        strategies=named("badge", "npc"),
         seeds=_SEEDS,
         retrainings=_RETRAININGS,
         footprint=_DIGITS_COST,
@@ -156,7 +156,7 @@ def repeated_mnist() -> Experiment:
         conditions=(
             Condition(settings=_run(data, _SELDOM_MEASURED, query=20, budget=50)),
         ),
-        strategies=_named("random", "margin", "coreset", "badge", "npc"),
+        strategies=named("random", "margin", "coreset", "badge", "npc"),
         seeds=_SEEDS,
         retrainings=_RETRAININGS,
         figures=("redundancy", "accuracy"),
@@ -176,7 +176,7 @@ def cifar10() -> Experiment:
             "of each class."
         ),
         conditions=(Condition(settings=_run(data, _FROZEN, query=20, budget=70)),),
-        strategies=_named(*_ALWAYS, "albl", "npc"),
+        strategies=named(*_ALWAYS, "albl", "npc"),
         seeds=_SEEDS,
         retrainings=_RETRAININGS,
         footprint=_CIFAR10_COST,
@@ -203,7 +203,7 @@ def cifar100() -> Experiment:
             "does: as its paper says, nearly every refinement has no solution here."
         ),
         conditions=(Condition(settings=settings),),
-        strategies=_named(*_ALWAYS, "albl", "npc"),
+        strategies=named(*_ALWAYS, "albl", "npc"),
         seeds=_SEEDS,
         retrainings=_RETRAININGS,
         footprint=_CIFAR100_COST,
@@ -229,7 +229,7 @@ def cifar100_iou() -> Experiment:
                 "and 700 labels; runs end there. Unlike in the paper, every trial "
                 "begins with a set of its own."
             ),
-            "strategies": _named(*_OF_THE_PAPER),
+            "strategies": named(*_OF_THE_PAPER),
             "seeds": _SEEDS[:3],
             "figures": ("overlap", "accuracy"),
         }
@@ -254,7 +254,7 @@ def _small(
         title=title,
         about=about,
         conditions=(Condition(settings=settings),),
-        strategies=_named(*_ALWAYS, "npc"),
+        strategies=named(*_ALWAYS, "npc"),
         seeds=_SEEDS,
         retrainings=_RETRAININGS,
         footprint=footprint,
@@ -296,7 +296,3 @@ def _run(
         query=query,
         budget=budget,
     )
-
-
-def _named(*names: str) -> tuple[Choice, ...]:
-    return tuple(Choice(name=name) for name in names)

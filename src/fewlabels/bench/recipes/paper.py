@@ -17,6 +17,7 @@ from fewlabels.bench.published import (
     PublishedCell,
     PublishedTable,
 )
+from fewlabels.bench.recipes.parts import named
 from fewlabels.bench.recipes.shots import single_shot, zero_shot
 from fewlabels.runs import Choice, RunSettings, SeedOptions
 
@@ -52,7 +53,7 @@ def table1_cifar10() -> Experiment:
         ),
         scale="paper",
         conditions=(Condition(settings=_cifar10(query=20, budget=70)),),
-        strategies=(*_named("random", "margin", "albl", "badge"), _LITERAL_NPC),
+        strategies=(*named("random", "margin", "albl", "badge"), _LITERAL_NPC),
         seeds=_TRIALS,
         published=(TABLE_1,),
         footprint=_WIDE_RESNET,
@@ -75,7 +76,7 @@ def table2_cifar100() -> Experiment:
         ),
         scale="paper",
         conditions=(Condition(settings=_cifar100()),),
-        strategies=_named("random", "margin", "albl", "badge", "npc"),
+        strategies=named("random", "margin", "albl", "badge", "npc"),
         seeds=_TRIALS,
         published=(TABLE_2,),
         footprint=_WIDE_RESNET,
@@ -156,7 +157,7 @@ def balanced_fixmatch() -> Experiment:
         ),
         scale="paper",
         conditions=(Condition(settings=settings),),
-        strategies=_named("random"),
+        strategies=named("random"),
         seeds=(0, 1, 2, 3, 4),
         published=(_balanced_fixmatch_table(),),
         footprint=_WIDE_RESNET,
@@ -187,10 +188,6 @@ def _cifar100() -> RunSettings:
 def _official(**changes: Any) -> Choice:
     options = {"preset": "official", "target": "uniform", "masking": "code", **changes}
     return Choice(name="fixmatch-darp", options=options)
-
-
-def _named(*names: str) -> tuple[Choice, ...]:
-    return tuple(Choice(name=name) for name in names)
 
 
 def _balanced_fixmatch_table() -> PublishedTable:

@@ -1,8 +1,13 @@
-"""One trainer in the place of another, all else alike."""
+"""What recipes have in common."""
 
 from fewlabels import training
 from fewlabels.bench.experiment import Condition
 from fewlabels.runs import Choice
+
+
+def named(*names: str) -> tuple[Choice, ...]:
+    """Return built-in strategies as they are."""
+    return tuple(Choice(name=name) for name in names)
 
 
 def with_trainer(condition: Condition, name: str) -> Condition:
