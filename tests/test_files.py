@@ -1,12 +1,15 @@
 import errno
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
 from fewlabels import files
 from fewlabels.errors import ProjectError, StorageError
 from fewlabels.files import alone, make_folder, replace_text, replacing, sweep
+
+MAPS = Path("/proc/self/maps")
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path):
@@ -129,3 +132,30 @@ def test_a_disk_that_fills_while_a_folder_is_copied_is_told_as_such(
     with pytest.raises(StorageError, match=r"^The disk is full: '[^']*b' could not"):
         files.copy_folder(tmp_path / "a", tmp_path / "b")
     assert not (tmp_path / "b").exists()
+
+
+def test_regular_files_are_read_up_to_a_bound(tmp_path):
+    file = tmp_path / "a.txt"
+    file.write_bytes(b"12345")
+    (tmp_path / "link").symlink_to(file)
+    assert files.content(tmp_path / "link", 5) == b"12345"
+    with pytest.raises(OSError, match="5 bytes; at most 4"):
+        files.content(file, 4)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes and devices are files on POSIX")
+def test_what_never_ends_is_not_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    for name in ("pipe", "endless"):
+        with pytest.raises(OSError, match="not a regular file"):
+            files.content(tmp_path / name, 2**20)
+    with pytest.raises(IsADirectoryError):
+        files.content(tmp_path, 2**20)
+
+
+@pytest.mark.skipif(not MAPS.exists(), reason="needs a file of the kernel")
+def test_files_that_announce_nothing_are_bounded_too():
+    assert MAPS.stat().st_size == 0
+    with pytest.raises(OSError, match="more bytes than announced; at most 10"):
+        files.content(MAPS, 10)

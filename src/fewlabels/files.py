@@ -1,16 +1,19 @@
-"""Files that are never half written.
+"""Files that are never half written, and files of strangers that are safe to read.
 
 A file is replaced as a whole: written beside its place, flushed to the disk, renamed. A
 process that is killed leaves the old file or the new one, and perhaps a leftover that
-the next one sweeps away.
+the next one sweeps away. A file that somebody else wrote is read up to a bound, and
+only if it is a regular one: a pipe keeps its reader waiting, a device may never end.
 """
 
 import errno
 import os
 import shutil
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from filelock import FileLock, Timeout
 
@@ -18,6 +21,57 @@ from fewlabels.errors import FewlabelsError, StorageError
 
 LEFTOVER = ".partial"
 """How the name of a file ends while it is written."""
+
+
+@contextmanager
+def opened(path: Path, most_bytes: int) -> Iterator[BinaryIO]:
+    """Open a regular file of bearable size for reading.
+
+    Args:
+        path: The file, or a link to one.
+        most_bytes: How many bytes it may have.
+
+    Yields:
+        The open file.
+
+    Raises:
+        OSError: If it cannot be opened, is larger, or is a pipe, a device or the like;
+            its ``strerror`` says so in a few words.
+    """
+    with open(path, "rb", opener=_without_waiting) as file:
+        state = os.fstat(file.fileno())
+        if not stat.S_ISREG(state.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        if state.st_size > most_bytes:
+            fault = f"{state.st_size:,} bytes; at most {most_bytes:,}"
+            raise OSError(errno.EFBIG, fault, str(path))
+        yield file
+
+
+def content(path: Path, most_bytes: int) -> bytes:
+    """Return the bytes of a regular file of bearable size.
+
+    Args:
+        path: The file, or a link to one.
+        most_bytes: How many bytes it may have.
+
+    Returns:
+        All of them.
+
+    Raises:
+        OSError: As in :func:`opened`, or if there is more than the file announced.
+    """
+    with opened(path, most_bytes) as file:
+        found = file.read(most_bytes + 1)
+    if len(found) > most_bytes:
+        fault = f"more bytes than announced; at most {most_bytes:,}"
+        raise OSError(errno.EFBIG, fault, str(path))
+    return found
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file; a pipe that nobody writes to, or a terminal, too, at once."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 @contextmanager
