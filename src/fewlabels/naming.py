@@ -2,14 +2,18 @@
 
 Short names live in one dictionary per kind, next to what they name. A name with a colon
 is an import path, so that somebody's own class needs no fork and no registration.
+
+Whoever writes a path in a call or a command means it. A path that stands in a file may
+be a stranger's, so who reads files asks :func:`check_code` first.
 """
 
 import dataclasses
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from os import PathLike
 from types import ModuleType
 from typing import Any, get_args
 
@@ -22,6 +26,9 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from fewlabels.errors import FewlabelsError, UnknownNameError, UsageError
+
+AllowCode = bool | Collection[str]
+"""Which import paths a file may name: any (True), these, or none (False)."""
 
 
 def resolve(
@@ -92,6 +99,51 @@ def imported(kind: str, path: str) -> Any:
             "the name of a class or an object that it defines."
         )
         raise UsageError(msg) from error
+
+
+def check_code(file: str | PathLike[str], chosen: Any, allowed: AllowCode) -> None:
+    """Raise if a file names code to import that nobody has allowed.
+
+    Args:
+        file: Where the names were read.
+        chosen: What stands there of strategies, trainers and encoders: names and
+            options, as plain values.
+        allowed: What was allowed.
+
+    Raises:
+        UsageError: If it names other import paths.
+    """
+    if allowed is True:
+        return
+    known = allowed or ()
+    names = [f"'{path}'" for path in import_paths(chosen) if path not in known]
+    if names:
+        msg = (
+            f"'{file}' names code to import: {', '.join(names)}. That code would run "
+            "with your rights. If you know it and trust it, allow it with "
+            "--allow-code, or with allow_code=True in Python."
+        )
+        raise UsageError(msg)
+
+
+def import_paths(chosen: Any) -> Iterator[str]:
+    """Yield every text that could be taken for an import path, at any depth.
+
+    Example:
+        >>> list(import_paths({"name": "albl", "options": {"arms": ["npc", "my:Own"]}}))
+        ['my:Own']
+
+    Args:
+        chosen: Names and options, as plain values.
+    """
+    if isinstance(chosen, str):
+        if ":" in chosen:
+            yield chosen
+    elif isinstance(chosen, Mapping):
+        yield from import_paths(list(chosen.values()))
+    elif isinstance(chosen, Collection):
+        for inner in chosen:
+            yield from import_paths(inner)
 
 
 def _module(kind: str, path: str, name: str) -> ModuleType:

@@ -1,5 +1,7 @@
 """Experiments that people ask for: from a file, or a recipe with changes."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +12,23 @@ from fewlabels import data
 from fewlabels.bench.cells import plan
 from fewlabels.bench.experiment import Experiment
 from fewlabels.errors import UsageError
+from fewlabels.naming import AllowCode, check_code
 from fewlabels.runs import check_choices, faults, settled
 
 
-def read_experiment(file: Path) -> Experiment:
+def read_experiment(file: Path, *, allow_code: AllowCode = False) -> Experiment:
     """Return the experiment that a YAML file describes.
 
     Args:
         file: One with the fields of :class:`Experiment`.
+        allow_code: Which import paths it may name.
 
     Returns:
         The experiment, its strategies and trainers found.
 
     Raises:
-        UsageError: If the file cannot be read, or a field is wrong.
+        UsageError: If the file cannot be read, names code that is not allowed, or has
+            a wrong field.
     """
     try:
         content = yaml.safe_load(file.read_text("utf-8"))
@@ -39,10 +44,27 @@ def read_experiment(file: Path) -> Experiment:
             "and values are needed; begin with 'name: mine'."
         )
         raise UsageError(msg)
+    with _about(file):
+        found = _valid(content)
+    check_code(file, _code(found), allow_code)
+    with _about(file):
+        return _fitting(found)
+
+
+@contextmanager
+def _about(file: Path) -> Iterator[None]:
+    """Name the file in what the block finds wrong with it."""
     try:
-        return _experiment(content)
+        yield
     except UsageError as error:
         raise UsageError(f"The experiment '{file}' cannot be done. {error}") from error
+
+
+def _code(experiment: Experiment) -> list[Any]:
+    """Return all of an experiment that may be import paths."""
+    settings = [one.settings for one in experiment.conditions]
+    chosen = [one.model_dump(include={"strategy", "trainer"}) for one in settings]
+    return [*chosen, *(one.model_dump() for one in experiment.strategies)]
 
 
 def checked(experiment: Experiment) -> Experiment:
@@ -54,14 +76,17 @@ def checked(experiment: Experiment) -> Experiment:
     Returns:
         The same. A :class:`UsageError` tells what does not fit.
     """
-    return _experiment(experiment.model_dump())
+    return _fitting(_valid(experiment.model_dump()))
 
 
-def _experiment(content: Any) -> Experiment:
+def _valid(content: Any) -> Experiment:
     try:
-        found = Experiment.model_validate(content)
+        return Experiment.model_validate(content)
     except ValidationError as error:
         raise UsageError(faults(error)) from error
+
+
+def _fitting(found: Experiment) -> Experiment:
     conditions = tuple(
         one.model_copy(update={"settings": settled(one.settings)})
         for one in found.conditions

@@ -12,6 +12,7 @@ from fewlabels.bench.cells import Cell, plan
 from fewlabels.bench.folder import BenchFolder
 from fewlabels.bench.work import do
 from fewlabels.errors import UsageError
+from fewlabels.naming import AllowCode, check_code
 from fewlabels.rng import stream
 from fewlabels.runs import RoundLine, RunFolder, environment
 
@@ -33,18 +34,22 @@ class Verdict:
         return not self.differences
 
 
-def verify(folder: BenchFolder, *, seed: int = 0) -> Verdict:
+def verify(
+    folder: BenchFolder, *, seed: int = 0, allow_code: AllowCode = False
+) -> Verdict:
     """Do a random finished run once more, from nothing, and compare.
 
     Args:
         folder: The benchmark; nothing in it is changed.
         seed: Decides which run.
+        allow_code: Which import paths its strategy and trainer may be.
 
     Returns:
         What is the same and what is not.
 
     Raises:
-        UsageError: If no run is finished.
+        UsageError: If no run is finished, or if this one needs code that is not
+            allowed.
     """
     experiments = folder.experiments().values()
     cells = {cell.address: cell for one in experiments for cell in plan(one).all}
@@ -54,6 +59,8 @@ def verify(folder: BenchFolder, *, seed: int = 0) -> Verdict:
         raise UsageError(msg)
     draw = torch.randint(len(finished), (1,), generator=stream(seed, "verify"))
     cell = finished[int(draw)]
+    chosen = cell.settings.model_dump(include={"strategy", "trainer"})
+    check_code(folder.path, chosen, allow_code)
     with tempfile.TemporaryDirectory(prefix="fewlabels-verify-") as place:
         again = BenchFolder(Path(place))
         do(cell, again)

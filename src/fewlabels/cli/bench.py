@@ -22,8 +22,10 @@ from fewlabels.cli.bench_words import (
     read_seeds,
     read_strategies,
     space_lines,
+    split_names,
     total_line,
 )
+from fewlabels.cli.options import AllowCode
 from fewlabels.cli.run import Json, Quiet
 from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.errors import UnknownNameError, UsageError
@@ -115,6 +117,7 @@ def run(
         str | None,
         typer.Option(metavar="URI", help="Send finished runs to MLflow too."),
     ] = None,
+    allow_code: AllowCode = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -123,7 +126,9 @@ def run(
     Says first what it will cost. Safe to stop or kill at any moment: the same command
     goes on; more strategies or seeds add what is missing.
     """
-    experiments = [_chosen(recipe, strategies, seeds) for recipe in recipes]
+    experiments = [
+        _chosen(recipe, strategies, seeds, allow_code=allow_code) for recipe in recipes
+    ]
     does = _engine(engine, workers=workers, address=address, gpus=gpus)
     terminal = Terminal.open(quiet=quiet or as_json)
     folder = BenchFolder(out)
@@ -181,13 +186,14 @@ def verify(
     seed: Annotated[
         int | None, typer.Option(help="Decides which run. [default: another each time]")
     ] = None,
+    allow_code: AllowCode = False,
     quiet: Quiet = False,
 ) -> None:
     """Do a random finished run again, from nothing, and compare."""
     terminal = Terminal.open(quiet=quiet)
     drawn = secrets.randbelow(_MOST_DRAWN) if seed is None else seed
     with terminal.busy():
-        verdict = bench.verify(BenchFolder(path), seed=drawn)
+        verdict = bench.verify(BenchFolder(path), seed=drawn, allow_code=allow_code)
     terminal.result(f"{verdict.cell.label} ({verdict.cell.address}), --seed {drawn}")
     for change in verdict.changes:
         terminal.say(f"Note: {change}")
@@ -207,10 +213,15 @@ def _known_name(name: str, known: Collection[str]) -> str:
     raise UnknownNameError("experiment in this folder", name, known)
 
 
-def _chosen(recipe: str, strategies: str | None, seeds: str | None) -> Experiment:
+def _chosen(
+    recipe: str, strategies: str | None, seeds: str | None, *, allow_code: bool
+) -> Experiment:
     """Return the experiment with the strategies and seeds that were asked for."""
-    is_file = recipe.endswith((".yaml", ".yml"))
-    found = bench.read_experiment(Path(recipe)) if is_file else bench.recipe(recipe)
+    if recipe.endswith((".yaml", ".yml")):
+        allowed = allow_code or split_names(strategies or "")
+        found = bench.read_experiment(Path(recipe), allow_code=allowed)
+    else:
+        found = bench.recipe(recipe)
     changes: dict[str, object] = {}
     if strategies is not None:
         changes["strategies"] = read_strategies(strategies, found)

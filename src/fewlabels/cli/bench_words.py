@@ -32,10 +32,15 @@ def read_strategies(words: str, experiment: Experiment) -> tuple[Choice, ...]:
         The strategies, in the order given.
     """
     found: list[Choice] = []
-    for name in filter(None, (word.strip() for word in words.split(","))):
+    for name in split_names(words):
         known = [one for one in experiment.strategies if one.name == name]
         found += known or [Choice(name=name)]
     return tuple(found)
+
+
+def split_names(words: str) -> list[str]:
+    """Return names that were written with commas."""
+    return [word.strip() for word in words.split(",") if word.strip()]
 
 
 def read_seeds(words: str) -> tuple[int, ...]:

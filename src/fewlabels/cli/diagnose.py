@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fewlabels import data
+from fewlabels.cli.options import AllowCode
 from fewlabels.cli.run import Json, Quiet
 from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.errors import ForeignFolderError
@@ -40,6 +41,7 @@ def diagnose(
         typer.Argument(metavar="DIR", help="Folder of a run, as made by 'run'."),
     ],
     *,
+    allow_code: AllowCode = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -57,7 +59,7 @@ def diagnose(
     with terminal.busy():
         pool = data.load(settings.data.name, **settings.data.options)
         rows = []
-        for row in diagnosed(folder, pool):
+        for row in diagnosed(folder, pool, allow_code=allow_code):
             rows.append(row)
             if as_json:
                 print_line(json.dumps(row.to_json(), ensure_ascii=False))

@@ -17,6 +17,13 @@ StrategyOptions = Annotated[
     ),
 ]
 
+AllowCode = Annotated[
+    bool,
+    typer.Option(
+        "--allow-code", help="Import the code that a file names; it can do anything."
+    ),
+]
+
 
 def read_options(words: Iterable[str] | None) -> dict[str, Any]:
     """Return names and values; a value is read as in a settings file.

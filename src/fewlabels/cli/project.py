@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from fewlabels.cli.options import AllowCode
 from fewlabels.cli.run import Json, Quiet
 from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.projects import Project, Status, Told, duration
@@ -103,6 +104,7 @@ def ask(
     anew: Annotated[
         bool, typer.Option("--anew", help="Leave open images and choose again.")
     ] = False,
+    allow_code: AllowCode = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -112,7 +114,7 @@ def ask(
     are written again.
     """
     terminal = Terminal.open(quiet=quiet or as_json)
-    with terminal.busy(), Project.open(place) as project:
+    with terminal.busy(), Project.open(place, allow_code=allow_code) as project:
         asked = project.ask(size=size, strategy=strategy, anew=anew)
         path = out or place / f"round-{asked.step:03d}.csv"
         project.write_query(asked, path)
@@ -161,13 +163,13 @@ def tell(
         print_line(json.dumps(asdict(told) | {"faults": faults}))
 
 
-def train(place: Place, *, quiet: Quiet = False) -> None:
+def train(place: Place, *, allow_code: AllowCode = False, quiet: Quiet = False) -> None:
     """Train on what is labeled; says first how long it will take.
 
     Safe to stop or kill at any moment: the same command goes on where it was.
     """
     terminal = Terminal.open(quiet=quiet)
-    with terminal.busy(), Project.open(place) as project:
+    with terminal.busy(), Project.open(place, allow_code=allow_code) as project:
         terminal.say(project.expectation())
         trained = project.train()
         record = trained.record
@@ -206,11 +208,12 @@ def export(
     onnx: Annotated[
         bool, typer.Option("--onnx", help="Also model.onnx (extra onnx).")
     ] = False,
+    allow_code: AllowCode = False,
     quiet: Quiet = False,
 ) -> None:
     """Write labels, predictions, the model and a report for other programs."""
     terminal = Terminal.open(quiet=quiet)
-    with terminal.busy(), Project.open(place) as project:
+    with terminal.busy(), Project.open(place, allow_code=allow_code) as project:
         done = project.export(out or place / "export", onnx=onnx)
         report = write_project_report(done.folder / "report.html", project)
         num_unused = project.status().num_unused

@@ -8,6 +8,7 @@ import torch
 import typer
 
 from fewlabels import data
+from fewlabels.cli.options import AllowCode
 from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.pool import Pool, Round
 from fewlabels.report import write_report
@@ -77,6 +78,7 @@ def run(
         bool,
         typer.Option("--tensorboard", help="Write curves into DIR/tensorboard too."),
     ] = False,
+    allow_code: AllowCode = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -95,7 +97,7 @@ def run(
         "initial_models": initial_models,
         "threads": threads,
     }
-    resolved = settled(RunSettings.merged(settings, given))
+    resolved = settled(RunSettings.merged(settings, given, allow_code=allow_code))
     check_choices(resolved)
     folder = RunFolder(out or _default_folder(resolved))
     terminal = Terminal.open(quiet=quiet or as_json)
@@ -110,7 +112,8 @@ def run(
             terminal.result(described(finished))
             if as_json:
                 print_line(RoundLine.of(finished, pool).to_json())
-        report = write_report(folder.report_file, [folder], pool)
+        # The settings there are those of this command, which named or allowed them.
+        report = write_report(folder.report_file, [folder], pool, allow_code=True)
     terminal.result(f"Report: {report}")
 
 

@@ -67,7 +67,7 @@ def ask(
             items=snapshot.open,
             is_new=False,
         )
-    chosen_by = strategy or project.settings.strategy
+    chosen_by = strategy or project.allowed(project.settings.strategy)
     measuring = _audit_slice(project, snapshot)
     again = [one for one in snapshot.open if one.role == "audit"]
     size = _size(project, snapshot, size, len(measuring), len(again))

@@ -23,6 +23,7 @@ from fewlabels.features import (
     embedded,
     encoders,
 )
+from fewlabels.naming import AllowCode, check_code
 from fewlabels.pool import Pool
 from fewlabels.projects import models
 from fewlabels.projects.catalog import as_indexed, take_in
@@ -32,6 +33,7 @@ from fewlabels.projects.models import ModelRecord
 from fewlabels.projects.settings import FILE, ProjectSettings
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.protocols import Classifier, Trainer
+from fewlabels.runs import Choice
 from fewlabels.store import Store
 
 _LOCK = ".lock"
@@ -44,13 +46,20 @@ class ProjectFolder:
     folder: Path
     settings: ProjectSettings
     store: Store
+    allow_code: AllowCode = False
+    """Which import paths ``project.json`` may name."""
 
     @classmethod
-    def open(cls, folder: str | PathLike[str]) -> Self:
+    def open(
+        cls, folder: str | PathLike[str], *, allow_code: AllowCode = False
+    ) -> Self:
         """Open the project in a folder.
 
         Args:
             folder: The folder of the project.
+            allow_code: Which import paths ``project.json`` may name as strategy,
+                trainer or encoder: any (True), these, or none. Without it, labels can
+                be told and the project's state be read.
 
         Returns:
             The project; close it, or use it in a ``with`` block.
@@ -58,7 +67,7 @@ class ProjectFolder:
         place = Path(folder)
         settings = ProjectSettings.read(place)
         store = Store.open(store_place(place, settings), create=False)
-        return cls(place, settings, store)
+        return cls(place, settings, store, allow_code)
 
     def close(self) -> None:
         """Let go of the label store."""
@@ -152,11 +161,16 @@ class ProjectFolder:
 
     def trainer(self) -> Trainer:
         """Return the trainer of the project."""
-        chosen = self.settings.trainer
+        chosen = self.allowed(self.settings.trainer)
         options = dict(chosen.options)
         if chosen.name.startswith("frozen-"):
             options.setdefault("cache", str(self._cache))
         return training.resolve(chosen.name, options)
+
+    def allowed(self, chosen: Choice) -> Choice:
+        """Return what ``project.json`` chose, unless it is code nobody has allowed."""
+        check_code(self.settings_file, chosen.model_dump(), self.allow_code)
+        return chosen
 
     def records(self) -> tuple[ModelRecord, ...]:
         """Return what is known of every model, in the order of training."""
@@ -186,6 +200,7 @@ class ProjectFolder:
         name = options.get("encoder")
         if not isinstance(name, str) or ":" not in name:
             return None
+        self.allowed(self.settings.trainer)
         found = encoders.resolve(name, **options.get("encoder_options", {}))
         # A module does not know how many features it gives before its first image.
         embedded(ChosenImages(pool.images, torch.zeros(1).long()), (), found)

@@ -117,7 +117,7 @@ class Project(ProjectFolder):
                 take_in(labels, index)
             settings.write(partial)
         warn_of(pictures, index.unreadable)
-        return cls.open(place)
+        return cls.open(place, allow_code=True)  # the caller named it all
 
     def ask(
         self,

@@ -17,6 +17,7 @@ from fewlabels.evaluation import (
     expected_gain,
     learning_curve,
 )
+from fewlabels.naming import import_paths
 from fewlabels.projects.folder import ProjectFolder
 from fewlabels.projects.models import NUM_TO_TELL_APART, ModelRecord
 from fewlabels.projects.snapshot import Snapshot
@@ -217,7 +218,7 @@ def _next_step(
         by = f" ({snapshot.overlap} people each, by --annotator)" if several else ""
         return (
             f"Label the {len(snapshot.open)} open images{by} and run fewlabels tell "
-            f"{place} FILE; fewlabels ask {place} writes them again."
+            f"{place} FILE; fewlabels ask {place}{_flag(project)} writes them again."
         )
     seen = latest.class_counts if latest else ()
     is_changed = seen + (0,) * (len(counts) - len(seen)) != counts
@@ -226,4 +227,10 @@ def _next_step(
         verb = "train"
     elif snapshot.num_spent < project.settings.budget and len(snapshot.candidates):
         verb = "ask"
-    return f"Run fewlabels {verb} {place}."
+    return f"Run fewlabels {verb} {place}{_flag(project)}."
+
+
+def _flag(project: ProjectFolder) -> str:
+    """Return what a command needs besides, where the project uses code of its owner."""
+    chosen = project.settings.model_dump(include={"strategy", "trainer"})
+    return " --allow-code" if any(import_paths(chosen)) else ""

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from fewlabels.errors import UsageError
+from fewlabels.naming import AllowCode
 from fewlabels.pool import Pool
 from fewlabels.report.curves import spread_ticks
 from fewlabels.report.drawing import STAND_INS, Margins, Size, drawing, hue
@@ -46,7 +47,9 @@ class ConditioningView:
         return any(len(_positive(row)) < row.num_labeled for row in self.rows)
 
 
-def conditioning_rows(folder: RunFolder, pool: Pool) -> tuple[Conditioning, ...]:
+def conditioning_rows(
+    folder: RunFolder, pool: Pool, *, allow_code: AllowCode = False
+) -> tuple[Conditioning, ...]:
     """Return the spectra of a run's rounds; none where no network was kept.
 
     Each saved network is asked about its labeled items only.
@@ -54,13 +57,14 @@ def conditioning_rows(folder: RunFolder, pool: Pool) -> tuple[Conditioning, ...]
     Args:
         folder: The folder of the run.
         pool: Its data.
+        allow_code: Which import paths the run's trainer may be.
 
     Returns:
         The rounds whose spectrum is known.
     """
     try:
-        rows = tuple(diagnose(folder, pool, whole_pool=False))
-    except UsageError:  # a trainer from outside that is not there any more
+        rows = tuple(diagnose(folder, pool, whole_pool=False, allow_code=allow_code))
+    except UsageError:  # a trainer from outside that is gone, or that is not allowed
         return ()
     return tuple(row for row in rows if row.spectrum is not None)
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from fewlabels.naming import AllowCode
 from fewlabels.pool import Pool
 from fewlabels.report.conditioning import conditioning_rows
 from fewlabels.report.contents import page_contents
@@ -14,7 +15,12 @@ _TEMPLATE = "page.html.j2"
 
 
 def write_report(
-    path: Path, folders: Sequence[RunFolder], pool: Pool, *, title: str | None = None
+    path: Path,
+    folders: Sequence[RunFolder],
+    pool: Pool,
+    *,
+    title: str | None = None,
+    allow_code: AllowCode = False,
 ) -> Path:
     """Write a page about one run, or about several side by side.
 
@@ -26,11 +32,15 @@ def write_report(
         folders: The runs, in the order in which they shall be shown.
         pool: The data of the runs, to show the images that were asked for.
         title: Heading of the page; by default the strategies and the data set.
+        allow_code: Which import paths the trainers of the runs may be; the spectra of
+            others are left out.
 
     Returns:
         ``path``.
     """
     runs = read_runs(folders)
-    conditioning = [conditioning_rows(folder, pool) for folder in folders]
+    conditioning = [
+        conditioning_rows(folder, pool, allow_code=allow_code) for folder in folders
+    ]
     contents = page_contents(runs, pool, title, conditioning)
     return write_page(path, _TEMPLATE, contents)

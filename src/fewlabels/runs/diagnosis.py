@@ -22,6 +22,7 @@ from fewlabels.gram import (
     wide_head_kernel,
 )
 from fewlabels.loop import round_folder
+from fewlabels.naming import AllowCode, check_code
 from fewlabels.pool import Pool
 from fewlabels.protocols import Classifier, Kernel, Outputs
 from fewlabels.rng import stream
@@ -83,7 +84,11 @@ class Conditioning:
 
 
 def diagnose(
-    folder: RunFolder, pool: Pool, *, whole_pool: bool = True
+    folder: RunFolder,
+    pool: Pool,
+    *,
+    whole_pool: bool = True,
+    allow_code: AllowCode = False,
 ) -> Iterator[Conditioning]:
     """Compute the spectrum of every finished round from its saved network.
 
@@ -97,11 +102,14 @@ def diagnose(
         whole_pool: Whether the network is asked about all items, which the rank of
             [H, 1] and the value and ceiling of choices without a record of them take;
             otherwise about the labeled ones only.
+        allow_code: Which import paths the run's trainer may be; see
+            :func:`fewlabels.naming.check_code`.
 
     Yields:
         One record per finished round. Where no network was saved, it says so.
     """
     settings = RunSettings.merged(None, folder.description()["settings"])
+    check_code(folder.settings_file, settings.trainer.model_dump(), allow_code)
     trainer = training.resolve(settings.trainer.name, settings.trainer.options)
     normalize = bool(settings.strategy.options.get("normalize", False))
     name = _KERNELS[0]

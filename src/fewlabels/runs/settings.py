@@ -14,8 +14,10 @@ from pydantic_core import ErrorDetails
 from fewlabels import data
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.loop import Seeds, check_numbers
+from fewlabels.naming import AllowCode, check_code
 
 _MOST_THREADS = 1024
+_CODE = ("strategy", "trainer")  # the settings that may be import paths
 
 
 class Choice(BaseModel):
@@ -117,21 +119,33 @@ class RunSettings(BaseModel):
         return replace(Seeds.of(self.seed), **given)
 
     @classmethod
-    def merged(cls, file: Path | None, given: dict[str, Any]) -> Self:
+    def merged(
+        cls,
+        file: Path | None,
+        given: dict[str, Any],
+        *,
+        allow_code: AllowCode = False,
+    ) -> Self:
         """Return the settings of a YAML file, overruled by what was given directly.
 
         Args:
             file: A YAML file with settings, or None.
             given: Settings that overrule the file's, without those left out (None).
+            allow_code: Which import paths the file may name.
 
         Returns:
             The checked settings.
 
         Raises:
-            UsageError: If a setting is unknown or of a wrong type.
+            UsageError: If a setting is unknown or of a wrong type, or if the file names
+                code that is not allowed.
         """
         merged = _from_file(file) if file else {}
-        merged |= {key: value for key, value in given.items() if value is not None}
+        own = {key: value for key, value in given.items() if value is not None}
+        if file:
+            left = [merged[key] for key in _CODE if key in merged and key not in own]
+            check_code(file, left, allow_code)
+        merged |= own
         _check_names("setting", merged, cls)
         try:
             settings = cls.model_validate(merged)
