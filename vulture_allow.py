@@ -6,7 +6,6 @@ __dir__
 _.forward  # torch calls it
 _.inplace  # torch reads it
 _.reset_parameters  # torch's name for drawing weights anew
-_.find_class  # pickle asks it for every name
 _.model_config  # pydantic reads it
 _._from_name  # pydantic calls it before validation
 _._leaves_something_to_train_on  # and these after

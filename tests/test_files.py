@@ -138,9 +138,9 @@ def test_regular_files_are_read_up_to_a_bound(tmp_path):
     file = tmp_path / "a.txt"
     file.write_bytes(b"12345")
     (tmp_path / "link").symlink_to(file)
-    assert files.content(tmp_path / "link", 5) == b"12345"
+    assert files.read_regular(tmp_path / "link", 5) == b"12345"
     with pytest.raises(OSError, match="5 bytes; at most 4"):
-        files.content(file, 4)
+        files.read_regular(file, 4)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes and devices are files on POSIX")
@@ -149,13 +149,13 @@ def test_what_never_ends_is_not_read(tmp_path):
     (tmp_path / "endless").symlink_to("/dev/zero")
     for name in ("pipe", "endless"):
         with pytest.raises(OSError, match="not a regular file"):
-            files.content(tmp_path / name, 2**20)
+            files.read_regular(tmp_path / name, 2**20)
     with pytest.raises(IsADirectoryError):
-        files.content(tmp_path, 2**20)
+        files.read_regular(tmp_path, 2**20)
 
 
 @pytest.mark.skipif(not MAPS.exists(), reason="needs a file of the kernel")
 def test_files_that_announce_nothing_are_bounded_too():
     assert MAPS.stat().st_size == 0
     with pytest.raises(OSError, match="more bytes than announced; at most 10"):
-        files.content(MAPS, 10)
+        files.read_regular(MAPS, 10)

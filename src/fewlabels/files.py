@@ -12,8 +12,8 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 from filelock import FileLock, Timeout
 
@@ -24,7 +24,7 @@ LEFTOVER = ".partial"
 
 
 @contextmanager
-def opened(path: Path, most_bytes: int) -> Iterator[BinaryIO]:
+def open_regular(path: Path, most_bytes: int) -> Iterator[BufferedReader]:
     """Open a regular file of bearable size for reading.
 
     Args:
@@ -48,7 +48,7 @@ def opened(path: Path, most_bytes: int) -> Iterator[BinaryIO]:
         yield file
 
 
-def content(path: Path, most_bytes: int) -> bytes:
+def read_regular(path: Path, most_bytes: int) -> bytes:
     """Return the bytes of a regular file of bearable size.
 
     Args:
@@ -59,9 +59,9 @@ def content(path: Path, most_bytes: int) -> bytes:
         All of them.
 
     Raises:
-        OSError: As in :func:`opened`, or if there is more than the file announced.
+        OSError: As in :func:`open_regular`, or if more comes than announced.
     """
-    with opened(path, most_bytes) as file:
+    with open_regular(path, most_bytes) as file:
         found = file.read(most_bytes + 1)
     if len(found) > most_bytes:
         fault = f"more bytes than announced; at most {most_bytes:,}"

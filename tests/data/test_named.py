@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.data.test_cifar import packed, write_cifar10
+from tests.data.test_cifar import packed, trusted, write_cifar10
 from tests.data.test_idx import write_set
 
-from fewlabels.data.cifar import CIFAR10, read_cifar_folder
+from fewlabels.data.cifar import read_cifar_folder
 from fewlabels.data.download import Source
 from fewlabels.data.idx import read_idx_folder
 from fewlabels.data.named import (
@@ -89,7 +89,7 @@ def test_cifar_is_found(tmp_path, prepared):
         name="cifar10",
         folders=("cifar10",),
         first_labels=(6, 9, 9, 4, 1),
-        read=partial(read_cifar_folder, layout=CIFAR10),
+        read=partial(read_cifar_folder, layout=trusted(tmp_path)),
     )
     pool = standard_pool(cifar, [tmp_path])
     assert pool.images.shape == (3, 32, 32)

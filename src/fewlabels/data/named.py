@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from fewlabels.data.arrays import SplitArrays, array_pool
-from fewlabels.data.cifar import CIFAR10, CIFAR100, read_cifar_folder
+from fewlabels.data.cifar import CIFAR10, CIFAR100, Layout, read_cifar_folder
 from fewlabels.data.digits import digits_pool
 from fewlabels.data.download import Source, fetch
 from fewlabels.data.idx import read_idx_folder
@@ -45,6 +45,12 @@ class StandardSet:
 def _idx_sources(base: str, *digests: str) -> tuple[Source, ...]:
     pairs = zip(_IDX_FILES, digests, strict=True)
     return tuple(Source(base + name, name, digest) for name, digest in pairs)
+
+
+def _cifar_sources(layout: Layout) -> tuple[Source, ...]:
+    name = layout.archive
+    base = "https://www.cs.toronto.edu/~kriz/"
+    return (Source(base + name, name, layout.md5[name]),)
 
 
 _STANDARD = {
@@ -90,13 +96,7 @@ _STANDARD = {
             ),
             folders=("cifar10",),
             read=partial(read_cifar_folder, layout=CIFAR10),
-            sources=(
-                Source(
-                    "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
-                    "cifar-10-python.tar.gz",
-                    "c58f30108f718f92721af3b95e74349a",
-                ),
-            ),
+            sources=_cifar_sources(CIFAR10),
         ),
         StandardSet(
             name="cifar100",
@@ -104,13 +104,7 @@ _STANDARD = {
             classes=tuple(map(str, range(100))),
             folders=("cifar100",),
             read=partial(read_cifar_folder, layout=CIFAR100),
-            sources=(
-                Source(
-                    "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
-                    "cifar-100-python.tar.gz",
-                    "eb9058c3a382ffc7106e4002c42a8d85",
-                ),
-            ),
+            sources=_cifar_sources(CIFAR100),
         ),
     )
 }
