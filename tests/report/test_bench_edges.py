@@ -101,6 +101,22 @@ def test_the_same_difference_on_every_seed(tmp_path):
     assert "npc: the difference to random (by the end) is the same on every" in words
 
 
+@pytest.mark.parametrize(
+    ("random", "counted"),
+    [
+        ([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8], "8, 12 and 20"),
+        # Nearly final at once: of the authors' measurements the start alone is left.
+        ([0.1] + 7 * [0.8], "8, 12, 16, 20, 24, 28 and 32"),
+    ],
+)
+def test_what_counts_of_a_long_curve(tmp_path, random, counted):
+    bench = Bench(tmp_path, experiment(conditions=(condition(budget=32),)))
+    for seed in range(3):
+        bench.run("random", seed, random)
+        bench.run("npc", seed, [0.1, *(one + 0.01 + seed / 900 for one in random[1:])])
+    assert f"Counted at {counted} labels" in shown(bench)
+
+
 def test_equal_strategies(tmp_path):
     bench = Bench(tmp_path, experiment())
     for seed in range(3):

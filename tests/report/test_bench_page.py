@@ -78,11 +78,23 @@ def test_penalties_and_savings_are_those_of_the_statistics(bench):
     matrix = penalty_matrix(later)
     assert matrix.beats("npc", "random") == 1
     assert "Counted at 8 and 12 labels" in words  # the start is the same for both
-    assert "random 0.0 npc 100.0 Penalty 100.0 0.0" in words  # the row beats
+    assert "random 0.0 npc 100.0 Penalty 50.0 0.0" in words  # the row beats
     means = {name: np.mean(curves, axis=0) for name, curves in CURVES.items()}
     savings = labels_saved([4, 8, 12], means["npc"], means["random"])
     expected = " ".join(saving_text(one, (4, 8, 12)) for one in savings[1:])
     assert f"8 labels 12 labels npc {expected}" in words
+
+
+def test_each_comparison_is_tested_once(bench, monkeypatch):
+    calls = []
+
+    def counted(values, *, against):
+        calls.append((against, tuple(map(tuple, values.values()))))
+        return paired_tests(values, against=against)
+
+    monkeypatch.setattr("fewlabels.report.bench.comparisons.paired_tests", counted)
+    write_bench_report(bench.folder, "toys")
+    assert len(calls) == len(set(calls)) == 4  # by the end and by area, two references
 
 
 @pytest.mark.parametrize(

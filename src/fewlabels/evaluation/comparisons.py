@@ -12,18 +12,26 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from fewlabels.errors import ShapeError, UnknownNameError, UsageError
+from fewlabels.evaluation.differences import (
+    can_be_tested,
+    paired_differences,
+    signed_rank_p,
+    t_p_values,
+)
 from fewlabels.evaluation.numbers import check_level, finite
 from fewlabels.whole import whole_number
 
 Reading = Literal["sample", "population"]
 """What a printed deviation divides by: n - 1, or n."""
 
-_DIGITS = 12
-
 
 @dataclass(frozen=True, kw_only=True)
 class PairedTest:
-    """One strategy against another on the same seeds."""
+    """One strategy against another on the same seeds.
+
+    Where they differ by the same on every seed, and not by zero, there is nothing to
+    judge the difference by: interval, effect size and p values are NaN.
+    """
 
     name: str
     against: str
@@ -48,6 +56,11 @@ class PairedTest:
     """Seeds on which ``name`` is higher."""
     losses: int
     """Seeds on which it is lower."""
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the differences could be tested."""
+        return not np.isnan(self.t_p)
 
 
 @dataclass(frozen=True)
@@ -123,8 +136,8 @@ def paired_tests(
     difference is freed of the seed's luck. Differences are rounded to twelve digits of
     the largest value first, so that 0.9 - 0.8 and 0.8 - 0.7 tie. Where all are zero,
     both p values are 1; where all are equal and not zero, there is no spread to judge
-    them by, and the call is refused with a ``UsageError``. Few seeds cannot show much:
-    with five of them, Wilcoxon's test never gets below 0.0625.
+    them by, and no test is made (:attr:`PairedTest.is_made`). Few seeds cannot show
+    much: with five of them, Wilcoxon's test never gets below 0.0625.
 
     Example:
         >>> values = {"npc": [0.95, 0.93, 0.96], "random": [0.91, 0.92, 0.93]}
@@ -153,7 +166,7 @@ def paired_tests(
     arrays = {name: finite(f"'{name}'", values[name], "(seeds,)") for name in values}
     _check_paired(arrays)
     names = [name for name in arrays if name != against]
-    found = [_differences(name, against, arrays, level) for name in names]
+    found = [_differences(arrays[name], arrays[against], level) for name in names]
     t_holm = holm([one.t_p for one in found]).tolist()
     wilcoxon_holm = holm([one.wilcoxon_p for one in found]).tolist()
     return tuple(
@@ -225,36 +238,22 @@ def welch(
 
 
 def _differences(
-    name: str, against: str, arrays: Mapping[str, NDArray[np.float64]], level: float
+    one_S: NDArray[np.float64], other_S: NDArray[np.float64], level: float
 ) -> _Differences:
     """Compare one strategy with another."""
-    one_S, other_S = arrays[name], arrays[against]
-    largest = max(np.abs(one_S).max(), np.abs(other_S).max())
-    digits = _DIGITS - int(np.ceil(np.log10(largest))) if largest else _DIGITS
-    difference_S = np.round(one_S - other_S, digits)
-    wins, losses = int((difference_S > 0).sum()), int((difference_S < 0).sum())
-    if not difference_S.any():
-        return _Differences(
-            mean=0, reach=0, effect_size=0, t_p=1, wilcoxon_p=1, wins=0, losses=0
-        )
-    if (difference_S == difference_S[0]).all():
-        msg = (
-            f"'{name}' and '{against}' differ by {difference_S[0]:g} on each of "
-            f"{len(difference_S)} seeds. Differences without any spread cannot be "
-            "tested; see whether the seeds are really different runs, or add seeds."
-        )
-        raise UsageError(msg)
+    difference_S = paired_differences(one_S, other_S)
     size = len(difference_S)
-    mean, deviation = difference_S.mean(), difference_S.std(ddof=1)
-    error = deviation / np.sqrt(size)
+    mean = difference_S.mean()
+    spread = difference_S.std(ddof=1) if can_be_tested(difference_S) else np.nan
+    reach = stats.t.ppf((1 + level) / 2, size - 1) * spread / np.sqrt(size)
     return _Differences(
         mean=float(mean),
-        reach=float(stats.t.ppf((1 + level) / 2, size - 1) * error),
-        effect_size=float(mean / deviation),
-        t_p=float(2 * stats.t.sf(abs(mean / error), size - 1)),
-        wilcoxon_p=float(stats.wilcoxon(difference_S).pvalue),
-        wins=wins,
-        losses=losses,
+        reach=float(reach),
+        effect_size=float(mean / spread) if spread else 0.0,
+        t_p=float(t_p_values(difference_S[:, None])[0]),
+        wilcoxon_p=signed_rank_p(difference_S),
+        wins=int((difference_S > 0).sum()),
+        losses=int((difference_S < 0).sum()),
     )
 
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from fewlabels.errors import ShapeError, UsageError
+from fewlabels.evaluation.differences import paired_differences, t_p_values
 from fewlabels.evaluation.numbers import check_same_length, finite, rising
 
 LEVEL = 0.05
 """Two-sided level at which one strategy counts as better than another."""
 
 NEARLY_FINAL = 0.99
-"""Share of random's final accuracy at which the measurements stop to count."""
+"""Share of random's final accuracy past which measurements count no more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,16 +30,14 @@ class Penalties:
 
     @property
     def penalty(self) -> dict[str, float]:
-        """How often each strategy is beaten, on average over the others.
+        """How often each strategy is beaten: the mean of its *column*.
 
-        It is the mean of the strategy's *column*. Public implementations fill the
-        matrix as (loser, winner) and turn it round when they draw it, so that a row
-        read as here would praise the worst.
+        As in the authors' script, the mean is over all A strategies, itself included,
+        so that nobody gets past 1 - 1 / A. Public implementations fill the matrix as
+        (loser, winner) and turn it round when they draw it, so that a row read as here
+        would praise the worst.
         """
-        others = max(1, len(self.names) - 1)
-        return dict(
-            zip(self.names, (self.shares.sum(0) / others).tolist(), strict=True)
-        )
+        return dict(zip(self.names, self.shares.mean(axis=0).tolist(), strict=True))
 
     def beats(self, winner: str, loser: str) -> float:
         """Return the share of the measurements at which one is better than another."""
@@ -54,6 +52,8 @@ def penalty_matrix(
 
     At each number of labels, the accuracies of two strategies with the same seeds are
     compared by a paired t-test; the better one gets 1 / T where it is significant.
+    Where two differ by the same with every seed, nothing is tested, as in
+    :func:`paired_tests`, and neither gets anything; the authors' script would count it.
 
     Args:
         accuracies: Accuracies of each strategy, shape (S, T), seeds in one order.
@@ -72,7 +72,7 @@ def penalty_matrix(
     for i, one in enumerate(arrays):
         for j, other in enumerate(arrays):
             if i != j:
-                shares[i, j] = np.mean(_is_better(one - other, level))
+                shares[i, j] = np.mean(_is_better(one, other, level))
     return Penalties(names, shares)
 
 
@@ -82,13 +82,14 @@ def penalty_checkpoints(
     """Return which measurements count for the penalty matrix, as in the paper.
 
     With n0 labels at the start and queries of Q, those at n0, n0 + Q, n0 + 2 Q,
-    n0 + 4 Q and so on count, up to the first measurement at which random reaches 99 %
-    of its final accuracy. Later ones are all alike, and would drown the difference.
+    n0 + 4 Q and so on count, as long as random has at most 99 % of its final accuracy
+    there; the start always counts. Later ones are all alike, and would drown the
+    difference. So do the authors in their script; the last measurement never counts.
 
     Example:
         >>> labels = [10, 30, 50, 70, 90, 110]
         >>> penalty_checkpoints(labels, [0.3, 0.5, 0.7, 0.8, 0.9, 0.9]).tolist()
-        [0, 1, 2, 4]
+        [0, 1, 2]
 
     Args:
         num_labels: Labels at each measurement, rising, shape (T,).
@@ -104,30 +105,31 @@ def penalty_checkpoints(
     labels_T = rising("num_labels", num_labels)
     random_T = finite("random_accuracies", random_accuracies, "(measurements,)")
     check_same_length(("num_labels", "random_accuracies"), (labels_T, random_T))
-    last = int(np.argmax(random_T >= NEARLY_FINAL * random_T[-1]))
-    wanted = [labels_T[0]]
-    step = labels_T[1] - labels_T[0] if len(labels_T) > 1 else 0
-    while step and labels_T[0] + step <= labels_T[last]:
-        wanted.append(labels_T[0] + step)
+    counted = [0]
+    step = labels_T[1] - labels_T[0] if len(labels_T) > 1 else np.inf
+    while (wanted := labels_T[0] + step) <= labels_T[-1]:
+        place = int(np.searchsorted(labels_T, wanted))
+        if labels_T[place] != wanted:
+            msg = (
+                f"Nothing was measured at {wanted:g} labels, which is n0 + 2^k Q of "
+                f"{labels_T.tolist()}; measure after each query, all of one size."
+            )
+            raise UsageError(msg)
+        if random_T[place] > NEARLY_FINAL * random_T[-1]:
+            break
+        counted.append(place)
         step *= 2
-    missing = sorted(set(wanted) - set(labels_T))
-    if missing:
-        msg = (
-            f"Nothing was measured at {missing[0]:g} labels, which is n0 + 2^k Q of "
-            f"{labels_T.tolist()}; measure after each query, all of one size."
-        )
-        raise UsageError(msg)
-    return np.searchsorted(labels_T, wanted)
+    return np.array(counted, dtype=np.intp)
 
 
-def _is_better(differences_ST: NDArray[np.float64], level: float) -> NDArray[np.bool_]:
-    """Return where the mean difference is significantly above zero, (T,)."""
-    num_seeds = len(differences_ST)
-    means_T = differences_ST.mean(axis=0)
-    errors_T = differences_ST.std(axis=0, ddof=1) / np.sqrt(num_seeds)
-    bound = stats.t.ppf(1 - level / 2, num_seeds - 1)
-    better: NDArray[np.bool_] = (means_T > 0) & (means_T > bound * errors_T)
-    return better
+def _is_better(
+    one_ST: NDArray[np.float64], other_ST: NDArray[np.float64], level: float
+) -> NDArray[np.bool_]:
+    """Return where one is significantly better than the other, (T,)."""
+    differences_ST = paired_differences(one_ST, other_ST)
+    is_significant_T = t_p_values(differences_ST) < level  # NaN is not below anything
+    better_T: NDArray[np.bool_] = is_significant_T & (differences_ST.mean(axis=0) > 0)
+    return better_T
 
 
 def _check(names: tuple[str, ...], arrays: list[NDArray[np.float64]]) -> None:

@@ -1,13 +1,12 @@
 """Who is better: paired tests over the seeds that all strategies have finished."""
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fewlabels.errors import UsageError
 from fewlabels.evaluation import PairedTest, area_under_curve, holm, paired_tests
 from fewlabels.report.bench.comparable import Comparable
 from fewlabels.report.bench.context import ConditionContext, Context
@@ -57,22 +56,10 @@ def compared(context: Context, against: str, measure: str) -> tuple[Comparison, 
         measure: :data:`END` or :data:`AREA`.
 
     Returns:
-        The tests; none of conditions with fewer than two seeds that all have finished.
+        The tests; none of conditions with fewer than two seeds that all have finished,
+        nor of strategies that differ by the same on every seed.
     """
-    found = [
-        Comparison(one, measure, test)
-        for one in context.conditions
-        for test in _tests(_values(one.comparable, measure), against)
-    ]
-    t_holm = holm([one.test.t_p for one in found])
-    wilcoxon_holm = holm([one.test.wilcoxon_p for one in found])
-    return tuple(
-        replace(
-            one,
-            test=replace(one.test, t_holm=float(by_t), wilcoxon_holm=float(by_ranks)),
-        )
-        for one, by_t, by_ranks in zip(found, t_holm, wilcoxon_holm, strict=True)
-    )
+    return tuple(one for one in _tests(context, against, measure) if one.test.is_made)
 
 
 def areas(one: Comparable) -> Values:
@@ -117,18 +104,24 @@ def _values(one: Comparable, measure: str) -> Values:
     return {name: array[:, -1] for name, array in one.accuracies.items()}
 
 
-def _tests(values: Values, against: str) -> tuple[PairedTest, ...]:
-    """Return the tests of all strategies whose differences can be tested."""
-    if against not in values:
-        return ()
-    kept = {against: values[against]}
-    for name in values:
-        if name != against:
-            pair = {name: values[name], against: values[against]}
-            with suppress(UsageError):  # differences without any spread
-                paired_tests(pair, against=against)
-                kept[name] = values[name]
-    return paired_tests(kept, against=against) if len(kept) > 1 else ()
+@lru_cache(maxsize=8)  # several sections of a page speak of the same tests
+def _tests(context: Context, against: str, measure: str) -> tuple[Comparison, ...]:
+    """Return a test for each strategy, also where none could be made."""
+    found = [
+        Comparison(one, measure, test)
+        for one in context.conditions
+        if against in (values := _values(one.comparable, measure))
+        for test in paired_tests(values, against=against)
+    ]
+    t_holm = holm([one.test.t_p for one in found])
+    wilcoxon_holm = holm([one.test.wilcoxon_p for one in found])
+    return tuple(
+        replace(
+            one,
+            test=replace(one.test, t_holm=float(by_t), wilcoxon_holm=float(by_ranks)),
+        )
+        for one, by_t, by_ranks in zip(found, t_holm, wilcoxon_holm, strict=True)
+    )
 
 
 def _table(context: Context, against: str) -> Table:
@@ -226,9 +219,11 @@ def _untested(context: Context) -> Iterable[str]:
         where = f" under {one.heading}" if one.heading else ""
         for against in context.references:
             for measure in (END, AREA):
-                values = _values(one.comparable, measure)
-                tested = {test.name for test in _tests(values, against)} | {against}
-                left = [name for name in values if name not in tested]
+                left = [
+                    found.test.name
+                    for found in _tests(context, against, measure)
+                    if found.condition is one and not found.test.is_made
+                ]
                 if left:
                     yield (
                         f"{listed(left)}: the difference to {against}{where} (by "

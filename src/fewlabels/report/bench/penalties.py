@@ -50,7 +50,9 @@ def penalty_section(context: Context) -> Section | None:
             "numbers of labels at which the strategy of the row is significantly "
             "better than that of the column, by a paired t-test at 5 % each, nothing "
             "corrected. A full row is good, a full column is bad; the penalty of a "
-            "strategy is the mean of its column over the others.",
+            "strategy is the mean of its column, its own empty place included, as in "
+            "the authors' script. A difference that is the same on every seed is not "
+            "tested, and counts for neither.",
         ),
         blocks=tuple(
             Block(
@@ -79,25 +81,24 @@ def penalties_of(
     """Return the penalty matrix, and the numbers of labels that count for it.
 
     All count but the start that the strategies share; of long curves, those that Ash
-    et al. count.
+    et al. count, unless the start alone is left.
     """
-    places = np.arange(len(one.num_labels))
+    everything = np.arange(len(one.num_labels))
+    arrays = np.array(list(one.accuracies.values()))  # (A, S, T)
+    differs_T = (arrays != arrays[0]).any(axis=(0, 1))
+    counted = everything
     random = label_of(context.experiment, "random")
-    if len(places) > _MANY and random is not None:
+    if len(everything) > _MANY and random is not None:
         with suppress(UsageError):  # queries of several sizes
             means_T = one.accuracies[random].mean(axis=0)
-            places = penalty_checkpoints(one.num_labels, means_T)
-    arrays = list(one.accuracies.values())
-    differs = [
-        place
-        for place in places.tolist()
-        if any((array[:, place] != arrays[0][:, place]).any() for array in arrays)
-    ]
-    kept = differs or places.tolist()
+            counted = penalty_checkpoints(one.num_labels, means_T)
+    kept = counted[differs_T[counted]]
+    if not len(kept):
+        kept = np.flatnonzero(differs_T) if differs_T.any() else everything
     matrix = penalty_matrix(
         {name: array[:, kept] for name, array in one.accuracies.items()}
     )
-    return matrix, tuple(one.num_labels[place] for place in kept)
+    return matrix, tuple(one.num_labels[place] for place in kept.tolist())
 
 
 def _penalty_table(one: ConditionContext, matrix: Penalties) -> Table:
