@@ -66,7 +66,7 @@ def stepper(trainer: FixMatchTrainer, pool: Pool) -> Callable[[int], float]:
 
 def compared(pool: Pool, repetitions: int) -> dict[str, Any]:
     """Return the median seconds of both kinds of step, and their ratio."""
-    joint = FixMatchTrainer(steps=100)
+    joint = FixMatchTrainer.official(steps=100)
     steps = {
         "joint": stepper(joint, pool),
         "split": stepper(replace(joint, forward="split"), pool),
@@ -108,7 +108,7 @@ class Losses:
 def full_recipe(pool: Pool, steps: int) -> dict[str, Any]:
     """Do some steps of the official training and return loss and seconds per step."""
     losses = Losses()
-    trainer = FixMatchTrainer(steps=steps, accelerator="cpu")
+    trainer = FixMatchTrainer.official(steps=steps, accelerator="cpu")
     began = time.perf_counter()
     with progress.reporting(losses):
         trainer.fit(pool, rng.stream(0, "train"))

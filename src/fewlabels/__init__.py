@@ -11,10 +11,26 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fewlabels import augment as augment
+    from fewlabels import bench as bench
+    from fewlabels import conformance as conformance
     from fewlabels import data as data
     from fewlabels import errors as errors
+    from fewlabels import evaluation as evaluation
+    from fewlabels import features as features
     from fewlabels import gram as gram
+    from fewlabels import journal as journal
+    from fewlabels import models as models
+    from fewlabels import oracles as oracles
+    from fewlabels import pool as pool
+    from fewlabels import progress as progress
+    from fewlabels import projects as projects
+    from fewlabels import protocols as protocols
+    from fewlabels import report as report
+    from fewlabels import rng as rng
+    from fewlabels import runs as runs
     from fewlabels import search as search
+    from fewlabels import store as store
     from fewlabels import strategies as strategies
     from fewlabels import training as training
     from fewlabels.data import load as load
@@ -34,7 +50,30 @@ _HOMES = {
     "run": "fewlabels.loop",
     "select": "fewlabels.strategies.arrays",
 }
-_MODULES = ("data", "errors", "gram", "search", "strategies", "training")
+_MODULES = (
+    "augment",
+    "bench",
+    "conformance",
+    "data",
+    "errors",
+    "evaluation",
+    "features",
+    "gram",
+    "journal",
+    "models",
+    "oracles",
+    "pool",
+    "progress",
+    "projects",
+    "protocols",
+    "report",
+    "rng",
+    "runs",
+    "search",
+    "store",
+    "strategies",
+    "training",
+)
 
 __all__ = [  # noqa: PLE0604 - names of modules and of what lives in them
     *_HOMES,

@@ -109,7 +109,7 @@ def test_table_1():
     trainer = trainer_of(settings)
     # "WRN-28-2 architecture for all experiments", FixMatch's length of training
     assert (trainer.network, trainer.steps) == ("wrn-28-2", 2**20)
-    assert trainer == training.FixMatchDarpTrainer(masking="code")
+    assert trainer == training.FixMatchDarpTrainer.official(masking="code")
     # "we simply take the target pseudo-label distribution to be uniform"
     assert trainer.target == "uniform"
     assert recipe("table1_cifar10").published == (TABLE_1,)
@@ -125,7 +125,7 @@ def test_table_2():
     assert settings.initial_models == 5
     # "WRN-28-2 [...] for all experiments"; FixMatch's weight decay for CIFAR-100, and
     # DARP's steps between two refinements.
-    assert trainer_of(settings) == training.FixMatchDarpTrainer(
+    assert trainer_of(settings) == training.FixMatchDarpTrainer.official(
         weight_decay=0.001, refine_every=100, masking="code"
     )
     # 300 labels are more than the last layer of 128 features can tell apart, so that
@@ -172,7 +172,7 @@ def test_table_3_single_shot():
 def test_the_balanced_reference():
     settings = only(recipe("balanced_fixmatch"))
     # The paper: "FixMatch on balanced data without DARP reportedly achieves 86.19%"
-    assert trainer_of(settings) == training.FixMatchTrainer()
+    assert trainer_of(settings) == training.FixMatchTrainer.official()
     assert settings.start == settings.budget == 40
     [table] = recipe("balanced_fixmatch").published
     assert table.cell("random", 40).mean == 86.19

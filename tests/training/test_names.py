@@ -4,20 +4,51 @@ import pytest
 
 from fewlabels import training
 from fewlabels.errors import UnknownNameError, UsageError
-from fewlabels.training import FixMatchTrainer, SupervisedTrainer
+from fewlabels.training import (
+    FixMatchDarpTrainer,
+    FixMatchTrainer,
+    FrozenFixMatchDarpTrainer,
+    FrozenFixMatchTrainer,
+    FrozenSupervisedTrainer,
+    SupervisedTrainer,
+)
 
 
 def test_names():
     own = ("supervised", "fixmatch", "fixmatch-darp")
     assert training.names() == (*own, *(f"frozen-{name}" for name in own))
-    assert training.resolve("supervised") == SupervisedTrainer.small()
-    assert training.resolve("fixmatch") == FixMatchTrainer.small()
 
 
-def test_a_name_stands_for_small_images_unless_the_official_settings_are_asked_for():
-    official = training.resolve("fixmatch", {"preset": "official", "steps": 20})
-    assert official == FixMatchTrainer(steps=20)
-    assert (official.network, official.mu) == ("wrn-28-2", 7)
+CLASSES = (
+    SupervisedTrainer,
+    FixMatchTrainer,
+    FixMatchDarpTrainer,
+    FrozenSupervisedTrainer,
+    FrozenFixMatchTrainer,
+    FrozenFixMatchDarpTrainer,
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), list(zip(training.names(), CLASSES, strict=True))
+)
+def test_a_name_is_its_class_and_the_official_settings_have_to_be_asked_for(name, kind):
+    assert training.resolve(name) == kind() == kind.small()
+    assert training.resolve(name, {"steps": 20}) == kind(steps=20)
+    assert training.resolve(name, {"preset": "small"}) == kind()
+    official = training.resolve(name, {"preset": "official", "momentum": 0.5})
+    assert official == kind.official(momentum=0.5)
+    assert (kind().steps, official.steps) == (600, 2**20)
+
+
+def test_heads_over_frozen_features_look_at_photographs():
+    for trainer in (FrozenFixMatchTrainer(), FrozenFixMatchDarpTrainer.official()):
+        assert (trainer.network, trainer.learning_rate) == ("linear", 0.03)
+        assert (trainer.weak.flip, trainer.strong) == (True, "official")
+    assert (FrozenFixMatchTrainer().mu, FrozenFixMatchTrainer.official().mu) == (2, 7)
+
+
+def test_a_wrong_preset_is_explained():
     with pytest.raises(
         UnknownNameError, match=r"preset called 'tiny'.*official, small"
     ):

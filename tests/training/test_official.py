@@ -1,4 +1,4 @@
-"""The defaults of the settings are those of FixMatch's official code."""
+"""The official settings are those of FixMatch's official code."""
 
 import pytest
 
@@ -26,14 +26,14 @@ OFFICIAL = {
 }
 
 
-def test_the_defaults():
-    settings = FixMatchTrainer()
+def test_the_settings():
+    settings = FixMatchTrainer.official()
     assert {name: getattr(settings, name) for name in OFFICIAL} == OFFICIAL
     assert settings.bn_momentum == pytest.approx(0.001)
 
 
 def test_the_optimizer():
-    trainer = FixMatchTrainer()
+    trainer = FixMatchTrainer.official()
     network = models.build("wrn-10-1", (3, 8, 8), 10, rng.stream(0, "w"))
     optimizer = sgd(network, trainer.learning_rate, trainer.momentum, 5e-4)
     decays = {

@@ -92,7 +92,7 @@ def _with_preset(name: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
     if preset not in _PRESETS:
         raise UnknownNameError("preset", str(preset), _PRESETS)
     own = {option: options[option] for option in options if option != "preset"}
-    return _TRAINERS[name].small_changes() | own if preset == "small" else own
+    return _TRAINERS[name].official_changes() | own if preset == "official" else own
 
 
 def restored(

@@ -29,18 +29,18 @@ Forward = Literal["joint", "split"]
 
 @dataclass(frozen=True, kw_only=True)
 class FixMatchTrainer(NetworkTrainer):
-    """FixMatch with the settings of its official code.
+    """FixMatch; :meth:`official` has the settings of its official code.
 
     Labeled items are among the unlabeled ones too, as in the official code.
     """
 
-    mu: int = 7
+    mu: int = 2
     """Unlabeled items for each labeled one in a step."""
     threshold: float = 0.95
     """Least probability at which a pseudo-label counts (tau)."""
     consistency_weight: float = 1.0
     """Weight of the unlabeled loss (lambda_u)."""
-    strong: str | Strong = "official"
+    strong: str | Strong = "small-grey"
     """How the images that learn from pseudo-labels are varied: the name of a preset
     (see :func:`fewlabels.augment.preset`) or settings."""
     forward: Forward = "joint"
@@ -58,9 +58,9 @@ class FixMatchTrainer(NetworkTrainer):
         self.strong_settings()
 
     @classmethod
-    def small_changes(cls) -> dict[str, Any]:
-        """Return what :meth:`small` changes of the official settings."""
-        return super().small_changes() | {"mu": 2, "strong": "small-grey"}
+    def official_changes(cls) -> dict[str, Any]:
+        """Return what :meth:`official` changes of the defaults."""
+        return super().official_changes() | {"mu": 7, "strong": "official"}
 
     def objective(self, pool: Pool, views: Views, key: int, team: Team) -> Objective:
         """Return the loss of FixMatch."""

@@ -53,6 +53,10 @@ class FrozenRecipe(Recipe):
 
     network: str = "linear"
     """Name of the head: ``"linear"``, or ``"mlp-WIDTH"`` with a hidden layer."""
+    learning_rate: float = 0.03
+    """Learning rate of the first step (eta)."""
+    weak: WeakAugment = field(default_factory=lambda: WeakAugment(flip=True))
+    """How labeled images, and those that pseudo-labels come from, are varied."""
     encoder: str = "efficientnet-lite0"
     """Name of an encoder, or ``"package.module:name"`` of a ``torch.nn.Module`` (see
     :mod:`fewlabels.features.encoders`), or ``"self-supervised"``: one that is trained
@@ -73,14 +77,9 @@ class FrozenRecipe(Recipe):
         check_range("strong_views", self.strong_views, at_least=1)
 
     @classmethod
-    def small_changes(cls) -> dict[str, Any]:
-        """Return what :meth:`small` changes of the official settings."""
-        changes = super().small_changes() | {
-            "network": "linear",
-            "learning_rate": 0.03,
-            "weak": WeakAugment(flip=True),
-        }
-        return changes | ({"strong": "official"} if "strong" in changes else {})
+    def official_changes(cls) -> dict[str, Any]:
+        """Return what :meth:`official` changes of the defaults: all but the head."""
+        return super().official_changes() | {"network": "linear"}
 
     def views(self, pool: Pool) -> Views:
         """Return stored features of views; what is not there yet is embedded."""
@@ -222,7 +221,13 @@ class FrozenSupervisedTrainer(FrozenRecipe, SupervisedTrainer):
 class FrozenFixMatchTrainer(FrozenRecipe, FixMatchTrainer):
     """A head trained by FixMatch."""
 
+    strong: str | Strong = "official"
+    """How strong views are made; see :class:`FixMatchTrainer`."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class FrozenFixMatchDarpTrainer(FrozenRecipe, FixMatchDarpTrainer):
     """A head trained by FixMatch with DARP."""
+
+    strong: str | Strong = "official"
+    """How strong views are made; see :class:`FixMatchTrainer`."""
