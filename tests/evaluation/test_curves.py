@@ -5,7 +5,12 @@ import pytest
 import torch
 
 from fewlabels.errors import ShapeError, UsageError
-from fewlabels.evaluation import accuracy_interval, expected_gain, learning_curve
+from fewlabels.evaluation import (
+    accuracy_interval,
+    expected_gain,
+    fall_note,
+    learning_curve,
+)
 from fewlabels.rng import stream
 
 
@@ -50,11 +55,46 @@ def test_the_fit_is_that_of_numpy():
     assert found.gain == pytest.approx(expected, rel=1e-9)
 
 
-def test_a_falling_curve_promises_nothing_and_never_a_loss():
-    found = expected_gain(
-        [10, 20, 40, 80], answers([0.8, 0.7, 0.7, 0.6], 100), 20, stream(0, "gain")
+@pytest.mark.parametrize(
+    ("shares", "seen"),
+    [
+        ([0.62, 0.72, 0.57], "62, 72, 57"),
+        ([0.8, 0.7, 0.7, 0.6], "80, 70, 70, 60"),
+        ([0.5, 0.72, 0.62], "50, 72, 62"),  # the line through them rises
+        ([0.9, 0.9, 0.9], "90, 90, 90"),
+        ([1.0, 1.0, 1.0], "100, 100, 100"),
+    ],
+)
+def test_rounds_that_do_not_rise_clearly_carry_no_forecast(shares, seen):
+    labels = [20, 40, 60, 80][: len(shares)]
+    found = expected_gain(labels, answers(shares, 100), 20, stream(0, "gain"))
+    assert found.gain is None
+    assert found.reason == (
+        f"the accuracy ({seen} %) does not rise clearly with the labels so far."
     )
-    assert found.gain == found.low == 0.0
+
+
+def test_a_fall_is_said_with_what_chance_does():
+    assert fall_note(answers([0.6, 0.7, 0.55], 60)) == (
+        "The accuracy fell from 70 % to 55 %: of 60 audited images 9 that were right "
+        "are wrong now, and 0 the other way round. Chance alone does as much in 0.2 % "
+        "of cases."
+    )
+    before = torch.tensor([True] * 5 + [False] * 15)
+    now = torch.tensor([False] * 3 + [True] * 4 + [False] * 13)
+    chance = (math.comb(5, 3) + math.comb(5, 4) + 1) / 2**5  # three or more of five
+    note = fall_note(torch.stack([before, now]))
+    assert note is not None
+    assert "5 that were right" not in note
+    assert "3 that were right are wrong now, and 2 the other way round" in note
+    assert f"as much in {100 * chance:.0f} % of cases" in note
+    assert "less than 0.1 %" in fall_note(answers([0.9, 0.1], 1000))
+
+
+def test_a_rise_is_no_fall():
+    for shares in ([0.9, 0.5, 0.5], [0.5, 0.6], [0.5]):
+        assert fall_note(answers(shares, 20)) is None
+    assert fall_note(torch.empty(2, 0, dtype=torch.bool)) is None
 
 
 def test_few_rounds_leave_more_open_than_many():
@@ -69,12 +109,12 @@ def test_few_rounds_leave_more_open_than_many():
 
 def test_the_interval_covers_what_then_happens():
     """Learners that obey another law, with a floor, audited on 100 items."""
-    labels, more, covered, num_projects = [20, 40, 60, 80], 20, 0, 100
+    labels, more, covered, num_foretold = [20, 40, 60, 80], 20, 0, 0
 
     def error(n, floor, start):
         return floor + start * n**-0.7
 
-    for project in range(num_projects):
+    for project in range(100):
         draws = stream(project, "simulated curve")
         floor, start = torch.rand(2, generator=draws).tolist()
         law = [error(n, 0.1 * floor, 2 + 2 * start) for n in [*labels, 100]]
@@ -82,8 +122,10 @@ def test_the_interval_covers_what_then_happens():
         noise = 0.02 * torch.randn(4, generator=draws)
         right = hardness > (torch.tensor(law[:4]) + noise)[:, None]
         found = expected_gain(labels, right, more, draws)
-        covered += found.low <= law[3] - law[4] <= found.high
-    assert covered >= 70
+        num_foretold += found.gain is not None
+        covered += found.gain is not None and found.low <= law[3] - law[4] <= found.high
+    assert num_foretold >= 80
+    assert covered >= 0.7 * num_foretold
 
 
 def test_a_round_without_labels_does_not_count():

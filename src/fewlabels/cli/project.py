@@ -179,6 +179,8 @@ def train(place: Place, *, allow_code: AllowCode = False, quiet: Quiet = False) 
         terminal.result(f"{record.name}: {record.num_labeled} labels, trained {done}.")
         standing = project.status()
         terminal.result(accuracy_sentence(standing))
+        for note in standing.notes:
+            terminal.result(f"Note: {note}")
         terminal.result(standing.next_step)
 
 

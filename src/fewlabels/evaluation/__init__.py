@@ -19,6 +19,7 @@ from fewlabels.evaluation.curves import (
     CurvePoint,
     Gain,
     expected_gain,
+    fall_note,
     learning_curve,
 )
 from fewlabels.evaluation.intervals import AuditedAccuracy, accuracy_interval
@@ -54,6 +55,7 @@ __all__ = [
     "class_coverage",
     "curve_band",
     "expected_gain",
+    "fall_note",
     "holm",
     "labels_saved",
     "learning_curve",

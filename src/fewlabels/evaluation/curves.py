@@ -23,6 +23,9 @@ LEAST_AUDITED = 10
 FURTHEST = 2.0
 """How far ahead is foretold, as a multiple of the labels there are."""
 
+CARRIED = 0.8
+"""Share of the draws in which the error has to fall for anything to be foretold."""
+
 _DRAWS = 2000
 
 
@@ -111,8 +114,10 @@ def expected_gain(
     and both are drawn: which items were audited (drawn anew with replacement, the same
     for all rounds) and how well the rounds follow the law (the slope, from Student's
     distribution with R - 2 degrees of freedom). With three rounds that leaves much
-    open, as it should. A law without a floor promises too much far ahead, so nothing
-    is foretold past twice the labels there are. Rounds without a label are left out.
+    open, as it should. Where the error does not fall in four of five draws, such as
+    after a fall of the accuracy, the rounds do not carry a forecast and none is made. A
+    law without a floor promises too much far ahead, so nothing is foretold past twice
+    the labels there are. Rounds without a label are left out.
 
     Args:
         num_labeled: Labels that each round's model was trained on, R numbers.
@@ -140,16 +145,55 @@ def expected_gain(
         return Gain(num_more=more, gain=None, level=level, reason=reason)
     x_R = torch.tensor(num_labeled, dtype=torch.float64).log()
     ahead = math.log(max(num_labeled) + more) - float(x_R.max())
-    best, _ = _falls(x_R, _log_error(right[:, None, :]), ahead)
+    best_1, _ = _falls(x_R, _log_error(right[:, None, :]), ahead)
+    gain = float(best_1)
     chosen_Dn = torch.randint(
         right.shape[1], (_DRAWS, right.shape[1]), generator=generator
     )
     drawn_D = _drawn_falls(x_R, _log_error(right[:, chosen_Dn]), ahead, generator)
+    if gain <= 0 or float((drawn_D > 0).double().mean()) < CARRIED:
+        shares = right.double().mean(dim=1).tolist()
+        seen = ", ".join(f"{100 * share:.0f}" for share in shares)
+        reason = f"the accuracy ({seen} %) does not rise clearly with the labels so far."
+        return Gain(num_more=more, gain=None, level=level, reason=reason)
     tails = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
     low, high = torch.quantile(drawn_D, tails).tolist()
-    gain = float(best[0])
     return Gain(
         num_more=more, gain=gain, low=min(low, gain), high=max(high, gain), level=level
+    )
+
+
+def fall_note(right: Tensor) -> str | None:
+    """Say so when the last round's model is worse than the one before.
+
+    Example:
+        >>> right = torch.arange(60) < torch.tensor([[37], [43], [34]])
+        >>> print(fall_note(right)[:64])
+        The accuracy fell from 72 % to 57 %: of 60 audited images 9 that
+
+    Args:
+        right: Whether each round's model was right about each audited item, truth
+            values, shape (R, n).
+
+    Returns:
+        The note; None where the accuracy did not fall, or nothing was measured.
+    """
+    if len(right) < 2:
+        return None
+    before_n, now_n = right[-2], right[-1]
+    num_lost = int((before_n & ~now_n).sum())
+    num_won = int((~before_n & now_n).sum())
+    if num_lost <= num_won:
+        return None
+    num_moved = num_lost + num_won
+    tail = sum(math.comb(num_moved, lost) for lost in range(num_lost, num_moved + 1))
+    chance = 100 * (tail / 2**num_moved)
+    shares = [100 * float(one.double().mean()) for one in (before_n, now_n)]
+    return (
+        f"The accuracy fell from {shares[0]:.0f} % to {shares[1]:.0f} %: of "
+        f"{len(now_n)} audited images {num_lost} that were right are wrong now, and "
+        f"{num_won} the other way round. Chance alone does as much in "
+        f"{f'{chance:.2g}' if chance >= 0.1 else 'less than 0.1'} % of cases."
     )
 
 

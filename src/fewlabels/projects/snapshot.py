@@ -38,16 +38,23 @@ class Snapshot:
     rounds: tuple[StoredRound, ...]
     overlap: int
     """Annotators who shall label each image."""
+    vanished: frozenset[str] = frozenset()
+    """Labeled images that are not there any more; their verdicts are left out."""
 
     @classmethod
     def of(cls, store: Store, overlap: int) -> Self:
         """Read a store."""
+        items = tuple(store.items())
+        there = {item.id for item in items}
+        verdicts = store.verdicts(with_missing=True)
+        labeled = {one.item for one in verdicts if one.kind in LABELS}
         return cls(
-            items=tuple(store.items()),
+            items=items,
             classes=tuple(one.name for one in store.classes()),
-            verdicts=store.verdicts(),
+            verdicts=tuple(one for one in verdicts if one.item in there),
             rounds=store.rounds(),
             overlap=overlap,
+            vanished=frozenset(labeled - there),
         )
 
     @cached_property

@@ -15,6 +15,7 @@ from fewlabels.evaluation import (
     Gain,
     balance_note,
     expected_gain,
+    fall_note,
     learning_curve,
 )
 from fewlabels.naming import import_paths
@@ -105,7 +106,10 @@ def status(project: ProjectFolder) -> Status:
         curve=learning_curve(num_labeled, right),
         gain=gain,
         agreement=agreement([o for o in snapshot.verdicts if o.kind in LABELS]),
-        notes=_notes(project, snapshot, latest, counts, num_audited),
+        notes=(
+            *_fall_notes(compared, right),
+            *_notes(project, snapshot, latest, counts, num_audited),
+        ),
         next_step=_next_step(project, snapshot, latest, counts),
     )
 
@@ -137,6 +141,16 @@ def _measured(
     return shared, right
 
 
+def _fall_notes(compared: Sequence[ModelRecord], right: Tensor) -> Iterator[str]:
+    """Yield a warning where the latest model is worse than the one before."""
+    note = fall_note(right)
+    if note:
+        yield (
+            f"{note} Look through the latest labels for slips; {compared[-2].name} is "
+            "kept in the folder models."
+        )
+
+
 def _notes(
     project: ProjectFolder,
     snapshot: Snapshot,
@@ -144,7 +158,11 @@ def _notes(
     counts: Sequence[int],
     num_audited: int,
 ) -> tuple[str, ...]:
-    notes = [*_audit_notes(project, snapshot, num_audited), *_people_notes(snapshot)]
+    notes = [
+        *_vanished_notes(snapshot),
+        *_audit_notes(project, snapshot, num_audited),
+        *_people_notes(snapshot),
+    ]
     if latest is not None and latest.trainer.endswith("-darp"):
         note = balance_note(latest.classes, latest.predicted, latest.class_counts)
         notes += [note] if note else []
@@ -152,6 +170,21 @@ def _notes(
     if empty and sum(counts):
         notes.append(f"No label yet of: {', '.join(empty)}.")
     return tuple(notes)
+
+
+def _vanished_notes(snapshot: Snapshot) -> Iterator[str]:
+    """Yield how many labels wait for their images, and what becomes of the budget."""
+    num_vanished = len(snapshot.vanished)
+    if num_vanished:
+        one = num_vanished == 1
+        yield (
+            f"{num_vanished} labeled {'image is' if one else 'images are'} not there "
+            f"any more. {'Its label is' if one else 'Their labels are'} kept but "
+            f"{'neither trains nor measures' if one else 'neither train nor measure'}, "
+            "and the budget has as many to give again. Put the "
+            f"{'image' if one else 'images'} back and the "
+            f"{'label counts' if one else 'labels count'} as before."
+        )
 
 
 def _audit_notes(
@@ -163,8 +196,8 @@ def _audit_notes(
             "No audit slice was set aside, so the accuracy is not known. Raise "
             f"'audit' in '{project.settings_file}' to measure from the next ask on."
         )
-    elif num_audited and num_audited < len(snapshot.audit):
-        missing = len(snapshot.audit) - num_audited
+    missing = len(snapshot.audit - snapshot.audited.keys() - snapshot.vanished)
+    if num_audited and missing:
         yield (
             f"{missing} images of the audit slice have no label. If they were skipped "
             "for being hard, the measured accuracy is too high."
@@ -186,9 +219,11 @@ def _people_notes(snapshot: Snapshot) -> Iterator[str]:
     """Yield which labels do not count, and why."""
     num_disputed = sum(one.is_disputed for one in snapshot.consensus.values())
     if num_disputed:
+        one = num_disputed == 1
         yield (
-            f"On {num_disputed} labeled images people disagree; these neither train "
-            "nor measure. Let one of them change the row and tell it again under the "
+            f"On {num_disputed} labeled {'image' if one else 'images'} people disagree; "
+            f"{'this neither trains' if one else 'these neither train'} nor "
+            f"{'measures' if one else 'measure'}. Let one of them change the row and tell it again under the "
             "same name, or let somebody else tell what it is."
         )
     waiting = {one.item for one in snapshot.open}

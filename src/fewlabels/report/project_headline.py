@@ -111,11 +111,6 @@ def project_notes(status: Status) -> tuple[str, ...]:
             f"since {status.model.name} was trained, which has not seen "
             f"{'it' if one else 'them'}."
         )
-    if status.num_disputed:
-        notes.append(
-            f"On {count(status.num_disputed, 'image')} the annotators do not agree; "
-            "nothing is learned from what is disputed."
-        )
     return tuple(notes)
 
 

@@ -1,0 +1,67 @@
+"""What a project says of itself: falls, labels without an image, disputes."""
+
+import pytest
+from tests.projects.toy import answer, begin, go_on, paths, truth, write
+
+from fewlabels.projects import Project
+
+
+@pytest.fixture
+def project(tmp_path):
+    with begin(tmp_path, audit=5) as opened:
+        yield opened
+
+
+def other(name):
+    return "odd" if truth(name) == "even" else "even"
+
+
+def noted(project, words):
+    return [note for note in project.status().notes if words in note]
+
+
+def test_a_fall_of_the_accuracy_is_a_warning_and_carries_no_forecast(
+    project, monkeypatch
+):
+    measured = [one.item for one in go_on(project).items if one.role == "audit"]
+    record = project.train().record
+    said = {item: truth(item) for item in measured}
+    wrong = {item: other(item) for item in measured}
+
+    def having(number, num_right):
+        audit = dict([*said.items()][:num_right] + [*wrong.items()][num_right:])
+        counts = (2 + number, 2 + number)
+        changes = {"number": number, "audit": audit, "class_counts": counts}
+        return record.model_copy(update=changes)
+
+    records = tuple(having(*one) for one in enumerate([2, 5, 1]))
+    monkeypatch.setattr(Project, "records", lambda self: records)
+    (note,) = noted(project, "The accuracy fell from 100 % to 20 %")
+    assert "of 5 audited images 4 that were right are wrong now" in note
+    assert note.endswith("model-001 is kept in the folder models.")
+    monkeypatch.setattr(Project, "records", lambda self: records[:2])
+    assert not noted(project, "fell")
+
+
+def test_labels_of_vanished_images_are_told_with_the_budget(project):
+    asked = go_on(project)
+    assert (project.status().num_spent, noted(project, "not there")) == (9, [])
+    audit = next(one.item for one in asked.items if one.role == "audit")
+    query = [one.item for one in asked.items if one.role == "query"][:2]
+    aside = project.folder / "aside"
+    aside.mkdir()
+    gone = [item.partition("@")[0] for item in (audit, *query)]
+    for name in gone:
+        (project.images_folder / name).rename(aside / name)
+    project.train()
+    standing = project.status()
+    (note,) = noted(project, "3 labeled images are not there any more.")
+    assert "neither train nor measure" in note
+    assert "the budget has as many to give again" in note
+    assert (standing.num_spent, sum(standing.class_counts)) == (6, 2)
+    assert not noted(project, "audit slice have no label")  # none was skipped
+    for name in gone:
+        (aside / name).rename(project.images_folder / name)
+    project.index()
+    assert project.status().num_spent == 9
+    assert not noted(project, "not there")
