@@ -234,3 +234,40 @@ def test_skip_takes_a_label_back_and_an_empty_row_does_not(fewlabels, tmp_path, 
         assert fewlabels("tell", place, "a.csv", "--annotator", "ann")[0] == 0
         status = json.loads(fewlabels("status", place, "--json")[1])
         assert status["num_spent"] == left
+
+
+def test_a_contradiction_is_said_with_what_becomes_of_the_image(
+    fewlabels, tmp_path, place
+):
+    fewlabels("ask", place)
+    file = tmp_path / "project/round-000.csv"
+    fill_in(file)
+    fewlabels("tell", place, file)
+    names = [line.split(",")[0] for line in file.read_text("utf-8").splitlines()[1:4]]
+    wrong = {"even": "odd", "odd": "even"}
+
+    def tell(num_wrong, who):
+        rows = [
+            (name, wrong[truth(name)] if i < num_wrong else truth(name))
+            for i, name in enumerate(names)
+        ]
+        write(tmp_path / "a.csv", rows)
+        return fewlabels("tell", place, "a.csv", "--annotator", who)[1].splitlines()[1]
+
+    said = "another annotator says something else"
+    out = "training and measuring until more than half agree."
+    assert tell(1, "bob") == f"Of 1 image {said}. It leaves {out}"
+    assert tell(2, "eve") == f"Of 2 images {said}; the majority counts."
+    assert tell(3, "dan") == f"Of 3 images {said}. 1 of them leaves {out}"
+
+
+def test_train_says_what_to_keep_in_mind(fewlabels, tmp_path, place):
+    fewlabels("ask", place)
+    file = tmp_path / "project/round-000.csv"
+    fill_in(file)
+    fewlabels("tell", place, file)
+    gone = file.read_text("utf-8").splitlines()[1].split(",")[0]
+    (tmp_path / "images" / gone).unlink()
+    code, out, err = fewlabels("train", place)
+    assert code == 0, err
+    assert "Note: 1 labeled image is not there any more. Its label is kept" in out

@@ -1,7 +1,7 @@
 """What a project says of itself: falls, labels without an image, disputes."""
 
 import pytest
-from tests.projects.toy import answer, begin, go_on, paths, truth, write
+from tests.projects.toy import begin, go_on, paths, truth, write
 
 from fewlabels.projects import Project
 
@@ -65,3 +65,31 @@ def test_labels_of_vanished_images_are_told_with_the_budget(project):
     project.index()
     assert project.status().num_spent == 9
     assert not noted(project, "not there")
+
+
+# ------------------------------------------------------------------ contradictions
+
+
+def test_an_answer_that_contradicts_another_annotator_is_told_as_such(
+    project, tmp_path
+):
+    asked = go_on(project)
+    first, second, *_ = paths(project, asked)
+    file = write(tmp_path / "b.csv", [(first, other(first)), (second, truth(second))])
+    told = project.tell(file, annotator="bob")
+    assert (told.num_new, told.num_contradicting, told.num_disputed) == (2, 1, 1)
+    told = project.tell(file, annotator="bob")
+    assert (told.num_same, told.num_contradicting) == (2, 0)  # said once
+    told = project.tell(write(tmp_path / "c.csv", [(first, truth(first))]))
+    assert (told.num_contradicting, told.num_disputed) == (1, 0)  # two of three
+    told = project.tell(
+        write(tmp_path / "b.csv", [(first, truth(first))]), annotator="bob"
+    )
+    assert (told.num_changed, told.num_contradicting) == (1, 0)
+
+
+def test_two_annotators_in_one_file_contradict_each_other(project, tmp_path):
+    name = paths(project, project.ask())[0]
+    rows = [(name, "even", "", "ann"), (name, "odd", "", "bob")]
+    told = project.tell(write(tmp_path / "a.csv", rows))
+    assert (told.num_new, told.num_contradicting, told.num_disputed) == (2, 1, 1)

@@ -155,6 +155,8 @@ def tell(
     with terminal.busy(), Project.open(place) as project:
         told = project.tell(answers, annotator=annotator, partial=partial)
         terminal.result(_described(told))
+        if told.num_contradicting:
+            terminal.result(_contradiction(told))
         for fault in told.faults:
             terminal.say(f"Left out: {fault}")
         terminal.result(project.status().next_step)
@@ -249,6 +251,18 @@ def _described(told: Told) -> str:
     parts += [f"{told.num_skipped} skipped or unsure"] if told.num_skipped else []
     parts += [f"{told.num_blank} left blank"] if told.num_blank else []
     return ", ".join(parts) + "."
+
+
+def _contradiction(told: Told) -> str:
+    """Say that people disagree, and what becomes of the images."""
+    num, num_out = told.num_contradicting, told.num_disputed
+    images = "image" if num == 1 else "images"
+    said = f"Of {num} {images} another annotator says something else"
+    if not num_out:
+        return f"{said}; the majority counts."
+    who = "It" if num == 1 else "They" if num_out == num else f"{num_out} of them"
+    leave = "leaves" if num_out == 1 else "leave"
+    return f"{said}. {who} {leave} training and measuring until more than half agree."
 
 
 def _table(standing: Status) -> Table:

@@ -20,6 +20,7 @@ from fewlabels.projects.exchange import write_query as write_file
 from fewlabels.projects.folder import ProjectFolder
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.store import Event, Item, Kind, StoredRound, Verdict
+from fewlabels.store.records import LABELS
 
 _CHANGED = "changed:"
 
@@ -38,6 +39,11 @@ class Told:
     """Images that were skipped, or that the annotator was not sure of."""
     num_blank: int
     """Rows without an answer."""
+    num_contradicting: int = 0
+    """Images with a label that is new or changed, of which another annotator says
+    something else."""
+    num_disputed: int = 0
+    """Those of them on which nobody has a majority; they leave training."""
     faults: tuple[Fault, ...] = ()
     """Rows that were left out, and why."""
 
@@ -113,7 +119,16 @@ def tell(
         if event is not None:
             events.append(event)
     project.store.append(events)
-    return Told(**counts, num_blank=parsed.num_unanswered, faults=parsed.faults)
+    labeled = {event.item for event in events if event.kind in LABELS}
+    votes = [project.snapshot().consensus[item] for item in sorted(labeled)]
+    contradicting = [one for one in votes if len(one.votes) > 1]
+    return Told(
+        **counts,
+        num_blank=parsed.num_unanswered,
+        num_contradicting=len(contradicting),
+        num_disputed=sum(one.is_disputed for one in contradicting),
+        faults=parsed.faults,
+    )
 
 
 def _round_of(snapshot: Snapshot) -> dict[str, StoredRound]:
