@@ -270,4 +270,4 @@ def test_train_says_what_to_keep_in_mind(fewlabels, tmp_path, place):
     (tmp_path / "images" / gone).unlink()
     code, out, err = fewlabels("train", place)
     assert code == 0, err
-    assert "Note: 1 labeled image is not there any more. Its label is kept" in out
+    assert "Note: The files of 1 labeled image are gone. What was said" in out

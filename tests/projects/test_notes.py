@@ -45,7 +45,7 @@ def test_a_fall_of_the_accuracy_is_a_warning_and_carries_no_forecast(
 
 def test_labels_of_vanished_images_are_told_with_the_budget(project):
     asked = go_on(project)
-    assert (project.status().num_spent, noted(project, "not there")) == (9, [])
+    assert (project.status().num_spent, noted(project, "are gone")) == (9, [])
     audit = next(one.item for one in asked.items if one.role == "audit")
     query = [one.item for one in asked.items if one.role == "query"][:2]
     aside = project.folder / "aside"
@@ -55,16 +55,16 @@ def test_labels_of_vanished_images_are_told_with_the_budget(project):
         (project.images_folder / name).rename(aside / name)
     project.train()
     standing = project.status()
-    (note,) = noted(project, "3 labeled images are not there any more.")
-    assert "neither train nor measure" in note
-    assert "the budget has as many to give again" in note
+    (note,) = noted(project, "The files of 3 labeled images are gone.")
+    assert "neither trains nor measures" in note
+    assert "the budget has as many labels to give again" in note
     assert (standing.num_spent, sum(standing.class_counts)) == (6, 2)
     assert not noted(project, "audit slice have no label")  # none was skipped
     for name in gone:
         (aside / name).rename(project.images_folder / name)
     project.index()
     assert project.status().num_spent == 9
-    assert not noted(project, "not there")
+    assert not noted(project, "are gone")
 
 
 # ------------------------------------------------------------------ contradictions

@@ -154,7 +154,9 @@ def expected_gain(
     if gain <= 0 or float((drawn_D > 0).double().mean()) < CARRIED:
         shares = right.double().mean(dim=1).tolist()
         seen = ", ".join(f"{100 * share:.0f}" for share in shares)
-        reason = f"the accuracy ({seen} %) does not rise clearly with the labels so far."
+        reason = (
+            f"the accuracy ({seen} %) does not rise clearly with the labels so far."
+        )
         return Gain(num_more=more, gain=None, level=level, reason=reason)
     tails = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
     low, high = torch.quantile(drawn_D, tails).tolist()

@@ -174,16 +174,11 @@ def _notes(
 
 def _vanished_notes(snapshot: Snapshot) -> Iterator[str]:
     """Yield how many labels wait for their images, and what becomes of the budget."""
-    num_vanished = len(snapshot.vanished)
-    if num_vanished:
-        one = num_vanished == 1
+    if snapshot.vanished:
         yield (
-            f"{num_vanished} labeled {'image is' if one else 'images are'} not there "
-            f"any more. {'Its label is' if one else 'Their labels are'} kept but "
-            f"{'neither trains nor measures' if one else 'neither train nor measure'}, "
-            "and the budget has as many to give again. Put the "
-            f"{'image' if one else 'images'} back and the "
-            f"{'label counts' if one else 'labels count'} as before."
+            f"The files of {_labeled_images(len(snapshot.vanished))} are gone. What "
+            "was said of them is kept, but neither trains nor measures, and the budget has "
+            "as many labels to give again. Put the files back and it counts as before."
         )
 
 
@@ -215,16 +210,18 @@ def _audit_notes(
         )
 
 
+def _labeled_images(number: int) -> str:
+    return f"{number} labeled {'image' if number == 1 else 'images'}"
+
+
 def _people_notes(snapshot: Snapshot) -> Iterator[str]:
     """Yield which labels do not count, and why."""
     num_disputed = sum(one.is_disputed for one in snapshot.consensus.values())
     if num_disputed:
-        one = num_disputed == 1
         yield (
-            f"On {num_disputed} labeled {'image' if one else 'images'} people disagree; "
-            f"{'this neither trains' if one else 'these neither train'} nor "
-            f"{'measures' if one else 'measure'}. Let one of them change the row and tell it again under the "
-            "same name, or let somebody else tell what it is."
+            f"People disagree about {_labeled_images(num_disputed)}, which neither "
+            "train nor measure. Let one of them change the row and tell it again under "
+            "the same name, or let somebody else tell what it is."
         )
     waiting = {one.item for one in snapshot.open}
     num_short = sum(
