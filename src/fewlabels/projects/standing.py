@@ -177,8 +177,9 @@ def _vanished_notes(snapshot: Snapshot) -> Iterator[str]:
     if snapshot.vanished:
         yield (
             f"The files of {_labeled_images(len(snapshot.vanished))} are gone. What "
-            "was said of them is kept, but neither trains nor measures, and the budget has "
-            "as many labels to give again. Put the files back and it counts as before."
+            "was said of them is kept, but neither trains nor measures, and the budget "
+            "has as many labels to give again. Put the files back and it counts as "
+            "before."
         )
 
 

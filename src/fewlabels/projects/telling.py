@@ -120,8 +120,8 @@ def tell(
             events.append(event)
     project.store.append(events)
     labeled = {event.item for event in events if event.kind in LABELS}
-    votes = [project.snapshot().consensus[item] for item in sorted(labeled)]
-    contradicting = [one for one in votes if len(one.votes) > 1]
+    votes = project.snapshot().consensus.values()
+    contradicting = [o for o in votes if o.item in labeled and len(o.votes) > 1]
     return Told(
         **counts,
         num_blank=parsed.num_unanswered,

@@ -48,7 +48,7 @@ ROWS = [
     ("zebra.png,cat,,", "there is no image 'zebra.png' in this project."),
     ("c.png,cat,,", "no image 'c.png' in this project. Did you mean 'sub/c.png'?"),
     ("a.png,catt,,", "there is no class 'catt'. Did you mean 'cat'?"),
-    ("a.png,Dog,,", "there is no class 'Dog'. Did you mean 'dog'?"),
+    ("a.png,unsure,skip,", "says 'unsure' as its label and 'skip' as its status"),
     ("a.png,zebra,,", "there is no class 'zebra'."),
     ("f.png,cat,,", "nobody asked about 'f.png'; take the row out."),
     ("a.png,cat,skip,", "is skipped and has the label 'cat'; decide for one."),
@@ -93,8 +93,8 @@ HEADERS = [
     ("a.png,cat\n", "the header has to name file_name and label, and names a.png, cat"),
     ("file_name\na.png\n", "the header has to name file_name and label"),
     ("label\ncat\n", "the header has to name file_name and label"),
-    ("file_name,label,lable\n", "'lable' means nothing here; did you mean 'label'?"),
-    ("file_name,label,colour\n", "the column 'colour' means nothing here"),
+    ("file_name,lable\n", "'lable' means nothing here; did you mean 'label'?"),
+    ("file_name,label,statsu\n", "'statsu' means nothing here; did you mean 'status'?"),
     ("file_name,label,label\n", "the column 'label' is there twice"),
 ]
 
@@ -214,6 +214,51 @@ def test_what_spreadsheets_write_is_understood(tmp_path, content):
     assert answers(tmp_path / "t.csv", content) == [("1a", "cat")]
 
 
+FORGIVEN = [
+    ("file_name,label,notes,Notes,colour,strategy,source\n", "a.png,cat,x,y,z,,\n"),
+    ("idx,file_name,label,state,timestamp\n", "7,a.png,cat,,\n"),
+    ("file_name,path,label,label_2\n", "a.png,,cat,dog\n"),
+    ("file_name,label\n", "a.png,Cat\n"),
+    ("file_name,label\n", "a.png, CAT \n"),
+]
+
+
+@pytest.mark.parametrize(("header", "row"), FORGIVEN)
+def test_columns_of_ones_own_and_capitals_are_no_fault(tmp_path, header, row):
+    assert answers(tmp_path / "t.csv", header + row) == [("1a", "cat")]
+    names = header.strip().split(",")
+    cells = dict(zip(names, row.strip().split(","), strict=True))
+    assert answers(tmp_path / "t.jsonl", json.dumps(cells)) == [("1a", "cat")]
+
+
+def test_capitals_count_where_they_tell_two_classes_apart(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("file_name,label\na.png,Cat\nb.png,CAT\n")
+    with pytest.raises(AnswersError, match="line 3: there is no class 'CAT'"):
+        read_answers(path, items=ITEMS, asked=ASKED, classes=["cat", "Cat"])
+
+
+@pytest.mark.parametrize(
+    ("word", "skipped", "unsure"),
+    [("skip", True, False), ("Unsure", False, True), (" ? ", False, True)],
+)
+@pytest.mark.parametrize("status", [False, True])
+def test_skip_and_unsure_may_stand_in_the_column_of_labels(
+    tmp_path, word, skipped, unsure, status
+):
+    cell = ("skip" if skipped else "unsure") * status
+    content = f"{HEADER}a.png,{word},{cell},\n"
+    (answer,) = read(tmp_path / "t.csv", content).answers
+    assert (answer.label, answer.skipped, answer.unsure) == (None, skipped, unsure)
+
+
+def test_a_class_may_be_called_skip(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("file_name,label\na.png,skip\nb.png,?\n")
+    parsed = read_answers(path, items=ITEMS, asked=ASKED, classes=["Skip", "?"])
+    assert [one.label for one in parsed.answers] == ["Skip", "?"]
+
+
 def test_names_and_labels_are_found_however_they_are_written(tmp_path):
     rows = 'sub\\c.png,3.0\n"d, e.png",3\ncafe\u0301.png,dog\n'
     found = answers(tmp_path / "t.csv", "file_name,label\n" + rows)
@@ -247,7 +292,7 @@ def test_each_fault_of_json_lines_has_its_line(tmp_path):
     ]
     path = tmp_path / "t.jsonl"
     found = faults(path, "\n".join(lines))
-    assert [fault.line for fault in found] == [2, 4, 5, 6, 7, 10, 11]
+    assert [fault.line for fault in found] == [2, 4, 5, 6, 7, 10, 11]  # 8 as 7
     assert "is not JSON: Expecting property name" in found[0].sentence
     assert "is not a JSON object" in found[1].sentence
     assert "names no image" in found[2].sentence
@@ -288,9 +333,9 @@ def test_each_fault_of_an_export_has_task_and_line(tmp_path):
     found = faults(tmp_path / "t.json", content)
     assert [fault.line for fault in found] == [3, 4, 5, 6, 7, 8, 9, 10, 11]
     sentences = [
-        "there is no image 'zebra.png'",
-        "Did you mean 'cat'?",
-        "'1' answered about this image on line 5 already",
+        "task 2: there is no image 'zebra.png'",
+        "task 3: there is no class 'catt'. Did you mean 'cat'?",
+        "task 4: '1' answered about this image in task 4 already",
         "task 5 has the 2 choices cat, dog; one is asked for.",
         "task 6 has no 'data'; export as JSON, not as JSON-MIN.",
         "task 7 has 'annotations' that are not a list of objects.",
@@ -306,6 +351,15 @@ def test_each_fault_of_an_export_has_task_and_line(tmp_path):
         ("2b", "dog", False),
         ("5e", None, True),
     ]
+
+
+def test_faults_of_an_export_on_one_line_are_in_the_order_of_its_tasks(tmp_path):
+    tasks = [task("zebra.png", "cat") for _ in range(9)]
+    tasks += [task("a.png", "cat", "dog"), task("a.png", "catt")]
+    found = faults(tmp_path / "t.json", json.dumps(tasks))
+    assert [fault.line for fault in found] == [1] * 11
+    numbers = [int(fault.sentence.split()[1].strip(":")) for fault in found]
+    assert numbers == list(range(1, 12))
 
 
 BROKEN = [

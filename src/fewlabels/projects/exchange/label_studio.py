@@ -12,8 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from fewlabels.errors import Fault
-from fewlabels.projects.exchange.records import SKIP, Row
-from fewlabels.projects.exchange.tables import Numbered
+from fewlabels.projects.exchange.records import SKIP, Numbered, Row
 
 _BLANK = " \t\r\n"
 
@@ -41,7 +40,7 @@ def studio_rows(text: str) -> Iterator[Numbered | Fault]:
             if isinstance(row, str):
                 yield Fault(line, f"task {number} {row}")
             else:
-                yield line, row
+                yield Numbered(line, row, number)
 
 
 def _elements(text: str) -> Iterator[tuple[int, Any]]:

@@ -10,7 +10,14 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from fewlabels.data.unreadable import printable
-from fewlabels.projects.exchange.records import NAMES, SKIP, UNSURE, Answer, Row
+from fewlabels.projects.exchange.records import (
+    NAMES,
+    SAYINGS,
+    SKIP,
+    UNSURE,
+    Answer,
+    Row,
+)
 
 _LONGEST = 80
 _SAYING = ("label", "status")
@@ -144,6 +151,8 @@ def answer_of(row: Row, line: int, images: Images, classes: Sequence[str]) -> An
         told = f"the status {quoted(status)} is neither '{SKIP}' nor '{UNSURE}'."
         raise FaultyRowError(told)
     label = _label(row, classes)
+    if label is not None and label not in classes:
+        status, label = _said(label, status), None
     if status == SKIP and label is not None:
         told = f"is skipped and has the label {quoted(label)}; decide for one."
         raise FaultyRowError(told)
@@ -160,6 +169,7 @@ def answer_of(row: Row, line: int, images: Images, classes: Sequence[str]) -> An
 
 
 def _label(row: Row, classes: Sequence[str]) -> str | None:
+    """Return the class of a row, or one of ``SAYINGS`` where no class is called so."""
     word = text_of(row, "label", strip=False)
     if word is None or not word.strip():
         return None
@@ -167,10 +177,25 @@ def _label(row: Row, classes: Sequence[str]) -> str | None:
     for form in (word, word.strip(), whole):
         if form in classes:
             return form
+    plain = word.strip().casefold()
+    alike = [name for name in classes if name.casefold() == plain]
+    if len(alike) == 1:
+        return alike[0]
+    if plain in SAYINGS:
+        return plain
     folded = {name.casefold(): name for name in classes}
-    near = get_close_matches(word.strip().casefold(), list(folded), n=1)
+    near = get_close_matches(plain, list(folded), n=1)
     hint = f" Did you mean {quoted(folded[near[0]])}?" if near else ""
     raise FaultyRowError(f"there is no class {quoted(word.strip())}.{hint}")
+
+
+def _said(word: str, status: str) -> str:
+    """Return the status that a word in the column of labels stands for."""
+    meant = SAYINGS[word]
+    if status not in {"", meant}:
+        told = f"says {quoted(word)} as its label and {quoted(status)} as its status"
+        raise FaultyRowError(f"{told}; decide for one.")
+    return meant
 
 
 def _time(row: Row) -> datetime | None:

@@ -12,8 +12,14 @@ from fewlabels.projects.exchange.matching import (
     is_answered,
     quoted,
 )
-from fewlabels.projects.exchange.records import Answer, Format, Parsed, format_of
-from fewlabels.projects.exchange.tables import Numbered, csv_rows, json_rows
+from fewlabels.projects.exchange.records import (
+    Answer,
+    Format,
+    Numbered,
+    Parsed,
+    format_of,
+)
+from fewlabels.projects.exchange.tables import csv_rows, json_rows
 
 MAX_BYTES = 256 * 2**20
 """Largest file of answers that is read."""
@@ -72,7 +78,7 @@ def read_answers(
 def _parsed(
     rows: Iterator[Numbered | Fault], images: Images, classes: Sequence[str]
 ) -> Parsed:
-    first_line: dict[tuple[str, str | None], int] = {}
+    first: dict[tuple[str, str | None], str] = {}
     answers: list[Answer] = []
     faults: list[Fault] = []
     num_rows = num_unanswered = 0
@@ -81,30 +87,37 @@ def _parsed(
         if isinstance(found, Fault):
             faults.append(found)
             continue
-        line, row = found
-        if not is_answered(row):
+        if not is_answered(found.row):
             num_unanswered += 1
             continue
         try:
-            answer = answer_of(row, line, images, classes)
-            _check_first(answer, first_line)
+            answer = answer_of(found.row, found.line, images, classes)
+            _check_first(answer, found.where, first)
         except FaultyRowError as error:
-            faults.append(Fault(line, str(error)))
+            task = f"task {found.task}: " if found.task else ""
+            faults.append(Fault(found.line, f"{task}{error}"))
         else:
             answers.append(answer)
     if not num_rows:
         faults.append(Fault(1, "there is no row in the file."))
-    return Parsed(tuple(answers), tuple(sorted(faults)), num_unanswered)
+    return Parsed(tuple(answers), _in_order(faults), num_unanswered)
 
 
-def _check_first(answer: Answer, first_line: dict[tuple[str, str | None], int]) -> None:
+def _in_order(faults: list[Fault]) -> tuple[Fault, ...]:
+    """Return faults by line; those of one line as they were found, task by task."""
+    return tuple(sorted(faults, key=lambda fault: fault.line))
+
+
+def _check_first(
+    answer: Answer, where: str, first: dict[tuple[str, str | None], str]
+) -> None:
     """Raise if the same annotator answered about the same image before."""
     key = (answer.id, answer.annotator)
-    if key in first_line:
+    if key in first:
         who = quoted(answer.annotator) if answer.annotator else "the same annotator"
-        told = f"{who} answered about this image on line {first_line[key]} already"
+        told = f"{who} answered about this image {first[key]} already"
         raise FaultyRowError(f"{told}; keep one row.")
-    first_line[key] = answer.line
+    first[key] = where
 
 
 def _text(path: Path) -> str | Fault:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from fewlabels.errors import Fault, UnknownNameError
 
@@ -24,17 +24,32 @@ EXTENSIONS: dict[str, Format] = {
 SKIP, UNSURE = "skip", "unsure"
 """What the column ``status`` may say."""
 
+SAYINGS = {SKIP: SKIP, UNSURE: UNSURE, "?": UNSURE}
+"""What the column ``label`` may say besides a class, and the status it stands for."""
+
 NAMES = ("file_name", "path", "filename")
 """Columns that may name the image; the first is the one that is written."""
 
 ANSWERED = ("id", "label", "status", "annotator", "time", "lead_time")
 """Columns that are read besides the name."""
 
-WRITTEN_ONLY = ("rank", "suggestion", "confidence", "probabilities", "round", "model")
-"""Columns that tell the annotator something and are not read back."""
-
 Row = Mapping[str, Any]
 """The cells of one row by column."""
+
+
+class Numbered(NamedTuple):
+    """A row and where it is."""
+
+    line: int
+    """The line that it begins on."""
+    row: Row
+    task: int = 0
+    """Its number among the tasks of an export, which may be all on one line."""
+
+    @property
+    def where(self) -> str:
+        """Say where the row is."""
+        return f"in task {self.task}" if self.task else f"on line {self.line}"
 
 
 @dataclass(frozen=True, kw_only=True)

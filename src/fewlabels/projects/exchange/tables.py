@@ -4,22 +4,20 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any
 
 from fewlabels.errors import Fault
 from fewlabels.projects.exchange.cells import ID_MARK, unguarded
-from fewlabels.projects.exchange.records import ANSWERED, NAMES, WRITTEN_ONLY, Row
+from fewlabels.projects.exchange.records import ANSWERED, NAMES, Numbered
 
-KNOWN = (*NAMES, *ANSWERED, *WRITTEN_ONLY)
-"""All columns that mean something."""
+KNOWN = frozenset((*NAMES, *ANSWERED))
+"""Columns that are read; others are the annotator's own."""
 
+_NAMES = frozenset(NAMES)
 _SEPARATORS = (",", ";", "\t")
 _SEPARATOR_LINE = re.compile(r"sep=[,;\t]\s*", re.IGNORECASE)
-
-Numbered = tuple[int, Row]
-"""A row and the line that it begins on."""
 
 
 def csv_rows(text: str) -> Iterator[Numbered | Fault]:
@@ -53,7 +51,7 @@ def csv_rows(text: str) -> Iterator[Numbered | Fault]:
             row = dict(zip(columns, map(unguarded, cells), strict=False))
             if "id" in row:
                 row["id"] = row["id"].strip().removeprefix(ID_MARK)
-            yield line, row
+            yield Numbered(line, row)
 
 
 def _separator(text: str) -> str:
@@ -63,7 +61,7 @@ def _separator(text: str) -> str:
 
     def num_known(separator: str) -> int:
         cells = first.replace('"', "").split(separator)
-        return len({_plain(cell) for cell in cells} & set(KNOWN))
+        return len({_plain(cell) for cell in cells} & KNOWN)
 
     return max(_SEPARATORS, key=num_known)
 
@@ -95,7 +93,7 @@ def json_rows(text: str) -> Iterator[Numbered | Fault]:
         text: The whole file.
 
     Yields:
-        Rows and faults; a column that means nothing is named once.
+        Rows and faults; a column that looks misspelt is named once.
     """
     named: set[str] = set()
     for line, words in enumerate(text.split("\n"), start=1):
@@ -106,11 +104,11 @@ def json_rows(text: str) -> Iterator[Numbered | Fault]:
             yield Fault(line, cells)
             continue
         row = {_plain(name): cell for name, cell in cells.items()}
-        strange = [name for name in row if name not in KNOWN and name not in named]
-        named.update(strange)
-        yield from (Fault(line, _meaningless(name)) for name in strange)
+        fresh = [name for name in row if name not in named]
+        named.update(fresh)
+        yield from (Fault(line, told) for told in _misspelt(fresh, row.keys()))
         if _names_image(row):
-            yield line, row
+            yield Numbered(line, row)
         else:
             yield Fault(line, "names no image; give its file_name.")
 
@@ -133,10 +131,10 @@ def _names_image(columns: Iterable[str]) -> bool:
 def _header_faults(columns: Sequence[str]) -> list[str]:
     """Say what is wrong with a header, a sentence for each fault."""
     there = dict.fromkeys(filter(None, columns))
-    faults = [_meaningless(name) for name in there if name not in KNOWN]
+    faults = list(_misspelt(there, there.keys()))
     faults += [
         f"the column '{name}' is there twice; take one out."
-        for name in there
+        for name in sorted(KNOWN.intersection(there))
         if columns.count(name) > 1
     ]
     if not _names_image(there) or "label" not in there:
@@ -146,10 +144,19 @@ def _header_faults(columns: Sequence[str]) -> list[str]:
     return faults
 
 
-def _meaningless(name: str) -> str:
-    near = get_close_matches(name, KNOWN, n=1, cutoff=0.7)
-    hint = f"did you mean '{near[0]}'?" if near else "take it out."
-    return f"the column {name[:80]!r} means nothing here; {hint}"
+def _misspelt(columns: Iterable[str], there: Collection[str]) -> Iterator[str]:
+    """Yield a sentence for each column that is one letter or so from a missing one.
+
+    Any other column is somebody's own and no fault.
+    """
+    missing = KNOWN.difference(there, {"id"})  # 'idx' may be anything
+    if not _NAMES.isdisjoint(there):
+        missing -= _NAMES
+    for name in columns:
+        near = [] if name in KNOWN else get_close_matches(name[:80], missing, 1, 0.8)
+        if near:
+            told = f"the column {name[:80]!r} means nothing here"
+            yield f"{told}; did you mean '{near[0]}'?"
 
 
 def _plain(column: str) -> str:
