@@ -157,32 +157,21 @@ def num_repeats(draw, labeled):
 
 
 def greedy_additions(gram, labeled, candidates, size):
-    """Try every item in every step.
-
-    Where some come within a thousandth of the set's own smallest eigenvalue, which none
-    exceeds, the one that the set explains least is taken.
-    """
+    """Try every item in every step and take the best."""
     chosen = []
     for _ in range(size):
-        members = [*labeled.tolist(), *chosen]
-        free = [item for item in candidates.tolist() if item not in chosen]
-        limit = math.inf
-        residuals = [float(gram[item, item]) for item in free]
-        if members:
-            limit = float(torch.linalg.eigvalsh(gram[members][:, members])[0])
-            residuals = residual_values(
-                gram,
-                torch.tensor(members, dtype=torch.int64),
-                torch.tensor(free)[:, None],
-            )
-        values = draw_values(
-            gram, torch.tensor(members, dtype=torch.int64), torch.tensor(free)[:, None]
-        )
-        near = [i for i, value in enumerate(values) if value > (1 - 1e-3) * limit] or [
-            max(range(len(free)), key=values.__getitem__)
-        ]
-        chosen.append(free[max(near, key=residuals.__getitem__)])
+        values = addition_values(gram, [*labeled.tolist(), *chosen], candidates)
+        chosen.append(max(values, key=values.__getitem__))
     return chosen
+
+
+def addition_values(gram, members, candidates):
+    """Smallest eigenvalue of the members and each further candidate, by candidate."""
+    free = [item for item in candidates.tolist() if item not in members]
+    values = draw_values(
+        gram, torch.tensor(members, dtype=torch.int64), torch.tensor(free)[:, None]
+    )
+    return dict(zip(free, values, strict=True))
 
 
 def extended_wide_head_gram(features):

@@ -1,18 +1,17 @@
 """One item after the other: the best addition over the whole pool, then exchanges.
 
-Shapes: A members of the set so far, N items that may be added.
+Shapes: A members of the set so far, N items that may be added, S members of the
+set that is exchanged.
 """
 
 import torch
 from torch import Tensor
 
+from fewlabels.gram import smallest_eigenvalue
 from fewlabels.progress import track
 from fewlabels.protocols import Kernel
+from fewlabels.search.blocks import fill_block
 from fewlabels.search.secular import SecularSystem
-
-_NEAR_LIMIT = 1e-3
-_PRECISION = 1e-10
-_IMPROVEMENT = 1e-9
 
 
 def greedy_additions(
@@ -49,39 +48,33 @@ def best_addition(system: SecularSystem, is_free_N: Tensor) -> int:
     """Return the position of the item that leaves the largest smallest eigenvalue.
 
     All items are bisected at once: a threshold t is feasible while some item has
-    m_i(t) > 0, and items without it can be forgotten. Near the set's own smallest
-    eigenvalue, which nothing exceeds, items cannot be told apart; there the one that
-    the set explains least is taken.
+    m_i(t) > 0, and items without it can be forgotten. Of items whose values agree to
+    rounding (several may reach the set's own smallest eigenvalue, which none exceeds)
+    the one that the set explains least is taken.
 
     Args:
         system: The set and the items.
-        is_free_N: Which items may be added, shape (N,).
+        is_free_N: Which items may be added, shape (N,); at least one.
 
     Returns:
         A position in ``system.items``.
     """
     residuals = torch.where(is_free_N, system.residuals(), -torch.inf)
+    narrowed, keep = system, is_free_N
+    places = torch.arange(len(keep), device=keep.device)
     low, high = 0.0, min(system.limit, float(residuals.max()))
-    near = (1 - _NEAR_LIMIT) * system.limit
-    if high > 0 and near < high:
-        within = is_free_N & (system.margins(near) > 0)
-        if bool(within.any()):
-            return int(torch.where(within, residuals, -torch.inf).argmax())
-        high = near
-    narrowed, places = system, torch.arange(len(is_free_N), device=is_free_N.device)
-    keep = is_free_N
-    while high - low > _PRECISION * high:
-        middle = (low + high) / 2
-        feasible = keep & (narrowed.margins(middle) > 0)
-        if not bool(feasible.any()):
-            high = middle
-            continue
-        low, keep = middle, feasible
-        if int(keep.sum()) * 2 < len(keep):
-            narrowed, places = narrowed.restricted(keep), places[keep]
-            keep = torch.ones(len(places), dtype=torch.bool, device=places.device)
-        if len(places) == 1:
-            break
+    precision = system.rounding
+    threshold = high - precision
+    while len(places) > 1 and high - low > 2 * precision:
+        feasible = keep & (narrowed.margins(threshold) > 0)
+        if bool(feasible.any()):
+            low, keep = threshold, feasible
+            if int(keep.sum()) * 2 <= len(keep):
+                narrowed, places = narrowed.restricted(keep), places[keep]
+                keep = torch.ones(len(places), dtype=torch.bool, device=places.device)
+        else:
+            high = threshold
+        threshold = (low + high) / 2
     best = places[keep]
     return int(best[residuals[best].argmax()])
 
@@ -89,7 +82,7 @@ def best_addition(system: SecularSystem, is_free_N: Tensor) -> int:
 def exchanged(
     kernel: Kernel, labeled: Tensor, candidates: Tensor, chosen: Tensor, value: float
 ) -> tuple[Tensor, float]:
-    """Swap single items as long as that raises the smallest eigenvalue.
+    """Swap single items until no swap raises the smallest eigenvalue.
 
     Args:
         kernel: The kernel.
@@ -101,29 +94,53 @@ def exchanged(
     Returns:
         The last set and its value, which is never below the first.
     """
-    chosen = chosen.clone()
-    position, unchanged = 0, 0
+    members = torch.cat([labeled, chosen])
+    diagonal = kernel.diagonal(candidates)
+    columns_NS = diagonal.new_empty(len(candidates), len(members))
+    fill_block(kernel, candidates, members, columns_NS)
+    swap, unchanged = len(labeled), 0
     with track("Exchanging", len(chosen)) as advance:
         while unchanged < len(chosen):
-            others = torch.cat([chosen[:position], chosen[position + 1 :]])
-            added, reached = _best_replacement(kernel, labeled, candidates, others)
-            if reached > value + _IMPROVEMENT * abs(value):
-                chosen[position], value, unchanged = added, reached, 0
+            system = _without(kernel, members, swap, candidates, diagonal, columns_NS)
+            better = _better(system, members, value)
+            if better is not None:
+                new = members.clone()
+                new[swap] = better
+                reached = float(smallest_eigenvalue(kernel.block(new, new)))
+                if reached > value + system.rounding:
+                    members, value, unchanged = new, reached, 0
+                    added = columns_NS[:, swap : swap + 1]
+                    fill_block(kernel, candidates, new[swap : swap + 1], added)
             unchanged += 1
-            position = (position + 1) % len(chosen)
+            swap = swap + 1 if swap + 1 < len(members) else len(labeled)
             advance(int(unchanged > 1))
-    return chosen, value
+    return members[len(labeled) :], value
 
 
-def _best_replacement(
-    kernel: Kernel, labeled: Tensor, candidates: Tensor, others: Tensor
-) -> tuple[int, float]:
-    """Return the best item to go with labeled and others, and the value reached."""
-    members = torch.cat([labeled, others])
-    system = SecularSystem.of(kernel, members, candidates)
-    is_free = ~torch.isin(candidates, others).to(system.diagonal.device)
-    position = best_addition(system, is_free)
-    added = candidates[position : position + 1]
-    everything = torch.cat([members, added])
-    gram = kernel.block(everything, everything)
-    return int(added), float(torch.linalg.eigvalsh(gram)[0])
+def _without(
+    kernel: Kernel,
+    members: Tensor,
+    left_out: int,
+    candidates: Tensor,
+    diagonal_N: Tensor,
+    columns_NS: Tensor,
+) -> SecularSystem:
+    """Return the system of all members but one, from kernel values that are known."""
+    others = torch.cat([members[:left_out], members[left_out + 1 :]])
+    eigenvalues, basis = torch.linalg.eigh(kernel.block(others, others))
+    none = basis.new_zeros(1, basis.shape[1])
+    basis_SA = torch.cat([basis[:left_out], none, basis[left_out:]])
+    return SecularSystem(eigenvalues, candidates, diagonal_N, columns_NS @ basis_SA)
+
+
+def _better(system: SecularSystem, members: Tensor, value: float) -> int | None:
+    """Return the item that goes best with a set, None where none beats ``value``."""
+    threshold = value + system.rounding
+    if threshold >= system.limit:
+        return None
+    is_member = torch.isin(system.items, members).to(system.diagonal.device)
+    better = system.restricted(~is_member & (system.margins(threshold) > 0))
+    if not len(better.items):
+        return None
+    every = torch.ones_like(better.diagonal, dtype=torch.bool)
+    return int(better.items[best_addition(better, every)])

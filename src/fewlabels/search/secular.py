@@ -26,6 +26,7 @@ from fewlabels.protocols import Kernel
 from fewlabels.search.blocks import chunks
 
 _EPSILON = torch.finfo(torch.float64).eps
+_ROUNDINGS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +59,13 @@ class SecularSystem:
         if len(self.eigenvalues):
             return float(self.eigenvalues[0])
         return float("inf")
+
+    @property
+    def rounding(self) -> float:
+        """How far rounding can move the smallest eigenvalue of the set and an item."""
+        largest = float(self.eigenvalues[-1]) if len(self.eigenvalues) else 0.0
+        typical = float(self.diagonal.median()) if len(self.diagonal) else 0.0
+        return _ROUNDINGS * _EPSILON * max(largest, typical)
 
     def margins(self, threshold: float) -> Tensor:
         """Return m_i(threshold) for every item, shape (N,)."""
