@@ -7,7 +7,7 @@ from tests.strategies import contract
 
 from fewlabels.errors import DegenerateGramWarning, UnknownNameError
 from fewlabels.features import PrecomputedClassifier
-from fewlabels.pool import Answers, Query, Round
+from fewlabels.pool import UNKNOWN, Answers, ArrayImages, Pool, Query, Round
 from fewlabels.rng import fork, stream
 from fewlabels.search import uniform_subsets
 from fewlabels.strategies import NeuralPreconditioning
@@ -29,6 +29,40 @@ def test_algorithm_1_by_its_definition():
     assert query.record["draws"] == 50
     assert query.record["tie"] is False
     assert query.value <= query.record["ceiling"]
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_without_a_tolerance_the_best_draw_wins_however_close(seed):
+    chance = stream(seed, "close")
+    features = torch.randn(200, 80, generator=chance)
+    labels = torch.full((200,), UNKNOWN)
+    labels[torch.randperm(200, generator=chance)[:50]] = 0
+    pool = Pool.build(ArrayImages(features), labels, ["a", "b"])
+    classifier = PrecomputedClassifier(features, torch.zeros(200, 2))
+    size = (1, 1, 2, 5)[seed % 4]
+    literal = NeuralPreconditioning(kernel="last-layer", tie_tolerance=0)
+    query = contract.chosen_by(literal, pool, classifier, size=size)
+    rows = torch.cat([features, torch.ones(200, 1)], dim=1).double()
+    key = fork(stream(0, "query"))
+    draws = uniform_subsets(pool.candidates, size, key, range(150))
+    expected, _ = reference.best_draw(2 * rows @ rows.T, pool.labeled, draws)
+    assert query.indices.tolist() == expected
+
+
+def test_by_default_a_thousandth_of_the_ceiling_is_a_tie():
+    # With item 0 labeled the ceiling is 2. Item 2 reaches it, and item 1 nearly does
+    # and is explained far less.
+    rows = torch.tensor([[1.0, 0, 0], [-0.7, 10, 0], [-1, 0, 2]])
+    pool = Pool.build(ArrayImages(rows), torch.tensor([0, UNKNOWN, UNKNOWN]), ["a"])
+    classifier = PrecomputedClassifier(rows, torch.zeros(3, 1))
+    chosen = [
+        contract.chosen_by(strategy, pool, classifier, size=1).indices.tolist()
+        for strategy in (
+            NeuralPreconditioning(kernel="last-layer", draws=20),
+            NeuralPreconditioning(kernel="last-layer", draws=20, tie_tolerance=0),
+        )
+    ]
+    assert chosen == [[1], [2]]
 
 
 def test_the_last_layer_warns_with_both_numbers_and_records_the_tie():

@@ -60,6 +60,9 @@ def test_a_mean_over_no_references_is_refused(name, count):
         ("dal", {"penalty": math.inf}),
         ("albl", {"num_draws": math.nan, "version": "exp4p"}),
         ("albl", {"num_draws": 1.5, "version": "exp4p"}),
+        ("npc", {"tie_tolerance": math.nan}),
+        ("npc", {"tie_tolerance": -0.1}),
+        ("npc", {"tie_tolerance": 1.0}),
     ],
 )
 def test_numbers_without_meaning_are_refused(name, options):

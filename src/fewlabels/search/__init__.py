@@ -19,7 +19,11 @@ from fewlabels.search.draws import (
     WeightedDraws,
     uniform_subsets,
 )
-from fewlabels.search.eigenvalue import Method, maximize_smallest_eigenvalue
+from fewlabels.search.eigenvalue import (
+    Method,
+    check_tie_tolerance,
+    maximize_smallest_eigenvalue,
+)
 from fewlabels.search.found import Found
 from fewlabels.search.information import Information, minimize_remainder
 from fewlabels.search.k_center import Centers, smallest_radius
@@ -39,6 +43,7 @@ __all__ = [
     "Posterior",
     "WeightedDraws",
     "check_size",
+    "check_tie_tolerance",
     "farthest_first",
     "k_means_plus_plus",
     "maximize_change",

@@ -76,9 +76,7 @@ def maximize_smallest_eigenvalue(
     if whole_number("processes", processes) < 1:
         msg = f"processes is {processes}; at least one has to work."
         raise UsageError(msg)
-    if not 0 <= tie_tolerance < 1:
-        msg = f"tie_tolerance is {tie_tolerance}; it is a share, from 0 to below 1."
-        raise UsageError(msg)
+    check_tie_tolerance(tie_tolerance)
     begin = time.perf_counter()
     diagonal = kernel.diagonal(candidates)
     ceiling = ceiling_below(kernel, labeled, diagonal.topk(size).values)
@@ -109,6 +107,13 @@ def maximize_smallest_eigenvalue(
         num_fallbacks=outcome.num_fallbacks,
         seconds=time.perf_counter() - begin,
     )
+
+
+def check_tie_tolerance(tie_tolerance: float) -> None:
+    """Raise unless ``tie_tolerance`` is a share of the ceiling."""
+    if not 0 <= tie_tolerance < 1:
+        msg = f"tie_tolerance is {tie_tolerance}; it is a share, from 0 to below 1."
+        raise UsageError(msg)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

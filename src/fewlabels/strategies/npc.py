@@ -24,14 +24,13 @@ from fewlabels.search import (
     Method,
     WeightedDraws,
     check_size,
+    check_tie_tolerance,
     maximize_smallest_eigenvalue,
 )
 from fewlabels.search.clusters import k_means, typicality
 from fewlabels.strategies.kernels import KernelName, decided, kernel_of
 
 Proposal = Literal["uniform", "clusters", "typical"]
-
-_NEAR_CEILING = 1e-3
 
 
 @dataclass(frozen=True)
@@ -46,16 +45,19 @@ class NeuralPreconditioning:
     """How many sets are tried at random; None: as many as there are candidates."""
     proposal: Proposal = "uniform"
     """How sets are drawn: as in the paper, one per cluster, or by local density."""
+    tie_tolerance: float = 1e-3
+    """Draws within this share of the ceiling count as tied; 0 is the paper."""
     normalize: bool = False
     """Whether gradients are scaled to length one first."""
     processes: int = 1
     """Processes to spread draws over; the choice is the same."""
 
     def __post_init__(self) -> None:
-        """Refuse misspelt words, which would pass for the defaults."""
+        """Refuse misspelt words, which would pass for the defaults, and no shares."""
         check_known("kernel", self.kernel, KernelName)
         check_known("search method", self.method, Method)
         check_known("proposal", self.proposal, Proposal)
+        check_tie_tolerance(self.tie_tolerance)
 
     def select(
         self,
@@ -81,7 +83,7 @@ class NeuralPreconditioning:
             method=self.method,
             draws=self.draws,
             proposal=self._proposal(outputs.features, pool.candidates, size, generator),
-            tie_tolerance=_NEAR_CEILING,
+            tie_tolerance=self.tie_tolerance,
             processes=self.processes,
             generator=generator,
         )
