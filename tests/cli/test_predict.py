@@ -45,6 +45,16 @@ def test_for_other_programs(fewlabels, model, folder, tmp_path):
     assert place.is_file()
 
 
+def test_names_of_classes_and_files_are_not_obeyed(fewlabels, folder, tmp_path):
+    evil = tuple(f"{name}\x1b[2J\x9b31m" for name in CLASSES)
+    save_model(tmp_path / "model", from_scratch(), evil, SHAPE, FACTS)
+    (folder / "\x1b]0;mine\x07.png").write_bytes(b"no image")
+    for words in (("predict", "model", folder), ("predict", "\x1b[31m", folder)):
+        _, out, err = fewlabels(*words)
+        assert all(line.isprintable() for line in (out + err).splitlines())
+    assert "\\u001b[31m" in err
+
+
 def test_quiet(fewlabels, model, folder):
     assert fewlabels("predict", model, folder, "--quiet") == (0, "", "")
 

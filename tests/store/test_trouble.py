@@ -14,6 +14,7 @@ from tests.store.toy import current, fill, label
 
 from fewlabels.errors import (
     DamagedStoreError,
+    FewlabelsError,
     NetworkDriveError,
     StorageError,
     StoreBusyError,
@@ -104,9 +105,19 @@ def test_addresses():
             store_url(wrong)
 
 
-def test_no_message_tells_the_password():
-    with pytest.raises(StoreError, match="could not be reached") as caught:
-        Store.open("postgresql://ann:sesame@127.0.0.1:9/labels")
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("postgresql://ann:sesame@127.0.0.1:9/labels", "could not be reached"),
+        ("postgresql://127.0.0.1:9/l?user=ann&password=sesame", "could not be reached"),
+        ("postgresql://127.0.0.1:9/l?passwort=sesame", "refused the work"),
+        ("mysql://127.0.0.1:9/labels?password=sesame", "is no place for a label store"),
+        ("postgresql://ann:sesame@127.0.0.1:port/labels", "'postgresql' is no place"),
+    ],
+)
+def test_no_message_tells_the_password(address, message):
+    with pytest.raises(FewlabelsError, match=message) as caught:
+        Store.open(address)
     assert "sesame" not in str(caught.value)
 
 

@@ -1,6 +1,7 @@
 """Finished runs for MLflow: parameters, accuracy by number of labels, seconds."""
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,6 +10,7 @@ from fewlabels.bench.cells import Cell
 from fewlabels.bench.folder import BenchFolder
 from fewlabels.errors import UsageError
 
+_PASSWORD = re.compile(r"//[^/\s]*@")  # with the name before it
 _TAG = "fewlabels.cell"
 _RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 
@@ -44,7 +46,7 @@ class Mlflow:
                 f"MLflow at '{self._uri}' cannot be used: {error}. Give an address "
                 "that it knows, such as sqlite:///mlflow.db, or go on without."
             )
-            raise UsageError(msg) from error
+            raise UsageError(_PASSWORD.sub("//***@", msg)) from error
 
     def send(self, cell: Cell, folder: BenchFolder) -> bool:
         """Send a finished run, unless the whole of it is there.
@@ -109,6 +111,8 @@ def _is_figure(name: str) -> bool:
 
 def _imported() -> Any:
     """Return MLflow; an extra of this package installs it."""
+    # MLflow reads this when it is imported; a person's own choice stays.
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     try:
         import mlflow
     except ImportError as error:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
+from fewlabels.cli.harmless import harmless
 from fewlabels.errors import FewlabelsError, UsageError
 
 __all__ = ["main"]
@@ -67,5 +68,5 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _leave(message: str, code: int) -> None:
-    print(message, file=sys.stderr)  # noqa: T201 - the one place that may
+    print(harmless(message), file=sys.stderr)  # noqa: T201 - the one place that may
     sys.exit(code)

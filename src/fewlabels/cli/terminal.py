@@ -8,10 +8,23 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from rich.console import Console
+from rich.text import Text
 
+from fewlabels.cli.harmless import harmless
 from fewlabels.cli.live import Bars
 from fewlabels.errors import FewlabelsWarning
 from fewlabels.progress import reporting
+
+
+class _Screen(Console):
+    """A console that shows every text as it is, brackets and colons too."""
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Return text to print; all strings come by here, also those of tables."""
+        return super().render_str(harmless(text), **options)
 
 
 @dataclass(frozen=True)
@@ -25,18 +38,17 @@ class Terminal:
     @classmethod
     def open(cls, *, quiet: bool) -> "Terminal":
         """Return the terminal of this process."""
-        return cls(Console(), Console(stderr=True), quiet)
+        return cls(_Screen(), _Screen(stderr=True), quiet)
 
     def say(self, message: str) -> None:
         """Tell a person something that is not the result."""
         if not self.is_quiet:
-            self.err.print(message, highlight=False, soft_wrap=True, markup=False)
+            self.err.print(message, soft_wrap=True)
 
     def result(self, content: Any) -> None:
         """Print a result for people; nothing when quiet."""
         if not self.is_quiet:
-            # No markup: a folder may be called [bold].
-            self.out.print(content, highlight=False, soft_wrap=True, markup=False)
+            self.out.print(content, soft_wrap=True)
 
     @contextmanager
     def busy(self) -> Iterator[None]:
@@ -72,5 +84,5 @@ class Terminal:
 
 def print_line(text: str) -> None:
     """Print one line of machine-readable output."""
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(harmless(text) + "\n")
     sys.stdout.flush()

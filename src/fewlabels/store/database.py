@@ -17,7 +17,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, Table, create_engine, event, text
 
 from fewlabels.errors import StoreError
-from fewlabels.store.places import Mounts, check_drive, store_url
+from fewlabels.store.places import Mounts, check_drive, shown, store_url
 from fewlabels.store.trouble import explained
 
 Clock = Callable[[], datetime]
@@ -106,18 +106,18 @@ def connect(
         event.listen(engine, "connect", lambda c, _: _prepare_sqlite(c, busy_seconds))
         event.listen(engine, "begin", _begin_sqlite)
         return Database(engine, str(path), path, clock)
-    shown = url.render_as_string(hide_password=True)
+    address = shown(url)
     milliseconds = max(1, round(busy_seconds * 1000))  # 0 would mean: for ever
     wait = f"-c lock_timeout={milliseconds} -c synchronous_commit=on"
     try:
         engine = create_engine(url, connect_args={"options": wait}, pool_pre_ping=True)
     except ModuleNotFoundError as error:
         msg = (
-            f"The label store '{shown}' is on a PostgreSQL server, and the driver for "
-            "it is not installed. Run: pip install 'fewlabels[postgres]'"
+            f"The label store '{address}' is on a PostgreSQL server, and the driver "
+            "for it is not installed. Run: pip install 'fewlabels[postgres]'"
         )
         raise StoreError(msg) from error
-    return Database(engine, shown, None, clock)
+    return Database(engine, address, None, clock)
 
 
 def count_anew(connection: Connection, table: Table) -> None:

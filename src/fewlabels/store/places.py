@@ -70,8 +70,13 @@ def store_url(place: str | Path) -> URL:
     if kind in {"postgresql", "postgres"}:
         return url.set(drivername="postgresql+psycopg")
     if kind != "sqlite" or not url.database or url.database == ":memory:":
-        raise UsageError(_not_an_address(url.render_as_string(hide_password=True)))
+        raise UsageError(_not_an_address(shown(url)))
     return store_url(Path(url.database))
+
+
+def shown(url: URL) -> str:
+    """Return an address for messages: no password, which may stand behind '?' too."""
+    return url.set(query={}).render_as_string(hide_password=True)
 
 
 def check_drive(path: Path, mounts: Mounts = system_mounts) -> None:
