@@ -63,6 +63,7 @@ WHOLE = idx_bytes(np.zeros((3, 2, 2), np.uint8))
         (WHOLE[:-1], r"announces \(3, 2, 2\) = 12 bytes and holds 11;"),
         (WHOLE + b"x", "holds more than 12"),
         (b"\x00\x00\x08\x03" + b"\xff" * 12, "its header is damaged"),
+        (b"\x00\x00\x08\x03" + struct.pack(">3I", 2**20 + 1, 1, 1), "1,048,576 items"),
     ],
 )
 def test_damaged_files_are_refused(tmp_path, content, message):

@@ -44,3 +44,72 @@ def test_numbers_that_count_no_classes_are_refused():
 def test_what_is_no_label_is_refused(labels, error, message):
     with pytest.raises(error, match=message):
         label_tensor(labels, ("cat", "dog"), 2)
+
+
+INTEGERS = [np.dtype(code) for code in np.typecodes["AllInteger"] + "?"]
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_integers_of_every_type_are_class_numbers(dtype, order):
+    labels = np.array([0, 1, 1, 0]).astype(dtype.newbyteorder(order))
+    assert class_names(labels) == ("0", "1")
+    numbers = label_tensor(labels, ("cat", "dog"), 4)
+    assert numbers.tolist() == [0, 1, 1, 0]
+    assert numbers.dtype == torch.int64
+    assert class_names(np.array([], dtype=dtype)) == ()
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.uint64, torch.bool])
+def test_tensors_without_a_sign_are_class_numbers(dtype):
+    labels = torch.tensor([0, 1, 1]).to(dtype)
+    assert class_names(labels) == ("0", "1")
+    assert label_tensor(labels, ("cat", "dog"), 3).tolist() == [0, 1, 1]
+
+
+def test_a_number_that_wraps_around_is_no_unknown_label():
+    labels = np.array([0, 2**64 - 1], dtype=np.uint64)
+    with pytest.raises(LabelError, match="largest label is 18,446,744,073,709,551,615"):
+        label_tensor(labels, ("cat", "dog"), 2)
+
+
+def test_text_of_every_type_is_a_class_name():
+    words = ["dog", "cat", "dog"]
+    for labels in (
+        np.array(words, dtype=">U5"),
+        np.array(words, dtype=np.dtypes.StringDType()),
+        np.array(words)[::-1],
+    ):
+        assert class_names(labels) == ("cat", "dog")
+        assert label_tensor(labels, ("cat", "dog"), 3).tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("labels", "error", "message"),
+    [
+        (np.array("dog"), ShapeError, r"Labels have the shape \(\); give exactly one"),
+        (np.array(1), ShapeError, r"Labels have the shape \(\)"),
+        ([["dog"], ["cat"]], ShapeError, r"Labels have the shape \(2, 1\)"),
+        ([1, [2, 3]], UsageError, "of lists of several lengths"),
+        (["dog", "\ud800"], LabelError, "A label is no valid text"),
+        (np.array([2**21] * 2, np.uint32).view("U1"), LabelError, "no valid text"),
+        (
+            np.array(["dog", None], np.dtypes.StringDType(na_object=None)),
+            UsageError,
+            "the type text with gaps",
+        ),
+    ],
+)
+def test_labels_that_cannot_be_told_apart_or_written_are_refused(
+    labels, error, message
+):
+    with pytest.raises(error, match=message):
+        class_names(labels)
+    with pytest.raises(error, match=message):
+        label_tensor(labels, ("cat", "dog"), 2)
+
+
+def test_few_of_many_classes_are_listed():
+    names = [f"class {number}" for number in range(500)]
+    with pytest.raises(LabelError, match=r"class 99 and 400 more\. Correct it"):
+        label_tensor(["cow"], names, 1)

@@ -1,11 +1,13 @@
+import zipfile
 from contextlib import suppress
 
 import numpy as np
 import pytest
+import torch
 from tests.data.pictures import pixels
 
 from fewlabels.data.npz import npz_pool, read_npz
-from fewlabels.errors import DataError, LabelError
+from fewlabels.errors import DataError, FewlabelsError, LabelError
 
 IMAGES = np.stack([pixels(number) for number in range(4)])
 
@@ -90,3 +92,71 @@ def test_a_single_array_is_refused(tmp_path):
         np.save(file, IMAGES)
     with pytest.raises(DataError, match="it is no archive at all"):
         npz_pool(tmp_path / "one.npz", "one")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "told"),
+    [
+        ({"y_train": np.array("dog")}, r"Labels have the shape \(\)"),
+        ({"y_train": np.array([2**21] * 4, np.uint32).view("U1")}, "no valid text"),
+        ({"classes": np.array([b"cat"])}, r"Labels have the type \|S3"),
+        ({"x_train": np.zeros((4, 3), complex)}, "Images have the type complex128"),
+        ({"x_train": np.zeros((0, 3))}, "there is nothing to label"),
+    ],
+)
+def test_arrays_of_no_use_are_refused(tmp_path, arrays, told):
+    path = tmp_path / "odd.npz"
+    np.savez(path, **{"x_train": IMAGES, **arrays})
+    with pytest.raises(FewlabelsError, match=told):
+        npz_pool(path, "odd")
+
+
+def test_vectors_of_every_type_are_taken(tmp_path):
+    for dtype in ("<f2", "<f4", ">f4", ">f8", np.longdouble):
+        path = tmp_path / "vectors.npz"
+        np.savez(path, x_train=np.eye(3, dtype=dtype))
+        assert npz_pool(path, "mine").images.read(torch.arange(3)).trace() == 3
+
+
+def announce(file, kind, shape):
+    described = {"descr": kind, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, described)
+
+
+def test_a_bomb_is_not_unpacked(tmp_path):
+    path = tmp_path / "bomb.npz"
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("x_train.npy", "w", force_zip64=True) as file,
+    ):
+        announce(file, "|u1", (300, 2**20))
+        for _ in range(300):
+            file.write(bytes(2**20))
+    assert path.stat().st_size < 10**6
+    with pytest.raises(DataError, match="would unpack to 314,572,928; files that grow"):
+        read_npz(path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape"),
+    [
+        ("|u1", (10**18, 0)),
+        ("|u1", (10**18,)),
+        ("|u1", (3, 10**15)),
+        ("<U0", (100,) * 9),
+        ("|V0", (100,) * 9),
+    ],
+)
+def test_a_header_that_announces_more_than_there_is_is_refused(tmp_path, kind, shape):
+    path = tmp_path / "odd.npz"
+    with zipfile.ZipFile(path, "w") as archive, archive.open("x.npy", "w") as file:
+        announce(file, kind, shape)
+    with pytest.raises(DataError, match=r"not a whole \.npz file"):
+        read_npz(path)
+
+
+def test_what_is_no_array_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "odd.npz", "w") as archive:
+        archive.writestr("x_train", b"some text")
+    with pytest.raises(DataError, match=r"not a whole \.npz file"):
+        npz_pool(tmp_path / "odd.npz", "odd")

@@ -24,3 +24,8 @@ def test_different_names_are_never_a_tie(names):
 @given(st.lists(st.integers(0, 10**9)))
 def test_plain_numbers_are_in_their_own_order(numbers):
     assert sorted(map(str, numbers), key=natural_key) == list(map(str, sorted(numbers)))
+
+
+def test_numbers_may_be_longer_than_python_reads():
+    long = ["2" * 5000, "1" * 5000, "3"]
+    assert sorted(long, key=natural_key) == [long[2], long[1], long[0]]

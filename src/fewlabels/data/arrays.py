@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fewlabels.data.decode import digest_of
 from fewlabels.data.labels import Labels, class_names, label_tensor
+from fewlabels.data.unreadable import is_utf8
 from fewlabels.errors import LabelError, NotFiniteError, ShapeError, UsageError
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool, Split
 
@@ -76,7 +77,7 @@ def item_tensor(images: Arrays) -> Tensor:
     Returns:
         The tensor; it shares memory with the array where it can.
     """
-    array = images.detach().cpu().numpy() if torch.is_tensor(images) else images
+    array = _numpy(images) if torch.is_tensor(images) else images
     if array.ndim == 2 and np.issubdtype(array.dtype, np.floating):
         return _vectors(array)
     if array.dtype != np.uint8:
@@ -99,9 +100,22 @@ def item_ids(prefix: str, items: Tensor) -> tuple[str, ...]:
     )
 
 
+def _numpy(images: Tensor) -> NDArray[Any]:
+    plain = images.detach().cpu()
+    known: Tensor = plain.float() if plain.dtype == torch.bfloat16 else plain
+    return np.asarray(known.numpy())
+
+
 def _distinct(classes: Sequence[str]) -> tuple[str, ...]:
     """Return the names of the classes; refuse a name that stands there twice."""
-    names = tuple(classes)
+    names = tuple(map(str, classes))
+    unwritable = [name for name in names if not is_utf8(name)]
+    if unwritable:
+        msg = (
+            f"The class {unwritable[0]!a} is no valid text and cannot be written into "
+            "any file. Name it anew."
+        )
+        raise UsageError(msg)
     if len(set(names)) < len(names):
         twice, count = Counter(names).most_common(1)[0]
         msg = (
@@ -131,6 +145,9 @@ def _split(test: tuple[Arrays, Labels], classes: Sequence[str], items: Tensor) -
 
 
 def _vectors(array: NDArray[Any]) -> Tensor:
+    if 0 in array.shape:
+        msg = f"Vectors have the shape {array.shape}: there is nothing to label."
+        raise ShapeError(msg)
     if not np.isfinite(array).all():
         num_bad = int((~np.isfinite(array)).any(axis=1).sum())
         msg = (
@@ -138,7 +155,9 @@ def _vectors(array: NDArray[Any]) -> Tensor:
             "them means anything. Replace or leave out these rows."
         )
         raise NotFiniteError(msg)
-    return torch.from_numpy(np.require(array, None, ["C", "W"]))
+    is_known = array.itemsize <= np.dtype(np.float64).itemsize
+    dtype = array.dtype.newbyteorder("=") if is_known else np.dtype(np.float64)
+    return torch.from_numpy(np.require(array, dtype, ["C", "W"]))
 
 
 def _check_image_shape(shape: tuple[int, ...]) -> None:

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from fewlabels.data.arrays import SplitArrays
 from fewlabels.errors import DataError
+from fewlabels.files import open_regular
 
 _UNSIGNED_BYTE = 0x08
-_MOST_BYTES = 2**30
+_MOST_BYTES, _MOST_ITEMS = 2**28, 2**20
 
 
 def read_idx_folder(folder: Path) -> SplitArrays | None:
@@ -53,9 +54,9 @@ def read_idx(path: Path, num_axes: int) -> NDArray[np.uint8]:
     Raises:
         DataError: If its header or its length is not that of such a file.
     """
-    opened = gzip.open if path.suffix == ".gz" else open
     try:
-        with opened(path, "rb") as file:
+        with open_regular(path, 2 * _MOST_BYTES) as plain:
+            file = gzip.GzipFile(fileobj=plain) if path.suffix == ".gz" else plain
             header = file.read(4 + 4 * num_axes)
             shape = _shape(header, num_axes, path)
             body = bytearray(file.read(prod(shape) + 1))
@@ -82,10 +83,11 @@ def _shape(header: bytes, num_axes: int, path: Path) -> tuple[int, ...]:
         )
         raise DataError(msg)
     shape = struct.unpack(f">{num_axes}I", header[4:])
-    if prod(shape) > _MOST_BYTES:
+    if prod(shape) > _MOST_BYTES or shape[0] > _MOST_ITEMS:
         msg = (
             f"{path} announces {shape} = {prod(shape):,} bytes, more than any known "
-            f"set ({_MOST_BYTES:,}); its header is damaged. Fetch it again."
+            f"set ({_MOST_ITEMS:,} items, {_MOST_BYTES:,} bytes); its header is "
+            "damaged. Fetch it again."
         )
         raise DataError(msg)
     return shape

@@ -1,5 +1,6 @@
 """Labels as people give them, numbers or words, made class numbers."""
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ Labels = ArrayLike | Tensor
 
 _MANY_CLASSES = 1_000
 """Up to here there may be more classes than items."""
+
+_MOST_NAMED = 100
 
 
 def label_tensor(
@@ -43,7 +46,7 @@ def label_tensor(
         raise ShapeError(msg)
     if array.dtype.kind == "U":
         array = _numbers_of(array, classes)
-    numbers = torch.from_numpy(array.astype(np.int64))
+    numbers = torch.from_numpy(array)
     check_labels(numbers, len(classes))
     return numbers
 
@@ -65,7 +68,7 @@ def class_names(*labels: Labels | None) -> tuple[str, ...]:
     if not arrays:
         return ()
     if any(array.dtype.kind == "U" for array in arrays):
-        words = {str(word) for array in arrays for word in array}
+        words = {str(word) for array in arrays for word in array.tolist()}
         return tuple(sorted(words, key=natural_key))
     largest = max(int(array.max(initial=UNKNOWN)) for array in arrays)
     num_labels = sum(array.size for array in arrays)
@@ -79,14 +82,24 @@ def class_names(*labels: Labels | None) -> tuple[str, ...]:
     return tuple(map(str, range(largest + 1)))
 
 
+def names_in(words: NDArray[Any]) -> list[str]:
+    """Return the names of classes that an array holds, as text or numbers."""
+    return [str(word) for word in _label_array(words.ravel()).tolist()]
+
+
 def _label_array(labels: Labels) -> NDArray[Any]:
-    """Return labels as an array of integers or of words."""
-    given = labels.detach().cpu().numpy() if torch.is_tensor(labels) else labels
-    array = np.asarray(given)
+    """Return labels as a row of class numbers, int64, or of words."""
+    array = _array(labels)
+    if array.ndim != 1:
+        msg = (
+            f"Labels have the shape {array.shape}; give exactly one label per image, "
+            "shape (N,)."
+        )
+        raise ShapeError(msg)
     if array.dtype.kind in "UT":
-        return array.astype(np.str_)
+        return _words(array)
     if array.dtype.kind in "iub":
-        return array
+        return _whole(array)
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         num_bad = int((~np.isfinite(array)).sum())
         msg = (
@@ -94,11 +107,52 @@ def _label_array(labels: Labels) -> NDArray[Any]:
             "where the class is not known."
         )
         raise NotFiniteError(msg)
-    msg = (
-        f"Labels have the type {array.dtype}; pass class numbers as integers, or class "
-        "names as strings."
+    raise UsageError(_wrong_type(str(array.dtype)))
+
+
+def _array(labels: Labels) -> NDArray[Any]:
+    if torch.is_tensor(labels):
+        return np.asarray(labels.detach().cpu().numpy())
+    try:
+        return np.asarray(labels)
+    except ValueError as error:  # lists of different lengths within each other
+        raise UsageError(_wrong_type("of lists of several lengths")) from error
+
+
+def _wrong_type(kind: str) -> str:
+    return (
+        f"Labels have the type {kind}; pass class numbers as integers, or class names "
+        "as strings."
     )
-    raise UsageError(msg)
+
+
+def _whole(array: NDArray[Any]) -> NDArray[np.int64]:
+    """Return whole numbers of any type as int64; refuse those that it cannot hold."""
+    largest = int(array.max(initial=0))
+    if largest > np.iinfo(np.int64).max:
+        msg = (
+            f"The largest label is {largest:,}, which is no class number: they count "
+            f"from 0, and {UNKNOWN} says that the class is not known. Correct it."
+        )
+        raise LabelError(msg)
+    return array.astype(np.int64)
+
+
+def _words(array: NDArray[Any]) -> NDArray[np.str_]:
+    """Return texts of any type as NumPy's; refuse what cannot be written down."""
+    if array.dtype.kind == "T":
+        given = array.tolist()
+        if not all(isinstance(word, str) for word in given):
+            raise UsageError(_wrong_type("text with gaps"))
+        array = np.array(given, dtype=np.str_)
+    native = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
+    codes = native.view(np.uint32) if native.nbytes else np.zeros(0, np.uint32)
+    if (codes > sys.maxunicode).any() or ((codes >= 0xD800) & (codes < 0xE000)).any():
+        raise LabelError(
+            "A label is no valid text: it has letters that cannot be written into any "
+            "file. Write the names of the classes anew."
+        )
+    return native
 
 
 def _numbers_of(words: NDArray[Any], classes: Sequence[str]) -> NDArray[np.int64]:
@@ -107,7 +161,13 @@ def _numbers_of(words: NDArray[Any], classes: Sequence[str]) -> NDArray[np.int64
     if strange:
         msg = (
             f"The label '{strange[0]}' is not among the {len(classes)} classes: "
-            f"{', '.join(classes)}. Correct it or add it to the classes."
+            f"{_listed(classes)}. Correct it or add it to the classes."
         )
         raise LabelError(msg)
     return np.array([number_of[word] for word in words.tolist()], dtype=np.int64)
+
+
+def _listed(classes: Sequence[str]) -> str:
+    rest = len(classes) - _MOST_NAMED
+    more = f" and {rest} more" if rest > 0 else ""
+    return ", ".join(classes[:_MOST_NAMED]) + more

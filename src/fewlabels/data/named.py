@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from fewlabels.data.arrays import SplitArrays, array_pool
+from fewlabels.data.arrays import Arrays, SplitArrays, array_pool
 from fewlabels.data.cifar import CIFAR10, CIFAR100, Layout, read_cifar_folder
 from fewlabels.data.digits import digits_pool
 from fewlabels.data.download import Source, fetch
@@ -198,7 +198,7 @@ def _found(standard: StandardSet, place: Path) -> Pool | None:
         if arrays is not None:
             return _checked(standard, _pool_of(standard, arrays), folder)
     arrays = standard.read(place)
-    if arrays is None or not _is_right(standard, arrays.y_train.tolist()):
+    if arrays is None or not _is_right(standard, arrays.y_train):
         return None  # MNIST and Fashion-MNIST have the same file names
     return _pool_of(standard, arrays)
 
@@ -215,17 +215,17 @@ def _pool_of(standard: StandardSet, arrays: SplitArrays) -> Pool:
 
 def _checked(standard: StandardSet, pool: Pool, where: Path) -> Pool:
     """Return the pool if its labels begin as they should."""
-    labels = pool.labels.tolist()
-    if _is_right(standard, labels):
+    if _is_right(standard, pool.labels):
         return pool
-    count = len(standard.first_labels)
+    first = pool.labels[: len(standard.first_labels)].tolist()
     msg = (
         f"{where} is not {standard.name}: its labels begin with "
-        f"{' '.join(map(str, labels[:count]))}, those of {standard.name} with "
+        f"{' '.join(map(str, first))}, those of {standard.name} with "
         f"{' '.join(map(str, standard.first_labels))}. Put the right files there."
     )
     raise DataError(msg)
 
 
-def _is_right(standard: StandardSet, labels: list[int]) -> bool:
-    return tuple(labels[: len(standard.first_labels)]) == standard.first_labels
+def _is_right(standard: StandardSet, labels: Arrays) -> bool:
+    first = labels[: len(standard.first_labels)]
+    return tuple(first.tolist()) == standard.first_labels

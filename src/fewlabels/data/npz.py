@@ -1,5 +1,6 @@
 """Arrays in an .npz file."""
 
+import os
 import tokenize
 import zipfile
 import zlib
@@ -11,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fewlabels.data.arrays import array_pool
+from fewlabels.data.labels import names_in
 from fewlabels.errors import DataError
+from fewlabels.files import open_regular
 from fewlabels.pool import Pool
 
 # What broken bytes make zipfile and NumPy raise.
@@ -20,6 +23,9 @@ _DAMAGE = (
     ValueError,
     EOFError,
     TypeError,
+    LookupError,
+    ArithmeticError,
+    SyntaxError,  # the header of an array is Python
     RuntimeError,  # an encrypted file, or an unknown compression
     MemoryError,  # a header that announces too much
     tokenize.TokenError,
@@ -27,9 +33,19 @@ _DAMAGE = (
     zlib.error,
 )
 
+_MOST_BYTES = 2**40
+_UNPACKED_BYTES, _UNPACKED_RATIO = 2**28, 32
+"""What may be unpacked from any file, and from each byte of a large one."""
+
+_MANY_ITEMS = 2**20
+"""Up to here an array may have more rows than its file has bytes."""
+
 
 def read_npz(path: Path) -> dict[str, NDArray[Any]]:
     """Read all arrays of an ``.npz`` file, none of them pickled.
+
+    A small file that would unpack to a large part of the memory is refused: arrays of
+    the same byte shrink a thousandfold, those of images and features do not.
 
     Args:
         path: The file.
@@ -41,14 +57,45 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
         DataError: If it is not such a file.
     """
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
+        with (
+            open_regular(path, _MOST_BYTES) as file,
+            zipfile.ZipFile(file) as archive,
+        ):
+            num_bytes = os.fstat(file.fileno()).st_size
+            _check_unpacked(archive, num_bytes, path)
+            return {
+                member.filename.removesuffix(".npy"): _array(archive, member, num_bytes)
+                for member in archive.infolist()
+            }
     except _DAMAGE as error:
         msg = (
             f"{path} is not a whole .npz file of plain arrays: {_reason(path, error)}. "
             "Save it again with numpy.savez_compressed."
         )
         raise DataError(msg) from error
+
+
+def _check_unpacked(archive: zipfile.ZipFile, num_bytes: int, path: Path) -> None:
+    unpacked = sum(member.file_size for member in archive.infolist())
+    if unpacked > max(_UNPACKED_BYTES, _UNPACKED_RATIO * num_bytes):
+        msg = (
+            f"{path} has {num_bytes:,} bytes and would unpack to {unpacked:,}; files "
+            "that grow so much are made to fill the memory. If its arrays are yours, "
+            "save them again with numpy.savez, which does not compress."
+        )
+        raise DataError(msg)
+
+
+def _array(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, num_bytes: int
+) -> NDArray[Any]:
+    """Read one array; refuse one whose length nothing in the file vouches for."""
+    with archive.open(member) as content:
+        array: NDArray[Any] = np.lib.format.read_array(content, allow_pickle=False)
+    if not array.itemsize or max(array.shape, default=0) > max(_MANY_ITEMS, num_bytes):
+        msg = f"{member.filename} announces the shape {array.shape} and holds less"
+        raise ValueError(msg)
+    return array
 
 
 def npz_pool(path: Path, name: str, classes: Sequence[str] | None = None) -> Pool:
@@ -80,7 +127,7 @@ def npz_pool(path: Path, name: str, classes: Sequence[str] | None = None) -> Poo
         arrays["x_train"],
         arrays.get("y_train"),
         name=name,
-        classes=classes if words is None else [str(word) for word in words.ravel()],
+        classes=classes if words is None else names_in(words),
         test=(arrays["x_test"], arrays["y_test"]) if has_test else None,
     )
 

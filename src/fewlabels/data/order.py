@@ -3,6 +3,7 @@
 import re
 
 _DIGITS = re.compile(r"(\d+)")
+_MOST_DIGITS = 1_000  # Python refuses to read numbers of several thousand digits
 
 
 def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
@@ -19,5 +20,5 @@ def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
         A key that compares numbers as numbers and the rest letter by letter.
     """
     parts = [part for part in _DIGITS.split(name) if part]
-    key = [(0, int(p), p) if p.isdecimal() else (1, 0, p) for p in parts]
+    key = [(0, int(p[:_MOST_DIGITS]), p) if p.isdecimal() else (1, 0, p) for p in parts]
     return tuple(key)
