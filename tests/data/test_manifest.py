@@ -172,7 +172,19 @@ def test_wrong_rows_are_named(folder, rows, message):
         ("t.jsonl", b'{"file_name": "a.png", "label": "\\ud800"}', "no valid text"),
         ("t.csv", b"file_name;label\na.png;cat\n", "separated by ';'; use commas"),
         ("t.csv", b"file_name\tlabel\na.png\tcat\n", "separated by '.t'; use commas"),
+        (
+            "t.jsonl",
+            b'{"file_name": "a.png", "label": ' + b"[" * 800 + b"]" * 800 + b"}",
+            r"\[+\.\.\.\]+ as label",
+        ),
         ("t.csv", b"file_name,label,Label\na.png,x,y\n", "two of them differ in cap"),
+        ("t.csv", b"file_name," + b"," * 2**20, "a line has 1,048,586 letters"),
+        ("t.jsonl", b"[" + b"[]," * 2**20, "letters; at most 1,048,576"),
+        (
+            "t.csv",
+            b"file_name\n/" + b"a" * 9999,
+            "names '/a{199}…', which is not below",
+        ),
     ],
 )
 def test_damaged_tables_are_refused(folder, name, content, message):
@@ -185,3 +197,72 @@ def test_a_test_split_needs_labels(folder):
     rows = [*ROWS[:3], {"file_name": "d.png", "label": None, "split": "test"}]
     with pytest.raises(LabelError, match=r"1 images of the split 'test'.*d\.png"):
         loaded(written(folder / "table.csv", rows))
+
+
+def test_the_number_of_rows_is_bounded(folder, monkeypatch):
+    monkeypatch.setattr("fewlabels.data.manifest._MOST_ROWS", 3)
+    with pytest.raises(
+        DataError, match=r"Row 4 of .* is one too many; split the table"
+    ):
+        loaded(written(folder / "table.csv", ROWS))
+
+
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        (
+            pa.array([2**62], pa.timestamp("ms")),
+            r"'label' holds timestamp\[ms\], not text",
+        ),
+        (pa.array([2**31 - 1], pa.date32()), r"'label' holds date32\[day\], not text"),
+        (pa.array([2**62], pa.duration("s")), r"'label' holds duration\[s\], not text"),
+        (pa.array([[1]]), "'label' holds list<"),
+        (pa.array([b"cat"]), "'label' holds binary"),
+        (pa.array([True]), "'label' holds bool"),
+        (pa.array([1.5]), "Row 1 of .* has 1.5 as label"),
+        (pa.array(["x" * 2**17 + "y"]), "a text has 131,073 bytes"),
+    ],
+)
+def test_parquet_columns_hold_text_or_numbers(folder, column, told):
+    table = pa.table({"file_name": ["a.png"], "label": column})
+    parquet.write_table(table, folder / "t.parquet")
+    with pytest.raises(DataError, match=told):
+        loaded(folder / "t.parquet")
+
+
+def test_a_long_text_that_is_repeated_is_not_unfolded(folder):
+    names = [f"{number}.png" for number in range(2000)]
+    words = pa.array(["x" * 10**7])
+    labels = pa.DictionaryArray.from_arrays(pa.array([0] * 2000, pa.int8()), words)
+    table, path = pa.table({"file_name": names, "label": labels}), folder / "t.parquet"
+    parquet.write_table(table, path, dictionary_pagesize_limit=2**30)
+    assert path.stat().st_size < 10**6
+    with pytest.raises(DataError, match="a text has 10,000,000 bytes"):
+        loaded(path)
+
+
+def test_a_table_that_unpacks_to_too_much_is_refused(folder, monkeypatch):
+    monkeypatch.setattr("fewlabels.data.parquet._MOST_BYTES", 100)
+    with pytest.raises(DataError, match=r"would unpack to .* bytes; at most 100"):
+        loaded(written(folder / "table.parquet", ROWS))
+
+
+def test_other_columns_may_hold_anything(folder):
+    table = pa.Table.from_pylist(ROWS)
+    table = table.append_column("taken", pa.array([2**62] * 4, pa.timestamp("ms")))
+    parquet.write_table(table, folder / "t.parquet")
+    assert len(loaded(folder / "t.parquet")) == 3
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_what_never_ends_is_not_read(folder, kind):
+    (folder / f"t.{kind}").symlink_to("/dev/zero")
+    with pytest.raises(DataError, match="not a regular file"):
+        loaded(folder / f"t.{kind}")
+
+
+def test_many_columns_take_little_time(folder):
+    columns = ["file_name", *(f"l{number:05}" for number in range(40_000))]
+    table = folder / "t.csv"
+    table.write_text(",".join(columns) + "\na.png" + "," * 40_000 + "\n")
+    assert len(loaded(table)) == 1

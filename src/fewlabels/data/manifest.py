@@ -2,15 +2,19 @@
 
 import csv
 import json
+import reprlib
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from io import BufferedReader, TextIOWrapper
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fewlabels.data.listing import MEASURED, TRAIN, Listed, file_pool
+from fewlabels.data.parquet import parquet_rows
 from fewlabels.data.unreadable import is_utf8
 from fewlabels.errors import DataError, FewlabelsWarning
+from fewlabels.files import open_regular
 from fewlabels.pool import Pool
 
 MANIFESTS = frozenset({".csv", ".jsonl", ".parquet"})
@@ -23,6 +27,8 @@ _SPLITS = (TRAIN, *MEASURED)
 _OPTIONAL = ("label", "split")
 _OTHER_SEPARATORS = (";", "\t", "|")
 _LIKENESS = 0.75
+_MOST_BYTES, _MOST_ROWS, _LONGEST_LINE = 2**28, 2**22, 2**20
+_LONGEST_SHOWN = 200
 
 Row = Mapping[str, Any]
 """The cells of one row by column; columns are in lower case."""
@@ -48,6 +54,8 @@ def manifest_pool(
     columns = set() if use_labels else {"label"}  # then nobody misses it
     for number, cells in enumerate(_rows(path), start=1):
         where = f"Row {number} of {path}"
+        if number > _MOST_ROWS:
+            raise DataError(f"{where} is one too many; split the table into several.")
         row = _plain(cells, where)
         columns.update(row)
         one = _listed(row, path.parent, where, use_labels=use_labels)
@@ -69,29 +77,39 @@ def _rows(path: Path) -> Iterator[Any]:
     """Read the rows one after the other, as they are."""
     kind = path.suffix.lower()
     try:
-        if kind == ".csv":
-            with path.open(newline="", encoding="utf-8-sig") as table:
-                yield from csv.DictReader(table)
-        elif kind == ".jsonl":
-            with path.open(newline="\n", encoding="utf-8-sig") as lines:
+        with open_regular(path, _MOST_BYTES) as file:
+            if kind == ".csv":
+                yield from csv.DictReader(_lines(file, newline=""))
+            elif kind == ".jsonl":
+                lines = _lines(file, newline="\n")
                 yield from (json.loads(line) for line in lines if line.strip())
-        else:
-            yield from _parquet_rows(path)
+            else:
+                yield from parquet_rows(file, _is_wanted(path))
     except (OSError, ValueError, csv.Error, RecursionError) as error:
         msg = f"The manifest {path} cannot be read: {error}. Save it again as {kind}."
         raise DataError(msg) from error
 
 
-def _parquet_rows(path: Path) -> list[Row]:
-    from pyarrow import parquet  # slow to import, and seldom needed
+def _lines(file: BufferedReader, *, newline: str) -> Iterator[str]:
+    """Read lines of text; a row takes many times the memory of its line."""
+    with TextIOWrapper(file, encoding="utf-8-sig", newline=newline) as text:
+        for line in text:
+            if len(line) > _LONGEST_LINE:
+                msg = f"a line has {len(line):,} letters; at most {_LONGEST_LINE:,}"
+                raise ValueError(msg)
+            yield line
 
-    with parquet.ParquetFile(path) as file:
-        names: list[str] = file.schema_arrow.names
-        wanted = {*NAME_COLUMNS, *_OPTIONAL, *_misspelt(map(_plain_column, names))}
-        columns = [name for name in names if _plain_column(name) in wanted]
-        _check_names_files(map(_plain_column, names), str(path))
-        rows: list[Row] = file.read(columns=columns).to_pylist()
-    return rows
+
+def _is_wanted(path: Path) -> Callable[[Sequence[str]], list[str]]:
+    """Return what chooses the columns to read among those of a table."""
+
+    def chosen(names: Sequence[str]) -> list[str]:
+        plain = [_plain_column(name) for name in names]
+        _check_names_files(plain, str(path))
+        wanted = {*NAME_COLUMNS, *_OPTIONAL, *_misspelt(plain)}
+        return [name for name in names if _plain_column(name) in wanted]
+
+    return chosen
 
 
 def _plain(cells: Any, where: str) -> Row:
@@ -173,9 +191,9 @@ def _inside(word: str, where: str) -> str:
     has_drive = ":" in path.parts[0] if path.parts else False
     if path.is_absolute() or ".." in path.parts or has_drive or not path.parts:
         msg = (
-            f"{where} names '{word}', which is not below the manifest's folder; a "
-            "manifest refers only to files beside it or below. Move the manifest up or "
-            "the file down."
+            f"{where} names '{_short(word)}', which is not below the manifest's "
+            "folder; a manifest refers only to files beside it or below. Move the "
+            "manifest up or the file down."
         )
         raise DataError(msg)
     return path.as_posix()
@@ -187,13 +205,13 @@ def _word(row: Row, column: str, where: str) -> str | None:
     if cell is None or cell != cell:  # NaN is how tables write "missing"
         return None
     if not isinstance(cell, str | int) or isinstance(cell, bool):
-        msg = f"{where} has {cell!r} as {column}; write text or a whole number."
+        shown = reprlib.repr(cell)
+        msg = f"{where} has {shown} as {column}; write text or a whole number."
         raise DataError(msg)
     word = str(cell).strip()
     if not is_utf8(word):
-        msg = (
-            f"{where} has {word!a} as {column}, which is no valid text; write it anew."
-        )
+        told = f"{where} has {_short(word)!a} as {column}"
+        msg = f"{told}, which is no valid text; write it anew."
         raise DataError(msg)
     return word or None
 
@@ -203,6 +221,11 @@ def _split(row: Row, where: str) -> str | None:
     if word is None:
         return None
     if word.lower() not in _SPLITS:
-        msg = f"{where} has the split '{word}'; write one of {', '.join(_SPLITS)}."
+        known = ", ".join(_SPLITS)
+        msg = f"{where} has the split '{_short(word)}'; write one of {known}."
         raise DataError(msg)
     return word.lower()
+
+
+def _short(word: str) -> str:
+    return word if len(word) <= _LONGEST_SHOWN else f"{word[:_LONGEST_SHOWN]}…"
