@@ -1,6 +1,7 @@
 """What people answer: taken whole or not at all, and never twice."""
 
 import json
+import os
 
 import pyarrow.parquet as pq
 import pytest
@@ -8,6 +9,7 @@ from tests.projects.exchange.annotators import fill_studio
 from tests.projects.toy import answer, begin, go_on, num_events, paths, truth, write
 
 from fewlabels.errors import AnswersError, DataError, UsageError
+from fewlabels.projects import Project, telling
 from fewlabels.store import Kind
 
 
@@ -59,6 +61,46 @@ def test_telling_the_same_file_twice_changes_nothing(project):
     told = answer(project, asked)
     assert (told.num_new, told.num_changed, told.num_same) == (0, 0, 7)
     assert num_events(project) == before
+
+def test_telling_a_file_at_the_same_moment_counts_once(project, monkeypatch):
+    asked = project.ask()
+    told, parse = [], telling._parsed
+
+    def overtaken(*arguments, **options):
+        monkeypatch.setattr(telling, "_parsed", parse)
+        told.append(answer(project, asked))
+        return parse(*arguments, **options)
+
+    monkeypatch.setattr(telling, "_parsed", overtaken)
+    before = num_events(project)
+    told.append(answer(project, asked))
+    assert [(one.num_new, one.num_same) for one in told] == [(7, 0), (0, 7)]
+    assert num_events(project) == before + 7
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
+def test_four_processes_that_tell_one_file_count_once(tmp_path, place):
+    with begin(tmp_path, store=place) as project:
+        rows = [(name, truth(name)) for name in paths(project, project.ask())]
+        before = num_events(project)
+    file = write(tmp_path / "answers.csv", rows)
+    ready, go = os.pipe()
+    children = []
+    for _ in range(4):
+        child = os.fork()
+        if not child:
+            try:
+                with Project.open(tmp_path / "project") as own:
+                    os.read(ready, 1)
+                    own.tell(file, annotator="ann")
+                os._exit(0)
+            finally:
+                os._exit(1)
+        children.append(child)
+    os.write(go, b"!!!!")
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
+    with Project.open(tmp_path / "project") as project:
+        assert num_events(project) == before + len(rows)
 
 
 def test_a_changed_mind_is_a_relabel(project, tmp_path):

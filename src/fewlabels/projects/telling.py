@@ -108,17 +108,21 @@ def tell(
         raise UsageError(msg)
     parsed = _parsed(project, path, snapshot, partial=partial)
     who = annotator or _user()
-    held = {(one.item, one.annotator): one for one in snapshot.verdicts}
     counts = dict.fromkeys(("num_new", "num_changed", "num_same", "num_skipped"), 0)
-    events = []
-    for answer in parsed.answers:
-        name = answer.annotator or who
-        before = held.get((answer.id, name))
-        event = _event(answer, name, before, round_of[answer.id], snapshot)
-        counts[_outcome(event, before)] += 1
-        if event is not None:
-            events.append(event)
-    project.store.append(events)
+    events: list[Event] = []
+
+    def decided(verdicts: tuple[Verdict, ...]) -> list[Event]:
+        held = {(one.item, one.annotator): one for one in verdicts}
+        for answer in parsed.answers:
+            name = answer.annotator or who
+            before = held.get((answer.id, name))
+            event = _event(answer, name, before, round_of[answer.id], snapshot)
+            counts[_outcome(event, before)] += 1
+            if event is not None:
+                events.append(event)
+        return events
+
+    project.store.append_given(decided)
     labeled = {event.item for event in events if event.kind in LABELS}
     votes = project.snapshot().consensus.values()
     contradicting = [o for o in votes if o.item in labeled and len(o.votes) > 1]

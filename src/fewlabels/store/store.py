@@ -1,6 +1,6 @@
 """The label store: everything that people said about the images, kept safe."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -136,6 +136,25 @@ class Store:
         given = tuple(events)
         with self.database.writing() as connection:
             return appending.append(connection, given, self.database.now(connection))
+
+    def append_given(
+        self, decide: Callable[[tuple[Verdict, ...]], Iterable[Event]]
+    ) -> tuple[int, ...]:
+        """Write down what follows from the verdicts that hold, with no time between.
+
+        Of several who tell the same at once, each sees what those before her wrote.
+
+        Args:
+            decide: Takes all verdicts and returns what happened; nobody else can write
+                before it is done.
+
+        Returns:
+            A sequence number per event, as :meth:`append` does.
+        """
+        with self.database.writing() as connection:
+            held = reading.verdicts(connection, labels_only=False, with_missing=True)
+            events = tuple(decide(tuple(held)))
+            return appending.append(connection, events, self.database.now(connection))
 
     def undo(self, annotator: str, *targets: str) -> tuple[StoredEvent, ...]:
         """Cancel events, or bring back what an undo had canceled.
