@@ -1,6 +1,7 @@
 import errno
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,10 +58,79 @@ def test_an_error_inside_the_block_leaves_the_old_file(tmp_path):
 
 
 def test_only_leftovers_of_the_named_files_are_swept(tmp_path):
-    for name in ("a.txt.partial", "film.mp4.partial", "a.txt"):
+    ours, other = files._beside(tmp_path / "a.txt"), files._beside(tmp_path / "c.txt")
+    kept = ["a.txt", "a.txt.partial", ".a.txt.partial", ".a.txt.0123.partial"]
+    for name in (ours.name, other.name, *kept):
         (tmp_path / name).write_text("x")
-    sweep([tmp_path / "a.txt", tmp_path / "b.txt"])
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.txt", "film.mp4.partial"]
+    link = files._beside(tmp_path / "a.txt")
+    link.symlink_to(tmp_path / "a.txt")
+    folder = files._beside(tmp_path / "b")
+    (folder / "inner").mkdir(parents=True)
+    sweep([tmp_path / "a.txt", tmp_path / "b", tmp_path / "nowhere" / "a.txt"])
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {*kept, other.name, link.name}
+
+
+def test_what_may_still_be_written_is_not_swept(tmp_path):
+    alive, killed = (files._beside(tmp_path / "a.txt") for _ in range(2))
+    alive.touch()
+    killed.touch()
+    os.utime(killed, (0, 0))
+    replace_text(tmp_path / "a.txt", "new\n")
+    assert {path.name for path in tmp_path.iterdir()} == {"a.txt", alive.name}
+
+
+def test_no_name_of_somebody_else_is_written_to(tmp_path):
+    file, theirs = tmp_path / "a.txt", tmp_path / "a.txt.partial"
+    theirs.write_text("theirs")
+    replace_text(file, "ours\n")
+    theirs.unlink()
+    (tmp_path / "precious").write_text("precious")
+    theirs.symlink_to(tmp_path / "precious")
+    replace_text(file, "ours again\n")
+    assert theirs.is_symlink()
+    assert (tmp_path / "precious").read_text() == "precious"
+    assert file.read_text() == "ours again\n"
+
+
+def test_a_name_that_is_taken_by_a_link_is_not_followed(tmp_path, monkeypatch):
+    (tmp_path / "precious").write_text("precious")
+    monkeypatch.setattr(files, "token_hex", lambda size: "0" * 2 * size)
+    files._beside(tmp_path / "a.txt").symlink_to(tmp_path / "precious")
+    with pytest.raises(StorageError, match="could not be written: File exists"):
+        replace_text(tmp_path / "a.txt", "ours\n")
+    assert (tmp_path / "precious").read_text() == "precious"
+    assert files._beside(tmp_path / "a.txt").is_symlink()
+
+
+@pytest.mark.parametrize("knows_how", [True, False])
+@pytest.mark.parametrize("before", ["nothing", "an empty folder", "a folder"])
+def test_a_folder_takes_the_place_of_another(tmp_path, monkeypatch, before, knows_how):
+    if not knows_how:
+        monkeypatch.setattr(files, "_exchanged", lambda one, other: False)
+    target = tmp_path / "target"
+    if before != "nothing":
+        target.mkdir()
+    if before == "a folder":
+        (target / "old").touch()
+    with files.building(target) as partial:
+        (partial / "new").touch()
+        files.exchange(partial, target)
+        assert partial.exists() == (before == "a folder")
+    assert [path.name for path in target.iterdir()] == ["new"]
+    assert [path.name for path in tmp_path.iterdir()] == ["target"]
+
+
+def test_linux_exchanges_folders_in_one_step(tmp_path):
+    if sys.platform != "linux":
+        pytest.skip("elsewhere it takes two")
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+    assert files._exchanged(tmp_path / "one", tmp_path / "other")
+    assert (tmp_path / "one" / "other").exists()
+    assert (tmp_path / "other" / "one").exists()
+    assert not files._exchanged(tmp_path / "one", tmp_path / "nothing")
 
 
 def test_a_folder_below_a_file_is_refused(tmp_path):
@@ -96,9 +166,6 @@ def test_a_folder_is_copied_whole_and_flushed_before_it_has_its_name(
     (source / "inner").mkdir(parents=True)
     (source / "model").write_text("weights")
     (source / "inner" / "state").write_text("7")
-    leftover = tmp_path / f"target{files.LEFTOVER}"
-    leftover.mkdir()
-    (leftover / "torn").touch()  # by a process that was killed
     flushed, flush = [], files._flush
 
     def noted(path):
@@ -111,7 +178,7 @@ def test_a_folder_is_copied_whole_and_flushed_before_it_has_its_name(
     assert sorted(flushed) == ["model", "state"]
     assert sorted(one.name for one in target.rglob("*")) == ["inner", "model", "state"]
     assert (target / "inner" / "state").read_text() == "7"
-    assert not leftover.exists()
+    assert len(list(tmp_path.iterdir())) == 2
     (source / "model").write_text("others")
     files.copy_folder(source, target)
     files.copy_folder(tmp_path / "nothing", tmp_path / "copy")

@@ -1,26 +1,35 @@
 """Files that are never half written, and files of strangers that are safe to read.
 
 A file is replaced as a whole: written beside its place, flushed to the disk, renamed. A
-process that is killed leaves the old file or the new one, and perhaps a leftover that
-the next one sweeps away. A file that somebody else wrote is read up to a bound, and
-only if it is a regular one: a pipe keeps its reader waiting, a device may never end.
+process that is killed leaves the old file or the new one, and perhaps a leftover. Its
+name, ``.NAME.0123456789abcdef.partial``, is drawn by chance and made where there is
+nothing, so that it is never somebody else's file and never a link to one.
+
+A file that somebody else wrote is read up to a bound, and only if it is a regular one:
+a pipe keeps its reader waiting, a device may never end.
 """
 
+import ctypes
 import errno
 import os
+import re
 import shutil
 import stat
+import sys
+import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
+from secrets import token_hex
 
 from filelock import FileLock, Timeout
 
 from fewlabels.errors import FewlabelsError, StorageError
 
-LEFTOVER = ".partial"
-"""How the name of a file ends while it is written."""
+_OURS = re.compile(r"\.(.+)\.[0-9a-f]{16}\.partial", re.DOTALL)
+_DAY = 24 * 3600.0
+_HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 
 
 @contextmanager
@@ -82,21 +91,20 @@ def replacing(path: Path) -> Iterator[Path]:
         path: Where the file shall stand.
 
     Yields:
-        Where to write it.
-
-    Raises:
-        StorageError: If the disk is full or the folder cannot be written to.
+        Where to write it: an empty file. A full disk or a folder that cannot be written
+        to is a :class:`StorageError`.
     """
-    partial = path.with_name(path.name + LEFTOVER)
-    try:
-        yield partial
-        _flush(partial)
-        partial.replace(path)
-        _flush_folder(path.parent)
-    except OSError as error:
-        raise StorageError(explanation(path, error)) from error
-    finally:
-        partial.unlink(missing_ok=True)
+    partial = _beside(path)
+    with explained(path):
+        sweep([path], idle=_DAY)
+        partial.touch(exist_ok=False)
+        try:
+            yield partial
+            _flush(partial)
+            partial.replace(path)
+            _flush_folder(path.parent)
+        finally:
+            partial.unlink(missing_ok=True)
 
 
 def replace_text(path: Path, text: str) -> None:
@@ -133,6 +141,47 @@ def move(source: Path, target: Path) -> None:
         _flush_folder(target.parent)
 
 
+@contextmanager
+def building(folder: Path) -> Iterator[Path]:
+    """Hand out a new folder beside ``folder``; what stands there at the end is removed.
+
+    Args:
+        folder: What it shall become, by :func:`move` or :func:`exchange`.
+
+    Yields:
+        The new folder.
+    """
+    partial = _beside(folder)
+    with explained(folder):
+        sweep([folder], idle=_DAY)
+        partial.mkdir(parents=True)
+        try:
+            yield partial
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def exchange(folder: Path, target: Path) -> None:
+    """Put a finished folder in the place of another, which gets its name in return.
+
+    Linux does so in one step. Elsewhere there is nothing in the place for a moment,
+    never a mixture of both.
+
+    Args:
+        folder: The new one, flushed already.
+        target: The old one, in the same folder; it may be missing or empty.
+    """
+    with explained(target):
+        if not target.exists() or not any(target.iterdir()):
+            folder.replace(target)
+        elif not _exchanged(folder, target):
+            aside = _beside(target)
+            target.replace(aside)
+            folder.replace(target)
+            aside.replace(folder)
+        _flush_folder(target.parent)
+
+
 def copy_folder(source: Path, target: Path) -> None:
     """Copy a folder of finished files, durably, whole or not at all.
 
@@ -142,10 +191,7 @@ def copy_folder(source: Path, target: Path) -> None:
     """
     if target.exists() or not source.exists():
         return
-    unfinished = target.with_name(target.name + LEFTOVER)
-    with explained(target):
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(parents=True)
+    with building(target) as unfinished:
         for file in sorted(source.rglob("*")):  # a folder before what is in it
             place = unfinished / file.relative_to(source)
             if file.is_dir():
@@ -153,13 +199,30 @@ def copy_folder(source: Path, target: Path) -> None:
             else:
                 shutil.copy2(file, place)
                 _flush(place)
-    move(unfinished, target)
+        move(unfinished, target)
 
 
-def sweep(paths: Iterable[Path]) -> None:
-    """Remove what a killed process left half written of these files."""
+def is_leftover(name: str) -> bool:
+    """Whether a name is one that only a killed process of this package leaves."""
+    return _OURS.fullmatch(name) is not None
+
+
+def sweep(paths: Iterable[Path], *, idle: float = 0) -> None:
+    """Remove what killed processes left half written of these files and folders.
+
+    Args:
+        paths: Files and folders, whether they are there or not.
+        idle: Leave what was changed within so many seconds: its process may be alive.
+    """
+    names: dict[Path, set[str]] = {}
     for path in paths:
-        path.with_name(path.name + LEFTOVER).unlink(missing_ok=True)
+        names.setdefault(path.parent, set()).add(path.name)
+    for folder, wanted in names.items():
+        for left in folder.glob(".*.partial"):
+            ours = _OURS.fullmatch(left.name)
+            if ours and ours[1] in wanted:
+                with suppress(OSError):  # gone by now, or another user's
+                    _remove(left, idle)
 
 
 def make_folder(folder: Path) -> None:
@@ -224,6 +287,32 @@ def explanation(path: Path, error: OSError) -> str:
         f"'{path}' could not be written: {error.strerror or error}. Everything written "
         "before is safe; choose another folder or mend this one, and try again."
     )
+
+
+def _beside(path: Path) -> Path:
+    """Return a name beside ``path`` that nobody else has."""
+    return path.with_name(f".{path.name}.{token_hex(8)}.partial")
+
+
+def _remove(left: Path, idle: float) -> None:
+    """Remove a leftover that is no link and has been idle for so long."""
+    if left.is_symlink() or (idle and time.time() - left.stat().st_mtime < idle):
+        return
+    if left.is_dir():
+        shutil.rmtree(left)
+    else:
+        left.unlink()
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Exchange two names in one step; whether the system could."""
+    if sys.platform != "linux":
+        return False
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    if rename is None:
+        return False
+    names = (os.fsencode(one), os.fsencode(other))
+    return bool(rename(_HERE, names[0], _HERE, names[1], _EXCHANGE) == 0)
 
 
 def _flush(path: Path) -> None:

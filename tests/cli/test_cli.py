@@ -207,7 +207,7 @@ def test_a_full_disk_is_a_sentence_and_the_run_goes_on_later(
     flush = files._flush
 
     def full(path):
-        if path.name == "rounds.jsonl.partial" and (tmp_path / "full").exists():
+        if path.name.startswith(".rounds.jsonl.") and (tmp_path / "full").exists():
             raise OSError(28, "No space left on device")
         flush(path)
 
@@ -311,7 +311,7 @@ def test_names_that_split_lines_or_look_like_markup_survive(fewlabels, tiny, tmp
 
 def test_a_demo_that_was_killed_while_writing_its_report_goes_on(fewlabels, tmp_path):
     (tmp_path / "d").mkdir()
-    (tmp_path / "d" / "report.html.partial").write_text("half")
+    files._beside(tmp_path / "d" / "report.html").write_text("half")
     (tmp_path / "d" / ".DS_Store").write_text("")
     module = import_module("fewlabels.cli.demo")
     module._check_place(tmp_path / "d")

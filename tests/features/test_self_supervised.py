@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from tests.features import toy
 
 import fewlabels
-from fewlabels import rng
+from fewlabels import files, rng
 from fewlabels.augment import StrongAugment
 from fewlabels.errors import TrainingError, UnknownNameError, UsageError
 from fewlabels.features import self_supervised
@@ -150,7 +150,7 @@ def killed_at(moment, workspace):
         def write(tensors, path, words):
             writes.append(path)
             if len(writes) == moment:
-                path.with_name(path.name + ".partial").write_bytes(b"torn")
+                files._beside(path).write_bytes(b"torn")
                 os.kill(os.getpid(), signal.SIGKILL)
             plain(tensors, path, words)
 

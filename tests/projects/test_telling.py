@@ -62,6 +62,7 @@ def test_telling_the_same_file_twice_changes_nothing(project):
     assert (told.num_new, told.num_changed, told.num_same) == (0, 0, 7)
     assert num_events(project) == before
 
+
 def test_telling_a_file_at_the_same_moment_counts_once(project, monkeypatch):
     asked = project.ask()
     told, parse = [], telling._parsed

@@ -22,7 +22,7 @@ from fewlabels import journal
 from fewlabels.bench.cells import Cell
 from fewlabels.bench.experiment import Experiment
 from fewlabels.errors import ForeignFolderError, RunError, RunInUseError, StorageError
-from fewlabels.files import LEFTOVER, alone, make_folder, replace_text
+from fewlabels.files import alone, is_leftover, make_folder, replace_text
 from fewlabels.runs import RoundLine, RunFolder, faults, has_ended
 
 SCHEMA = 1
@@ -89,8 +89,8 @@ class BenchFolder:
         if self.path.exists() and not self.path.is_dir():
             msg = f"'{self.path}' is a file; a benchmark needs a folder."
             raise ForeignFolderError(msg)
-        begun = self.description_file.name + LEFTOVER
-        strangers = sorted({one.name for one in self.path.glob("*")} - {begun})
+        names = (one.name for one in self.path.glob("*"))
+        strangers = sorted(name for name in names if not is_leftover(name))
         if strangers:
             msg = (
                 f"'{self.path}' is not empty and does not hold a benchmark (it holds "

@@ -11,7 +11,6 @@ from fewlabels import data
 from fewlabels.cli.run import Json, Quiet, described, in_folder
 from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.errors import ForeignFolderError
-from fewlabels.files import LEFTOVER
 from fewlabels.report import AccuracyTable, accuracy_table, write_report
 from fewlabels.runs import Choice, RunFolder, RunSettings
 
@@ -71,7 +70,7 @@ def demo(
 def _check_place(place: Path) -> None:
     """Raise unless the folder is new, empty or a demo's."""
     names = {entry.name for entry in place.glob("[!.]*")}
-    strangers = names - {*_STRATEGIES, _REPORT, _REPORT + LEFTOVER}
+    strangers = names - {*_STRATEGIES, _REPORT}
     if strangers or place.is_file():
         msg = (
             f"'{place}' holds something else than a demo (such as "

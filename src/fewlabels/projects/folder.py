@@ -36,7 +36,8 @@ from fewlabels.protocols import Classifier, Trainer
 from fewlabels.runs import Choice
 from fewlabels.store import Store
 
-_LOCK = ".lock"
+LOCK = ".lock"
+"""File in the folder that keeps other processes out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,10 +64,21 @@ class ProjectFolder:
 
         Returns:
             The project; close it, or use it in a ``with`` block.
+
+        Raises:
+            ProjectError: If there is none, or its label store is another project's.
         """
         place = Path(folder)
         settings = ProjectSettings.read(place)
         store = Store.open(store_place(place, settings), create=False)
+        if settings.store_identity not in {None, store.identity}:
+            store.close()
+            msg = (
+                f"The label store of '{place}' is not the one that it began with, but "
+                "that of another project; nothing was touched. Put the right one back "
+                f"or correct 'store' in '{place / FILE}'."
+            )
+            raise ProjectError(msg)
         return cls(place, settings, store, allow_code)
 
     def close(self) -> None:
@@ -115,7 +127,7 @@ class ProjectFolder:
             f"Another process chooses or trains in '{self.folder}'. Labels can be told "
             "meanwhile; for everything else wait until it is done."
         )
-        with files.alone(self.folder / _LOCK, in_use):
+        with files.alone(self.folder / LOCK, in_use):
             yield
 
     def index(self) -> Index:

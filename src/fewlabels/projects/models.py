@@ -80,3 +80,4 @@ def records(folder: Path) -> tuple[ModelRecord, ...]:
 def write(folder: Path, record: ModelRecord) -> None:
     """Write the record of a model into its folder, which makes the model count."""
     files.replace_text(folder / RECORD, record.model_dump_json(indent=2) + "\n")
+    files.sweep(folder.iterdir())

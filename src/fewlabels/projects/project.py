@@ -1,6 +1,5 @@
 """A project: a person's images and labels, and what was learned from them."""
 
-import shutil
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +13,9 @@ from fewlabels.data.files import FileImages, common_shape
 from fewlabels.data.unreadable import warn_of
 from fewlabels.errors import (
     DataError,
+    FewlabelsError,
     ProjectError,
+    StorageError,
     UnreadableFilesWarning,
     UsageError,
 )
@@ -22,7 +23,13 @@ from fewlabels.projects import asking, exporting, learning, standing, telling
 from fewlabels.projects.asking import Asked
 from fewlabels.projects.catalog import take_in
 from fewlabels.projects.exporting import Exported
-from fewlabels.projects.folder import ProjectFolder, inside, reference, store_place
+from fewlabels.projects.folder import (
+    LOCK,
+    ProjectFolder,
+    inside,
+    reference,
+    store_place,
+)
 from fewlabels.projects.indexing import scan
 from fewlabels.projects.learning import Trained
 from fewlabels.projects.planning import duration, plan
@@ -33,6 +40,8 @@ from fewlabels.runs import Choice
 from fewlabels.store import Store
 
 _OWNER = "owner"
+_PATIENCE = 10.0  # seconds for another beginning to put its files in place
+_STORE = "labels.sqlite"
 
 
 class Project(ProjectFolder):
@@ -112,10 +121,9 @@ class Project(ProjectFolder):
         training.resolve(settings.trainer.name, settings.trainer.options)
         with _whole(place) as partial:
             with Store.open(store_place(partial, settings)) as labels:
-                _check_unused(labels, names)
-                labels.add_classes(names, annotator=_OWNER)
+                identity = labels.begin(names, annotator=_OWNER)
                 take_in(labels, index)
-            settings.write(partial)
+            settings.model_copy(update={"store_identity": identity}).write(partial)
         warn_of(pictures, index.unreadable)
         return cls.open(place, allow_code=True)  # the caller named it all
 
@@ -221,27 +229,31 @@ class Project(ProjectFolder):
 
 @contextmanager
 def _whole(place: Path) -> Iterator[Path]:
-    """Hand out a folder beside ``place`` that takes its name once it is complete.
+    """Hand out a folder whose content becomes that of ``place`` once it is complete.
 
-    A folder that is there already is filled, the settings last: a shell may be in it.
+    Of two that do so at the same time the second is refused. A folder that is there
+    already is filled, the settings last: a shell may be in it, or a drive.
 
     Yields:
         The folder.
     """
     real = place.resolve()  # '.' has no name of its own
-    partial = real.with_name(real.name + files.LEFTOVER)
-    with files.explained(place):
-        shutil.rmtree(partial, ignore_errors=True)  # of one that was killed
-        files.make_folder(partial)
-        try:
+    if not real.exists():
+        with files.building(real) as partial:
             yield partial
-            if not real.exists():
-                partial.replace(real)
-                return
+            try:
+                files.move(partial, real)
+            except StorageError:
+                _check_free(place)
+                raise
+        return
+    in_use = ProjectError(f"Another process begins a project in '{place}'.")
+    with files.building(real / FILE) as partial:
+        yield partial
+        with files.alone(real / LOCK, in_use, patience=_PATIENCE):
+            _check_free(place)
             for path in sorted(partial.iterdir(), key=lambda one: one.name == FILE):
-                path.replace(real / path.name)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
+                files.move(path, real / path.name)
 
 
 def _class_names(classes: Sequence[str]) -> tuple[str, ...]:
@@ -256,24 +268,28 @@ def _class_names(classes: Sequence[str]) -> tuple[str, ...]:
 
 
 def _check_free(folder: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        msg = (
-            f"'{folder}' is not empty; nothing was touched. Give a new or empty folder "
-            "for the project. To go on with a project that is there, ask it."
-        )
-        raise ProjectError(msg)
+    """Raise unless a folder is new, empty, or that of a beginning that was killed."""
+    if not folder.exists():
+        return
+    if folder.is_dir():
+        names = {path.name for path in folder.iterdir()} - {LOCK}
+        strangers = {name for name in names if not files.is_leftover(name)}
+        if not strangers or (strangers == {_STORE} and _is_unused(folder / _STORE)):
+            return
+    msg = (
+        f"'{folder}' is not empty; nothing was touched. Give a new or empty folder "
+        "for the project. To go on with a project that is there, ask it."
+    )
+    raise ProjectError(msg)
 
 
-def _check_unused(labels: Store, names: tuple[str, ...]) -> None:
-    """Raise if another project keeps its labels in a store."""
-    known = tuple(one.name for one in labels.classes())
-    if labels.rounds() or known not in {(), names}:
-        msg = (
-            f"The label store holds another project, with {len(known)} classes and "
-            f"{len(labels.rounds())} rounds; nothing was touched. Give this one an "
-            "empty database."
-        )
-        raise ProjectError(msg)
+def _is_unused(store: Path) -> bool:
+    """Whether a file is a label store that nobody was asked about anything from."""
+    try:
+        with Store.open(store, create=False) as opened:
+            return not opened.rounds()
+    except FewlabelsError:
+        return False
 
 
 def _planned(

@@ -27,6 +27,8 @@ class ProjectSettings(BaseModel):
     """Folder of the images: a path, from the project's folder or absolute."""
     store: str = "labels.sqlite"
     """The label store: a file in the project's folder, or a PostgreSQL address."""
+    store_identity: str | None = None
+    """Which store that has to be; None: any, in projects of earlier versions."""
     budget: int = Field(ge=1)
     """Labels in all, those of the audit slice included."""
     audit: int = Field(ge=0)

@@ -14,9 +14,9 @@ from fewlabels.errors import (
     SettingsChangedError,
 )
 from fewlabels.files import (
-    LEFTOVER,
     alone,
     copy_folder,
+    is_leftover,
     make_folder,
     replace_text,
     sweep,
@@ -105,8 +105,8 @@ class RunFolder:
         if self.settings_file.exists():
             self.description()
             return
-        begun = {_LOCK, self.settings_file.name + LEFTOVER}
-        strangers = {entry.name for entry in self.path.glob("*")} - begun
+        names = {entry.name for entry in self.path.glob("*")} - {_LOCK}
+        strangers = {name for name in names if not is_leftover(name)}
         if strangers:
             msg = (
                 f"'{self.path}' is not empty and does not hold a run (it holds "
@@ -143,7 +143,8 @@ class RunFolder:
             for folder in self.path.glob(pattern)
             for name in ("model.safetensors", evaluations.FILE)
         ]
-        return [*ends, self.timings_file, self.report_file, *work]
+        copied = round_folder(self.path, 0)
+        return [*ends, self.timings_file, self.report_file, copied, *work]
 
     def begin(self, settings: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
         """Write the settings of a new run, or check those of one that goes on.

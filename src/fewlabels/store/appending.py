@@ -60,6 +60,27 @@ def append(
     return tuple(stored[event.uuid][0] for event in events)
 
 
+def add_classes(
+    connection: Connection, wanted: Sequence[str], annotator: str, now: datetime
+) -> dict[str, int]:
+    """Add classes inside a writing transaction and return the numbers of all."""
+    known = connection.execute(select(CLASSES.c.name, CLASSES.c.number))
+    numbers = {row.name: row.number for row in known}
+    fresh = [name for name in dict.fromkeys(wanted) if name not in numbers]
+    numbers |= {name: number for number, name in enumerate(fresh, len(numbers))}
+    added = [
+        Event(
+            kind=Kind.CLASS_ADDED,
+            annotator=annotator,
+            class_number=numbers[name],
+            payload={"name": name},
+        )
+        for name in fresh
+    ]
+    append(connection, added, now)
+    return numbers
+
+
 def events_with_targets() -> Select[Any]:
     """Select events; an undo comes with the UUID of the event that it cancels."""
     canceled = EVENTS.alias()

@@ -51,7 +51,6 @@ def copy_file(database: Database, path: Path) -> None:
         replacing(path) as partial,
         closing(sqlite3.connect(str(database.path))) as source,
     ):
-        partial.unlink(missing_ok=True)
         with closing(sqlite3.connect(partial)) as target:
             source.backup(target)
             # Without a write-ahead log of its own the copy is a single file.

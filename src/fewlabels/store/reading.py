@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, select
+from sqlalchemy import Connection, Row, Select, func, select
 
-from fewlabels.errors import UsageError
+from fewlabels.errors import StoreError, UsageError
 from fewlabels.store.appending import event_of, events_with_targets
 from fewlabels.store.records import (
     LABELS,
@@ -14,7 +14,15 @@ from fewlabels.store.records import (
     StoredEvent,
     Verdict,
 )
-from fewlabels.store.schema import CLASSES, EVENTS, IN_FORCE, ITEMS, PRESENT, VERDICTS
+from fewlabels.store.schema import (
+    CLASSES,
+    EVENTS,
+    IN_FORCE,
+    ITEMS,
+    PRESENT,
+    ROUNDS,
+    VERDICTS,
+)
 
 ROWS_AT_ONCE = 1000
 """Rows in memory while a table is read from one end to the other."""
@@ -39,6 +47,41 @@ def events(
         query = query.where(EVENTS.c.item == item)
     for row in streamed(connection, query):
         yield StoredEvent(row.sequence, row.server_time, event_of(row))
+
+
+def identity(connection: Connection) -> str | None:
+    """Return the UUID of the first event; None where there is none."""
+    return connection.execute(
+        select(EVENTS.c.uuid).where(EVENTS.c.sequence == 1)
+    ).scalar()
+
+
+def check_empty(connection: Connection) -> None:
+    """Raise unless nothing was ever written to a store.
+
+    Args:
+        connection: Of a writing transaction, so that nobody does so meanwhile.
+
+    Raises:
+        StoreError: If there is anything in it.
+    """
+    counts = {
+        name: connection.execute(select(func.count()).select_from(table)).scalar_one()
+        for name, table in (
+            ("classes", CLASSES),
+            ("images", ITEMS),
+            ("rounds", ROUNDS),
+            ("events", EVENTS),
+        )
+    }
+    if any(counts.values()):
+        found = ", ".join(f"{count} {name}" for name, count in counts.items())
+        msg = (
+            f"The label store belongs to another project, or to one whose beginning "
+            f"was interrupted: it holds {found}. Nothing was touched; give this "
+            "project an empty database."
+        )
+        raise StoreError(msg)
 
 
 def verdicts(

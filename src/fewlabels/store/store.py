@@ -140,13 +140,10 @@ class Store:
     def append_given(
         self, decide: Callable[[tuple[Verdict, ...]], Iterable[Event]]
     ) -> tuple[int, ...]:
-        """Write down what follows from the verdicts that hold, with no time between.
-
-        Of several who tell the same at once, each sees what those before her wrote.
+        """Write down what follows from what holds now; nobody can write in between.
 
         Args:
-            decide: Takes all verdicts and returns what happened; nobody else can write
-                before it is done.
+            decide: Takes all verdicts and returns what happened.
 
         Returns:
             A sequence number per event, as :meth:`append` does.
@@ -251,21 +248,34 @@ class Store:
         """
         wanted = tuple(names)
         with self.database.writing() as connection:
-            numbers = {c.name: c.number for c in reading.classes(connection)}
-            fresh = [name for name in dict.fromkeys(wanted) if name not in numbers]
-            for name in fresh:
-                numbers[name] = len(numbers)
-            added = [
-                Event(
-                    kind=Kind.CLASS_ADDED,
-                    annotator=annotator,
-                    class_number=numbers[name],
-                    payload={"name": name},
-                )
-                for name in fresh
-            ]
-            appending.append(connection, added, self.database.now(connection))
+            now = self.database.now(connection)
+            numbers = appending.add_classes(connection, wanted, annotator, now)
         return tuple(numbers[name] for name in wanted)
+
+    def begin(self, names: Iterable[str], *, annotator: str) -> str:
+        """Make an empty store that of one project, by its first classes.
+
+        Args:
+            names: Names of the classes.
+            annotator: Whose project it is.
+
+        Returns:
+            What :attr:`identity` will be from now on.
+        """
+        with self.database.writing() as connection:
+            reading.check_empty(connection)
+            now = self.database.now(connection)
+            appending.add_classes(connection, tuple(names), annotator, now)
+            return reading.identity(connection) or ""
+
+    @property
+    def identity(self) -> str | None:
+        """UUID of the first event, which no other store has; None where there is none.
+
+        A backup is the same store at an earlier moment and has it too.
+        """
+        with self.database.reading() as connection:
+            return reading.identity(connection)
 
     # -------------------------------------------------------------- items, rounds
 
