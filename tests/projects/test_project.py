@@ -56,7 +56,8 @@ def test_from_a_folder_to_a_model_that_is_used(project, tmp_path):
 def test_labels_alone_are_exported_before_any_training(project, tmp_path):
     go_on(project)
     done = project.export(tmp_path / "out")
-    assert [path.name for path in done.files] == ["labels.csv", "labels.parquet"]
+    names = [path.name for path in done.files]
+    assert names == ["labels.csv", "labels.parquet", "manifest.json"]
     assert not done.has_model
     with pytest.raises(UsageError, match="No model was trained yet"):
         project.export(tmp_path / "out", onnx=True)

@@ -215,13 +215,19 @@ def export(
     allow_code: AllowCode = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write labels, predictions, the model and a report for other programs."""
+    """Write labels, predictions, the model and a report for other programs.
+
+    An earlier export is replaced as a whole, and nothing else is.
+    """
     terminal = Terminal.open(quiet=quiet)
     with terminal.busy(), Project.open(place, allow_code=allow_code) as project:
-        done = project.export(out or place / "export", onnx=onnx)
-        report = write_project_report(done.folder / "report.html", project)
+        done = project.export(
+            out or place / "export",
+            onnx=onnx,
+            also=lambda new: write_project_report(new / "report.html", project),
+        )
         num_unused = project.status().num_unused
-    for path in (*done.files, report):
+    for path in done.files:
         terminal.result(str(path))
     if not done.has_model:
         terminal.say("No model was trained yet, so there are labels only.")

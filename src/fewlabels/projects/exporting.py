@@ -1,6 +1,6 @@
 """Everything a project has come to, as files for other programs."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,8 +13,10 @@ from fewlabels.projects.export import (
     Facts,
     LabelRow,
     PredictionRows,
+    check_replaceable,
     save_model,
     write_labels,
+    write_manifest,
     write_onnx,
     write_predictions,
 )
@@ -39,47 +41,70 @@ class Exported:
     """Whether a model was trained that could be written."""
 
 
-def export(project: ProjectFolder, folder: Path, *, onnx: bool = False) -> Exported:
-    """Write labels, predictions and the latest model.
+def export(
+    project: ProjectFolder,
+    folder: Path,
+    *,
+    onnx: bool = False,
+    also: Callable[[Path], object] | None = None,
+) -> Exported:
+    """Write labels, predictions and the latest model, all of one moment.
+
+    They are written beside ``folder`` and take its place in one step, when all of them
+    are there: nobody ever sees files of two exports.
 
     Args:
         project: The project.
-        folder: Where to; made if there is none.
+        folder: Where to; new, empty, or an earlier export that nobody changed.
         onnx: Also as ``model.onnx``.
+        also: Writes further files into a folder, which come with the others.
 
     Returns:
         What was written; labels alone, where no model was trained.
     """
-    snapshot = project.snapshot()
-    files.make_folder(folder)
-    written = [folder / "labels.csv", folder / "labels.parquet"]
-    rows = tuple(_label_rows(snapshot))
-    for path in written:
-        write_labels(path, rows)
     done = project.records()
     if onnx and not done:
         msg = (
             "No model was trained yet, so there is none to write as ONNX; train first."
         )
         raise UsageError(msg)
-    if done:
-        written += _model_files(project, snapshot, done[-1], folder, onnx=onnx)
-    return Exported(folder, tuple(written), len(rows), has_model=bool(done))
+    check_replaceable(folder)
+    real = folder.resolve()
+    if Path.cwd().is_relative_to(real):
+        msg = (
+            f"You are in '{folder}', and an export replaces its folder as a whole. Run "
+            "the command from another folder."
+        )
+        raise UsageError(msg)
+    snapshot = project.snapshot()
+    rows = tuple(_label_rows(snapshot))
+    with files.building(real) as partial:
+        write_labels(partial / "labels.csv", rows)
+        write_labels(partial / "labels.parquet", rows)
+        if done:
+            _write_model(project, snapshot, done[-1], partial, onnx=onnx)
+        if also is not None:
+            also(partial)
+        names = write_manifest(partial)
+        check_replaceable(folder)  # it may have been changed meanwhile
+        files.exchange(partial, real)
+    written = tuple(folder / name for name in names)
+    return Exported(folder, written, len(rows), has_model=bool(done))
 
 
-def _model_files(
+def _write_model(
     project: ProjectFolder,
     snapshot: Snapshot,
     record: ModelRecord,
     folder: Path,
     *,
     onnx: bool,
-) -> list[Path]:
+) -> None:
+    """Write what a model says and the model itself."""
     pool = snapshot.pool(project.images(snapshot))
     classifier = project.classifier(record, pool)
-    table = folder / "predictions.parquet"
     parts = _predictions(classifier, snapshot, pool.images)
-    write_predictions(table, snapshot.classes, parts)
+    write_predictions(folder / "predictions.parquet", snapshot.classes, parts)
     classes = snapshot.classes[: len(record.classes)]  # by the names of today
     standing = status(project)
     curve = standing.curve
@@ -94,11 +119,8 @@ def _model_files(
     )
     model = folder / "model"
     save_model(model, classifier, classes, pool.images.shape, facts)
-    written = [table, *sorted(path for path in model.iterdir() if path.is_file())]
     if onnx:
         write_onnx(model / "model.onnx", classifier, pool.images.shape)
-        written.append(model / "model.onnx")
-    return list(dict.fromkeys(written))
 
 
 def _label_rows(snapshot: Snapshot) -> Iterator[LabelRow]:

@@ -1,7 +1,7 @@
 """A project: a person's images and labels, and what was learned from them."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -208,19 +208,27 @@ class Project(ProjectFolder):
         """Return how the project stands, and how good its model is."""
         return standing.status(self)
 
-    def export(self, folder: str | PathLike[str], *, onnx: bool = False) -> Exported:
+    def export(
+        self,
+        folder: str | PathLike[str],
+        *,
+        onnx: bool = False,
+        also: Callable[[Path], object] | None = None,
+    ) -> Exported:
         """Write labels, predictions and the latest model for other programs.
 
         Args:
-            folder: Where to; made if there is none.
+            folder: Where to; new, empty, or an earlier export that nobody changed,
+                which is replaced as a whole.
             onnx: Also as ``model.onnx`` (extra ``onnx``).
+            also: Writes further files into a folder, which come with the others.
 
         Returns:
             The files.
         """
         with self.owned():
             self.index()
-            return exporting.export(self, Path(folder), onnx=onnx)
+            return exporting.export(self, Path(folder), onnx=onnx, also=also)
 
     def backup(self, path: str | PathLike[str]) -> None:
         """Copy all labels, as of one moment, into a new SQLite file."""

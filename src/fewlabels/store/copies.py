@@ -50,11 +50,11 @@ def copy_file(database: Database, path: Path) -> None:
         explained(database.place),
         replacing(path) as partial,
         closing(sqlite3.connect(str(database.path))) as source,
+        closing(sqlite3.connect(partial)) as target,
     ):
-        with closing(sqlite3.connect(partial)) as target:
-            source.backup(target)
-            # Without a write-ahead log of its own the copy is a single file.
-            target.execute("PRAGMA journal_mode=DELETE")
+        source.backup(target)
+        # Without a write-ahead log of its own the copy is a single file.
+        target.execute("PRAGMA journal_mode=DELETE")
 
 
 def copy_tables(database: Database, target: Database) -> None:

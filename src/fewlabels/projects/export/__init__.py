@@ -2,6 +2,7 @@
 
 from fewlabels.projects.export.card import Facts
 from fewlabels.projects.export.labels import LabelRow, write_labels
+from fewlabels.projects.export.manifest import check_replaceable, write_manifest
 from fewlabels.projects.export.model import LoadedModel, load_model, save_model
 from fewlabels.projects.export.onnx import write_onnx
 from fewlabels.projects.export.predictions import PredictionRows, write_predictions
@@ -11,9 +12,11 @@ __all__ = [
     "LabelRow",
     "LoadedModel",
     "PredictionRows",
+    "check_replaceable",
     "load_model",
     "save_model",
     "write_labels",
+    "write_manifest",
     "write_onnx",
     "write_predictions",
 ]

@@ -1,0 +1,159 @@
+"""An export: all of its files or none, and nothing of anybody else's replaced."""
+
+import hashlib
+import json
+import os
+import shutil
+
+import pytest
+from benchmarks.killed_project import killed_at
+from tests.projects.toy import begin, go_on, pictures
+
+from fewlabels import files
+from fewlabels.errors import UsageError
+from fewlabels.projects import Project, predict
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
+
+
+@pytest.fixture(scope="module")
+def generations(tmp_path_factory):
+    """A project, with exports of two moments: other labels and another model."""
+    place = tmp_path_factory.mktemp("generations")
+    with begin(place) as project:
+        for name in ("old", "new"):
+            go_on(project)
+            project.train()
+            project.export(place / name)
+    return place
+
+
+@pytest.fixture
+def project(tmp_path):
+    with begin(tmp_path) as opened:
+        go_on(opened)
+        yield opened
+
+
+def contents(folder):
+    """Return every file below a folder with its hash."""
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(
+            path.read_bytes()
+        ).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_a_later_export_takes_the_place_of_an_earlier_one(project, tmp_path):
+    out = tmp_path / "out"
+    project.train()
+    project.export(out, also=lambda new: (new / "report.html").write_text("page"))
+    assert "report.html" in json.loads((out / "manifest.json").read_text())["sha256"]
+    before = contents(out)
+    (out / ".DS_Store").touch()
+    go_on(project)
+    done = project.export(out)
+    assert {path.relative_to(out).as_posix() for path in done.files} == set(
+        contents(out)
+    )
+    assert not (out / "report.html").exists()  # it would tell of another model
+    assert contents(out)["labels.csv"] != before["labels.csv"]
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"images", "project", "out"}
+
+
+@pytest.mark.parametrize("name", ["report.html", "labels.csv", "model/notes.txt"])
+def test_a_file_that_no_export_wrote_is_left_alone(project, tmp_path, name):
+    out = tmp_path / "out"
+    theirs = out / name
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("important")
+    for _ in range(2):
+        with pytest.raises(UsageError, match=f"out' holds '{name}', which no export"):
+            project.export(out)
+        assert list(contents(out)) == [name]
+    theirs.unlink()
+    project.export(out)
+    theirs.parent.mkdir(exist_ok=True)
+    theirs.write_text("important")
+    before = contents(out)
+    with pytest.raises(UsageError, match=f"holds '{name}', which .* changed since"):
+        project.export(out)
+    assert contents(out) == before
+
+
+def test_a_file_that_comes_while_an_export_is_written_is_left_alone(project, tmp_path):
+    out = tmp_path / "out"
+    project.export(out)
+    with pytest.raises(UsageError, match=r"holds 'mine\.txt'"):
+        project.export(out, also=lambda new: (out / "mine.txt").write_text("mine"))
+    assert (out / "mine.txt").read_text() == "mine"
+
+
+def test_links_are_neither_followed_nor_removed(project, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "out").symlink_to(elsewhere)
+    project.export(tmp_path / "out")
+    project.export(tmp_path / "out")
+    assert (tmp_path / "out").is_symlink()
+    assert (elsewhere / "labels.csv").is_file()
+    (elsewhere / "labels.csv").replace(tmp_path / "labels.csv")
+    (elsewhere / "labels.csv").symlink_to(tmp_path / "labels.csv")
+    with pytest.raises(UsageError, match=r"holds 'labels\.csv'"):
+        project.export(tmp_path / "out")
+    assert (tmp_path / "labels.csv").is_file()
+
+
+def test_places_where_no_export_can_stand(project, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="file' is a file; an export needs a folder"):
+        project.export(tmp_path / "file")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(UsageError, match=r"You are in '\.', and an export replaces"):
+        project.export(".")
+
+
+def die_at(step, place):
+    """Export over the old generation and die; return whether it came to the step."""
+
+    def work():
+        with Project.open(place / "project") as project:
+            project.export(place / "out")
+
+    return killed_at(step, place, work)
+
+
+@needs_fork
+@pytest.mark.parametrize(
+    "in_one_step", [True, pytest.param(False, marks=pytest.mark.slow)]
+)
+@pytest.mark.timeout(300)
+def test_a_kill_at_any_step_leaves_one_generation(
+    generations, monkeypatch, in_one_step
+):
+    if not in_one_step:
+        monkeypatch.setattr(files, "_exchanged", lambda one, other: False)
+    old, new = (contents(generations / name) for name in ("old", "new"))
+    out, step, seen = generations / "out", 0, []
+    is_whole = False
+    while not is_whole:
+        shutil.rmtree(out, ignore_errors=True)
+        shutil.copytree(generations / "old", out)
+        is_whole = not die_at(step, generations)
+        if out.exists():
+            seen.append(contents(out) == old)
+            assert seen[-1] or contents(out) == new
+        else:  # between the two renames of a system that has no better
+            assert not in_one_step
+        step += 1
+    assert not seen[-1]
+    assert sum(seen) >= 20
+    with Project.open(generations / "project") as project:
+        project.export(out)  # whatever the kills have left beside it
+    assert contents(out) == new
+    photos = pictures(generations / "photos", range(30, 33))
+    assert len(predict(out / "model", photos).labels) == 3
