@@ -16,7 +16,7 @@ class Steps:
 
     def __init__(self, folder: Path, fatal: int | None) -> None:
         """Listen, and let the process die just before step ``fatal``."""
-        self.folder, self.fatal, self.number = str(folder), fatal, 0
+        self.folder, self.fatal, self.number = folder, fatal, 0
         sys.addaudithook(self._heard)
 
     def _heard(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -35,7 +35,7 @@ class Steps:
     def _is_below(self, path: object) -> bool:
         if not isinstance(path, str | bytes | os.PathLike):
             return False
-        return os.path.abspath(os.fsdecode(path)).startswith(self.folder)
+        return Path(os.fsdecode(path)).absolute().is_relative_to(self.folder)
 
 
 def killed_at(step: int, folder: Path, work: Callable[[], object]) -> bool:

@@ -5,6 +5,7 @@ import pytest
 from tests.data.pictures import tree
 from tests.projects.trained import CLASSES, FACTS, SHAPE, from_scratch
 
+from fewlabels.errors import UsageError
 from fewlabels.projects import predict
 from fewlabels.projects.export import save_model
 
@@ -53,6 +54,24 @@ def test_names_of_classes_and_files_are_not_obeyed(fewlabels, folder, tmp_path):
         _, out, err = fewlabels(*words)
         assert all(line.isprintable() for line in (out + err).splitlines())
     assert "\\u001b[31m" in err
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
+def test_only_predictions_are_replaced(fewlabels, model, folder, tmp_path, name):
+    words = ("predict", model, folder, "--out", name)
+    place = tmp_path / name
+    place.touch()
+    for _ in range(2):
+        assert fewlabels(*words)[0] == 0
+    place.write_text("file_name,label\n1.png,cat\n")
+    code, _, err = fewlabels(*words)
+    assert code == 2
+    assert f"'{name}' is there already and holds no predictions" in " ".join(
+        err.split()
+    )
+    with pytest.raises(UsageError, match="it was not touched"):
+        predict(model, folder).write(place)
+    assert place.read_text() == "file_name,label\n1.png,cat\n"
 
 
 def test_quiet(fewlabels, model, folder):

@@ -46,6 +46,25 @@ def test_a_file_of_something_else_is_not_written_over(project, tmp_path, content
     assert file.read_bytes() == content
 
 
+def test_a_configuration_of_somebody_else_is_not_written_over(project, tmp_path):
+    asked, config = project.ask(), tmp_path / "query.config.xml"
+    for _ in range(2):
+        project.write_query(asked, tmp_path / "query.json")
+    changed = config.read_text("utf-8").replace("<View>", "<View><Header/>")
+    for content in (changed.encode(), b"\xff\xfe\x00"):
+        config.write_bytes(content)
+        with pytest.raises(UsageError, match=r"query\.config\.xml' is there already"):
+            project.write_query(asked, tmp_path / "query.json")
+        assert config.read_bytes() == content
+
+
+def test_only_what_is_ours_is_removed_beside_a_query(project, tmp_path):
+    theirs = tmp_path / "query.csv.partial"
+    theirs.write_text("important")
+    project.write_query(project.ask(), tmp_path / "query.csv")
+    assert theirs.read_text() == "important"
+
+
 def test_a_dispute_is_noted_with_its_remedy(project, tmp_path):
     asked = go_on(project)
     name = paths(project, asked)[0]

@@ -11,6 +11,7 @@ from fewlabels.cli.run import Json, Quiet
 from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.projects import Predictions
 from fewlabels.projects import predict as predicted
+from fewlabels.projects.export import check_replaceable_table
 from fewlabels.projects.export.tables import check_ending
 
 
@@ -31,9 +32,11 @@ def predict(
     """Use an exported model on new images and write what it says.
 
     One row per image: file_name, label, confidence, source, and a probability per
-    class. Files that cannot be read are listed and left out.
+    class. Files that cannot be read are listed and left out. Earlier predictions are
+    replaced; another file is left alone.
     """
     check_ending(out)
+    check_replaceable_table(out)
     terminal = Terminal.open(quiet=quiet or as_json)
     with terminal.busy():
         found = predicted(model, folder)

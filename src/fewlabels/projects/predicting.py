@@ -19,6 +19,7 @@ from fewlabels.progress import track
 from fewlabels.projects.export import (
     LoadedModel,
     PredictionRows,
+    check_replaceable_table,
     load_model,
     write_predictions,
 )
@@ -52,7 +53,11 @@ class Predictions:
         return [self.classes[number] for number in numbers]
 
     def write(self, path: str | PathLike[str]) -> None:
-        """Write them as ``.csv`` or ``.parquet``, by the ending of the name."""
+        """Write them as ``.csv`` or ``.parquet``, by the ending of the name.
+
+        Earlier predictions are replaced; another file is left alone.
+        """
+        check_replaceable_table(Path(path))
         rows = PredictionRows(self.file_names, self.probabilities)
         write_predictions(Path(path), self.classes, [rows])
 

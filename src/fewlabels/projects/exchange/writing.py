@@ -3,7 +3,9 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,6 +19,7 @@ from fewlabels.projects.exchange.records import AskedItem, Format, format_of
 IMAGE_ADDRESS = "/data/local-files/?d="
 """Where Label Studio serves local files from; the path below its root follows."""
 
+_CHOICE = re.compile(r"""    <Choice value=("[^"]*"|'[^']*')/>\n""")
 _COLUMNS = (
     *("file_name", "label", "status", "annotator", "rank", "suggestion"),
     *("confidence", "round", "model", "id"),
@@ -43,7 +46,7 @@ def write_query(
         image_address: For Label Studio: what comes before the path of each image.
 
     Raises:
-        UsageError: If nothing is asked.
+        UsageError: If nothing is asked, or somebody else's file would be replaced.
     """
     if not asked:
         msg = f"There is nothing to ask, so '{path}' was not written."
@@ -62,6 +65,7 @@ def write_query(
         ]
         replace_text(path, "".join(line + "\n" for line in lines))
     else:
+        _check_config(config_path(path))
         replace_text(config_path(path), label_config(classes))
         tasks = [_task(item, classes, len(asked), image_address) for item in ranked]
         replace_text(path, json.dumps(tasks, ensure_ascii=False, indent=1) + "\n")
@@ -81,11 +85,25 @@ def label_config(classes: Sequence[str]) -> str:
     Returns:
         XML to paste into the project's labeling interface.
     """
-    choices = "\n".join(f"    <Choice value={quoteattr(name)}/>" for name in classes)
+    choices = "".join(f"    <Choice value={quoteattr(name)}/>\n" for name in classes)
     return (
         '<View>\n  <Image name="image" value="$image"/>\n'
-        f'  <Choices name="choice" toName="image">\n{choices}\n  </Choices>\n</View>\n'
+        f'  <Choices name="choice" toName="image">\n{choices}  </Choices>\n</View>\n'
     )
+
+
+def _check_config(path: Path) -> None:
+    """Raise if a labeling configuration that was not written here would be replaced."""
+    if not path.exists():
+        return
+    with suppress(OSError, UnicodeDecodeError):
+        if _CHOICE.sub("", path.read_text("utf-8")) == label_config(()):
+            return
+    msg = (
+        f"'{path}' is there already, is not as it was written here, and was not "
+        "touched. Give the query another name: --out."
+    )
+    raise UsageError(msg)
 
 
 def _check_probabilities(item: AskedItem, classes: Sequence[str]) -> None:

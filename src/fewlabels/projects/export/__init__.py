@@ -5,7 +5,11 @@ from fewlabels.projects.export.labels import LabelRow, write_labels
 from fewlabels.projects.export.manifest import check_replaceable, write_manifest
 from fewlabels.projects.export.model import LoadedModel, load_model, save_model
 from fewlabels.projects.export.onnx import write_onnx
-from fewlabels.projects.export.predictions import PredictionRows, write_predictions
+from fewlabels.projects.export.predictions import (
+    PredictionRows,
+    check_replaceable_table,
+    write_predictions,
+)
 
 __all__ = [
     "Facts",
@@ -13,6 +17,7 @@ __all__ = [
     "LoadedModel",
     "PredictionRows",
     "check_replaceable",
+    "check_replaceable_table",
     "load_model",
     "save_model",
     "write_labels",

@@ -12,9 +12,10 @@ import pyarrow as pa
 from torch import Tensor
 
 from fewlabels.errors import ShapeError, UnknownNameError, UsageError
-from fewlabels.projects.export.tables import write_table
+from fewlabels.projects.export.tables import first_columns, write_table
 
 _ROWS = 8192
+_FIRST = ("file_name", "label", "confidence", "source")
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,21 +71,34 @@ def write_predictions(
         )
         raise UsageError(msg)
     names = [f"p_{name}" for name in classes]
-    words = [(name, pa.string()) for name in ("file_name", "label")]
-    schema = pa.schema(
-        [
-            *words,
-            ("confidence", pa.float32()),
-            ("source", pa.string()),
-            *((name, pa.float32()) for name in names),
-        ]
-    )
+    kinds = (pa.string(), pa.string(), pa.float32(), pa.string())
+    numbers = ((name, pa.float32()) for name in names)
+    schema = pa.schema([*zip(_FIRST, kinds, strict=True), *numbers])
     number_of = {name: number for number, name in enumerate(classes)}
     return write_table(
         path,
         schema,
         (_columns(rows, number_of) for part in parts for rows in _split(part)),
     )
+
+
+def check_replaceable_table(path: Path) -> None:
+    """Raise if something else than predictions would be overwritten.
+
+    Args:
+        path: Where predictions shall be written.
+
+    Raises:
+        UsageError: If a file stands there that is not empty and no such table.
+    """
+    if not path.exists() or (path.is_file() and not path.stat().st_size):
+        return
+    if not path.is_file() or tuple(first_columns(path, len(_FIRST))) != _FIRST:
+        msg = (
+            f"'{path}' is there already and holds no predictions; it was not touched. "
+            "Give another file: --out."
+        )
+        raise UsageError(msg)
 
 
 def _split(part: PredictionRows) -> Iterator[PredictionRows]:

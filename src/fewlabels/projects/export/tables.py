@@ -15,6 +15,8 @@ from fewlabels.errors import UnknownNameError
 ENDINGS = (".csv", ".parquet")
 """How the name of a table ends, which decides its format."""
 
+_LONGEST = 4096
+
 
 def check_ending(path: Path) -> None:
     """Raise unless a file's name says that it is a table that can be written.
@@ -49,6 +51,18 @@ def write_table(path: Path, schema: pa.Schema, parts: Iterable[dict[str, Any]]) 
     write = _write_csv if path.suffix.lower() == ".csv" else _write_parquet
     with files.replacing(path) as partial:
         return write(partial, schema, tables)
+
+
+def first_columns(path: Path, count: int) -> list[str]:
+    """Return the names of the first columns of a table; none of what is no table."""
+    try:
+        if path.suffix.lower() == ".parquet":
+            return list(pq.read_schema(path).names[:count])
+        with path.open("rb") as file:
+            line = file.read(_LONGEST).decode(errors="replace").partition("\n")[0]
+    except (OSError, pa.ArrowException):
+        return []
+    return line.split(",")[:count]
 
 
 def _write_parquet(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
