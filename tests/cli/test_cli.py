@@ -34,6 +34,21 @@ def test_a_run_prints_its_rounds_and_resumes(fewlabels, tiny, tmp_path):
     assert "holds a run with other settings: seed was 0 and is now 1" in err
 
 
+def test_a_run_on_vectors(fewlabels, tmp_path):
+    labels = np.arange(60) % 3
+    rows = np.random.default_rng(0).normal(size=(60, 4)) + 5 * np.eye(3, 4)[labels]
+    train, test = {"x_train": rows, "y_train": labels}, {"x_test": rows + 0.1}
+    np.savez(tmp_path / "rows.npz", **train, **test, y_test=labels)
+    trainer = {"name": "supervised", "network": "linear", "steps": 30}
+    settings = {"trainer": trainer, "start": 3, "query": 3, "budget": 6}
+    (tmp_path / "rows.yaml").write_text(json.dumps(settings))
+    words = ("run", "rows.npz", "--settings", "rows.yaml", "--out", "r")
+    code, out, err = fewlabels(*words)
+    assert code == 0, err
+    assert "6 labels   accuracy" in out
+    assert fewlabels(*words)[:2] == (0, out)
+
+
 def test_json_and_quiet(fewlabels, tiny):
     words = ("run", "digits", "--settings", tiny, "--out", "r")
     code, out, err = fewlabels(*words, "--json")

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from fewlabels import augment
 from fewlabels.augment import Strong
+from fewlabels.errors import UsageError
 from fewlabels.naming import check_known
 from fewlabels.pool import Pool
 from fewlabels.training.objective import Loss, Objective
@@ -61,6 +62,17 @@ class FixMatchTrainer(NetworkTrainer):
     def official_changes(cls) -> dict[str, Any]:
         """Return what :meth:`official` changes of the defaults."""
         return super().official_changes() | {"mu": 7, "strong": "official"}
+
+    def check(self, pool: Pool) -> None:
+        """Raise unless the items are images, of which strong views can be made."""
+        super().check(pool)
+        if len(pool.images.shape) == 1:
+            msg = (
+                f"The items are vectors of shape {pool.images.shape}, and FixMatch "
+                "learns from strong views, which are made of images. Take the trainer "
+                "'supervised' with the network 'linear' or 'mlp-256'."
+            )
+            raise UsageError(msg)
 
     def objective(self, pool: Pool, views: Views, key: int, team: Team) -> Objective:
         """Return the loss of FixMatch."""

@@ -10,7 +10,7 @@ from fewlabels.augment import Strong
 from fewlabels.pool import Pool
 from fewlabels.training.settings import TrainingSettings
 from fewlabels.training.team import Team
-from fewlabels.training.views import ImageViews, Minibatch, Views
+from fewlabels.training.views import ImageViews, Minibatch, VectorViews, Views
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,8 @@ class Recipe(TrainingSettings):
 
     def views(self, pool: Pool) -> Views:
         """Return where the inputs of the network come from; here, the pool's images."""
-        return ImageViews(pool.images, self.weak, self.strong_settings())
+        kind = VectorViews if len(pool.images.shape) == 1 else ImageViews
+        return kind(pool.images, self.weak, self.strong_settings())
 
     def check(self, pool: Pool) -> None:
         """Raise if these settings cannot be right for a pool; quick, so ask early."""

@@ -11,8 +11,8 @@ import torch
 from torch import Generator, Tensor
 
 from fewlabels.augment import Strong, WeakAugment, strong, weak
-from fewlabels.features import NetworkClassifier
-from fewlabels.models import Network, as_input
+from fewlabels.features import NetworkClassifier, moments
+from fewlabels.models import Head, Network, as_input
 from fewlabels.pool import Images, Pool
 from fewlabels.protocols import Classifier
 from fewlabels.training.minibatches import Minibatches, balanced
@@ -109,6 +109,22 @@ class ImageViews:
     def classifier(self, network: Network, num_classes: int) -> NetworkClassifier:
         """Return the network as a classifier."""
         return NetworkClassifier(network, num_classes)
+
+
+@dataclass(frozen=True, eq=False)
+class VectorViews(ImageViews):
+    """Views of vectors: what may vary in them nobody knows, so that nothing does."""
+
+    def weak(self, items: Tensor, generator: Generator) -> Tensor:
+        """Return the vectors as they are."""
+        del generator
+        return self.images.read(items)
+
+    def begin(self, network: Network) -> None:
+        """Let the head standardize by the mean and spread of the pool's vectors."""
+        assert isinstance(network, Head)
+        everything = self.images.read(torch.arange(len(self.images)))
+        network.standardize_by(*moments(as_input(everything).numpy()))
 
 
 @dataclass(frozen=True, eq=False)
