@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fewlabels import training
+from fewlabels import strategies, training
 from fewlabels.bench import cost, recipes
 from fewlabels.bench.cells import cell_of, plan
 from fewlabels.bench.published import (
@@ -140,6 +140,20 @@ def test_table_2():
     # NPC is not tied to it.
     assert "kernel" not in recipe("table2_cifar100").strategies[-1].options
     assert recipe("table2_cifar100").published == (TABLE_2,)
+
+
+@pytest.mark.parametrize("name", ["table1_cifar10", "table2_cifar100", "figure1_iou"])
+def test_the_papers_scores_are_on_outputs_before_softmax(name):
+    found = {
+        one.name: strategies.resolve(one.name, one.options)
+        for one in recipe(name).strategies
+    }
+    # Sec. 2.2: the margin is a difference of f, entropy alone is of softmax(f).
+    assert found["margin"] == strategies.Margin(on="logits")
+    # Sec. 5.2: "least confidence arg min_i f(x_i) and Coreset"
+    least_confidence, coreset = found["albl"].arms
+    assert least_confidence == strategies.LeastConfidence(on="logits")
+    assert coreset == strategies.Coreset()
 
 
 def test_table_3_zero_shot():
