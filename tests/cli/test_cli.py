@@ -97,7 +97,7 @@ def test_select_from_the_shell(fewlabels, tmp_path):
 
 
 def test_select_with_options_of_the_strategy(fewlabels, tmp_path):
-    file = savez(tmp_path / "a.npz", features=np.eye(30), logits=np.eye(30))
+    file = savez(tmp_path / "a.npz", features=np.eye(30), logits=9 * np.eye(30))
     code, _, _ = fewlabels("select", file, "--size", 2, "--option", "method=greedy")
     assert code == 0
     code, _, err = fewlabels("select", file, "--option", "metod=greedy")

@@ -2,6 +2,7 @@ import sys
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 
 import fewlabels
@@ -81,6 +82,10 @@ def test_only_candidates_are_chosen(name):
         FEATURES.astype(">f4"),
         FEATURES.astype(np.longdouble),
         np.ma.masked_array(FEATURES, mask=False),
+        torch.from_numpy(FEATURES).to_sparse(),
+        scipy.sparse.csr_array(FEATURES),
+        scipy.sparse.coo_matrix(FEATURES),
+        FEATURES.astype(object),
     ],
     ids=[
         "float64",
@@ -91,10 +96,40 @@ def test_only_candidates_are_chosen(name):
         "big-endian",
         "longdouble",
         "unmasked",
+        "sparse tensor",
+        "sparse array",
+        "sparse matrix",
+        "objects",
     ],
 )
 def test_any_framework_gives_the_same_choice(features):
     assert np.array_equal(select("npc", features=features), select("npc"))
+
+
+def test_masks_name_the_same_items_as_positions():
+    plain = select(labeled=[3, 4], candidates=range(10, 40))
+    mask = np.isin(np.arange(40), [3, 4])
+    masked = select(labeled=mask, candidates=(np.arange(40) >= 10).tolist())
+    assert np.array_equal(masked, plain)
+    assert np.array_equal(
+        select(labeled=torch.from_numpy(mask)), select(labeled=[3, 4])
+    )
+
+
+def test_nullable_columns_are_numbers():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(FEATURES).astype("Float64")
+    labeled = pandas.Series([3, 4], dtype="Int64")
+    chosen = select(features=table, labeled=labeled, labels=labeled - 3)
+    assert np.array_equal(chosen, select(labeled=[3, 4], labels=[0, 1]))
+    table.iloc[7, 2] = pandas.NA
+    with pytest.raises(NotFiniteError, match=r"1 numbers .* position \(7, 2\)"):
+        select(features=table)
+
+
+def test_logarithms_of_probabilities_are_logits():
+    chosen = select("entropy", logits=np.log(PROBABILITIES))
+    assert np.array_equal(chosen, select("entropy"))
 
 
 def test_read_only_arrays_are_fine():
@@ -193,6 +228,7 @@ def broken(value):
     return features
 
 
+PROBABILITIES = np.exp(LOGITS) / np.exp(LOGITS).sum(axis=1, keepdims=True)
 MASKED = np.ma.masked_array(FEATURES, mask=FEATURES > 2)
 LABELED = {"labeled": [1, 2]}
 
@@ -214,6 +250,32 @@ LABELED = {"labeled": [1, 2]}
         ({"labeled": [40]}, UsageError, "run from 40 to 40, but the pool has 40"),
         ({"labeled": [1, 1]}, UsageError, "2 indices, but only 1 distinct"),
         ({"labeled": [0.5]}, UsageError, "flat list of whole numbers"),
+        ({"labeled": [True, False]}, UsageError, "a mask of 2 truth values, and the p"),
+        (
+            {"logits": PROBABILITIES},
+            UsageError,
+            "probabilities: the numbers of each of its 40 rows are 0 or more and sum t",
+        ),
+        (
+            {"logits": np.stack([PROBABILITIES] * 2)},
+            UsageError,
+            "logits holds probabilities",
+        ),
+        (
+            {"options": {"method": "greedy", "draws": 9}},
+            UsageError,
+            "draws would do nothing: method 'greedy' builds one set up and draws none",
+        ),
+        (
+            {"options": {"method": "exchange", "proposal": "typical"}},
+            UsageError,
+            "proposal would do nothing",
+        ),
+        (
+            {"features": scipy.sparse.coo_array((10**9, 10**9))},
+            ShapeError,
+            r"sparse and does not fit into memory as a full array of shape \(10{9}, ",
+        ),
         ({"labeled": [1], "candidates": [1, 2]}, UsageError, "labeled already"),
         (
             {"labeled": [1, 2], "labels": [0]},
@@ -237,11 +299,6 @@ LABELED = {"labeled": [1, 2]}
         ({"labeled": [[1], [2, 3]]}, ShapeError, "labeled cannot be read as an array"),
         ({"features": [[1, 2], [3]]}, ShapeError, "give rows of equal length"),
         ({"features": FEATURES * 1j}, ShapeError, "features is of type complex64"),
-        (
-            {"features": torch.from_numpy(FEATURES).to_sparse()},
-            ShapeError,
-            r"sparse tensor; pass features.to_dense\(\)",
-        ),
         (
             {"features": MASKED},
             ShapeError,

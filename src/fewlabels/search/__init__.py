@@ -21,6 +21,7 @@ from fewlabels.search.draws import (
 )
 from fewlabels.search.eigenvalue import (
     Method,
+    check_random_only,
     check_tie_tolerance,
     maximize_smallest_eigenvalue,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "Method",
     "Posterior",
     "WeightedDraws",
+    "check_random_only",
     "check_size",
     "check_tie_tolerance",
     "farthest_first",

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
 from fewlabels.progress import track
@@ -16,6 +17,7 @@ from fewlabels.search.covering import (
     nearest_squares,
     squared_distances,
 )
+from fewlabels.search.inputs import known_sets
 from fewlabels.search.scores import check_size
 
 Closeness = Callable[[Tensor], Tensor]
@@ -32,8 +34,8 @@ def maximize_coverage(
     closeness: Closeness,
     *,
     weights: Tensor,
-    labeled: Tensor,
-    candidates: Tensor,
+    labeled: ArrayLike,
+    candidates: ArrayLike,
     size: int,
     generator: Generator,
 ) -> tuple[Tensor, float]:
@@ -56,6 +58,7 @@ def maximize_coverage(
     Returns:
         The chosen indices in the order of choice, and the covered share of the weight.
     """
+    labeled, candidates = known_sets(kernel, labeled, candidates)
     check_size(size, len(candidates))
     covered = _covered(kernel, closeness, labeled, candidates)
     greedy = _Greedy(kernel, closeness, weights, candidates, covered)

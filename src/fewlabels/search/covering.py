@@ -9,10 +9,12 @@ Shapes: N items, n items of a chunk, K centers.
 from typing import Literal
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
 from fewlabels.progress import track
 from fewlabels.protocols import Kernel
+from fewlabels.search.inputs import known_sets
 from fewlabels.search.scores import check_size, largest
 
 FirstCenter = Literal["uniform", "largest"]
@@ -26,8 +28,8 @@ _NOTHING = 1e-13  # of both squared lengths: what rounding leaves of a distance
 def farthest_first(
     kernel: Kernel,
     *,
-    labeled: Tensor,
-    candidates: Tensor,
+    labeled: ArrayLike,
+    candidates: ArrayLike,
     size: int,
     generator: Generator,
 ) -> tuple[Tensor, float]:
@@ -48,6 +50,7 @@ def farthest_first(
         The chosen indices in the order of choice, and the radius: the largest distance
         of a candidate from the nearest labeled or chosen item.
     """
+    labeled, candidates = known_sets(kernel, labeled, candidates)
     check_size(size, len(candidates))
     lengths = kernel.diagonal(candidates)
     if len(labeled):
@@ -74,7 +77,7 @@ def farthest_first(
 def k_means_plus_plus(
     kernel: Kernel,
     *,
-    candidates: Tensor,
+    candidates: ArrayLike,
     size: int,
     generator: Generator,
     first: FirstCenter = "uniform",
@@ -95,6 +98,7 @@ def k_means_plus_plus(
     Returns:
         The chosen indices in the order of choice.
     """
+    _, candidates = known_sets(kernel, (), candidates)
     check_size(size, len(candidates))
     lengths = kernel.diagonal(candidates)
     if first == "largest":
@@ -143,7 +147,7 @@ def nearest_squares(
     return nearest
 
 
-def smallest_distance(kernel: Kernel, items: Tensor) -> float | None:
+def smallest_distance(kernel: Kernel, items: ArrayLike) -> float | None:
     """Return the smallest distance between two items that are not copies.
 
     Args:
@@ -153,6 +157,7 @@ def smallest_distance(kernel: Kernel, items: Tensor) -> float | None:
     Returns:
         The distance; None where there are no two such items.
     """
+    _, items = known_sets(kernel, (), items)
     if len(items) < 2:
         return None
     smallest = torch.inf

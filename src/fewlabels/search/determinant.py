@@ -6,11 +6,13 @@ Shapes: N candidates, A members so far.
 import math
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
 from fewlabels.progress import track
 from fewlabels.protocols import Kernel
 from fewlabels.search.blocks import fill_block
+from fewlabels.search.inputs import known_sets
 from fewlabels.search.scores import check_size, largest, top
 
 _NOTHING = 1e-12
@@ -19,8 +21,8 @@ _NOTHING = 1e-12
 def maximize_determinant(
     kernel: Kernel,
     *,
-    labeled: Tensor,
-    candidates: Tensor,
+    labeled: ArrayLike,
+    candidates: ArrayLike,
     size: int,
     generator: Generator,
 ) -> tuple[Tensor, float]:
@@ -41,6 +43,7 @@ def maximize_determinant(
         The chosen indices, and the logarithm of the determinant of what they add; minus
         infinity where the rank of the kernel is exhausted.
     """
+    labeled, candidates = known_sets(kernel, labeled, candidates)
     check_size(size, len(candidates))
     everything = torch.cat([candidates, labeled])
     residuals = kernel.diagonal(everything).clone()  # a kernel may keep its own

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from fewlabels.errors import ShapeError, UsageError
@@ -163,7 +163,9 @@ def _fill(
     filled[rows[is_new]] += 1
 
 
-def uniform_subsets(candidates: Tensor, size: int, key: int, numbers: range) -> Tensor:
+def uniform_subsets(
+    candidates: ArrayLike, size: int, key: int, numbers: range
+) -> Tensor:
     """Return uniformly drawn subsets, one per draw number, shape (M, Q).
 
     Floyd's algorithm (Bentley and Floyd, 1987) for all draws at once: the j-th item is
@@ -180,6 +182,7 @@ def uniform_subsets(candidates: Tensor, size: int, key: int, numbers: range) -> 
     Returns:
         Distinct candidates in each row.
     """
+    candidates = torch.as_tensor(candidates)
     check_size(size, len(candidates))
     uniforms = _uniforms(key, numbers, size)
     last = np.arange(len(candidates) - size, len(candidates))
@@ -194,24 +197,30 @@ def _uniforms(key: int, numbers: range, width: int) -> NDArray[np.float64]:
     return keyed_uniforms(key, np.arange(numbers.start, numbers.stop), width)
 
 
-def check_given(draws: Tensor, candidates: Tensor, size: int) -> None:
-    """Raise unless ``draws`` holds sets of ``size`` distinct candidates.
+def checked_draws(given: NDArray[np.generic], candidates: Tensor, size: int) -> Tensor:
+    """Return sets of ``size`` distinct candidates as a tensor.
 
     Args:
-        draws: What was given.
+        given: One set per row.
         candidates: What sets may hold.
         size: Members that each set must have.
 
+    Returns:
+        Indices, shape (M, size).
+
     Raises:
-        ShapeError: If the shape is not (M, size) with at least one set.
+        ShapeError: If the shape is not (M, size) with at least one set, or if there are
+            other things in it than whole numbers.
         UsageError: If a set repeats an item or holds one that is no candidate.
     """
-    if draws.ndim != 2 or draws.shape[1] != size or not len(draws):
+    is_whole = given.dtype.kind in "iu"
+    if given.ndim != 2 or given.shape[1] != size or not len(given) or not is_whole:
         msg = (
-            f"draws have shape {tuple(draws.shape)}; give one subset of {size} items "
-            f"per row, shape (M, {size})."
+            f"draws have shape {given.shape} and type {given.dtype}; give one subset "
+            f"of {size} indices per row, shape (M, {size})."
         )
         raise ShapeError(msg)
+    draws = torch.from_numpy(given.astype(np.int64))
     ordered = draws.sort(dim=1).values
     repeats = (ordered[:, 1:] == ordered[:, :-1]).any(dim=1)
     strangers = ~torch.isin(draws, candidates).all(dim=1)
@@ -222,3 +231,4 @@ def check_given(draws: Tensor, candidates: Tensor, size: int) -> None:
             "candidates."
         )
         raise UsageError(msg)
+    return draws

@@ -5,18 +5,19 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
 from fewlabels.errors import BudgetError, UsageError
 from fewlabels.gram import smallest_eigenvalue
 from fewlabels.gram.spectra import ceiling_below
 from fewlabels.naming import check_known
-from fewlabels.pool import check_indices
 from fewlabels.protocols import Kernel
 from fewlabels.rng import fork
-from fewlabels.search.draws import Draws, GivenDraws, UniformDraws, check_given
+from fewlabels.search.draws import Draws, GivenDraws, UniformDraws, checked_draws
 from fewlabels.search.found import Found
 from fewlabels.search.greedy import exchanged, greedy_additions
+from fewlabels.search.inputs import array, known_sets, least_eigenvalue
 from fewlabels.search.processes import in_processes
 from fewlabels.search.refutation import Problem, Solver, zero_below
 from fewlabels.search.scores import check_size
@@ -31,11 +32,11 @@ _MOST_DRAWS = 10**12
 def maximize_smallest_eigenvalue(
     kernel: Kernel,
     *,
-    labeled: Tensor,
-    candidates: Tensor,
+    labeled: ArrayLike,
+    candidates: ArrayLike,
     size: int,
     method: Method = "random",
-    draws: int | Tensor | None = None,
+    draws: int | ArrayLike | None = None,
     proposal: Draws | None = None,
     solver: Solver = "refutation",
     tie_tolerance: float = 0.0,
@@ -48,8 +49,9 @@ def maximize_smallest_eigenvalue(
 
     Args:
         kernel: Kernel over the whole pool.
-        labeled: Indices labeled already, shape (L,); may be empty.
-        candidates: Indices to choose from, shape (n,).
+        labeled: Indices labeled already, shape (L,), or a mask of the pool; may be
+            empty.
+        candidates: Indices to choose from, shape (n,), or a mask of the pool.
         size: How many to choose, Q.
         method: ``"random"`` is the paper's Algorithm 1, exact over its draws.
             ``"greedy"`` adds the best item Q times; ``"exchange"`` then swaps items
@@ -69,9 +71,10 @@ def maximize_smallest_eigenvalue(
         the smallest eigenvalue of K_SS − K_SL K_LL⁺ K_LS, then by fewer duplicates,
         then by the lower draw number.
     """
-    _check_sets(kernel, labeled, candidates)
     check_known("search method", method, Method)
     check_known("solver", solver, Solver)
+    check_random_only(method, draws=draws, proposal=proposal)
+    labeled, candidates = known_sets(kernel, labeled, candidates)
     check_size(size, len(candidates))
     if whole_number("processes", processes) < 1:
         msg = f"processes is {processes}; at least one has to work."
@@ -96,7 +99,7 @@ def maximize_smallest_eigenvalue(
     else:
         outcome = _built_up(kernel, labeled, candidates, size, method, scale)
     members = torch.cat([labeled, outcome.indices])
-    value = float(smallest_eigenvalue(kernel.block(members, members)))
+    value = least_eigenvalue(kernel, members)
     return Found(
         indices=outcome.indices,
         value=min(value, ceiling),  # only rounding can lift it above
@@ -107,6 +110,17 @@ def maximize_smallest_eigenvalue(
         num_fallbacks=outcome.num_fallbacks,
         seconds=time.perf_counter() - begin,
     )
+
+
+def check_random_only(method: Method, **options: object) -> None:
+    """Raise where options of the random search are set for another one."""
+    given = [name for name, value in options.items() if value is not None]
+    if method != "random" and given:
+        msg = (
+            f"{' and '.join(given)} would do nothing: method '{method}' builds one set "
+            "up and draws none. Leave it out, or use method='random'."
+        )
+        raise UsageError(msg)
 
 
 def check_tie_tolerance(tie_tolerance: float) -> None:
@@ -162,16 +176,17 @@ def _built_up(
 
 
 def _source(
-    draws: int | Tensor | None,
+    draws: int | ArrayLike | None,
     proposal: Draws | None,
     candidates: Tensor,
     size: int,
     generator: Generator,
 ) -> tuple[Draws, int]:
     """Return where draws come from, and how many there are."""
-    if isinstance(draws, Tensor):
-        check_given(draws, candidates, size)
-        return GivenDraws(draws), len(draws)
+    given = array("draws", () if draws is None else draws)
+    if draws is not None and given.ndim:
+        subsets = checked_draws(given, candidates, size)
+        return GivenDraws(subsets), len(subsets)
     num_draws = len(candidates) if draws is None else whole_number("draws", draws)
     if not 1 <= num_draws <= _MOST_DRAWS:
         msg = (
@@ -188,13 +203,3 @@ def _scale(of_labeled: Tensor, of_candidates: Tensor, size: int) -> float:
     """Trace of the labeled items and as many typical ones; outliers decide nothing."""
     typical = float(of_candidates.median()) or float(of_candidates.max())
     return float(of_labeled.sum()) + size * typical
-
-
-def _check_sets(kernel: Kernel, labeled: Tensor, candidates: Tensor) -> None:
-    """Raise unless both are distinct positions in the pool, and none is in both."""
-    check_indices(labeled, kernel.num_items, "labeled")
-    check_indices(candidates, kernel.num_items, "candidates")
-    both = int(torch.isin(candidates, labeled).sum())
-    if both:
-        msg = f"{both} candidates are labeled already; take them out of one of the two."
-        raise UsageError(msg)

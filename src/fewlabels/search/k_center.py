@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 from torch import Generator, Tensor
@@ -21,6 +21,7 @@ from fewlabels.search.covering import (
     nearest_squares,
     squared_distances,
 )
+from fewlabels.search.inputs import known_sets
 
 _INFEASIBLE = 2  # scipy's status for a program that is proven to have no solution
 _SLACK = 1 - 1e-9  # for half of a rounded radius
@@ -42,8 +43,8 @@ class Centers:
 def smallest_radius(
     kernel: Kernel,
     *,
-    labeled: Tensor,
-    candidates: Tensor,
+    labeled: ArrayLike,
+    candidates: ArrayLike,
     size: int,
     num_outliers: int,
     generator: Generator,
@@ -72,6 +73,7 @@ def smallest_radius(
     Returns:
         The centers.
     """
+    labeled, candidates = known_sets(kernel, labeled, candidates)
     chosen, _ = farthest_first(
         kernel, labeled=labeled, candidates=candidates, size=size, generator=generator
     )

@@ -4,10 +4,12 @@ Shapes: n candidates, R references, L labeled, A labeled and chosen.
 """
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from fewlabels.protocols import Kernel
 from fewlabels.search.blocks import fill_block
+from fewlabels.search.inputs import indices, known_sets
 
 
 class Posterior:
@@ -27,9 +29,9 @@ class Posterior:
         self,
         kernel: Kernel,
         *,
-        labeled: Tensor,
-        candidates: Tensor,
-        references: Tensor,
+        labeled: ArrayLike,
+        candidates: ArrayLike,
+        references: ArrayLike,
         noise: float,
     ) -> None:
         """Compute the posterior of what is labeled.
@@ -41,6 +43,8 @@ class Posterior:
             references: Indices that count, shape (R,).
             noise: Above zero, since two copies may be labeled.
         """
+        labeled, candidates = known_sets(kernel, labeled, candidates)
+        references = indices("references", references, kernel.num_items)
         self._kernel, self._candidates, self.noise = kernel, candidates, noise
         own_LL = kernel.block(labeled, labeled).cpu()
         own_LL.diagonal().add_(noise)

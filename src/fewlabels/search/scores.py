@@ -1,14 +1,18 @@
 """The simplest search: the items with the largest scores."""
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
 from fewlabels.errors import BudgetError
+from fewlabels.whole import whole_number
 
 _SAME = 1e-10
 
 
-def top(scores: Tensor, candidates: Tensor, size: int, generator: Generator) -> Tensor:
+def top(
+    scores: Tensor, candidates: ArrayLike, size: int, generator: Generator
+) -> Tensor:
     """Return the ``size`` candidates with the largest scores, ties broken at random.
 
     Args:
@@ -20,6 +24,7 @@ def top(scores: Tensor, candidates: Tensor, size: int, generator: Generator) -> 
     Returns:
         Indices, best first, shape (size,).
     """
+    candidates = torch.as_tensor(candidates)
     check_size(size, len(candidates))
     shuffled = torch.randperm(len(candidates), generator=generator)
     order = scores[shuffled].sort(descending=True, stable=True).indices
@@ -56,7 +61,7 @@ def check_size(size: int, num_candidates: int) -> None:
     Raises:
         BudgetError: If that is impossible.
     """
-    if not 1 <= size <= num_candidates:
+    if not 1 <= whole_number("size", size) <= num_candidates:
         advice = (
             f"choose a size from 1 to {num_candidates}"
             if num_candidates

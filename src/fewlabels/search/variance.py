@@ -1,10 +1,12 @@
 """Items that lower a Gaussian process's variance where it counts, one by one."""
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
 from fewlabels.progress import track
 from fewlabels.protocols import Kernel
+from fewlabels.search.inputs import known_sets
 from fewlabels.search.posterior import Posterior
 from fewlabels.search.scores import check_size, largest
 
@@ -12,9 +14,9 @@ from fewlabels.search.scores import check_size, largest
 def minimize_variance(
     kernel: Kernel,
     *,
-    labeled: Tensor,
-    candidates: Tensor,
-    references: Tensor,
+    labeled: ArrayLike,
+    candidates: ArrayLike,
+    references: ArrayLike,
     size: int,
     noise: float,
     generator: Generator,
@@ -37,6 +39,7 @@ def minimize_variance(
     Returns:
         The chosen indices, and the mean variance before and after.
     """
+    labeled, candidates = known_sets(kernel, labeled, candidates)
     check_size(size, len(candidates))
     posterior = Posterior(
         kernel,

@@ -15,16 +15,17 @@ from fewlabels.pool import (
     WITHHELD,
     ArrayImages,
     Pool,
-    check_indices,
     check_query,
 )
 from fewlabels.protocols import Strategy
 from fewlabels.rng import stream
 from fewlabels.search import check_size
+from fewlabels.search.inputs import array, indices
 from fewlabels.strategies import resolve
 from fewlabels.whole import whole_number
 
 _MOST_CLASSES = 1_000_000
+_NEARLY = 1e-3
 _LARGEST = 1e60  # its fourth power, a product of two kernel values, is finite
 
 
@@ -44,14 +45,17 @@ def select(
 
     Args:
         strategy: A built-in name, ``"package.module:Name"``, or an object.
-        features: One row per item, shape (N, F): any framework's embeddings. With F
-            = 0 all items look alike, for strategies that need logits only.
+        features: One row per item, shape (N, F): any framework's embeddings, sparse
+            ones included. With F = 0 all items look alike, for strategies that need
+            logits only.
         logits: Classifier outputs before softmax, shape (N, C); or (K, N, C) for
             methods that want K sampled classifiers. Not needed by strategies that
             look at features only.
-        labeled: Positions in the pool that are labeled already; may be empty.
+        labeled: Positions in the pool that are labeled already, or a mask with one
+            truth value per item; may be empty.
         labels: Class numbers of ``labeled``, for methods that want them.
-        candidates: Positions to choose from; all that is not labeled by default.
+        candidates: Positions to choose from, or a mask; all that is not labeled by
+            default.
         size: How many items to choose.
         seed: A number, or a generator to draw from.
         options: Options of the strategy, where it is given by name.
@@ -88,7 +92,7 @@ def _precomputed(
     if not rows.shape[1]:  # whoever has logits only: all items look alike
         rows = rows.new_zeros(len(rows), 1)
     samples, mean_logits = _split_samples(logits, len(rows))
-    known = _indices("labeled", labeled, len(rows))
+    known = indices("labeled", labeled, len(rows))
     pool_labels = torch.full((len(rows),), UNKNOWN, dtype=torch.int64)
     num_logits = mean_logits.shape[1]
     pool_labels[known] = _given_labels(labels, known, num_logits)
@@ -97,7 +101,7 @@ def _precomputed(
     asked = (
         torch.nonzero(pool_labels == UNKNOWN).flatten()
         if candidates is None
-        else _indices("candidates", candidates, len(rows)).sort().values
+        else indices("candidates", candidates, len(rows)).sort().values
     )
     pool = Pool(
         images=ArrayImages(rows),
@@ -128,17 +132,31 @@ def _split_samples(
             "one row per item of the pool."
         )
         raise ShapeError(msg)
+    _check_no_probabilities(given)
     if given.ndim == 2:
         return None, given
     mean_probabilities = given.softmax(dim=-1).mean(dim=0)
     return given, mean_probabilities.clamp_min(torch.finfo(given.dtype).tiny).log()
 
 
+def _check_no_probabilities(logits: Tensor) -> None:
+    """Raise where rows are shares of one, which softmax would level out."""
+    if logits.shape[-1] < 2 or not logits.numel() or float(logits.min()) < 0:
+        return
+    if bool(((logits.sum(dim=-1) - 1).abs() < _NEARLY).all()):
+        msg = (
+            f"logits holds probabilities: the numbers of each of its {len(logits)} "
+            "rows are 0 or more and sum to 1. Outputs before softmax are needed; pass "
+            "them, or the logarithms of the probabilities."
+        )
+        raise UsageError(msg)
+
+
 def _given_labels(labels: ArrayLike | None, labeled: Tensor, num_logits: int) -> Tensor:
     """Return the class numbers of ``labeled``; ``WITHHELD`` where none are given."""
     if labels is None:
         return torch.full_like(labeled, WITHHELD)
-    given = _array("labels", labels)
+    given = array("labels", labels)
     if given.shape != tuple(labeled.shape):
         msg = (
             f"labeled names {len(labeled)} items and labels has shape "
@@ -171,24 +189,9 @@ def _check_classes(labels: NDArray[Any], num_logits: int) -> None:
         raise LabelError(msg)
 
 
-def _indices(name: str, positions: ArrayLike, num_items: int) -> Tensor:
-    given = _array(name, positions)
-    if given.size == 0:
-        return torch.empty(0, dtype=torch.int64)
-    if given.ndim != 1 or given.dtype.kind not in "iu":
-        msg = (
-            f"{name} has shape {given.shape} and type {given.dtype}; give positions in "
-            "the pool as a flat list of whole numbers."
-        )
-        raise UsageError(msg)
-    indices = torch.from_numpy(given.astype(np.int64))
-    check_indices(indices, num_items, name)
-    return indices
-
-
 def _finite(name: str, values: ArrayLike, ndims: Sequence[int]) -> Tensor:
     """Return ``values`` in floating point, checked, and copied only if need be."""
-    given = torch.from_numpy(_floats(name, _array(name, values)))
+    given = torch.from_numpy(_floats(name, array(name, values)))
     if given.ndim not in ndims:
         wanted = " or ".join(map(str, ndims))
         msg = f"{name} has shape {tuple(given.shape)}; {wanted} axes are needed."
@@ -231,34 +234,3 @@ def _floats(name: str, array: NDArray[Any]) -> NDArray[Any]:
         native = array.astype(np.float32 if is_single else np.float64, copy=False)
     has_usual_order = all(stride >= 0 for stride in native.strides)
     return native if native.flags.writeable and has_usual_order else native.copy()
-
-
-def _array(name: str, values: ArrayLike) -> NDArray[Any]:
-    """Return ``values`` as an array in which nothing is missing."""
-    if isinstance(values, Tensor):
-        return _array_of(name, values)
-    if isinstance(values, np.ma.MaskedArray) and values.mask.any():
-        msg = (
-            f"{name} is a masked array, {values.mask.sum()} of its {values.size} "
-            "entries masked, and there is no number to put in their "
-            "place. Leave those items out, or fill them."
-        )
-        raise ShapeError(msg)
-    try:
-        return np.asarray(values)
-    except (TypeError, ValueError, RuntimeError) as error:
-        msg = (
-            f"{name} cannot be read as an array ({error}); give rows of equal length, "
-            "or a NumPy array."
-        )
-        raise ShapeError(msg) from error
-
-
-def _array_of(name: str, tensor: Tensor) -> NDArray[Any]:
-    if tensor.layout != torch.strided:
-        msg = f"{name} is a sparse tensor; pass {name}.to_dense()."
-        raise ShapeError(msg)
-    dense = tensor.detach().cpu()
-    if dense.dtype == torch.bfloat16:  # NumPy has no such type
-        dense = dense.float()
-    return dense.resolve_conj().resolve_neg().numpy()

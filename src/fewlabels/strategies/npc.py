@@ -23,6 +23,7 @@ from fewlabels.search import (
     Found,
     Method,
     WeightedDraws,
+    check_random_only,
     check_size,
     check_tie_tolerance,
     maximize_smallest_eigenvalue,
@@ -58,6 +59,8 @@ class NeuralPreconditioning:
         check_known("search method", self.method, Method)
         check_known("proposal", self.proposal, Proposal)
         check_tie_tolerance(self.tie_tolerance)
+        proposal = None if self.proposal == "uniform" else self.proposal
+        check_random_only(self.method, draws=self.draws, proposal=proposal)
 
     def select(
         self,
