@@ -1,10 +1,13 @@
 """Every operation does what Pillow does, pixel by pixel."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image, ImageDraw
 from tests.augment.pillow import (
     ENHANCERS,
     LEVELLESS,
@@ -147,6 +150,8 @@ def recipe(image, draws, number, settings):
 def covered(array, draws, number, settings):
     """Put the square of Cutout on an array (h, w, 3)."""
     sides = array.shape[:2]
+    if settings.varies_cutout:
+        return usb_covered(array, draws, number, settings)
     row, column = (draws.centers[:, number] * torch.tensor(sides)).long().tolist()
     down, right = (round(float(draws.sides[number]) * side) for side in sides)
     top, left = row - down // 2, column - right // 2
@@ -156,6 +161,38 @@ def covered(array, draws, number, settings):
     )
     array[clipped] = settings.cutout_fill
     return torch.from_numpy(array).permute(2, 0, 1)
+
+
+def usb_covered(array, draws, number, settings):
+    """Draw the square between USB's corners, by Pillow."""
+    corners = []
+    share = float(draws.sides[number])
+    for center, side in zip(
+        draws.centers[:, number].tolist(), array.shape[:2], strict=True
+    ):
+        first = int(max(0, 1 + center * (side - 1) - share * side / 2))
+        corners.append((first, min(side, first + share * side)))
+    (top, bottom), (left, right) = corners
+    image = Image.fromarray(array)
+    ImageDraw.Draw(image).rectangle((left, top, right, bottom), settings.cutout_fill)
+    return torch.from_numpy(np.array(image)).permute(2, 0, 1)
+
+
+def test_usb_covers_as_many_pixels_as_its_program():
+    white = torch.full((20_000, 1, 32, 32), 255, dtype=torch.uint8)
+    settings = replace(preset("usb"), num_operations=0)
+    views = strong(white, stream(0, "views"), settings)
+    is_covered = (views != 255)[:, 0]
+    draws = np.random.RandomState(0)
+    lengths = 16 * draws.uniform(size=20_000)
+    wanted = 1.0
+    for _ in range(2):
+        first = np.floor(np.maximum(0, draws.uniform(32, 1, 20_000) - lengths / 2))
+        # Pillow draws both ends, as far as they are in the image.
+        wanted *= np.floor(np.minimum(31, first + lengths)) - first + 1
+    assert wanted.mean() == pytest.approx(85, abs=2)
+    assert is_covered.double().sum(dim=(1, 2)).mean() == pytest.approx(85, abs=2)
+    assert int(is_covered.any(dim=2).sum(dim=1).min()) == 1
 
 
 @pytest.mark.parametrize("kind", ["color", "oblong", "cifar10"])

@@ -91,7 +91,9 @@ def test_wrn_28_2_has_the_published_number_of_parameters():
     net = network("wrn-28-2", (3, 32, 32))
     assert sum(p.numel() for p in net.parameters()) == 1_467_610
     assert net.feature_size == 128
-    assert not [n for n, _ in net.named_parameters() if "conv" in n and "bias" in n]
+    convolutions = [m for m in net.modules() if isinstance(m, torch.nn.Conv2d)]
+    assert all(m.bias is None for m in convolutions)
+    assert sum(m.out_channels for m in convolutions) == 2_032  # biases in TensorFlow
 
 
 def test_stage_openers_feed_normalized_input_to_their_first_convolution():

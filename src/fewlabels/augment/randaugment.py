@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from fewlabels.augment.cutout import squares
+from fewlabels.augment.cutout import squares, usb_squares
 from fewlabels.augment.rounds import after_round
 from fewlabels.augment.settings import MID_GREY, OPERATIONS, RandAugment
 from fewlabels.augment.shifts import shifted
@@ -116,7 +116,8 @@ def changed(images: Tensor, draws: Draws, settings: RandAugment) -> Tensor:
     views, is_full = canvas[:, :-1], canvas[:, -1:]
     if settings.empty == "grey":
         views = _either(is_full, views, torch.tensor(MID_GREY, dtype=torch.uint8))
-    is_covered = squares(draws.centers, draws.sides, images.shape[2], images.shape[3])
+    cover = usb_squares if settings.varies_cutout else squares
+    is_covered = cover(draws.centers, draws.sides, images.shape[2], images.shape[3])
     mask = is_covered.to(torch.uint8) * _WHITE
     return _either(mask, _fill(settings, images.shape[1]), views)
 

@@ -116,7 +116,8 @@ class RandAugment:
     cutout: float = 0.5
     """Side of the square that is covered in the end, as a share of the side."""
     varies_cutout: bool = False
-    """Draw each square's side, from 0 to ``cutout``."""
+    """Draw each square's side, from 0 to ``cutout``, and the square as USB does: its
+    top left corner never leaves the image, and it is a pixel longer than its side."""
     cutout_fill: int | tuple[int, int, int] = MID_GREY
     """Color of the square, 0 to 255: one number, or red, green and blue. Images that
     do not have three channels get the mean of the three."""

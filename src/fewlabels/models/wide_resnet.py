@@ -3,7 +3,9 @@
 The architecture is Zagoruyko and Komodakis (2016) with the details that Oliver et al.
 (2018) gave it and FixMatch (Sohn et al., 2020, Sec. 4.1) kept: leaky rectifiers of
 slope .1, batch normalization with epsilon .001, a first block that activates before the
-residual, no biases in convolutions.
+residual. FixMatch's program has biases in convolutions, which the batch normalization
+after them cancels, and pads those of stride 2 as TensorFlow does, (0, 1); here there
+are no such biases, and the padding is (1, 1).
 """
 
 import math
