@@ -1,4 +1,6 @@
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -164,9 +166,75 @@ def test_a_huge_file_is_not_read(tmp_path, monkeypatch):
 def test_a_closed_file_is_named(tmp_path, monkeypatch):
     path = save(tmp_path / "a.png")
 
-    def refuse(self):
+    def refuse(*_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(type(path), "read_bytes", refuse)
+    monkeypatch.setattr(decoding, "open_regular", refuse)
     with pytest.raises(DataError, match="no permission"):
         inspect("a", path)
+
+
+def flat_at_once(image):
+    """Return what bands come to, from the whole image at once."""
+    if image.mode.startswith("I"):
+        return Image.fromarray((np.asarray(image).astype(np.int64) >> 8).astype("u1"))
+    white = Image.new("RGBA", image.size, "white")
+    return Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
+
+
+def pictures_of_many_kinds():
+    colored = Image.fromarray(pixels(1, 23, 17, channels=3))
+    alpha = Image.fromarray(pixels(2, 23, 17))
+    clear = colored.copy()
+    clear.info["transparency"] = clear.getpixel((3, 3))
+    yield clear
+    palette = colored.quantize(16)
+    palette.info["transparency"] = bytes(range(0, 160, 10))
+    yield palette
+    for mode in ("RGBA", "LA", "PA"):
+        picture = colored.convert(mode)
+        picture.putalpha(alpha)
+        yield picture
+    deep = np.random.default_rng(3).integers(0, 2**16, (23, 17))
+    yield from (Image.fromarray(deep.astype(kind)) for kind in ("<u2", ">u2", "<i4"))
+
+
+@pytest.mark.parametrize("image", [*pictures_of_many_kinds()], ids=lambda i: i.mode)
+@pytest.mark.parametrize("band", [1, 40, 2**20])
+def test_bands_come_to_the_same_as_the_whole(image, band, monkeypatch):
+    monkeypatch.setattr(decoding, "_BAND", band)
+    assert decoding._eight_bit(image) == flat_at_once(image)
+
+
+def test_more_than_sixteen_bits_are_refused(tmp_path):
+    for value in (-1, 2**16):
+        values = np.zeros((9, 9), np.int32)
+        values[8, 8] = value
+        Image.fromarray(values).save(tmp_path / "a.tiff")
+        with pytest.raises(DataError, match="more than 16 bits a pixel"):
+            inspect("a", tmp_path / "a.tiff")
+
+
+MEASURED = """
+import resource, sys, torch
+from pathlib import Path
+from fewlabels import data
+
+pool = data.load(Path(sys.argv[1]))
+pool.images.read(torch.arange(4).repeat(3))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="others count memory differently")
+@pytest.mark.parametrize("kind", ["16 bits", "transparent"])
+def test_large_images_share_the_memory(tmp_path, kind):
+    """They took 5.8 GB, with four threads and more with more."""
+    kinds = {"16 bits": ((8944, 8944), "u2"), "transparent": ((8944, 8944, 4), "u1")}
+    image = Image.fromarray(np.zeros(*kinds[kind]))
+    for number in range(4):
+        image.save(tmp_path / f"{number}.png", compress_level=1)
+    command = [sys.executable, "-c", MEASURED, str(tmp_path)]
+    told = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert int(told.stdout) * 1024 < 1.5e9

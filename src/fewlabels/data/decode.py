@@ -2,13 +2,16 @@
 
 Nothing here trusts a file. The bytes are read only from regular files of bearable size,
 only the formats in ``FORMATS`` are tried, and the size in the header is compared with
-``MAX_PIXELS`` before a single pixel is decoded.
+``MAX_PIXELS`` before a single pixel is decoded. However many threads decode, together
+they hold no more bytes and pixels than one file may have; 80 million pixels then take a
+gigabyte or so, whatever their format.
 """
 
-import stat
+import os
 import struct
 import zlib
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from io import BytesIO
@@ -18,7 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from fewlabels.data.room import Room
 from fewlabels.errors import DataError
+from fewlabels.files import open_regular
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 """The image formats that are read, by their names in Pillow."""
@@ -28,6 +33,14 @@ MAX_PIXELS = 80_000_000
 
 MAX_BYTES = 512 * 2**20
 """Largest file that is read."""
+
+# Pillow takes memory in blocks of 16 MB, and what a thread returns of such blocks the C
+# library may keep for that thread. Larger ones go back to the system at once.
+Image.core.set_block_size(2**26)  # type: ignore[attr-defined] # documented, not typed
+
+_BYTES, _PIXELS = Room(MAX_BYTES), Room(MAX_PIXELS)
+_BAND = 2**20
+"""Pixels whose values are looked at together."""
 
 _GREY_MODES = frozenset({"1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N"})
 _ORIENTATION_TAG = 0x0112
@@ -61,6 +74,11 @@ _DAMAGE = (
     Image.DecompressionBombError,
     Warning,
 )
+
+_WHY_UNREAD: Mapping[type[OSError], str] = {
+    IsADirectoryError: "a folder, not a file",
+    PermissionError: "no permission to read it",
+}
 
 # What they raise where a file begins like theirs and is another's.
 _NOT_THIS_FORMAT = (SyntaxError, IndexError, TypeError, struct.error)
@@ -105,7 +123,8 @@ def inspect(name: str, path: Path) -> ImageFile:
     Returns:
         What is known of it.
     """
-    return _examined(name, path, draft_side=1)[0]
+    with _opened(path) as (image, digest):
+        return _examined(image, name, path, digest, draft_side=1)
 
 
 def inspect_with_thumbnail(
@@ -113,8 +132,10 @@ def inspect_with_thumbnail(
 ) -> tuple[ImageFile, NDArray[np.uint8]]:
     """Check a file down to its last pixel and make a small picture of it.
 
-    The file is read once. Every pixel of the thumbnail is a weighted mean of the
-    area around it, so that the same picture in another size gives nearly the same.
+    The file is read once. What is not a whole image in a known format raises
+    :class:`DataError` that says why. Every pixel of the thumbnail is a weighted mean
+    of the area around it, so that the same picture in another size gives nearly the
+    same.
 
     Args:
         name: What to call it.
@@ -124,45 +145,32 @@ def inspect_with_thumbnail(
     Returns:
         What is known of the file; pixels (side, side, 3), upright, as lightness and
         two color differences (YCbCr).
-
-    Raises:
-        DataError: If it is not a whole image in a known format; says why.
     """
-    file, image = _examined(name, path, draft_side=8 * side)
-    try:
-        flat = _turned(_eight_bit(image), file.orientation).convert("RGB")
+    with _opened(path) as (image, digest):
+        file = _examined(image, name, path, digest, draft_side=8 * side)
+        flat = _converted(_turned(_eight_bit(image), file.orientation), "RGB")
         small = flat.resize((side, side), Image.Resampling.BILINEAR)
-    except _DAMAGE as error:
-        raise DataError(f"damaged: {_sentence(error)}") from error
-    return file, np.asarray(small.convert("YCbCr"), dtype=np.uint8)
+        return file, np.asarray(small.convert("YCbCr"), dtype=np.uint8)
 
 
 def _examined(
-    name: str, path: Path, *, draft_side: int
-) -> tuple[ImageFile, Image.Image]:
-    """Decode a file whole; a JPEG no larger than it takes to cover ``draft_side``."""
-    content = _content(path)
-    try:
-        image = _opened(content)
-        width, height = image.size
-        orientation = int(image.getexif().get(_ORIENTATION_TAG, 1))
-        is_grey = image.mode in _GREY_MODES
-        image.draft(image.mode, (draft_side, draft_side))
-        image.load()
-        if image.mode[0] in "IF":  # the range is known from the pixels only
-            _eight_bit(image)
-    except _DAMAGE as error:
-        raise DataError(f"damaged: {_sentence(error)}") from error
+    image: Image.Image, name: str, path: Path, digest: str, *, draft_side: int
+) -> ImageFile:
+    """Decode an image whole; a JPEG no larger than it takes to cover ``draft_side``."""
+    width, height = image.size
+    orientation = int(image.getexif().get(_ORIENTATION_TAG, 1))
+    is_grey = image.mode in _GREY_MODES
+    image.draft(image.mode, (draft_side, draft_side))
+    image.load()
+    if image.mode[0] in "IF":  # the range is known from the pixels only
+        _eight_bit(image)
     if orientation in _SIDEWAYS:
         width, height = height, width
-    file = ImageFile(
-        name, path, digest_of(content), height, width, is_grey, orientation
-    )
-    return file, image
+    return ImageFile(name, path, digest, height, width, is_grey, orientation)
 
 
 def decode(file: ImageFile, shape: tuple[int, int, int]) -> NDArray[np.uint8]:
-    """Decode a file that was checked before.
+    """Decode a file that was checked before; :class:`DataError`, if it has changed.
 
     Args:
         file: The file.
@@ -170,38 +178,67 @@ def decode(file: ImageFile, shape: tuple[int, int, int]) -> NDArray[np.uint8]:
 
     Returns:
         Pixels of that shape.
-
-    Raises:
-        DataError: If the file is no longer what it was.
     """
     channels, height, width = shape
-    content = _content(file.path)
-    try:
-        image = _opened(content)
+    with _opened(file.path) as (image, _):
         if (height, width) != (file.height, file.width):
             image.draft(image.mode, (2 * max(shape), 2 * max(shape)))
         upright = _turned(_eight_bit(image), file.orientation)
-        flat = upright.convert("L" if channels == 1 else "RGB")
+        flat = _converted(upright, "L" if channels == 1 else "RGB")
         sized = flat.resize((width, height), Image.Resampling.BILINEAR)
-    except _DAMAGE as error:
-        raise DataError(f"damaged: {_sentence(error)}") from error
     pixels = np.asarray(sized, dtype=np.uint8).reshape(height, width, channels)
     return np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
-def _content(path: Path) -> bytes:
-    """Return the bytes of a regular file of bearable size."""
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Image.Image, str]]:
+    """Open an image as soon as there is room, and refuse it if it is too large.
+
+    Args:
+        path: Where it is.
+
+    Yields:
+        The image, not decoded yet, and the digest of its file.
+
+    Raises:
+        DataError: If it cannot be read, or decoded while the block runs.
+    """
+    with _content(path) as content:
+        try:
+            image = _identified(content)
+            if image is None:
+                known = ", ".join(FORMATS)
+                raise DataError(f"not an image of a known format: {known}")
+            width, height = image.size
+            if width * height > MAX_PIXELS:
+                told = f"{width} x {height} is more than {MAX_PIXELS:,} pixels"
+                raise DataError(told)
+            with _PIXELS.taken(width * height):
+                yield image, digest_of(content)
+        except _DAMAGE as error:
+            raise DataError(f"damaged: {_sentence(error)}") from error
+
+
+@contextmanager
+def _content(path: Path) -> Iterator[bytes]:
+    """Hand out the bytes of a regular file of bearable size, as soon as there is room.
+
+    Args:
+        path: Where it is.
+
+    Yields:
+        The bytes.
+
+    Raises:
+        DataError: If they cannot be had.
+    """
     try:
-        state = path.stat()
-        if stat.S_ISDIR(state.st_mode):
-            raise DataError("a folder, not a file")
-        if not stat.S_ISREG(state.st_mode):
-            raise DataError("not a regular file")
-        if not state.st_size:
-            raise DataError("empty: 0 bytes")
-        if state.st_size > MAX_BYTES:
-            raise DataError(f"{state.st_size:,} bytes; at most {MAX_BYTES:,}")
-        return path.read_bytes()
+        with open_regular(path, MAX_BYTES) as file:
+            num_bytes = os.fstat(file.fileno()).st_size
+            if not num_bytes:
+                raise DataError("empty: 0 bytes")
+            with _BYTES.taken(num_bytes):
+                yield file.read(num_bytes)
     except (OSError, ValueError) as error:
         raise DataError(_why_unread(path, error)) from error
 
@@ -212,20 +249,8 @@ def _why_unread(path: Path, error: OSError | ValueError) -> str:
         return "no file can have this name"
     if isinstance(error, FileNotFoundError):
         return "a link to a missing file" if path.is_symlink() else "not found"
-    if isinstance(error, PermissionError):
-        return "no permission to read it"
-    return error.strerror or "cannot be read"
-
-
-def _opened(content: bytes) -> Image.Image:
-    """Open an image and refuse it by its header if it is too large."""
-    image = _identified(content)
-    if image is None:
-        raise DataError(f"not an image of a known format: {', '.join(FORMATS)}")
-    width, height = image.size
-    if width * height > MAX_PIXELS:
-        raise DataError(f"{width} x {height} is more than {MAX_PIXELS:,} pixels")
-    return image
+    reasons = (word for kind, word in _WHY_UNREAD.items() if isinstance(error, kind))
+    return next(reasons, error.strerror or "cannot be read")
 
 
 def _identified(content: bytes) -> Image.Image | None:
@@ -246,14 +271,38 @@ def _eight_bit(image: Image.Image) -> Image.Image:
     if image.mode == "F":
         raise DataError("floating-point pixels have no fixed range")
     if image.mode.startswith("I"):
-        values = np.asarray(image).astype(np.int64)
-        if values.min() < 0 or values.max() > np.iinfo(np.uint16).max:
-            raise DataError("more than 16 bits a pixel")
-        return Image.fromarray((values >> 8).astype(np.uint8))
+        return _in_bands(image, "L", _upper_bits)
     if image.has_transparency_data:
-        white = Image.new("RGBA", image.size, "white")
-        return Image.alpha_composite(white, image.convert("RGBA"))
+        return _in_bands(image, "RGB", _over_white)
     return image
+
+
+def _in_bands(
+    image: Image.Image, mode: str, change: Callable[[Image.Image], Image.Image]
+) -> Image.Image:
+    """Return a changed image; only a band of it is in memory several times."""
+    changed = Image.new(mode, image.size)
+    num_rows = max(1, _BAND // image.width)
+    for top in range(0, image.height, num_rows):
+        box = (0, top, image.width, min(top + num_rows, image.height))
+        changed.paste(change(image.crop(box)), box)
+    return changed
+
+
+def _upper_bits(image: Image.Image) -> Image.Image:
+    values = np.asarray(image)
+    if values.min() < 0 or values.max() > np.iinfo(np.uint16).max:
+        raise DataError("more than 16 bits a pixel")
+    return Image.fromarray((values >> 8).astype(np.uint8))
+
+
+def _over_white(image: Image.Image) -> Image.Image:
+    white = Image.new("RGBA", image.size, "white")
+    return Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
+
+
+def _converted(image: Image.Image, mode: str) -> Image.Image:
+    return image if image.mode == mode else image.convert(mode)
 
 
 def _turned(image: Image.Image, orientation: int) -> Image.Image:
