@@ -11,6 +11,7 @@ a pipe keeps its reader waiting, a device may never end.
 
 import ctypes
 import errno
+import json
 import os
 import re
 import shutil
@@ -22,6 +23,7 @@ from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 from secrets import token_hex
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -76,6 +78,24 @@ def read_regular(path: Path, most_bytes: int) -> bytes:
         fault = f"more bytes than announced; at most {most_bytes:,}"
         raise OSError(errno.EFBIG, fault, str(path))
     return found
+
+
+def parsed(text: str | bytes) -> Any:
+    """Return what JSON says.
+
+    Args:
+        text: JSON.
+
+    Returns:
+        Its value.
+
+    Raises:
+        ValueError: If it is none, or nested deeper than Python can follow.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
 
 
 def _without_waiting(path: str, flags: int) -> int:

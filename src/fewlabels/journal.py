@@ -26,7 +26,7 @@ from typing import Any, BinaryIO
 
 from fewlabels import progress
 from fewlabels.errors import StorageError, UsageError
-from fewlabels.files import explanation, make_folder
+from fewlabels.files import explanation, make_folder, parsed
 
 
 def append(path: Path, entry: Mapping[str, Any], *, durable: bool = False) -> None:
@@ -66,7 +66,7 @@ def read(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     *whole, _ = path.read_bytes().split(b"\n")
-    return [json.loads(line) for line in whole]
+    return [parsed(line) for line in whole]
 
 
 @dataclass

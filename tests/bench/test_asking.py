@@ -1,5 +1,7 @@
 """What people ask for is checked before anything is done."""
 
+import json
+
 import pytest
 from tests.bench import little
 
@@ -26,6 +28,22 @@ def test_an_experiment_can_be_a_file(tmp_path):
         read_experiment(file)
     with pytest.raises(UsageError, match="could not be read"):
         read_experiment(tmp_path / "nothing.yaml")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"retrainings": 10**9}, "'retrainings' is 1000000000: input should be less"),
+        ({"seeds": range(60_000)}, "60,000 seeds make 120,000 runs; at most 100,000"),
+    ],
+)
+def test_more_runs_than_anybody_does_are_not_planned(tmp_path, changes, message):
+    content = little.experiment().model_dump(mode="json") | changes
+    content["seeds"] = list(content["seeds"])
+    file = tmp_path / "mine.yaml"
+    file.write_text(json.dumps(content))
+    with pytest.raises(UsageError, match=message):
+        read_experiment(file, allow_code=True)
 
 
 def test_wrong_parts_are_told_before_anything_is_loaded():

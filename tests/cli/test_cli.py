@@ -192,12 +192,17 @@ def test_a_mistake_is_a_sentence_and_leaves_nothing(
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["foreign", "letter.txt"]
 
 
+LAUGHS = "a0: &a0 [ha, ha]\n" + "".join(
+    f"a{n + 1}: &a{n + 1} [*a{n}, *a{n}]\n" for n in range(40)
+)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("bugdet: 50", "no setting called 'bugdet'. Did you mean 'budget'"),
         ("budget: many", "The setting 'budget' is 'many': input should be a valid"),
-        ("- 1", "holds a list; write one 'name: value' per line"),
+        ("- 1", "holds a list. Give a YAML file with one 'name: value' per line"),
         ("a: [", "Give a YAML file with one 'name: value' per line"),
         ("trainer: {name: fixmatch, stepz: 3}", "Did you mean 'steps'"),
         (
@@ -205,6 +210,12 @@ def test_a_mistake_is_a_sentence_and_leaves_nothing(
             "The setting 'size' is 'big': input should",
         ),
         ("data: {name: digits, noize: 3}", "Did you mean 'noise'"),
+        ("[" * 9999, "could not be read: its values lie too deep. Give a YAML file"),
+        ("a: " + "[" * 60 + "]" * 60, "some that lie deeper than 50 levels"),
+        (LAUGHS, "could not be read: it holds more than 100,000 values"),
+        ("a: &a [*a]", "could not be read: it holds more than 100,000 values, or some"),
+        ("a: 1\n" * 300_000, "could not be read: 1,500,000 bytes; at most 1,048,576"),
+        ("budget: 1" + "0" * 5000, "could not be read"),
     ],
 )
 def test_a_wrong_settings_file_is_a_sentence(fewlabels, tmp_path, text, message):

@@ -4,6 +4,7 @@ import os
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from fewlabels import models, rng
 from fewlabels.errors import DataError, StorageError
@@ -92,3 +93,15 @@ def test_another_network_is_refused(tmp_path, other, message):
     with pytest.raises(DataError, match=message):
         checkpoint.load(target, path)
     assert same(target, network(3))
+
+
+@pytest.mark.parametrize(
+    "words", ["[]", "[1]", "3", '{"a": 1}', "not JSON", "[" * 9999]
+)
+def test_words_beside_tensors_that_are_none_are_refused(tmp_path, words):
+    path = tmp_path / "x.safetensors"
+    save_file({"a": torch.zeros(1)}, path, metadata={"fewlabels": words})
+    with pytest.raises(DataError, match="does not hold words beside its tensors"):
+        checkpoint.metadata(path)
+    with pytest.raises(DataError, match="does not hold words beside its tensors"):
+        checkpoint.read_into({"a": torch.zeros(1)}, path)

@@ -95,7 +95,9 @@ def test_unknown_names():
         models.check_name("mlp256")
     with pytest.raises(UnknownNameError):
         models.build("mlp-", (12,), 4, rng.stream(0, "weights"))
-    with pytest.raises(UsageError, match="hidden layer of 0"):
+    with pytest.raises(
+        UsageError, match="A hidden layer has 1 to 1,000,000 features, not 0"
+    ):
         models.check_name("mlp-0")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.killed_project import killed_at
+from sqlalchemy import text
 from tests.projects.toy import (
     QUICK,
     answer,
@@ -120,6 +121,55 @@ def test_damaged_settings(project, content):
     project.settings_file.write_bytes(content)
     with pytest.raises(ProjectError, match=r"project\.json"):
         Project.open(project.folder)
+
+
+def test_a_project_in_a_folder_for_reading_shows_how_it_stands(tmp_path):
+    with begin(tmp_path) as project:
+        go_on(project)
+        folder = project.folder
+    for above in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        above.chmod(0o755)  # pytest's own
+    folder.chmod(0o555)
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            if os.getuid() == 0:
+                os.setuid(65534)  # nobody
+            with Project.open(folder) as project:
+                os.write(theirs, f"{project.status().num_spent} labels. ".encode())
+                project.ask()
+        except FewlabelsError as error:
+            os.write(theirs, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(theirs)
+    with os.fdopen(ours) as said:
+        os.waitpid(child, 0)
+        told = said.read()
+    folder.chmod(0o755)
+    assert told.startswith("7 labels. ")
+    assert "could not be written" in told
+
+
+def test_settings_that_are_no_regular_file_are_not_waited_for(project):
+    project.settings_file.unlink()
+    os.mkfifo(project.settings_file)
+    with pytest.raises(ProjectError, match="cannot be read: not a regular file"):
+        Project.open(project.folder)
+
+
+@pytest.mark.parametrize("details", ["{}", "[]", '{"fingerprint": "%%%"}', '"x"'])
+def test_what_is_kept_of_a_picture_is_made_anew_where_it_is_damaged(project, details):
+    def kept():
+        return [item.details for item in project.store.items()]
+
+    before = kept()
+    with project.store.database.writing() as connection:
+        connection.execute(text("UPDATE items SET details = :new"), {"new": details})
+    assert kept() != before
+    go_on(project)
+    assert kept() == before
 
 
 def test_a_fault_in_the_settings_does_not_show_the_password(project):

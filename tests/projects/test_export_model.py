@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 from hashlib import sha256
 
@@ -168,7 +169,7 @@ def test_files_of_two_exports_are_not_mixed(exported, tmp_path):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"not JSON", b"[]", b'{"architectures": ["ViT"]}', b"\xff\xfe", b" " * 2**21],
+    [b"", b"not JSON", b"[]", b'{"architectures": ["ViT"]}', b"\xff\xfe", b"[" * 9999],
 )
 def test_a_foreign_configuration_is_said(exported, content):
     (exported / "config.json").write_bytes(content)
@@ -187,11 +188,66 @@ def test_a_foreign_configuration_is_said(exported, content):
         ({"input_shape": [1, 8, -8]}, "input_shape.2: Input should be greater"),
         ({"input_shape": [3]}, "cannot be built: The network 'wrn-10-1' needs images"),
         ({"encoder": {"identity": "os:system"}}, "is somebody's own"),
+        ({"network": "wrn-10-100"}, "does not belong to this network"),
+        ({"network": "wrn-28-99999999999999999999"}, "There is no network called"),
+        ({"network": "wrn-60004-1"}, "has at most 400 layers"),
+        ({"network": "mlp-999999999"}, "A hidden layer has 1 to 1,000,000 features"),
+        (
+            {"input_shape": [1, 65536, 65536]},
+            "1 x 65536 x 65536 is more than 4,194,304",
+        ),
+        ({"input_shape": [65536, 8, 8]}, "'stem.weight' has shape"),
+        (
+            {"encoder": {"identity": "x", "network": "wrn-10-1", "num_outputs": 3e7}},
+            "num_outputs: Input should be less than or equal to 10000000",
+        ),
+        (
+            {"encoder": {"identity": "x", "network": "wrn-10-1", "num_outputs": 9**7}},
+            "does not belong to this network",
+        ),
+        (
+            {
+                "encoder": {
+                    "identity": "x",
+                    "builtin": "efficientnet-lite0",
+                    "size": 9**6,
+                }
+            },
+            "size: Input should be less than or equal to 1024",
+        ),
     ],
 )
 def test_a_configuration_that_does_not_fit(exported, fields, message):
     change(exported, **fields)
     with pytest.raises(DataError, match=message):
+        load_model(exported)
+
+
+def test_no_weights_are_made_that_the_file_does_not_hold(exported, monkeypatch):
+    made = []
+    build = models.build
+
+    def watched(*given, **options):
+        network = build(*given, **options)
+        made.append(network.head.weight.device.type)
+        return network
+
+    monkeypatch.setattr(models, "build", watched)
+    change(exported, network="wrn-16-30")
+    with pytest.raises(DataError, match="does not belong to this network"):
+        load_model(exported)
+    assert made == ["meta"]  # shapes without numbers
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_pipe_or_a_device_is_not_waited_for(exported, name):
+    (exported / name).unlink()
+    os.mkfifo(exported / name)
+    with pytest.raises(DataError, match=r"cannot be read \(not a regular file\)"):
+        load_model(exported)
+    (exported / name).unlink()
+    (exported / name).symlink_to("/dev/zero")
+    with pytest.raises(DataError, match=r"cannot be read \(not a regular file\)"):
         load_model(exported)
 
 

@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 import threading
 from dataclasses import replace
@@ -18,7 +19,8 @@ from fewlabels.errors import (
     StorageError,
 )
 from fewlabels.pool import Answers, Query, Round
-from fewlabels.runs import Choice, RoundLine, RunFolder, execute
+from fewlabels.report.recorded import read_runs
+from fewlabels.runs import Choice, RoundLine, RunFolder, diagnose, execute
 from fewlabels.runs.timing import Stopwatch, TimedTrainer
 
 
@@ -164,6 +166,44 @@ def test_a_run_json_of_another_program_is_refused(tmp_path, digits, content):
     with pytest.raises(ForeignFolderError, match="does not describe a run"):
         list(execute(toy.settings(), tmp_path, digits))
     assert (tmp_path / "run.json").read_text() == content
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"settings": []},
+        {"settings": None},
+        {"data": None},
+        {"data": {}},
+        {"data": {"num_items": "many", "num_test": 3, "classes": []}},
+        {"data": {"num_items": 9, "num_test": 3, "classes": None}},
+    ],
+)
+def test_a_run_json_that_says_too_little_is_refused(run, digits, change):
+    content = json.loads(run.settings_file.read_text("utf-8")) | change
+    run.settings_file.write_text(json.dumps(content), "utf-8")
+    for reads in (
+        lambda: list(execute(toy.settings(), run.path, digits)),
+        lambda: list(diagnose(run, digits)),
+        lambda: read_runs([run]),
+    ):
+        with pytest.raises(ForeignFolderError, match="does not describe a run"):
+            reads()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "endless", "deep"])
+@pytest.mark.parametrize("name", ["run.json", "start.json", "rounds.jsonl"])
+def test_files_of_a_stranger_keep_nobody_waiting(run, digits, name, kind):
+    (run.path / name).unlink()
+    if kind == "pipe":
+        os.mkfifo(run.path / name)
+    elif kind == "endless":
+        (run.path / name).symlink_to("/dev/zero")
+    else:
+        (run.path / name).write_text("[" * 99_999)
+    message = "nested too deep" if kind == "deep" else "not a regular file"
+    with pytest.raises(RunError, match=rf"{name}' could not be read: .*{message}"):
+        list(execute(toy.settings(), run.path, digits))
 
 
 def test_two_processes_do_not_mix(run, digits):

@@ -44,6 +44,40 @@ def filled(tmp_path):
     return path
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM schema_version",
+        "INSERT INTO schema_version VALUES (1)",
+        "UPDATE schema_version SET version = NULL",
+        "UPDATE schema_version SET version = 'one'",
+        "UPDATE schema_version SET version = -1",
+    ],
+)
+def test_a_store_of_no_version_is_damaged(filled, statement):
+    with closing(sqlite3.connect(filled)) as connection, connection:
+        connection.execute(statement)
+    content = filled.read_bytes()
+    with pytest.raises(DamagedStoreError, match="its table schema_version holds"):
+        Store.open(filled)
+    assert filled.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("UPDATE items SET details = '{'", "a value is not JSON: '{'"),
+        (f"UPDATE items SET details = '{'[' * 9999}'", "a value is not JSON"),
+        ("UPDATE items SET details = x'00ff'", "a value is not JSON"),
+    ],
+)
+def test_a_value_that_nobody_wrote_is_damage(filled, statement, message):
+    with closing(sqlite3.connect(filled)) as connection, connection:
+        connection.execute(statement)
+    with Store.open(filled) as store, pytest.raises(DamagedStoreError, match=message):
+        list(store.items())
+
+
 # ------------------------------------------------------------------------- places
 
 
@@ -235,15 +269,18 @@ def test_somebody_elses_database_is_left_alone(tmp_path):
 NOBODY = 65534
 
 
-def refusal(path):
-    """Open a store as somebody who may not write there, and return what it says."""
+def heard(path):
+    """Read a store, and write, as somebody who may not; return what comes of it."""
     ours, theirs = os.pipe()
     child = os.fork()
     if not child:
         try:
             if os.getuid() == 0:
                 os.setuid(NOBODY)
-            Store.open(path)
+            with Store.open(path) as store:
+                (known,) = store.labels()
+                os.write(theirs, b"One label. ")
+                store.append([label(known.item, 0)])
         except StorageError as error:
             os.write(theirs, str(error).encode())
         finally:
@@ -254,8 +291,8 @@ def refusal(path):
         return said.read()
 
 
-@pytest.mark.parametrize("mode", [0o555, 0o000])
-def test_a_folder_that_cannot_be_written_to(filled, mode):
+@pytest.mark.parametrize(("mode", "reads"), [(0o555, True), (0o000, False)])
+def test_a_folder_that_cannot_be_written_to_can_be_read(filled, mode, reads):
     folder = filled.parent
     for above in (folder, *folder.parents):
         if above.stat().st_uid == os.getuid() and above.name.startswith("pytest"):
@@ -263,8 +300,9 @@ def test_a_folder_that_cannot_be_written_to(filled, mode):
     before = filled.read_bytes()
     folder.chmod(mode)
     try:
+        assert heard(filled).startswith("One label. ") == reads
         for path in (filled, folder / "new.sqlite"):
-            assert "could not be written" in refusal(path)
+            assert "could not be written" in heard(path)
     finally:
         folder.chmod(0o755)
     assert filled.read_bytes() == before

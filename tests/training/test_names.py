@@ -89,7 +89,7 @@ def test_supervised_has_no_consistency():
         ({"strong": 3}, r"Option 'strong\.\w+' of 'fixmatch' is 3"),
         ({"steps": 0}, "steps is 0; it must be at least 1"),
         ({"network": "wrn-9-1"}, "depth 9 does not exist.* The nearest are 10 and 16"),
-        ({"network": "wrn-10-0"}, "widen_factor is 0; it must be at least 1"),
+        ({"network": "wrn-10-0"}, "depth is 10 and widen_factor 0; a Wide ResNet"),
         ({"network": "resnet"}, "There is no network called 'resnet'"),
         ({"weak": {"shift": 2}}, "shift is 2.0; it is a share"),
     ],

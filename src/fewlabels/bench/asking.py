@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from fewlabels import data
@@ -14,6 +13,9 @@ from fewlabels.bench.experiment import Experiment
 from fewlabels.errors import UsageError
 from fewlabels.naming import AllowCode, check_code
 from fewlabels.runs import check_choices, faults, settled
+from fewlabels.runs.yaml_files import read_mapping
+
+_LIKE = "Give a YAML file with the fields of an experiment; begin with 'name: mine'."
 
 
 def read_experiment(file: Path, *, allow_code: AllowCode = False) -> Experiment:
@@ -24,26 +26,11 @@ def read_experiment(file: Path, *, allow_code: AllowCode = False) -> Experiment:
         allow_code: Which import paths it may name.
 
     Returns:
-        The experiment, its strategies and trainers found.
-
-    Raises:
-        UsageError: If the file cannot be read, names code that is not allowed, or has
-            a wrong field.
+        The experiment, its strategies and trainers found. A :class:`UsageError` tells
+        that the file cannot be read, names code that is not allowed, or has a wrong
+        field.
     """
-    try:
-        content = yaml.safe_load(file.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        msg = (
-            f"The experiment '{file}' could not be read: {error}. Give a YAML file "
-            "with the fields of an experiment."
-        )
-        raise UsageError(msg) from error
-    if not isinstance(content, dict):
-        msg = (
-            f"The experiment '{file}' holds a {type(content).__name__} where fields "
-            "and values are needed; begin with 'name: mine'."
-        )
-        raise UsageError(msg)
+    content = read_mapping(file, kind="experiment", like=_LIKE)
     with _about(file):
         found = _valid(content)
     check_code(file, _code(found), allow_code)

@@ -1,5 +1,6 @@
 """What an experiment is: conditions, strategies and seeds, as plain data."""
 
+import math
 import re
 from typing import Literal, Self
 
@@ -13,6 +14,9 @@ Scale = Literal["paper", "cpu"]
 
 Figure = Literal["accuracy", "overlap", "redundancy"]
 """What the report of an experiment is about."""
+
+MOST_RUNS = 100_000
+"""Runs that an experiment consists of at most; each is planned one by one."""
 
 _LONGEST_NAME = 100  # bytes; file systems bear 255, with what is put behind it
 
@@ -63,7 +67,7 @@ class Experiment(BaseModel):
     """What is compared, in the order of the tables."""
     seeds: tuple[int, ...]
     """One run of each strategy under each condition for each of these."""
-    retrainings: int = Field(default=0, ge=0)
+    retrainings: int = Field(default=0, ge=0, le=MOST_RUNS)
     """Trainings on one label set of the budget's size, random and even over the
     classes, to see how much of the spread is the chance of training; 0: none."""
     figures: tuple[Figure, ...] = ("accuracy",)
@@ -99,4 +103,11 @@ class Experiment(BaseModel):
                     "apart; leave one out, or give another name"
                 )
                 raise ValueError(msg)
+        num_runs = math.prod(map(len, parts.values()))
+        if num_runs > MOST_RUNS:
+            counts = ", ".join(
+                f"{len(values):,} {part}" for part, values in parts.items()
+            )
+            msg = f"{counts} make {num_runs:,} runs; at most {MOST_RUNS:,} are planned"
+            raise ValueError(msg)
         return self

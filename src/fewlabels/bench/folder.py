@@ -22,7 +22,14 @@ from fewlabels import journal
 from fewlabels.bench.cells import Cell
 from fewlabels.bench.experiment import Experiment
 from fewlabels.errors import ForeignFolderError, RunError, RunInUseError, StorageError
-from fewlabels.files import alone, is_leftover, make_folder, replace_text
+from fewlabels.files import (
+    alone,
+    is_leftover,
+    make_folder,
+    parsed,
+    read_regular,
+    replace_text,
+)
 from fewlabels.runs import RoundLine, RunFolder, faults, has_ended
 
 SCHEMA = 1
@@ -30,6 +37,7 @@ SCHEMA = 1
 
 _KIND = "fewlabels bench"
 _LOCK = ".fewlabels-lock"
+_MOST_BYTES = 2**26
 _PATIENCE = 30.0  # seconds
 
 
@@ -107,7 +115,7 @@ class BenchFolder:
         """
         found: Any = None
         try:
-            found = json.loads(self.description_file.read_text("utf-8"))
+            found = parsed(read_regular(self.description_file, _MOST_BYTES))
         except OSError:
             pass
         except ValueError as error:
@@ -244,7 +252,7 @@ class BenchFolder:
 
 def _experiment(file: Path) -> Experiment:
     try:
-        return Experiment.model_validate_json(file.read_text("utf-8"))
+        return Experiment.model_validate_json(read_regular(file, _MOST_BYTES))
     except (OSError, ValueError) as error:
         found = faults(error) if isinstance(error, ValidationError) else str(error)
         msg = (

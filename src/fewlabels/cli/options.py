@@ -44,6 +44,6 @@ def _option(word: str) -> tuple[str, Any]:
         raise UsageError(msg)
     try:
         return name, yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
         msg = f"The value of '{word}' cannot be read: {' '.join(str(error).split())}."
         raise UsageError(msg) from error

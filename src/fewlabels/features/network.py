@@ -3,6 +3,7 @@
 Shapes: n items asked about, C classes, F features, K sampled networks.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from fewlabels.protocols import Outputs
 Chunks = Iterable[tuple[slice, Tensor]]
 """Rows of a result together with the inputs that give them."""
 
+_MOST_VALUES = 2**24  # of the images that are in memory at a time
+
 
 @dataclass(frozen=True, eq=False)
 class NetworkClassifier:
@@ -29,7 +32,7 @@ class NetworkClassifier:
     num_classes: int
     """Number of classes."""
     chunk_size: int = 512
-    """Items in memory at a time."""
+    """Items in memory at a time; fewer where they are large."""
 
     def outputs(self, images: Images, indices: Tensor) -> Outputs:
         """Return features and logits of the items at ``indices``."""
@@ -54,7 +57,8 @@ class NetworkClassifier:
 
     def _chunks(self, images: Images, indices: Tensor) -> Chunks:
         """Yield rows of the result together with their images, ready as input."""
-        for rows in slices(len(indices), self.chunk_size):
+        fitting = max(1, _MOST_VALUES // math.prod(images.shape))
+        for rows in slices(len(indices), min(self.chunk_size, fitting)):
             yield rows, as_input(images.read(indices[rows]))
 
 

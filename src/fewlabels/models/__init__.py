@@ -28,7 +28,7 @@ _IMAGE_AXES = 3
 _PAPER_DEPTH = 28
 _PAPER_MOMENTUM = 0.001
 _SHORT_MOMENTUM = 0.01
-_HEADS = re.compile(r"linear|mlp-(\d+)")
+_HEADS = re.compile(r"linear|mlp-(\d{1,9})")
 _EXAMPLES = ("linear", "mlp-256", "wrn-10-1", "wrn-28-2")
 
 
@@ -129,7 +129,7 @@ def check_name(name: str) -> None:
 
 
 def _depth_and_width(name: str) -> tuple[int, int]:
-    found = re.fullmatch(r"wrn-(\d+)-(\d+)", name)
+    found = re.fullmatch(r"wrn-(\d{1,9})-(\d{1,9})", name)
     if found is None:
         raise UnknownNameError("network", name, _EXAMPLES)
     return int(found[1]), int(found[2])

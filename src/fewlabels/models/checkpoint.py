@@ -17,6 +17,9 @@ from torch import Tensor, nn
 from fewlabels import files
 from fewlabels.errors import DataError
 
+Shapes = Mapping[str, tuple[int, ...]]
+"""Of tensors, by name."""
+
 _ENTRY = "fewlabels"
 _DIGEST = "digest"
 
@@ -87,10 +90,10 @@ def read_into(tensors: Mapping[str, Tensor], path: Path) -> dict[str, str]:
         The metadata stored beside the tensors.
     """
     with _opened(path) as file:
-        words = _words(file)
+        words = _words(file, path)
         names = file.keys()  # the file itself is not iterable
         read = {name: file.get_tensor(name) for name in names}
-    _check_fit(tensors, read, path)
+    check_fit(shapes_of(tensors), shapes_of(read), path)
     if words.get(_DIGEST, "") not in {"", _digest(read)}:
         msg = (
             f"{path} is damaged: its numbers are not those that were written. Delete "
@@ -154,14 +157,39 @@ def published(path: Path, sha256: str) -> dict[str, Tensor]:
 def metadata(path: Path) -> dict[str, str]:
     """Return the words stored beside the tensors, without reading the tensors."""
     with _opened(path) as file:
-        words = _words(file)
+        words = _words(file, path)
     return {name: word for name, word in words.items() if name != _DIGEST}
 
 
-def _words(file: Any) -> dict[str, str]:
+def shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each tensor in a file, without reading the tensors."""
+    with _opened(path) as file:
+        names = file.keys()
+        return {name: tuple(file.get_slice(name).get_shape()) for name in names}
+
+
+def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each tensor."""
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+
+
+def _words(file: Any, path: Path) -> dict[str, str]:
     """Return our own metadata of an open file; none, if it is not one of ours."""
-    words: dict[str, str] = json.loads((file.metadata() or {}).get(_ENTRY, "{}"))
-    return words
+    try:
+        words: Any = json.loads((file.metadata() or {}).get(_ENTRY, "{}"))
+    except (ValueError, RecursionError):
+        words = None
+    is_ours = isinstance(words, dict) and all(
+        isinstance(word, str) for word in words.values()
+    )
+    if not is_ours:
+        msg = (
+            f"{path} does not hold words beside its tensors where they belong. It was "
+            "changed by something else; delete it and train again."
+        )
+        raise DataError(msg)
+    found: dict[str, str] = words
+    return found
 
 
 @contextmanager
@@ -178,10 +206,17 @@ def _opened(path: Path) -> Iterator[Any]:
         raise DataError(msg) from error
 
 
-def _check_fit(
-    own: Mapping[str, Tensor], read: Mapping[str, Tensor], path: Path
-) -> None:
-    """Raise unless names and shapes are those of the module."""
+def check_fit(own: Shapes, read: Shapes, path: Path) -> None:
+    """Raise unless names and shapes are those of the module.
+
+    Args:
+        own: Shapes of the module's tensors, by name.
+        read: Shapes of those in the file.
+        path: The file, for the message.
+
+    Raises:
+        DataError: If they differ.
+    """
     odd = sorted(own.keys() ^ read.keys())
     if odd:
         where = "missing from the file" if odd[0] in own else "unknown to the network"
@@ -191,11 +226,11 @@ def _check_fit(
             "saved from."
         )
         raise DataError(msg)
-    for name, tensor in own.items():
-        if tensor.shape != read[name].shape:
+    for name, shape in own.items():
+        if shape != read[name]:
             msg = (
                 f"{path} does not belong to this network: '{name}' has shape "
-                f"{tuple(read[name].shape)} in the file and {tuple(tensor.shape)} in "
-                "the network. Check network, image shape and number of classes."
+                f"{read[name]} in the file and {shape} in the network. Check network, "
+                "image shape and number of classes."
             )
             raise DataError(msg)

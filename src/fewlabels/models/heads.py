@@ -10,6 +10,8 @@ from fewlabels.errors import ShapeError, UsageError
 from fewlabels.models.dropout import Dropout
 from fewlabels.models.network import Dense, Network
 
+_WIDEST = 1_000_000
+
 
 class Head(Network):
     """A linear layer over standardized rows, with or without a hidden layer before it.
@@ -97,11 +99,11 @@ def check_hidden(hidden_size: int | None) -> None:
         hidden_size: Width of the hidden layer; None: there is none.
 
     Raises:
-        UsageError: If it is zero.
+        UsageError: If it is zero, or enormous.
     """
-    if hidden_size is not None and hidden_size < 1:
+    if hidden_size is not None and not 1 <= hidden_size <= _WIDEST:
         msg = (
-            f"A hidden layer of {hidden_size} features lets nothing through; name a "
-            "width, as in 'mlp-256', or take 'linear'."
+            f"A hidden layer has 1 to {_WIDEST:,} features, not {hidden_size:,}; name "
+            "a width, as in 'mlp-256', or take 'linear'."
         )
         raise UsageError(msg)

@@ -23,6 +23,7 @@ _EPSILON = 1e-3
 _STEM_WIDTH = 16
 _KERNEL_AXES = 4
 _STAGE_STRIDES = (1, 2, 2)
+_DEEPEST, _WIDEST = 400, 1000  # of all that anybody has trained, and then some
 
 
 class WideResNet(Network):
@@ -191,7 +192,7 @@ def check_size(depth: int, widen_factor: int) -> None:
         widen_factor: How many times wider than 16, 32, 64 channels the stages are.
 
     Raises:
-        UsageError: If the depth is not 6k + 4, or the width is zero.
+        UsageError: If the depth is not 6k + 4, or the network would be enormous.
     """
     num_blocks, rest = divmod(depth - 4, 6)
     if rest or num_blocks < 1:
@@ -201,6 +202,9 @@ def check_size(depth: int, widen_factor: int) -> None:
             f"blocks in each of three stages. The nearest are {below} and {below + 6}."
         )
         raise UsageError(msg)
-    if widen_factor < 1:
-        msg = f"widen_factor is {widen_factor}; it must be at least 1."
+    if depth > _DEEPEST or not 1 <= widen_factor <= _WIDEST:
+        msg = (
+            f"depth is {depth} and widen_factor {widen_factor}; a Wide ResNet has at "
+            f"most {_DEEPEST} layers, and is 1 to {_WIDEST} times as wide."
+        )
         raise UsageError(msg)

@@ -47,5 +47,14 @@ def as_indexed(item: Item) -> IndexedFile:
         size=item.size,
         mtime_ns=item.mtime_ns,
         digest=item.digest,
-        fingerprint=b64decode(str(item.details.get(_FINGERPRINT, ""))),
+        fingerprint=_fingerprint(item.details),
     )
+
+
+def _fingerprint(details: object) -> bytes:
+    """Return what is kept of a picture; nothing if that is damaged: it is read anew."""
+    taken = details.get(_FINGERPRINT) if isinstance(details, Mapping) else None
+    try:
+        return b64decode(taken, validate=True) if isinstance(taken, str) else b""
+    except ValueError:
+        return b""

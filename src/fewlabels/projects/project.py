@@ -22,6 +22,7 @@ from fewlabels.errors import (
 from fewlabels.projects import asking, exporting, learning, standing, telling
 from fewlabels.projects.asking import Asked
 from fewlabels.projects.catalog import take_in
+from fewlabels.projects.export.config import LARGEST_SIDE
 from fewlabels.projects.exporting import Exported
 from fewlabels.projects.folder import (
     LOCK,
@@ -88,8 +89,11 @@ class Project(ProjectFolder):
         """
         place, pictures = Path(folder), Path(images).expanduser()
         names = _class_names(classes)
-        if size is not None and size < 1:
-            msg = f"Images cannot be brought to {size} pixels a side; give 8 or more."
+        if size is not None and not 1 <= size <= LARGEST_SIDE:
+            msg = (
+                f"Images cannot be brought to {size} pixels a side; give 8 to "
+                f"{LARGEST_SIDE}."
+            )
             raise UsageError(msg)
         _check_free(place)
         if not pictures.is_dir():

@@ -13,6 +13,8 @@ from fewlabels.runs.settings import faults
 FILE = "project.json"
 """Where the settings of a project are kept."""
 
+_MOST_BYTES = 2**24
+
 AUDIT_SHARE = 0.2
 """Share of the budget that measures, unless told otherwise."""
 
@@ -70,7 +72,7 @@ class ProjectSettings(BaseModel):
         """
         path = folder / FILE
         try:
-            return cls.model_validate_json(path.read_bytes())
+            return cls.model_validate_json(files.read_regular(path, _MOST_BYTES))
         except FileNotFoundError as error:
             msg = (
                 f"There is no project in '{folder}': it has no {FILE}. Begin one with "

@@ -18,6 +18,8 @@ from fewlabels.files import (
     copy_folder,
     is_leftover,
     make_folder,
+    parsed,
+    read_regular,
     replace_text,
     sweep,
 )
@@ -28,6 +30,7 @@ from fewlabels.runs.lines import SCHEMA, RoundLine
 
 _KIND = "fewlabels run"
 _LOCK = ".fewlabels-lock"
+_MOST_BYTES = 2**30
 
 
 @dataclass(frozen=True)
@@ -184,7 +187,7 @@ class RunFolder:
         if (
             not isinstance(found, dict)
             or found.get("kind") != _KIND
-            or not {"settings", "data"} <= found.keys()
+            or not _is_described(found.get("settings"), found.get("data"))
         ):
             msg = (
                 f"'{self.settings_file}' does not describe a run of fewlabels. Give "
@@ -253,7 +256,7 @@ class RunFolder:
 
     def _json(self, file: Path) -> Any:
         try:
-            return json.loads(file.read_text("utf-8"))
+            return parsed(read_regular(file, _MOST_BYTES))
         except (OSError, ValueError) as error:
             msg = (
                 f"'{file}' could not be read: {error}. The folder does not hold a "
@@ -262,14 +265,24 @@ class RunFolder:
             raise RunError(msg) from error
 
 
+def _is_described(settings: object, data: object) -> bool:
+    """Return whether ``run.json`` says all that a run cannot do without."""
+    if not isinstance(settings, dict) or not isinstance(data, dict):
+        return False
+    numbers = (data.get("num_items"), data.get("num_test"))
+    return all(isinstance(number, int) for number in numbers) and isinstance(
+        data.get("classes"), list
+    )
+
+
 def _lines(file: Path) -> list[dict[str, Any]]:
     """Read a file with one JSON object per line; none where there is no file."""
     if not file.exists():
         return []
     with _readable(file):
         # Names may hold any other character that Python would split lines at.
-        whole = file.read_bytes().decode("utf-8")
-        return [json.loads(line) for line in whole.split("\n") if line]
+        whole = read_regular(file, _MOST_BYTES).decode("utf-8")
+        return [parsed(line) for line in whole.split("\n") if line]
 
 
 @contextmanager

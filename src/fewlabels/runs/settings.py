@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
@@ -15,7 +14,9 @@ from fewlabels import data
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.loop import Seeds, check_numbers
 from fewlabels.naming import AllowCode, check_code
+from fewlabels.runs.yaml_files import read_mapping
 
+_LIKE = "Give a YAML file with one 'name: value' per line."
 _MOST_THREADS = 1024
 _CODE = ("strategy", "trainer")  # the settings that may be import paths
 
@@ -140,7 +141,7 @@ class RunSettings(BaseModel):
             UsageError: If a setting is unknown or of a wrong type, or if the file names
                 code that is not allowed.
         """
-        merged = _from_file(file) if file else {}
+        merged = read_mapping(file, kind="settings file", like=_LIKE) if file else {}
         own = {key: value for key, value in given.items() if value is not None}
         if file:
             left = [merged[key] for key in _CODE if key in merged and key not in own]
@@ -245,24 +246,3 @@ def _sentence(fault: ErrorDetails) -> str:
         return f"{reason[:1].upper()}{reason[1:]}."
     reason = reason[:1].lower() + reason[1:]
     return f"The setting '{name}' is {fault['input']!r}: {reason}."
-
-
-def _from_file(file: Path) -> dict[str, Any]:
-    """Read a YAML file that holds one mapping."""
-    try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        msg = (
-            f"The settings file '{file}' could not be read: {error}. Give a YAML file "
-            "with one 'name: value' per line."
-        )
-        raise UsageError(msg) from error
-    if content is None:
-        return {}
-    if not isinstance(content, dict):
-        msg = (
-            f"The settings file '{file}' holds a {type(content).__name__}; write one "
-            "'name: value' per line."
-        )
-        raise UsageError(msg)
-    return content

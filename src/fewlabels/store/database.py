@@ -6,6 +6,7 @@ they become visible: who has read up to number 17 misses nothing by asking for w
 comes after it. Labels come by the second, so the lock costs nothing.
 """
 
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -13,8 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, Table, create_engine, event, text
+from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, text
 
 from fewlabels.errors import StoreError
 from fewlabels.store.places import Mounts, check_drive, shown, store_url
@@ -102,8 +104,7 @@ def connect(
     if url.get_backend_name() == "sqlite":
         path = Path(str(url.database))
         check_drive(path, mounts)
-        engine = create_engine(url, connect_args={"timeout": busy_seconds})
-        event.listen(engine, "connect", lambda c, _: _prepare_sqlite(c, busy_seconds))
+        engine = _sqlite_engine(url, path, busy_seconds)
         event.listen(engine, "begin", _begin_sqlite)
         return Database(engine, str(path), path, clock)
     address = shown(url)
@@ -134,11 +135,33 @@ def count_anew(connection: Connection, table: Table) -> None:
         _say(connection, f"ANALYZE {table.name}")
 
 
-def _prepare_sqlite(connection: sqlite3.Connection, busy_seconds: float) -> None:
-    """Set up a new connection: durable commits, keys that hold, our own BEGIN."""
+def _sqlite_engine(url: URL, path: Path, busy_seconds: float) -> Engine:
+    """Return an engine; in a folder that cannot be written to, one that reads."""
+    patience: float | None = busy_seconds
+    if os.access(path, os.R_OK) and not os.access(path.parent, os.W_OK):
+        patience = None
+        log = path.with_name(f"{path.name}-wal")
+        # The log needs a second file, which nobody can make there. Without a log there
+        # is no writer either.
+        still = not log.exists() or not log.stat().st_size
+        query = {"mode": "ro", "uri": "true"} | ({"immutable": "1"} if still else {})
+        url = URL.create("sqlite", database=f"file:{quote(str(path))}", query=query)
+    engine = create_engine(url, connect_args={"timeout": busy_seconds})
+    event.listen(engine, "connect", lambda c, _: _prepare_sqlite(c, patience))
+    return engine
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, busy_seconds: float | None) -> None:
+    """Set up a new connection: durable commits, keys that hold, our own BEGIN.
+
+    Args:
+        connection: The connection.
+        busy_seconds: How long to wait for another writer; None: it only reads.
+    """
     connection.isolation_level = None
     cursor = connection.cursor()
-    _use_log(cursor, time.monotonic() + busy_seconds)
+    if busy_seconds is not None:
+        _use_log(cursor, time.monotonic() + busy_seconds)
     cursor.execute("PRAGMA synchronous=FULL")
     cursor.execute("PRAGMA fullfsync=ON")  # for macOS, where fsync alone is not enough
     cursor.execute("PRAGMA foreign_keys=ON")

@@ -15,6 +15,7 @@ from fewlabels.errors import DamagedStoreError, NewerStoreError
 from fewlabels.store.copies import copy_file
 from fewlabels.store.database import Database
 from fewlabels.store.schema import METADATA, VERSION
+from fewlabels.store.trouble import damaged
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,10 @@ def is_empty(database: Database) -> bool:
 def _version(connection: Connection, place: str) -> int:
     names = set(inspect(connection).get_table_names())
     if VERSION.name in names:
-        return int(connection.execute(select(VERSION.c.version)).scalar_one())
+        found = connection.execute(select(VERSION.c.version)).scalars().all()
+        if len(found) != 1 or not isinstance(found[0], int) or found[0] < 1:
+            raise damaged(place, f"its table {VERSION.name} holds {list(found)[:3]}")
+        return found[0]
     strange = names & set(METADATA.tables)
     if strange:
         msg = (

@@ -18,6 +18,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
 from fewlabels.store.records import canonical
+from fewlabels.store.trouble import UnreadableValueError
 
 METADATA = MetaData()
 
@@ -37,7 +38,12 @@ class Json(TypeDecorator[Any]):
 
     def process_result_value(self, value: str | None, _: Dialect) -> Any:
         """Read a value back."""
-        return None if value is None else json.loads(value)
+        if value is None:
+            return None
+        try:
+            return json.loads(value)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise UnreadableValueError(f"a value is not JSON: {value!r:.80}") from error
 
 
 class Moment(TypeDecorator[datetime]):
@@ -54,7 +60,12 @@ class Moment(TypeDecorator[datetime]):
 
     def process_result_value(self, value: str | None, _: Dialect) -> datetime | None:
         """Read a moment back."""
-        return None if value is None else datetime.fromisoformat(value)
+        if value is None:
+            return None
+        try:
+            return datetime.fromisoformat(value)
+        except (ValueError, TypeError) as error:
+            raise UnreadableValueError(f"a value is no time: {value!r:.80}") from error
 
 
 VERSION = Table("schema_version", METADATA, Column("version", Integer))

@@ -29,6 +29,10 @@ _OUT_OF_SPACE = {"53100", "53200"}
 _PRIMARY = 0xFF
 
 
+class UnreadableValueError(Exception):
+    """A database gave a value that nobody here wrote."""
+
+
 @contextmanager
 def explained(place: str) -> Iterator[None]:
     """Turn an error of the database inside the block into a sentence.
@@ -41,6 +45,8 @@ def explained(place: str) -> Iterator[None]:
     """
     try:
         yield
+    except UnreadableValueError as error:
+        raise damaged(place, str(error)) from error
     except sqlite3.Error as error:
         raise _of_sqlite(place, error) from error
     except DBAPIError as error:

@@ -1,11 +1,13 @@
 """A file with faults is refused whole, and each fault is named by its line."""
 
 import json
+import os
+from difflib import get_close_matches
 
 import pytest
 
 from fewlabels.errors import AnswersError, DataError, Fault
-from fewlabels.projects.exchange import reading
+from fewlabels.projects.exchange import matching, reading, tables
 from fewlabels.projects.exchange.reading import read_answers
 
 ITEMS = {
@@ -155,6 +157,63 @@ def test_a_file_that_is_too_big_is_not_read(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "MAX_BYTES", 40)
     (fault,) = faults(tmp_path / "t.csv", HEADER + "a.png,cat,,\n")
     assert fault.sentence == "the file has 45 bytes; at most 40 are read."
+
+
+@pytest.mark.parametrize("kind", ["pipe", "endless"])
+def test_what_is_no_regular_file_is_not_waited_for(tmp_path, kind):
+    path = tmp_path / "t.csv"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    with pytest.raises(DataError, match="cannot be read: not a regular file"):
+        read_answers(path, items=ITEMS, asked=None, classes=CLASSES, partial=True)
+
+
+def test_hints_are_looked_for_as_long_as_somebody_reads_them(tmp_path, monkeypatch):
+    words = []
+
+    def counted(word, names, **options):
+        words.append(word)
+        return get_close_matches(word, names, **options)
+
+    monkeypatch.setattr(matching, "get_close_matches", counted)
+    rows = "".join(f"a.png,cat{number},,\n" * 2 for number in range(50))
+    found = faults(tmp_path / "t.csv", HEADER + rows)
+    assert [fault.sentence.endswith("'cat'?") for fault in found[:60]] == (
+        [True] * 40 + [False] * 20
+    )
+    assert len(words) == 40  # twenty for each of two readings
+
+
+def test_a_header_of_any_length_is_looked_at_once_for_each_name(tmp_path, monkeypatch):
+    looked = []
+
+    def counted(word, names, *options):
+        looked.append(word)
+        return get_close_matches(word, names, *options)
+
+    monkeypatch.setattr(tables, "get_close_matches", counted)
+    columns = ",".join(f"column {number}" for number in range(5_000))
+    content = f"file_name,label,anotator,{columns}\na.png,cat\n"
+    (fault,) = faults(tmp_path / "t.csv", content)
+    assert fault.sentence.endswith(
+        "'anotator' means nothing here; did you mean 'annotator'?"
+    )
+    assert len(looked) < 20
+    lines = "".join(
+        f'{{"id": "1a", "label": "cat", "anotator{n}": 1}}\n' for n in range(3000)
+    )
+    assert len(read(tmp_path / "t.jsonl", lines, partial=True).faults) < 1100 + 3000
+
+
+@pytest.mark.parametrize(
+    "time", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"]
+)
+def test_a_time_outside_all_calendars_is_a_fault(tmp_path, time):
+    content = f"file_name,label,time\na.png,cat,{time}\n"
+    (fault,) = faults(tmp_path / "t.csv", content)
+    assert fault.sentence.startswith(f"the time '{time}' is not written as 2026-")
 
 
 def test_a_missing_file_is_an_error_also_with_partial(tmp_path):
@@ -327,11 +386,12 @@ def test_each_fault_of_an_export_has_task_and_line(tmp_path):
         task("a.png", result="cat"),
         task("a.png", result=[{"type": "choices", "value": {"choices": "cat"}}]),
         task("f.png", "cat"),
+        task("//[x", "cat"),
         task("caf\u00e9.png", was_cancelled=True),
     ]
     content = "[\n" + ",\n".join(map(json.dumps, tasks)) + "\n]"
     found = faults(tmp_path / "t.json", content)
-    assert [fault.line for fault in found] == [3, 4, 5, 6, 7, 8, 9, 10, 11]
+    assert [fault.line for fault in found] == [3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
     sentences = [
         "task 2: there is no image 'zebra.png'",
         "task 3: there is no class 'catt'. Did you mean 'cat'?",
@@ -342,6 +402,7 @@ def test_each_fault_of_an_export_has_task_and_line(tmp_path):
         "task 8 has a result that is not a list of choices.",
         "task 9 has a result that is not a list of choices.",
         "nobody asked about 'f.png'",
+        "task 11: there is no image '//[x' in this project.",
     ]
     for fault, sentence in zip(found, sentences, strict=True):
         assert sentence in fault.sentence

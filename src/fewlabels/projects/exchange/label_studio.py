@@ -137,6 +137,9 @@ def _name(image: Any) -> str | None:
     """Return the path below the root that the address of an image names."""
     if not isinstance(image, str):
         return None
-    address = urlsplit(image)
+    try:
+        address = urlsplit(image)
+    except ValueError:  # no address at all: nothing is called so
+        return image
     local = parse_qs(address.query).get("d")
     return local[0] if local else unquote(address.path).lstrip("/")

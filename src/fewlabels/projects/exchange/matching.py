@@ -20,6 +20,7 @@ from fewlabels.projects.exchange.records import (
 )
 
 _LONGEST = 80
+_MOST_HINTS = 20  # each is looked for among all classes, which takes milliseconds
 _SAYING = ("label", "status")
 
 
@@ -125,19 +126,69 @@ class Images:
         return found
 
 
+class Classes:
+    """Which class a row means."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        """Take the names of the classes."""
+        self.names = frozenset(names)
+        self._folded: dict[str, list[str]] = {}
+        for name in names:
+            self._folded.setdefault(name.casefold(), []).append(name)
+        self._hints: dict[str, str] = {}
+
+    def find(self, row: Row) -> str | None:
+        """Return the class of a row, or one of ``SAYINGS`` that is no class.
+
+        Args:
+            row: The row.
+
+        Returns:
+            The word; None if the row has no label.
+
+        Raises:
+            FaultyRowError: If there is no such class.
+        """
+        word = text_of(row, "label", strip=False)
+        if word is None or not word.strip():
+            return None
+        whole = word.strip().removesuffix(".0")  # how pandas writes 3 beside empty ones
+        for form in (word, word.strip(), whole):
+            if form in self.names:
+                return form
+        plain = word.strip().casefold()
+        alike = self._folded.get(plain, ())
+        if len(alike) == 1:
+            return alike[0]
+        if plain in SAYINGS:
+            return plain
+        hint = self._hint(plain)
+        raise FaultyRowError(f"there is no class {quoted(word.strip())}.{hint}")
+
+    def _hint(self, word: str) -> str:
+        """Say which class may be meant, for as many words as anybody reads of."""
+        if word not in self._hints:
+            if len(self._hints) == _MOST_HINTS:
+                return ""
+            near = get_close_matches(word[:_LONGEST], list(self._folded), n=1)
+            name = quoted(self._folded[near[0]][-1]) if near else ""
+            self._hints[word] = f" Did you mean {name}?" if near else ""
+        return self._hints[word]
+
+
 def is_answered(row: Row) -> bool:
     """Return whether a row says anything about its image."""
     return any(str(row.get(c) or "").strip() or row.get(c) == 0 for c in _SAYING)
 
 
-def answer_of(row: Row, line: int, images: Images, classes: Sequence[str]) -> Answer:
+def answer_of(row: Row, line: int, images: Images, classes: Classes) -> Answer:
     """Return the answer in a row.
 
     Args:
         row: The row, which :func:`is_answered`.
         line: Where it is.
         images: What can be meant.
-        classes: Names of the classes.
+        classes: What the images can be.
 
     Returns:
         The answer.
@@ -150,8 +201,8 @@ def answer_of(row: Row, line: int, images: Images, classes: Sequence[str]) -> An
     if status not in {"", SKIP, UNSURE}:
         told = f"the status {quoted(status)} is neither '{SKIP}' nor '{UNSURE}'."
         raise FaultyRowError(told)
-    label = _label(row, classes)
-    if label is not None and label not in classes:
+    label = classes.find(row)
+    if label is not None and label not in classes.names:
         status, label = _said(label, status), None
     if status == SKIP and label is not None:
         told = f"is skipped and has the label {quoted(label)}; decide for one."
@@ -166,27 +217,6 @@ def answer_of(row: Row, line: int, images: Images, classes: Sequence[str]) -> An
         lead_time=_lead_time(row),
         line=line,
     )
-
-
-def _label(row: Row, classes: Sequence[str]) -> str | None:
-    """Return the class of a row, or one of ``SAYINGS`` where no class is called so."""
-    word = text_of(row, "label", strip=False)
-    if word is None or not word.strip():
-        return None
-    whole = word.strip().removesuffix(".0")  # how pandas writes 3 beside empty cells
-    for form in (word, word.strip(), whole):
-        if form in classes:
-            return form
-    plain = word.strip().casefold()
-    alike = [name for name in classes if name.casefold() == plain]
-    if len(alike) == 1:
-        return alike[0]
-    if plain in SAYINGS:
-        return plain
-    folded = {name.casefold(): name for name in classes}
-    near = get_close_matches(plain, list(folded), n=1)
-    hint = f" Did you mean {quoted(folded[near[0]])}?" if near else ""
-    raise FaultyRowError(f"there is no class {quoted(word.strip())}.{hint}")
 
 
 def _said(word: str, status: str) -> str:
@@ -204,10 +234,12 @@ def _time(row: Row) -> datetime | None:
         return None
     try:
         time = datetime.fromisoformat(word)
-    except ValueError:
+        time = time if time.tzinfo else time.replace(tzinfo=UTC)
+        time.astimezone(UTC)  # the first day of all has no yesterday
+    except (ValueError, OverflowError):
         told = f"the time {quoted(word)} is not written as 2026-01-31T12:00:00Z."
         raise FaultyRowError(told) from None
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
+    return time
 
 
 def _lead_time(row: Row) -> float | None:

@@ -1,11 +1,14 @@
 """Read what was answered: every fault with its line, and all or nothing."""
 
+import errno
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from fewlabels import files
 from fewlabels.errors import AnswersError, DataError, Fault
 from fewlabels.projects.exchange.label_studio import studio_rows
 from fewlabels.projects.exchange.matching import (
+    Classes,
     FaultyRowError,
     Images,
     answer_of,
@@ -69,14 +72,14 @@ def read_answers(
     if isinstance(text, Fault):
         parsed = Parsed((), (text,))
     else:
-        parsed = _parsed(_ROWS[kind](text), Images(items, asked), classes)
+        parsed = _parsed(_ROWS[kind](text), Images(items, asked), Classes(classes))
     if parsed.faults and not partial:
         raise AnswersError(path, parsed.faults)
     return parsed
 
 
 def _parsed(
-    rows: Iterator[Numbered | Fault], images: Images, classes: Sequence[str]
+    rows: Iterator[Numbered | Fault], images: Images, classes: Classes
 ) -> Parsed:
     first: dict[tuple[str, str | None], str] = {}
     answers: list[Answer] = []
@@ -123,12 +126,10 @@ def _check_first(
 def _text(path: Path) -> str | Fault:
     """Return the text of a file, or why it is none."""
     try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            told = f"the file has {size:,} bytes; at most {MAX_BYTES:,} are read."
-            return Fault(1, told)
-        content = path.read_bytes()
+        content = files.read_regular(path, MAX_BYTES)
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            return Fault(1, f"the file has {error.strerror} are read.")
         msg = f"'{path}' cannot be read: {error.strerror or error}. Give another file."
         raise DataError(msg) from error
     return _decoded(content)

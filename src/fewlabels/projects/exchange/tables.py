@@ -16,6 +16,8 @@ KNOWN = frozenset((*NAMES, *ANSWERED))
 """Columns that are read; others are the annotator's own."""
 
 _NAMES = frozenset(NAMES)
+_LONGEST, _LIKENESS = 80, 0.8
+_MOST_COLUMNS = 1_000  # that are looked at for a slip of the pen
 _SEPARATORS = (",", ";", "\t")
 _SEPARATOR_LINE = re.compile(r"sep=[,;\t]\s*", re.IGNORECASE)
 
@@ -105,6 +107,7 @@ def json_rows(text: str) -> Iterator[Numbered | Fault]:
             continue
         row = {_plain(name): cell for name, cell in cells.items()}
         fresh = [name for name in row if name not in named]
+        fresh = fresh[: max(0, _MOST_COLUMNS - len(named))]
         named.update(fresh)
         yield from (Fault(line, told) for told in _misspelt(fresh, row.keys()))
         if _names_image(row):
@@ -152,11 +155,17 @@ def _misspelt(columns: Iterable[str], there: Collection[str]) -> Iterator[str]:
     missing = KNOWN.difference(there, {"id"})  # 'idx' may be anything
     if not _NAMES.isdisjoint(there):
         missing -= _NAMES
-    for name in columns:
-        near = [] if name in KNOWN else get_close_matches(name[:80], missing, 1, 0.8)
-        if near:
-            told = f"the column {name[:80]!r} means nothing here"
-            yield f"{told}; did you mean '{near[0]}'?"
+    own = [name[:_LONGEST] for name in columns if name not in KNOWN]
+    # Looked up this way round, since headers can be much longer than what is missing.
+    meant = {
+        near: wanted
+        for wanted in sorted(missing)
+        for near in get_close_matches(wanted, own, len(own) or 1, _LIKENESS)
+    }
+    for name in own:
+        if name in meant:
+            told = f"the column {name!r} means nothing here"
+            yield f"{told}; did you mean '{meant[name]}'?"
 
 
 def _plain(column: str) -> str:

@@ -1,13 +1,14 @@
 """``config.json``: all that is needed to build an exported model anew."""
 
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from fewlabels import models
+from fewlabels import files, models
 from fewlabels.errors import DataError
 from fewlabels.features import ModuleEncoder, encoders
 from fewlabels.features.encoders import Encoder
@@ -17,7 +18,12 @@ CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 CARD = "README.md"
 
+LARGEST_SIDE = 1024
+"""Pixels of a side that images are brought to at most."""
+
 _LARGEST = 2**20
+_MOST_INPUTS = 2**22  # an image of 1,024 pixels a side has three quarters of it
+_MOST_OUTPUTS = 10_000_000
 
 
 class EncoderConfig(BaseModel):
@@ -29,11 +35,11 @@ class EncoderConfig(BaseModel):
     """Name of the encoder, which tells network, weights and preparation."""
     builtin: str | None = None
     """Where its weights come with a package: the name it has here."""
-    size: int | None = None
+    size: int | None = Field(default=None, ge=1, le=LARGEST_SIDE)
     """Side of the square that a built-in encoder brings images to."""
     network: str | None = None
     """Where its weights are in the file of weights: the name of the network."""
-    num_outputs: int | None = None
+    num_outputs: int | None = Field(default=None, ge=1, le=_MOST_OUTPUTS)
     """Width of that network's last layer, which is not used."""
 
     @classmethod
@@ -74,6 +80,14 @@ class ModelConfig(BaseModel):
     weights_sha256: str
     """Hash of the file of weights, so that no file meets a stranger's."""
 
+    @field_validator("input_shape")
+    @classmethod
+    def _is_bearable(cls, shape: tuple[int, ...]) -> tuple[int, ...]:
+        if math.prod(shape) > _MOST_INPUTS:
+            numbers = " x ".join(map(str, shape))
+            raise ValueError(f"{numbers} is more than {_MOST_INPUTS:,} numbers")
+        return shape
+
 
 def enclosed_network(encoder: Encoder) -> WideResNet | None:
     """Return the network of an encoder that learned from the pool; None: another."""
@@ -100,8 +114,7 @@ def read_config(folder: Path) -> ModelConfig:
     """
     path = folder / CONFIG
     try:
-        with path.open("rb") as file:
-            content = file.read(_LARGEST + 1)
+        content = files.read_regular(path, _LARGEST)
     except OSError as error:
         msg = (
             f"There is no exported model in {folder}: {CONFIG} cannot be read "
@@ -109,8 +122,6 @@ def read_config(folder: Path) -> ModelConfig:
         )
         raise DataError(msg) from error
     try:
-        if len(content) > _LARGEST:
-            raise DataError(_foreign(path, f"it is larger than {_LARGEST:,} bytes"))
         return ModelConfig.model_validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from fewlabels import files, models, rng
@@ -38,6 +39,7 @@ Exportable = NetworkClassifier | FrozenClassifier
 """The classifiers that can be written as files."""
 
 _ENCLOSED = "encoder."
+_LARGEST_WEIGHTS = 2**36  # bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +121,7 @@ def load_model(folder: Path, *, encoder: Encoder | None = None) -> LoadedModel:
     path = folder / WEIGHTS
     _check_weights(path, config)
     try:
-        found = _built(config, encoder)
+        found = _built(config, encoder, _Saved(path, checkpoint.shapes(path)))
         tensors: dict[str, Tensor] = dict(found.module.state_dict())
         if isinstance(found, FrozenClassifier):
             tensors |= _enclosed_tensors(found.encoder)
@@ -160,7 +162,7 @@ def exportable(classifier: Classifier) -> Exportable:
 def _check_weights(path: Path, config: ModelConfig) -> None:
     """Raise unless the weights are those that the configuration was written with."""
     try:
-        with path.open("rb") as file:
+        with files.open_regular(path, _LARGEST_WEIGHTS) as file:
             found = file_digest(file, "sha256").hexdigest()
     except OSError as error:
         msg = (
@@ -184,23 +186,54 @@ def _enclosed_tensors(encoder: Encoder) -> Mapping[str, Tensor]:
     return {f"{_ENCLOSED}{name}": tensor for name, tensor in state.items()}
 
 
-def _built(config: ModelConfig, encoder: Encoder | None) -> Exportable:
+@dataclass(frozen=True)
+class _Saved:
+    """What a file of weights holds, by the shapes it announces."""
+
+    path: Path
+    shapes: checkpoint.Shapes
+
+    def check(self, planned: checkpoint.Shapes, prefix: str) -> None:
+        """Raise unless the file holds these tensors, with something before names."""
+        own = {
+            name.removeprefix(prefix): shape
+            for name, shape in self.shapes.items()
+            if name.startswith(_ENCLOSED) == bool(prefix)
+        }
+        checkpoint.check_fit(planned, own, self.path)
+
+
+def _built(config: ModelConfig, encoder: Encoder | None, saved: _Saved) -> Exportable:
     """Return the classifier with weights yet to be filled in."""
     num_classes = len(config.classes)
     if config.encoder is None:
-        network = _network(config.network, config.input_shape, num_classes)
+        network = _network(config.network, config.input_shape, num_classes, saved)
         return NetworkClassifier(network, num_classes)
-    frozen = _encoder(config.encoder, config.input_shape, encoder)
-    head = _network(config.network, (frozen.feature_size,), num_classes)
+    frozen = _encoder(config.encoder, config.input_shape, encoder, saved)
+    head = _network(config.network, (frozen.feature_size,), num_classes, saved)
     return FrozenClassifier(module=head, num_classes=num_classes, encoder=frozen)
 
 
-def _network(name: str, shape: tuple[int, ...], num_outputs: int) -> Network:
-    return models.build(name, shape, num_outputs, rng.stream(0, "overwritten")).eval()
+def _network(
+    name: str, shape: tuple[int, ...], num_outputs: int, saved: _Saved, prefix: str = ""
+) -> Network:
+    """Return a network, once its weights are known to be in the file.
+
+    A few words in the configuration can ask for more memory than there is; the weights
+    have to be paid for with a file of their size.
+    """
+    draws = rng.stream(0, "overwritten")
+    with torch.device("meta"):  # shapes without numbers
+        planned = models.build(name, shape, num_outputs, draws).state_dict()
+    saved.check(checkpoint.shapes_of(planned), prefix)
+    return models.build(name, shape, num_outputs, draws).eval()
 
 
 def _encoder(
-    config: EncoderConfig, shape: tuple[int, ...], given: Encoder | None
+    config: EncoderConfig,
+    shape: tuple[int, ...],
+    given: Encoder | None,
+    saved: _Saved,
 ) -> Encoder:
     """Return the encoder that a model was trained over."""
     if config.builtin is not None:
@@ -208,7 +241,7 @@ def _encoder(
             raise UnknownNameError("encoder", config.builtin, encoders.names())
         found: Encoder = encoders.resolve(config.builtin, size=config.size)
     elif config.network is not None and config.num_outputs is not None:
-        network = _network(config.network, shape, config.num_outputs)
+        network = _network(config.network, shape, config.num_outputs, saved, _ENCLOSED)
         return ModuleEncoder(network, name=config.identity)
     elif given is None:
         msg = (
