@@ -31,7 +31,7 @@ def init(
     budget: Annotated[int, typer.Option(help="Labels in all.")],
     audit: Annotated[
         int | None,
-        typer.Option(help="Labels that only measure. [default: a fifth of the budget]"),
+        typer.Option(help="Labels that only measure. [default: a fifth]"),
     ] = None,
     query: Annotated[int, typer.Option(help="Labels asked for in each round.")] = 20,
     overlap: Annotated[int, typer.Option(help="People who label each image.")] = 1,
@@ -78,9 +78,10 @@ def init(
         )
         terminal.result(f"{settings.reason} Trainer: {settings.trainer.name}.")
         if settings.audit:
+            labels = min(settings.budget, standing.num_candidates)
             terminal.result(
-                f"{settings.audit} of the {settings.budget} labels will be drawn at "
-                "random and only measure accuracy; --audit changes that."
+                f"{settings.audit} of the {labels} labels will be drawn at random and "
+                "only measure accuracy; --audit changes that."
             )
         terminal.result(standing.next_step)
 

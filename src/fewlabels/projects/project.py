@@ -1,6 +1,5 @@
 """A project: a person's images and labels, and what was learned from them."""
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
@@ -10,13 +9,11 @@ from typing import Self
 from fewlabels import files, strategies, training
 from fewlabels.data.decode import ImageFile
 from fewlabels.data.files import FileImages, common_shape
-from fewlabels.data.unreadable import warn_of
 from fewlabels.errors import (
     DataError,
     FewlabelsError,
     ProjectError,
     StorageError,
-    UnreadableFilesWarning,
     UsageError,
 )
 from fewlabels.projects import asking, exporting, learning, standing, telling
@@ -75,7 +72,8 @@ class Project(ProjectFolder):
             images: Folder of the images, which stay there and are not changed.
             classes: Names of the classes.
             budget: Labels in all.
-            audit: How many of them measure; None: a fifth.
+            audit: How many of them measure, at most half of the images; None: a fifth
+                of the budget, or of the images where they are fewer.
             query: Labels asked for in each round; None: 20.
             overlap: Annotators who shall label each image; None: one.
             strategy: What chooses images; None: ``npc``.
@@ -109,6 +107,7 @@ class Project(ProjectFolder):
         found = tuple(one.file(pictures) for one in index.files)
         chosen, shape, reason = _planned(found, len(names), trainer, size)
         settings = checked(
+            len(set(index.representative.values())),
             images=reference(pictures, place),
             store=store,
             budget=budget,
@@ -128,8 +127,9 @@ class Project(ProjectFolder):
                 identity = labels.begin(names, annotator=_OWNER)
                 take_in(labels, index)
             settings.model_copy(update={"store_identity": identity}).write(partial)
-        warn_of(pictures, index.unreadable)
-        return cls.open(place, allow_code=True)  # the caller named it all
+        project = cls.open(place, allow_code=True)  # the caller named it all
+        project.warn_once(index.unreadable)
+        return project
 
     def ask(
         self,
@@ -198,8 +198,7 @@ class Project(ProjectFolder):
         Returns:
             A sentence.
         """
-        with self.owned(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", UnreadableFilesWarning)  # train warns
+        with self.owned():
             self.index()
         snapshot = self.snapshot()
         expected = plan(self.images(snapshot), len(snapshot.classes))
