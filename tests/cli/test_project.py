@@ -271,3 +271,21 @@ def test_train_says_what_to_keep_in_mind(fewlabels, tmp_path, place):
     code, out, err = fewlabels("train", place)
     assert code == 0, err
     assert "Note: The files of 1 labeled image are gone. What was said" in out
+
+
+def test_a_forgotten_class_is_added_and_renamed_from_the_shell(fewlabels, place):
+    add = ("classes", "add", place)
+    assert fewlabels(*add, "neither", "both") == (
+        0,
+        "Classes: even, odd, neither, both.\n",
+        "",
+    )
+    code, out, _ = fewlabels("classes", "rename", place, "both", "mixed")
+    assert (code, out) == (0, "Classes: even, odd, neither, mixed.\n")
+    code, out, err = fewlabels(*add, "Odd")
+    assert (code, out) == (2, "")
+    assert "The class 'Odd' was not taken: 'odd' is a class already." in err
+    code, _, err = fewlabels("classes", "rename", place, "ood", "x")
+    assert code == 2
+    assert "Did you mean 'odd'?" in err
+    assert fewlabels("classes", "add", "nothing", "x")[0] == 1

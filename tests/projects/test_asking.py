@@ -113,7 +113,7 @@ def test_a_budget_beyond_the_images_leaves_images_to_learn_from(tmp_path):
         assert project.settings.audit == 4  # a fifth of the 24 images
         assert len(go_on(project).items) == 9
         assert project.train().record.num_labeled == 5
-    with pytest.raises(ProjectError, match="13 of 24 images .* --audit 12"):
+    with pytest.raises(ProjectError, match=r"13 of 24 images .* --audit 12"):
         begin(tmp_path / "other", budget=1_000_000, audit=13)
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.projects.exchange.annotators import fill_studio
 from tests.projects.toy import answer, begin, go_on, num_events, paths, truth, write
 
-from fewlabels.errors import AnswersError, DataError, UsageError
+from fewlabels.errors import AnswersError, DataError, UnknownNameError, UsageError
 from fewlabels.projects import Project, telling
 from fewlabels.store import Kind
 
@@ -339,7 +339,7 @@ def test_a_class_that_is_added_later(project, tmp_path):
     go_on(project)
     project.train()
     asked = project.ask()
-    project.store.add_classes(["neither"], annotator="ann")
+    project.add_classes([" neither "])
     project.write_query(asked, tmp_path / "query.csv")
     names = paths(project, asked)
     rows = [(names[0], "neither"), *((name, truth(name)) for name in names[1:])]
@@ -359,6 +359,55 @@ def test_a_class_that_is_added_later(project, tmp_path):
 def test_a_model_that_does_not_know_a_class_can_choose(project):
     go_on(project)
     project.train()
-    project.store.add_classes(["neither"], annotator="ann")
+    project.add_classes([" neither "])
     for strategy in ("npc", "margin", "random"):
         assert len(project.ask(strategy=strategy, anew=True).items) == 4
+
+
+def test_a_class_is_renamed_and_keeps_its_labels(project, tmp_path):
+    asked = go_on(project)
+    project.train()
+    before = project.status().class_counts
+    assert project.rename_class("even", "Even") == ("Even", "odd")
+    assert project.rename_class("Even", "straight") == ("straight", "odd")
+    standing = project.status()
+    assert (standing.classes, standing.class_counts) == (("straight", "odd"), before)
+    name = next(one for one in paths(project, asked) if truth(one) == "even")
+    file = write(tmp_path / "a.csv", [(name, "straight")])
+    assert project.tell(file, annotator="ann").num_same == 1
+    with pytest.raises(AnswersError, match="there is no class 'even'"):
+        project.tell(write(tmp_path / "a.csv", [(name, "even")]))
+
+
+@pytest.mark.parametrize("name", ["odd", "ODD ", " ", "new, new"])
+def test_a_class_that_could_not_be_told_apart_is_refused(project, name):
+    with pytest.raises(UsageError, match="was not taken"):
+        project.add_classes(name.split(","))
+    if "," not in name:
+        with pytest.raises(UsageError, match="was not taken"):
+            project.rename_class("even", name)
+    with pytest.raises(UnknownNameError, match="Did you mean 'even'"):
+        project.rename_class("evne", "new")
+    assert project.snapshot().classes == ("even", "odd")
+
+
+# ---------------------------------------------------------------- what was exported
+
+
+def test_exported_labels_can_be_told_back(project, tmp_path):
+    asked = go_on(project)
+    export = project.export(tmp_path / "export")
+    file = next(path for path in export.files if path.name == "labels.csv")
+    before = num_events(project)
+    told = project.tell(file)
+    assert (told.num_new, told.num_changed, told.num_same) == (0, 0, 7)
+    assert num_events(project) == before
+    name = paths(project, asked)[0]
+    right, wrong = (f"{name},{word}," for word in ("odd", "even"))
+    if truth(name) == "even":
+        right, wrong = wrong, right
+    text = file.read_text("utf-8")
+    assert right in text
+    (tmp_path / "labels.csv").write_text(text.replace(right, wrong), "utf-8")
+    told = project.tell(tmp_path / "labels.csv")
+    assert (told.num_changed, told.num_same) == (1, 6)

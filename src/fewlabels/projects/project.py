@@ -19,6 +19,7 @@ from fewlabels.errors import (
 from fewlabels.projects import asking, exporting, learning, standing, telling
 from fewlabels.projects.asking import Asked
 from fewlabels.projects.catalog import take_in
+from fewlabels.projects.classes import OWNER, add, class_names, rename
 from fewlabels.projects.export.config import LARGEST_SIDE
 from fewlabels.projects.exporting import Exported
 from fewlabels.projects.folder import (
@@ -37,7 +38,6 @@ from fewlabels.projects.telling import Told
 from fewlabels.runs import Choice
 from fewlabels.store import Store
 
-_OWNER = "owner"
 _PATIENCE = 10.0  # seconds for another beginning to put its files in place
 _STORE = "labels.sqlite"
 
@@ -86,7 +86,7 @@ class Project(ProjectFolder):
             The project, with its images indexed.
         """
         place, pictures = Path(folder), Path(images).expanduser()
-        names = _class_names(classes)
+        names = class_names(classes)
         if size is not None and not 1 <= size <= LARGEST_SIDE:
             msg = (
                 f"Images cannot be brought to {size} pixels a side; give 8 to "
@@ -124,7 +124,7 @@ class Project(ProjectFolder):
         training.resolve(settings.trainer.name, settings.trainer.options)
         with _whole(place) as partial:
             with Store.open(store_place(partial, settings)) as labels:
-                identity = labels.begin(names, annotator=_OWNER)
+                identity = labels.begin(names, annotator=OWNER)
                 take_in(labels, index)
             settings.model_copy(update={"store_identity": identity}).write(partial)
         project = cls.open(place, allow_code=True)  # the caller named it all
@@ -183,6 +183,14 @@ class Project(ProjectFolder):
             What was taken.
         """
         return telling.tell(self, Path(path), annotator=annotator, partial=partial)
+
+    def add_classes(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Add classes that were forgotten, and return all there are now."""
+        return add(self, names)
+
+    def rename_class(self, old: str, new: str) -> tuple[str, ...]:
+        """Give a class another name, and return all there are now."""
+        return rename(self, old, new)
 
     def train(self) -> Trained:
         """Train on what is labeled, or go on with a training that was interrupted."""
@@ -265,17 +273,6 @@ def _whole(place: Path) -> Iterator[Path]:
             _check_free(place)
             for path in sorted(partial.iterdir(), key=lambda one: one.name == FILE):
                 files.move(path, real / path.name)
-
-
-def _class_names(classes: Sequence[str]) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in classes)
-    if len(names) < 2 or not all(names) or len(set(names)) < len(names):
-        msg = (
-            f"The classes are {list(names)}; give at least two different names, such "
-            "as --classes cat,dog."
-        )
-        raise UsageError(msg)
-    return names
 
 
 def _check_free(folder: Path) -> None:
