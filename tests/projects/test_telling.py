@@ -299,7 +299,7 @@ def test_label_studio_there_and_back(project, tmp_path):
     names = paths(project, asked)
     assert [task["data"]["file_name"] for task in tasks] == names
     assert [task["data"]["image"] for task in tasks] == [
-        f"/data/local-files/?d={name}" for name in names
+        f"/data/local-files/?d=images/{name}" for name in names
     ]
     config = (tmp_path / "tasks.config.xml").read_text("utf-8")
     assert '<Choice value="even"' in config

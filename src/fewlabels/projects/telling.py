@@ -4,6 +4,7 @@ import getpass
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 import torch
 
@@ -17,6 +18,7 @@ from fewlabels.projects.exchange import (
     read_answers,
 )
 from fewlabels.projects.exchange import write_query as write_file
+from fewlabels.projects.exchange.writing import IMAGE_ADDRESS
 from fewlabels.projects.folder import ProjectFolder
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.store import Event, Item, Kind, StoredRound, Verdict
@@ -82,7 +84,9 @@ def write_query(project: ProjectFolder, asked: Asked, path: Path) -> Path:
         for rank, one in enumerate(asked.items, 1)
         if one.item in path_of
     ]
-    write_file(path, items, classes)
+    # Label Studio serves folders below its root, so the root is the folder above.
+    folder = quote(project.images_folder.resolve().name)
+    write_file(path, items, classes, image_address=f"{IMAGE_ADDRESS}{folder}/")
     return path
 
 
