@@ -20,6 +20,7 @@ from fewlabels.projects import asking, exporting, learning, standing, telling
 from fewlabels.projects.asking import Asked
 from fewlabels.projects.catalog import take_in
 from fewlabels.projects.classes import OWNER, add, class_names, rename
+from fewlabels.projects.exchange import AskedItem
 from fewlabels.projects.export.config import LARGEST_SIDE
 from fewlabels.projects.exporting import Exported
 from fewlabels.projects.folder import (
@@ -163,7 +164,17 @@ class Project(ProjectFolder):
         Returns:
             The path.
         """
-        return telling.write_query(self, asked, Path(path))
+        return self.write_questions(self.questions(asked), path)
+
+    def questions(self, asked: Asked) -> tuple[AskedItem, ...]:
+        """Return what people are asked: numbers, names and, where fair, a guess."""
+        return telling.questions(self, asked)
+
+    def write_questions(
+        self, questions: Sequence[AskedItem], path: str | PathLike[str]
+    ) -> Path:
+        """Write what :meth:`questions` returned; as :meth:`write_query`."""
+        return telling.write_questions(self, questions, Path(path))
 
     def tell(
         self,
