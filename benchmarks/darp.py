@@ -224,6 +224,7 @@ def ratios(seconds: dict[str, float]) -> dict[str, float]:
         "equal error, 1e-6 rows": seconds["alternating to 1e-6 rows"] / cold,
         "equal error, 1e-6 of all rows": seconds["alternating to 1e-6 of all rows"]
         / seconds["newton to 1e-6 of all rows"],
+        "1e-6 rows, warm against cold": seconds["alternating to 1e-6 rows"] / warm,
         "10 rounds, warm": seconds["alternating, 10 rounds"] / warm,
         "equal error, both warm": seconds["alternating to 1e-6 rows, warm"] / warm,
         "secants": seconds["secants, 10 rounds"] / cold,

@@ -6,11 +6,13 @@ regression on standardized features, at the strength that is best on these test 
 in favor of both sides alike. Defaults of the encoder were chosen on the pool, with
 other label sets.
 
-Run ``python benchmarks/digits_features.py``.
+Run ``python benchmarks/digits_features.py``; it writes its figures down as well.
 """
 
 import argparse
+import json
 import time
+from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
@@ -27,6 +29,7 @@ from fewlabels.pool import Pool, Split
 
 NUM_RANDOM = 20
 LABEL_SETS = range(10, 20)
+OUTPUT = Path(__file__).parent / "results" / "digits_features.json"
 STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
 
 Rows = NDArray[np.float64]
@@ -54,8 +57,10 @@ def accuracies(
     return found
 
 
-def told(name: str, rows: torch.Tensor, test_rows: torch.Tensor, pool: Pool) -> str:
-    """Return a line of the table."""
+def measured(
+    rows: torch.Tensor, test_rows: torch.Tensor, pool: Pool
+) -> dict[str, list[float]]:
+    """Return the accuracies by method, one for each set of labels."""
     assert pool.test is not None
     own, tested = rows.double().numpy(), test_rows.double().numpy()
     middle, deviation = own.mean(axis=0), own.std(axis=0) + 1e-6
@@ -72,17 +77,21 @@ def told(name: str, rows: torch.Tensor, test_rows: torch.Tensor, pool: Pool) -> 
         ),
         key=mean,
     )
-    figures = [
-        f"{mean(found):5.1f} ± {stdev(found):.1f}" for found in (nearest, linear)
-    ]
-    return f"{name:30} 1-NN {figures[0]}   linear {figures[1]}"
+    return {"nearest": nearest, "linear": linear}
+
+
+def told(name: str, found: dict[str, list[float]]) -> str:
+    """Return a line of the table."""
+    figures = (f"{m} {mean(a):5.1f} ± {stdev(a):.1f}" for m, a in found.items())
+    return f"{name:30} " + "   ".join(figures)
 
 
 def main() -> None:
-    """Print the line of the pixels, then one for each encoder."""
+    """Print and keep the line of the pixels, then one for each encoder."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--steps", type=int, default=SelfSupervised.steps)
+    parser.add_argument("--out", type=Path, default=OUTPUT)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     pool = fewlabels.load("digits")
@@ -90,14 +99,18 @@ def main() -> None:
     images = pool.images.read(torch.arange(len(pool)))
     test_images = pool.test.images.read(torch.arange(len(pool.test)))
     print(f"Digits, {NUM_RANDOM + pool.num_classes} labels, {len(LABEL_SETS)} sets")
-    print(told("pixels", images.flatten(1), test_images.flatten(1), pool))
+    record = {"pixels": measured(images.flatten(1), test_images.flatten(1), pool)}
+    print(told("pixels", record["pixels"]))
     for seed in arguments.seeds:
         started = time.process_time()
         encoder = SelfSupervised(steps=arguments.steps).fit(
             pool.images, pool.ids, rng.stream(seed, "encoder")
         )
         name = f"encoder {seed}, {time.process_time() - started:.0f} s"
-        print(told(name, encoder.embed(images), encoder.embed(test_images), pool))
+        found = measured(encoder.embed(images), encoder.embed(test_images), pool)
+        record[f"encoder {seed}"] = found
+        print(told(name, found), flush=True)
+    arguments.out.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -157,10 +157,9 @@ def summary(record: Mapping[str, Any]) -> str:
         f"{record['encoder']}: CIFAR-10, {NUM_TRAIN:,} + {NUM_TEST:,} images",
         f"ms per image and core: {costs}",
     ]
-    for num_labels, probes in record["probes"].items():
-        rows = {"linear probe": probes, **record["heads"][num_labels]}
-        base = [run["accuracy"] for run in probes]
-        for name, runs in rows.items():
+    for num_labels, found in record["heads"].items():
+        base = [run["accuracy"] for run in found["linear probe"]]
+        for name, runs in found.items():
             shares = [run["accuracy"] for run in runs]
             gains = [a - b for a, b in zip(shares, base, strict=True)]
             line = f"{num_labels:>4} labels {name:21} {mean(shares):5.1f}"
@@ -189,14 +188,17 @@ def main() -> None:
         "cost": cost(arguments.encoder, images),
     }
     started = time.perf_counter()
-    record["probes"] = measured(pool, encoder, cache)
+    probes = measured(pool, encoder, cache)
     record["seconds"] = time.perf_counter() - started
     options = {
         "encoder": arguments.encoder,
         "encoder_options": {"size": arguments.size},
         "cache": str(arguments.cache),
     }
-    record["heads"] = heads(pool, options)
+    record["heads"] = {
+        num_labels: {"linear probe": probes[num_labels], **found}
+        for num_labels, found in heads(pool, options).items()
+    }
     replace_text(arguments.out, json.dumps(record, indent=1) + "\n")
     print(summary(record))
 

@@ -142,7 +142,7 @@ def main() -> None:
         parts[part] = {
             "seconds": {str(few): first[part], str(many): second[part]},
             "milliseconds_per_photo": round(1000 * each, 2),
-            f"extrapolated_minutes_{WANTED}": round((fixed + each * WANTED) / 60, 1),
+            f"extrapolated_seconds_{WANTED}": round(fixed + each * WANTED, 1),
         }
     figures = {"threads": 1, "clock": "processor", "parts": parts}
     arguments.out.write_text(json.dumps(figures, indent=1) + "\n", "utf-8")

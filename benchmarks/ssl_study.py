@@ -4,7 +4,8 @@ Random starting sets of 10, 30 and 50 labels, equally many of each class, and of
 labels spread 1, 1, 1, 1, 2, 2, 3, 5, 6, 8 over the classes in random order. On each set
 every trainer starts from the same weights and sees the same labeled minibatches, so
 that differences are paired. Accuracy is that of the averaged network after the last
-step, on the test images, which decide nothing.
+step, on the test images, which decide nothing. A rival that is no network is
+scikit-learn's label spreading on the pixels, neighbors and default settings.
 
 Run ``python benchmarks/ssl_study.py``; what is in the output file is not run again, so
 an interrupted study goes on. ``--report`` only prints the tables.
@@ -22,12 +23,13 @@ from typing import Any, NamedTuple
 
 import torch
 from scipy import stats
+from sklearn.semi_supervised import LabelSpreading
 
 import fewlabels
 from fewlabels import journal, rng, training
 from fewlabels.evaluation import accuracy
 from fewlabels.loop import hidden
-from fewlabels.pool import Answers, Pool
+from fewlabels.pool import Answers, Images, Pool, Split
 
 UNEVEN = (1, 1, 1, 1, 2, 2, 3, 5, 6, 8)
 EVEN = {"10": (1,) * 10, "30": (3,) * 10, "50": (5,) * 10}
@@ -46,10 +48,13 @@ TRAINERS: dict[str, tuple[str, dict[str, Any]]] = {
         {"learning_rate": 1.0, "rate_limit": "linearized"},
     ),
 }
-MAIN = ("supervised", "FixMatch", "FixMatch+DARP")
+SPREADING = "label spreading"
+MAIN = (SPREADING, "supervised", "FixMatch", "FixMatch+DARP")
 RATES = ("FixMatch, theorem's rate", "FixMatch, rate 1", "FixMatch, rate 1 bounded")
 PAIRS = (
     ("FixMatch", "supervised"),
+    ("FixMatch", SPREADING),
+    ("FixMatch+DARP", SPREADING),
     ("FixMatch+DARP", "FixMatch"),
     ("DARP, raw mask", "FixMatch"),
     ("FixMatch, split", "FixMatch"),
@@ -57,6 +62,7 @@ PAIRS = (
     ("FixMatch, rate 1", "FixMatch"),
     ("FixMatch, rate 1 bounded", "FixMatch, rate 1"),
 )
+NAMES = (SPREADING, *TRAINERS)
 OUTPUT = Path(__file__).parent / "results" / "ssl_study.jsonl"
 
 
@@ -109,14 +115,29 @@ def measured(cell: Cell) -> dict[str, Any]:
     torch.set_num_threads(1)
     whole = loaded(cell.data)
     assert whole.test is not None
-    name, options = TRAINERS[cell.trainer]
-    trainer = training.resolve(name, {**options, "accelerator": "cpu"})
     pool = labeled_pool(whole, COUNTS[cell.labels], cell.seed)
     started = time.perf_counter()
-    classifier = trainer.fit(pool, rng.stream(cell.seed, "train", 0))
+    if cell.trainer == SPREADING:
+        share = spread(pool, whole.test)
+    else:
+        name, options = TRAINERS[cell.trainer]
+        trainer = training.resolve(name, {**options, "accelerator": "cpu"})
+        classifier = trainer.fit(pool, rng.stream(cell.seed, "train", 0))
+        share = accuracy(classifier, whole.test)
     seconds = time.perf_counter() - started
-    percent = 100 * accuracy(classifier, whole.test)
-    return {**cell._asdict(), "accuracy": percent, "seconds": round(seconds, 1)}
+    return {**cell._asdict(), "accuracy": 100 * share, "seconds": round(seconds, 1)}
+
+
+def spread(pool: Pool, test: Split) -> float:
+    """Spread labels over the pool and return the accuracy on the test images."""
+    model = LabelSpreading(kernel="knn").fit(pixels(pool.images), pool.labels.numpy())
+    found = torch.from_numpy(model.predict(pixels(test.images)))
+    return float((found == test.labels).double().mean())
+
+
+def pixels(images: Images) -> Any:
+    """Return images as rows of numbers from 0 to 1."""
+    return images.read(torch.arange(len(images))).flatten(1).numpy() / 255
 
 
 def finished(path: Path) -> dict[Cell, dict[str, Any]]:
@@ -144,7 +165,7 @@ def report(path: Path) -> str:
     done = finished(path)
     lines: list[str] = []
     for data in SEEDS:
-        names = [n for n in TRAINERS if any(c[0] == data and c[3] == n for c in done)]
+        names = [n for n in NAMES if any(c[0] == data and c[3] == n for c in done)]
         lines += [f"\n{data}, {SEEDS[data]} starting sets\n"]
         lines += [
             "| labels | " + " | ".join(names) + " |",
@@ -208,7 +229,7 @@ def main() -> None:
     """Run what is missing, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--trainers", nargs="+", default=list(TRAINERS))
+    parser.add_argument("--trainers", nargs="+", default=list(NAMES))
     parser.add_argument("--report", action="store_true", help="run nothing")
     parser.add_argument("--out", type=Path, default=OUTPUT)
     arguments = parser.parse_args()

@@ -21,7 +21,7 @@ IMAGE_ADDRESS = "/data/local-files/?d="
 
 _CHOICE = re.compile(r"""    <Choice value=("[^"]*"|'[^']*')/>\n""")
 _COLUMNS = (
-    *("number", "file_name", "label", "status", "annotator", "suggestion"),
+    *("file_name", "label", "status", "annotator", "rank", "suggestion"),
     *("confidence", "round", "model", "id"),
 )
 
@@ -34,7 +34,7 @@ def write_query(
     *,
     image_address: str = IMAGE_ADDRESS,
 ) -> None:
-    """Write the images to be labeled, in the order of their numbers, wholly or not.
+    """Write the images to be labeled, in the order of their ranks, wholly or not.
 
     Label Studio's format also gets its labeling configuration, at ``config_path``.
 
@@ -51,25 +51,23 @@ def write_query(
     if not asked:
         msg = f"There is nothing to ask, so '{path}' was not written."
         raise UsageError(msg)
-    ordered = sorted(asked, key=lambda item: item.number)
-    for item in ordered:
+    ranked = sorted(asked, key=lambda item: item.rank)
+    for item in ranked:
         _check_probabilities(item, classes)
     kind = format_of(path, format)
     if kind == "csv":
-        text = _table(ordered, classes)
+        text = _table(ranked, classes)
         # Excel takes a file for UTF-8 by this mark only; other programs need none.
         replace_text(path, text if text.isascii() else "\ufeff" + text)
     elif kind == "jsonl":
         lines = [
-            json.dumps(_line(item, classes), ensure_ascii=False) for item in ordered
+            json.dumps(_line(item, classes), ensure_ascii=False) for item in ranked
         ]
         replace_text(path, "".join(line + "\n" for line in lines))
     else:
         _check_config(config_path(path))
         replace_text(config_path(path), label_config(classes))
-        tasks = [
-            _task(item, classes, ordered[-1].number, image_address) for item in ordered
-        ]
+        tasks = [_task(item, classes, len(asked), image_address) for item in ranked]
         replace_text(path, json.dumps(tasks, ensure_ascii=False, indent=1) + "\n")
 
 
@@ -117,16 +115,8 @@ def _check_probabilities(item: AskedItem, classes: Sequence[str]) -> None:
         raise ShapeError(msg)
 
 
-def suggestion(item: AskedItem, classes: Sequence[str]) -> tuple[str, float] | None:
-    """Return the likeliest class and its probability; None where nothing is known.
-
-    Args:
-        item: What is asked.
-        classes: Names of the classes.
-
-    Returns:
-        Name and probability.
-    """
+def _suggestion(item: AskedItem, classes: Sequence[str]) -> tuple[str, float] | None:
+    """Return the likeliest class and its probability."""
     if not item.probabilities:
         return None
     numbers = [float(number) for number in item.probabilities]
@@ -139,11 +129,11 @@ def _table(asked: Sequence[AskedItem], classes: Sequence[str]) -> str:
     table = csv.DictWriter(text, _COLUMNS)
     table.writeheader()
     for item in asked:
-        name, share = suggestion(item, classes) or ("", None)
+        name, share = _suggestion(item, classes) or ("", None)
         table.writerow(
             {
-                "number": item.number,
                 "file_name": guarded(item.path),
+                "rank": item.rank,
                 "suggestion": guarded(name),
                 "confidence": "" if share is None else f"{share:.4f}",
                 "round": item.round,
@@ -155,13 +145,13 @@ def _table(asked: Sequence[AskedItem], classes: Sequence[str]) -> str:
 
 
 def _line(item: AskedItem, classes: Sequence[str]) -> dict[str, Any]:
-    best = suggestion(item, classes)
+    best = _suggestion(item, classes)
     return {
-        "number": item.number,
         "file_name": item.path,
         "label": None,
         "status": None,
         "annotator": None,
+        "rank": item.rank,
         "suggestion": best[0] if best else None,
         "probabilities": _named(item, classes),
         "round": item.round,
@@ -180,13 +170,13 @@ def _named(item: AskedItem, classes: Sequence[str]) -> dict[str, float] | None:
 
 
 def _task(
-    item: AskedItem, classes: Sequence[str], last: int, image_address: str
+    item: AskedItem, classes: Sequence[str], num_asked: int, image_address: str
 ) -> dict[str, Any]:
-    """Return a task; Label Studio shows the lowest score first, so the number decides.
+    """Return a task; Label Studio shows the lowest score first, so rank is the score.
 
     A prediction is there in any case, because the score is a part of it.
     """
-    best = suggestion(item, classes)
+    best = _suggestion(item, classes)
     choice = {"from_name": "choice", "to_name": "image", "type": "choices"}
     result = [{**choice, "value": {"choices": [best[0]]}}] if best else []
     return {
@@ -194,7 +184,7 @@ def _task(
             "image": image_address + quote(item.path),
             "file_name": item.path,
             "id": item.id,
-            "number": item.number,
+            "rank": item.rank,
             "round": item.round,
             "model": item.model,
             "probabilities": _named(item, classes),
@@ -202,7 +192,7 @@ def _task(
         "predictions": [
             {
                 "model_version": f"{item.model or 'fewlabels'}-r{item.round}",
-                "score": item.number / last,
+                "score": item.rank / num_asked,
                 "result": result,
             }
         ],

@@ -1,0 +1,104 @@
+"""Every figure in README and docs follows from a record under version control."""
+
+from pathlib import Path
+
+import pytest
+from tests.figures import Figures, Pair, figures, regions, stated, unmarked
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+
+NOT_MEASURED = {
+    "docs/exchange.md": {"6 %": "how alike two copies are"},
+    "docs/experiments.md": {
+        "20 times": "how uneven the long-tailed pools are made",
+        "95 %": "level of an interval",
+    },
+    "docs/export.md": {
+        "100 %": "accuracies that were simulated",
+        "95 %": "level of an interval",
+        "57 %": "an example",
+    },
+    "docs/features.md": {
+        "40 MB": "size of packages",
+        "2.6 GB": "1,000,000 rows of 1,280 numbers of two bytes",
+    },
+    "docs/own-strategy.md": {"4 GB": "what a strategy may take"},
+    "docs/statistics.md": {
+        "5 %": "level of a test",
+        "99 %": "where random counts as done",
+        "p = 0.048": "tests/bench/test_published.py",
+    },
+    "docs/store.md": {"20 seconds": "default of an option"},
+}
+"""Numbers with a unit that nobody measured, by page, and what they are."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_marked_figures_follow_from_their_records(page):
+    for records, text in regions(page.read_text("utf-8")):
+        known = [figures(name) for name in records]
+        wrong = [
+            figure
+            for figure in stated(text, everything=True)
+            if not any(one.holds(figure) for one in known)
+        ]
+        assert not wrong, f"not in {records}: {wrong}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_a_figure_without_a_mark_is_known_not_to_be_measured(page):
+    text = unmarked(page.read_text("utf-8"))
+    known = NOT_MEASURED.get(str(page.relative_to(ROOT)), {})
+    assert all(words in " ".join(text.split()) for words in known)
+    for words in known:
+        text = text.replace(words, "")
+    assert not list(stated(text))
+
+
+def test_every_mark_is_closed_and_names_a_record():
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        marks = text.count("<!-- figures: ")
+        assert marks == text.count("<!-- figures end -->") == len(list(regions(text)))
+
+
+@pytest.mark.parametrize(
+    ("figure", "follows"),
+    [
+        ("82.3 ± 3.7", True),  # digits, 30 labels, supervised
+        ("82.3 ± 3.8", False),  # the deviation of another row
+        ("82.4 ± 3.7", False),
+        ("15.5 ± 3.0", True),  # FixMatch's gain with 10 labels
+        ("102.7", False),
+    ],
+)
+def test_a_wrong_digit_is_noticed(figure, follows):
+    assert figures("ssl_study").holds(figure) is follows
+
+
+@pytest.mark.parametrize(
+    ("figure", "follows"),
+    [
+        ("33,400", True),
+        ("33,446", True),
+        ("33,500", False),
+        ("33", False),
+        ("4.0", True),
+        ("4.1", False),
+        ("12", True),  # a share of 0.12 in percent
+        ("12.3 ± 0.4", True),
+    ],
+)
+def test_rounding(figure, follows):
+    known = Figures(pairs=[Pair(-12.34, 0.36)])
+    known.add(33_446, 4.047, 0.12)
+    assert known.holds(figure) is follows
+
+
+def test_what_counts_as_a_figure():
+    text = "It took 12 s (p = .03), 4.0 times as fast.\n`13 s` and version 3.11.\n"
+    assert list(stated(text)) == ["12", ".03", "4.0"]
+    table = "| labels | a |\n|---|---|\n| 30 | 5 of 7 |\n"
+    assert list(stated(table, everything=True)) == ["5", "7"]
