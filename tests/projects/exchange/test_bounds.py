@@ -28,7 +28,7 @@ def test_what_is_no_regular_file_is_not_waited_for(tmp_path, kind):
         read_answers(path, items=ITEMS, asked=None, classes=CLASSES, partial=True)
 
 
-def test_hints_are_looked_for_as_long_as_somebody_reads_them(tmp_path, monkeypatch):
+def test_hints_are_looked_for_as_long_as_that_takes_little_time(tmp_path, monkeypatch):
     words = []
 
     def counted(word, names, **options):
@@ -36,6 +36,7 @@ def test_hints_are_looked_for_as_long_as_somebody_reads_them(tmp_path, monkeypat
         return get_close_matches(word, names, **options)
 
     monkeypatch.setattr(matching, "get_close_matches", counted)
+    monkeypatch.setattr(matching, "_MOST_COMPARED", 20 * len(CLASSES))
     rows = "".join(f"a.png,cat{number},,\n" * 2 for number in range(50))
     found = faults(tmp_path / "t.csv", HEADER + rows)
     assert [fault.sentence.endswith("'cat'?") for fault in found[:60]] == (

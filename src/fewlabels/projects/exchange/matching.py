@@ -20,7 +20,7 @@ from fewlabels.projects.exchange.records import (
 )
 
 _LONGEST = 80
-_MOST_HINTS = 20  # each is looked for among all classes, which takes milliseconds
+_MOST_COMPARED = 10_000  # words with classes, which takes seconds
 _SAYING = ("label", "status")
 
 
@@ -166,9 +166,9 @@ class Classes:
         raise FaultyRowError(f"there is no class {quoted(word.strip())}.{hint}")
 
     def _hint(self, word: str) -> str:
-        """Say which class may be meant, for as many words as anybody reads of."""
+        """Say which class may be meant, as long as that takes little time."""
         if word not in self._hints:
-            if len(self._hints) == _MOST_HINTS:
+            if len(self._hints) * len(self._folded) >= _MOST_COMPARED:
                 return ""
             near = get_close_matches(word[:_LONGEST], list(self._folded), n=1)
             name = quoted(self._folded[near[0]][-1]) if near else ""
