@@ -50,8 +50,8 @@ def _about(file: Path) -> Iterator[None]:
 def _code(experiment: Experiment) -> list[Any]:
     """Return all of an experiment that may be import paths."""
     settings = [one.settings for one in experiment.conditions]
-    chosen = [one.model_dump(include={"strategy", "trainer"}) for one in settings]
-    return [*chosen, *(one.model_dump() for one in experiment.strategies)]
+    chosen = [one for s in settings for one in (s.strategy, s.trainer)]
+    return [one.code for one in (*chosen, *experiment.strategies)]
 
 
 def checked(experiment: Experiment) -> Experiment:

@@ -59,8 +59,8 @@ def verify(
         raise UsageError(msg)
     draw = torch.randint(len(finished), (1,), generator=stream(seed, "verify"))
     cell = finished[int(draw)]
-    chosen = cell.settings.model_dump(include={"strategy", "trainer"})
-    check_code(folder.path, chosen, allow_code)
+    s = cell.settings
+    check_code(folder.path, [s.strategy.code, s.trainer.code], allow_code)
     with tempfile.TemporaryDirectory(prefix="fewlabels-verify-") as place:
         again = BenchFolder(Path(place))
         do(cell, again)

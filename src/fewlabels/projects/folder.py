@@ -181,7 +181,7 @@ class ProjectFolder:
 
     def allowed(self, chosen: Choice) -> Choice:
         """Return what ``project.json`` chose, unless it is code nobody has allowed."""
-        check_code(self.settings_file, chosen.model_dump(), self.allow_code)
+        check_code(self.settings_file, chosen.code, self.allow_code)
         return chosen
 
     def records(self) -> tuple[ModelRecord, ...]:

@@ -265,5 +265,5 @@ def _next_step(
 
 def _flag(project: ProjectFolder) -> str:
     """Return what a command needs besides, where the project uses code of its owner."""
-    chosen = project.settings.model_dump(include={"strategy", "trainer"})
+    chosen = (project.settings.strategy.code, project.settings.trainer.code)
     return " --allow-code" if any(import_paths(chosen)) else ""

@@ -109,7 +109,7 @@ def diagnose(
         One record per finished round. Where no network was saved, it says so.
     """
     settings = RunSettings.merged(None, folder.description()["settings"])
-    check_code(folder.settings_file, settings.trainer.model_dump(), allow_code)
+    check_code(folder.settings_file, settings.trainer.code, allow_code)
     trainer = training.resolve(settings.trainer.name, settings.trainer.options)
     normalize = bool(settings.strategy.options.get("normalize", False))
     name = _KERNELS[0]

@@ -42,6 +42,11 @@ class Choice(BaseModel):
         options = [f"{key} = {_text(value)}" for key, value in self.options.items()]
         return f"{self.name} ({', '.join(options)})" if options else self.name
 
+    @property
+    def code(self) -> list[Any]:
+        """All of it that may be import paths, for ``naming.check_code``."""
+        return [self.name, self.options]
+
     @model_validator(mode="before")
     @classmethod
     def _from_name(cls, given: Any) -> Any:
