@@ -184,10 +184,25 @@ def test_moments_are_mean_and_deviation():
     np.testing.assert_allclose(deviation.numpy(), wide.std(axis=0), rtol=1e-6)
 
 
-def test_a_constant_feature_has_deviation_one_and_a_large_mean_costs_nothing():
+def test_a_large_mean_costs_nothing():
     draws = torch.rand(700, 2, generator=rng.stream(0, "rows")).numpy()
-    rows = np.concatenate([draws + 4000, np.full((700, 1), 7.0)], axis=1)
-    mean, deviation = moments(rows.astype(np.float32))
-    assert (float(mean[2]), float(deviation[2])) == (7.0, 1.0)
-    stored = rows.astype(np.float32).astype(np.float64)
-    np.testing.assert_allclose(deviation[:2], stored.std(axis=0)[:2], rtol=1e-6)
+    rows = (draws + 4000).astype(np.float32)
+    stored = rows.astype(np.float64)
+    np.testing.assert_allclose(moments(rows)[1], stored.std(axis=0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_a_feature_that_hardly_moves_is_not_blown_up(scale):
+    rows = torch.randn(300, 16, generator=rng.stream(0, "rows")).numpy() * scale
+    rows[:, 3] *= 1e-5
+    rows[:, 5] = 7.0 * scale
+    mean, deviation = moments(rows)
+    alive = rows.std(axis=0) > 0.5 * scale
+    np.testing.assert_allclose(deviation[alive], rows.std(axis=0)[alive], rtol=1e-4)
+    typical = float(np.sqrt(rows.var(axis=0).mean()))
+    assert deviation[[3, 5]].tolist() == pytest.approx([typical / 10] * 2, rel=1e-4)
+    assert float(mean[5]) == pytest.approx(7.0 * scale)
+
+
+def test_where_all_features_are_constant_deviations_are_one():
+    assert moments(np.full((5, 2), 7.0, dtype=np.float32))[1].tolist() == [1.0, 1.0]

@@ -46,3 +46,17 @@ class Means:
     def embed(self, images):
         self.num_embedded += len(images)
         return images.float().sum(dim=(1, 3)) / 64 * self.scale
+
+
+class Flickering(Means):
+    """As the means, and a feature that is all but dead in images as they are.
+
+    It counts black rows of pixels, which strong views have and the images hardly.
+    """
+
+    feature_size = 9
+
+    def embed(self, images):
+        rows = super().embed(images) / 256
+        black = (images.float().mean(dim=(1, 3)) < 8).float().sum(dim=1, keepdim=True)
+        return torch.cat([rows, black * 2 + rows[:, :1] * 1e-3], dim=1)

@@ -55,6 +55,15 @@ def test_same_stream_same_weights(trained, name):
     assert torch.equal(weights(first), weights(second))
 
 
+@each_name
+def test_features_that_come_alive_in_strong_views_do_no_harm(trained, name):
+    trainer = trained(name, encoder="tests.features.toy:Flickering", steps=200)
+    for seed in range(3):  # the loss exploded, and training stopped
+        classifier = fit(trainer, POOL, seed=seed)
+        found = classifier.outputs(POOL.images, EVERY).logits.argmax(dim=1)
+        assert (found == EVERY % 2).float().mean() > 0.9
+
+
 def test_views_are_embedded_once(trained, monkeypatch):
     counted = []
     embed = Means.embed

@@ -18,6 +18,8 @@ from fewlabels.models import Network
 from fewlabels.pool import Images
 from fewlabels.protocols import Outputs
 
+_LEAST_DEVIATION = 0.1
+
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
@@ -106,7 +108,10 @@ def moments(rows: Rows) -> tuple[Tensor, Tensor]:
         rows: Shape (N, D), at least one row; possibly a memory map, read in blocks.
 
     Returns:
-        Two float32 tensors, shape (D,); the deviation of a constant feature is 1.
+        Two float32 tensors, shape (D,). No deviation is below a tenth of the typical
+        one (the root of the mean square): a feature that hardly moves in the pool may
+        move in other images, and would drown all others there. Where all features are
+        constant, deviations are 1.
     """
     total = torch.zeros(rows.shape[1], dtype=torch.float64)
     squares = torch.zeros_like(total)
@@ -119,5 +124,6 @@ def moments(rows: Rows) -> tuple[Tensor, Tensor]:
         squares += distance_nD.square().sum(dim=0)
     shift = total / len(rows)
     variance = (squares / len(rows) - shift.square()).clamp_(min=0)
-    deviation = variance.sqrt().float()
+    least = _LEAST_DEVIATION * variance.mean().sqrt()
+    deviation = variance.sqrt().clamp_(min=least).float()
     return (middle + shift).float(), torch.where(deviation > 0, deviation, 1.0)

@@ -18,6 +18,7 @@ from fewlabels.training.frozen import (
     FrozenFixMatchTrainer,
     FrozenSupervisedTrainer,
 )
+from fewlabels.training.frozen_linear import FrozenLinearTrainer
 from fewlabels.training.objective import Recipe
 from fewlabels.training.supervised import SupervisedTrainer
 from fewlabels.training.trainer import NetworkTrainer
@@ -27,6 +28,7 @@ __all__ = [
     "FixMatchTrainer",
     "FrozenFixMatchDarpTrainer",
     "FrozenFixMatchTrainer",
+    "FrozenLinearTrainer",
     "FrozenSupervisedTrainer",
     "SupervisedTrainer",
     "darp",
@@ -35,13 +37,14 @@ __all__ = [
     "restored",
 ]
 
-_TRAINERS: dict[str, type[NetworkTrainer]] = {
+_TRAINERS: dict[str, type[NetworkTrainer | FrozenLinearTrainer]] = {
     "supervised": SupervisedTrainer,
     "fixmatch": FixMatchTrainer,
     "fixmatch-darp": FixMatchDarpTrainer,
     "frozen-supervised": FrozenSupervisedTrainer,
     "frozen-fixmatch": FrozenFixMatchTrainer,
     "frozen-fixmatch-darp": FrozenFixMatchDarpTrainer,
+    "frozen-linear": FrozenLinearTrainer,
 }
 _PRESETS = ("small", "official")
 
@@ -86,13 +89,14 @@ def resolve(
 
 def _with_preset(name: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the options of a built-in name over the defaults of their preset."""
-    if name not in _TRAINERS:
+    kind = _TRAINERS.get(name)
+    if kind is None or not issubclass(kind, NetworkTrainer):
         return options
     preset = options.get("preset", "small")
     if preset not in _PRESETS:
         raise UnknownNameError("preset", str(preset), _PRESETS)
     own = {option: options[option] for option in options if option != "preset"}
-    return _TRAINERS[name].official_changes() | own if preset == "official" else own
+    return kind.official_changes() | own if preset == "official" else own
 
 
 def restored(
@@ -110,6 +114,8 @@ def restored(
         The classifier; None if there is no finished training of this pool, or if the
         trainer is not one of this package, since how others keep their work is theirs.
     """
+    if isinstance(trainer, FrozenLinearTrainer):
+        return trainer.restored(pool, generator, workspace)
     if not isinstance(trainer, Recipe):
         return None
     return fitting.restored(trainer, pool, generator, workspace)

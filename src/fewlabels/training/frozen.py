@@ -48,8 +48,47 @@ _VIEWS_KEY = 0  # the same views for every training, so that they are embedded o
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrozenRecipe(Recipe):
-    """What the trainers over frozen features have in common."""
+class FrozenInputs:
+    """Rows of an encoder that is never trained, made once and kept."""
+
+    encoder: str = "efficientnet-lite0"
+    """Name of an encoder, or ``"package.module:name"`` of a ``torch.nn.Module`` (see
+    :mod:`fewlabels.features.encoders`), or ``"self-supervised"``: one that is trained
+    on the images of the pool first, without labels, and kept."""
+    encoder_options: dict[str, Any] = field(default_factory=dict)
+    """Options of the encoder, such as ``size``, the side images are brought to."""
+    cache: str | None = field(default=None, metadata=UNDECIDING)
+    """Folder where features are kept; None: the cache folder of this user."""
+
+    def feature_cache(self) -> FeatureCache:
+        """Return where rows are kept."""
+        if self.cache is None:
+            return FeatureCache.of_this_user()
+        return FeatureCache(Path(self.cache))
+
+    def encoder_for(self, pool: Pool) -> Encoder:
+        """Return the encoder; one that learns from the pool is trained once."""
+        if self.encoder != _SELF_SUPERVISED:
+            return encoders.resolve(self.encoder, **self.encoder_options)
+        learner: SelfSupervised = naming.resolve(
+            "encoder",
+            self.encoder,
+            self.encoder_options,
+            {_SELF_SUPERVISED: SelfSupervised},
+            method="fit(images, ids, generator)",
+        )
+        told = sha256(repr(learner).encode()).hexdigest()[:16]
+        name = f"{content_key(pool.images, pool.ids)}-{told}"
+        place = self.feature_cache().folder / _SELF_SUPERVISED / name
+        files.make_folder(place)
+        draws = rng.stream(_VIEWS_KEY, _SELF_SUPERVISED)
+        with FileLock(place / ".lock"):  # of two processes, one trains and one waits
+            return learner.fit(pool.images, pool.ids, draws, workspace=place)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrozenRecipe(FrozenInputs, Recipe):
+    """What the trainers over frozen features that take steps have in common."""
 
     network: str = "linear"
     """Name of the head: ``"linear"``, or ``"mlp-WIDTH"`` with a hidden layer."""
@@ -57,18 +96,10 @@ class FrozenRecipe(Recipe):
     """Learning rate of the first step (eta)."""
     weak: WeakAugment = field(default_factory=lambda: WeakAugment(flip=True))
     """How labeled images, and those that pseudo-labels come from, are varied."""
-    encoder: str = "efficientnet-lite0"
-    """Name of an encoder, or ``"package.module:name"`` of a ``torch.nn.Module`` (see
-    :mod:`fewlabels.features.encoders`), or ``"self-supervised"``: one that is trained
-    on the images of the pool first, without labels, and kept."""
-    encoder_options: dict[str, Any] = field(default_factory=dict)
-    """Options of the encoder, such as ``size``, the side images are brought to."""
     weak_views: int = 1
     """Weak views of each image that are embedded."""
     strong_views: int = 2
     """Strong views of each image that are embedded."""
-    cache: str | None = field(default=None, metadata=UNDECIDING)
-    """Folder where features are kept; None: the cache folder of this user."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -83,29 +114,7 @@ class FrozenRecipe(Recipe):
 
     def views(self, pool: Pool) -> Views:
         """Return stored features of views; what is not there yet is embedded."""
-        cache = FeatureCache.of_this_user()
-        if self.cache is not None:
-            cache = FeatureCache(Path(self.cache))
-        return FrozenViews(self, pool, self._encoder(pool, cache.folder), cache)
-
-    def _encoder(self, pool: Pool, folder: Path) -> Encoder:
-        """Return the encoder; one that learns from the pool is trained once."""
-        if self.encoder != _SELF_SUPERVISED:
-            return encoders.resolve(self.encoder, **self.encoder_options)
-        learner: SelfSupervised = naming.resolve(
-            "encoder",
-            self.encoder,
-            self.encoder_options,
-            {_SELF_SUPERVISED: SelfSupervised},
-            method="fit(images, ids, generator)",
-        )
-        told = sha256(repr(learner).encode()).hexdigest()[:16]
-        name = f"{content_key(pool.images, pool.ids)}-{told}"
-        place = folder / _SELF_SUPERVISED / name
-        files.make_folder(place)
-        draws = rng.stream(_VIEWS_KEY, _SELF_SUPERVISED)
-        with FileLock(place / ".lock"):  # of two processes, one trains and one waits
-            return learner.fit(pool.images, pool.ids, draws, workspace=place)
+        return FrozenViews(self, pool, self.encoder_for(pool), self.feature_cache())
 
     def _check_network(self) -> None:
         super()._check_network()

@@ -141,11 +141,16 @@ class TrainingSettings:
 
     def decisive(self) -> dict[str, Any]:
         """Return the settings that decide the outcome of a training."""
-        undeciding = {f.name for f in fields(self) if f.metadata == UNDECIDING}
-        return {k: v for k, v in asdict(self).items() if k not in undeciding}
+        return decisive(self)
 
     def _check_network(self) -> None:
         check_name(self.network)
+
+
+def decisive(settings: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass that decide the outcome of a training."""
+    undeciding = {f.name for f in fields(settings) if f.metadata == UNDECIDING}
+    return {k: v for k, v in asdict(settings).items() if k not in undeciding}
 
 
 def check_range(
