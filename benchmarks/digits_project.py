@@ -89,7 +89,7 @@ def measured(seed: int) -> dict[str, Any]:
         truth = write_digits(seed, pool, held_out)
         project = Path(place) / "project"
         options = ["--classes", ",".join("0123456789"), "--budget", BUDGET]
-        options += ["--query", QUERY, "--seed", seed]
+        options += ["--query", QUERY, "--seed", seed, "--trainer", "fixmatch-darp"]
         print(fewlabels("init", project, "--images", pool, *options), flush=True)
         asked = rounds(project, truth)
         standing = json.loads(fewlabels("status", project, "--json"))

@@ -152,8 +152,10 @@ def test_a_mistake_gets_a_sentence_and_an_exit_code(fewlabels, tmp_path, place, 
         ({"options": ["--audit", 12]}, 1, "takes 12 of 12 labels"),
         ({"options": ["--strategy", "npd"]}, 2, "npc"),
         ({"options": ["--trainer", "supervized"]}, 2, "supervised"),
+        ({"options": ["--shares", "0.4"]}, 2, "for each of the 2 classes"),
+        ({"options": ["--shares", "even"]}, 2, "has no use for class shares"),
     ],
-    ids=["budget", "one class", "audit", "strategy", "trainer"],
+    ids=["budget", "one class", "audit", "strategy", "trainer", "number", "shares"],
 )
 def test_what_cannot_be_begun(fewlabels, tmp_path, options, expected, message):
     pictures(tmp_path / "images")

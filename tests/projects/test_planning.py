@@ -7,11 +7,12 @@ from tests.projects.trained import images
 
 from fewlabels import data, training
 from fewlabels.errors import ShapeError, UsageError
-from fewlabels.features import ModuleEncoder
+from fewlabels.features import FeatureCache, ModuleEncoder, embedded, encoders
 from fewlabels.models import WideResNet
-from fewlabels.pool import ArrayImages
+from fewlabels.pool import ArrayImages, Pool
 from fewlabels.projects import plan
-from fewlabels.projects.planning import duration
+from fewlabels.projects.planning import OVER_PIXELS, duration, foretold
+from fewlabels.runs import Choice
 from fewlabels.training import darp
 
 STEP, EMBED, REFINE = 0.5, 0.1, 0.01
@@ -39,7 +40,7 @@ def clock(monkeypatch):
 
     def embed(self, chunk):
         clock.now += EMBED * len(chunk)
-        return torch.rand(len(chunk), 1280)
+        return torch.rand(len(chunk), self.feature_size)
 
     def timed_solve(*arguments, **options):
         clock.now += REFINE
@@ -51,21 +52,37 @@ def clock(monkeypatch):
     return clock
 
 
+SLOW = {"bearable": 1000.0}  # of a clock that runs fast
+
+
 def test_small_images_are_trained_on_from_scratch(clock):
-    found = plan(images(100, (1, 28, 28)), 10, clock=clock)
-    assert found.trainer == "fixmatch-darp"
+    found = plan(images(100, (1, 28, 28)), 10, clock=clock, **SLOW)
+    assert (found.trainer, found.options) == ("fixmatch", {})
     assert found.shape == (1, 28, 28)
-    # 600 steps, and 600 * (1 - 0.4) / 10 refinements of 100 rows.
-    assert found.seconds == pytest.approx(600 * STEP + 36 * REFINE)
+    assert found.seconds == pytest.approx(600 * STEP)
     assert "28 pixels a side, at most 32: a network is trained from" in found.reason
     assert str(found).endswith("Expected time: about 5 minutes.")
 
 
+@pytest.mark.parametrize(
+    ("shares", "target"), [("even", "uniform"), ((0.7, 0.2, 0.1), [0.7, 0.2, 0.1])]
+)
+def test_known_shares_are_what_darp_aligns_to(clock, shares, target):
+    found = plan(images(100), 3, shares=shares, clock=clock, **SLOW)
+    assert (found.trainer, found.options) == ("fixmatch-darp", {"target": target})
+    # 600 steps, and 600 * (1 - 0.4) / 10 refinements of 100 rows.
+    assert found.seconds == pytest.approx(600 * STEP + 36 * REFINE)
+    told = "even" if target == "uniform" else target
+    over = plan(images(40, (3, 100, 80)), 3, shares=shares, clock=clock)
+    assert over.options == {"encoder": "efficientnet-lite0", "shares": told}
+
+
 def test_the_trainer_of_a_plan_exists_and_takes_its_options(clock):
     for shape in ((1, 8, 8), (3, 100, 80)):
-        found = plan(images(40, shape), 3, clock=clock)
-        assert found.trainer in training.names()
-        training.resolve(found.trainer, found.options)
+        for shares in ("unknown", "even", (0.5, 0.3, 0.2)):
+            found = plan(images(40, shape), 3, shares=shares, clock=clock)
+            assert found.trainer in training.names()
+            training.resolve(found.trainer, found.options)
 
 
 def test_refinement_counts_with_the_pool(clock):
@@ -76,7 +93,8 @@ def test_refinement_counts_with_the_pool(clock):
         def read(self, indices):
             return self.items[indices % len(self.items)]
 
-    found = plan(Many(images(10).items), 10, clock=clock)
+    many = Many(images(10).items)
+    found = plan(many, 10, shares="even", clock=clock, **SLOW)
     assert found.seconds == pytest.approx(600 * STEP + 36 * REFINE * 10)
 
 
@@ -86,22 +104,54 @@ def test_photos_get_a_head_over_pretrained_features(clock, tmp_path):
     pool = data.load(tmp_path, "none")
     assert pool.images.shape == (3, 32, 32)  # what loading would make of them
     found = plan(pool.images, 10, clock=clock)
-    assert found.trainer == "frozen-fixmatch-darp"
+    assert found.trainer == "frozen-linear"
     assert found.options == {"encoder": "efficientnet-lite0"}
     assert found.shape == (3, 96, 96)
-    # The image, a weak and two strong views of it.
-    assert found.seconds == pytest.approx(40 * 4 * EMBED + 36 * REFINE)
-    assert "120 pixels a side, more than 32: a head over features" in found.reason
+    assert found.seconds == pytest.approx(40 * EMBED)
+    assert "120 pixels a side, more than 32: a linear head over" in found.reason
 
 
-def test_what_is_not_bearable_is_not_planned(clock):
-    small = images(100, (1, 8, 8))
-    found = plan(small, 10, bearable=299, clock=clock)
-    assert found.trainer == "frozen-fixmatch-darp"
-    assert "from scratch would take about 5 minutes here: a head" in found.reason
-    assert found.seconds == pytest.approx(100 * 4 * EMBED + 36 * REFINE)
-    many = images(1000, (1, 8, 8))  # features would take 400 s, steps take 300
-    assert plan(many, 10, bearable=299, clock=clock).trainer == "fixmatch-darp"
+@pytest.mark.parametrize(
+    ("channels", "options", "words"),
+    [
+        (1, OVER_PIXELS, "over the pixels"),
+        (3, {"encoder": "efficientnet-lite0"}, "over features of the pretrained"),
+    ],
+    ids=["grey", "color"],
+)
+def test_nobody_waits_for_a_network_from_scratch_in_each_round(
+    clock, channels, options, words
+):
+    small = images(100, (channels, 28, 28))
+    found = plan(small, 10, clock=clock)  # 300 s from scratch
+    assert (found.trainer, found.options) == ("frozen-linear", options)
+    assert "from scratch would take about 5 minutes in each round" in found.reason
+    assert "--trainer fixmatch does it all the same" in found.reason
+    assert words in found.reason
+    assert found.seconds == pytest.approx(100 * EMBED)
+    many = images(5000, (1, 8, 8))  # features would take 500 s, steps take 300
+    assert plan(many, 10, clock=clock).trainer == "fixmatch"
+
+
+def test_the_time_foretold_knows_which_features_are_there(clock, tmp_path):
+    chosen = Choice(name="frozen-linear", options={"encoder": "efficientnet-lite0"})
+    pool = Pool.build(images(50), torch.arange(50) % 2, ["a", "b"])
+    cache = FeatureCache(tmp_path)
+    assert foretold(chosen, pool, cache, clock) == pytest.approx(50 * EMBED)
+    encoder = encoders.resolve("efficientnet-lite0")
+    embedded(pool.images, pool.ids, encoder, cache=cache)
+    assert foretold(chosen, pool, cache, clock) == 0
+    changed = Pool.build(images(50, seed=1), pool.labels, pool.classes)
+    assert foretold(chosen, changed, cache, clock) == pytest.approx(50 * EMBED)
+
+
+def test_the_time_of_a_shorter_training_is_shorter(clock, tmp_path):
+    pool = Pool.build(images(50), torch.arange(50) % 2, ["a", "b"])
+    chosen = Choice(name="fixmatch", options={"steps": 60})
+    cache = FeatureCache(tmp_path)
+    assert foretold(chosen, pool, cache, clock) == pytest.approx(60 * STEP)
+    for name in ("frozen-fixmatch", "somebody:Trainer"):
+        assert foretold(Choice(name=name), pool, cache, clock) is None
 
 
 def test_without_the_pretrained_network_photos_are_made_small(
@@ -114,7 +164,7 @@ def test_without_the_pretrained_network_photos_are_made_small(
     for number in range(3):
         save(tmp_path / f"{number}.png", number, height=50, width=40)
     found = plan(data.load(tmp_path, "none").images, 2, clock=clock)
-    assert (found.trainer, found.shape) == ("fixmatch-darp", (1, 32, 32))
+    assert (found.trainer, found.shape) == ("fixmatch", (1, 32, 32))
     assert "pip install 'fewlabels[pretrained]'. Until then: a network" in found.reason
 
 

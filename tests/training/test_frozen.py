@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.features.toy import Means
+from tests.features.toy import Flickering, Means
 from tests.training.conftest import NUM_ITEMS, tiny_pool
 from tests.training.test_trainers import fit, weights
 
@@ -57,7 +57,7 @@ def test_same_stream_same_weights(trained, name):
 
 @each_name
 def test_features_that_come_alive_in_strong_views_do_no_harm(trained, name):
-    trainer = trained(name, encoder="tests.features.toy:Flickering", steps=200)
+    trainer = trained(name, encoder=f"{Flickering.__module__}:Flickering", steps=200)
     for seed in range(3):  # the loss exploded, and training stopped
         classifier = fit(trainer, POOL, seed=seed)
         found = classifier.outputs(POOL.images, EVERY).logits.argmax(dim=1)

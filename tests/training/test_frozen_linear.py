@@ -1,4 +1,4 @@
-"""A linear head that is fitted to labels, and to what they say about their neighbors."""
+"""A linear head that is fitted to labels and to what they say of their neighbors."""
 
 import numpy as np
 import pytest
@@ -164,6 +164,16 @@ def test_shares_that_are_known_are_met_and_unknown_ones_not_made_even():
 # ------------------------------------------------------------------------- the trainer
 
 
+def test_pixels_share_one_scale():
+    pool = tiny_pool(shape=(1, 8, 8))
+    trainer = training.resolve(
+        "frozen-linear", {"encoder": "pixels", "scale": "common"}
+    )
+    deviation = fit(trainer, pool).module.deviation
+    assert len(deviation) == 16 * 16
+    assert deviation.unique().tolist() == [pytest.approx(0.55, abs=0.1)]
+
+
 @pytest.mark.parametrize("unlabeled", ["auto", "use", "ignore"])
 def test_it_learns_what_is_easy(trained, unlabeled):
     classifier = fit(trained(unlabeled=unlabeled), POOL)
@@ -208,7 +218,7 @@ def test_only_images_themselves_are_embedded(trained, monkeypatch):
 
 
 def test_of_a_large_pool_some_images_are_looked_at(trained, monkeypatch):
-    monkeypatch.setattr(frozen_linear, "_MOST_ITEMS", 20)
+    monkeypatch.setattr(frozen_linear, "MOST_ITEMS", 20)
     sizes = []
 
     def noted(rows, *others):

@@ -49,6 +49,10 @@ def init(
         str | None,
         typer.Option(help="PostgreSQL address. [default: a file in PROJECT]"),
     ] = None,
+    shares: Annotated[
+        str,
+        typer.Option(help="How frequent classes are: unknown, even, or 40,35,25."),
+    ] = "unknown",
     quiet: Quiet = False,
 ) -> None:
     """Begin a project: images to label, classes, a budget of labels."""
@@ -68,6 +72,7 @@ def init(
             size=size,
             seed=seed,
             store=store,
+            shares=shares,
         ) as project,
     ):
         settings = project.settings
@@ -172,7 +177,9 @@ def train(place: Place, *, allow_code: AllowCode = False, quiet: Quiet = False) 
     """
     terminal = Terminal.open(quiet=quiet)
     with terminal.busy(), Project.open(place, allow_code=allow_code) as project:
-        terminal.say(project.expectation())
+        expected = project.expectation()
+        if expected:
+            terminal.say(expected)
         trained = project.train()
         record = trained.record
         done = (

@@ -1,68 +1,61 @@
-"""Whether the classes look too unequal for a uniform target."""
+"""Whether the classes are as frequent as a training assumes."""
 
 from collections.abc import Sequence
 
+from scipy import stats
+
 from fewlabels.errors import ShapeError
 
-PLAIN = 0.25
-"""Share of all items that would have to change class, above which it is said."""
+PLAIN = 0.01
+"""Chance of counts as far from the assumed shares, below which it is said."""
 
-RARE = 0.2
-"""Part of an equal share below which a class that has labels counts as rare."""
-
-_LEAST_ITEMS = 20
+LEAST_LABELS = 20
+"""Labels of random images below which nothing is said."""
 
 
 def balance_note(
-    classes: Sequence[str], predicted: Sequence[int], labeled: Sequence[int]
+    classes: Sequence[str], assumed: Sequence[float], counts: Sequence[int]
 ) -> str | None:
-    """Say so when the classes look too unequal for DARP's uniform target.
+    """Say so when labels speak against the class shares that a training assumes.
 
-    The predictions decide. Labels that a strategy chose say nothing about how frequent
-    classes are; they only tell whether a class had a chance to be predicted at all: one
-    without a label is not called rare. A classifier that was trained towards equal
-    shares predicts them more equal than they are, so a note is rather too seldom.
+    Only labels of images that were drawn at random count: a strategy chooses classes
+    as it likes, and the predictions of a classifier that was trained towards some
+    shares have them whatever the truth is.
 
     Example:
-        >>> print(balance_note(["cat", "dog"], [950, 50], [10, 10])[:60])
-        The classes look unequal: of 1,000 images, 'cat' gets 95.0 %
+        >>> print(balance_note(["cat", "dog"], [0.5, 0.5], [38, 2]))
+        Of 40 images drawn at random, 38 are 'cat', and the training assumes 50.0 %.
 
     Args:
         classes: Names of the classes (C).
-        predicted: How many images of the pool are predicted to be of each class, C
-            numbers.
-        labeled: How many labels each class has, C numbers.
+        assumed: The shares that the training assumes, C numbers that add up to one.
+        counts: Labels of each class among images drawn at random, C numbers.
 
     Returns:
-        The note with the remedy; None where equal shares fit, or where too few images
-        were predicted to say.
+        The class that fits worst; None where the shares may well be right (Pearson's
+        chi-squared test), or where there are too few labels to say.
 
     Raises:
         ShapeError: If there is not one number per class.
     """
-    if not len(classes) == len(predicted) == len(labeled):
+    if not len(classes) == len(assumed) == len(counts):
         msg = (
-            f"There are {len(classes)} classes, {len(predicted)} numbers of predicted "
-            f"images and {len(labeled)} numbers of labels; give one per class."
+            f"There are {len(classes)} classes, {len(assumed)} shares and "
+            f"{len(counts)} numbers of labels; give one per class."
         )
         raise ShapeError(msg)
-    total = sum(predicted)
-    if total < _LEAST_ITEMS or not all(labeled):
+    total = sum(counts)
+    if total < LEAST_LABELS:
         return None
-    equal = 1 / len(classes)
-    shares = [count / total for count in predicted]
-    misfit = sum(abs(share - equal) for share in shares) / 2
-    least, most = min(shares), max(shares)
-    if misfit < PLAIN and least >= RARE * equal:
+    expected = [total * share for share in assumed]
+    if stats.chisquare(counts, expected).pvalue >= PLAIN:
         return None
+    misfits = [
+        (count - wanted) ** 2 / wanted
+        for count, wanted in zip(counts, expected, strict=True)
+    ]
+    worst = misfits.index(max(misfits))
     return (
-        f"The classes look unequal: of {total:,} images, "
-        f"'{classes[shares.index(most)]}' gets {100 * most:.1f} % and "
-        f"'{classes[shares.index(least)]}' {100 * least:.1f} %, where equal shares "
-        f"would be {100 * equal:.1f} %. DARP's uniform target would move "
-        f"{100 * misfit:.0f} % of the images to another class. If you know the shares, "
-        "train with the option target=[...], one number per class in this order: "
-        f"{', '.join(classes)}. If you do not, take target='estimated', which trusts "
-        "the predictions, or the trainer without DARP ('fixmatch' for "
-        "'fixmatch-darp'). target='labeled' is for labels of images chosen at random."
+        f"Of {total:,} images drawn at random, {counts[worst]:,} are "
+        f"'{classes[worst]}', and the training assumes {100 * assumed[worst]:.1f} %."
     )

@@ -10,6 +10,7 @@ from fewlabels.features.embedding import (
     content_key,
     embedded,
     embedded_views,
+    is_embedded,
     read_rows,
 )
 from fewlabels.features.frozen import Embedded, FrozenClassifier, moments
@@ -28,6 +29,7 @@ __all__ = [
     "content_key",
     "embedded",
     "embedded_views",
+    "is_embedded",
     "moments",
     "read_rows",
 ]

@@ -104,6 +104,10 @@ class FeatureCache:
             found = array.finished()  # perhaps another process has just made it
             return self._made(array, block_of) if found is None else found
 
+    def holds(self, subject: Subject) -> bool:
+        """Tell whether an array is there, whole and undamaged."""
+        return _Array(self.folder, subject).finished() is not None
+
     def _made(self, array: "_Array", block_of: BlockOf) -> Rows:
         subject = array.subject
         done = array.resume()

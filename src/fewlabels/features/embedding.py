@@ -31,6 +31,7 @@ Precision = Literal["float16", "float32"]
 
 _HASHED_ID = re.compile(r"@[0-9a-f]{16}(#\d+)?$")
 _NUM_PROBES = 16
+_CLEAN = {"view": "clean"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +94,25 @@ def embedded(
         One row per image, shape (N, F); a read-only memory map where there is a cache.
     """
     work = _Work(images, ids, encoder, cache, dtype)
-    return work.rows(images.read, {"view": "clean"})
+    return work.rows(images.read, _CLEAN)
+
+
+def is_embedded(
+    images: Images, ids: Sequence[str], encoder: Encoder, cache: FeatureCache
+) -> bool:
+    """Tell whether :func:`embedded` would find all rows in a cache.
+
+    Args:
+        images: The images.
+        ids: As in :func:`embedded`.
+        encoder: What embeds them.
+        cache: Where rows are kept.
+
+    Returns:
+        False also where some blocks of rows are there, or damaged ones.
+    """
+    work = _Work(images, ids, encoder, cache, "float16")
+    return not len(images) or cache.holds(work.subject(images.read, _CLEAN))
 
 
 def embedded_views(
@@ -204,15 +223,20 @@ class _Work:
 
         if self.cache is None:
             return _in_memory(num_items, block_of)
-        first_block = read(torch.arange(min(BLOCK, num_items)))
+        return self.cache.rows(self.subject(read, facts), block_of)
+
+    def subject(
+        self, read: Callable[[Tensor], Tensor], facts: dict[str, str]
+    ) -> Subject:
+        """Return what the rows of what ``read`` gives are called in a cache."""
+        num_items = len(self.images)
         content = {
             "encoder": self.encoder.name,
             "content": self._content,
             # Views change with the code that makes them, which no setting tells.
-            "first block": _digest(first_block),
+            "first block": _digest(read(torch.arange(min(BLOCK, num_items)))),
         }
-        subject = Subject({**facts, **content}, num_items, self.dtype)
-        return self.cache.rows(subject, block_of)
+        return Subject({**facts, **content}, num_items, self.dtype)
 
 
 def _varied(images: Tensor, draws: Generator, settings: WeakAugment | Strong) -> Tensor:

@@ -14,6 +14,7 @@ from fewlabels import naming
 from fewlabels.errors import UsageError
 from fewlabels.features.efficientnet import efficientnet_lite0, efficientnet_lite2
 from fewlabels.features.module_encoder import ModuleEncoder, fingerprint
+from fewlabels.features.pixels import pixels
 
 
 class Encoder(Protocol):
@@ -40,6 +41,7 @@ class Encoder(Protocol):
 _ENCODERS: dict[str, Callable[..., Encoder]] = {
     "efficientnet-lite0": efficientnet_lite0,
     "efficientnet-lite2": efficientnet_lite2,
+    "pixels": pixels,
 }
 
 

@@ -176,7 +176,7 @@ class ProjectFolder:
         chosen = self.allowed(self.settings.trainer)
         options = dict(chosen.options)
         if chosen.name.startswith("frozen-"):
-            options.setdefault("cache", str(self._cache))
+            options.setdefault("cache", str(self.feature_cache.folder))
         return training.resolve(chosen.name, options)
 
     def allowed(self, chosen: Choice) -> Choice:
@@ -202,7 +202,7 @@ class ProjectFolder:
         found = load_model(place, encoder=self._own_encoder(pool)).classifier
         if not isinstance(found, FrozenClassifier):
             return found
-        cache = FeatureCache(self._cache)
+        cache = self.feature_cache
         rows = embedded(pool.images, pool.ids, found.encoder, cache=cache)
         return replace(found, known=(Embedded(pool.images, rows),), cache=cache)
 
@@ -219,8 +219,9 @@ class ProjectFolder:
         return found
 
     @property
-    def _cache(self) -> Path:
-        return self.folder / "features"
+    def feature_cache(self) -> FeatureCache:
+        """Where features of the images are kept."""
+        return FeatureCache(self.folder / "features")
 
 
 def store_place(folder: Path, settings: ProjectSettings) -> str | Path:

@@ -2,6 +2,7 @@
 
 import shutil
 import time
+import warnings
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -9,7 +10,7 @@ from hashlib import sha256
 import torch
 from torch import Tensor
 
-from fewlabels.errors import UsageError
+from fewlabels.errors import TargetWarning, UsageError
 from fewlabels.pool import Pool
 from fewlabels.projects import models
 from fewlabels.projects.export import Facts, save_model
@@ -50,11 +51,14 @@ def train(project: ProjectFolder) -> Trained:
     number = len(done)
     folder = project.models_folder / models.folder_name(number)
     before = time.monotonic()
-    classifier = trainer.fit(
-        pool,
-        stream(project.settings.seed, "train", number),
-        workspace=folder / _WORKSPACE / digest[:16],
-    )
+    with warnings.catch_warnings():
+        # In a trainer's words; whether shares fit is told by the notes of a status.
+        warnings.simplefilter("ignore", TargetWarning)
+        classifier = trainer.fit(
+            pool,
+            stream(project.settings.seed, "train", number),
+            workspace=folder / _WORKSPACE / digest[:16],
+        )
     logits = classifier.outputs(pool.images, torch.arange(len(pool))).logits
     predicted = logits.argmax(dim=1)
     counts = torch.bincount(predicted, minlength=pool.num_classes)
@@ -82,9 +86,24 @@ def train(project: ProjectFolder) -> Trained:
     return Trained(record, is_new=True)
 
 
+def is_needed(project: ProjectFolder) -> bool:
+    """Tell whether :func:`train` would train: there is something, and it is new."""
+    snapshot = project.snapshot()
+    pool = snapshot.pool(project.images(snapshot))
+    if _num_labeled_classes(pool) < models.NUM_TO_TELL_APART:
+        return False
+    done = project.records()
+    digest = _digest(pool, snapshot, repr(project.trainer()))
+    return not done or done[-1].settings != digest
+
+
+def _num_labeled_classes(pool: Pool) -> int:
+    return sum(count > 0 for count in pool.class_counts)
+
+
 def _check_labels(pool: Pool, snapshot: Snapshot) -> None:
     """Raise unless there is something to tell apart."""
-    num_classes = sum(count > 0 for count in pool.class_counts)
+    num_classes = _num_labeled_classes(pool)
     if num_classes >= models.NUM_TO_TELL_APART:
         return
     msg = (

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -19,10 +18,16 @@ from fewlabels import rng, training
 from fewlabels.data.derived import ChosenImages
 from fewlabels.data.files import FileImages, common_shape
 from fewlabels.errors import ShapeError, UsageError
-from fewlabels.features import encoders
+from fewlabels.features import FeatureCache, encoders, is_embedded
+from fewlabels.features.encoders import Encoder
 from fewlabels.pool import UNKNOWN, Images, Pool
-from fewlabels.protocols import Classifier
-from fewlabels.training import FixMatchDarpTrainer, darp
+from fewlabels.projects.shares import UNKNOWN as UNKNOWN_SHARES
+from fewlabels.projects.shares import Shares, informed
+from fewlabels.protocols import Classifier, Trainer
+from fewlabels.runs import Choice
+from fewlabels.training import FixMatchDarpTrainer, FixMatchTrainer, darp
+from fewlabels.training.frozen_linear import MOST_ITEMS
+from fewlabels.training.linear import logistic
 
 SMALL_SIDE = 32
 """Longest side, in pixels, of images that a network is trained on from scratch."""
@@ -30,17 +35,27 @@ SMALL_SIDE = 32
 ENCODED_SIDE = 96
 """Side of the square that larger images are brought to for the encoder."""
 
-BEARABLE = 1800.0
-"""Seconds of training from scratch past which a head over features is taken."""
+BEARABLE = 60.0
+"""Seconds of training from scratch past which a head over features is taken: people
+wait for it in each round, and what it is better by is soon made up for by labels."""
 
-FROM_SCRATCH = "fixmatch-darp"
-OVER_FEATURES = "frozen-fixmatch-darp"
+FROM_SCRATCH = "fixmatch"
+ALIGNED = "fixmatch-darp"
+OVER_FEATURES = "frozen-linear"
 ENCODER = "efficientnet-lite0"
+OVER_ENCODER: Mapping[str, Any] = {"encoder": ENCODER}
+OVER_PIXELS: Mapping[str, Any] = {
+    "encoder": "pixels",
+    "scale": "common",
+    "pool_weight": 1000.0,
+}
 
 _IMAGE_AXES = 3
 _PROBED = 32
 _STEPS = 5
-_ROWS = 5000
+_ROWS = 1000
+_REFINED_ROWS = 5000
+_NUM_FITS = 12  # two for each of five folds, and the last on all labels
 _SEED = 0
 
 Clock = Callable[[], float]
@@ -70,21 +85,25 @@ def plan(
     images: Images,
     num_classes: int,
     *,
+    shares: Shares = UNKNOWN_SHARES,
     bearable: float = BEARABLE,
     clock: Clock = time.perf_counter,
 ) -> Plan:
     """Choose a trainer for some images on this machine, and foretell its time.
 
-    Images of at most 32 pixels a side are trained on from scratch, by FixMatch with
-    DARP, unless that would take longer than is bearable here. Larger ones are embedded
-    once by a pretrained network, and a head over its features is trained by FixMatch
-    with DARP. Where the extra ``pretrained`` is not installed, larger images are
-    brought to 32 pixels and trained on from scratch. Timing takes some seconds.
+    Images of at most 32 pixels a side are trained on from scratch by FixMatch, unless
+    people would have to wait for that in each round: then a linear head is fitted, over
+    the pixels where images are grey. Larger ones are embedded once by a pretrained
+    network, and a linear head over its features is fitted. Where the extra
+    ``pretrained`` is not installed, larger images are brought to 32 pixels and trained
+    on from scratch. Predictions are aligned to class shares only where these are known.
+    Timing takes some seconds.
 
     Args:
         images: All images of the pool. Of files the native sizes count, whatever size
             they are brought to now.
         num_classes: Number of classes.
+        shares: How frequent the classes are, as far as it is known.
         bearable: Seconds of training from scratch that are put up with.
         clock: What tells the time.
 
@@ -104,16 +123,52 @@ def plan(
     seen = f"The images measure {side} pixels a side"
     missing = _missing_encoder()
     if side <= SMALL_SIDE:
-        small = _scratch(images, num_classes, f"{seen}, at most {SMALL_SIDE}", clock)
-        if small.seconds <= bearable or missing:
+        why = f"{seen}, at most {SMALL_SIDE}"
+        small = _scratch(images, num_classes, shares, why, clock)
+        is_grey = images.shape[0] == 1
+        if small.seconds <= bearable or (missing and not is_grey):
             return small
-        slow = f"a network from scratch would take {duration(small.seconds)} here"
-        frozen = _frozen(images, num_classes, f"{seen}, but {slow}", clock)
+        why = (
+            f"{seen}, but a network from scratch would take {duration(small.seconds)} "
+            f"in each round here (--trainer {small.trainer} does it all the same)"
+        )
+        over = OVER_PIXELS if is_grey else OVER_ENCODER
+        frozen = _frozen(images, num_classes, shares, why, clock, over)
         return frozen if frozen.seconds < small.seconds else small
     if missing:
         why = f"{seen} and are brought to {SMALL_SIDE}. {missing} Until then"
-        return _scratch(images, num_classes, why, clock, size=SMALL_SIDE)
-    return _frozen(images, num_classes, f"{seen}, more than {SMALL_SIDE}", clock)
+        return _scratch(images, num_classes, shares, why, clock, size=SMALL_SIDE)
+    why = f"{seen}, more than {SMALL_SIDE}"
+    return _frozen(images, num_classes, shares, why, clock, OVER_ENCODER)
+
+
+def foretold(
+    trainer: Choice, pool: Pool, cache: FeatureCache, clock: Clock = time.perf_counter
+) -> float | None:
+    """Return how many seconds a training will take here.
+
+    Args:
+        trainer: The trainer of a project.
+        pool: What it is trained on.
+        cache: Where features of the images are kept.
+        clock: What tells the time.
+
+    Returns:
+        Seconds; None: nobody knows.
+    """
+    images, shape, num_classes = pool.images, pool.images.shape, pool.num_classes
+    if trainer.name in {FROM_SCRATCH, ALIGNED} and len(shape) == _IMAGE_AXES:
+        channels, height, width = shape
+        wanted = (channels, height, width)
+        return _stepping(images, wanted, num_classes, trainer, clock)
+    name = trainer.options.get("encoder", ENCODER)
+    if trainer.name != OVER_FEATURES or name not in encoders.names():
+        return None
+    encoder = encoders.resolve(name, **trainer.options.get("encoder_options", {}))
+    seconds = _solving(len(images), num_classes, encoder.feature_size, clock)
+    if is_embedded(images, pool.ids, encoder, cache):
+        return seconds
+    return seconds + _embedding(images, encoder, clock)
 
 
 def duration(seconds: float) -> str:
@@ -140,76 +195,114 @@ def duration(seconds: float) -> str:
 
 
 def _scratch(
-    images: Images, num_classes: int, why: str, clock: Clock, size: int | None = None
+    images: Images,
+    num_classes: int,
+    shares: Shares,
+    why: str,
+    clock: Clock,
+    size: int | None = None,
 ) -> Plan:
     """Return the plan to train a network on the images themselves."""
     shape = _shape(images, size)
-    darp_trainer = training.resolve(FROM_SCRATCH)
-    assert isinstance(darp_trainer, FixMatchDarpTrainer)
-    trainer = training.resolve("fixmatch", {"steps": _STEPS, "checkpoint_every": 1})
-    _, step = _timed(trainer, _probe(images, shape, num_classes), clock)
-    seconds = darp_trainer.steps * step
-    seconds += _refining(darp_trainer, len(images), num_classes, clock)
+    is_known = shares != UNKNOWN_SHARES
+    chosen = informed(Choice(name=ALIGNED if is_known else FROM_SCRATCH), shares)
+    by = "FixMatch with DARP" if is_known else "FixMatch"
     return Plan(
-        trainer=FROM_SCRATCH,
+        trainer=chosen.name,
+        options=chosen.options,
         shape=shape,
-        seconds=seconds,
-        reason=f"{why}: a network is trained from scratch by FixMatch with DARP.",
+        seconds=_stepping(images, shape, num_classes, chosen, clock),
+        reason=f"{why}: a network is trained from scratch by {by}.",
     )
 
 
-def _frozen(images: Images, num_classes: int, why: str, clock: Clock) -> Plan:
-    """Return the plan to train a head over features that are made once."""
-    shape = _shape(images, ENCODED_SIDE)
-    options = {"encoder": ENCODER}
-    darp_trainer = training.resolve(OVER_FEATURES, options)
-    assert isinstance(darp_trainer, FixMatchDarpTrainer)
-    pool = _probe(images, shape, num_classes)
+def _frozen(
+    images: Images,
+    num_classes: int,
+    shares: Shares,
+    why: str,
+    clock: Clock,
+    options: Mapping[str, Any],
+) -> Plan:
+    """Return the plan to fit a head over features that are made once."""
+    is_pretrained = options["encoder"] == ENCODER
+    shape = _shape(images, ENCODED_SIDE if is_pretrained else None)
+    chosen = informed(Choice(name=OVER_FEATURES, options=dict(options)), shares)
+    encoder = encoders.resolve(options["encoder"])
+    seconds = _embedding(_some(images, shape), encoder, clock, len(images))
+    seconds += _solving(len(images), num_classes, encoder.feature_size, clock)
+    return Plan(
+        trainer=chosen.name,
+        options=chosen.options,
+        shape=shape,
+        seconds=seconds,
+        reason=f"{why}: a linear head over features of the pretrained network "
+        f"{ENCODER} is fitted; the features are made once and kept."
+        if is_pretrained
+        else f"{why}: a linear head over the pixels is fitted.",
+    )
+
+
+def _embedding(
+    images: Images, encoder: Encoder, clock: Clock, num_images: int | None = None
+) -> float:
+    """Return how long it takes to embed images like these."""
+    chosen = torch.linspace(0, len(images) - 1, min(_PROBED, len(images))).long()
+    encoder.embed(images.read(chosen))  # the first time is no measure
     begun = clock()
-    encoders.resolve(ENCODER)
-    loading = clock() - begun
-    _over_features(pool, clock)  # the first time is no measure
-    embedding, step = _over_features(pool, clock)
-    per_image = max(embedding - loading, 0.0) / len(pool)
-    seconds = per_image * len(images) + darp_trainer.steps * step
-    seconds += _refining(darp_trainer, len(images), num_classes, clock)
-    return Plan(
-        trainer=OVER_FEATURES,
-        options=options,
-        shape=shape,
-        seconds=seconds,
-        reason=f"{why}: a head over features of the pretrained network {ENCODER} is "
-        "trained by FixMatch with DARP; the features are made once and kept.",
-    )
+    encoder.embed(images.read(chosen))
+    wanted = len(images) if num_images is None else num_images
+    return (clock() - begun) / len(chosen) * wanted
 
 
-def _over_features(pool: Pool, clock: Clock) -> tuple[float, float]:
-    """Embed all views of a pool and do a few steps over them; see :func:`_timed`."""
-    with TemporaryDirectory() as folder:
-        changes = {"steps": _STEPS, "checkpoint_every": 1, "cache": folder}
-        trainer = training.resolve("frozen-fixmatch", {"encoder": ENCODER} | changes)
-        return _timed(trainer, pool, clock)
+def _solving(num_items: int, num_classes: int, width: int, clock: Clock) -> float:
+    """Return how long it takes to fit a linear head, cross-validation included."""
+    rows = min(num_items, _ROWS)
+    draws = rng.stream(_SEED, "probe of fitting")
+    features = torch.randn(rows, width, generator=draws)
+    targets = torch.randn(rows, num_classes, generator=draws).softmax(dim=1)
+    begun = clock()
+    logistic(features / width**0.5, targets, torch.ones(rows), penalty=1.0)
+    return (clock() - begun) * min(num_items, MOST_ITEMS) / rows * _NUM_FITS
 
 
-def _timed(trainer: Any, pool: Pool, clock: Clock) -> tuple[float, float]:
-    """Return seconds until the first step was done, and seconds of a later step."""
+def _stepping(
+    images: Images,
+    shape: tuple[int, int, int],
+    num_classes: int,
+    chosen: Choice,
+    clock: Clock,
+) -> float:
+    """Return how long a training from scratch takes, refinements included."""
+    wanted = training.resolve(chosen.name, chosen.options)
+    assert isinstance(wanted, FixMatchTrainer)
+    few = {"steps": _STEPS, "checkpoint_every": 1, "network": wanted.network}
+    few |= {"minibatch_size": wanted.minibatch_size, "mu": wanted.mu}
+    probe = _probe(images, shape, num_classes)
+    step = _timed(training.resolve(FROM_SCRATCH, few), probe, clock)
+    seconds = wanted.steps * step
+    if isinstance(wanted, FixMatchDarpTrainer):
+        seconds += _refining(wanted, len(images), num_classes, clock)
+    return seconds
+
+
+def _timed(trainer: Trainer, pool: Pool, clock: Clock) -> float:
+    """Return seconds of a step: of the fastest, since other work is no measure."""
     times: list[float] = []
 
     def note(step: int, classifier: Classifier) -> None:
         del step, classifier
         times.append(clock())
 
-    begun = clock()
     trainer.fit(pool, rng.stream(_SEED, "probe"), on_checkpoint=note)
-    steps = [later - earlier for earlier, later in pairwise(times)]
-    return times[0] - begun, median(steps)
+    return min(later - earlier for earlier, later in pairwise(times))
 
 
 def _refining(
     trainer: FixMatchDarpTrainer, num_items: int, num_classes: int, clock: Clock
 ) -> float:
     """Return how long all refinements of a training take together."""
-    rows = min(num_items, _ROWS)
+    rows = min(num_items, _REFINED_ROWS)
     draws = rng.stream(_SEED, "probe of refinement")
     logits = torch.randn(rows, num_classes, generator=draws)
     begun = clock()
@@ -224,14 +317,19 @@ def _refining(
 
 def _probe(images: Images, shape: tuple[int, int, int], num_classes: int) -> Pool:
     """Return a few of the images as a pool, half of them with labels made up."""
-    chosen = torch.linspace(0, len(images) - 1, min(_PROBED, len(images))).long()
-    some: Images = ChosenImages(images, chosen)
-    if isinstance(images, FileImages):
-        files = tuple(images.files[index] for index in chosen.tolist())
-        some = FileImages(files, shape)
-    labels: Tensor = torch.arange(len(chosen)) % num_classes
+    some = _some(images, shape)
+    labels: Tensor = torch.arange(len(some)) % num_classes
     labels[len(labels) // 2 + 1 :] = UNKNOWN
     return Pool.build(some, labels, [str(number) for number in range(num_classes)])
+
+
+def _some(images: Images, shape: tuple[int, int, int]) -> Images:
+    """Return a few of the images, files brought to a shape."""
+    chosen = torch.linspace(0, len(images) - 1, min(_PROBED, len(images))).long()
+    if isinstance(images, FileImages):
+        files = tuple(images.files[index] for index in chosen.tolist())
+        return FileImages(files, shape)
+    return ChosenImages(images, chosen)
 
 
 def _longest_side(images: Images) -> int:

@@ -33,8 +33,9 @@ from fewlabels.projects.folder import (
 )
 from fewlabels.projects.indexing import scan
 from fewlabels.projects.learning import Trained
-from fewlabels.projects.planning import duration, plan
+from fewlabels.projects.planning import duration, foretold, plan
 from fewlabels.projects.settings import FILE, checked
+from fewlabels.projects.shares import Shares, informed, read_shares
 from fewlabels.projects.standing import Status
 from fewlabels.projects.telling import Told
 from fewlabels.runs import Choice
@@ -67,6 +68,7 @@ class Project(ProjectFolder):
         size: int | None = None,
         seed: int | None = None,
         store: str | None = None,
+        shares: str | Sequence[float] = "unknown",
     ) -> Self:
         """Begin a project.
 
@@ -83,12 +85,15 @@ class Project(ProjectFolder):
             size: Side of the square that images are brought to; None: what fits.
             seed: Seed of everything random; None: 0.
             store: Address of a PostgreSQL server; None: a file in the folder.
+            shares: How frequent the classes are among the images: ``"unknown"``,
+                ``"even"``, or a number for each.
 
         Returns:
             The project, with its images indexed.
         """
         place, pictures = Path(folder), Path(images).expanduser()
         names = _class_names(classes)
+        known_shares = read_shares(shares, len(names))
         if size is not None and not 1 <= size <= LARGEST_SIDE:
             msg = (
                 f"Images cannot be brought to {size} pixels a side; give 8 to "
@@ -107,7 +112,7 @@ class Project(ProjectFolder):
             )
             raise DataError(msg)
         found = tuple(one.file(pictures) for one in index.files)
-        chosen, shape, reason = _planned(found, len(names), trainer, size)
+        chosen, shape, reason = _planned(found, len(names), trainer, size, known_shares)
         settings = checked(
             images=reference(pictures, place),
             store=store,
@@ -196,17 +201,21 @@ class Project(ProjectFolder):
         A few steps are done and timed, which takes some seconds by itself.
 
         Returns:
-            A sentence.
+            A sentence; empty where nothing is to be trained.
         """
         with self.owned(), warnings.catch_warnings():
             warnings.simplefilter("ignore", UnreadableFilesWarning)  # train warns
             self.index()
+        if not learning.is_needed(self):
+            return ""
         snapshot = self.snapshot()
-        expected = plan(self.images(snapshot), len(snapshot.classes))
-        chosen, reason = self.settings.trainer, self.settings.reason
-        if chosen == Choice(name=expected.trainer, options=dict(expected.options)):
-            return f"{reason} Expected: {duration(expected.seconds)}."
-        return f"{reason} Trainer: {chosen.name}; its time was not foretold."
+        pool = snapshot.pool(self.images(snapshot))
+        seconds = foretold(self.settings.trainer, pool, self.feature_cache)
+        reason = self.settings.reason
+        if seconds is not None:
+            return f"{reason} Expected: {duration(seconds)}."
+        name = self.settings.trainer.name
+        return f"{reason} Trainer: {name}; its time was not foretold."
 
     def status(self) -> Status:
         """Return how the project stands, and how good its model is."""
@@ -309,11 +318,14 @@ def _planned(
     num_classes: int,
     trainer: str | Choice | None,
     size: int | None,
+    shares: Shares,
 ) -> tuple[Choice, tuple[int, int, int], str | None]:
     """Return trainer, shape of images and reason: as told, or as fits."""
     if trainer is not None:
-        return Choice.model_validate(trainer), common_shape(found, size), None
-    fitting = plan(FileImages(found, common_shape(found, size)), num_classes)
+        told = informed(Choice.model_validate(trainer), shares)
+        return told, common_shape(found, size), None
+    images = FileImages(found, common_shape(found, size))
+    fitting = plan(images, num_classes, shares=shares)
     shape = fitting.shape if size is None else common_shape(found, size)
     chosen = Choice(name=fitting.trainer, options=dict(fitting.options))
     return chosen, shape, fitting.reason

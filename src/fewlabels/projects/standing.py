@@ -21,6 +21,7 @@ from fewlabels.evaluation import (
 from fewlabels.naming import import_paths
 from fewlabels.projects.folder import ProjectFolder
 from fewlabels.projects.models import NUM_TO_TELL_APART, ModelRecord
+from fewlabels.projects.shares import assumed
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.rng import stream
 from fewlabels.store import Agreement, agreement
@@ -163,9 +164,8 @@ def _notes(
         *_audit_notes(project, snapshot, num_audited),
         *_people_notes(snapshot),
     ]
-    if latest is not None and latest.trainer.endswith("-darp"):
-        note = balance_note(latest.classes, latest.predicted, latest.class_counts)
-        notes += [note] if note else []
+    if latest is not None:
+        notes += _share_notes(project, snapshot)
     empty = [name for name, n in zip(snapshot.classes, counts, strict=True) if not n]
     if empty and sum(counts):
         notes.append(f"No label yet of: {', '.join(empty)}.")
@@ -180,6 +180,26 @@ def _vanished_notes(snapshot: Snapshot) -> Iterator[str]:
             "was said of them is kept, but neither trains nor measures, and the budget "
             "has as many labels to give again. Put the files back and it counts as "
             "before."
+        )
+
+
+def _share_notes(project: ProjectFolder, snapshot: Snapshot) -> Iterator[str]:
+    """Yield what labels of random images say against the shares that are assumed."""
+    chosen, classes = project.settings.trainer, snapshot.classes
+    shares = assumed(chosen, len(classes))
+    if shares is None or len(shares) != len(classes):
+        return
+    counts = [0] * len(classes)
+    for label in snapshot.audited.values():
+        counts[label] += 1
+    note = balance_note(classes, shares, counts)
+    if note is not None:
+        change = "take the trainer 'fixmatch' for 'fixmatch-darp'"
+        if chosen.name.startswith("frozen-"):
+            change = "set the trainer to 'frozen-linear' without 'shares'"
+        yield (
+            f"{note} Such an assumption costs accuracy. Correct it under 'trainer' in "
+            f"'{project.settings_file}', or {change}, which assumes nothing."
         )
 
 

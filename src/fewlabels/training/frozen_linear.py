@@ -41,8 +41,11 @@ from fewlabels.training.spreading import neighbor_graph, spread
 
 Unlabeled = Literal["auto", "use", "ignore"]
 Shares = Literal["unknown", "even"]
+Scale = Literal["each", "common"]
 
-_MOST_ITEMS = 6000
+MOST_ITEMS = 6000
+"""Images of a pool that are looked at; the head then speaks of all."""
+
 _NUM_NEIGHBORS = 10
 _NUM_FOLDS = 5
 _SHARPNESS = 4
@@ -67,6 +70,9 @@ class FrozenLinearTrainer(FrozenInputs):
     shares: Shares | tuple[float, ...] = "unknown"
     """Class shares of the pool: the shares themselves, ``"even"``, or ``"unknown"``;
     only where they are known is what unlabeled images are taken for aligned to them."""
+    scale: Scale = "each"
+    """What rows are divided by: the deviation of ``"each"`` feature, or a ``"common"``
+    one, which suits features that have one unit, as pixels do."""
     penalty: float = 0.25
     """Penalty of squared weights, for rows scaled to a length of about one."""
     pool_weight: float = 100.0
@@ -75,6 +81,7 @@ class FrozenLinearTrainer(FrozenInputs):
     def __post_init__(self) -> None:
         """Check the words and the ranges."""
         check_known("unlabeled", self.unlabeled, Unlabeled)
+        check_known("scale", self.scale, Scale)
         check_range("penalty", self.penalty, at_least=1e-9)
         check_range("pool_weight", self.pool_weight, at_least=0)
         if isinstance(self.shares, str):
@@ -152,7 +159,10 @@ class _Task:
         draws = rng.stream(key, "initialize")
         head = models.build("linear", (rows.shape[1],), pool.num_classes, draws)
         assert isinstance(head, Head)
-        head.standardize_by(*moments(rows))
+        middle, deviation = moments(rows)
+        if settings.scale == "common":
+            deviation = deviation.square().mean().sqrt().expand_as(deviation)
+        head.standardize_by(middle, deviation)
         classifier = FrozenClassifier(
             module=head.eval(),
             num_classes=pool.num_classes,
@@ -180,7 +190,7 @@ class _Task:
         """Fit the head to the labels, and to the pool where that is told or better."""
         items = self._items()
         labels = self.pool.labels[self.pool.labeled]
-        seen, numbers = labels.unique(return_inverse=True)
+        seen, numbers = torch.unique(labels, return_inverse=True)
         with torch.no_grad():
             scaled = self.head.embed(read_rows(self.rows, items))
         scaled /= math.sqrt(scaled.shape[1])  # to a length of about one
@@ -199,7 +209,7 @@ class _Task:
         is_other = torch.ones(len(self.pool), dtype=torch.bool)
         is_other[self.pool.labeled] = False
         others = torch.nonzero(is_other).flatten()
-        room = max(0, _MOST_ITEMS - len(self.pool.labeled))
+        room = max(0, MOST_ITEMS - len(self.pool.labeled))
         if len(others) > room:
             draws = rng.stream(self.key, "items")
             others = others[torch.randperm(len(others), generator=draws)[:room]]
@@ -296,6 +306,15 @@ class Problem:
         images help where neighbors tend to be alike. So they are used unless those
         labels that only one way gets right speak for the other by more than a standard
         error (McNemar's test).
+
+        Args:
+            graph: The neighbors of each row.
+            known: Labeled rows, shape (n,).
+            labels: Their classes, shape (n,).
+            generator: Deals out labels to the folds.
+
+        Returns:
+            Whether to use them.
         """
         folds = _folds(labels, generator)
         only_with = only_without = 0
@@ -319,7 +338,7 @@ class Problem:
 
 
 def _folds(labels: Tensor, generator: Generator) -> Tensor:
-    """Deal the labels of each class out to folds; a class's only label stays out of all.
+    """Deal the labels of each class out to folds; a class's only label to none.
 
     Returns:
         The fold of each label, -1: none, shape (n,).

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
+from typing import Any, ClassVar, Protocol
 
 from torch import nn
 
@@ -14,7 +15,6 @@ from fewlabels import files
 from fewlabels.errors import DamagedWarning, DataError, RunInUseError
 from fewlabels.models import checkpoint
 from fewlabels.pool import Pool
-from fewlabels.training.settings import TrainingSettings
 
 _FILE = "model.safetensors"
 _LOCK = ".fewlabels-training-lock"
@@ -44,7 +44,17 @@ def alone_in(folder: Path | None) -> Iterator[None]:
         yield
 
 
-def fingerprint(settings: TrainingSettings, pool: Pool, inputs: str, key: int) -> str:
+class Settings(Protocol):
+    """Settings of a training, a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def decisive(self) -> dict[str, Any]:
+        """Return the settings that decide the outcome of a training."""
+        ...
+
+
+def fingerprint(settings: Settings, pool: Pool, inputs: str, key: int) -> str:
     """Return a hash of all that decides the outcome of a training.
 
     Args:
@@ -94,9 +104,7 @@ def restore(module: nn.Module, folder: Path, mark: str) -> bool:
     return True
 
 
-def keep(
-    module: nn.Module, folder: Path, mark: str, settings: TrainingSettings
-) -> None:
+def keep(module: nn.Module, folder: Path, mark: str, settings: Settings) -> None:
     """Save a finished training.
 
     Args:
