@@ -1,6 +1,7 @@
 """Slips of people: answers not told yet, swapped files, disputes, skipped audits."""
 
 import pytest
+from tests.projects.exchange.annotators import EXTENSION, FILL
 from tests.projects.toy import (
     answer,
     begin,
@@ -33,8 +34,42 @@ def test_answers_that_were_not_told_are_not_written_over(project, tmp_path):
     assert file.read_bytes() == before
     write(file, [(names[0], truth(names[0])), (names[1], "")])
     project.tell(file, annotator="ann")
+    file.unlink()
     project.write_query(project.ask(), file)
     assert names[0] not in file.read_text("utf-8")
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "label-studio"])
+def test_a_query_whose_answers_were_told_is_written_over(project, tmp_path, kind):
+    file = tmp_path / f"query.{EXTENSION[kind]}"
+    asked = project.ask()
+    project.write_query(asked, file)
+    project.write_query(asked, file)
+    name = paths(project, asked)[0]
+    FILL[kind](file, [(0, truth(name), "", "ann")])
+    project.tell(file)
+    if kind == "label-studio":  # what that program exports is its own
+        with pytest.raises(UsageError, match="is no query as one is written here"):
+            project.write_query(project.ask(), file)
+        return
+    project.write_query(project.ask(), file)
+    assert name not in file.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("sizes.csv", "file_name,label,size\n00.png,,17\n"),
+        ("names.csv", "file_name,label\n00.png,\n"),
+        ("sizes.jsonl", '{"file_name": "00.png", "size": 17}\n'),
+        ("tasks.json", '[{"data": {"file_name": "00.png"}}]\n'),
+    ],
+)
+def test_a_table_that_is_no_query_is_not_written_over(project, tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(UsageError, match="is no query as one is written here, and was"):
+        project.write_query(project.ask(), tmp_path / name)
+    assert (tmp_path / name).read_text() == content
 
 
 @pytest.mark.parametrize("content", [b"my diary\n", b"\xff\xfe\x00"])

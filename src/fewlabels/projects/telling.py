@@ -8,12 +8,13 @@ from pathlib import Path
 import torch
 
 from fewlabels.data.decode import digest_of
-from fewlabels.errors import AnswersError, Fault, UsageError
+from fewlabels.errors import Fault, UsageError
 from fewlabels.projects.asking import Asked
 from fewlabels.projects.exchange import (
     Answer,
     AskedItem,
     Parsed,
+    is_query,
     read_answers,
 )
 from fewlabels.projects.exchange import write_query as write_file
@@ -174,14 +175,7 @@ def _check_told(project: ProjectFolder, path: Path, snapshot: Snapshot) -> None:
     """Raise if writing a query to a file would wipe out what somebody wrote there."""
     if not path.is_file() or not path.stat().st_size:
         return
-    try:
-        parsed = _parsed(project, path, snapshot, partial=True)
-    except AnswersError as error:
-        msg = (
-            f"'{path}' is there already, is no query, and was not touched. Give "
-            "another file: --out."
-        )
-        raise UsageError(msg) from error
+    parsed = _parsed(project, path, snapshot, partial=True)
     said = {(one.item, one.class_number) for one in snapshot.verdicts}
     num_untold = len(parsed.faults)
     for answer in parsed.answers:
@@ -192,6 +186,12 @@ def _check_told(project: ProjectFolder, path: Path, snapshot: Snapshot) -> None:
         msg = (
             f"'{path}' is there already, with {num_untold} answers that were not told; "
             "it was not touched. Tell it first, or give another file: --out."
+        )
+        raise UsageError(msg)
+    if not is_query(path):
+        msg = (
+            f"'{path}' is there already, is no query as one is written here, and was "
+            "not touched. Give another file: --out."
         )
         raise UsageError(msg)
 

@@ -3,7 +3,7 @@
 from fewlabels.errors import Fault
 from fewlabels.projects.exchange.reading import MAX_BYTES, read_answers
 from fewlabels.projects.exchange.records import Answer, AskedItem, Format, Parsed
-from fewlabels.projects.exchange.writing import config_path, write_query
+from fewlabels.projects.exchange.writing import config_path, is_query, write_query
 
 __all__ = [
     "MAX_BYTES",
@@ -13,6 +13,7 @@ __all__ = [
     "Format",
     "Parsed",
     "config_path",
+    "is_query",
     "read_answers",
     "write_query",
 ]

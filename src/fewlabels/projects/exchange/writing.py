@@ -14,7 +14,14 @@ from xml.sax.saxutils import quoteattr
 from fewlabels.errors import ShapeError, UsageError
 from fewlabels.files import replace_text
 from fewlabels.projects.exchange.cells import ID_MARK, guarded
-from fewlabels.projects.exchange.records import AskedItem, Format, format_of
+from fewlabels.projects.exchange.records import (
+    ANSWERED,
+    AskedItem,
+    Format,
+    Numbered,
+    format_of,
+)
+from fewlabels.projects.exchange.tables import csv_rows, json_rows
 
 IMAGE_ADDRESS = "/data/local-files/?d="
 """Where Label Studio serves local files from; the path below its root follows."""
@@ -24,6 +31,8 @@ _COLUMNS = (
     *("file_name", "label", "status", "annotator", "rank", "suggestion"),
     *("confidence", "round", "model", "id"),
 )
+_MAY_HAVE = frozenset({*_COLUMNS, *ANSWERED, "probabilities", ""})
+_TASK = frozenset({"data", "predictions"})
 
 
 def write_query(
@@ -69,6 +78,24 @@ def write_query(
         replace_text(config_path(path), label_config(classes))
         tasks = [_task(item, classes, len(asked), image_address) for item in ranked]
         replace_text(path, json.dumps(tasks, ensure_ascii=False, indent=1) + "\n")
+
+
+def is_query(path: Path) -> bool:
+    """Whether a file is a query as it was written here, but for its answers.
+
+    Args:
+        path: A file of answers that can be read.
+
+    Returns:
+        False where it has columns of somebody's own, or none that only a query has.
+    """
+    text, kind = path.read_text("utf-8-sig"), format_of(path, None)
+    if kind == "label-studio":
+        tasks = json.loads(text)
+        return all(one.keys() <= _TASK and "rank" in one["data"] for one in tasks)
+    rows = csv_rows(text) if kind == "csv" else json_rows(text)
+    columns = (set(one.row) for one in rows if isinstance(one, Numbered))
+    return all({"rank", "id"} <= names <= _MAY_HAVE for names in columns)
 
 
 def config_path(path: Path) -> Path:
