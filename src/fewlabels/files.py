@@ -3,7 +3,8 @@
 A file is replaced as a whole: written beside its place, flushed to the disk, renamed. A
 process that is killed leaves the old file or the new one, and perhaps a leftover. Its
 name, ``.NAME.0123456789abcdef.partial``, is drawn by chance and made where there is
-nothing, so that it is never somebody else's file and never a link to one.
+nothing, so that it is never somebody else's file and never a link to one. Who writes
+the same file a day later, or owns the folder, sweeps it away.
 
 A file that somebody else wrote is read up to a bound, and only if it is a regular one:
 a pipe keeps its reader waiting, a device may never end.

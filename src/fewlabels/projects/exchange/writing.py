@@ -12,7 +12,7 @@ from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
 
 from fewlabels.errors import ShapeError, UsageError
-from fewlabels.files import replace_text
+from fewlabels.files import read_regular, replace_text
 from fewlabels.projects.exchange.cells import ID_MARK, guarded
 from fewlabels.projects.exchange.records import (
     ANSWERED,
@@ -26,12 +26,13 @@ from fewlabels.projects.exchange.tables import csv_rows, json_rows
 IMAGE_ADDRESS = "/data/local-files/?d="
 """Where Label Studio serves local files from; the path below its root follows."""
 
+_LARGEST = 2**20
 _CHOICE = re.compile(r"""    <Choice value=("[^"]*"|'[^']*')/>\n""")
 _COLUMNS = (
     *("file_name", "label", "status", "annotator", "rank", "suggestion"),
     *("confidence", "round", "model", "id"),
 )
-_MAY_HAVE = frozenset({*_COLUMNS, *ANSWERED, "probabilities", ""})
+_MAY_HAVE = frozenset({*_COLUMNS, *ANSWERED, "probabilities", "rank", ""})
 _TASK = frozenset({"data", "predictions"})
 
 
@@ -92,10 +93,10 @@ def is_query(path: Path) -> bool:
     text, kind = path.read_text("utf-8-sig"), format_of(path, None)
     if kind == "label-studio":
         tasks = json.loads(text)
-        return all(one.keys() <= _TASK and "rank" in one["data"] for one in tasks)
+        return all(one.keys() <= _TASK and "round" in one["data"] for one in tasks)
     rows = csv_rows(text) if kind == "csv" else json_rows(text)
     columns = (set(one.row) for one in rows if isinstance(one, Numbered))
-    return all({"rank", "id"} <= names <= _MAY_HAVE for names in columns)
+    return all({"round", "id"} <= names <= _MAY_HAVE for names in columns)
 
 
 def config_path(path: Path) -> Path:
@@ -124,7 +125,8 @@ def _check_config(path: Path) -> None:
     if not path.exists():
         return
     with suppress(OSError, UnicodeDecodeError):
-        if _CHOICE.sub("", path.read_text("utf-8")) == label_config(()):
+        found = read_regular(path, _LARGEST).decode("utf-8")
+        if _CHOICE.sub("", found) == label_config(()):
             return
     msg = (
         f"'{path}' is there already, is not as it was written here, and was not "

@@ -16,6 +16,7 @@ from fewlabels.errors import UsageError
 
 MANIFEST = "manifest.json"
 
+_LARGEST = 2**20
 _OF_THE_SYSTEM = frozenset({".DS_Store", "Thumbs.db"})  # made by looking at a folder
 
 
@@ -75,7 +76,8 @@ def _names(folder: Path) -> Iterator[str]:
 
 def _known(folder: Path) -> dict[str, str]:
     try:
-        return Manifest.model_validate_json((folder / MANIFEST).read_bytes()).sha256
+        found = files.read_regular(folder / MANIFEST, _LARGEST)
+        return Manifest.model_validate_json(found).sha256
     except (OSError, ValidationError):
         return {}
 
