@@ -42,6 +42,32 @@ def test_the_fault_of_a_broken_strategy_is_named(fewlabels, name, said, broken):
     assert out.rstrip().endswith(f": {broken}.")
 
 
+@pytest.mark.parametrize(
+    ("thing", "words", "said", "broken"),
+    [
+        ("Trainer", (), "of its own 60 labels right", None),
+        (
+            "Trainer",
+            ("--data", "digits", "--kind", "trainer"),
+            "labels, candidates and images stay",
+            None,
+        ),
+        ("LearnsNothing", (), "it learned nothing of them", "learns"),
+        ("Sorting", (), "row k belongs to indices[k]", "order"),
+        ("Negative", (), "not positive semi-definite", "semi-definite"),
+        ("Ambiguous", ("--kind", "kernel"), "float64, finite, 40 items", None),
+    ],
+)
+def test_parts_are_checked_as_well(fewlabels, thing, words, said, broken):
+    path = f"tests.conformance.broken_parts:{thing}"
+    code, out, _ = fewlabels("check", path, *words)
+    assert code == (0 if broken is None else 1)
+    assert said in shown(out)
+    assert "memory" not in out
+    if broken is not None:
+        assert out.rstrip().endswith(f"breaks 1: {broken}.")
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="measured on Linux")
 def test_a_full_distance_matrix_is_named(fewlabels):
     words = ("--rows", 30_000, "--limit", 1.5, "--seconds", 250)
@@ -86,6 +112,10 @@ def test_options_are_read_as_in_a_settings_file(fewlabels):
         (("npc", "--rows", 5), "rows is 5; give at least 100"),
         (("npc", "--limit", "nan"), "limit_gb is nan"),
         (("json:loads",), "'json:loads' cannot be made"),
+        (("npc", "--kind", "trainer"), "There is no trainer called 'npc'"),
+        (("npc", "--kind", "stategy"), "Did you mean 'strategy'?"),
+        (("npc", "--data", "digits"), "A strategy is checked on pools of its own"),
+        (("pathlib:PurePath",), "are those of none of these. Needed are: a strategy"),
     ],
 )
 def test_a_wrong_call_is_a_sentence(fewlabels, words, message):

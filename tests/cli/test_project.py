@@ -18,7 +18,7 @@ def place(tmp_path):
 
 def fill_in(path):
     """Label everything that a query asks about."""
-    names = [line.split(",")[0] for line in path.read_text("utf-8").splitlines()[1:]]
+    names = [line.split(",")[1] for line in path.read_text("utf-8").splitlines()[1:]]
     fill_csv(path, [(i, truth(name), None, "ann") for i, name in enumerate(names)])
     return len(names)
 
@@ -44,6 +44,7 @@ def test_a_round_from_the_shell(fewlabels, tmp_path, place):
     assert out.splitlines() == [
         "Round 0: 7 images, 3 of them to measure, chosen by random on an untrained "
         "network.",
+        "Look at them in project/round-000.html, a page for the browser.",
         "Label them in project/round-000.csv, then: fewlabels tell project "
         "project/round-000.csv",
     ]
@@ -72,6 +73,18 @@ def test_a_round_from_the_shell(fewlabels, tmp_path, place):
     asked = json.loads(fewlabels("ask", place, "--json", "--out", "q.jsonl")[1])
     assert (asked["round"], asked["model"], len(asked["ids"])) == (1, "model-000", 4)
     assert len((tmp_path / "q.jsonl").read_text("utf-8").splitlines()) == 4
+    assert asked["sheet"] == "q.html"
+    assert "What model-000 takes them for" in (tmp_path / "q.html").read_text("utf-8")
+
+
+def test_a_page_that_is_there_already_is_not_written_over(fewlabels, tmp_path, place):
+    (tmp_path / "q.html").write_text("my thesis")
+    code, _, err = fewlabels("ask", place, "--out", "q.csv")
+    assert code == 2
+    assert "'q.html' is there already, is no contact sheet, and was not touched." in err
+    assert (tmp_path / "q.html").read_text() == "my thesis"
+    assert not (tmp_path / "q.csv").exists()
+    assert fewlabels("ask", place, "--out", "q.json")[0] == 0  # Label Studio shows them
 
 
 def test_an_export_is_used_on_new_images(fewlabels, tmp_path, place):
@@ -95,7 +108,7 @@ def test_a_malformed_file_is_refused_with_line_numbers(fewlabels, tmp_path, plac
     fewlabels("ask", place, "--out", "q.csv")
     fill_in(tmp_path / "q.csv")
     good = (tmp_path / "q.csv").read_text("utf-8")
-    (tmp_path / "q.csv").write_text(good + "99.png,odd\n", "utf-8")
+    (tmp_path / "q.csv").write_text(good + "8,99.png,odd\n", "utf-8")
     with Project.open(tmp_path / place) as project:
         before = num_events(project)
         code, out, err = fewlabels("tell", place, "q.csv")
@@ -230,7 +243,7 @@ def test_skip_takes_a_label_back_and_an_empty_row_does_not(fewlabels, tmp_path, 
     file = tmp_path / "project/round-000.csv"
     fill_in(file)
     fewlabels("tell", place, file, "--annotator", "ann")
-    name = file.read_text("utf-8").splitlines()[1].split(",")[0]
+    name = file.read_text("utf-8").splitlines()[1].split(",")[1]
     for row, left in (((name, ""), 7), ((name, "", "skip"), 6)):
         write(tmp_path / "a.csv", [row])
         assert fewlabels("tell", place, "a.csv", "--annotator", "ann")[0] == 0
@@ -245,7 +258,7 @@ def test_a_contradiction_is_said_with_what_becomes_of_the_image(
     file = tmp_path / "project/round-000.csv"
     fill_in(file)
     fewlabels("tell", place, file)
-    names = [line.split(",")[0] for line in file.read_text("utf-8").splitlines()[1:4]]
+    names = [line.split(",")[1] for line in file.read_text("utf-8").splitlines()[1:4]]
     wrong = {"even": "odd", "odd": "even"}
 
     def tell(num_wrong, who):
@@ -268,8 +281,26 @@ def test_train_says_what_to_keep_in_mind(fewlabels, tmp_path, place):
     file = tmp_path / "project/round-000.csv"
     fill_in(file)
     fewlabels("tell", place, file)
-    gone = file.read_text("utf-8").splitlines()[1].split(",")[0]
+    gone = file.read_text("utf-8").splitlines()[1].split(",")[1]
     (tmp_path / "images" / gone).unlink()
     code, out, err = fewlabels("train", place)
     assert code == 0, err
     assert "Note: The files of 1 labeled image are gone. What was said" in out
+
+
+def test_a_forgotten_class_is_added_and_renamed_from_the_shell(fewlabels, place):
+    add = ("classes", "add", place)
+    assert fewlabels(*add, "neither", "both") == (
+        0,
+        "Classes: even, odd, neither, both.\n",
+        "",
+    )
+    code, out, _ = fewlabels("classes", "rename", place, "both", "mixed")
+    assert (code, out) == (0, "Classes: even, odd, neither, mixed.\n")
+    code, out, err = fewlabels(*add, "Odd")
+    assert (code, out) == (2, "")
+    assert "The class 'Odd' was not taken: 'odd' is a class already." in err
+    code, _, err = fewlabels("classes", "rename", place, "ood", "x")
+    assert code == 2
+    assert "Did you mean 'odd'?" in err
+    assert fewlabels("classes", "add", "nothing", "x")[0] == 1

@@ -14,6 +14,7 @@ from tests.projects.toy import answer, begin, go_on, num_events, paths, pictures
 from fewlabels.errors import (
     BudgetError,
     FewlabelsWarning,
+    ProjectError,
     StoreError,
     UnknownNameError,
     UsageError,
@@ -105,6 +106,22 @@ def test_labels_that_a_strategy_chose_never_estimate(tmp_path):
         assert standing.curve[-1].audited.accuracy is None
         assert standing.gain is None
         assert "No audit slice was set aside" in standing.notes[0]
+
+
+def test_a_budget_beyond_the_images_leaves_images_to_learn_from(tmp_path):
+    with begin(tmp_path, budget=1_000_000, audit=None, query=5) as project:
+        assert project.settings.audit == 4  # a fifth of the 24 images
+        assert len(go_on(project).items) == 9
+        assert project.train().record.num_labeled == 5
+    with pytest.raises(ProjectError, match=r"13 of 24 images .* --audit 12"):
+        begin(tmp_path / "other", budget=1_000_000, audit=13)
+
+
+def test_an_audit_slice_of_more_images_than_there_are_is_half_of_them(tmp_path):
+    project = begin(tmp_path, budget=1_000_000, query=5)
+    with set_to(project, audit=200_000) as project:  # as an earlier version wrote it
+        assert project.ask().num_audit == 12
+        assert project.ask(anew=True).num_audit == 12
 
 
 def test_an_audit_slice_may_come_later(tmp_path):

@@ -75,9 +75,22 @@ def test_an_unreadable_file_is_named(project, tmp_path):
     with pytest.warns(UnreadableFilesWarning, match=r"broken\.png"):
         asked = project.ask()
     assert len(asked.items) == 7
+    listed = project.folder / "unusable.txt"
+    assert listed.read_text("utf-8").startswith("broken.png (not an image")
+    project.ask(anew=True)  # warnings are errors: it is not named again
+    (project.images_folder / "empty.png").touch()
+    with pytest.warns(UnreadableFilesWarning, match=r"^1 file .*empty\.png"):
+        project.expectation()
+    go_on(project)
+    project.train()
+    (project.images_folder / "broken.png").unlink()
+    project.export(tmp_path / "export")
+    assert listed.read_text("utf-8").startswith("empty.png (")
     shutil.copytree(project.images_folder, tmp_path / "other/images")
-    with pytest.warns(UnreadableFilesWarning, match=r"broken\.png"):
-        begin(tmp_path / "other").close()
+    with pytest.warns(UnreadableFilesWarning, match=r"empty\.png"):
+        other = begin(tmp_path / "other")
+    with other:
+        other.ask()
 
 
 def test_a_project_inside_its_images_is_no_image(tmp_path):

@@ -3,7 +3,6 @@
 import json
 import os
 
-import pyarrow.parquet as pq
 import pytest
 from tests.projects.exchange.annotators import fill_studio
 from tests.projects.toy import answer, begin, go_on, num_events, paths, truth, write
@@ -299,7 +298,7 @@ def test_label_studio_there_and_back(project, tmp_path):
     names = paths(project, asked)
     assert [task["data"]["file_name"] for task in tasks] == names
     assert [task["data"]["image"] for task in tasks] == [
-        f"/data/local-files/?d={name}" for name in names
+        f"/data/local-files/?d=images/{name}" for name in names
     ]
     config = (tmp_path / "tasks.config.xml").read_text("utf-8")
     assert '<Choice value="even"' in config
@@ -332,33 +331,23 @@ def test_a_guess_stands_beside_the_image_unless_it_measures(project, tmp_path):
         assert sum(row["probabilities"].values()) == pytest.approx(1, abs=1e-3)
 
 
-# ------------------------------------------------------------------------- classes
+# ---------------------------------------------------------------- what was exported
 
 
-def test_a_class_that_is_added_later(project, tmp_path):
-    go_on(project)
-    project.train()
-    asked = project.ask()
-    project.store.add_classes(["neither"], annotator="ann")
-    project.write_query(asked, tmp_path / "query.csv")
-    names = paths(project, asked)
-    rows = [(names[0], "neither"), *((name, truth(name)) for name in names[1:])]
-    assert project.tell(write(tmp_path / "a.csv", rows)).num_new == 4
-    standing = project.status()
-    assert standing.classes == ("even", "odd", "neither")
-    assert standing.class_counts[2] == 1
-    project.export(tmp_path / "before")  # of a model that does not know the class
-    table = pq.read_table(tmp_path / "before/predictions.parquet").to_pylist()
-    (row,) = [row for row in table if row["label"] == "neither"]
-    assert (row["file_name"], row["source"], row["p_neither"]) == (names[0], "human", 0)
-    trained = project.train()
-    assert trained.record.classes == ("even", "odd", "neither")
-    assert project.ask(strategy="npc").model == "model-001"
-
-
-def test_a_model_that_does_not_know_a_class_can_choose(project):
-    go_on(project)
-    project.train()
-    project.store.add_classes(["neither"], annotator="ann")
-    for strategy in ("npc", "margin", "random"):
-        assert len(project.ask(strategy=strategy, anew=True).items) == 4
+def test_exported_labels_can_be_told_back(project, tmp_path):
+    asked = go_on(project)
+    export = project.export(tmp_path / "export")
+    file = next(path for path in export.files if path.name == "labels.csv")
+    before = num_events(project)
+    told = project.tell(file)
+    assert (told.num_new, told.num_changed, told.num_same) == (0, 0, 7)
+    assert num_events(project) == before
+    name = paths(project, asked)[0]
+    right, wrong = (f"{name},{word}," for word in ("odd", "even"))
+    if truth(name) == "even":
+        right, wrong = wrong, right
+    text = file.read_text("utf-8")
+    assert right in text
+    (tmp_path / "labels.csv").write_text(text.replace(right, wrong), "utf-8")
+    told = project.tell(tmp_path / "labels.csv")
+    assert (told.num_changed, told.num_same) == (1, 6)

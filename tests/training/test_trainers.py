@@ -138,12 +138,6 @@ def test_color_images_are_fine(trainer):
 
 
 @each_trainer
-def test_vectors_are_refused(trainer):
-    with pytest.raises(UsageError, match="needs images of shape"):
-        fit(trainer, tiny_pool(shape=(16,)))
-
-
-@each_trainer
 def test_checkpoints_come_now_and_then_and_at_the_end(trainer, pool):
     kept = {}
     found = fit(trainer, pool, on_checkpoint=kept.__setitem__)

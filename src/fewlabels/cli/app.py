@@ -7,6 +7,7 @@ import typer
 
 from fewlabels.cli.bench import app as bench
 from fewlabels.cli.check import check
+from fewlabels.cli.classes import app as classes
 from fewlabels.cli.demo import demo
 from fewlabels.cli.diagnose import diagnose
 from fewlabels.cli.predict import predict
@@ -33,6 +34,7 @@ app.command()(train)
 app.command()(status)
 app.command()(export)
 app.command()(predict)
+app.add_typer(classes)
 app.add_typer(bench)
 
 

@@ -1,11 +1,11 @@
-"""``fewlabels check``: the conformance suite on anybody's strategy."""
+"""``fewlabels check``: the conformance suite on anybody's strategy, trainer, ..."""
 
 import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -15,8 +15,9 @@ from rich.text import Text
 from fewlabels.cli.options import StrategyOptions, read_options
 from fewlabels.cli.run import Json, Quiet
 from fewlabels.cli.terminal import Terminal, print_line
-from fewlabels.conformance import Finding, Memory, Outcome
+from fewlabels.conformance import Finding, Kind, Memory, Outcome
 from fewlabels.conformance import check as findings_of
+from fewlabels.data import load
 
 _WIDEST = 110
 _MARKS: dict[Outcome, tuple[str, str]] = {
@@ -29,14 +30,27 @@ _MARKS: dict[Outcome, tuple[str, str]] = {
 
 
 def check(
-    strategy: Annotated[
+    thing: Annotated[
         str,
-        typer.Argument(metavar="STRATEGY", help="module:Class, or a built-in name."),
+        typer.Argument(
+            metavar="THING", help="module:Class or module:function, or a built-in name."
+        ),
     ],
     *,
+    kind: Annotated[
+        str | None,
+        typer.Option(help="strategy, trainer, classifier or kernel, if in doubt."),
+    ] = None,
     option: StrategyOptions = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="What a trainer or a classifier is tried on: a name, folder or file; "
+            "digits by default."
+        ),
+    ] = None,
     rows: Annotated[
-        int, typer.Option(help="Size of the pool that memory is measured on.")
+        int, typer.Option(help="Size of the pool a strategy's memory is measured on.")
     ] = Memory.rows,
     limit: Annotated[
         float, typer.Option(help="GB of memory that it may take there.")
@@ -50,7 +64,7 @@ def check(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Hold a strategy to everything that strategies promise, and show what holds.
+    """Hold a strategy, trainer, classifier or kernel to what its kind promises.
 
     Leaves with 0 if nothing failed, with 1 if something did.
     """
@@ -59,28 +73,34 @@ def check(
     options = read_options(option)
     findings = []
     with terminal.busy():
-        found = findings_of(strategy, options, memory=None if quick else memory)
+        found = findings_of(
+            thing,
+            options,
+            kind=cast("Kind | None", kind),  # another word is refused there
+            pool=None if data is None else load(data),
+            memory=None if quick else memory,
+        )
         while (finding := _next_of(found)) is not None:
             findings.append(finding)
             if as_json:
                 print_line(json.dumps(asdict(finding), ensure_ascii=False))
-    terminal.result(_drawn(strategy, findings, min(terminal.out.width, _WIDEST)))
+    terminal.result(_drawn(thing, findings, min(terminal.out.width, _WIDEST)))
     failed = [finding.name for finding in findings if finding.outcome == "failed"]
-    terminal.result(_summary(strategy, failed))
+    terminal.result(_summary(thing, failed))
     if failed:
         raise typer.Exit(1)
 
 
 def _next_of(findings: Iterator[Finding]) -> Finding | None:
-    """Return the next finding; what the strategy prints is no part of the output."""
+    """Return the next finding; what the thing prints is no part of the output."""
     with redirect_stdout(sys.stderr):
         return next(findings, None)
 
 
-def _drawn(strategy: str, findings: Sequence[Finding], width: int) -> Table:
+def _drawn(thing: str, findings: Sequence[Finding], width: int) -> Table:
     """Return the table, a row per promise."""
     table = Table(
-        title=Text(f"What {strategy} promises"),
+        title=Text(f"What {thing} promises"),
         box=SIMPLE_HEAD,
         pad_edge=False,
         collapse_padding=True,
@@ -98,7 +118,7 @@ def _drawn(strategy: str, findings: Sequence[Finding], width: int) -> Table:
     return table
 
 
-def _summary(strategy: str, failed: Sequence[str]) -> str:
+def _summary(thing: str, failed: Sequence[str]) -> str:
     if not failed:
-        return f"{strategy} keeps every promise that was checked."
-    return f"{strategy} breaks {len(failed)}: {', '.join(failed)}."
+        return f"{thing} keeps every promise that was checked."
+    return f"{thing} breaks {len(failed)}: {', '.join(failed)}."

@@ -13,7 +13,11 @@ from fewlabels.cli.options import AllowCode
 from fewlabels.cli.run import Json, Quiet
 from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.projects import Project, Status, Told, duration
-from fewlabels.report import write_project_report
+from fewlabels.report import (
+    sheet_path,
+    write_contact_sheet,
+    write_project_report,
+)
 from fewlabels.report.project_headline import why_unmeasured
 
 Place = Annotated[
@@ -31,7 +35,7 @@ def init(
     budget: Annotated[int, typer.Option(help="Labels in all.")],
     audit: Annotated[
         int | None,
-        typer.Option(help="Labels that only measure. [default: a fifth of the budget]"),
+        typer.Option(help="Labels that only measure. [default: a fifth]"),
     ] = None,
     query: Annotated[int, typer.Option(help="Labels asked for in each round.")] = 20,
     overlap: Annotated[int, typer.Option(help="People who label each image.")] = 1,
@@ -83,9 +87,10 @@ def init(
         )
         terminal.result(f"{settings.reason} Trainer: {settings.trainer.name}.")
         if settings.audit:
+            labels = min(settings.budget, standing.num_candidates)
             terminal.result(
-                f"{settings.audit} of the {settings.budget} labels will be drawn at "
-                "random and only measure accuracy; --audit changes that."
+                f"{settings.audit} of the {labels} labels will be drawn at random and "
+                "only measure accuracy; --audit changes that."
             )
         terminal.result(standing.next_step)
 
@@ -116,13 +121,18 @@ def ask(
     """Choose the next images to label and write them to a file.
 
     The first query needs no label and no trained model. While images are open, they
-    are written again.
+    are written again. Beside a .csv or .jsonl file stands a contact sheet, .html, with
+    numbered pictures to label from.
     """
     terminal = Terminal.open(quiet=quiet or as_json)
     with terminal.busy(), Project.open(place, allow_code=allow_code) as project:
         asked = project.ask(size=size, strategy=strategy, anew=anew)
         path = out or place / f"round-{asked.step:03d}.csv"
-        project.write_query(asked, path)
+        questions = project.questions(asked)
+        sheet = None if path.suffix.lower() == ".json" else sheet_path(path)
+        project.write_questions(questions, path)
+        if sheet is not None:
+            write_contact_sheet(sheet, project, questions, path)
         by = f"{asked.strategy} on {asked.model or 'an untrained network'}"
         what = "chosen by" if asked.is_new else "still open, chosen by"
         audit = f", {asked.num_audit} of them to measure" if asked.num_audit else ""
@@ -130,11 +140,14 @@ def ask(
             f"Round {asked.step}: {len(asked.items)} images{audit}, {what} {by}."
         )
         words = shlex.join(("fewlabels", "tell", str(place), str(path)))
+        if sheet is not None:
+            terminal.result(f"Look at them in {sheet}, a page for the browser.")
         terminal.result(f"Label them in {path}, then: {words}")
     if as_json:
         facts = {"round": asked.step, "strategy": asked.strategy, "model": asked.model}
         ids = [one.item for one in asked.items]
-        print_line(json.dumps(facts | {"file": str(path), "ids": ids}))
+        facts |= {"file": str(path), "sheet": None if sheet is None else str(sheet)}
+        print_line(json.dumps(facts | {"ids": ids}))
 
 
 def tell(

@@ -1,8 +1,9 @@
-"""The conformance suite: what every strategy promises, checked on anybody's."""
+"""The conformance suite: what strategies, trainers, classifiers and kernels promise."""
 
 from fewlabels.conformance.finding import Finding, Outcome
+from fewlabels.conformance.kinds import Kind
 from fewlabels.conformance.memory import Memory
 from fewlabels.conformance.problems import Problem, problem
 from fewlabels.conformance.suite import check
 
-__all__ = ["Finding", "Memory", "Outcome", "Problem", "check", "problem"]
+__all__ = ["Finding", "Kind", "Memory", "Outcome", "Problem", "check", "problem"]

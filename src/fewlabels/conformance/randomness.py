@@ -1,11 +1,14 @@
 """The random generators that everybody shares, and that a strategy leaves alone."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import numpy as np
 import torch
+
+_T = TypeVar("_T")
 
 
 def shared_states() -> dict[str, object]:
@@ -23,6 +26,15 @@ def stir() -> None:
     torch.rand(1)
     np.random.random()  # noqa: NPY002 - to move it
     random.random()  # noqa: S311 - to move it
+
+
+def moved_by(work: Callable[[], _T]) -> tuple[_T, list[str]]:
+    """Return what ``work`` gives, and the libraries whose generator it moved."""
+    with restored():
+        before = shared_states()
+        found = work()
+        after = shared_states()
+    return found, [name for name in before if before[name] != after[name]]
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from fewlabels.conformance.problems import Problem
+from fewlabels.pool import Pool
 
 _DEEPEST = 4
 
@@ -17,15 +18,22 @@ def tensors(given: Problem) -> dict[str, Tensor]:
     """Return a copy of every tensor that a strategy is given, by its name."""
     pool, classifier = given
     found = {
-        "pool.labels": pool.labels,
-        "pool.candidates": pool.candidates,
-        "pool.images": pool.images.read(torch.arange(len(pool))),
         "classifier.features": classifier.features,
         "classifier.logits": classifier.logits,
     }
     if classifier.samples is not None:
         found["classifier.samples"] = classifier.samples
-    return {name: tensor.clone() for name, tensor in found.items()}
+    copies = {name: tensor.clone() for name, tensor in found.items()}
+    return pool_tensors(pool) | copies
+
+
+def pool_tensors(pool: Pool) -> dict[str, Tensor]:
+    """Return a copy of every tensor of a pool, by its name."""
+    return {
+        "pool.labels": pool.labels.clone(),
+        "pool.candidates": pool.candidates.clone(),
+        "pool.images": pool.images.read(torch.arange(len(pool))).clone(),
+    }
 
 
 def change(name: str, before: Tensor, after: Tensor) -> str | None:

@@ -12,6 +12,7 @@ from fewlabels.errors import BudgetError, FewlabelsWarning
 from fewlabels.pool import UNKNOWN, Pool, Query, check_query
 from fewlabels.projects.folder import ProjectFolder
 from fewlabels.projects.models import ModelRecord
+from fewlabels.projects.settings import largest_audit
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.protocols import Classifier
 from fewlabels.rng import stream
@@ -105,7 +106,9 @@ def ask(
 def _audit_slice(project: ProjectFolder, snapshot: Snapshot) -> Tensor:
     """Draw what is missing of the audit slice, uniformly, shape (n,)."""
     free = snapshot.candidates
-    missing = min(project.settings.audit - len(snapshot.audit), len(free) - 1)
+    most = largest_audit(len({item.group for item in snapshot.items}))
+    wanted = min(project.settings.audit, most) - len(snapshot.audit)
+    missing = min(wanted, len(free) - 1)
     if missing <= 0:
         return free[:0]
     draws = stream(project.settings.seed, "audit", len(snapshot.rounds))

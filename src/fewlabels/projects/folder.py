@@ -1,7 +1,7 @@
 """The folder of a project: where everything is, and how it is read."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -15,7 +15,7 @@ from fewlabels import files, training
 from fewlabels.data.derived import ChosenImages
 from fewlabels.data.files import FileImages
 from fewlabels.data.unreadable import warn_of
-from fewlabels.errors import ProjectError
+from fewlabels.errors import ProjectError, UnreadableFile
 from fewlabels.features import (
     Embedded,
     FeatureCache,
@@ -38,6 +38,7 @@ from fewlabels.store import Store
 
 LOCK = ".lock"
 """File in the folder that keeps other processes out."""
+_UNUSABLE = "unusable.txt"
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +136,7 @@ class ProjectFolder:
 
         Returns:
             All images there are now; files that were known are not read again. One
-            warning names those that cannot be read.
+            warning names those that cannot be read, when they are met first.
 
         Raises:
             ProjectError: If the folder, or every image in it, is gone.
@@ -151,8 +152,25 @@ class ProjectFolder:
         if known and not index.files:  # such as a drive that is not connected
             raise ProjectError(self._gone(len(known)))
         take_in(self.store, index, known)
-        warn_of(self.images_folder, index.unreadable)
+        self.warn_once(index.unreadable)
         return index
+
+    def warn_once(self, unreadable: Sequence[UnreadableFile]) -> None:
+        """Give one warning of files that cannot be used, but for those known already.
+
+        All of them are listed in ``unusable.txt``, which is how they are known.
+
+        Args:
+            unreadable: The files.
+        """
+        listed = self.folder / _UNUSABLE
+        lines = [f"{one}\n" for one in unreadable]
+        with files.explained(listed):
+            known = listed.read_text("utf-8") if listed.exists() else ""
+        fresh = set(lines).difference(known.splitlines(keepends=True))
+        if "".join(lines) != known:
+            files.replace_text(listed, "".join(lines))
+        warn_of(self.images_folder, [o for o in unreadable if f"{o}\n" in fresh])
 
     def _gone(self, num_known: int) -> str:
         return (

@@ -1,6 +1,5 @@
 """A project: a person's images and labels, and what was learned from them."""
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
@@ -10,18 +9,18 @@ from typing import Self
 from fewlabels import files, strategies, training
 from fewlabels.data.decode import ImageFile
 from fewlabels.data.files import FileImages, common_shape
-from fewlabels.data.unreadable import warn_of
 from fewlabels.errors import (
     DataError,
     FewlabelsError,
     ProjectError,
     StorageError,
-    UnreadableFilesWarning,
     UsageError,
 )
 from fewlabels.projects import asking, exporting, learning, standing, telling
 from fewlabels.projects.asking import Asked
 from fewlabels.projects.catalog import take_in
+from fewlabels.projects.classes import OWNER, add, class_names, rename
+from fewlabels.projects.exchange import AskedItem
 from fewlabels.projects.export.config import LARGEST_SIDE
 from fewlabels.projects.exporting import Exported
 from fewlabels.projects.folder import (
@@ -41,7 +40,6 @@ from fewlabels.projects.telling import Told
 from fewlabels.runs import Choice
 from fewlabels.store import Store
 
-_OWNER = "owner"
 _PATIENCE = 10.0  # seconds for another beginning to put its files in place
 _STORE = "labels.sqlite"
 
@@ -77,7 +75,8 @@ class Project(ProjectFolder):
             images: Folder of the images, which stay there and are not changed.
             classes: Names of the classes.
             budget: Labels in all.
-            audit: How many of them measure; None: a fifth.
+            audit: How many of them measure, at most half of the images; None: a fifth
+                of the budget, or of the images where they are fewer.
             query: Labels asked for in each round; None: 20.
             overlap: Annotators who shall label each image; None: one.
             strategy: What chooses images; None: ``npc``.
@@ -92,7 +91,7 @@ class Project(ProjectFolder):
             The project, with its images indexed.
         """
         place, pictures = Path(folder), Path(images).expanduser()
-        names = _class_names(classes)
+        names = class_names(classes)
         known_shares = read_shares(shares, len(names))
         if size is not None and not 1 <= size <= LARGEST_SIDE:
             msg = (
@@ -114,6 +113,7 @@ class Project(ProjectFolder):
         found = tuple(one.file(pictures) for one in index.files)
         chosen, shape, reason = _planned(found, len(names), trainer, size, known_shares)
         settings = checked(
+            len(set(index.representative.values())),
             images=reference(pictures, place),
             store=store,
             budget=budget,
@@ -130,11 +130,12 @@ class Project(ProjectFolder):
         training.resolve(settings.trainer.name, settings.trainer.options)
         with _whole(place) as partial:
             with Store.open(store_place(partial, settings)) as labels:
-                identity = labels.begin(names, annotator=_OWNER)
+                identity = labels.begin(names, annotator=OWNER)
                 take_in(labels, index)
             settings.model_copy(update={"store_identity": identity}).write(partial)
-        warn_of(pictures, index.unreadable)
-        return cls.open(place, allow_code=True)  # the caller named it all
+        project = cls.open(place, allow_code=True)  # the caller named it all
+        project.warn_once(index.unreadable)
+        return project
 
     def ask(
         self,
@@ -168,7 +169,17 @@ class Project(ProjectFolder):
         Returns:
             The path.
         """
-        return telling.write_query(self, asked, Path(path))
+        return self.write_questions(self.questions(asked), path)
+
+    def questions(self, asked: Asked) -> tuple[AskedItem, ...]:
+        """Return what people are asked: numbers, names and, where fair, a guess."""
+        return telling.questions(self, asked)
+
+    def write_questions(
+        self, questions: Sequence[AskedItem], path: str | PathLike[str]
+    ) -> Path:
+        """Write what :meth:`questions` returned; as :meth:`write_query`."""
+        return telling.write_questions(self, questions, Path(path))
 
     def tell(
         self,
@@ -189,6 +200,14 @@ class Project(ProjectFolder):
         """
         return telling.tell(self, Path(path), annotator=annotator, partial=partial)
 
+    def add_classes(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Add classes that were forgotten, and return all there are now."""
+        return add(self, names)
+
+    def rename_class(self, old: str, new: str) -> tuple[str, ...]:
+        """Give a class another name, and return all there are now."""
+        return rename(self, old, new)
+
     def train(self) -> Trained:
         """Train on what is labeled, or go on with a training that was interrupted."""
         with self.owned():
@@ -203,8 +222,7 @@ class Project(ProjectFolder):
         Returns:
             A sentence; empty where nothing is to be trained.
         """
-        with self.owned(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", UnreadableFilesWarning)  # train warns
+        with self.owned():
             self.index()
         if not learning.is_needed(self):
             return ""
@@ -275,17 +293,6 @@ def _whole(place: Path) -> Iterator[Path]:
             _check_free(place)
             for path in sorted(partial.iterdir(), key=lambda one: one.name == FILE):
                 files.move(path, real / path.name)
-
-
-def _class_names(classes: Sequence[str]) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in classes)
-    if len(names) < 2 or not all(names) or len(set(names)) < len(names):
-        msg = (
-            f"The classes are {list(names)}; give at least two different names, such "
-            "as --classes cat,dog."
-        )
-        raise UsageError(msg)
-    return names
 
 
 def _check_free(folder: Path) -> None:

@@ -16,7 +16,10 @@ FILE = "project.json"
 _MOST_BYTES = 2**24
 
 AUDIT_SHARE = 0.2
-"""Share of the budget that measures, unless told otherwise."""
+"""Share of the budget, or of the images where they are fewer, that measures."""
+
+LARGEST_AUDIT = 0.5
+"""Share of the images that may measure, so that as many are left to learn from."""
 
 
 class ProjectSettings(BaseModel):
@@ -90,10 +93,11 @@ class ProjectSettings(BaseModel):
         files.replace_text(folder / FILE, self.model_dump_json(indent=2) + "\n")
 
 
-def checked(**given: Any) -> ProjectSettings:
+def checked(num_images: int, **given: Any) -> ProjectSettings:
     """Return settings, or say in a sentence which of them cannot be meant.
 
     Args:
+        num_images: Images that can be asked about.
         **given: Settings by name; None: the default.
 
     Returns:
@@ -104,8 +108,22 @@ def checked(**given: Any) -> ProjectSettings:
     """
     own = {name: value for name, value in given.items() if value is not None}
     if "audit" not in own and isinstance(own.get("budget"), int):
-        own["audit"] = int(AUDIT_SHARE * own["budget"])
+        own["audit"] = int(AUDIT_SHARE * min(own["budget"], num_images))
     try:
-        return ProjectSettings.model_validate(own)
+        settings = ProjectSettings.model_validate(own)
     except ValidationError as error:
         raise ProjectError(f"The project cannot be made. {faults(error)}") from error
+    largest = largest_audit(num_images)
+    if settings.audit > largest:
+        msg = (
+            f"The project cannot be made. The audit slice would take {settings.audit} "
+            f"of {num_images} images and leave too few to learn from; at most half of "
+            f"them may measure: --audit {largest}."
+        )
+        raise ProjectError(msg)
+    return settings
+
+
+def largest_audit(num_images: int) -> int:
+    """Return how many of some images may measure."""
+    return int(LARGEST_AUDIT * num_images)

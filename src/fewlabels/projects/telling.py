@@ -1,9 +1,10 @@
 """What people are asked in a file, and what they answer in one."""
 
 import getpass
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 import torch
 
@@ -18,6 +19,7 @@ from fewlabels.projects.exchange import (
     read_answers,
 )
 from fewlabels.projects.exchange import write_query as write_file
+from fewlabels.projects.exchange.writing import IMAGE_ADDRESS
 from fewlabels.projects.folder import ProjectFolder
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.store import Event, Item, Kind, StoredRound, Verdict
@@ -49,16 +51,52 @@ class Told:
     """Rows that were left out, and why."""
 
 
-def write_query(project: ProjectFolder, asked: Asked, path: Path) -> Path:
-    """Write a query for people.
+def questions(project: ProjectFolder, asked: Asked) -> tuple[AskedItem, ...]:
+    """Return what people are asked, each image with its number in the round.
 
-    The latest model's guess stands beside each image, unless some of the images
-    measure: a guess would sway the label that is to judge it. A file with answers that
-    were not told is left as it is, by a :class:`fewlabels.errors.UsageError`.
+    The latest model's guess is there too, unless the round holds images that measure: a
+    guess would sway the label that is to judge it, and guesses for the others alone
+    would tell which measure.
 
     Args:
         project: The project.
         asked: The query.
+
+    Returns:
+        An entry per image that is there, in the order in which to ask.
+    """
+    snapshot = project.snapshot()
+    path_of = {item.id: item.path for item in snapshot.items}
+    whole = next(one.items for one in snapshot.rounds if one.step == asked.step)
+    guesses: Mapping[str, list[float]] = {}
+    if asked.model is not None and all(one.role == "query" for one in whole):
+        guesses = _guesses(project, snapshot, asked)
+    number_of = {one.item: number for number, one in enumerate(whole, 1)}
+    return tuple(
+        AskedItem(
+            id=one.item,
+            path=path_of[one.item],
+            number=number_of[one.item],
+            probabilities=guesses.get(one.item),
+            round=asked.step,
+            model=asked.model,
+        )
+        for one in asked.items
+        if one.item in path_of
+    )
+
+
+def write_questions(
+    project: ProjectFolder, asked: Sequence[AskedItem], path: Path
+) -> Path:
+    """Write what people are asked.
+
+    A file with answers that were not told is left as it is, by a
+    :class:`fewlabels.errors.UsageError`.
+
+    Args:
+        project: The project.
+        asked: What :func:`questions` returned.
         path: The file; its ending tells the format.
 
     Returns:
@@ -66,24 +104,10 @@ def write_query(project: ProjectFolder, asked: Asked, path: Path) -> Path:
     """
     snapshot = project.snapshot()
     _check_told(project, path, snapshot)
-    path_of = {item.id: item.path for item in snapshot.items}
-    guesses: Mapping[str, list[float]] = {}
-    classes = snapshot.classes
-    if asked.model is not None and not asked.num_audit:
-        guesses = _guesses(project, snapshot, asked)
-    items = [
-        AskedItem(
-            id=one.item,
-            path=path_of[one.item],
-            rank=rank,
-            probabilities=guesses.get(one.item),
-            round=asked.step,
-            model=asked.model,
-        )
-        for rank, one in enumerate(asked.items, 1)
-        if one.item in path_of
-    ]
-    write_file(path, items, classes)
+    # Label Studio serves folders below its root, so the root is the folder above.
+    folder = quote(project.images_folder.resolve().name)
+    address = f"{IMAGE_ADDRESS}{folder}/"
+    write_file(path, asked, snapshot.classes, image_address=address)
     return path
 
 

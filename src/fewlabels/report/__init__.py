@@ -3,13 +3,16 @@
 from fewlabels.report.bench import write_bench_report
 from fewlabels.report.page import write_report
 from fewlabels.report.project import write_project_report
+from fewlabels.report.sheet import sheet_path, write_contact_sheet
 from fewlabels.report.table import AccuracyRow, AccuracyTable, accuracy_table
 
 __all__ = [
     "AccuracyRow",
     "AccuracyTable",
     "accuracy_table",
+    "sheet_path",
     "write_bench_report",
+    "write_contact_sheet",
     "write_project_report",
     "write_report",
 ]

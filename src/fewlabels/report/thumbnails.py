@@ -14,7 +14,9 @@ from fewlabels.errors import FewlabelsError
 from fewlabels.pool import Images, Pool
 
 _LARGEST = 128
-_LARGEST_LOSSLESS = 64
+LARGEST_LOSSLESS = 64
+"""Longest side, in pixels, of images that are shown pixel by pixel."""
+
 _LARGEST_TINY = 16
 _READ_TOGETHER = 64
 
@@ -30,7 +32,7 @@ class Thumbnails:
     def size(self) -> Literal["tiny", "small", "large"]:
         """How large the images of the pool are."""
         side = max(self.pool.images.shape[-2:])
-        if side > _LARGEST_LOSSLESS:
+        if side > LARGEST_LOSSLESS:
             return "large"
         return "tiny" if side <= _LARGEST_TINY else "small"
 
@@ -58,16 +60,16 @@ def _pictures(images: Images, there: Mapping[str, int]) -> dict[str, str | None]
             return {}
         one_by_one = [_pictures(images, {name: there[name]}) for name in there]
         return {name: uri for found in one_by_one for name, uri in found.items()}
-    return {name: _data_uri(item) for name, item in zip(there, pixels, strict=True)}
+    return {name: data_uri(item) for name, item in zip(there, pixels, strict=True)}
 
 
-def _data_uri(pixels: Tensor) -> str:
+def data_uri(pixels: Tensor, largest: int = _LARGEST) -> str:
     """Return an image (C, H, W) as a data URI: PNG if small, else a reduced JPEG."""
     channels_last = pixels.to(torch.uint8).permute(1, 2, 0).contiguous().numpy()
     grey = channels_last[:, :, 0]
     image = Image.fromarray(channels_last if channels_last.shape[2] == 3 else grey)
-    is_small = max(image.size) <= _LARGEST_LOSSLESS
-    image.thumbnail((_LARGEST, _LARGEST))
+    is_small = max(image.size) <= LARGEST_LOSSLESS
+    image.thumbnail((largest, largest))
     file = BytesIO()
     if is_small:
         image.save(file, "PNG", optimize=True)

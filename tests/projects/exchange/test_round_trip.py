@@ -25,7 +25,11 @@ CLASSES = ["cat", "dog", "-1", 'ümlaut, "quoted" <&>']
 def query(names, **options):
     return [
         AskedItem(
-            id=f"{place:04d}e{place:04d}", path=name, rank=place + 1, round=3, **options
+            id=f"{place:04d}e{place:04d}",
+            path=name,
+            number=place + 1,
+            round=3,
+            **options,
         )
         for place, name in enumerate(names)
     ]
@@ -135,22 +139,22 @@ def test_a_query_that_nobody_filled_in_has_no_answers_and_no_faults(tmp_path, ki
     assert parsed.num_unanswered == len(ODD)
 
 
-def test_a_table_shows_rank_and_suggestion_and_no_formula(tmp_path):
+def test_a_table_shows_number_and_suggestion_and_no_formula(tmp_path):
     path = tmp_path / "query.csv"
     asked = query(["=b.png", "a.png"], probabilities=[0.1, 0.2, 0.6, 0.1], model="npc")
     write_query(path, asked[::-1], CLASSES)
     assert path.read_text("utf-8").splitlines() == [
-        "file_name,label,status,annotator,rank,suggestion,confidence,round,model,id",
-        "'=b.png,,,,1,'-1,0.6000,3,npc,id:0000e0000",
-        "a.png,,,,2,'-1,0.6000,3,npc,id:0001e0001",
+        "number,file_name,label,status,annotator,suggestion,confidence,round,model,id",
+        "1,'=b.png,,,,'-1,0.6000,3,npc,id:0000e0000",
+        "2,a.png,,,,'-1,0.6000,3,npc,id:0001e0001",
     ]
 
 
 def test_only_a_table_with_other_letters_begins_with_a_mark(tmp_path):
     write_query(tmp_path / "a.csv", query(["a.png"]), ["cat"])
     write_query(tmp_path / "b.csv", query(["ä.png"]), ["cat"])
-    assert (tmp_path / "a.csv").read_bytes().startswith(b"file_name")
-    assert (tmp_path / "b.csv").read_bytes().startswith(b"\xef\xbb\xbffile_name")
+    assert (tmp_path / "a.csv").read_bytes().startswith(b"number")
+    assert (tmp_path / "b.csv").read_bytes().startswith(b"\xef\xbb\xbfnumber")
 
 
 # ------------------------------------------------------------------- Label Studio
@@ -166,7 +170,7 @@ def test_tasks_have_label_studios_form(tmp_path):
             "image": "/data/local-files/?d=a%20b.png",
             "file_name": "a b.png",
             "id": "0000e0000",
-            "rank": 1,
+            "number": 1,
             "round": 3,
             "model": "npc",
             "probabilities": dict(zip(CLASSES, [0.7, 0.1, 0.1, 0.1], strict=True)),
@@ -193,7 +197,7 @@ def test_the_lowest_score_is_asked_first_also_without_a_model(tmp_path):
     write_query(path, query(["a.png", "b.png", "c.png"])[::-1], CLASSES)
     tasks = json.loads(path.read_text("utf-8"))
     scores = [task["predictions"][0]["score"] for task in tasks]
-    assert [task["data"]["rank"] for task in tasks] == [1, 2, 3]
+    assert [task["data"]["number"] for task in tasks] == [1, 2, 3]
     assert scores == sorted(scores)
     assert len(set(scores)) == 3
     assert tasks[0]["predictions"][0]["result"] == []

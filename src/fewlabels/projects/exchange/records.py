@@ -60,8 +60,8 @@ class AskedItem:
     """Id of the item, which it keeps when the file moves."""
     path: str
     """Path below the folder of images, with forward slashes."""
-    rank: int
-    """Place in the order of asking."""
+    number: int
+    """Place in its round, from 1; the contact sheet shows it too."""
     probabilities: Sequence[float] | None = None
     """What the model thinks, one number per class; None where there is no model."""
     round: int

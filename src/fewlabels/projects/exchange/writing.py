@@ -29,7 +29,7 @@ IMAGE_ADDRESS = "/data/local-files/?d="
 _LARGEST = 2**20
 _CHOICE = re.compile(r"""    <Choice value=("[^"]*"|'[^']*')/>\n""")
 _COLUMNS = (
-    *("file_name", "label", "status", "annotator", "rank", "suggestion"),
+    *("number", "file_name", "label", "status", "annotator", "suggestion"),
     *("confidence", "round", "model", "id"),
 )
 _MAY_HAVE = frozenset({*_COLUMNS, *ANSWERED, "probabilities", "rank", ""})
@@ -44,7 +44,7 @@ def write_query(
     *,
     image_address: str = IMAGE_ADDRESS,
 ) -> None:
-    """Write the images to be labeled, in the order of their ranks, wholly or not.
+    """Write the images to be labeled, in the order of their numbers, wholly or not.
 
     Label Studio's format also gets its labeling configuration, at ``config_path``.
 
@@ -61,23 +61,25 @@ def write_query(
     if not asked:
         msg = f"There is nothing to ask, so '{path}' was not written."
         raise UsageError(msg)
-    ranked = sorted(asked, key=lambda item: item.rank)
-    for item in ranked:
+    ordered = sorted(asked, key=lambda item: item.number)
+    for item in ordered:
         _check_probabilities(item, classes)
     kind = format_of(path, format)
     if kind == "csv":
-        text = _table(ranked, classes)
+        text = _table(ordered, classes)
         # Excel takes a file for UTF-8 by this mark only; other programs need none.
         replace_text(path, text if text.isascii() else "\ufeff" + text)
     elif kind == "jsonl":
         lines = [
-            json.dumps(_line(item, classes), ensure_ascii=False) for item in ranked
+            json.dumps(_line(item, classes), ensure_ascii=False) for item in ordered
         ]
         replace_text(path, "".join(line + "\n" for line in lines))
     else:
         _check_config(config_path(path))
         replace_text(config_path(path), label_config(classes))
-        tasks = [_task(item, classes, len(asked), image_address) for item in ranked]
+        tasks = [
+            _task(item, classes, ordered[-1].number, image_address) for item in ordered
+        ]
         replace_text(path, json.dumps(tasks, ensure_ascii=False, indent=1) + "\n")
 
 
@@ -144,8 +146,16 @@ def _check_probabilities(item: AskedItem, classes: Sequence[str]) -> None:
         raise ShapeError(msg)
 
 
-def _suggestion(item: AskedItem, classes: Sequence[str]) -> tuple[str, float] | None:
-    """Return the likeliest class and its probability."""
+def suggestion(item: AskedItem, classes: Sequence[str]) -> tuple[str, float] | None:
+    """Return the likeliest class and its probability; None where nothing is known.
+
+    Args:
+        item: What is asked.
+        classes: Names of the classes.
+
+    Returns:
+        Name and probability.
+    """
     if not item.probabilities:
         return None
     numbers = [float(number) for number in item.probabilities]
@@ -158,11 +168,11 @@ def _table(asked: Sequence[AskedItem], classes: Sequence[str]) -> str:
     table = csv.DictWriter(text, _COLUMNS)
     table.writeheader()
     for item in asked:
-        name, share = _suggestion(item, classes) or ("", None)
+        name, share = suggestion(item, classes) or ("", None)
         table.writerow(
             {
+                "number": item.number,
                 "file_name": guarded(item.path),
-                "rank": item.rank,
                 "suggestion": guarded(name),
                 "confidence": "" if share is None else f"{share:.4f}",
                 "round": item.round,
@@ -174,13 +184,13 @@ def _table(asked: Sequence[AskedItem], classes: Sequence[str]) -> str:
 
 
 def _line(item: AskedItem, classes: Sequence[str]) -> dict[str, Any]:
-    best = _suggestion(item, classes)
+    best = suggestion(item, classes)
     return {
+        "number": item.number,
         "file_name": item.path,
         "label": None,
         "status": None,
         "annotator": None,
-        "rank": item.rank,
         "suggestion": best[0] if best else None,
         "probabilities": _named(item, classes),
         "round": item.round,
@@ -199,13 +209,13 @@ def _named(item: AskedItem, classes: Sequence[str]) -> dict[str, float] | None:
 
 
 def _task(
-    item: AskedItem, classes: Sequence[str], num_asked: int, image_address: str
+    item: AskedItem, classes: Sequence[str], last: int, image_address: str
 ) -> dict[str, Any]:
-    """Return a task; Label Studio shows the lowest score first, so rank is the score.
+    """Return a task; Label Studio shows the lowest score first, so the number decides.
 
     A prediction is there in any case, because the score is a part of it.
     """
-    best = _suggestion(item, classes)
+    best = suggestion(item, classes)
     choice = {"from_name": "choice", "to_name": "image", "type": "choices"}
     result = [{**choice, "value": {"choices": [best[0]]}}] if best else []
     return {
@@ -213,7 +223,7 @@ def _task(
             "image": image_address + quote(item.path),
             "file_name": item.path,
             "id": item.id,
-            "rank": item.rank,
+            "number": item.number,
             "round": item.round,
             "model": item.model,
             "probabilities": _named(item, classes),
@@ -221,7 +231,7 @@ def _task(
         "predictions": [
             {
                 "model_version": f"{item.model or 'fewlabels'}-r{item.round}",
-                "score": item.rank / num_asked,
+                "score": item.number / last,
                 "result": result,
             }
         ],

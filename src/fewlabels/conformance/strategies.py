@@ -13,7 +13,7 @@ from itertools import product
 import torch
 
 from fewlabels.conformance.asking import USUAL_SIZE, Refusal, answer_or_refusal, ask
-from fewlabels.conformance.finding import Verdict, passed
+from fewlabels.conformance.finding import Promise, Verdict, passed
 from fewlabels.conformance.problems import (
     Problem,
     all_alike,
@@ -24,7 +24,7 @@ from fewlabels.conformance.problems import (
     saturated,
     without_last_class,
 )
-from fewlabels.conformance.randomness import restored, shared_states, stir
+from fewlabels.conformance.randomness import moved_by, restored, stir
 from fewlabels.conformance.snapshots import attributes, change, tensors
 from fewlabels.errors import StrategyError
 from fewlabels.pool import Answers, Pool, Query, Round, check_query, check_record
@@ -157,11 +157,7 @@ def _check_equal(first: Query, again: Query) -> None:
 
 def shared_randomness(strategy: Strategy) -> Verdict:
     """It leaves the global random generators alone."""
-    with restored():
-        before = shared_states()
-        ask(strategy, problem(2))
-        after = shared_states()
-    moved = [name for name in before if before[name] != after[name]]
+    _, moved = moved_by(lambda: ask(strategy, problem(2)))
     if moved:
         msg = (
             f"It drew from, or seeded, the global generator of {_listed(moved)}; other "
@@ -340,3 +336,26 @@ def ignores_order(strategy: Strategy) -> Verdict:
 
 def _listed(words: Iterable[object]) -> str:
     return ", ".join(map(str, words))
+
+
+_FIRST = ("a query",)
+_SOUND = ("a query", "distinct", "candidates only", "record")
+PROMISES = (
+    Promise("a query", answers),
+    Promise("any size", any_size, after=_FIRST),
+    Promise("distinct", distinct, after=_FIRST),
+    Promise("candidates only", candidates_only, after=_FIRST),
+    Promise("seeded", seeded, after=_FIRST),
+    Promise("global randomness", shared_randomness, after=_FIRST),
+    Promise("inputs untouched", inputs_untouched, after=_FIRST),
+    Promise("no memory", no_memory, after=_FIRST),
+    Promise("record", keeps_a_record, after=_FIRST),
+    Promise("next round", next_round, after=_SOUND),
+    Promise("too many", refuses_too_many, after=_FIRST),
+    Promise("no labels", no_labels, after=_SOUND),
+    Promise("few labels", few_labels, after=_SOUND),
+    Promise("duplicates", duplicates, after=_SOUND),
+    Promise("constant features", constant_features, after=_SOUND),
+    Promise("sure predictions", sure_predictions, after=_SOUND),
+    Promise("order", ignores_order, after=(*_SOUND, "seeded")),
+)

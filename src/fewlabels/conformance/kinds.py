@@ -1,0 +1,63 @@
+"""What kind of thing is to be checked: by its name, or by its methods."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from fewlabels import naming, strategies, training
+from fewlabels.errors import UsageError
+from fewlabels.naming import check_known
+
+Kind = Literal["strategy", "trainer", "classifier", "kernel"]
+
+_METHODS: dict[Kind, tuple[str, ...]] = {
+    "strategy": ("select",),
+    "trainer": ("fit",),
+    "classifier": ("outputs",),
+    "kernel": ("block", "diagonal"),
+}
+
+
+def recognized(
+    thing: str | object, options: Mapping[str, Any], kind: Kind | None
+) -> tuple[Kind, Any]:
+    """Return what ``thing`` is, and the object that it stands for.
+
+    Args:
+        thing: A built-in name, an import path, or an object.
+        options: Options for what a name stands for.
+        kind: What it is said to be; None: what its methods say.
+
+    Returns:
+        The kind and the object.
+
+    Raises:
+        UsageError: If there is no such thing, or if it is of another kind or of none.
+    """
+    if kind is not None:
+        check_known("kind", kind, Kind)
+    if kind == "trainer" or (kind is None and thing in training.names()):
+        return "trainer", training.resolve(thing, options)  # type: ignore[arg-type]  # it checks
+    if kind == "strategy" or (isinstance(thing, str) and ":" not in thing):
+        return "strategy", strategies.resolve(thing, options)  # type: ignore[arg-type]  # it checks
+    found = naming.resolve(kind or "thing to check", thing, options, {}, method=None)
+    offers = [one for one in _METHODS if _has(found, _METHODS[one])]
+    if kind is None and len(offers) == 1:
+        return offers[0], found
+    if kind is not None and kind in offers:
+        return kind, found
+    wanted = "; ".join(
+        f"a {one} {' and '.join(methods)}" for one, methods in _METHODS.items()
+    )
+    seen = " and ".join(f"a {one}" for one in offers) or "none of these"
+    msg = (
+        f"An object of type {type(found).__name__} is to be checked, and its methods "
+        f"are those of {seen}. Needed are: {wanted}. Name a class or function that "
+        "makes one, or say which it is with kind."
+    )
+    raise UsageError(msg)
+
+
+def _has(thing: object, methods: tuple[str, ...]) -> bool:
+    return not isinstance(thing, type) and all(
+        callable(getattr(thing, method, None)) for method in methods
+    )

@@ -1,0 +1,69 @@
+"""Classes that come later, and that get another name."""
+
+import pyarrow.parquet as pq
+import pytest
+from tests.projects.toy import begin, go_on, paths, truth, write
+
+from fewlabels.errors import AnswersError, UnknownNameError, UsageError
+
+
+@pytest.fixture
+def project(tmp_path):
+    with begin(tmp_path) as opened:
+        yield opened
+
+
+def test_a_class_that_is_added_later(project, tmp_path):
+    go_on(project)
+    project.train()
+    asked = project.ask()
+    project.add_classes([" neither "])
+    project.write_query(asked, tmp_path / "query.csv")
+    names = paths(project, asked)
+    rows = [(names[0], "neither"), *((name, truth(name)) for name in names[1:])]
+    assert project.tell(write(tmp_path / "a.csv", rows)).num_new == 4
+    standing = project.status()
+    assert standing.classes == ("even", "odd", "neither")
+    assert standing.class_counts[2] == 1
+    project.export(tmp_path / "before")  # of a model that does not know the class
+    table = pq.read_table(tmp_path / "before/predictions.parquet").to_pylist()
+    (row,) = [row for row in table if row["label"] == "neither"]
+    assert (row["file_name"], row["source"], row["p_neither"]) == (names[0], "human", 0)
+    trained = project.train()
+    assert trained.record.classes == ("even", "odd", "neither")
+    assert project.ask(strategy="npc").model == "model-001"
+
+
+def test_a_model_that_does_not_know_a_class_can_choose(project):
+    go_on(project)
+    project.train()
+    project.add_classes([" neither "])
+    for strategy in ("npc", "margin", "random"):
+        assert len(project.ask(strategy=strategy, anew=True).items) == 4
+
+
+def test_a_class_is_renamed_and_keeps_its_labels(project, tmp_path):
+    asked = go_on(project)
+    project.train()
+    before = project.status().class_counts
+    assert project.rename_class("even", "Even") == ("Even", "odd")
+    assert project.rename_class("Even", "straight") == ("straight", "odd")
+    standing = project.status()
+    assert (standing.classes, standing.class_counts) == (("straight", "odd"), before)
+    name = next(one for one in paths(project, asked) if truth(one) == "even")
+    file = write(tmp_path / "a.csv", [(name, "straight")])
+    assert project.tell(file, annotator="ann").num_same == 1
+    with pytest.raises(AnswersError, match="there is no class 'even'"):
+        project.tell(write(tmp_path / "a.csv", [(name, "even")]))
+
+
+@pytest.mark.parametrize("name", ["odd", "ODD ", " ", "new, new"])
+def test_a_class_that_could_not_be_told_apart_is_refused(project, name):
+    with pytest.raises(UsageError, match="was not taken"):
+        project.add_classes(name.split(","))
+    if "," not in name:
+        with pytest.raises(UsageError, match="was not taken"):
+            project.rename_class("even", name)
+    with pytest.raises(UnknownNameError, match="Did you mean 'even'"):
+        project.rename_class("evne", "new")
+    assert project.snapshot().classes == ("even", "odd")
