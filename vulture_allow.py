@@ -12,6 +12,7 @@ _._leaves_something_to_train_on  # and these after
 _._can_name_files
 _._tells_runs_apart
 _._is_bearable
+_._as_given  # and this when it writes
 _.schema_version  # written to files, for later versions to read
 _.filters  # jinja2 looks filters up here
 _.caption  # the report's templates read these

@@ -32,6 +32,8 @@
     ├── DegenerateGramWarning           every choice scores zero: the choice is a tie
     ├── DataChangedWarning              the data are not those the run began with
     ├── DamagedWarning                  a damaged file; its work is done again
+    ├── SettingsChangedWarning          somebody has edited the settings of a project
+    ├── UncheckedWarning                files of a version that wrote no checksums
     ├── TargetWarning                   class shares do not fit the predictions
     └── UnreadableFilesWarning          files that were left out of a pool
 
@@ -219,6 +221,14 @@ class TargetWarning(FewlabelsWarning):
 
 class DamagedWarning(FewlabelsWarning):
     """A file of this package was damaged, and its work is done again."""
+
+
+class SettingsChangedWarning(FewlabelsWarning):
+    """The settings of a project are not those that it was used with before."""
+
+
+class UncheckedWarning(FewlabelsWarning):
+    """Files of a version that wrote no checksums: damage would not be noticed."""
 
 
 class DataChangedWarning(FewlabelsWarning):

@@ -27,6 +27,7 @@ from typing import Any, BinaryIO
 from fewlabels import progress
 from fewlabels.errors import StorageError, UsageError
 from fewlabels.files import explanation, make_folder, parsed
+from fewlabels.seals import opened, sealed
 
 
 def append(path: Path, entry: Mapping[str, Any], *, durable: bool = False) -> None:
@@ -35,8 +36,9 @@ def append(path: Path, entry: Mapping[str, Any], *, durable: bool = False) -> No
     Args:
         path: The file; made with its folder where there is none.
         entry: What the line says.
-        durable: Wait until the line is on the disk, so that it outlives a machine that
-            loses power, and not only a process that is killed.
+        durable: The line decides something. Wait until it is on the disk, so that it
+            outlives a machine that loses power, and not only a process that is killed;
+            and give it a checksum.
 
     Raises:
         StorageError: If the disk is full or the file cannot be written to.
@@ -46,7 +48,7 @@ def append(path: Path, entry: Mapping[str, Any], *, durable: bool = False) -> No
     try:
         with path.open("ab+") as file:
             _cut_torn_end(file)
-            file.write(line.encode() + b"\n")
+            file.write((sealed(line) if durable else line).encode() + b"\n")
             file.flush()
             if durable:
                 os.fsync(file.fileno())
@@ -61,12 +63,12 @@ def read(path: Path) -> list[dict[str, Any]]:
         path: The file; where there is none, there are no lines.
 
     Returns:
-        What each line says.
+        What each line says. One whose checksum does not fit is a :class:`ValueError`.
     """
     if not path.exists():
         return []
     *whole, _ = path.read_bytes().split(b"\n")
-    return [parsed(line) for line in whole]
+    return [parsed(opened(line)[0]) for line in whole]
 
 
 @dataclass

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
+from fewlabels.errors import NotFiniteError
 from fewlabels.pool import Answers, Images, Pool, Query, Round
 
 
@@ -60,12 +61,43 @@ class Factored(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """What a classifier says about some items."""
+    """What a classifier says about some items: finite numbers, or it says nothing."""
 
     features: Tensor
     """Input of the last layer, shape (n, F)."""
     logits: Tensor
     """Output before softmax, shape (n, C)."""
+
+    def __post_init__(self) -> None:
+        """Refuse NaN and infinity, from which anything could be chosen or counted."""
+        check_finite("features", self.features)
+        check_finite("logits", self.logits)
+
+
+def check_finite(name: str, outputs: Tensor) -> None:
+    """Raise unless all outputs of a classifier are finite.
+
+    Args:
+        name: What they are, for the message.
+        outputs: One row per item asked about, shape (..., n, width).
+
+    Raises:
+        NotFiniteError: If not; the message says for which items.
+    """
+    if outputs.sum().isfinite():  # without a copy, and always so where all is well
+        return
+    is_lost = ~outputs.isfinite().all(dim=-1)
+    lost = is_lost.reshape(-1, is_lost.shape[-1]).any(dim=0).nonzero().flatten()
+    if len(lost):
+        first = ", ".join(map(str, lost[:3].tolist()))
+        msg = (
+            f"The {name} that the classifier gave are NaN or infinite for {len(lost)} "
+            f"of {is_lost.shape[-1]} items (number {first}{', ...' * (len(lost) > 3)} "
+            "of those asked about, from 0), so nothing can be chosen or measured by "
+            "them. Its training broke down or its weights are damaged: train it "
+            "again, with a lower learning rate if need be, or look at these items."
+        )
+        raise NotFiniteError(msg)
 
 
 class Classifier(Protocol):

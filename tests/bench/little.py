@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from fewlabels.bench.engines import Ended
-from fewlabels.bench.experiment import Condition, Experiment, Footprint
+from fewlabels.bench.experiment import Condition, Experiment, Footprint, resolved
 from fewlabels.bench.folder import BenchFolder
 from fewlabels.bench.runner import run
 from fewlabels.bench.work import work
@@ -32,7 +32,7 @@ def experiment(**changes):
         "seeds": (0, 1),
         "footprint": Footprint(seconds_per_step=0.01, megabytes=0.1),
     }
-    return Experiment(**base | changes)
+    return resolved(Experiment(**base | changes))
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Runs that fail, are damaged, or are done by two commands at once."""
 
-import linecache
 import shutil
 
 import pytest
@@ -13,9 +12,7 @@ from fewlabels.bench.experiment import Condition
 from fewlabels.bench.folder import Failure
 from fewlabels.bench.results import read_results
 from fewlabels.bench.runner import run
-from fewlabels.bench.sources import outdated
 from fewlabels.bench.work import do
-from fewlabels.cli.bench_words import outdated_lines
 from fewlabels.errors import RunInUseError, StorageError
 from fewlabels.files import alone
 from fewlabels.runs import Choice
@@ -46,25 +43,6 @@ def test_a_failed_run_is_tried_again(tmp_path):
     again = little.Here()
     list(run(experiment, folder, again))
     assert again.done == list(plan(experiment).cells)
-
-
-def test_changed_code_of_a_strategy_is_noticed(tmp_path, monkeypatch):
-    file = tmp_path / "my_strategy.py"
-    file.write_text(
-        "from tests.runs.toy import FirstOnes as Base\n\n\n"
-        "class Mine(Base):\n    pass\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    mine = Choice(name="my_strategy:Mine")
-    experiment = little.experiment(seeds=(0,), strategies=(mine, Choice(name="random")))
-    folder, *_ = done(tmp_path / "b", experiment)
-    own, _ = plan(experiment).cells
-    assert outdated(experiment, folder) == ()
-    file.write_text(file.read_text() + "# changed\n")
-    linecache.checkcache()
-    assert outdated(experiment, folder) == (own,)
-    (line,) = outdated_lines(outdated(experiment, folder))
-    assert "the code of 'my_strategy:Mine' has changed since 1 of its runs" in line
 
 
 def damaged(folder, cell):

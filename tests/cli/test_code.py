@@ -52,6 +52,7 @@ def changed(file, **settings):
     """Change settings in a run.json, as whoever hands it on could."""
     content = json.loads(file.read_text("utf-8"))
     content["settings"] |= settings
+    del content["checksum"]
     file.write_text(json.dumps(content), "utf-8")
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from tests.projects.exchange.annotators import fill_csv
-from tests.projects.toy import begin, num_events, pictures, truth, write
+from tests.projects.toy import begin, go_on, num_events, pictures, truth, write
 
 from fewlabels.projects import Project
 
@@ -304,3 +304,20 @@ def test_a_forgotten_class_is_added_and_renamed_from_the_shell(fewlabels, place)
     assert code == 2
     assert "Did you mean 'odd'?" in err
     assert fewlabels("classes", "add", "nothing", "x")[0] == 1
+
+
+def test_training_from_inside_the_folder_finds_what_was_trained(
+    fewlabels, tmp_path, monkeypatch
+):
+    """Where the project lies, seen from here, decides nothing."""
+    head = {"encoder": "tests.projects.toy:ENCODER", "steps": 5}
+    with begin(tmp_path, trainer={"name": "frozen-supervised", **head}) as project:
+        go_on(project)
+    code, out, err = fewlabels("train", "project", "--allow-code")
+    assert code == 0, err
+    assert out.startswith("model-000: 4 labels, trained in ")
+    monkeypatch.chdir(tmp_path / "project")
+    code, out, err = fewlabels("train", ".", "--allow-code")
+    assert code == 0, err
+    assert "before, unchanged" in out
+    assert not (tmp_path / "project/models/model-001").exists()

@@ -7,7 +7,13 @@ import torch
 from torch.nn.functional import one_hot
 
 import fewlabels
-from fewlabels.errors import BudgetError, DataError, StrategyError, UsageError
+from fewlabels.errors import (
+    BudgetError,
+    DataError,
+    NotFiniteError,
+    StrategyError,
+    UsageError,
+)
 from fewlabels.features import PrecomputedClassifier
 from fewlabels.loop import hidden, rounds, starting_answers
 from fewlabels.oracles import TableOracle
@@ -358,3 +364,37 @@ def test_a_record_is_checked_before_the_answers_are_paid_for():
 
     with pytest.raises(StrategyError, match=r"record\['rows'\] is of type Tensor"):
         run(strategy=Noting())
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A trainer whose network broke down: its logits of two items are not finite."""
+
+    value: float
+
+    def fit(self, pool, generator, *, workspace=None, on_checkpoint=None):
+        rows = torch.rand(len(pool), 3, generator=generator)
+        logits = torch.rand(len(pool), NUM_CLASSES, generator=generator)
+        logits[[70, 71], 1] = self.value
+        return PrecomputedClassifier(rows, logits, logits.expand(20, -1, -1))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("name", sorted({*fewlabels.strategies.names()} - {"random"}))
+def test_a_strategy_gets_no_outputs_that_are_not_finite(name, value):
+    pool = replace(labeled_pool(), test=None)
+    with pytest.raises(NotFiniteError, match=r"NaN or infinite for 2 of \d+ items"):
+        list(fewlabels.run(pool, strategy=name, trainer=Lost(value), start=4, query=5))
+
+
+def test_no_accuracy_is_computed_from_outputs_that_are_not_finite():
+    pool = labeled_pool()
+    wide = replace(pool, test=Split(pool.images, pool.labels))
+    asked = fewlabels.run(wide, strategy="random", trainer=Lost(float("nan")), start=4)
+    with pytest.raises(NotFiniteError, match=r"\(number 70, 71 of those asked about"):
+        next(asked)
+
+
+def test_large_outputs_are_finite_though_their_sum_is_not():
+    rows = torch.full((3, 2), torch.finfo(torch.float32).max)
+    assert Outputs(rows, rows).logits is rows

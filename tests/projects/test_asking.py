@@ -15,6 +15,7 @@ from fewlabels.errors import (
     BudgetError,
     FewlabelsWarning,
     ProjectError,
+    SettingsChangedWarning,
     StoreError,
     UnknownNameError,
     UsageError,
@@ -32,7 +33,8 @@ def set_to(project, **changed):
     """Change settings as their owner would, and open the project anew."""
     project.settings.model_copy(update=changed).write(project.folder)
     project.close()
-    return Project.open(project.folder)
+    with pytest.warns(SettingsChangedWarning):
+        return Project.open(project.folder)
 
 
 def test_the_first_query_needs_no_label_and_no_model(tmp_path):

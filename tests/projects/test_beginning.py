@@ -24,7 +24,9 @@ from fewlabels.errors import (
     DataError,
     FewlabelsError,
     ProjectError,
+    SettingsChangedWarning,
     StoreError,
+    UncheckedWarning,
     UnknownNameError,
     UsageError,
 )
@@ -264,6 +266,7 @@ def test_a_project_of_an_earlier_version_opens(project):
     settings = json.loads(project.settings_file.read_text())
     assert settings.pop("store_identity") == project.store.identity
     project.settings_file.write_text(json.dumps(settings))
+    (project.folder / ".project.json").unlink()
     with Project.open(project.folder) as opened:
         assert opened.status().num_images == 24
 
@@ -375,3 +378,50 @@ def test_commands_can_be_pasted(tmp_path):
     with begin(tmp_path / "my own") as opened:
         words = shlex.split(opened.status().next_step.removesuffix("."))
     assert words == ["Run", "fewlabels", "ask", str(tmp_path / "my own/project")]
+
+
+def test_an_edit_of_the_settings_is_told_once(project, recwarn):
+    project.close()
+    settings = json.loads(project.settings_file.read_text())
+    project.settings_file.write_text(json.dumps(settings | {"budget": 13}))
+    told = r"project\.json' was changed: budget was 12 and is now 13\."
+    with pytest.warns(SettingsChangedWarning, match=told):
+        Project.open(project.folder).close()
+    recwarn.clear()
+    with Project.open(project.folder) as opened:
+        assert opened.settings.budget == 13
+    assert not recwarn.list
+
+
+def test_a_password_in_the_settings_is_not_told(project):
+    before = project.settings
+    address = {"store": "postgresql://ann:secret@host/labels"}
+    now = before.model_copy(update=address)
+    with pytest.warns(SettingsChangedWarning, match="the store is another") as told:
+        now.tell_changes(project.folder)
+    assert "secret" not in str(told[0].message)
+
+
+def test_models_of_versions_without_checksums_get_them(project, recwarn):
+    go_on(project)
+    project.train()
+    project.close()
+    file = project.models_folder / "model-000/training.json"
+    content = json.loads(file.read_text())
+    del content["checksum"]
+    file.write_text(json.dumps(content))
+    with (
+        pytest.warns(UncheckedWarning, match="records of 1 models"),
+        Project.open(project.folder) as opened,
+    ):
+        assert not opened.train().is_new
+    recwarn.clear()
+    Project.open(project.folder).close()
+    assert not recwarn.list
+    changed = file.read_text().replace('"even"', '"eben"', 1)
+    file.write_text(changed)
+    with (
+        Project.open(project.folder) as opened,
+        pytest.raises(ProjectError, match=r"training\.json' is damaged"),
+    ):
+        opened.train()

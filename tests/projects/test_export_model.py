@@ -136,6 +136,7 @@ def exported(tmp_path):
 def change(folder, **fields):
     path = folder / "config.json"
     config = json.loads(path.read_text("utf-8"))
+    config.pop("checksum", None)
     path.write_text(json.dumps(config | fields))
 
 

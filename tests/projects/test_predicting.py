@@ -5,7 +5,7 @@ from tests.data.pictures import save, tree
 from tests.projects.trained import CLASSES, FACTS, SHAPE, from_scratch, over
 
 from fewlabels import data
-from fewlabels.errors import DataError, ShapeError, UnknownNameError
+from fewlabels.errors import DataError, NotFiniteError, ShapeError, UnknownNameError
 from fewlabels.features import encoders
 from fewlabels.progress import reporting
 from fewlabels.projects import predict
@@ -118,3 +118,13 @@ def test_refusals(model, tmp_path):
     save_model(tmp_path / "rows", from_scratch("linear", (6,)), CLASSES, (6,), FACTS)
     with pytest.raises(ShapeError, match="takes rows of 6 numbers, not images"):
         predict(tmp_path / "rows", empty)
+
+
+def test_weights_that_are_lost_predict_nothing(tmp_path):
+    classifier = from_scratch()
+    with torch.no_grad():
+        classifier.module.head.weight[0] = float("nan")
+    save_model(tmp_path / "model", classifier, CLASSES, SHAPE, FACTS)
+    folder = tree(tmp_path / "images", each=3)
+    with pytest.raises(NotFiniteError, match=r"NaN or infinite for 6 of 6 items"):
+        predict(tmp_path / "model", folder)

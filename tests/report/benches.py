@@ -46,7 +46,6 @@ def facts(**changed):
             "shape": [1, 8, 8],
             "hash": "f00d" * 16,
         },
-        "strategy_source": None,
         "versions": {"python": "3.11.2", "torch": "2.13.0"},
         "platform": "Linux",
     }
@@ -73,7 +72,7 @@ class Bench:
         cell = cell_of(one, choice, seed)
         own = self.folder.run_folder(cell)
         own.path.mkdir(parents=True)
-        own.begin(cell.settings.model_dump(mode="json"), facts(**more))
+        own.begin(cell.settings, facts(**more))
         settings = cell.settings
         labeled = [10 * seed + item for item in range(settings.start)]
         own.write_start({name(item): item % len(CLASSES) for item in labeled})
@@ -130,7 +129,7 @@ class Bench:
         ):
             own = self.folder.run_folder(cell)
             own.path.mkdir(parents=True)
-            own.begin(cell.settings.model_dump(mode="json"), facts())
+            own.begin(cell.settings, facts())
             own.write_start({name_of(item): 0 for item in range(cell.settings.start)})
             own.append(
                 RoundLine(

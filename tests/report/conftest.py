@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fewlabels.pool import ArrayImages, Pool
-from fewlabels.runs import RoundLine, RunFolder
+from fewlabels.runs import RoundLine, RunFolder, RunSettings
 
 SECONDS = 1.5
 
@@ -44,7 +44,6 @@ def facts_of(pool, num_test):
             "shape": list(pool.images.shape),
             "hash": "f00d" * 16,
         },
-        "strategy_source": None,
         "versions": {"python": "3.11.2", "torch": "2.13.0"},
         "platform": "Linux",
     }
@@ -58,7 +57,8 @@ class Writer:
         self.next = start
         self.folder = RunFolder(path)
         path.mkdir(parents=True)
-        self.folder.begin(settings_of(strategy, **changed), facts_of(pool, num_test))
+        settings = RunSettings.model_validate(settings_of(strategy, **changed))
+        self.folder.begin(settings, facts_of(pool, num_test))
         self.folder.write_start(
             {pool.ids[index]: int(pool.labels[index]) for index in self.labeled}
         )

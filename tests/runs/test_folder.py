@@ -3,12 +3,14 @@ import os
 import shutil
 import threading
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 from filelock import FileLock
 from tests.runs import toy
 
+from fewlabels import strategies
 from fewlabels.errors import (
     DataChangedWarning,
     DataError,
@@ -22,6 +24,7 @@ from fewlabels.pool import Answers, Query, Round
 from fewlabels.report.recorded import read_runs
 from fewlabels.runs import Choice, RoundLine, RunFolder, diagnose, execute
 from fewlabels.runs.timing import Stopwatch, TimedTrainer
+from fewlabels.strategies import Margin
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +54,7 @@ def test_a_run_holds_what_is_promised(finished, digits):
     assert list(lines[0]) == [
         "schema_version", "step", "num_labeled", "accuracy", "median_accuracy", "ids",
         "indices", "labels", "class_counts", "kernel", "value", "ceiling", "tie",
-        "record",
+        "record", "checksum",
     ]  # fmt: skip
     assert lines[0]["ids"] == [digits.ids[i] for i in lines[0]["indices"]]
     assert lines[0]["labels"] == digits.labels[lines[0]["indices"]].tolist()
@@ -65,7 +68,8 @@ def test_a_run_holds_what_is_promised(finished, digits):
     assert description["settings"]["seed"] == 3
     assert description["data"]["num_items"] == 1297
     assert description["versions"]["torch"]
-    assert description["strategy_source"] is None
+    assert description["made"]["strategy"]["options"]["draws"] == 300
+    assert description["made"]["trainer"]["options"]["mu"] == 2  # not given
     timings = RunFolder(path).timings()
     assert [timing["step"] for timing in timings] == [0, 1, 2]
     for kind in ("train", "measure"):
@@ -181,6 +185,7 @@ def test_a_run_json_of_another_program_is_refused(tmp_path, digits, content):
 )
 def test_a_run_json_that_says_too_little_is_refused(run, digits, change):
     content = json.loads(run.settings_file.read_text("utf-8")) | change
+    del content["checksum"]
     run.settings_file.write_text(json.dumps(content), "utf-8")
     for reads in (
         lambda: list(execute(toy.settings(), run.path, digits)),
@@ -327,6 +332,30 @@ def test_time_for_measuring_is_no_time_of_training(monkeypatch):
 def test_a_strategy_from_outside_is_written_down(tmp_path, digits):
     choice = Choice(name="tests.runs.toy:FirstOnes")
     toy.whole_run(tmp_path / "run", digits, strategy=choice, budget=15)
-    source = RunFolder(tmp_path / "run").description()["strategy_source"]
-    assert source["import_path"] == "tests.runs.toy:FirstOnes"
-    assert len(source["sha256"]) == 64
+    made = RunFolder(tmp_path / "run").description()["made"]["strategy"]
+    assert made["type"] == "FirstOnes"
+    assert len(made["source"]["tests.runs.toy"]) == 64
+
+
+def test_an_edited_trainer_is_not_gone_on_with(tmp_path, digits, monkeypatch):
+    file = tmp_path / "my_own_trainer.py"
+    file.write_text(
+        "from tests.runs.toy import Resuming\n\n\nclass Mine(Resuming): ...\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    changes = {"trainer": Choice(name="my_own_trainer:Mine"), "budget": 15}
+    toy.whole_run(tmp_path / "run", digits, **changes)
+    file.write_text(file.read_text() + "# better now\n")
+    told = r"trainer: the source of 'my_own_trainer' is not what it was"
+    with pytest.raises(SettingsChangedError, match=told):
+        toy.whole_run(tmp_path / "run", digits, **changes)
+
+
+def test_a_default_that_changed_is_not_gone_on_with(tmp_path, digits, monkeypatch):
+    margin = Choice(name="margin")
+    toy.whole_run(tmp_path / "run", digits, strategy=margin, budget=15)
+    later = partial(Margin, on="logits")
+    monkeypatch.setitem(strategies._BY_NAME, "margin", later)
+    told = r"strategy: on was 'probabilities' and is now 'logits'"
+    with pytest.raises(SettingsChangedError, match=told):
+        toy.whole_run(tmp_path / "run", digits, strategy=margin, budget=15)

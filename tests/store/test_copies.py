@@ -138,15 +138,17 @@ def test_an_older_store_is_copied_and_brought_up_to_date(place, monkeypatch):
             version = text("SELECT version FROM schema_version")
             assert connection.execute(version).scalar_one() == len(MIGRATIONS) + 1
             if store.database.path is None:
-                copied = text("SELECT count(*) FROM version_1_events")
+                table = f"version_{len(MIGRATIONS)}_events"
+                copied = text(f"SELECT count(*) FROM {table}")
                 assert connection.execute(copied).scalar() == len(before[0])
         path = store.database.path
     if path:
         monkeypatch.undo()
-        with Store.open(path.with_name(f"{path.name}.version-1")) as copy:
+        copied = path.with_name(f"{path.name}.version-{len(MIGRATIONS)}")
+        with Store.open(copied) as copy:
             assert everything(copy) == before
     monkeypatch.undo()
-    with pytest.raises(NewerStoreError, match=r"is of version 2, .* up to 1"):
+    with pytest.raises(NewerStoreError, match=r"is of version 3, .* up to 2"):
         Store.open(place)
 
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from fewlabels import data
 from fewlabels.bench.cells import plan
-from fewlabels.bench.experiment import Experiment
+from fewlabels.bench.experiment import Experiment, resolved
 from fewlabels.errors import UsageError
 from fewlabels.naming import AllowCode, check_code
 from fewlabels.runs import check_choices, faults, settled
@@ -61,7 +61,8 @@ def checked(experiment: Experiment) -> Experiment:
         experiment: One that was changed.
 
     Returns:
-        The same. A :class:`UsageError` tells what does not fit.
+        The same, with what its strategies and trainers come to. A
+        :class:`UsageError` tells what does not fit.
     """
     return _fitting(_valid(experiment.model_dump()))
 
@@ -83,7 +84,7 @@ def _fitting(found: Experiment) -> Experiment:
         _check_data_there(one.settings.data.name)
     for cell in plan(found).all:
         check_choices(cell.settings)
-    return found
+    return resolved(found)
 
 
 def _check_data_there(name: str) -> None:

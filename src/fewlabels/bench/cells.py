@@ -32,6 +32,14 @@ class Cell:
         return sha256(text.encode()).hexdigest()[:_LENGTH]
 
     @property
+    def bare(self) -> "Cell":
+        """The same run, whatever its strategy and trainer came to.
+
+        Its address is where earlier versions, which did not look at that, put it.
+        """
+        return Cell(self.settings.bare)
+
+    @property
     def is_asking(self) -> bool:
         """Whether it asks for labels; else it trains on the starting set alone."""
         return self.settings.budget > self.settings.start

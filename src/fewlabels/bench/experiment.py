@@ -6,8 +6,9 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from fewlabels import strategies, training
 from fewlabels.bench.published import PublishedTable
-from fewlabels.runs import Choice, RunSettings
+from fewlabels.runs import Choice, RunSettings, as_made, made_changes
 
 Scale = Literal["paper", "cpu"]
 """``"paper"``: the settings of the paper, for GPUs; ``"cpu"``: for two cores."""
@@ -45,6 +46,11 @@ class Condition(BaseModel):
     """Whether it stands for a second way to understand what a paper left open, so that
     its runs are not among those that the paper did."""
 
+    @property
+    def bare(self) -> "Condition":
+        """The condition, whatever its trainer came to."""
+        return self.model_copy(update={"settings": self.settings.bare})
+
     def of(self, strategy: Choice, seed: int) -> RunSettings:
         """Return the settings of the run of one strategy with one seed."""
         return self.settings.model_copy(update={"strategy": strategy, "seed": seed})
@@ -74,6 +80,24 @@ class Experiment(BaseModel):
     published: tuple[PublishedTable, ...] = ()
     """What the paper printed for it."""
     footprint: Footprint
+
+    def continues(self, before: "Experiment") -> bool:
+        """Return whether the runs of an earlier experiment belong to this one.
+
+        Args:
+            before: The earlier one.
+
+        Returns:
+            True if conditions are the same, and trainers came to the same where that
+            was written down.
+        """
+        if len(self.conditions) != len(before.conditions):
+            return False
+        return all(
+            one.bare == other.bare
+            and not made_changes(one.settings.made, other.settings.made)
+            for one, other in zip(before.conditions, self.conditions, strict=True)
+        )
 
     @field_validator("name")
     @classmethod
@@ -111,3 +135,35 @@ class Experiment(BaseModel):
             msg = f"{counts} make {num_runs:,} runs; at most {MOST_RUNS:,} are planned"
             raise ValueError(msg)
         return self
+
+
+def resolved(experiment: Experiment) -> Experiment:
+    """Return an experiment that tells what its strategies and trainers come to.
+
+    Results are then kept apart if a default changes in a later version, or if somebody
+    edits a strategy or trainer of her own.
+
+    Args:
+        experiment: What to do.
+
+    Returns:
+        The same; what was told already stays.
+    """
+    conditions = [
+        one.model_copy(update={"settings": _with_trainer(one.settings)})
+        for one in experiment.conditions
+    ]
+    found = [
+        one if one.made else as_made(one, strategies.resolve(one.name, one.options))
+        for one in experiment.strategies
+    ]
+    changes = {"conditions": tuple(conditions), "strategies": tuple(found)}
+    return experiment.model_copy(update=changes)
+
+
+def _with_trainer(settings: RunSettings) -> RunSettings:
+    chosen = settings.trainer
+    if chosen.made:
+        return settings
+    trainer = as_made(chosen, training.resolve(chosen.name, chosen.options))
+    return settings.model_copy(update={"trainer": trainer})

@@ -31,6 +31,7 @@ from fewlabels.files import (
     replace_text,
 )
 from fewlabels.runs import RoundLine, RunFolder, faults, has_ended
+from fewlabels.seals import opened, sealed
 
 SCHEMA = 1
 """Version of the files of a benchmark."""
@@ -66,8 +67,23 @@ class BenchFolder:
         return self.path / "bench.json"
 
     def run_folder(self, cell: Cell) -> RunFolder:
-        """Return the folder of a run."""
-        return RunFolder(self.path / "cells" / cell.address)
+        """Return the folder of a run.
+
+        One that an earlier version began at another address counts, unless what it
+        wrote down of strategy and trainer is not what they are now.
+        """
+        own = RunFolder(self.path / "cells" / cell.address)
+        if cell.settings.made and not own.path.exists():
+            earlier = self.run_folder(cell.bare)
+            with suppress(RunError):
+                if earlier.path.exists() and not earlier.changes(cell.settings):
+                    return earlier
+        return own
+
+    def run_folders(self) -> tuple[RunFolder, ...]:
+        """Return the folders of all runs that have begun, in a fixed order."""
+        files = sorted((self.path / "cells").glob("*/run.json"))
+        return tuple(RunFolder(file.parent) for file in files)
 
     def notes_file(self, cell: Cell) -> Path:
         """Return the file with what was noted while a run went on."""
@@ -173,9 +189,9 @@ class BenchFolder:
         )
         with alone(folder / _LOCK, in_use, patience=_PATIENCE):
             before = self.asked(asked.name)
-            if before is not None and before.conditions == asked.conditions:
+            if before is not None and asked.continues(before):
                 asked = _together(before, asked)
-            text = asked.model_dump_json(indent=2) + "\n"
+            text = sealed(asked.model_dump_json(indent=2) + "\n")
             replace_text(self._experiment_file(asked.name), text)
         return asked
 
@@ -252,7 +268,8 @@ class BenchFolder:
 
 def _experiment(file: Path) -> Experiment:
     try:
-        return Experiment.model_validate_json(read_regular(file, _MOST_BYTES))
+        content = read_regular(file, _MOST_BYTES)
+        return Experiment.model_validate_json(opened(content)[0])
     except (OSError, ValueError) as error:
         found = faults(error) if isinstance(error, ValidationError) else str(error)
         msg = (
@@ -264,11 +281,10 @@ def _experiment(file: Path) -> Experiment:
 
 def _together(before: Experiment, now: Experiment) -> Experiment:
     """Return an experiment with the strategies and seeds of both."""
-    known = {strategy.label for strategy in before.strategies}
-    added = [one for one in now.strategies if one.label not in known]
+    strategies = {one.label: one for one in (*before.strategies, *now.strategies)}
     return now.model_copy(
         update={
-            "strategies": (*before.strategies, *added),
+            "strategies": tuple(strategies.values()),
             "seeds": tuple(sorted({*before.seeds, *now.seeds})),
             "retrainings": max(before.retrainings, now.retrainings),
         }

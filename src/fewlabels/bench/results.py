@@ -37,6 +37,8 @@ class CellResult:
     notes: tuple[str, ...]
     """What the run had to say."""
     failure: Failure | None
+    is_checked: bool = True
+    """False: a version wrote its files that knew no checksums."""
 
     @property
     def is_finished(self) -> bool:
@@ -201,6 +203,7 @@ def _result(folder: BenchFolder, strategy: str, seed: int, cell: Cell) -> CellRe
             start=tuple(own.start() or ()),
             lines=tuple(own.lines()),
             timings=tuple(folder.timings(cell)),
+            is_checked=own.is_checked(),
         )
     except RunError as error:
         return replace(nothing, failure=folder.damage(cell, error))

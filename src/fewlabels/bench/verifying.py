@@ -14,7 +14,7 @@ from fewlabels.bench.work import do
 from fewlabels.errors import UsageError
 from fewlabels.naming import AllowCode, check_code
 from fewlabels.rng import stream
-from fewlabels.runs import RoundLine, RunFolder, environment
+from fewlabels.runs import RoundLine, RunFolder, environment, made_changes, made_of
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Verdict:
     """What is not the same, a sentence each; empty if all is."""
     changes: tuple[str, ...]
     """What differs between then and now around the run: versions, machine, data, the
-    code of a strategy from outside."""
+    options and code of strategy and trainer."""
 
     @property
     def is_same(self) -> bool:
@@ -59,12 +59,13 @@ def verify(
         raise UsageError(msg)
     draw = torch.randint(len(finished), (1,), generator=stream(seed, "verify"))
     cell = finished[int(draw)]
-    s = cell.settings
+    anew = cell.bare  # whatever strategy and trainer come to now
+    s = anew.settings
     check_code(folder.path, [s.strategy.code, s.trainer.code], allow_code)
     with tempfile.TemporaryDirectory(prefix="fewlabels-verify-") as place:
         again = BenchFolder(Path(place))
-        do(cell, again)
-        then, now = folder.run_folder(cell), again.run_folder(cell)
+        do(anew, again)
+        then, now = folder.run_folder(cell), again.run_folder(anew)
         return Verdict(
             cell,
             differences=tuple(compared(then, now)),
@@ -108,8 +109,11 @@ def _short(value: Any) -> str:
 
 
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterable[str]:
-    for name in (*environment(), "strategy_source"):
+    for name in environment():
         if before.get(name) != now[name]:
             yield f"{name} was {before.get(name)} and is now {now[name]}."
+    made = made_of(now, {})
+    for change in made_changes(made_of(before, made), made):
+        yield f"{change[0].upper()}{change[1:]}."
     if before["data"] != now["data"]:
         yield "The data are not those that the run was done on."

@@ -18,7 +18,6 @@ from fewlabels.cli.bench_words import (
     duration,
     ended_line,
     other_conditions_line,
-    outdated_lines,
     read_seeds,
     read_strategies,
     space_lines,
@@ -281,8 +280,8 @@ def _told_cost(
     )
     for line in cost_lines(experiment, cost):
         terminal.result(line)
-    for line in outdated_lines(bench.outdated(experiment, folder)):
-        terminal.say(line)
+    for sentence in bench.outdated(experiment, folder):
+        terminal.say(f"Note: {sentence}")
     return cost
 
 
@@ -298,7 +297,7 @@ def _do(
     """Do the runs, say how each ended, and return how many failed."""
     before = folder.asked(experiment.name)
     asked = folder.ask_for(experiment)
-    if before is not None and before.conditions != asked.conditions:
+    if before is not None and not asked.continues(before):
         terminal.say(other_conditions_line(asked))
     log = None if uri is None else bench.Mlflow(uri, experiment.name)
     cells = bench.plan(experiment).all

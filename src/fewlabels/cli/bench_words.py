@@ -1,10 +1,9 @@
 """How ``fewlabels bench`` reads what it is given and says what it does."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from fewlabels.bench import BenchFolder, Cell, Cost, Ended, Experiment, num_trainings
+from fewlabels.bench import BenchFolder, Cost, Ended, Experiment, num_trainings
 from fewlabels.errors import UsageError
 from fewlabels.runs import Choice
 
@@ -127,27 +126,11 @@ def space_lines(disk: float, free: float) -> Iterator[str]:
         )
 
 
-def outdated_lines(cells: Sequence[Cell]) -> Iterator[str]:
-    """Say so where strategies have changed since runs with them began.
-
-    Args:
-        cells: Such runs.
-
-    Yields:
-        A line for each strategy.
-    """
-    for name, number in Counter(cell.settings.strategy.name for cell in cells).items():
-        yield (
-            f"Note: the code of '{name}' has changed since {number} of its runs began; "
-            "they are not done again, so that results of both would mix. Give the new "
-            "code another name, or another folder with --out."
-        )
-
-
 def other_conditions_line(experiment: Experiment) -> str:
     """Say that an experiment takes the place of another of its name."""
     return (
-        f"Note: '{experiment.name}' had other conditions when it was asked for before. "
+        f"Note: '{experiment.name}' had other conditions, or another trainer under the "
+        "same name, when it was asked for before. "
         "Its report is about those of now; the runs of before are kept, and found when "
         "they are asked for again. Give another name to see both."
     )

@@ -7,10 +7,12 @@ from hashlib import sha256
 from pathlib import Path
 
 from fewlabels import journal, progress
+from fewlabels.errors import RunError
 from fewlabels.evaluation import accuracy, settled
 from fewlabels.files import make_folder, replace_text
 from fewlabels.pool import Pool, Split
 from fewlabels.protocols import Classifier, Trainer
+from fewlabels.seals import sealed
 
 FILE = "evaluations.jsonl"
 """Name of the file in the folder of a training."""
@@ -52,7 +54,7 @@ class Evaluations:
         kept = _kept(file, mark)
         if kept is None:
             make_folder(folder)
-            replace_text(file, json.dumps({"mark": mark}) + "\n")
+            replace_text(file, sealed(json.dumps({"mark": mark})) + "\n")
         return cls(test, file, kept or {})
 
     def add(self, step: int, classifier: Classifier) -> None:
@@ -101,11 +103,16 @@ def mark_of(trainer: Trainer, pool: Pool, test: Split, seed: int, step: int) -> 
 
 
 def _kept(file: Path, mark: str) -> dict[int, float] | None:
-    """Return what a file holds under a mark; None where it is not usable."""
+    """Return what a file holds under a mark; None where it holds something else."""
     try:
-        first, *entries = journal.read(file)
-        if first["mark"] != mark:
+        lines = journal.read(file)
+        if not lines or lines[0]["mark"] != mark:
             return None
-        return {int(entry["step"]): float(entry["accuracy"]) for entry in entries}
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+        return {int(entry["step"]): float(entry["accuracy"]) for entry in lines[1:]}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        msg = (
+            f"'{file}' could not be read: {error}. It was changed by something else "
+            f"than fewlabels; remove the folder '{file.parent}', and this training "
+            "alone is done again."
+        )
+        raise RunError(msg) from error

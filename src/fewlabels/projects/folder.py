@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -80,7 +80,11 @@ class ProjectFolder:
                 f"or correct 'store' in '{place / FILE}'."
             )
             raise ProjectError(msg)
-        return cls(place, settings, store, allow_code)
+        settings.tell_changes(place)
+        found = cls(place, settings, store, allow_code)
+        with suppress(ProjectError):  # damaged: who needs a model is told
+            models.seal(found.models_folder)
+        return found
 
     def close(self) -> None:
         """Let go of the label store."""

@@ -1,5 +1,6 @@
 """Training on what people said so far."""
 
+import json
 import shutil
 import time
 import warnings
@@ -11,12 +12,14 @@ import torch
 from torch import Tensor
 
 from fewlabels.errors import TargetWarning, UsageError
+from fewlabels.identity import identity
 from fewlabels.pool import Pool
 from fewlabels.projects import models
 from fewlabels.projects.export import Facts, save_model
 from fewlabels.projects.folder import ProjectFolder
 from fewlabels.projects.models import ModelRecord
 from fewlabels.projects.snapshot import Snapshot
+from fewlabels.protocols import Trainer
 from fewlabels.rng import stream
 
 _WORKSPACE = "training"
@@ -44,7 +47,7 @@ def train(project: ProjectFolder) -> Trained:
     pool = snapshot.pool(project.images(snapshot))
     _check_labels(pool, snapshot)
     trainer = project.trainer()
-    digest = _digest(pool, snapshot, repr(trainer))
+    digest = _digest(pool, snapshot, trainer)
     done = project.records()
     if done and done[-1].settings == digest:
         return Trained(done[-1], is_new=False)
@@ -93,7 +96,7 @@ def is_needed(project: ProjectFolder) -> bool:
     if _num_labeled_classes(pool) < models.NUM_TO_TELL_APART:
         return False
     done = project.records()
-    digest = _digest(pool, snapshot, repr(project.trainer()))
+    digest = _digest(pool, snapshot, project.trainer())
     return not done or done[-1].settings != digest
 
 
@@ -114,9 +117,10 @@ def _check_labels(pool: Pool, snapshot: Snapshot) -> None:
     raise UsageError(msg)
 
 
-def _digest(pool: Pool, snapshot: Snapshot, trainer: str) -> str:
+def _digest(pool: Pool, snapshot: Snapshot, trainer: Trainer) -> str:
     """Return a digest of what decides a training and what is measured of it."""
-    digest = sha256(repr((trainer, pool.classes, pool.images.shape)).encode())
+    decisive = (identity(trainer).model_dump(), pool.classes, pool.images.shape)
+    digest = sha256(json.dumps(decisive, sort_keys=True).encode())
     for name in (*pool.ids, "audit", *sorted(snapshot.audit)):
         digest.update(name.encode() + b"\n")
     digest.update(pool.labels.numpy().tobytes())

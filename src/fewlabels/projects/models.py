@@ -1,12 +1,15 @@
 """The models that a project has trained, each in a folder of its own."""
 
+import warnings
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from fewlabels import files
-from fewlabels.errors import ProjectError
+from fewlabels.errors import ProjectError, StorageError, UncheckedWarning
+from fewlabels.seals import opened, sealed
 
 RECORD = "training.json"
 """What is known of a model; written last, so a folder without it is unfinished."""
@@ -67,8 +70,8 @@ def records(folder: Path) -> tuple[ModelRecord, ...]:
     found: list[ModelRecord] = []
     while (path := folder / folder_name(len(found)) / RECORD).is_file():
         try:
-            found.append(ModelRecord.model_validate_json(path.read_bytes()))
-        except (OSError, ValidationError) as error:
+            found.append(_record(path))
+        except (OSError, ValueError) as error:
             msg = (
                 f"'{path}' is damaged. Labels are not touched by this: remove the "
                 f"folder '{path.parent}' and those after it, and train again."
@@ -79,5 +82,31 @@ def records(folder: Path) -> tuple[ModelRecord, ...]:
 
 def write(folder: Path, record: ModelRecord) -> None:
     """Write the record of a model into its folder, which makes the model count."""
-    files.replace_text(folder / RECORD, record.model_dump_json(indent=2) + "\n")
+    text = sealed(record.model_dump_json(indent=2) + "\n")
+    files.replace_text(folder / RECORD, text)
     files.sweep(folder.iterdir())
+
+
+def seal(folder: Path) -> None:
+    """Give checksums to the records of versions that wrote none, and say so.
+
+    Args:
+        folder: The folder of all models.
+    """
+    number = 0
+    for record in records(folder):
+        place = folder / record.name
+        if not opened((place / RECORD).read_bytes())[1]:
+            with suppress(StorageError):  # somebody else's folder, to look at
+                write(place, record)
+            number += 1
+    if number:
+        msg = (
+            f"The records of {number} models in '{folder}' were written by a version "
+            "without checksums. They have them from now on, so that damage is noticed."
+        )
+        warnings.warn(msg, UncheckedWarning, stacklevel=2)
+
+
+def _record(path: Path) -> ModelRecord:
+    return ModelRecord.model_validate_json(opened(path.read_bytes())[0])

@@ -1,14 +1,19 @@
 """What a project is about: typed, kept in ``project.json``, changed by its owner."""
 
+import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fewlabels import files
-from fewlabels.errors import ProjectError
+from fewlabels.errors import ProjectError, SettingsChangedWarning, StorageError
 from fewlabels.runs import Choice
 from fewlabels.runs.settings import faults
+from fewlabels.seals import opened, sealed
+
+_SEEN = ".project.json"  # as it was when the project was used last
 
 FILE = "project.json"
 """Where the settings of a project are kept."""
@@ -91,6 +96,40 @@ class ProjectSettings(BaseModel):
     def write(self, folder: Path) -> None:
         """Write the settings into the project's folder, wholly or not at all."""
         files.replace_text(folder / FILE, self.model_dump_json(indent=2) + "\n")
+
+    def tell_changes(self, folder: Path) -> None:
+        """Say once what is not as it was when the project was used before.
+
+        People edit the file, and so may a failing disk: nothing of it goes unsaid.
+
+        Args:
+            folder: The folder of the project.
+        """
+        before = None
+        with suppress(OSError, ValueError):  # damaged, or of an earlier version
+            content = opened((folder / _SEEN).read_bytes())[0]
+            before = type(self).model_validate_json(content)
+        if before == self:
+            return
+        if before is not None:
+            msg = (
+                f"'{folder / FILE}' was changed: {'; '.join(self._changes(before))}. "
+                "If you did not do so, restore it. This is said once."
+            )
+            warnings.warn(msg, SettingsChangedWarning, stacklevel=2)
+        with suppress(StorageError):  # somebody else's folder, to look at
+            text = sealed(self.model_dump_json(indent=2) + "\n")
+            files.replace_text(folder / _SEEN, text)
+
+    def _changes(self, before: Self) -> list[str]:
+        was, now = before.model_dump(), self.model_dump()
+        different = [name for name in now if was[name] != now[name]]
+        return [
+            "the store is another"  # its address may hold a password
+            if name == "store"
+            else f"{name} was {was[name]!r} and is now {now[name]!r}"
+            for name in different
+        ]
 
 
 def checked(num_images: int, **given: Any) -> ProjectSettings:

@@ -6,6 +6,7 @@ from typing import Any
 
 from fewlabels.report.recorded import RecordedRun, setting_text
 from fewlabels.report.wording import MISSING, count
+from fewlabels.runs import made_of
 
 _SETTINGS = {
     "data": "Data set",
@@ -97,10 +98,9 @@ def class_list(classes: Sequence[str]) -> str:
 
 def _environment(run: RecordedRun) -> dict[str, str]:
     found = environment_facts(run.description)
-    source = run.description.get("strategy_source")
-    if source:
-        found["Strategy from"] = str(source.get("import_path", MISSING))
-        found["Source hash"] = str(source.get("sha256", MISSING))
+    for part, made in made_of(run.description, {}).items():
+        for module, source in made.source.items():
+            found[f"Source hash of '{module}' ({part})"] = source
     finished = [t["finished"] for t in run.timings.values() if "finished" in t]
     if finished:
         found["Last round finished"] = str(finished[-1])

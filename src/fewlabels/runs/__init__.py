@@ -2,9 +2,10 @@
 
 from fewlabels.runs.diagnosis import Conditioning, diagnose
 from fewlabels.runs.environment import environment
-from fewlabels.runs.execute import check_choices, execute, source_of
+from fewlabels.runs.execute import check_choices, execute
 from fewlabels.runs.folder import RunFolder
 from fewlabels.runs.lines import RoundLine, has_ended
+from fewlabels.runs.made import as_made, made_changes, made_of, with_made
 from fewlabels.runs.settings import Choice, RunSettings, SeedOptions, faults, settled
 
 __all__ = [
@@ -14,12 +15,15 @@ __all__ = [
     "RunFolder",
     "RunSettings",
     "SeedOptions",
+    "as_made",
     "check_choices",
     "diagnose",
     "environment",
     "execute",
     "faults",
     "has_ended",
+    "made_changes",
+    "made_of",
     "settled",
-    "source_of",
+    "with_made",
 ]

@@ -1,14 +1,13 @@
 """A run in a folder: begin it, go on with it, never lose it."""
 
 import hashlib
-import inspect
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from fewlabels import strategies, training
-from fewlabels.errors import DataChangedWarning, DataError
+from fewlabels.errors import DataChangedWarning, DataError, UncheckedWarning
 from fewlabels.loop import check_plan, hidden, rounds, starting_answers
 from fewlabels.oracles import TableOracle
 from fewlabels.pool import Answers, Pool, Round, Split
@@ -16,6 +15,7 @@ from fewlabels.protocols import Strategy, Trainer
 from fewlabels.runs.environment import environment
 from fewlabels.runs.folder import RunFolder
 from fewlabels.runs.lines import RoundLine, has_ended
+from fewlabels.runs.made import with_made
 from fewlabels.runs.replay import answers_of
 from fewlabels.runs.settings import RunSettings
 from fewlabels.runs.timing import Stopwatch, TimedStrategy, TimedTrainer
@@ -38,13 +38,15 @@ def execute(
         Every round, those of earlier sittings first.
     """
     strategy, trainer = check_choices(settings)
+    settings = with_made(settings, strategy, trainer)
     check_plan(pool, start=settings.start, query=settings.query, budget=settings.budget)
     if hasattr(trainer, "check"):  # before anything is written down
         trainer.check(pool)
     folder = RunFolder(path)
     with folder.owned():
-        folder.begin(settings.model_dump(mode="json"), _facts(settings, pool, strategy))
+        folder.begin(settings, {"data": _data_facts(pool), **environment()})
         _check_same_data(folder, pool)
+        _tell_unchecked(folder)
         if beginning is not None and folder.start() is None:
             folder.begin_like(RunFolder(beginning))
         yield from _finished_and_new(folder, settings, pool, strategy, trainer)
@@ -122,15 +124,6 @@ def _start(
     return answers_of(written, positions)
 
 
-def _facts(settings: RunSettings, pool: Pool, strategy: Strategy) -> dict[str, Any]:
-    """Return what is worth knowing of a run besides its settings."""
-    return {
-        "data": _data_facts(pool),
-        "strategy_source": source_of(settings.strategy.name, strategy),
-        **environment(),
-    }
-
-
 def _data_facts(pool: Pool) -> dict[str, Any]:
     test = pool.test
     return {
@@ -152,15 +145,16 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def source_of(name: str, strategy: Strategy) -> dict[str, str] | None:
-    """Return where a strategy from outside comes from, and a hash of its source."""
-    if ":" not in name:
-        return None
-    try:
-        source = inspect.getsource(inspect.getmodule(type(strategy)) or type(strategy))
-    except (OSError, TypeError):
-        return {"import_path": name, "sha256": "unknown"}
-    return {"import_path": name, "sha256": _digest(source.encode())}
+def _tell_unchecked(folder: RunFolder) -> None:
+    """Say so where damage of files would not be noticed."""
+    folder.start()
+    folder.lines()  # what cannot be read is told first
+    if not folder.is_checked():
+        msg = (
+            f"The run in '{folder.path}' was begun by a version that wrote no "
+            "checksums: if something else changes its files, nobody notices."
+        )
+        warnings.warn(msg, UncheckedWarning, stacklevel=2)
 
 
 def _check_same_data(folder: RunFolder, pool: Pool) -> None:

@@ -27,6 +27,9 @@ from fewlabels.journal import JsonLines, TensorBoard
 from fewlabels.loop import evaluations, round_folder
 from fewlabels.progress import Reporter, reporting
 from fewlabels.runs.lines import SCHEMA, RoundLine
+from fewlabels.runs.made import made_changes, made_of
+from fewlabels.runs.settings import RunSettings
+from fewlabels.seals import opened, sealed
 
 _KIND = "fewlabels run"
 _LOCK = ".fewlabels-lock"
@@ -149,7 +152,7 @@ class RunFolder:
         copied = round_folder(self.path, 0)
         return [*ends, self.timings_file, self.report_file, copied, *work]
 
-    def begin(self, settings: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+    def begin(self, settings: RunSettings, facts: Mapping[str, Any]) -> None:
         """Write the settings of a new run, or check those of one that goes on.
 
         Args:
@@ -161,18 +164,12 @@ class RunFolder:
         """
         if not self.settings_file.exists():
             content = {"kind": _KIND, "schema_version": SCHEMA}
-            content |= {"settings": dict(settings)} | dict(facts)
-            replace_text(self.settings_file, _pretty(content))
+            content |= {"settings": settings.bare.model_dump(mode="json")}
+            made = {part: one.model_dump() for part, one in settings.made.items()}
+            content |= {"made": made} | dict(facts)
+            replace_text(self.settings_file, sealed(_pretty(content)))
             return
-        before = self.description()["settings"]
-        now = json.loads(json.dumps(settings))
-        # What an older version could not be told was off.
-        before = {key: _off(value) for key, value in now.items()} | before
-        changed = [
-            f"{key} was {before.get(key)!r} and is now {now.get(key)!r}"
-            for key in {**before, **now}
-            if before.get(key) != now.get(key)
-        ]
+        changed = self.changes(settings)
         if changed:
             msg = (
                 f"'{self.path}' holds a run with other settings: {'; '.join(changed)}. "
@@ -180,6 +177,30 @@ class RunFolder:
                 "run, or give another folder."
             )
             raise SettingsChangedError(msg)
+
+    def changes(self, settings: RunSettings) -> list[str]:
+        """Say what is not as it was when the run began, a few words each.
+
+        Args:
+            settings: Those of now. What they do not tell of strategy and trainer, or
+                what the run did not write down of them, is not compared.
+
+        Returns:
+            What differs; empty if nothing does.
+        """
+        description = self.description()
+        before = description["settings"]
+        now = json.loads(settings.bare.model_dump_json())
+        # What an older version could not be told was off.
+        before = {key: _off(value) for key, value in now.items()} | before
+        found = [
+            f"{key} was {before.get(key)!r} and is now {now.get(key)!r}"
+            for key in {**before, **now}
+            if before.get(key) != now.get(key)
+        ]
+        with _readable(self.settings_file):
+            made = made_of(description, settings.made)
+        return found or made_changes(made, settings.made)
 
     def description(self) -> dict[str, Any]:
         """Return the content of ``run.json``."""
@@ -211,7 +232,7 @@ class RunFolder:
             "ids": list(labels),
             "labels": list(labels.values()),
         }
-        replace_text(self.start_file, _pretty(content))
+        replace_text(self.start_file, sealed(_pretty(content)))
 
     def begin_like(self, other: "RunFolder") -> None:
         """Take over the starting set and the first training of another run.
@@ -239,6 +260,18 @@ class RunFolder:
                 raise ValueError(msg)
         return lines
 
+    def is_checked(self) -> bool:
+        """Return whether all that decides results has a checksum.
+
+        Files of earlier versions have none: a change by somebody else is not noticed.
+        """
+        texts: list[str | bytes] = []
+        for file in (self.settings_file, self.start_file):
+            with _readable(file):
+                texts += [read_regular(file, _MOST_BYTES)] if file.exists() else []
+        with _readable(self.rounds_file):
+            return all(opened(one)[1] for one in (*texts, *_texts(self.rounds_file)))
+
     def timings(self) -> list[dict[str, Any]]:
         """Return what was measured of each round besides its result."""
         return _lines(self.timings_file)
@@ -248,15 +281,17 @@ class RunFolder:
         with _readable(self.timings_file):
             timings = [entry for entry in self.timings() if entry["step"] < line.step]
         timings.append({"schema_version": SCHEMA, "step": line.step} | dict(timing))
-        replace_text(self.timings_file, "".join(f"{json.dumps(t)}\n" for t in timings))
-        before = ""
+        told = [sealed(json.dumps(timing)) for timing in timings]
+        replace_text(self.timings_file, "".join(f"{one}\n" for one in told))
+        before = b""
         if self.rounds_file.exists():
-            before = self.rounds_file.read_text("utf-8")
-        replace_text(self.rounds_file, before + line.to_json() + "\n")
+            before = self.rounds_file.read_bytes().rstrip(b"\n") + b"\n"
+        new = sealed(line.to_json())
+        replace_text(self.rounds_file, f"{before.decode()}{new}\n")
 
     def _json(self, file: Path) -> Any:
         try:
-            return parsed(read_regular(file, _MOST_BYTES))
+            return parsed(opened(read_regular(file, _MOST_BYTES))[0])
         except (OSError, ValueError) as error:
             msg = (
                 f"'{file}' could not be read: {error}. The folder does not hold a "
@@ -277,12 +312,17 @@ def _is_described(settings: object, data: object) -> bool:
 
 def _lines(file: Path) -> list[dict[str, Any]]:
     """Read a file with one JSON object per line; none where there is no file."""
+    with _readable(file):
+        return [parsed(opened(line)[0]) for line in _texts(file)]
+
+
+def _texts(file: Path) -> list[str]:
+    """Return the lines of a file; none where there is no file."""
     if not file.exists():
         return []
-    with _readable(file):
-        # Names may hold any other character that Python would split lines at.
-        whole = read_regular(file, _MOST_BYTES).decode("utf-8")
-        return [parsed(line) for line in whole.split("\n") if line]
+    # Names may hold any other character that Python would split lines at.
+    whole = read_regular(file, _MOST_BYTES).decode("utf-8")
+    return [line for line in whole.split("\n") if line]
 
 
 @contextmanager

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from fewlabels.pool import UNKNOWN, Answers, Pool, Query, Round
 
-SCHEMA = 2
-"""Version of the files of a run; the first field of every line."""
+SCHEMA = 3
+"""Version of the files of a run; the first field of every line. Since version 3 each
+line ends with a checksum; since version 2 there is ``median_accuracy``."""
 
 
 class RoundLine(BaseModel):

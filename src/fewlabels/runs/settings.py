@@ -7,11 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 
 from fewlabels import data
 from fewlabels.errors import UnknownNameError, UsageError
+from fewlabels.identity import Identity
 from fewlabels.loop import Seeds, check_numbers
 from fewlabels.naming import AllowCode, check_code
 from fewlabels.runs.yaml_files import read_mapping
@@ -30,6 +38,14 @@ class Choice(BaseModel):
     """A built-in name, an import path, or for data also a path."""
     options: dict[str, Any] = {}
     """Its options, by name."""
+    made: Identity | None = None
+    """What name and options came to when the work was planned: see
+    :func:`fewlabels.identity.identity`. None: that was not looked at."""
+
+    @property
+    def bare(self) -> "Choice":
+        """What was chosen, whatever it came to."""
+        return self.model_copy(update={"made": None})
 
     @property
     def label(self) -> str:
@@ -59,6 +75,12 @@ class Choice(BaseModel):
                 {"name": given["name"]} if "name" in given else {}
             )
         return given
+
+    @model_serializer(mode="wrap")
+    def _as_given(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Write what it came to only where that is known."""
+        written: dict[str, Any] = dump(self)
+        return {key: written[key] for key in written if key != "made" or self.made}
 
 
 class DataOptions(BaseModel):
@@ -123,6 +145,18 @@ class RunSettings(BaseModel):
         """The seed of each purpose."""
         given = self.seeds.model_dump(exclude_none=True)
         return replace(Seeds.of(self.seed), **given)
+
+    @property
+    def bare(self) -> Self:
+        """The settings, whatever strategy and trainer came to."""
+        bare = {"strategy": self.strategy.bare, "trainer": self.trainer.bare}
+        return self.model_copy(update=bare)
+
+    @property
+    def made(self) -> dict[str, Identity]:
+        """What strategy and trainer came to, where that is known."""
+        chosen = {"strategy": self.strategy.made, "trainer": self.trainer.made}
+        return {part: made for part, made in chosen.items() if made is not None}
 
     @classmethod
     def merged(

@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, bindparam, delete, func, select, update
 
 from fewlabels.errors import ReplayError, StoreError
+from fewlabels.store import checksums
 from fewlabels.store.chunks import chunked, unknown_of
 from fewlabels.store.database import count_anew
 from fewlabels.store.records import (
@@ -54,6 +55,10 @@ def append(
         if event.uuid not in stored:
             stored[event.uuid] = (writer.write(event), event)
     writer.flush()
+    if writer.last > last:
+        checksums.extend(connection, last)
+    if any(event.kind in CLASS_EVENTS for event in fresh):
+        checksums.renew(connection, CLASSES)
     _release(connection, fresh)
     if writer.last // _MANY > last // _MANY:
         count_anew(connection, EVENTS)

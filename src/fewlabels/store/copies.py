@@ -11,11 +11,12 @@ from sqlalchemy import Select, Table, select
 
 from fewlabels.errors import UsageError
 from fewlabels.files import replacing
+from fewlabels.store import checksums
 from fewlabels.store.chunks import chunked
 from fewlabels.store.database import Database
 from fewlabels.store.reading import events, streamed
 from fewlabels.store.records import Event, StoredEvent
-from fewlabels.store.schema import METADATA, VERSION
+from fewlabels.store.schema import CHECKSUMS, METADATA, VERSION
 from fewlabels.store.trouble import explained
 
 EXPORT_VERSION = 1
@@ -66,10 +67,11 @@ def copy_tables(database: Database, target: Database) -> None:
     """
     with database.reading() as source, target.writing() as connection:
         for table in METADATA.sorted_tables:
-            if table is VERSION:
+            if table in {VERSION, CHECKSUMS}:
                 continue
             for rows in chunked(streamed(source, _ordered(table))):
                 connection.execute(table.insert(), [dict(r._mapping) for r in rows])
+        checksums.renew_all(connection)
 
 
 def export_events(database: Database, path: Path) -> int:

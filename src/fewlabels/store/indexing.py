@@ -32,6 +32,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 
 from fewlabels.errors import UsageError
+from fewlabels.store import checksums
 from fewlabels.store.chunks import chunked
 from fewlabels.store.database import Database, count_anew
 from fewlabels.store.reading import streamed
@@ -75,6 +76,7 @@ def index(database: Database, found: Iterable[Found]) -> Indexed:
             _take_in(connection, some)
         with database.transaction(connection):
             counts = _merge(connection)
+            checksums.renew(connection, ITEMS)
         with connection.begin():
             _SEEN.drop(connection)
     return counts
@@ -120,6 +122,7 @@ def regroup(connection: Connection, groups: Iterable[tuple[str, str]]) -> None:
         if not changed.rowcount:
             msg = f"There is no item '{item}' in the store; no group was changed."
             raise UsageError(msg)
+    checksums.renew(connection, ITEMS)
 
 
 def _take_in(connection: Connection, some: Iterable[Found]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from sqlalchemy import Connection, inspect, select, text, update
 
 from fewlabels.errors import DamagedStoreError, NewerStoreError
+from fewlabels.store import checksums
 from fewlabels.store.copies import copy_file
 from fewlabels.store.database import Database
 from fewlabels.store.schema import METADATA, VERSION
@@ -121,7 +122,15 @@ _FIRST = Migration(
     ),
 )
 
-MIGRATIONS = (_FIRST,)
+_CHECKSUMS = Migration(
+    statements=(
+        """CREATE TABLE checksums (
+            name {text} PRIMARY KEY,
+            checksum {text} NOT NULL)""",
+    ),
+)
+
+MIGRATIONS = (_FIRST, _CHECKSUMS)
 """All of them; the version of a store is how many it has been through."""
 
 
@@ -149,6 +158,8 @@ def upgrade(database: Database, migrations: tuple[Migration, ...]) -> Path | Non
         for migration in migrations[old:]:
             _apply(connection, migration)
         _write_version(connection, len(migrations))
+        if checksums.are_kept(connection):
+            checksums.renew_all(connection)
     return copied
 
 

@@ -8,6 +8,7 @@ from hashlib import blake2b
 from sqlalchemy import Connection, select
 
 from fewlabels.errors import StoreError, UsageError
+from fewlabels.store import checksums
 from fewlabels.store.chunks import unknown_of
 from fewlabels.store.records import RoundItem, StoredRound, canonical
 from fewlabels.store.schema import ITEMS, ROUND_ITEMS, ROUNDS
@@ -48,6 +49,7 @@ def add_round(connection: Connection, given: StoredRound, now: datetime) -> Stor
     ]
     if rows:
         connection.execute(ROUND_ITEMS.insert(), rows)
+    checksums.renew(connection, ROUNDS, ROUND_ITEMS)
     return replace(given, created=now)
 
 

@@ -140,6 +140,13 @@ LEASES = Table(
     Column("expires", Moment, nullable=False),
 )
 
+CHECKSUMS = Table(
+    "checksums",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("checksum", Text, nullable=False),
+)
+
 VIEWS = MetaData()
 
 IN_FORCE = EVENTS.to_metadata(VIEWS, name="in_force")  # verdicts that no undo cancels

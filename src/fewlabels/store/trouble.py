@@ -45,7 +45,8 @@ def explained(place: str) -> Iterator[None]:
     """
     try:
         yield
-    except UnreadableValueError as error:
+    # The latter in the names of tables, or in a message of SQLite.
+    except (UnreadableValueError, UnicodeDecodeError) as error:
         raise damaged(place, str(error)) from error
     except sqlite3.Error as error:
         raise _of_sqlite(place, error) from error

@@ -11,7 +11,7 @@ from torch import Generator
 
 from fewlabels.errors import UsageError
 from fewlabels.pool import Pool, Query, Round
-from fewlabels.protocols import Classifier
+from fewlabels.protocols import Classifier, check_finite
 from fewlabels.search import check_size
 from fewlabels.search.joint_entropy import maximize_information
 from fewlabels.strategies.inputs import check_classes, check_part, considered
@@ -56,6 +56,7 @@ class BatchBald:
             pool.images, looked_at.items, self.num_samples, generator
         )
         check_classes(logits)
+        check_finite("sampled logits", logits)
         positions, information = maximize_information(
             logits, size, generator, num_configurations=self.num_configurations
         )

@@ -13,6 +13,7 @@ from fewlabels.errors import DataError
 from fewlabels.features import ModuleEncoder, encoders
 from fewlabels.features.encoders import Encoder
 from fewlabels.models import WideResNet
+from fewlabels.seals import opened
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -122,11 +123,13 @@ def read_config(folder: Path) -> ModelConfig:
         )
         raise DataError(msg) from error
     try:
-        return ModelConfig.model_validate_json(content)
+        return ModelConfig.model_validate_json(opened(content)[0])
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the file"
         raise DataError(_foreign(path, f"{where}: {first['msg']}")) from error
+    except ValueError as error:
+        raise DataError(_foreign(path, str(error))) from error
 
 
 def check_classes(classes: Sequence[str], num_classes: int) -> None:

@@ -34,6 +34,7 @@ from fewlabels.projects.export.config import (
     read_config,
 )
 from fewlabels.protocols import Classifier
+from fewlabels.seals import sealed
 
 Exportable = NetworkClassifier | FrozenClassifier
 """The classifiers that can be written as files."""
@@ -99,7 +100,8 @@ def save_model(
     with files.replacing(folder / WEIGHTS) as partial:
         partial.write_bytes(content)
     files.replace_text(folder / CARD, text)
-    files.replace_text(folder / CONFIG, config.model_dump_json(indent=2) + "\n")
+    words = sealed(config.model_dump_json(indent=2) + "\n")
+    files.replace_text(folder / CONFIG, words)
     return config
 
 

@@ -75,7 +75,8 @@ GLOSSARY = (
 def facts(context: Context) -> tuple[FactGroup, ...]:
     """Return settings of the conditions, data and versions."""
     columns = [
-        _settings(one.settings.model_dump()) for one in context.experiment.conditions
+        _settings(one.bare.settings.model_dump())
+        for one in context.experiment.conditions
     ]
     shared = {
         "Strategies": listed([who.label for who in context.contenders]),

@@ -83,6 +83,7 @@ def warnings(context: Context) -> tuple[str, ...]:
         *_unfinished(context),
         *_few_seeds(context),
         *_mixtures(context),
+        *_unchecked(context),
     )
 
 
@@ -241,3 +242,13 @@ def _mixtures(context: Context) -> Iterable[str]:
                 f"The runs{where} were made on {len(hashes)} different versions of the "
                 "data, so they do not compare."
             )
+
+
+def _unchecked(context: Context) -> list[str]:
+    number = sum(not cell.is_checked for cell in context.results.cells)
+    if not number:
+        return []
+    return [
+        f"{count(number, 'run was', 'runs were')} written by a version without "
+        "checksums: damage of their files would not be noticed."
+    ]

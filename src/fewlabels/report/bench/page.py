@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fewlabels.bench.folder import BenchFolder
 from fewlabels.bench.results import Results, read_results
+from fewlabels.bench.sources import outdated
 from fewlabels.errors import UnknownNameError
 from fewlabels.files import explained
 from fewlabels.report.bench.accuracy import accuracy_section
@@ -72,7 +73,9 @@ def write_bench_report(
     if experiment is None:
         raise UnknownNameError("experiment", name, folder.experiments())
     path = out or folder.report_folder(name)
-    contents = bench_page(read_results(folder, experiment))
+    contents = bench_page(
+        read_results(folder, experiment), others=outdated(experiment, folder)
+    )
     for section in contents.sections:
         for table in section.tables:
             table.write(path / "tables")
@@ -100,8 +103,16 @@ def _sweep(path: Path, sections: Iterable[Section]) -> None:
                     file.unlink(missing_ok=True)
 
 
-def bench_page(results: Results) -> BenchPage:
-    """Work out what the page of an experiment shows."""
+def bench_page(results: Results, *, others: tuple[str, ...] = ()) -> BenchPage:
+    """Work out what the page of an experiment shows.
+
+    Args:
+        results: What its runs came to.
+        others: What else a reader must know: see :func:`fewlabels.bench.outdated`.
+
+    Returns:
+        The page.
+    """
     context = context_of(results)
     has_shots = context.has_single_queries
     found = [
@@ -127,7 +138,7 @@ def bench_page(results: Results) -> BenchPage:
         title=title(context),
         headline=finding(context),
         explanation=tuple(explanation(context)),
-        warnings=warnings(context),
+        warnings=(*warnings(context), *others),
         sections=tuple(sections),
         facts=facts(context),
         columns=headings if len(headings) > 1 else (),

@@ -1,0 +1,132 @@
+"""What decides the outcome of a strategy or a trainer, as plain data.
+
+Two results belong together if what made them was the same: the type, every option with
+its resolved value, and the source of code that is not this package's. Its own code is
+told by its version, which runs and models write down.
+"""
+
+import dataclasses
+import inspect
+import math
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+_OWN = __name__.partition(".")[0]
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_UNKNOWN = "unknown"
+
+
+class Identity(BaseModel):
+    """What decides what an object does."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    type: str
+    """Name of its class."""
+    options: dict[str, Any]
+    """All of them that decide, by name, as JSON can hold them."""
+    source: dict[str, str]
+    """A hash of each module outside this package that defines the class, or one that
+    it inherits from."""
+
+    def changes(self, now: "Identity") -> list[str]:
+        """Say what differs from another identity.
+
+        Args:
+            now: That of a later time.
+
+        Returns:
+            A few words per difference, such as ``"steps was 600 and is now 300"``.
+        """
+        found = []
+        if self.type != now.type:
+            found.append(f"the class was {self.type} and is now {now.type}")
+        found += [
+            f"the source of '{module}' is not what it was"
+            for module in {**self.source, **now.source}
+            if self.source.get(module) != now.source.get(module)
+        ]
+        found += [
+            f"{name} was {_told(self.options, name)} and is now "
+            f"{_told(now.options, name)}"
+            for name in {**self.options, **now.options}
+            if _told(self.options, name) != _told(now.options, name)
+        ]
+        return found
+
+
+def identity(thing: object) -> Identity:
+    """Return what decides what an object does.
+
+    Options that are marked as deciding nothing (``metadata={"decides": False}`` of a
+    dataclass's field) are left out: where a cache lies changes no result.
+
+    Example:
+        >>> from fewlabels import strategies
+        >>> identity(strategies.resolve("margin")).options
+        {'on': 'probabilities'}
+
+    Args:
+        thing: A strategy, a trainer, or a part of one.
+
+    Returns:
+        Its identity; equal for things that do the same.
+    """
+    return Identity(
+        type=type(thing).__qualname__,
+        options=_options(thing),
+        source=dict(_sources(type(thing))),
+    )
+
+
+def _told(options: Mapping[str, Any], name: str) -> str:
+    return repr(options[name]) if name in options else "no option"
+
+
+def _options(thing: Any) -> dict[str, Any]:
+    if callable(getattr(thing, "decisive", None)):
+        options = thing.decisive()
+    elif dataclasses.is_dataclass(thing):
+        options = {
+            field.name: getattr(thing, field.name)
+            for field in dataclasses.fields(thing)
+            if field.metadata.get("decides", True)
+        }
+    else:
+        own = getattr(thing, "__dict__", {})
+        options = {name: own[name] for name in own if not name.startswith("_")}
+    return {str(name): _plain(options[name]) for name in options}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON can hold it, equal for equal values."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return identity(value).model_dump()
+    if isinstance(value, Mapping):
+        return {str(name): _plain(value[name]) for name in value}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    is_number = isinstance(value, int | float) and math.isfinite(value)
+    is_plain = value is None or isinstance(value, str) or is_number
+    # An object without a repr of its own is named by its place in memory.
+    return value if is_plain else _ADDRESS.sub("", repr(value))
+
+
+def _sources(kind: type) -> Iterator[tuple[str, str]]:
+    """Yield modules from outside that define a type or its parents, with hashes."""
+    for name in dict.fromkeys(parent.__module__ for parent in kind.__mro__):
+        if name.partition(".")[0] not in {_OWN, *sys.stdlib_module_names}:
+            yield name, _hash_of(name)
+
+
+def _hash_of(module: str) -> str:
+    try:
+        source = inspect.getsource(sys.modules[module])
+    except (KeyError, OSError, TypeError):  # typed into a console, or compiled
+        return _UNKNOWN
+    return sha256(source.encode()).hexdigest()

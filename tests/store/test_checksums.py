@@ -1,0 +1,105 @@
+"""What a store holds is what was written to it, or it is refused."""
+
+from contextlib import contextmanager
+
+import pytest
+from sqlalchemy import text
+from tests.store.test_copies import everything
+from tests.store.toy import files, fill, found, label
+
+from fewlabels.errors import DamagedStoreError
+from fewlabels.store import Event, Kind, RoundItem, Store, StoredRound, migrations
+
+DAMAGE = {
+    "another class": ("events", "UPDATE events SET class_number = 2 WHERE sequence=4"),
+    "another undo": ("events", "UPDATE events SET root = 4 WHERE sequence = 6"),
+    "an event lost": ("events", "DELETE FROM events WHERE sequence = 7"),
+    "another item asked": ("round_items", "UPDATE round_items SET rank = rank + 5"),
+    "another seed": ("rounds", "UPDATE rounds SET seed = 8"),
+    "another name": ("classes", "UPDATE classes SET name = 'cot' WHERE number = 0"),
+    "another group": ("items", "UPDATE items SET duplicates = 'x' WHERE size = 10"),
+    "another file": ("items", "UPDATE items SET path = path || 'x'"),
+}
+
+
+@contextmanager
+def unguarded(store, table):
+    """Let statements change what the store itself never changes."""
+    with store.database.writing() as connection:
+        if store.database.path is None:
+            connection.execute(text("SET LOCAL session_replication_role = replica"))
+            yield connection
+            return
+        query = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
+        triggers = connection.execute(text(query)).all()
+        for name, _ in triggers:
+            connection.execute(text(f"DROP TRIGGER {name}"))
+        yield connection
+        for _, statement in triggers:
+            connection.exec_driver_sql(statement)
+
+
+def filled(store):
+    """Use all that writes: classes, files, groups, a round, labels, undos."""
+    one, two, three = fill(store)
+    store.index([*files(2), found("moved.png", f"{2:016x}")])
+    store.regroup([(one, "a"), (two, "a")])
+    asked = (RoundItem(one), RoundItem(two, "audit"))
+    store.add_round(StoredRound(step=0, strategy="npc", items=asked, seed=7))
+    store.append([label(one, 1, round=0), label(two)])
+    store.undo("ann")
+    rename = {"class_number": 2, "payload": {"name": "wolf"}}
+    store.append([Event(kind=Kind.CLASS_RENAMED, annotator="ann", **rename)])
+    store.append([label(three, 2)])
+
+
+def test_what_was_written_is_opened(place):
+    with Store.open(place) as store:
+        filled(store)
+        before = everything(store)
+    with Store.open(place) as store:
+        assert everything(store) == before
+        store.append([label(before[1][0].id, 0)])
+    Store.open(place).close()
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_what_was_not_written_is_refused(place, kind):
+    table, statement = DAMAGE[kind]
+    with Store.open(place) as store:
+        filled(store)
+        with unguarded(store, table) as connection:
+            assert connection.execute(text(statement)).rowcount
+    told = f"the checksum of '{table}' does not fit.*newest backup"
+    with pytest.raises(DamagedStoreError, match=told):
+        Store.open(place)
+
+
+def test_a_view_that_says_something_else_is_refused(tmp_path):
+    with Store.open(tmp_path / "labels.sqlite") as store:
+        filled(store)
+        with store.database.writing() as connection:
+            query = text("SELECT sql FROM sqlite_master WHERE name = 'in_force'")
+            made = connection.execute(query).scalar_one()
+            connection.execute(text("DROP VIEW in_force"))
+            connection.exec_driver_sql(made.replace("% 2 = 0", "% 2 = 1"))
+    with pytest.raises(DamagedStoreError, match="checksum of 'schema'"):
+        Store.open(tmp_path / "labels.sqlite")
+
+
+def test_a_store_without_checksums_gets_them(place, monkeypatch):
+    with monkeypatch.context() as earlier:
+        earlier.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:1])
+        for writer in ("appending", "rounding", "indexing", "opening"):
+            for name in ("renew", "extend", "damaged_part"):
+                target = f"fewlabels.store.{writer}.checksums.{name}"
+                earlier.setattr(target, lambda *_: None)
+        with Store.open(place) as store:
+            filled(store)
+            before = everything(store)
+    with Store.open(place) as store:
+        assert everything(store) == before
+        with unguarded(store, "events") as connection:
+            connection.execute(text(DAMAGE["another class"][1]))
+    with pytest.raises(DamagedStoreError):
+        Store.open(place)

@@ -1,0 +1,86 @@
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from tests.runs.toy import FirstOnes, Resuming
+
+from fewlabels import strategies, training
+from fewlabels.identity import Identity, identity
+from fewlabels.training.settings import UNDECIDING
+
+
+@dataclass(frozen=True)
+class Part:
+    width: float = 0.5
+
+
+@dataclass(frozen=True)
+class Mine:
+    steps: int = 3
+    part: Part = Part()
+    cache: str | None = field(default=None, metadata=UNDECIDING)
+
+
+class Plain:
+    def __init__(self, rate, scale):
+        self.rate, self.scale, self._seen = rate, scale, []
+
+
+@pytest.mark.parametrize("name", strategies.names())
+def test_all_options_of_a_strategy_are_told_and_survive_a_file(name):
+    found = identity(strategies.resolve(name))
+    assert not found.source
+    assert Identity.model_validate_json(found.model_dump_json()) == found
+    assert identity(strategies.resolve(name)) == found
+
+
+@pytest.mark.parametrize("name", training.names())
+def test_all_options_of_a_trainer_but_those_that_decide_nothing(name):
+    trainer = training.resolve(name)
+    options = identity(trainer).options
+    assert options.keys() == trainer.decisive().keys()
+    assert not options.keys() & {"cache", "prefetch", "save_every"}
+    json.dumps(options, allow_nan=False)
+
+
+def test_what_decides_nothing_is_left_out():
+    assert identity(Mine(cache="here")) == identity(Mine(cache="there"))
+    assert identity(Mine(steps=4)) != identity(Mine())
+    assert identity(Mine(part=Part(0.25))) != identity(Mine())
+
+
+def test_the_source_is_that_of_all_modules_outside():
+    class Child(Resuming):
+        pass
+
+    assert set(identity(Child()).source) == {__name__, "tests.runs.toy"}
+    assert set(identity(FirstOnes()).source) == {"tests.runs.toy"}
+
+
+def test_any_object_has_an_identity():
+    one, other = Plain(0.1, Path("a")), Plain(0.1, Path("a"))
+    assert identity(one) == identity(other)
+    assert identity(one).options.keys() == {"rate", "scale"}
+    assert identity(Plain(float("nan"), object())) == identity(
+        Plain(float("nan"), object())
+    )
+
+
+def test_changes_are_told_one_by_one():
+    before = identity(Mine())
+    now = before.model_copy(
+        update={
+            "type": "Yours",
+            "options": {"steps": 4, "part": before.options["part"], "rate": 1.0},
+            "source": {"mine": "0"},
+        }
+    )
+    assert before.changes(before) == []
+    assert before.changes(now) == [
+        "the class was Mine and is now Yours",
+        f"the source of '{__name__}' is not what it was",
+        "the source of 'mine' is not what it was",
+        "steps was 3 and is now 4",
+        "rate was no option and is now 1.0",
+    ]
