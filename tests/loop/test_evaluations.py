@@ -1,6 +1,5 @@
 """Checkpoints are measured, told and kept, and decide nothing."""
 
-import json
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -10,6 +9,7 @@ from tests.runs.toy import Guesses
 
 import fewlabels
 from fewlabels import journal
+from fewlabels.errors import RunError
 from fewlabels.evaluation import accuracy, settled
 from fewlabels.loop import starting_answers
 from fewlabels.loop.evaluations import FILE, Evaluations, mark_of
@@ -153,16 +153,22 @@ def test_evaluations_of_another_training_are_dropped(tmp_path):
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
         b"\x80\n",
         b"[]\n",
-        b'{"mark": ',
         b'{"mark": "a"}\n{"step": 10}\n',
         b'{"mark": "a"}\n{"step": 10, "accuracy": null}\n',
         b'{"mark": "a"}\nnot JSON\n{"step": 10, "accuracy": 0.5}\n',
     ],
 )
-def test_a_damaged_file_is_begun_anew(tmp_path, content):
+def test_a_damaged_file_is_refused(tmp_path, content):
+    """A median without the evaluations that are lost would be another."""
+    (tmp_path / FILE).write_bytes(content)
+    with pytest.raises(RunError, match=r"evaluations\.jsonl' could not be read"):
+        opened(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b'{"mark": '])
+def test_a_file_without_a_whole_line_is_begun_anew(tmp_path, content):
     (tmp_path / FILE).write_bytes(content)
     found = opened(tmp_path)
     assert found.found == {}
@@ -242,5 +248,5 @@ def test_a_network_is_measured_as_it_stands_at_the_checkpoint(tmp_path):
     text = (tmp_path / "round-000" / FILE).read_text()
     again, *_ = run(POOL, trainer, workspace=tmp_path)
     assert again.median_accuracy == done.median_accuracy
-    added = (tmp_path / "round-000" / FILE).read_text().removeprefix(text)
-    assert [json.loads(line) for line in added.splitlines()] == [entries[-1]]
+    assert (tmp_path / "round-000" / FILE).read_text().startswith(text)
+    assert journal.read(tmp_path / "round-000" / FILE)[4:] == [entries[-1]]

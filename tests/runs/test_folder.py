@@ -19,6 +19,7 @@ from fewlabels.errors import (
     RunInUseError,
     SettingsChangedError,
     StorageError,
+    UncheckedWarning,
 )
 from fewlabels.pool import Answers, Query, Round
 from fewlabels.report.recorded import read_runs
@@ -300,15 +301,16 @@ def test_a_run_of_version_1_is_read_and_goes_on(run, finished, digits):
     """Lines without a median, as they were written before there was one."""
     old = [json.loads(line) for line in run.rounds_file.read_text().splitlines()][:2]
     for line in old:
-        del line["median_accuracy"]
+        del line["median_accuracy"], line["checksum"]
         line["schema_version"] = 1
     written = "".join(json.dumps(line) + "\n" for line in old)
     run.rounds_file.write_text(written)
-    first, second, last = execute(toy.settings(), run.path, digits)
+    with pytest.warns(UncheckedWarning, match="a version that wrote no checksums"):
+        first, second, last = execute(toy.settings(), run.path, digits)
     assert first.median_accuracy is second.median_accuracy is None
     assert last.median_accuracy == finished[1][2].median_accuracy
     assert run.rounds_file.read_text().startswith(written)
-    assert [line.schema_version for line in run.lines()] == [1, 1, 2]
+    assert [line.schema_version for line in run.lines()] == [1, 1, 3]
 
 
 def test_a_timed_trainer_is_named_by_its_trainer_and_not_by_its_time():
@@ -344,6 +346,7 @@ def test_an_edited_trainer_is_not_gone_on_with(tmp_path, digits, monkeypatch):
     )
     monkeypatch.syspath_prepend(tmp_path)
     changes = {"trainer": Choice(name="my_own_trainer:Mine"), "budget": 15}
+    changes["strategy"] = Choice(name="random")
     toy.whole_run(tmp_path / "run", digits, **changes)
     file.write_text(file.read_text() + "# better now\n")
     told = r"trainer: the source of 'my_own_trainer' is not what it was"

@@ -5,7 +5,7 @@ import torch
 from tests.loop.test_run import PixelTrainer, labeled_pool
 from tests.runs import toy
 
-from fewlabels.errors import SettingsChangedError
+from fewlabels.errors import SettingsChangedError, UncheckedWarning
 from fewlabels.loop import Seeds, hidden, rounds, starting_answers
 from fewlabels.oracles import TableOracle
 from fewlabels.runs import Choice, RunFolder, RunSettings, SeedOptions, execute
@@ -62,7 +62,8 @@ def test_an_older_run_that_knew_no_such_settings_goes_on(tmp_path, digits):
     for name in ("seeds", "zero_shot"):
         del description["settings"][name]
     folder.settings_file.write_text(json.dumps(description))
-    again, _ = run(tmp_path / "run", digits)
+    with pytest.warns(UncheckedWarning):
+        again, _ = run(tmp_path / "run", digits)
     assert len(again) == 3
     with pytest.raises(
         SettingsChangedError, match="zero_shot was False and is now True"
