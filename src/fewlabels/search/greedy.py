@@ -13,6 +13,8 @@ from fewlabels.protocols import Kernel
 from fewlabels.search.blocks import fill_block
 from fewlabels.search.secular import SecularSystem
 
+_FIRST_GUESS = 0.999  # the best of many items often comes that close to the limit
+
 
 def greedy_additions(
     kernel: Kernel, labeled: Tensor, candidates: Tensor, size: int
@@ -64,7 +66,7 @@ def best_addition(system: SecularSystem, is_free_N: Tensor) -> int:
     places = torch.arange(len(keep), device=keep.device)
     low, high = 0.0, min(system.limit, float(residuals.max()))
     precision = system.rounding
-    threshold = high - precision
+    threshold = _FIRST_GUESS * high
     while len(places) > 1 and high - low > 2 * precision:
         feasible = keep & (narrowed.margins(threshold) > 0)
         if bool(feasible.any()):
