@@ -25,9 +25,13 @@ from fewlabels.projects.shares import UNKNOWN as UNKNOWN_SHARES
 from fewlabels.projects.shares import Shares, informed
 from fewlabels.protocols import Classifier, Trainer
 from fewlabels.runs import Choice
-from fewlabels.training import FixMatchDarpTrainer, FixMatchTrainer, darp
-from fewlabels.training.frozen_linear import MOST_ITEMS
-from fewlabels.training.linear import logistic
+from fewlabels.training import (
+    FixMatchDarpTrainer,
+    FixMatchTrainer,
+    FrozenLinearTrainer,
+    darp,
+)
+from fewlabels.training.frozen_linear import MOST_ITEMS, Problem
 
 SMALL_SIDE = 32
 """Longest side, in pixels, of images that a network is trained on from scratch."""
@@ -55,7 +59,7 @@ _PROBED = 32
 _STEPS = 5
 _ROWS = 1000
 _REFINED_ROWS = 5000
-_NUM_FITS = 12  # two for each of five folds, and the last on all labels
+_LABELS_EACH = 4
 _SEED = 0
 
 Clock = Callable[[], float]
@@ -165,7 +169,8 @@ def foretold(
     if trainer.name != OVER_FEATURES or name not in encoders.names():
         return None
     encoder = encoders.resolve(name, **trainer.options.get("encoder_options", {}))
-    seconds = _solving(len(images), num_classes, encoder.feature_size, clock)
+    width = encoder.feature_size
+    seconds = _solving(trainer, len(images), num_classes, width, clock)
     if is_embedded(images, pool.ids, encoder, cache):
         return seconds
     return seconds + _embedding(images, encoder, clock)
@@ -230,7 +235,7 @@ def _frozen(
     chosen = informed(Choice(name=OVER_FEATURES, options=dict(options)), shares)
     encoder = encoders.resolve(options["encoder"])
     seconds = _embedding(_some(images, shape), encoder, clock, len(images))
-    seconds += _solving(len(images), num_classes, encoder.feature_size, clock)
+    seconds += _solving(chosen, len(images), num_classes, encoder.feature_size, clock)
     return Plan(
         trainer=chosen.name,
         options=chosen.options,
@@ -255,15 +260,23 @@ def _embedding(
     return (clock() - begun) / len(chosen) * wanted
 
 
-def _solving(num_items: int, num_classes: int, width: int, clock: Clock) -> float:
-    """Return how long it takes to fit a linear head, cross-validation included."""
-    rows = min(num_items, _ROWS)
+def _solving(
+    chosen: Choice, num_items: int, num_classes: int, width: int, clock: Clock
+) -> float:
+    """Return how long it takes to fit a linear head, from a rehearsal on a few rows."""
+    trainer = training.resolve(chosen.name, chosen.options)
+    assert isinstance(trainer, FrozenLinearTrainer)
+    num_rows = min(num_items, _ROWS)
     draws = rng.stream(_SEED, "probe of fitting")
-    features = torch.randn(rows, width, generator=draws)
-    targets = torch.randn(rows, num_classes, generator=draws).softmax(dim=1)
+    labels = torch.arange(num_rows) % num_classes
+    centers = torch.randn(num_classes, width, generator=draws)[labels]
+    rows = centers + torch.randn(num_rows, width, generator=draws)
+    known = torch.arange(min(_LABELS_EACH * num_classes, 1 + num_rows // 2, num_rows))
+    shares = torch.ones(min(num_classes, len(known)), dtype=torch.float64)
+    problem = Problem(trainer, rows / (2 * width) ** 0.5, shares)
     begun = clock()
-    logistic(features / width**0.5, targets, torch.ones(rows), penalty=1.0)
-    return (clock() - begun) * min(num_items, MOST_ITEMS) / rows * _NUM_FITS
+    problem.solution(known, labels[known], draws)
+    return (clock() - begun) * min(num_items, MOST_ITEMS) / num_rows
 
 
 def _stepping(
