@@ -115,6 +115,11 @@ class Spoiled(Means):
         return Outputs(features, logits)
 
 
+class Pair(Spoiled):
+    def spoiled(self, features, logits):
+        return features, logits
+
+
 class Flat(Spoiled):
     def spoiled(self, features, logits):
         return Outputs(features, logits.flatten())

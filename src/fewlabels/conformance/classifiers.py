@@ -1,7 +1,6 @@
 """What every classifier promises, one function each, on the images of a small pool."""
 
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,23 +35,18 @@ class Trial:
 
 
 def shapes(trial: Trial) -> Verdict:
-    """It gives features and logits, a row per item, without gradients."""
-    found: Any = trial.outputs
+    """It gives finite features and logits, a row per item, without gradients."""
+    found: object = trial.outputs
     count = len(trial.every)
+    if not isinstance(found, Outputs):
+        return failed(
+            f"outputs returned an object of type {type(found).__name__}; return "
+            "protocols.Outputs(features, logits), which refuses NaN and infinity."
+        )
     for name in ("features", "logits"):
-        rows = getattr(found, name, None)
-        if not isinstance(rows, Tensor) or rows.ndim != 2 or len(rows) != count:
-            seen = tuple(rows.shape) if isinstance(rows, Tensor) else type(rows)
-            return failed(
-                f"Of {count} items, outputs(...).{name} is {seen}; give Outputs("
-                "features, logits), tensors of one row per item."
-            )
-        if not rows.is_floating_point() or rows.requires_grad:
-            return failed(
-                f"{name} is of type {rows.dtype}"
-                f"{' and carries gradients' if rows.requires_grad else ''}; give "
-                "floating point, computed under torch.inference_mode()."
-            )
+        fault = _fault(name, getattr(found, name), count)
+        if fault:
+            return failed(fault)
     width = found.logits.shape[1]
     if width != trial.classifier.num_classes:
         return failed(
@@ -62,17 +56,18 @@ def shapes(trial: Trial) -> Verdict:
     return passed(f"{count} items: features {found.features.shape[1]}, logits {width}")
 
 
-def finite(trial: Trial) -> Verdict:
-    """There is no NaN and no infinity."""
-    for name in ("features", "logits"):
-        rows = getattr(trial.outputs, name)
-        wrong = int((~torch.isfinite(rows)).sum())
-        if wrong:
-            return failed(
-                f"{wrong} of {rows.numel()} numbers in {name} are NaN or infinite; "
-                "strategies would choose badly without a word."
-            )
-    return passed("features and logits")
+def _fault(name: str, rows: Tensor, count: int) -> str | None:
+    """Say what is wrong with one of the two; None where nothing is."""
+    if rows.ndim != 2 or len(rows) != count:
+        seen = tuple(rows.shape)
+        return f"Of {count} items, {name} have shape {seen}; give a row per item."
+    if not rows.is_floating_point() or rows.requires_grad:
+        gradients = " and carries gradients" if rows.requires_grad else ""
+        return (
+            f"{name} is of type {rows.dtype}{gradients}; give floating point, computed "
+            "under torch.inference_mode()."
+        )
+    return None
 
 
 def repeatable(trial: Trial) -> Verdict:
@@ -179,13 +174,11 @@ def _difference(one: Tensor, other: Tensor) -> float:
     return float((one - other).abs().max()) / largest if largest else 0.0
 
 
-_SOUND = ("outputs", "finite")
 PROMISES = (
     Promise("outputs", shapes),
-    Promise("finite", finite, after=("outputs",)),
-    Promise("repeatable", repeatable, after=_SOUND),
-    Promise("order", order, after=(*_SOUND, "repeatable")),
+    Promise("repeatable", repeatable, after=("outputs",)),
+    Promise("order", order, after=("outputs", "repeatable")),
     Promise("no items", no_items, after=("outputs",)),
-    Promise("other images", other_images, after=(*_SOUND, "repeatable")),
+    Promise("other images", other_images, after=("outputs", "repeatable")),
     Promise("samples", samples, after=("outputs",)),
 )
