@@ -9,32 +9,32 @@ import pytest
 import torch
 from PIL import Image
 from tests.data.pictures import pixels
-from tests.projects.toy import answer, begin, go_on, num_events, paths, pictures, write
+from tests.projects.toy import (
+    answer,
+    begin,
+    changed,
+    go_on,
+    num_events,
+    paths,
+    pictures,
+    write,
+)
 
 from fewlabels.errors import (
     BudgetError,
     FewlabelsWarning,
     ProjectError,
-    SettingsChangedWarning,
     StoreError,
     UnknownNameError,
     UsageError,
 )
-from fewlabels.projects import Project, asking
+from fewlabels.projects import asking
 from fewlabels.runs import Choice
 from fewlabels.store import Kind, candidates_digest
 
 
 def roles(asked, role):
     return {one.item for one in asked.items if one.role == role}
-
-
-def set_to(project, **changed):
-    """Change settings as their owner would, and open the project anew."""
-    project.settings.model_copy(update=changed).write(project.folder)
-    project.close()
-    with pytest.warns(SettingsChangedWarning):
-        return Project.open(project.folder)
 
 
 def test_the_first_query_needs_no_label_and_no_model(tmp_path):
@@ -121,7 +121,7 @@ def test_a_budget_beyond_the_images_leaves_images_to_learn_from(tmp_path):
 
 def test_an_audit_slice_of_more_images_than_there_are_is_half_of_them(tmp_path):
     project = begin(tmp_path, budget=1_000_000, query=5)
-    with set_to(project, audit=200_000) as project:  # as an earlier version wrote it
+    with changed(project, audit=200_000) as project:  # as an earlier version wrote it
         assert project.ask().num_audit == 12
         assert project.ask(anew=True).num_audit == 12
 
@@ -130,7 +130,7 @@ def test_an_audit_slice_may_come_later(tmp_path):
     project = begin(tmp_path, audit=0)
     go_on(project)
     project.train()
-    with set_to(project, audit=3) as project:
+    with changed(project, audit=3) as project:
         asked = project.ask()
         assert (asked.num_audit, asked.model) == (3, "model-000")
         rows = project.write_query(asked, tmp_path / "query.jsonl").read_text()

@@ -7,6 +7,7 @@ from tests.data.pictures import save
 from tests.projects.toy import (
     QUICK,
     begin,
+    changed,
     go_on,
     paths,
     pictures,
@@ -118,13 +119,6 @@ def test_a_project_that_moved_together_with_its_images_opens(tmp_path):
 
 
 UNTRAINED = pytest.mark.filterwarnings("ignore:.*no model was trained")
-
-
-def changed(project, **settings):
-    """Open the project again with other settings, as an editor would leave them."""
-    project.close()
-    project.settings.model_copy(update=settings).write(project.folder)
-    return Project.open(project.folder)
 
 
 @UNTRAINED

@@ -2,9 +2,11 @@
 
 import csv
 
+import pytest
 import torch
 from tests.data.pictures import save
 
+from fewlabels.errors import SettingsChangedWarning
 from fewlabels.projects import Project
 from fewlabels.runs import Choice
 
@@ -74,3 +76,11 @@ class Halves(torch.nn.Module):
 
 
 ENCODER = Halves()
+
+
+def changed(project, **settings):
+    """Change settings as their owner would, and open the project anew."""
+    project.settings.model_copy(update=settings).write(project.folder)
+    project.close()
+    with pytest.warns(SettingsChangedWarning):
+        return Project.open(project.folder)

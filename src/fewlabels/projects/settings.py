@@ -2,6 +2,7 @@
 
 import warnings
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -105,27 +106,32 @@ class ProjectSettings(BaseModel):
         Args:
             folder: The folder of the project.
         """
-        before = None
+        before, now = None, self._without_address()
         with suppress(OSError, ValueError):  # damaged, or of an earlier version
             content = opened((folder / _SEEN).read_bytes())[0]
             before = type(self).model_validate_json(content)
-        if before == self:
+        if before == now:
             return
         if before is not None:
             msg = (
-                f"'{folder / FILE}' was changed: {'; '.join(self._changes(before))}. "
+                f"'{folder / FILE}' was changed: {'; '.join(now._changes(before))}. "
                 "If you did not do so, restore it. This is said once."
             )
             warnings.warn(msg, SettingsChangedWarning, stacklevel=2)
         with suppress(StorageError):  # somebody else's folder, to look at
-            text = sealed(self.model_dump_json(indent=2) + "\n")
+            text = sealed(now.model_dump_json(indent=2) + "\n")
             files.replace_text(folder / _SEEN, text)
+
+    def _without_address(self) -> Self:
+        """Return the settings with a hash for the store, which may hold a password."""
+        store = sha256(self.store.encode()).hexdigest()
+        return self.model_copy(update={"store": store})
 
     def _changes(self, before: Self) -> list[str]:
         was, now = before.model_dump(), self.model_dump()
         different = [name for name in now if was[name] != now[name]]
         return [
-            "the store is another"  # its address may hold a password
+            "the store is another"
             if name == "store"
             else f"{name} was {was[name]!r} and is now {now[name]!r}"
             for name in different

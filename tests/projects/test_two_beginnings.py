@@ -1,0 +1,100 @@
+"""Beginnings of a project that meet each other, or that are killed."""
+
+import os
+import shutil
+
+import pytest
+from benchmarks.killed_project import killed_at
+from tests.projects.toy import begin, go_on, pictures
+
+from fewlabels.errors import ProjectError
+from fewlabels.projects import Project
+from fewlabels.projects import project as project_module
+
+
+def paused(monkeypatch, meanwhile):
+    """Let something happen while the next project to begin looks at its images."""
+    look = project_module.scan
+
+    def slow(*arguments, **options):
+        monkeypatch.setattr(project_module, "scan", look)
+        meanwhile()
+        return look(*arguments, **options)
+
+    monkeypatch.setattr(project_module, "scan", slow)
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_of_two_that_begin_in_one_folder_the_slower_is_refused(
+    tmp_path, monkeypatch, is_there
+):
+    if is_there:
+        (tmp_path / "project").mkdir()
+    pictures(tmp_path / "images")
+
+    def faster():
+        with begin(tmp_path) as project:
+            go_on(project)
+
+    paused(monkeypatch, faster)
+    with pytest.raises(ProjectError, match="is not empty; nothing was touched"):
+        begin(tmp_path)
+    with Project.open(tmp_path / "project") as project:
+        assert project.status().num_spent == 7
+    assert {path.name for path in tmp_path.iterdir()} == {"images", "project"}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
+@pytest.mark.parametrize("number", range(8))
+def test_of_two_that_begin_at_the_same_time_one_wins(tmp_path, number):
+    pictures(tmp_path / "images")
+    if number % 2:
+        (tmp_path / "project").mkdir()
+    ready, go = os.pipe()
+    children = []
+    for seed in range(2):
+        child = os.fork()
+        if not child:
+            code = 2
+            try:
+                os.read(ready, 1)
+                begin(tmp_path, seed=seed)
+                code = 0
+            except ProjectError:
+                code = 1
+            finally:
+                os._exit(code)
+        children.append(child)
+    os.write(go, b"!!")
+    codes = [os.waitstatus_to_exitcode(os.waitpid(one, 0)[1]) for one in children]
+    assert sorted(codes) == [0, 1]
+    with Project.open(tmp_path / "project") as project:
+        assert project.settings.seed == codes.index(0)
+        go_on(project)
+    assert {path.name for path in tmp_path.iterdir()} == {"images", "project"}
+
+
+def test_what_is_called_like_something_of_ours_is_left_alone(tmp_path):
+    theirs = tmp_path / "project.partial"
+    theirs.mkdir()
+    (theirs / "thesis.tex").write_text("important")
+    begin(tmp_path).close()
+    assert (theirs / "thesis.tex").read_text() == "important"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_beginning_that_is_killed_at_any_moment_is_begun_anew(tmp_path, is_there):
+    pictures(tmp_path / "images", range(6))
+    place, moment, is_whole = tmp_path / "project", 0, False
+    while not is_whole:
+        shutil.rmtree(place, ignore_errors=True)
+        if is_there:
+            place.mkdir()
+        is_whole = not killed_at(moment, tmp_path, lambda: begin(tmp_path))
+        if (place / "project.json").exists():
+            Project.open(place).close()
+        else:
+            begin(tmp_path).close()
+        moment += 1
+    assert moment >= 8
