@@ -51,11 +51,11 @@ class Evaluations:
         if folder is None:
             return cls(test)
         file = folder / FILE
-        kept = _kept(file, mark)
-        if kept is None:
+        found = kept(file, mark)
+        if found is None:
             make_folder(folder)
             replace_text(file, sealed(json.dumps({"mark": mark})) + "\n")
-        return cls(test, file, kept or {})
+        return cls(test, file, found or {})
 
     def add(self, step: int, classifier: Classifier) -> None:
         """Measure a checkpoint, keep the outcome and tell it."""
@@ -102,14 +102,14 @@ def mark_of(trainer: Trainer, pool: Pool, test: Split, seed: int, step: int) -> 
     return sha256(repr(decisive).encode()).hexdigest()
 
 
-def _kept(file: Path, mark: str) -> dict[int, float] | None:
+def kept(file: Path, mark: str) -> dict[int, float] | None:
     """Return what a file holds under a mark; None where it holds something else."""
     try:
         lines = journal.read(file)
         if not lines or lines[0]["mark"] != mark:
             return None
         return {int(entry["step"]): float(entry["accuracy"]) for entry in lines[1:]}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
         msg = (
             f"'{file}' could not be read: {error}. It was changed by something else "
             f"than fewlabels; remove the folder '{file.parent}', and this training "

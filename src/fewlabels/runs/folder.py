@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from fewlabels.errors import (
     ForeignFolderError,
     RunError,
@@ -26,7 +28,8 @@ from fewlabels.files import (
 from fewlabels.journal import JsonLines, TensorBoard
 from fewlabels.loop import evaluations, round_folder
 from fewlabels.progress import Reporter, reporting
-from fewlabels.runs.lines import SCHEMA, RoundLine
+from fewlabels.runs.described import RunDescription, StartFile
+from fewlabels.runs.lines import SCHEMA, RoundLine, TimingLine
 from fewlabels.runs.made import made_changes, made_of
 from fewlabels.runs.settings import RunSettings
 from fewlabels.seals import opened, sealed
@@ -204,17 +207,15 @@ class RunFolder:
 
     def description(self) -> dict[str, Any]:
         """Return the content of ``run.json``."""
-        found = self._json(self.settings_file)
-        if (
-            not isinstance(found, dict)
-            or found.get("kind") != _KIND
-            or not _is_described(found.get("settings"), found.get("data"))
-        ):
+        found: dict[str, Any] = self._json(self.settings_file)
+        try:
+            RunDescription.model_validate(found)
+        except ValidationError as error:
             msg = (
                 f"'{self.settings_file}' does not describe a run of fewlabels. Give "
                 "another folder."
             )
-            raise ForeignFolderError(msg)
+            raise ForeignFolderError(msg) from error
         return found
 
     def start(self) -> dict[str, int] | None:
@@ -223,7 +224,8 @@ class RunFolder:
             return None
         content = self._json(self.start_file)
         with _readable(self.start_file):
-            return dict(zip(content["ids"], content["labels"], strict=True))
+            start = StartFile.model_validate(content)
+            return dict(zip(start.ids, start.labels, strict=True))
 
     def write_start(self, labels: Mapping[str, int]) -> None:
         """Write down what the run begins with."""
@@ -274,7 +276,11 @@ class RunFolder:
 
     def timings(self) -> list[dict[str, Any]]:
         """Return what was measured of each round besides its result."""
-        return _lines(self.timings_file)
+        entries = _lines(self.timings_file)
+        with _readable(self.timings_file):
+            for entry in entries:
+                TimingLine.model_validate(entry)
+        return entries
 
     def append(self, line: RoundLine, timing: Mapping[str, Any]) -> None:
         """Add a finished round; its timing first, so that no round is without one."""
@@ -298,16 +304,6 @@ class RunFolder:
                 "complete run; give another folder."
             )
             raise RunError(msg) from error
-
-
-def _is_described(settings: object, data: object) -> bool:
-    """Return whether ``run.json`` says all that a run cannot do without."""
-    if not isinstance(settings, dict) or not isinstance(data, dict):
-        return False
-    numbers = (data.get("num_items"), data.get("num_test"))
-    return all(isinstance(number, int) for number in numbers) and isinstance(
-        data.get("classes"), list
-    )
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:

@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from datetime import datetime
+from typing import Annotated, Any, Self
 
 import torch
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
 from fewlabels.pool import UNKNOWN, Answers, Pool, Query, Round
@@ -14,6 +15,11 @@ SCHEMA = 3
 """Version of the files of a run; the first field of every line. Since version 3 each
 line ends with a checksum; since version 2 there is ``median_accuracy``."""
 
+Whole = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+"""A number that every library can hold."""
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
 
 class RoundLine(BaseModel):
     """What is kept of a round. Labels are tied to ids; indices are for convenience."""
@@ -21,18 +27,18 @@ class RoundLine(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     schema_version: int = SCHEMA
-    step: int
-    num_labeled: int
-    accuracy: float | None
-    median_accuracy: float | None = None
+    step: Whole
+    num_labeled: Whole
+    accuracy: Share | None
+    median_accuracy: Share | None = None
     """Lines of version 1 are without it."""
     ids: tuple[str, ...]
     """The items asked about."""
-    indices: tuple[int, ...]
+    indices: tuple[Whole, ...]
     """Their positions in the pool when they were asked."""
-    labels: tuple[int | None, ...]
+    labels: tuple[Whole | None, ...]
     """Their answers: a class, -1 where the oracle skipped, None where it left open."""
-    class_counts: tuple[int, ...]
+    class_counts: tuple[Whole, ...]
     """Labels per class that the round was trained on."""
     kernel: str | None
     value: float | None
@@ -40,6 +46,12 @@ class RoundLine(BaseModel):
     tie: bool | None
     record: dict[str, Any]
     """Everything the strategy wanted written down."""
+
+    @model_validator(mode="after")
+    def _has_a_label_per_item(self) -> Self:
+        if not len(self.ids) == len(self.indices) == len(self.labels):
+            raise ValueError("ids, indices and labels are not equally many")
+        return self
 
     @classmethod
     def of(cls, finished: Round, pool: Pool) -> Self:
@@ -94,6 +106,16 @@ class RoundLine(BaseModel):
                 _numbers(i for i, label in found if label == UNKNOWN),
             ),
         )
+
+
+class TimingLine(BaseModel):
+    """What a line of ``timings.jsonl`` may hold: a moment, and numbers by name."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
+    __pydantic_extra__: dict[str, float | None] = Field(init=False)
+
+    step: Whole
+    finished: datetime | None = None
 
 
 def has_ended(lines: Sequence[RoundLine]) -> bool:
