@@ -10,7 +10,7 @@ from fewlabels import journal
 def told(folder):
     """Part and step of every line that says a loss, and of every accuracy."""
     lines = journal.read(folder / "training.jsonl")
-    assert {line["schema_version"] for line in lines} == {2}
+    assert {line["schema_version"] for line in lines} == {3}
     assert {line["task"] for line in lines if "loss" in line} == {"Training"}
     return [
         [(line["part"], line["step"]) for line in lines if name in line]
@@ -46,7 +46,7 @@ def test_a_run_goes_on_with_or_without_curves_and_with_a_torn_line(
     for more in ((), ("--tensorboard",)):
         (tmp_path / "r" / "rounds.jsonl").write_bytes(first)
         with (tmp_path / "r" / "training.jsonl").open("ab") as file:
-            file.write(b'{"schema_version": 2, "ti')
+            file.write(b'{"schema_version": 3, "ti')
         code, _, err = fewlabels(*words, *more)
         assert code == 0, err
         assert (tmp_path / "r" / "rounds.jsonl").read_bytes() == whole

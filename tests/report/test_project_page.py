@@ -4,12 +4,12 @@ import re
 
 import pytest
 import torch
+from tests.projects.toy import changed
 from tests.report.projects import CLASSES, answer, create, truly, write_images
 from tests.report.test_page import pictures, read, text_of
 
 from fewlabels.data.files import FileImages, check_files
 from fewlabels.evaluation import accuracy_interval
-from fewlabels.projects import Project
 from fewlabels.report import write_project_report
 from fewlabels.report.project_galleries import enlarged, find_doubts
 from fewlabels.report.project_headline import interval_text
@@ -257,8 +257,7 @@ def test_an_audit_slice_younger_than_a_model_says_so(tmp_path):
     with project:
         answer(project, project.ask(), truly(truth))
         project.train()
-        project.settings.model_copy(update={"audit": 8}).write(project.folder)
-    with Project.open(project.folder) as project:
+    with changed(project, audit=8) as project:
         answer(project, project.ask(), truly(truth))
         shown = text_of(page(project))
         project.train()

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from PIL import Image
+from tests.projects.toy import changed
 from tests.report.projects import CLASSES, answer, create, truly
 from tests.report.test_page import pictures, read, text_of
 
@@ -137,8 +138,7 @@ def test_a_round_that_measures_has_no_guess_whatever_is_open_of_it(tmp_path):
     with project:
         answer(project, project.ask(), truly(truth))
         project.train()
-        project.settings.model_copy(update={"audit": 8}).write(project.folder)
-    with Project.open(project.folder) as project:
+    with changed(project, audit=8) as project:
         asked = project.ask()
         assert (asked.model, asked.num_audit) == ("model-000", 8)
         (project.folder / "query.csv").unlink()

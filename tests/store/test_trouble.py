@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import create_engine, text
 from tests.store.toy import current, fill, label
 
 from fewlabels.errors import (
@@ -21,7 +21,7 @@ from fewlabels.errors import (
     StoreError,
     UsageError,
 )
-from fewlabels.store import Store
+from fewlabels.store import Store, checksums
 from fewlabels.store.places import Mount, check_drive, store_url, system_mounts
 
 MOUNTS = [
@@ -74,6 +74,10 @@ def test_a_store_of_no_version_is_damaged(filled, statement):
 def test_a_value_that_nobody_wrote_is_damage(filled, statement, message):
     with closing(sqlite3.connect(filled)) as connection, connection:
         connection.execute(statement)
+    with pytest.raises(DamagedStoreError, match="checksum of 'items' does not fit"):
+        Store.open(filled)
+    with create_engine(f"sqlite:///{filled}").begin() as connection:
+        checksums.renew_all(connection)  # as if it had been damaged before it had any
     with Store.open(filled) as store, pytest.raises(DamagedStoreError, match=message):
         list(store.items())
 

@@ -111,7 +111,8 @@ def _chained(
     options = {"yield_per": _ROWS_AT_ONCE}
     with connection.execute(query, execution_options=options) as rows:
         for some in rows.partitions(at_once):
-            link = json.dumps([checksum, *map(tuple, some)])
+            # Only damage puts bytes, which JSON does not know, into a column.
+            link = json.dumps([checksum, *map(tuple, some)], default=repr)
             checksum = blake2b(link.encode(), digest_size=16).hexdigest()
     return checksum
 
