@@ -223,9 +223,10 @@ def copy_folder(source: Path, target: Path) -> None:
         move(unfinished, target)
 
 
-def is_leftover(name: str) -> bool:
-    """Whether a name is one that only a killed process of this package leaves."""
-    return _OURS.fullmatch(name) is not None
+def strangers(folder: Path, *known: str) -> list[str]:
+    """Return what else a folder holds, but for what killed processes left, sorted."""
+    names = {path.name for path in folder.glob("*")}.difference(known)
+    return sorted(name for name in names if not _OURS.fullmatch(name))
 
 
 def sweep(paths: Iterable[Path], *, idle: float = 0) -> None:

@@ -24,11 +24,11 @@ from fewlabels.bench.experiment import Experiment
 from fewlabels.errors import ForeignFolderError, RunError, RunInUseError, StorageError
 from fewlabels.files import (
     alone,
-    is_leftover,
     make_folder,
     parsed,
     read_regular,
     replace_text,
+    strangers,
 )
 from fewlabels.runs import RoundLine, RunFolder, faults, has_ended
 from fewlabels.seals import opened, sealed
@@ -113,12 +113,11 @@ class BenchFolder:
         if self.path.exists() and not self.path.is_dir():
             msg = f"'{self.path}' is a file; a benchmark needs a folder."
             raise ForeignFolderError(msg)
-        names = (one.name for one in self.path.glob("*"))
-        strangers = sorted(name for name in names if not is_leftover(name))
-        if strangers:
+        found = strangers(self.path)
+        if found:
             msg = (
                 f"'{self.path}' is not empty and does not hold a benchmark (it holds "
-                f"'{strangers[0]}'); nothing was touched. Give an empty or new folder "
+                f"'{found[0]}'); nothing was touched. Give an empty or new folder "
                 "with --out."
             )
             raise ForeignFolderError(msg)

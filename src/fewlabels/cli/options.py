@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
-import yaml
 
 from fewlabels.errors import UsageError
+from fewlabels.runs.yaml_files import read_value
 
 StrategyOptions = Annotated[
     list[str] | None,
@@ -43,7 +43,7 @@ def _option(word: str) -> tuple[str, Any]:
         msg = f"The option '{word}' has no value; write it as name=value."
         raise UsageError(msg)
     try:
-        return name, yaml.safe_load(text)
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        return name, read_value(text)
+    except ValueError as error:
         msg = f"The value of '{word}' cannot be read: {' '.join(str(error).split())}."
         raise UsageError(msg) from error

@@ -1,8 +1,5 @@
 """Fetching a file: whole, unchanged, or not at all."""
 
-import os
-import tempfile
-from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import md5
 from http.client import HTTPException, HTTPResponse
@@ -12,7 +9,8 @@ from urllib import request
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
-from fewlabels.errors import DownloadError
+from fewlabels.errors import DownloadError, StorageError
+from fewlabels.files import make_folder, replacing
 from fewlabels.progress import track
 
 TIMEOUT = 30.0
@@ -35,8 +33,8 @@ class Source:
 def fetch(source: Source, folder: Path, *, timeout: float = TIMEOUT) -> Path:
     """Download a file into a folder, unless it is there.
 
-    The bytes go to a temporary file beside the goal. Only when all have come and their
-    hash is right is it renamed, so that a half file is never taken for a whole one.
+    Only when all bytes have come and their hash is right does the file get its name, so
+    that a half file is never taken for a whole one.
 
     Args:
         source: What to fetch.
@@ -55,23 +53,15 @@ def fetch(source: Source, folder: Path, *, timeout: float = TIMEOUT) -> Path:
     if urlsplit(source.url).scheme not in {"http", "https"}:
         raise DownloadError(f"{source.url} is neither an http nor an https address.")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=folder, prefix=".", suffix=".part")
-    except OSError as error:
+        make_folder(folder)
+        with replacing(goal) as partial, partial.open("wb") as file:
+            _check_digest(source, _received(source, file, timeout))
+    except StorageError as error:
         msg = (
-            f"{folder} cannot be written to: {error.strerror}. Set FEWLABELS_CACHE to "
-            "a folder that can."
+            f"The cache of downloads cannot be written to. {error} Set FEWLABELS_CACHE "
+            "to use another folder."
         )
         raise DownloadError(msg) from error
-    try:
-        with os.fdopen(handle, "wb") as file:
-            _check_digest(source, _received(source, file, timeout))
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(goal)
-    finally:
-        with suppress(FileNotFoundError):  # renamed, if all went well
-            Path(name).unlink()
     return goal
 
 

@@ -1,7 +1,6 @@
 """A table of files: one row per image, with or without a label and a split."""
 
 import csv
-import json
 import reprlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from fewlabels.data.listing import MEASURED, TRAIN, Listed, file_pool
 from fewlabels.data.parquet import parquet_rows
 from fewlabels.data.unreadable import is_utf8
 from fewlabels.errors import DataError, FewlabelsWarning
-from fewlabels.files import open_regular
+from fewlabels.files import open_regular, parsed
 from fewlabels.pool import Pool
 
 MANIFESTS = frozenset({".csv", ".jsonl", ".parquet"})
@@ -82,10 +81,10 @@ def _rows(path: Path) -> Iterator[Any]:
                 yield from csv.DictReader(_lines(file, newline=""))
             elif kind == ".jsonl":
                 lines = _lines(file, newline="\n")
-                yield from (json.loads(line) for line in lines if line.strip())
+                yield from (parsed(line) for line in lines if line.strip())
             else:
                 yield from parquet_rows(file, _is_wanted(path))
-    except (OSError, ValueError, csv.Error, RecursionError) as error:
+    except (OSError, ValueError, csv.Error) as error:
         msg = f"The manifest {path} cannot be read: {error}. Save it again as {kind}."
         raise DataError(msg) from error
 

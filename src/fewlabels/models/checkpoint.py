@@ -176,8 +176,8 @@ def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
 def _words(file: Any, path: Path) -> dict[str, str]:
     """Return our own metadata of an open file; none, if it is not one of ours."""
     try:
-        words: Any = json.loads((file.metadata() or {}).get(_ENTRY, "{}"))
-    except (ValueError, RecursionError):
+        words = files.parsed((file.metadata() or {}).get(_ENTRY, "{}"))
+    except ValueError:
         words = None
     is_ours = isinstance(words, dict) and all(
         isinstance(word, str) for word in words.values()

@@ -300,9 +300,8 @@ def _check_free(folder: Path) -> None:
     if not folder.exists():
         return
     if folder.is_dir():
-        names = {path.name for path in folder.iterdir()} - {LOCK}
-        strangers = {name for name in names if not files.is_leftover(name)}
-        if not strangers or (strangers == {_STORE} and _is_unused(folder / _STORE)):
+        found = files.strangers(folder, LOCK)
+        if not found or (found == [_STORE] and _is_unused(folder / _STORE)):
             return
     msg = (
         f"'{folder}' is not empty; nothing was touched. Give a new or empty folder "

@@ -18,11 +18,11 @@ from fewlabels.errors import (
 from fewlabels.files import (
     alone,
     copy_folder,
-    is_leftover,
     make_folder,
     parsed,
     read_regular,
     replace_text,
+    strangers,
     sweep,
 )
 from fewlabels.journal import JsonLines, TensorBoard
@@ -114,12 +114,11 @@ class RunFolder:
         if self.settings_file.exists():
             self.description()
             return
-        names = {entry.name for entry in self.path.glob("*")} - {_LOCK}
-        strangers = {name for name in names if not is_leftover(name)}
-        if strangers:
+        found = strangers(self.path, _LOCK)
+        if found:
             msg = (
                 f"'{self.path}' is not empty and does not hold a run (it holds "
-                f"{_listed(strangers)}); nothing was touched. Give an empty or new "
+                f"{_listed(found)}); nothing was touched. Give an empty or new "
                 "folder."
             )
             raise ForeignFolderError(msg)

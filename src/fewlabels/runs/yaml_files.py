@@ -28,10 +28,10 @@ def read_mapping(file: Path, *, kind: str, like: str) -> dict[str, Any]:
         UsageError: If it cannot be read, or holds something else, or too much.
     """
     try:
-        content = yaml.safe_load(read_regular(file, _MOST_BYTES).decode("utf-8"))
-        check_size(content)
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        msg = f"The {kind} '{file}' could not be read: {_told(error)}. {like}"
+        content = read_value(read_regular(file, _MOST_BYTES).decode("utf-8"))
+    except (OSError, ValueError) as error:
+        told = getattr(error, "strerror", None) or str(error).rstrip(".")
+        msg = f"The {kind} '{file}' could not be read: {told}. {like}"
         raise UsageError(msg) from error
     if content is None:
         return {}
@@ -41,17 +41,30 @@ def read_mapping(file: Path, *, kind: str, like: str) -> dict[str, Any]:
     return content
 
 
-def check_size(content: Any) -> None:
-    """Raise unless values are few and not deep, each counted as often as it is used.
-
-    A few lines of YAML with references stand for more than any memory holds.
+def read_value(text: str) -> Any:
+    """Return what YAML says.
 
     Args:
-        content: What was read.
+        text: YAML.
+
+    Returns:
+        Its value.
 
     Raises:
-        ValueError: If there are too many, or they lie too deep.
+        ValueError: If it is none, or has too many values, or some that lie too deep.
     """
+    try:
+        found = yaml.safe_load(text)
+    except RecursionError as error:
+        raise ValueError("its values lie too deep") from error
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
+    _check_size(found)
+    return found
+
+
+def _check_size(content: Any) -> None:
+    """Count each value as often as it is used: few lines can stand for too many."""
     waiting, seen = [(content, 0)], 0
     while waiting:
         value, depth = waiting.pop()
@@ -66,11 +79,3 @@ def check_size(content: Any) -> None:
             waiting += [(inner, depth + 1) for pair in value.items() for inner in pair]
         elif isinstance(value, list | tuple | set):
             waiting += [(inner, depth + 1) for inner in value]
-
-
-def _told(error: Exception) -> str:
-    if isinstance(error, RecursionError):
-        return "its values lie too deep"
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    return str(error).rstrip(".")

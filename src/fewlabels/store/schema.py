@@ -1,6 +1,5 @@
 """The tables as queries see them. How they came to be is told by ``migrations``."""
 
-import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +16,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
+from fewlabels.files import parsed
 from fewlabels.store.records import canonical
 from fewlabels.store.trouble import UnreadableValueError
 
@@ -41,8 +41,8 @@ class Json(TypeDecorator[Any]):
         if value is None:
             return None
         try:
-            return json.loads(value)
-        except (ValueError, TypeError, RecursionError) as error:
+            return parsed(value)
+        except (ValueError, TypeError) as error:
             raise UnreadableValueError(f"a value is not JSON: {value!r:.80}") from error
 
 

@@ -2,13 +2,13 @@
 
 import csv
 import io
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any
 
 from fewlabels.errors import Fault
+from fewlabels.files import parsed
 from fewlabels.projects.exchange.cells import ID_MARK, unguarded
 from fewlabels.projects.exchange.records import ANSWERED, NAMES, Numbered
 
@@ -119,8 +119,8 @@ def json_rows(text: str) -> Iterator[Numbered | Fault]:
 def _object(words: str) -> dict[str, Any] | str:
     """Return the object that a line holds, or what is wrong with it."""
     try:
-        found = json.loads(words)
-    except (ValueError, RecursionError) as error:
+        found = parsed(words)
+    except ValueError as error:
         return f"is not JSON: {error}."
     if not isinstance(found, dict):
         return "is not a JSON object; write one object per line."
