@@ -96,7 +96,7 @@ def parsed(text: str | bytes) -> Any:
     try:
         return json.loads(text)
     except RecursionError as error:
-        raise ValueError("it is nested too deep") from error
+        raise ValueError("it is nested too deeply") from error
 
 
 def _without_waiting(path: str, flags: int) -> int:

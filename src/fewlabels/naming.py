@@ -120,7 +120,7 @@ def check_code(file: str | PathLike[str], chosen: Any, allowed: AllowCode) -> No
     if names:
         msg = (
             f"'{file}' names code to import: {', '.join(names)}. That code would run "
-            "with your rights. If you know it and trust it, allow it with "
+            "with your permissions. If you know it and trust it, allow it with "
             "--allow-code, or with allow_code=True in Python."
         )
         raise UsageError(msg)

@@ -42,8 +42,8 @@ def has_run(tmp_path):
 
 def refusal(path):
     return (
-        f"names code to import: '{path}'. That code would run with your rights. If "
-        "you know it and trust it, allow it with --allow-code, or with "
+        f"names code to import: '{path}'. That code would run with your permissions. "
+        "If you know it and trust it, allow it with --allow-code, or with "
         "allow_code=True in Python."
     )
 

@@ -81,7 +81,9 @@ def test_a_page_that_is_there_already_is_not_written_over(fewlabels, tmp_path, p
     (tmp_path / "q.html").write_text("my thesis")
     code, _, err = fewlabels("ask", place, "--out", "q.csv")
     assert code == 2
-    assert "'q.html' is there already, is no contact sheet, and was not touched." in err
+    assert (
+        "'q.html' exists already, is not a contact sheet, and was not touched." in err
+    )
     assert (tmp_path / "q.html").read_text() == "my thesis"
     assert not (tmp_path / "q.csv").exists()
     assert fewlabels("ask", place, "--out", "q.json")[0] == 0  # Label Studio shows them
@@ -269,11 +271,11 @@ def test_a_contradiction_is_said_with_what_becomes_of_the_image(
         write(tmp_path / "a.csv", rows)
         return fewlabels("tell", place, "a.csv", "--annotator", who)[1].splitlines()[1]
 
-    said = "another annotator says something else"
-    out = "training and measuring until more than half agree."
-    assert tell(1, "bob") == f"Of 1 image {said}. It leaves {out}"
-    assert tell(2, "eve") == f"Of 2 images {said}; the majority counts."
-    assert tell(3, "dan") == f"Of 3 images {said}. 1 of them leaves {out}"
+    said = "Another annotator disagrees about"
+    out = "left out of training and measuring until a majority agrees."
+    assert tell(1, "bob") == f"{said} 1 image. It is {out}"
+    assert tell(2, "eve") == f"{said} 2 images; the majority counts."
+    assert tell(3, "dan") == f"{said} 3 images. 1 of them is {out}"
 
 
 def test_train_says_what_to_keep_in_mind(fewlabels, tmp_path, place):

@@ -39,6 +39,7 @@ def test_numbers_that_count_no_classes_are_refused():
         (["cat", "cow"], LabelError, "'cow' is not among the 2 classes"),
         ([0.0, np.nan], NotFiniteError, "1 of 2 labels are NaN"),
         ([0.0, 1.0], UsageError, "type float64; pass class numbers as integers"),
+        (torch.zeros(2, dtype=torch.bfloat16), UsageError, "type float32; pass class"),
     ],
 )
 def test_what_is_no_label_is_refused(labels, error, message):
@@ -90,13 +91,13 @@ def test_text_of_every_type_is_a_class_name():
         (np.array("dog"), ShapeError, r"Labels have the shape \(\); give exactly one"),
         (np.array(1), ShapeError, r"Labels have the shape \(\)"),
         ([["dog"], ["cat"]], ShapeError, r"Labels have the shape \(2, 1\)"),
-        ([1, [2, 3]], UsageError, "of lists of several lengths"),
-        (["dog", "\ud800"], LabelError, "A label is no valid text"),
-        (np.array([2**21] * 2, np.uint32).view("U1"), LabelError, "no valid text"),
+        ([1, [2, 3]], UsageError, "list of lists"),
+        (["dog", "\ud800"], LabelError, "A label is not valid text"),
+        (np.array([2**21] * 2, np.uint32).view("U1"), LabelError, "not valid text"),
         (
             np.array(["dog", None], np.dtypes.StringDType(na_object=None)),
             UsageError,
-            "the type text with gaps",
+            "the type text with missing values",
         ),
     ],
 )

@@ -169,7 +169,7 @@ def test_wrong_rows_are_named(folder, rows, message):
         ("t.jsonl", b"\n\n", r"t\.jsonl has no rows"),
         ("t.jsonl", b"[" * 100_000, "cannot be read"),
         ("t.jsonl", b'{"file_name": "a.png", "label": true}', "Row 1.*True as label"),
-        ("t.jsonl", b'{"file_name": "a.png", "label": "\\ud800"}', "no valid text"),
+        ("t.jsonl", b'{"file_name": "a.png", "label": "\\ud800"}', "not valid text"),
         ("t.csv", b"file_name;label\na.png;cat\n", "separated by ';'; use commas"),
         ("t.csv", b"file_name\tlabel\na.png\tcat\n", "separated by '.t'; use commas"),
         (
@@ -178,8 +178,8 @@ def test_wrong_rows_are_named(folder, rows, message):
             r"\[+\.\.\.\]+ as label",
         ),
         ("t.csv", b"file_name,label,Label\na.png,x,y\n", "two of them differ in cap"),
-        ("t.csv", b"file_name," + b"," * 2**20, "a line has 1,048,586 letters"),
-        ("t.jsonl", b"[" + b"[]," * 2**20, "letters; at most 1,048,576"),
+        ("t.csv", b"file_name," + b"," * 2**20, "a line has 1,048,586 characters"),
+        ("t.jsonl", b"[" + b"[]," * 2**20, "characters; at most 1,048,576"),
         (
             "t.csv",
             b"file_name\n/" + b"a" * 9999,

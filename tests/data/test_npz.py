@@ -98,7 +98,7 @@ def test_a_single_array_is_refused(tmp_path):
     ("arrays", "told"),
     [
         ({"y_train": np.array("dog")}, r"Labels have the shape \(\)"),
-        ({"y_train": np.array([2**21] * 4, np.uint32).view("U1")}, "no valid text"),
+        ({"y_train": np.array([2**21] * 4, np.uint32).view("U1")}, "not valid text"),
         ({"classes": np.array([b"cat"])}, r"Labels have the type \|S3"),
         ({"x_train": np.zeros((4, 3), complex)}, "Images have the type complex128"),
         ({"x_train": np.zeros((0, 3))}, "there is nothing to label"),

@@ -140,18 +140,18 @@ def test_an_evil_pickle_does_nothing(tmp_path, protocol):
         (b"\x80\x02}(.", "takes more than there is"),
         (b"\x80\x02e", "takes more than there is"),
         (b"\x80\x02\x87", "takes more than there is"),
-        (b"\x80\x02}2\x86.", "byte 3 is b'2', which none has"),
+        (b"\x80\x02}2\x86.", "byte 3 is b'2', which is unknown"),
         (b"\x80\x02h\x07.", "recalls value 7"),
-        (b"\x80\x02}(e.", "appends to what is no list"),
+        (b"\x80\x02}(e.", "appends to something that is not a list"),
         (b"\x80\x02](K\x01u.", "adds half a pair"),
-        (b"\x80\x02}(K\x01K\x02u.", "a key of a dictionary is no word"),
+        (b"\x80\x02}(K\x01K\x02u.", "a key of a dictionary is not a word"),
         (b"\x80\x02T\xff\xff\xff\xffabc.", "it is cut off"),
         (b"\x80\x02c" + b"a" * 100 + b"\nb\n.", "a name in it has no end"),
         (b"\x80\x02cos\nsystem\n.", "it asks for 'os.system'"),
         (b"\x80\x02" + b"]" * 2**20 + b".", "more than 1,048,576 instructions"),
-        (b"\x80\x02K\x01K\x02R.", "something else than an array of bytes"),
-        (b"\x80\x02" + OBJECTS + b".", "something else than an array of bytes"),
-        (b"\x80\x02K\x01K\x02b.", "builds something else"),
+        (b"\x80\x02K\x01K\x02R.", "something other than an array of bytes"),
+        (b"\x80\x02" + OBJECTS + b".", "something other than an array of bytes"),
+        (b"\x80\x02K\x01K\x02b.", "builds something other"),
         (b"\x80\x02" + ARRAY + b"K\x01b.", "bytes do not fit its shape"),
         (reshaped(b"K\x03M\x00\x0c"), "bytes do not fit its shape"),
         (
@@ -171,12 +171,12 @@ def test_pointers_from_a_file_are_not_followed():
     void = b"cnumpy\ndtype\nU\x02V8K\x00K\x01\x87R(K\x03U\x01|NU\x01f\x85}U\x01f"
     kind = void + OBJECTS + b"K\x00\x86sK\x08K\x01K\x00tb"
     array = ARRAY + b"(K\x01K\x01\x85" + kind + b"\x89U\x08AAAAAAAAtb"
-    with pytest.raises(DataError, match="something else than an array of bytes"):
+    with pytest.raises(DataError, match="something other than an array of bytes"):
         read_pickled(b"\x80\x02}(U\x0blabel_names" + array + b"u.", "batches.meta")
 
 
 def test_a_short_file_takes_a_short_time():
     """The hash of this key, a tuple of tuples, would take two to the fortieth steps."""
     key = b"K\x01" + b"q\x00h\x00\x86" * 40
-    with pytest.raises(DataError, match="a key of a dictionary is no word"):
+    with pytest.raises(DataError, match="a key of a dictionary is not a word"):
         read_pickled(b"\x80\x02}(" + key + b"K\x01u.", "batches.meta")

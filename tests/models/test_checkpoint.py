@@ -101,7 +101,7 @@ def test_another_network_is_refused(tmp_path, other, message):
 def test_words_beside_tensors_that_are_none_are_refused(tmp_path, words):
     path = tmp_path / "x.safetensors"
     save_file({"a": torch.zeros(1)}, path, metadata={"fewlabels": words})
-    with pytest.raises(DataError, match="does not hold words beside its tensors"):
+    with pytest.raises(DataError, match="has no valid metadata beside its tensors"):
         checkpoint.metadata(path)
-    with pytest.raises(DataError, match="does not hold words beside its tensors"):
+    with pytest.raises(DataError, match="has no valid metadata beside its tensors"):
         checkpoint.read_into({"a": torch.zeros(1)}, path)

@@ -307,7 +307,9 @@ def test_a_password_in_the_settings_is_not_told(project):
     before = project.settings
     address = {"store": "postgresql://ann:secret@host/labels"}
     now = before.model_copy(update=address)
-    with pytest.warns(SettingsChangedWarning, match="the store is another") as told:
+    with pytest.warns(
+        SettingsChangedWarning, match="the store is a different one"
+    ) as told:
         now.tell_changes(project.folder)
     assert "secret" not in str(told[0].message)
 

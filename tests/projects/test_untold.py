@@ -49,7 +49,7 @@ def test_a_query_whose_answers_were_told_is_written_over(project, tmp_path, kind
     FILL[kind](file, [(0, truth(name), "", "ann")])
     project.tell(file)
     if kind == "label-studio":  # what that program exports is its own
-        with pytest.raises(UsageError, match="is no query as one is written here"):
+        with pytest.raises(UsageError, match="is not a query that fewlabels wrote"):
             project.write_query(project.ask(), file)
         return
     project.write_query(project.ask(), file)
@@ -67,7 +67,9 @@ def test_a_query_whose_answers_were_told_is_written_over(project, tmp_path, kind
 )
 def test_a_table_that_is_no_query_is_not_written_over(project, tmp_path, name, content):
     (tmp_path / name).write_text(content)
-    with pytest.raises(UsageError, match="is no query as one is written here, and was"):
+    with pytest.raises(
+        UsageError, match="is not a query that fewlabels wrote, and was"
+    ):
         project.write_query(project.ask(), tmp_path / name)
     assert (tmp_path / name).read_text() == content
 
@@ -88,7 +90,7 @@ def test_a_configuration_of_somebody_else_is_not_written_over(project, tmp_path)
     changed = config.read_text("utf-8").replace("<View>", "<View><Header/>")
     for content in (changed.encode(), b"\xff\xfe\x00"):
         config.write_bytes(content)
-        with pytest.raises(UsageError, match=r"query\.config\.xml' is there already"):
+        with pytest.raises(UsageError, match=r"query\.config\.xml' exists already"):
             project.write_query(asked, tmp_path / "query.json")
         assert config.read_bytes() == content
 

@@ -106,7 +106,7 @@ def test_a_file_that_is_damaged_meanwhile_leaves_a_gap(begun):
     (project.images_folder / name).write_bytes(b"no image")
     path, _ = sheet(project, asked)
     assert len(pictures(path)) == 13
-    assert "cannot be shown any more" in text_of(path)
+    assert "can no longer be shown" in text_of(path)
 
 
 # ------------------------------------------------------------------------ guesses
@@ -162,7 +162,7 @@ def test_a_round_that_measures_has_no_guess_whatever_is_open_of_it(tmp_path):
 def test_a_page_of_somebody_else_is_not_touched(tmp_path, content):
     page = tmp_path / "query.html"
     page.mkdir() if content == "folder" else page.write_text(content)
-    with pytest.raises(UsageError, match="is no contact sheet, and was not touched"):
+    with pytest.raises(UsageError, match="is not a contact sheet, and was not touched"):
         sheet_path(tmp_path / "query.csv")
 
 

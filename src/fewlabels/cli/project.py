@@ -19,6 +19,7 @@ from fewlabels.report import (
     write_project_report,
 )
 from fewlabels.report.project_headline import why_unmeasured
+from fewlabels.report.wording import count
 
 Place = Annotated[
     Path, typer.Argument(metavar="PROJECT", help="Folder of the project.")
@@ -282,13 +283,14 @@ def _described(told: Told) -> str:
 def _contradiction(told: Told) -> str:
     """Say that people disagree, and what becomes of the images."""
     num, num_out = told.num_contradicting, told.num_disputed
-    images = "image" if num == 1 else "images"
-    said = f"Of {num} {images} another annotator says something else"
+    said = f"Another annotator disagrees about {count(num, 'image')}"
     if not num_out:
         return f"{said}; the majority counts."
     who = "It" if num == 1 else "They" if num_out == num else f"{num_out} of them"
-    leave = "leaves" if num_out == 1 else "leave"
-    return f"{said}. {who} {leave} training and measuring until more than half agree."
+    left = "is left" if num_out == 1 else "are left"
+    return (
+        f"{said}. {who} {left} out of training and measuring until a majority agrees."
+    )
 
 
 def _table(standing: Status) -> Table:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fewlabels.data.decode import digest_of
-from fewlabels.data.labels import Labels, class_names, label_tensor
+from fewlabels.data.labels import Labels, class_names, label_tensor, numpy_of
 from fewlabels.data.unreadable import is_utf8
 from fewlabels.errors import LabelError, NotFiniteError, ShapeError, UsageError
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool, Split
@@ -77,7 +77,7 @@ def item_tensor(images: Arrays) -> Tensor:
     Returns:
         The tensor; it shares memory with the array where it can.
     """
-    array = _numpy(images) if torch.is_tensor(images) else images
+    array = numpy_of(images) if torch.is_tensor(images) else images
     if array.ndim == 2 and np.issubdtype(array.dtype, np.floating):
         return _vectors(array)
     if array.dtype != np.uint8:
@@ -100,20 +100,14 @@ def item_ids(prefix: str, items: Tensor) -> tuple[str, ...]:
     )
 
 
-def _numpy(images: Tensor) -> NDArray[Any]:
-    plain = images.detach().cpu()
-    known: Tensor = plain.float() if plain.dtype == torch.bfloat16 else plain
-    return np.asarray(known.numpy())
-
-
 def _distinct(classes: Sequence[str]) -> tuple[str, ...]:
     """Return the names of the classes; refuse a name that stands there twice."""
     names = tuple(map(str, classes))
     unwritable = [name for name in names if not is_utf8(name)]
     if unwritable:
         msg = (
-            f"The class {unwritable[0]!a} is no valid text and cannot be written into "
-            "any file. Name it anew."
+            f"The class {unwritable[0]!a} is not valid text and cannot be written to "
+            "any file. Rename it."
         )
         raise UsageError(msg)
     if len(set(names)) < len(names):

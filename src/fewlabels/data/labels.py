@@ -87,6 +87,13 @@ def names_in(words: NDArray[Any]) -> list[str]:
     return [str(word) for word in _label_array(words.ravel()).tolist()]
 
 
+def numpy_of(tensor: Tensor) -> NDArray[Any]:
+    """Return a tensor as an array; of bfloat16, which NumPy has not, as float32."""
+    plain = tensor.detach().cpu()
+    known: Tensor = plain.float() if plain.dtype == torch.bfloat16 else plain
+    return np.asarray(known.numpy())
+
+
 def _label_array(labels: Labels) -> NDArray[Any]:
     """Return labels as a row of class numbers, int64, or of words."""
     array = _array(labels)
@@ -112,11 +119,11 @@ def _label_array(labels: Labels) -> NDArray[Any]:
 
 def _array(labels: Labels) -> NDArray[Any]:
     if torch.is_tensor(labels):
-        return np.asarray(labels.detach().cpu().numpy())
+        return numpy_of(labels)
     try:
         return np.asarray(labels)
     except ValueError as error:  # lists of different lengths within each other
-        raise UsageError(_wrong_type("of lists of several lengths")) from error
+        raise UsageError(_wrong_type("list of lists")) from error
 
 
 def _wrong_type(kind: str) -> str:
@@ -131,8 +138,8 @@ def _whole(array: NDArray[Any]) -> NDArray[np.int64]:
     largest = int(array.max(initial=0))
     if largest > np.iinfo(np.int64).max:
         msg = (
-            f"The largest label is {largest:,}, which is no class number: they count "
-            f"from 0, and {UNKNOWN} says that the class is not known. Correct it."
+            f"The largest label is {largest:,}, which is not a class number: they "
+            f"count from 0, and {UNKNOWN} stands for an unknown class. Correct it."
         )
         raise LabelError(msg)
     return array.astype(np.int64)
@@ -143,14 +150,14 @@ def _words(array: NDArray[Any]) -> NDArray[np.str_]:
     if array.dtype.kind == "T":
         given = array.tolist()
         if not all(isinstance(word, str) for word in given):
-            raise UsageError(_wrong_type("text with gaps"))
+            raise UsageError(_wrong_type("text with missing values"))
         array = np.array(given, dtype=np.str_)
     native = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
     codes = native.view(np.uint32) if native.nbytes else np.zeros(0, np.uint32)
     if (codes > sys.maxunicode).any() or ((codes >= 0xD800) & (codes < 0xE000)).any():
         raise LabelError(
-            "A label is no valid text: it has letters that cannot be written into any "
-            "file. Write the names of the classes anew."
+            "A label is not valid text: it has characters that cannot be written to "
+            "any file. Rename the classes."
         )
     return native
 

@@ -94,7 +94,7 @@ def _lines(file: BufferedReader, *, newline: str) -> Iterator[str]:
     with TextIOWrapper(file, encoding="utf-8-sig", newline=newline) as text:
         for line in text:
             if len(line) > _LONGEST_LINE:
-                msg = f"a line has {len(line):,} letters; at most {_LONGEST_LINE:,}"
+                msg = f"a line has {len(line):,} characters; at most {_LONGEST_LINE:,}"
                 raise ValueError(msg)
             yield line
 
@@ -210,7 +210,7 @@ def _word(row: Row, column: str, where: str) -> str | None:
     word = str(cell).strip()
     if not is_utf8(word):
         told = f"{where} has {_short(word)!a} as {column}"
-        msg = f"{told}, which is no valid text; write it anew."
+        msg = f"{told}, which is not valid text; rewrite it."
         raise DataError(msg)
     return word or None
 

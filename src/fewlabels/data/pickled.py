@@ -91,7 +91,9 @@ class _Machine:
                 return self._pop()
             step = _STEPS.get(code)
             if step is None:
-                raise self._fault(f"byte {self._place - 1} is {code!r}, which none has")
+                raise self._fault(
+                    f"byte {self._place - 1} is {code!r}, which is unknown"
+                )
             step(self)
         raise self._fault(f"it has more than {_MOST_STEPS:,} instructions")
 
@@ -160,7 +162,7 @@ class _Machine:
     def append_all(self) -> None:
         values, into = self._marked(), self._pop()
         if type(into) is not list:
-            raise self._fault("it appends to what is no list")
+            raise self._fault("it appends to something that is not a list")
         into.extend(values)
         self.push(into)
 
@@ -168,9 +170,11 @@ class _Machine:
         pairs, into = self._marked(), self._pop()
         keys = pairs[::2]
         if type(into) is not dict or len(pairs) % 2:
-            raise self._fault("it adds half a pair, or to what is no dictionary")
+            raise self._fault(
+                "it adds half a pair, or to something other than a dictionary"
+            )
         if not all(type(key) is bytes for key in keys):
-            raise self._fault("a key of a dictionary is no word")
+            raise self._fault("a key of a dictionary is not a word")
         into.update(zip(keys, pairs[1::2], strict=True))
         self.push(into)
 
@@ -196,7 +200,7 @@ class _Machine:
         elif (named, given) == (_Named(_RECONSTRUCT), (_Named(_ARRAY), (0,), b"b")):
             self.push(_Promised(_ARRAY))
         else:
-            raise self._fault("it asks for something else than an array of bytes")
+            raise self._fault("it asks for something other than an array of bytes")
 
     def build(self) -> None:
         """Turn the promise of an array into an array; a type has nothing to add."""
@@ -206,7 +210,7 @@ class _Machine:
         elif promised == _Promised(_DTYPE):
             self.push(promised)
         else:
-            raise self._fault("it builds something else than an array of bytes")
+            raise self._fault("it builds something other than an array of bytes")
 
     def _array(self, state: object) -> ByteArray:
         match state:

@@ -184,7 +184,7 @@ def _words(file: Any, path: Path) -> dict[str, str]:
     )
     if not is_ours:
         msg = (
-            f"{path} does not hold words beside its tensors where they belong. It was "
+            f"{path} has no valid metadata beside its tensors. It was "
             "changed by something else; delete it and train again."
         )
         raise DataError(msg)

@@ -173,7 +173,7 @@ def foretold(
     seconds = _solving(trainer, len(images), num_classes, width, clock)
     if is_embedded(images, pool.ids, encoder, cache):
         return seconds
-    return seconds + _embedding(images, encoder, clock)
+    return seconds + _embedding(_some(images), len(images), encoder, clock)
 
 
 def duration(seconds: float) -> str:
@@ -234,7 +234,7 @@ def _frozen(
     shape = _shape(images, ENCODED_SIDE if is_pretrained else None)
     chosen = informed(Choice(name=OVER_FEATURES, options=dict(options)), shares)
     encoder = encoders.resolve(options["encoder"])
-    seconds = _embedding(_some(images, shape), encoder, clock, len(images))
+    seconds = _embedding(_some(images, shape), len(images), encoder, clock)
     seconds += _solving(chosen, len(images), num_classes, encoder.feature_size, clock)
     return Plan(
         trainer=chosen.name,
@@ -248,16 +248,13 @@ def _frozen(
     )
 
 
-def _embedding(
-    images: Images, encoder: Encoder, clock: Clock, num_images: int | None = None
-) -> float:
-    """Return how long it takes to embed images like these."""
-    chosen = torch.linspace(0, len(images) - 1, min(_PROBED, len(images))).long()
-    encoder.embed(images.read(chosen))  # the first time is no measure
+def _embedding(some: Images, num_images: int, encoder: Encoder, clock: Clock) -> float:
+    """Return how long it takes to embed many images like some."""
+    every = torch.arange(len(some))
+    encoder.embed(some.read(every))  # the first time is no measure
     begun = clock()
-    encoder.embed(images.read(chosen))
-    wanted = len(images) if num_images is None else num_images
-    return (clock() - begun) / len(chosen) * wanted
+    encoder.embed(some.read(every))
+    return (clock() - begun) / len(some) * num_images
 
 
 def _solving(
@@ -336,10 +333,10 @@ def _probe(images: Images, shape: tuple[int, int, int], num_classes: int) -> Poo
     return Pool.build(some, labels, [str(number) for number in range(num_classes)])
 
 
-def _some(images: Images, shape: tuple[int, int, int]) -> Images:
-    """Return a few of the images, files brought to a shape."""
+def _some(images: Images, shape: tuple[int, int, int] | None = None) -> Images:
+    """Return a few of the images, files brought to a shape if one is given."""
     chosen = torch.linspace(0, len(images) - 1, min(_PROBED, len(images))).long()
-    if isinstance(images, FileImages):
+    if isinstance(images, FileImages) and shape is not None:
         files = tuple(images.files[index] for index in chosen.tolist())
         return FileImages(files, shape)
     return ChosenImages(images, chosen)

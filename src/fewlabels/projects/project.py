@@ -286,7 +286,7 @@ def _whole(place: Path) -> Iterator[Path]:
                 _check_free(place)
                 raise
         return
-    in_use = ProjectError(f"Another process begins a project in '{place}'.")
+    in_use = ProjectError(f"Another process is beginning a project in '{place}'.")
     with files.building(real / FILE) as partial:
         yield partial
         with files.alone(real / LOCK, in_use, patience=_PATIENCE):

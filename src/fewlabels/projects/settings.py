@@ -131,7 +131,7 @@ class ProjectSettings(BaseModel):
         was, now = before.model_dump(), self.model_dump()
         different = [name for name in now if was[name] != now[name]]
         return [
-            "the store is another"
+            "the store is a different one"
             if name == "store"
             else f"{name} was {was[name]!r} and is now {now[name]!r}"
             for name in different

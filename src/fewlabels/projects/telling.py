@@ -214,7 +214,7 @@ def _check_told(project: ProjectFolder, path: Path, snapshot: Snapshot) -> None:
         raise UsageError(msg)
     if not is_query(path):
         msg = (
-            f"'{path}' is there already, is no query as one is written here, and was "
+            f"'{path}' exists already, is not a query that fewlabels wrote, and was "
             "not touched. Give another file: --out."
         )
         raise UsageError(msg)

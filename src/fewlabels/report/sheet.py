@@ -84,7 +84,7 @@ def sheet_path(query: Path) -> Path:
         is_ours = False
     if not is_ours:
         msg = (
-            f"'{path}' is there already, is no contact sheet, and was not touched. "
+            f"'{path}' exists already, is not a contact sheet, and was not touched. "
             "Give another name for the query: --out."
         )
         raise UsageError(msg)

@@ -146,7 +146,7 @@ def _digest(content: bytes) -> str:
 
 
 def _tell_unchecked(folder: RunFolder) -> None:
-    """Say so where damage of files would not be noticed."""
+    """Say so where damage to files would not be noticed."""
     folder.start()
     folder.lines()  # what cannot be read is told first
     if not folder.is_checked():

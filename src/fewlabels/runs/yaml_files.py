@@ -51,12 +51,12 @@ def read_value(text: str) -> Any:
         Its value.
 
     Raises:
-        ValueError: If it is none, or has too many values, or some that lie too deep.
+        ValueError: If it is none, or has too many values, or is nested too deeply.
     """
     try:
         found = yaml.safe_load(text)
     except RecursionError as error:
-        raise ValueError("its values lie too deep") from error
+        raise ValueError("it is nested too deeply") from error
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error
     _check_size(found)
@@ -71,7 +71,7 @@ def _check_size(content: Any) -> None:
         seen += 1
         if depth > _DEEPEST or seen > _MOST_VALUES:
             msg = (
-                f"it holds more than {_MOST_VALUES:,} values, or some that lie deeper "
+                f"it holds more than {_MOST_VALUES:,} values, or is nested deeper "
                 f"than {_DEEPEST} levels"
             )
             raise ValueError(msg)

@@ -50,7 +50,7 @@ ROWS = [
     ("a.png,unsure,skip,", "says 'unsure' as its label and 'skip' as its status"),
     ("a.png,zebra,,", "there is no class 'zebra'."),
     ("f.png,cat,,", "nobody asked about 'f.png'; take the row out."),
-    ("a.png,cat,skip,", "is skipped and has the label 'cat'; decide for one."),
+    ("a.png,cat,skip,", "is skipped and has the label 'cat'; decide on one."),
     ("a.png,,maybe,", "the status 'maybe' is neither 'skip' nor 'unsure'."),
     (",cat,,", "names no image; fill in file_name."),
     ("d, e.png,cat,,x", "has 5 cells and the header has 4"),

@@ -205,7 +205,7 @@ def answer_of(row: Row, line: int, images: Images, classes: Classes) -> Answer:
     if label is not None and label not in classes.names:
         status, label = _said(label, status), None
     if status == SKIP and label is not None:
-        told = f"is skipped and has the label {quoted(label)}; decide for one."
+        told = f"is skipped and has the label {quoted(label)}; decide on one."
         raise FaultyRowError(told)
     return Answer(
         id=identifier,
@@ -224,7 +224,7 @@ def _said(word: str, status: str) -> str:
     meant = SAYINGS[word]
     if status not in {"", meant}:
         told = f"says {quoted(word)} as its label and {quoted(status)} as its status"
-        raise FaultyRowError(f"{told}; decide for one.")
+        raise FaultyRowError(f"{told}; decide on one.")
     return meant
 
 

@@ -131,7 +131,7 @@ def _check_config(path: Path) -> None:
         if _CHOICE.sub("", found) == label_config(()):
             return
     msg = (
-        f"'{path}' is there already, is not as it was written here, and was not "
+        f"'{path}' exists already, is not as fewlabels wrote it, and was not "
         "touched. Give the query another name: --out."
     )
     raise UsageError(msg)

@@ -95,7 +95,7 @@ def check_replaceable_table(path: Path) -> None:
         return
     if not path.is_file() or tuple(first_columns(path, len(_FIRST))) != _FIRST:
         msg = (
-            f"'{path}' is there already and holds no predictions; it was not touched. "
+            f"'{path}' exists already and holds no predictions; it was not touched. "
             "Give another file: --out."
         )
         raise UsageError(msg)

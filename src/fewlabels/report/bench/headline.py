@@ -250,5 +250,5 @@ def _unchecked(context: Context) -> list[str]:
         return []
     return [
         f"{count(number, 'run was', 'runs were')} written by a version without "
-        "checksums: damage of their files would not be noticed."
+        "checksums: damage to their files would not be noticed."
     ]
