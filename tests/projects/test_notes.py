@@ -56,8 +56,8 @@ def test_labels_of_vanished_images_are_told_with_the_budget(project):
     project.train()
     standing = project.status()
     (note,) = noted(project, "The files of 3 labeled images are gone.")
-    assert "neither trains nor measures" in note
-    assert "the budget has as many labels to give again" in note
+    assert "neither train nor measure" in note
+    assert "the budget gets as many labels back" in note
     assert (standing.num_spent, sum(standing.class_counts)) == (6, 2)
     assert not noted(project, "audit slice have no label")  # none was skipped
     for name in gone:

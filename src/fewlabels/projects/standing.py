@@ -176,10 +176,9 @@ def _vanished_notes(snapshot: Snapshot) -> Iterator[str]:
     """Yield how many labels wait for their images, and what becomes of the budget."""
     if snapshot.vanished:
         yield (
-            f"The files of {_labeled_images(len(snapshot.vanished))} are gone. What "
-            "was said of them is kept, but neither trains nor measures, and the budget "
-            "has as many labels to give again. Put the files back and it counts as "
-            "before."
+            f"The files of {_labeled_images(len(snapshot.vanished))} are gone. "
+            "Their labels are kept but neither train nor measure, and the budget gets "
+            "as many labels back. Put the files back and they count as before."
         )
 
 
