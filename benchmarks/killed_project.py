@@ -172,6 +172,8 @@ class Life:
     def do(self, verb: str) -> None:
         """Do what a command does."""
         if verb == "init":
+            if (self.folder / "project.json").exists():
+                return  # the kill came after the last step that counts
             Project.create(
                 self.folder,
                 self.images,
