@@ -215,6 +215,18 @@ def test_more_than_sixteen_bits_are_refused(tmp_path):
             inspect("a", tmp_path / "a.tiff")
 
 
+def test_a_jpeg_of_endless_scans_is_refused(tmp_path):
+    """Each scan takes a hundred bytes, and goes over all pixels."""
+    path = tmp_path / "a.jpg"
+    Image.new("L", (2000, 2000)).save(path, progressive=True)
+    assert inspect("a", path).width == 2000
+    content = path.read_bytes()
+    scan = content[content.rindex(b"\xff\xda") : -2]
+    path.write_bytes(content[:-2] + scan * 1000 + content[-2:])
+    with pytest.raises(DataError, match=r"1,006 scans of 2000 x 2000 pixels"):
+        inspect("a", path)
+
+
 MEASURED = """
 import resource, sys, torch
 from pathlib import Path

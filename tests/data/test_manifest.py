@@ -1,4 +1,7 @@
 import json
+import random
+import warnings
+from contextlib import suppress
 
 import pyarrow as pa
 import pytest
@@ -242,9 +245,22 @@ def test_a_long_text_that_is_repeated_is_not_unfolded(folder):
 
 
 def test_a_table_that_unpacks_to_too_much_is_refused(folder, monkeypatch):
-    monkeypatch.setattr("fewlabels.data.parquet._MOST_BYTES", 100)
+    monkeypatch.setattr("fewlabels.data.parquet._UNPACKED_BYTES", 100)
+    monkeypatch.setattr("fewlabels.data.parquet._UNPACKED_RATIO", 0)
     with pytest.raises(DataError, match=r"would unpack to .* bytes; at most 100"):
         loaded(written(folder / "table.parquet", ROWS))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_changed_bytes_are_read_or_refused(folder, seed):
+    path, chance = written(folder / "table.parquet", ROWS), random.Random(seed)
+    content = bytearray(path.read_bytes())
+    for _ in range(3):
+        content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+    path.write_bytes(content)
+    with suppress(DataError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        loaded(path)
 
 
 def test_other_columns_may_hold_anything(folder):

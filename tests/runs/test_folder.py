@@ -269,6 +269,14 @@ def test_a_round_that_cannot_be_is_refused(run, change):
         RoundLine.model_validate(line | change)
 
 
+def test_rounds_of_different_classes_are_refused(run):
+    first, second, *_ = run.lines()
+    fewer = second.model_copy(update={"class_counts": second.class_counts[:-1]})
+    run.rounds_file.write_text(f"{first.to_json()}\n{fewer.to_json()}\n")
+    with pytest.raises(RunError, match="its rounds count labels of different classes"):
+        run.lines()
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -39,6 +39,8 @@ MAX_BYTES = 512 * 2**20
 Image.core.set_block_size(2**26)  # type: ignore[attr-defined] # documented, not typed
 
 _BYTES, _PIXELS = Room(MAX_BYTES), Room(MAX_PIXELS)
+_MOST_SCANNED = 50 * MAX_PIXELS
+_JPEG, _SCAN = b"\xff\xd8", b"\xff\xda"
 _BAND = 2**20
 """Pixels whose values are looked at together."""
 
@@ -213,10 +215,21 @@ def _opened(path: Path) -> Iterator[tuple[Image.Image, str]]:
             if width * height > MAX_PIXELS:
                 told = f"{width} x {height} is more than {MAX_PIXELS:,} pixels"
                 raise DataError(told)
+            _check_scans(content, width, height)
             with _PIXELS.taken(width * height):
                 yield image, digest_of(content)
         except _DAMAGE as error:
             raise DataError(f"damaged: {_sentence(error)}") from error
+
+
+def _check_scans(content: bytes, width: int, height: int) -> None:
+    """Refuse a JPEG that goes over its pixels so often that it takes minutes.
+
+    A progressive one does so about ten times. A few bytes are enough for one more scan.
+    """
+    num_scans = content.count(_SCAN) if content.startswith(_JPEG) else 0
+    if num_scans * width * height > _MOST_SCANNED:
+        raise DataError(f"{num_scans:,} scans of {width} x {height} pixels")
 
 
 @contextmanager

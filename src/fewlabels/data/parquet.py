@@ -4,10 +4,13 @@ A column may say a long text once and repeat it a million times in a few bytes, 
 texts are looked at before they are copied, and few rows are unfolded at once.
 """
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
-_MOST_BYTES = 2**28
+_UNPACKED_BYTES, _UNPACKED_RATIO = 2**28, 8
+"""What may be unpacked from any table, and from each byte of a large one."""
+
 _LONGEST_TEXT = 2**17
 """As long as a cell of a CSV table may be."""
 
@@ -32,9 +35,22 @@ def parquet_rows(
     Raises:
         ValueError: If the table is damaged, or a column holds something else.
     """
-    import pyarrow as pa  # slow to import, and seldom needed
+    from pyarrow import ArrowException  # slow to import, and seldom needed
+
+    try:
+        yield from _rows(file, chosen)
+    except ArrowException as error:
+        raise ValueError(str(error)) from error
+
+
+def _rows(
+    file: IO[bytes], chosen: Callable[[Sequence[str]], list[str]]
+) -> Iterator[Row]:
+    import pyarrow as pa
     from pyarrow import parquet
 
+    num_bytes = file.seek(0, os.SEEK_END)
+    file.seek(0)
     schema = parquet.read_schema(file)
     columns = chosen(schema.names)
     for field in schema:
@@ -43,7 +59,7 @@ def parquet_rows(
             raise ValueError(msg)
     file.seek(0)
     with parquet.ParquetFile(file, read_dictionary=columns) as table:
-        _check_unpacked(table.metadata, columns)
+        _check_unpacked(table.metadata, num_bytes)
         for some in table.iter_batches(_ROWS_AT_ONCE, columns=columns):
             unfolded = [_unfolded(column) for column in some.columns]
             yield from pa.table(unfolded, names=some.schema.names).to_pylist()
@@ -58,14 +74,14 @@ def _is_plain(kind: Any) -> bool:
     return any(is_it(kind) for is_it in (*tests, types.is_floating, types.is_null))
 
 
-def _check_unpacked(metadata: Any, columns: Sequence[str]) -> None:
+def _check_unpacked(metadata: Any, num_bytes: int) -> None:
+    # What is said of single columns must not be asked for: where that is damaged, Arrow
+    # ends the process.
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
-    parts = (group.column(i) for group in groups for i in range(group.num_columns))
-    unpacked = sum(
-        part.total_uncompressed_size for part in parts if part.path_in_schema in columns
-    )
-    if unpacked > _MOST_BYTES:
-        msg = f"it would unpack to {unpacked:,} bytes; at most {_MOST_BYTES:,} are read"
+    unpacked = sum(group.total_byte_size for group in groups)
+    most = max(_UNPACKED_BYTES, _UNPACKED_RATIO * num_bytes)
+    if unpacked > most:
+        msg = f"it would unpack to {unpacked:,} bytes; at most {most:,} are read"
         raise ValueError(msg)
 
 

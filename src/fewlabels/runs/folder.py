@@ -256,6 +256,8 @@ class RunFolder:
             if [line.step for line in lines] != list(range(len(lines))):
                 msg = f"its rounds are numbered {[line.step for line in lines]}"
                 raise ValueError(msg)
+            if len({len(line.class_counts) for line in lines}) > 1:
+                raise ValueError("its rounds count labels of different classes")
             if lines and not self.start_file.exists():
                 msg = "the file start.json that it builds on is gone"
                 raise ValueError(msg)
