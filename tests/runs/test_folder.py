@@ -24,7 +24,6 @@ from fewlabels.errors import (
 from fewlabels.pool import Answers, Query, Round
 from fewlabels.report.recorded import read_runs
 from fewlabels.runs import Choice, RoundLine, RunFolder, diagnose, execute
-from fewlabels.runs.timing import Stopwatch, TimedTrainer
 from fewlabels.strategies import Margin
 
 
@@ -364,24 +363,6 @@ def test_a_run_of_version_1_is_read_and_goes_on(run, finished, digits):
     assert last.median_accuracy == finished[1][2].median_accuracy
     assert run.rounds_file.read_text().startswith(written)
     assert [line.schema_version for line in run.lines()] == [1, 1, 3]
-
-
-def test_a_timed_trainer_is_named_by_its_trainer_and_not_by_its_time():
-    """What marks the evaluations of a training must not change while it runs."""
-    fresh, used = Stopwatch(), Stopwatch({"train": 3.0})
-    trainer = toy.Resuming()
-    assert repr(TimedTrainer(trainer, fresh)) == repr(TimedTrainer(trainer, used))
-    other = toy.Resuming(steps=41)
-    assert repr(TimedTrainer(trainer, fresh)) != repr(TimedTrainer(other, fresh))
-
-
-def test_time_for_measuring_is_no_time_of_training(monkeypatch):
-    clock = iter([0.0, 1.0, 5.0, 7.0])  # training begins, measuring, and both end
-    monkeypatch.setattr("time.perf_counter", lambda: next(clock))
-    watch = Stopwatch()
-    with watch.running("train"), watch.running("measure"):
-        pass
-    assert dict(watch.seconds) == {"train": 3.0, "measure": 4.0}
 
 
 def test_a_strategy_from_outside_is_written_down(tmp_path, digits):
