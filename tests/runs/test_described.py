@@ -1,4 +1,5 @@
 import json
+from math import nan
 
 import pytest
 
@@ -41,6 +42,7 @@ def test_what_can_be_is_read(folder):
     assert folder.description() == DESCRIPTION
     assert folder.start() == {"c": 0, "d": 1}
     assert folder.lines()[0].ids == ("a", "b")
+    assert RoundLine.model_validate(LINE | {"accuracy": nan}).accuracy is not None
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any, Self
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
 from fewlabels.pool import UNKNOWN, Answers, Pool, Query, Round
@@ -18,7 +18,15 @@ line ends with a checksum; since version 2 there is ``median_accuracy``."""
 Whole = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 """A number that every library can hold."""
 
-Share = Annotated[float, Field(ge=0, le=1)]
+
+def _checked_share(value: float) -> float:
+    if value < 0 or value > 1:  # NaN is neither: nothing could be measured
+        raise ValueError("a share is a number from 0 to 1")
+    return value
+
+
+Share = Annotated[float, AfterValidator(_checked_share)]
+"""Part of a whole."""
 
 
 class RoundLine(BaseModel):
