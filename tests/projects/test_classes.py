@@ -57,7 +57,7 @@ def test_a_class_is_renamed_and_keeps_its_labels(project, tmp_path):
         project.tell(write(tmp_path / "a.csv", [(name, "even")]))
 
 
-@pytest.mark.parametrize("name", ["odd", "ODD ", " ", "new, new"])
+@pytest.mark.parametrize("name", ["odd", "ODD ", " ", "new, new", "a\x1b[31m"])
 def test_a_class_that_could_not_be_told_apart_is_refused(project, name):
     with pytest.raises(UsageError, match="was not taken"):
         project.add_classes(name.split(","))

@@ -7,7 +7,7 @@ from tests.projects.toy import QUICK, answer, begin, go_on, paths, pictures, wri
 
 from fewlabels.errors import TargetWarning, UsageError
 from fewlabels.projects import Project
-from fewlabels.projects.shares import assumed, informed, read_shares
+from fewlabels.projects.shares import assumed, informed, outgrown, read_shares
 from fewlabels.rng import stream
 from fewlabels.runs import Choice
 
@@ -130,3 +130,30 @@ def test_the_head_of_a_project_is_kept_exported_and_read(tmp_path):
         assert done.has_model
     with Project.open(project.folder, allow_code=True) as again:
         assert again.settings.trainer.options["shares"] == [0.75, 0.25]
+
+
+def test_a_class_that_is_added_outgrows_the_shares(tmp_path):
+    with begin(tmp_path, trainer=LINEAR, shares="1,3") as project:
+        go_on(project)
+        project.add_classes(["neither"])
+        assert project.expectation()
+        assert project.train().is_new
+        (note,) = [one for one in project.status().notes if "shares" in one]
+        assert "given for 2 classes, and there are 3 by now; they are not used" in note
+        assert project.ask().items
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("frozen-linear", {"shares": [0.9, 0.1]}, {}),
+        ("frozen-linear", {"shares": "even"}, {"shares": "even"}),
+        ("frozen-linear", {"shares": [0.5, 0.3, 0.2]}, {"shares": [0.5, 0.3, 0.2]}),
+        ("fixmatch-darp", {"target": [0.9, 0.1]}, {"target": "estimated"}),
+        ("fixmatch-darp", {}, {}),
+        ("my:Trainer", {"shares": [1]}, {"shares": [1]}),
+    ],
+)
+def test_shares_of_other_classes_are_unknown(name, before, after):
+    found = outgrown(Choice(name=name, options=before), 3)
+    assert found == Choice(name=name, options=after)

@@ -109,7 +109,7 @@ def test_a_dispute_is_noted_with_its_remedy(project, tmp_path):
     answers = write(tmp_path / "a.csv", [(name, wrong)])
     assert not any("disagree" in note for note in project.status().notes)
     project.tell(answers, annotator="bob")
-    said = "People disagree about 1 labeled image, which neither train nor measure."
+    said = "People disagree about 1 labeled image, left out of training and measuring."
     assert any(note.startswith(said) for note in project.status().notes)
     project.tell(write(tmp_path / "a.csv", [(name, truth(name))]), annotator="bob")
     assert not any("disagree" in note for note in project.status().notes)

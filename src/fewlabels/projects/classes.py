@@ -19,14 +19,16 @@ def class_names(names: Sequence[str]) -> tuple[str, ...]:
     Returns:
         At least two names.
     """
-    found = tuple(name.strip() for name in names)
-    if len(found) < 2 or not all(found) or len(set(found)) < len(found):
+    found: list[str] = []
+    for name in names:
+        found.append(_free(name, found))
+    if len(found) < 2:
         msg = (
-            f"The classes are {list(found)}; give at least two different names, such "
-            "as --classes cat,dog."
+            f"The classes are {found}; give at least two different names, such as "
+            "--classes cat,dog."
         )
         raise UsageError(msg)
-    return found
+    return tuple(found)
 
 
 def add(project: ProjectFolder, names: Sequence[str]) -> tuple[str, ...]:
@@ -76,7 +78,12 @@ def _free(name: str, taken: Sequence[str]) -> str:
     """Return a name without blanks around it, or raise if it is no good."""
     plain = name.strip()
     alike = [known for known in taken if known.casefold() == plain.casefold()]
-    if not plain or alike:
-        why = f"'{alike[0]}' is a class already" if alike else "a class needs a name"
-        raise UsageError(f"The class {name!r} was not taken: {why}. Give another name.")
-    return plain
+    if not plain:
+        why = "a class needs a name"
+    elif alike:
+        why = f"'{alike[0]}' is a class already"
+    elif not plain.isprintable():
+        why = "it holds characters that cannot be printed"
+    else:
+        return plain
+    raise UsageError(f"The class {name!r} was not taken: {why}. Give another name.")

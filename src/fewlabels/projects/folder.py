@@ -31,6 +31,7 @@ from fewlabels.projects.export import load_model
 from fewlabels.projects.indexing import Index, scan
 from fewlabels.projects.models import ModelRecord
 from fewlabels.projects.settings import FILE, ProjectSettings
+from fewlabels.projects.shares import outgrown
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.protocols import Classifier, Trainer
 from fewlabels.runs import Choice
@@ -195,11 +196,16 @@ class ProjectFolder:
 
     def trainer(self) -> Trainer:
         """Return the trainer of the project."""
-        chosen = self.allowed(self.settings.trainer)
+        chosen = self.chosen_trainer()
         options = dict(chosen.options)
         if chosen.name.startswith("frozen-"):
             options.setdefault("cache", str(self.feature_cache.folder))
         return training.resolve(chosen.name, options)
+
+    def chosen_trainer(self) -> Choice:
+        """Return the trainer by its name, told only shares that fit the classes."""
+        chosen = self.allowed(self.settings.trainer)
+        return outgrown(chosen, len(self.store.classes()))
 
     def allowed(self, chosen: Choice) -> Choice:
         """Return what ``project.json`` chose, unless it is code nobody has allowed."""

@@ -228,7 +228,7 @@ class Project(ProjectFolder):
             return ""
         snapshot = self.snapshot()
         pool = snapshot.pool(self.images(snapshot))
-        seconds = foretold(self.settings.trainer, pool, self.feature_cache)
+        seconds = foretold(self.chosen_trainer(), pool, self.feature_cache)
         reason = self.settings.reason
         if seconds is not None:
             return f"{reason} Expected: {duration(seconds)}."

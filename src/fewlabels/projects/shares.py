@@ -84,6 +84,29 @@ def informed(trainer: Choice, shares: Shares) -> Choice:
     return Choice(name=trainer.name, options=dict(trainer.options) | told)
 
 
+def outgrown(trainer: Choice, num_classes: int) -> Choice:
+    """Return a trainer that is told no shares if those it has are of other classes.
+
+    A class that is added later has no share, and nobody knows what it takes from the
+    others: the shares are unknown again.
+
+    Args:
+        trainer: The trainer of a project.
+        num_classes: Number of classes by now.
+
+    Returns:
+        The trainer, as it was where a share is there for each class.
+    """
+    shares = assumed(trainer, num_classes)
+    if shares is None or len(shares) == num_classes:
+        return trainer
+    options = dict(trainer.options)
+    options.pop("shares", None)
+    if "target" in options:
+        options["target"] = "estimated"
+    return Choice(name=trainer.name, options=options)
+
+
 def assumed(trainer: Choice, num_classes: int) -> tuple[float, ...] | None:
     """Return the shares that a training is aligned to; None: to none."""
     told: Any = UNKNOWN

@@ -176,7 +176,7 @@ def _vanished_notes(snapshot: Snapshot) -> Iterator[str]:
     """Yield how many labels wait for their images, and what becomes of the budget."""
     if snapshot.vanished:
         yield (
-            f"The files of {_labeled_images(len(snapshot.vanished))} are gone. "
+            f"The files of {_images(len(snapshot.vanished), 'labeled ')} are gone. "
             "Their labels are kept but neither train nor measure, and the budget gets "
             "as many labels back. Put the files back and they count as before."
         )
@@ -186,7 +186,14 @@ def _share_notes(project: ProjectFolder, snapshot: Snapshot) -> Iterator[str]:
     """Yield what labels of random images say against the shares that are assumed."""
     chosen, classes = project.settings.trainer, snapshot.classes
     shares = assumed(chosen, len(classes))
-    if shares is None or len(shares) != len(classes):
+    if shares is None:
+        return
+    if len(shares) != len(classes):
+        yield (
+            f"Class shares were given for {len(shares)} classes, and there are "
+            f"{len(classes)} by now; they are not used. Write one for each class under "
+            f"'trainer' in '{project.settings_file}' to use them again."
+        )
         return
     counts = [0] * len(classes)
     for label in snapshot.audited.values():
@@ -213,9 +220,10 @@ def _audit_notes(
         )
     missing = len(snapshot.audit - snapshot.audited.keys() - snapshot.vanished)
     if num_audited and missing:
+        have = "has" if missing == 1 else "have"
         yield (
-            f"{missing} images of the audit slice have no label. If they were skipped "
-            "for being hard, the measured accuracy is too high."
+            f"{_images(missing)} of the audit slice {have} no label. "
+            "If hard images were skipped, the measured accuracy is too high."
         )
     first_asked: dict[str, int] = {}
     for asked in snapshot.rounds:
@@ -223,15 +231,16 @@ def _audit_notes(
             first_asked.setdefault(one.item, asked.step)
     num_late = sum(first_asked[item] > 0 for item in snapshot.audit)
     if num_late:
+        were = "was" if num_late == 1 else "were"
         yield (
-            f"{num_late} images of the audit slice were drawn after others had been "
-            "chosen, from what was left. Where the strategy chose the hard ones, the "
-            "measured accuracy is a little too high."
+            f"{_images(num_late)} of the audit slice {were} drawn after others had "
+            "been chosen, from what was left. Where the strategy "
+            "chose the hard ones, the measured accuracy is a little too high."
         )
 
 
-def _labeled_images(number: int) -> str:
-    return f"{number} labeled {'image' if number == 1 else 'images'}"
+def _images(number: int, kind: str = "") -> str:
+    return f"{number} {kind}{'image' if number == 1 else 'images'}"
 
 
 def _people_notes(snapshot: Snapshot) -> Iterator[str]:
@@ -239,9 +248,9 @@ def _people_notes(snapshot: Snapshot) -> Iterator[str]:
     num_disputed = sum(one.is_disputed for one in snapshot.consensus.values())
     if num_disputed:
         yield (
-            f"People disagree about {_labeled_images(num_disputed)}, which neither "
-            "train nor measure. Let one of them change the row and tell it again under "
-            "the same name, or let somebody else tell what it is."
+            f"People disagree about {_images(num_disputed, 'labeled ')}, left out of "
+            "training and measuring. Let one of them change the row and tell it again "
+            "under the same name, or let somebody else tell what it is."
         )
     waiting = {one.item for one in snapshot.open}
     num_short = sum(

@@ -207,8 +207,13 @@ def _check_told(project: ProjectFolder, path: Path, snapshot: Snapshot) -> None:
         number = None if label is None else snapshot.classes.index(label)
         num_untold += (answer.id, number) not in said
     if num_untold:
+        answers = (
+            "1 answer that was"
+            if num_untold == 1
+            else f"{num_untold} answers that were"
+        )
         msg = (
-            f"'{path}' is there already, with {num_untold} answers that were not told; "
+            f"'{path}' is there already, with {answers} not told; "
             "it was not touched. Tell it first, or give another file: --out."
         )
         raise UsageError(msg)
