@@ -203,14 +203,16 @@ def main() -> None:
 def _fuzz(minutes: float, seed: int, out: Path | None) -> None:
     counts: dict[str, Counter[str]] = {}
     failures: list[dict[str, Any]] = []
-    slowest, peak, num_cases = 0.0, 0, 0
+    slowest: dict[str, Any] = {"seconds": 0.0}
+    peak, num_cases = 0, 0
     begun = end = time.monotonic()
     for told in cases(seed):
         num_cases += 1
         if num_cases == 1:
             begun = time.monotonic()
         counts.setdefault(told.get("target", "?"), Counter())[told["outcome"]] += 1
-        slowest = max(slowest, told.get("seconds", 0))
+        if told.get("seconds", 0) > slowest["seconds"]:
+            slowest = {key: told[key] for key in ("seconds", "target", "case")}
         peak = max(peak, told["bytes"])
         if is_failure(told):
             failures.append(told)
@@ -224,7 +226,7 @@ def _fuzz(minutes: float, seed: int, out: Path | None) -> None:
         "minutes": round((end - begun) / 60, 1),
         "cases": num_cases,
         "failures": failures,
-        "slowest_seconds": slowest,
+        "slowest": slowest,
         "peak_bytes": peak,
         "outcomes": {name: dict(found) for name, found in sorted(counts.items())},
     }

@@ -215,6 +215,16 @@ def test_more_than_sixteen_bits_are_refused(tmp_path):
             inspect("a", tmp_path / "a.tiff")
 
 
+def test_a_palette_that_is_missing(tmp_path):
+    path = tmp_path / "a.png"
+    Image.fromarray(pixels(1)).quantize(4).save(path)
+    content = path.read_bytes()
+    start, end = content.index(b"PLTE") - 4, content.index(b"IDAT") - 4
+    path.write_bytes(content[:start] + content[end:])
+    with pytest.raises(DataError, match="the palette is missing"):
+        inspect("a", path)
+
+
 def test_a_jpeg_of_endless_scans_is_refused(tmp_path):
     """Each scan takes a hundred bytes, and goes over all pixels."""
     path = tmp_path / "a.jpg"

@@ -66,6 +66,7 @@ _DAMAGE = (
     TypeError,
     KeyError,
     IndexError,
+    AssertionError,
     AttributeError,
     NotImplementedError,
     OverflowError,
@@ -164,6 +165,8 @@ def _examined(
     is_grey = image.mode in _GREY_MODES
     image.draft(image.mode, (draft_side, draft_side))
     image.load()
+    if image.mode == "P" and image.palette is None:
+        raise DataError("damaged: the palette is missing")
     if image.mode[0] in "IF":  # the range is known from the pixels only
         _eight_bit(image)
     if orientation in _SIDEWAYS:
@@ -185,6 +188,7 @@ def decode(file: ImageFile, shape: tuple[int, int, int]) -> NDArray[np.uint8]:
     with _opened(file.path) as (image, _):
         if (height, width) != (file.height, file.width):
             image.draft(image.mode, (2 * max(shape), 2 * max(shape)))
+        image.load()  # only then it is known what a palette holds
         upright = _turned(_eight_bit(image), file.orientation)
         flat = _converted(upright, "L" if channels == 1 else "RGB")
         sized = flat.resize((width, height), Image.Resampling.BILINEAR)
