@@ -80,3 +80,9 @@ def test_refused_answers_list_twenty_faults_and_count_the_rest():
     assert "and 31 more" in str(error)
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.faults) == (str(error), tuple(faults))
+
+
+def test_half_a_character_of_a_file_can_be_printed():
+    error = errors.UnknownNameError("strategy", "\ud800", ["npc"])
+    assert "'\\ud800'" in str(error)
+    assert str(error).encode("utf-8")

@@ -84,3 +84,7 @@ def test_changes_are_told_one_by_one():
         "steps was 3 and is now 4",
         "rate was no option and is now 1.0",
     ]
+
+
+def test_a_number_beyond_floats_is_itself():
+    assert identity(Mine(steps=10**400)).options["steps"] == 10**400

@@ -53,6 +53,14 @@ _MOST_FAULTS = 20
 class FewlabelsError(Exception):
     """Base of every error raised on purpose."""
 
+    def __str__(self) -> str:
+        """Return the message, such as any terminal and file can take it.
+
+        Names in files may hold half a character (a lone surrogate), which nothing
+        can print.
+        """
+        return super().__str__().encode("utf-8", "backslashreplace").decode()
+
 
 class UsageError(FewlabelsError, ValueError):
     """The call itself cannot be right, whatever the data."""

@@ -111,7 +111,9 @@ def _plain(value: Any) -> Any:
         return {str(name): _plain(value[name]) for name in value}
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
-    is_number = isinstance(value, int | float) and math.isfinite(value)
+    is_number = isinstance(value, int) or (
+        isinstance(value, float) and math.isfinite(value)
+    )
     is_plain = value is None or isinstance(value, str) or is_number
     # An object without a repr of its own is named by its place in memory.
     return value if is_plain else _ADDRESS.sub("", repr(value))

@@ -91,8 +91,9 @@ def test_the_place_of_data_does_not_depend_on_the_working_folder(tmp_path, monke
     assert checked(little.experiment()) == little.experiment()
 
 
-def test_data_that_are_not_there_are_told_before_any_run():
+@pytest.mark.parametrize("name", ["photos-of-nobody", 5000 * "x", "nul\0"])
+def test_data_that_are_not_there_are_told_before_any_run(name):
     settings = little.experiment().conditions[0].settings
-    gone = settings.model_copy(update={"data": Choice(name="photos-of-nobody")})
-    with pytest.raises(UsageError, match="called 'photos-of-nobody', so no run could"):
+    gone = settings.model_copy(update={"data": Choice(name=name)})
+    with pytest.raises(UsageError, match=f"called '{name}', so no run could"):
         checked(little.experiment(conditions=(Condition(settings=gone),)))

@@ -104,11 +104,11 @@ def test_a_journal_of_something_else_is_not_believed(tmp_path):
     told = json.loads(first)
     assert told["encoder"] == "means"
     assert told["shape"] == [toy.NUM_ITEMS, 8]
-    other = json.dumps({**told, "encoder": "other"})
-    journal.write_text("\n".join([other, *others, ""]))
-    encoder = toy.Means()
-    kept(tmp_path, encoder=encoder)
-    assert encoder.num_embedded == toy.NUM_ITEMS
+    for other in (json.dumps({**told, "encoder": "other"}), 100_000 * "["):
+        journal.write_text("\n".join([other, *others, ""]))
+        encoder = toy.Means()
+        kept(tmp_path, encoder=encoder)
+        assert encoder.num_embedded == toy.NUM_ITEMS
 
 
 # ------------------------------------------------------------------------- damage

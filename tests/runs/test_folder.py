@@ -177,6 +177,8 @@ def test_a_run_json_of_another_program_is_refused(tmp_path, digits, content):
     [
         {"settings": []},
         {"settings": None},
+        {"settings": {"data": {}}},
+        {"settings": {"strategy": {"name": 0.5, "options": {}}}},
         {"data": None},
         {"data": {}},
         {"data": {"num_items": "many", "num_test": 3, "classes": []}},

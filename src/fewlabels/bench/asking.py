@@ -1,7 +1,7 @@
 """Experiments that people ask for: from a file, or a recipe with changes."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,10 @@ def _fitting(found: Experiment) -> Experiment:
 
 def _check_data_there(name: str) -> None:
     """Raise once for data that are gone, and not in every run."""
-    if name not in data.names() and not Path(name).exists():
+    is_there = name in data.names()
+    with suppress(OSError, ValueError):  # a name that no file can have
+        is_there = is_there or Path(name).exists()
+    if not is_there:
         msg = (
             f"There is no data set, file or folder called '{name}', so no run could "
             f"begin. Known data sets: {', '.join(data.names())}."

@@ -208,7 +208,7 @@ class _Array:
             first, *others = (line for line in text.split("\n")[:-1])
             feature_size = int(json.loads(first)["shape"][1])
             digests = [str(json.loads(line)) for line in others]
-        except (OSError, ValueError, LookupError, TypeError):
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
             return 0, []
         if first != self._first_line(feature_size):
             return 0, []

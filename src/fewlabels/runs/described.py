@@ -18,13 +18,24 @@ class _DataFacts(BaseModel):
     classes: list[str]
 
 
+class _Chosen(BaseModel):
+    name: str
+    options: dict[str, Any] = {}
+
+
+class _Settings(BaseModel):
+    data: _Chosen | str | None = None
+    strategy: _Chosen | str | None = None
+    trainer: _Chosen | str | None = None
+
+
 class RunDescription(BaseModel):
     """What ``run.json`` has to hold, of any version; there may be more."""
 
     model_config = ConfigDict(frozen=True)
 
     kind: Literal["fewlabels run"]
-    settings: dict[str, Any]
+    settings: _Settings
     data: _DataFacts
     versions: dict[str, Any] = {}
     made: dict[str, Identity] = {}
