@@ -10,6 +10,7 @@ from tests.projects.toy import begin, go_on, pictures
 from fewlabels.errors import ProjectError
 from fewlabels.projects import Project
 from fewlabels.projects import project as project_module
+from fewlabels.store import Store
 
 
 def paused(monkeypatch, meanwhile):
@@ -98,3 +99,18 @@ def test_a_beginning_that_is_killed_at_any_moment_is_begun_anew(tmp_path, is_the
             begin(tmp_path).close()
         moment += 1
     assert moment >= 8
+
+
+def test_a_beginning_that_was_killed_while_it_looked_at_its_store_is_begun_anew(
+    tmp_path,
+):
+    place, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
+    place.mkdir()
+    elsewhere.mkdir()
+    with Store.open(elsewhere / "labels.sqlite") as store:
+        store.add_classes(("even", "odd"), annotator="owner")
+        for file in elsewhere.iterdir():
+            shutil.copy(file, place)
+    assert (place / "labels.sqlite-wal").exists()
+    with begin(tmp_path) as project:
+        go_on(project)

@@ -42,6 +42,7 @@ from fewlabels.store import Store
 
 _PATIENCE = 10.0  # seconds for another beginning to put its files in place
 _STORE = "labels.sqlite"
+_OPEN_STORE = (f"{_STORE}-wal", f"{_STORE}-shm")  # while it is open, or after a kill
 
 
 class Project(ProjectFolder):
@@ -300,7 +301,7 @@ def _check_free(folder: Path) -> None:
     if not folder.exists():
         return
     if folder.is_dir():
-        found = files.strangers(folder, LOCK)
+        found = files.strangers(folder, LOCK, *_OPEN_STORE)
         if not found or (found == [_STORE] and _is_unused(folder / _STORE)):
             return
     msg = (
