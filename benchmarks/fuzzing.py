@@ -215,7 +215,8 @@ def _fuzz(minutes: float, seed: int, out: Path | None) -> None:
             slowest = {key: told[key] for key in ("seconds", "target", "case")}
         peak = max(peak, told["bytes"])
         if is_failure(told):
-            failures.append(told)
+            last = told["said"].strip().splitlines()[-1]  # without paths of a machine
+            failures.append({**told, "said": last})
             print(f"{told.get('target')}, case {told['case']}:", flush=True)
             print(told["said"], flush=True)
         end = time.monotonic()

@@ -160,3 +160,12 @@ def test_what_is_no_array_is_refused(tmp_path):
         archive.writestr("x_train", b"some text")
     with pytest.raises(DataError, match=r"not a whole \.npz file"):
         npz_pool(tmp_path / "odd.npz", "odd")
+
+
+def test_a_long_header_is_not_parsed(tmp_path):
+    path, header = tmp_path / "odd.npz", b"[" * 3000 + b"\n"
+    with zipfile.ZipFile(path, "w") as archive:
+        size = len(header).to_bytes(2, "little")
+        archive.writestr("x_train.npy", b"\x93NUMPY\x01\x00" + size + header)
+    with pytest.raises(DataError, match="the header of an array is too long"):
+        read_npz(path)

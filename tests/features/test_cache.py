@@ -132,6 +132,13 @@ def test_a_damaged_array_is_found_out_and_mended(tmp_path, position, num_again):
     assert encoder.num_embedded == num_again
 
 
+@pytest.mark.parametrize("first", ["[" * 5000, '{"shape": [1, 1e999]}'])
+def test_a_journal_that_cannot_be_followed_is_no_journal(tmp_path, first):
+    before = np.array(kept(tmp_path))
+    file_in(tmp_path, ".jsonl").write_text(first + "\n")
+    assert np.array_equal(kept(tmp_path), before)
+
+
 @pytest.mark.parametrize("ending", [".npy", ".jsonl"])
 @pytest.mark.parametrize("cut", [0, 70, 300, -1, None])
 def test_a_file_that_is_cut_off_or_too_long_is_mended(tmp_path, ending, cut):

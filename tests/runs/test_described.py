@@ -86,6 +86,7 @@ def test_rounds_of_different_classes_are_refused(folder):
         {"data": {"num_items": -1, "num_test": 0, "classes": []}},
         {"data": {"num_items": 1, "num_test": 10**400, "classes": []}},
         {"settings": []},
+        {"settings": {"trainer": {"name": 7, "options": {}}}},
     ],
 )
 def test_a_description_that_cannot_be_is_refused(folder, change):

@@ -34,10 +34,13 @@ _DAMAGE = (
 )
 
 _MOST_BYTES = 2**40
+_LONGEST_HEADER = 1024
+"""Eight times what a plain array takes; NumPy takes seconds to refuse a long one."""
+
 _UNPACKED_BYTES, _UNPACKED_RATIO = 2**28, 32
 """What may be unpacked from any file, and from each byte of a large one."""
 
-_MANY_ITEMS = 2**20
+_MANY_ITEMS = 2**18
 """Up to here an array may have more rows than its file has bytes."""
 
 
@@ -91,7 +94,9 @@ def _array(
 ) -> NDArray[Any]:
     """Read one array; refuse one whose length nothing in the file vouches for."""
     with archive.open(member) as content:
-        array: NDArray[Any] = np.lib.format.read_array(content, allow_pickle=False)
+        array: NDArray[Any] = np.lib.format.read_array(
+            content, allow_pickle=False, max_header_size=_LONGEST_HEADER
+        )
     if not array.itemsize or max(array.shape, default=0) > max(_MANY_ITEMS, num_bytes):
         msg = f"{member.filename} announces the shape {array.shape} and holds less"
         raise ValueError(msg)
@@ -134,10 +139,12 @@ def npz_pool(path: Path, name: str, classes: Sequence[str] | None = None) -> Poo
 
 def _reason(path: Path, error: BaseException) -> str:
     """Say what is wrong, without NumPy's advice to unpickle what nobody should."""
+    said = str(error)
     if isinstance(error, OSError):
-        return str(error)
+        return said
     if not zipfile.is_zipfile(path):
         return "it is no archive at all"
-    if "pickle" in str(error):
-        return "it holds Python objects, not only numbers and text"
-    return str(error)
+    if "Header info" in said:
+        return "the header of an array is too long"
+    pickled = "it holds Python objects, not only numbers and text"
+    return pickled if "pickle" in said else said

@@ -206,9 +206,9 @@ class _Array:
         try:
             text = self._journal.read_text(encoding="utf-8")
             first, *others = (line for line in text.split("\n")[:-1])
-            feature_size = int(json.loads(first)["shape"][1])
-            digests = [str(json.loads(line)) for line in others]
-        except (OSError, ValueError, LookupError, TypeError, RecursionError):
+            feature_size = int(files.parsed(first)["shape"][1])
+            digests = [str(files.parsed(line)) for line in others]
+        except (OSError, ValueError, LookupError, TypeError, OverflowError):
             return 0, []
         if first != self._first_line(feature_size):
             return 0, []
