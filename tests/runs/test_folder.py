@@ -183,6 +183,7 @@ def test_a_run_json_of_another_program_is_refused(tmp_path, digits, content):
         {"data": {}},
         {"data": {"num_items": "many", "num_test": 3, "classes": []}},
         {"data": {"num_items": 9, "num_test": 3, "classes": None}},
+        {"data": {"num_items": 9, "num_test": 3, "classes": [], "shape": 0.5}},
     ],
 )
 def test_a_run_json_that_says_too_little_is_refused(run, digits, change):

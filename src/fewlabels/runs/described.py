@@ -16,6 +16,7 @@ class _DataFacts(BaseModel):
     num_items: _Count
     num_test: _Count
     classes: list[str]
+    shape: list[_Count] = []
 
 
 class _Chosen(BaseModel):
