@@ -31,7 +31,7 @@ from torch import Tensor
 from fewlabels.errors import InfeasibleTargetError
 from fewlabels.rng import stream
 from fewlabels.training.darp import Refinement, checks, reference, solve, targets
-from fewlabels.training.darp.problem import Problem
+from fewlabels.training.darp.problem import RefinementProblem
 
 NUM_ROWS = 50_000
 BIAS = 0.3
@@ -95,7 +95,7 @@ def masking_options(
 
 def prepared(
     rows_MK: Tensor, target_K: Tensor, *, capacity: float | None, masking: str
-) -> Problem:
+) -> RefinementProblem:
     """Do what every solver needs before its first step."""
     checks.probability_rows(rows_MK)
     return reference.problem(

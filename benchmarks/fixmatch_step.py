@@ -27,8 +27,8 @@ from fewlabels.files import replace_text
 from fewlabels.loop import hidden
 from fewlabels.pool import Answers, Pool
 from fewlabels.training import FixMatchTrainer
+from fewlabels.training.distributed import ProcessGroup
 from fewlabels.training.fitting import Task
-from fewlabels.training.team import Team
 
 TARGET = 1.3
 NUM_LABELS = 40
@@ -52,7 +52,7 @@ def stepper(trainer: FixMatchTrainer, pool: Pool) -> Callable[[int], float]:
     """Return a function that does one step and returns its seconds."""
     key = 0
     task = Task(trainer, pool, trainer.views(pool), key, None)
-    training = task.begun(Team(Fabric(accelerator="cpu")), task.untrained())
+    training = task.begun(ProcessGroup(Fabric(accelerator="cpu")), task.untrained())
 
     def step(number: int) -> float:
         minibatch = training.objective.minibatch(number)

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from benchmarks import postgres
 
-from fewlabels.store import Event, Found, Kind, Store, new_uuid
+from fewlabels.store import Event, Kind, ListedFile, Store, new_uuid
 
 ROOT = Path(__file__).parent.parent
 NUM_CLASSES = 10
@@ -95,7 +95,7 @@ def prepare(url: str, num_items: int) -> None:
     with Store.open(url) as store:
         store.add_classes(map(str, range(NUM_CLASSES)), annotator="owner")
         store.index(
-            Found(path=f"f{i:06d}.png", digest=f"{i:016x}", size=1, mtime_ns=0)
+            ListedFile(path=f"f{i:06d}.png", digest=f"{i:016x}", size=1, mtime_ns=0)
             for i in range(num_items)
         )
 

@@ -31,7 +31,7 @@ from torch import Tensor
 
 from fewlabels.gram import LastLayerKernel, last_layer_kernel
 from fewlabels.rng import fork, stream
-from fewlabels.search import Found, maximize_smallest_eigenvalue, uniform_subsets
+from fewlabels.search import SearchResult, maximize_smallest_eigenvalue, uniform_subsets
 
 NUM_ITEMS, NUM_LABELED, SIZE = 50_000, 50, 20
 NUM_DRAWS = 50_000
@@ -98,7 +98,7 @@ def compare(seed: int) -> dict[str, object]:
     key = fork(stream(seed, "draws"))
     draws = uniform_subsets(candidates, SIZE, key, range(NUM_DRAWS))
 
-    def search(method: str) -> Found:
+    def search(method: str) -> SearchResult:
         return maximize_smallest_eigenvalue(
             kernel,
             labeled=labeled,

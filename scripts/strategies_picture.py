@@ -50,13 +50,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
-    problem = Problem(options.seed)
+    problem = Scene(options.seed)
     picture(problem).savefig(options.out, dpi=100, metadata={"Software": None})
     print(f"wrote {options.out}")
     return 0
 
 
-class Problem:
+class Scene:
     """Points in groups of unequal size and density, some outliers, six labels."""
 
     def __init__(self, seed: int) -> None:
@@ -101,7 +101,7 @@ class Problem:
             )
 
 
-def picture(problem: Problem) -> Figure:
+def picture(problem: Scene) -> Figure:
     """Draw a panel per strategy."""
     names = strategies.names()
     num_rows = -(-len(names) // NUM_COLUMNS)
@@ -115,7 +115,7 @@ def picture(problem: Problem) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, problem: Problem, name: str) -> None:
+def _panel(axes: Axes, problem: Scene, name: str) -> None:
     _regions(axes, problem)
     predicted = problem.classifier.predict(problem.points)
     axes.scatter(
@@ -145,7 +145,7 @@ def _panel(axes: Axes, problem: Problem, name: str) -> None:
         side.set_color("#cccccc")
 
 
-def _regions(axes: Axes, problem: Problem) -> None:
+def _regions(axes: Axes, problem: Scene) -> None:
     """Shade the plane by predicted class."""
     across, up = np.meshgrid(np.linspace(-5.2, 5.2, 261), np.linspace(-3.8, 4.2, 201))
     places = np.stack([across.ravel(), up.ravel()], axis=1)

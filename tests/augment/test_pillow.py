@@ -21,7 +21,7 @@ from tests.augment.pillow import (
 )
 
 from fewlabels.augment import OPERATIONS, RandAugment, preset, strong
-from fewlabels.augment.randaugment import Draws, changed, drawn
+from fewlabels.augment.randaugment import DrawnOperations, changed, drawn
 from fewlabels.augment.shifts import shifted
 from fewlabels.rng import stream
 
@@ -34,7 +34,7 @@ def ours(images, name, level, sign, ranges="official"):
     """Carry out one operation at one level with one sign, nothing before or after."""
     num_images = len(images)
     settings = RandAugment(ranges=ranges, empty="black", shift=0, cutout=0)
-    draws = Draws(
+    draws = DrawnOperations(
         weak=torch.zeros(3, num_images),
         operations=torch.full((1, num_images), OPERATIONS.index(name)),
         levels=torch.full((1, num_images), level, dtype=torch.float64),
@@ -212,7 +212,7 @@ def test_a_preset_is_its_recipe_in_pillow(name, kind):
 def test_empty_places_end_grey_unless_an_operation_made_black_of_them(second):
     images = pictures("color")[-1:]
     settings = RandAugment(shift=0, cutout=0)
-    draws = Draws(
+    draws = DrawnOperations(
         weak=torch.zeros(3, 1),
         operations=torch.tensor(
             [[OPERATIONS.index(n)] for n in ("translate-x", second)]

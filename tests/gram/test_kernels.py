@@ -13,7 +13,7 @@ from fewlabels.gram import (
     softmax_kernel,
     wide_head_kernel,
 )
-from fewlabels.gram.rows import Rows
+from fewlabels.gram.rows import DoubleRows
 from fewlabels.rng import stream
 
 
@@ -130,7 +130,9 @@ def test_rows_that_lie_close_together_give_the_same_products(normalize, as_array
     before = given.clone()
     features = given.numpy() if as_array else given
     for center in (None, torch.full((5,), 3.0, dtype=torch.float64)):
-        rows = Rows(features, has_bias=True, is_normalized=normalize, center=center)
+        rows = DoubleRows(
+            features, has_bias=True, is_normalized=normalize, center=center
+        )
         near, columns = torch.tensor([*range(9, 29), 35, 30]), torch.tensor([3, 50])
         one_by_one = torch.stack([rows.products(i[None], columns)[0] for i in near])
         torch.testing.assert_close(rows.products(near, columns), one_by_one)

@@ -22,7 +22,7 @@ from fewlabels.evaluation import (
     retraining_noise,
 )
 from fewlabels.report import write_bench_report
-from fewlabels.report.bench.pens import HUES, LIGHT
+from fewlabels.report.bench.plotting import HUES, LIGHT
 from fewlabels.report.bench.savings import saving_text
 from fewlabels.runs import Choice
 

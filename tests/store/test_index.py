@@ -10,8 +10,8 @@ from tests.store.toy import current, files, fill, found, label
 
 from fewlabels.errors import StoreError, UsageError
 from fewlabels.store import (
-    Found,
     Indexed,
+    ListedFile,
     RoundItem,
     Store,
     StoredRound,
@@ -221,7 +221,9 @@ def test_a_round_never_changes(store):
 
 
 def test_details_left_out_stay_as_they_were(store):
-    first = Found(path="a.png", digest="0f", size=1, mtime_ns=0, details={"width": 8})
+    first = ListedFile(
+        path="a.png", digest="0f", size=1, mtime_ns=0, details={"width": 8}
+    )
     store.index([first])
     store.index([replace(first, mtime_ns=5, details=None)])
     (item,) = store.items()

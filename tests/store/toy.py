@@ -1,6 +1,6 @@
 """Small contents for a store."""
 
-from fewlabels.store import Event, Found, Kind
+from fewlabels.store import Event, Kind, ListedFile
 
 CLASSES = ("cat", "dog", "fox")
 
@@ -8,7 +8,7 @@ CLASSES = ("cat", "dog", "fox")
 def found(path, digest=None, **changes):
     """Return a file as it is found."""
     known = {"size": 10, "mtime_ns": 5} | changes
-    return Found(path=path, digest=digest or f"d{path}", **known)
+    return ListedFile(path=path, digest=digest or f"d{path}", **known)
 
 
 def files(number):

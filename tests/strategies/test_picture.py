@@ -21,7 +21,7 @@ def script():
 
 @pytest.fixture(scope="module")
 def problem(script):
-    return script.Problem(seed=0)
+    return script.Scene(seed=0)
 
 
 def test_there_is_a_panel_per_strategy(script, problem):

@@ -10,7 +10,7 @@ from tests.training.conftest import NUM_ITEMS, tiny_pool
 from fewlabels import models, rng
 from fewlabels.errors import InfeasibleTargetError, TargetWarning, UsageError
 from fewlabels.training import FixMatchDarpTrainer, alignment, darp
-from fewlabels.training.team import Team
+from fewlabels.training.distributed import ProcessGroup
 
 CLASSES = 3
 
@@ -21,7 +21,7 @@ def begun(num_classes=CLASSES, **options):
     trainer = FixMatchDarpTrainer.small(**settings | options)
     pool = tiny_pool(num_classes=num_classes)
     views = trainer.views(pool)
-    return trainer.objective(pool, views, 5, Team(Fabric(accelerator="cpu")))
+    return trainer.objective(pool, views, 5, ProcessGroup(Fabric(accelerator="cpu")))
 
 
 def rows(num, seed=0, sharpness=2.0):

@@ -17,9 +17,9 @@ from fewlabels import rng
 from fewlabels.errors import UsageError
 from fewlabels.models import checkpoint
 from fewlabels.training import resolve
+from fewlabels.training.distributed import ProcessGroup
 from fewlabels.training.fitting import Task
 from fewlabels.training.optimization import AveragedNetwork, cosine_factor, sgd
-from fewlabels.training.team import Team
 
 ROOT = Path(__file__).parents[2]
 STEPS = 5
@@ -66,7 +66,7 @@ if __name__ == "__main__":
 """
 
 
-class Group(Team):
+class Group(ProcessGroup):
     """One of the two groups of a minibatch, in a single process."""
 
     def __init__(self, number):
@@ -129,9 +129,9 @@ def share_memory(objectives, twins, step):
         rows.append(logits.split(sizes)[1].softmax(dim=1))
         items.append(minibatch.items)
     for objective in objectives:
-        team = objective.minibatcher.team
+        group = objective.minibatcher.group
         gathered = iter([torch.cat(items), torch.cat(rows)])
-        object.__setattr__(team, "gathered", lambda _, parts=gathered: next(parts))
+        object.__setattr__(group, "gathered", lambda _, parts=gathered: next(parts))
 
 
 def parameters(network, twins):

@@ -10,9 +10,9 @@ from lightning_fabric import Fabric
 from fewlabels import models, rng
 from fewlabels.augment import preset, strong, weak
 from fewlabels.training import FixMatchTrainer
+from fewlabels.training.distributed import ProcessGroup
 from fewlabels.training.fixmatch import FixMatchObjective, consistency_loss
 from fewlabels.training.minibatches import Minibatches
-from fewlabels.training.team import Team
 
 
 def logits_of(*rows):
@@ -22,7 +22,9 @@ def logits_of(*rows):
 def begun(trainer, pool, key=5):
     """Return the objective and an untrained network."""
     views = trainer.views(pool)
-    objective = trainer.objective(pool, views, key, Team(Fabric(accelerator="cpu")))
+    objective = trainer.objective(
+        pool, views, key, ProcessGroup(Fabric(accelerator="cpu"))
+    )
     network = models.build("wrn-10-1", (1, 4, 4), 2, rng.stream(0, "w"))
     return objective, network.train()
 

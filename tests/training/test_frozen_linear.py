@@ -13,7 +13,7 @@ from fewlabels.errors import UsageError
 from fewlabels.features import FrozenClassifier
 from fewlabels.rng import stream
 from fewlabels.training import FrozenLinearTrainer, frozen_linear
-from fewlabels.training.frozen_linear import Problem
+from fewlabels.training.frozen_linear import LinearProblem
 from fewlabels.training.linear import logistic
 from fewlabels.training.spreading import neighbor_graph, spread
 
@@ -115,7 +115,7 @@ def solved(rows, labels, known, **options):
     shares = torch.ones(int(labels.max()) + 1).double()
     if not isinstance(settings.shares, str):
         shares = torch.tensor(settings.shares).double()
-    problem = Problem(settings, rows, shares)
+    problem = LinearProblem(settings, rows, shares)
     return problem.solution(known, labels[known], stream(0, "folds"))
 
 

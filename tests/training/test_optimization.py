@@ -13,6 +13,7 @@ from fewlabels import models, rng
 from fewlabels.errors import TrainingError
 from fewlabels.pool import ArrayImages
 from fewlabels.training import SupervisedTrainer
+from fewlabels.training.distributed import ProcessGroup
 from fewlabels.training.fitting import Task
 from fewlabels.training.optimization import (
     AveragedNetwork,
@@ -20,7 +21,6 @@ from fewlabels.training.optimization import (
     rate_bound,
     sgd,
 )
-from fewlabels.training.team import Team
 
 
 @pytest.mark.parametrize(
@@ -122,10 +122,10 @@ def test_a_bounded_training_starts_at_the_bound(limit):
     network = task.untrained()
     outputs = task.views.classifier(network, 2).outputs(pool.images, pool.labeled)
     bound = rate_bound(outputs.features, 2, limit)
-    begun = task.begun(Team(Fabric(accelerator="cpu")), network)
+    begun = task.begun(ProcessGroup(Fabric(accelerator="cpu")), network)
     assert begun.rate_at(0) == bound < 1e3
     modest = replace(trainer, learning_rate=1e-9)
-    begun = replace(task, recipe=modest).begun(begun.team, task.untrained())
+    begun = replace(task, recipe=modest).begun(begun.group, task.untrained())
     assert begun.rate_at(0) == 1e-9
 
 

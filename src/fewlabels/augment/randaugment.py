@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from fewlabels.augment.cutout import squares, usb_squares
-from fewlabels.augment.rounds import after_round
+from fewlabels.augment.operations import after_round
 from fewlabels.augment.settings import MID_GREY, OPERATIONS, RandAugment
 from fewlabels.augment.shifts import shifted
 
@@ -45,7 +45,7 @@ def randaugmented(
 
 
 @dataclass(frozen=True, eq=False)
-class Draws:
+class DrawnOperations:
     """What n images get, in k rounds."""
 
     weak: Tensor
@@ -62,7 +62,9 @@ class Draws:
     """Side of the square, as a share of the image's side, shape (n,)."""
 
 
-def drawn(num_images: int, generator: Generator, settings: RandAugment) -> Draws:
+def drawn(
+    num_images: int, generator: Generator, settings: RandAugment
+) -> DrawnOperations:
     """Draw everything that a minibatch needs.
 
     Args:
@@ -87,7 +89,7 @@ def drawn(num_images: int, generator: Generator, settings: RandAugment) -> Draws
     else:
         levels = how_much * _MOST
     sides = cutout[2] if settings.varies_cutout else torch.ones_like(cutout[2])
-    return Draws(
+    return DrawnOperations(
         weak=weak,
         operations=operations.masked_fill(whether >= settings.probability, _IDENTITY),
         levels=levels,
@@ -97,7 +99,7 @@ def drawn(num_images: int, generator: Generator, settings: RandAugment) -> Draws
     )
 
 
-def changed(images: Tensor, draws: Draws, settings: RandAugment) -> Tensor:
+def changed(images: Tensor, draws: DrawnOperations, settings: RandAugment) -> Tensor:
     """Return what the draws make of images.
 
     Args:

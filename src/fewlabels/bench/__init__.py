@@ -1,9 +1,9 @@
 """Experiments: recipes, a runner that resumes, engines, results."""
 
 from fewlabels.bench.asking import checked, read_experiment
-from fewlabels.bench.cells import Cell, Plan, plan
+from fewlabels.bench.cells import Cell, ExperimentRuns, plan
 from fewlabels.bench.cost import (
-    Cost,
+    ExperimentCost,
     Measured,
     estimate,
     free_space,
@@ -20,25 +20,25 @@ from fewlabels.bench.results import Results, read_results
 from fewlabels.bench.runner import run
 from fewlabels.bench.sources import outdated
 from fewlabels.bench.tracking import Mlflow
-from fewlabels.bench.verifying import Verdict, verify
+from fewlabels.bench.verifying import Verification, verify
 
 __all__ = [
     "BenchFolder",
     "Cell",
     "Condition",
-    "Cost",
     "Ended",
     "Engine",
     "Experiment",
+    "ExperimentCost",
+    "ExperimentRuns",
     "Failure",
     "Footprint",
     "LocalEngine",
     "Measured",
     "Mlflow",
-    "Plan",
     "RayEngine",
     "Results",
-    "Verdict",
+    "Verification",
     "checked",
     "estimate",
     "free_space",

@@ -94,7 +94,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ExperimentRuns:
     """All runs of an experiment, each once."""
 
     beginnings: tuple[Cell, ...]
@@ -110,7 +110,7 @@ class Plan:
         return _distinct([*self.beginnings, *self.cells, *self.noise])
 
 
-def plan(experiment: Experiment) -> Plan:
+def plan(experiment: Experiment) -> ExperimentRuns:
     """Return the runs that an experiment consists of.
 
     Args:
@@ -126,7 +126,7 @@ def plan(experiment: Experiment) -> Plan:
         for strategy in experiment.strategies
     ]
     begun = [cell.beginning for cell in cells]
-    return Plan(
+    return ExperimentRuns(
         beginnings=_distinct(cell for cell in begun if cell is not None),
         cells=_distinct(cells),
         noise=noise_cells(experiment),

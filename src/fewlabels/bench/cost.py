@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from fewlabels import progress, training
-from fewlabels.bench.cells import Cell, Plan, plan
+from fewlabels.bench.cells import Cell, ExperimentRuns, plan
 from fewlabels.bench.experiment import Experiment
 from fewlabels.bench.folder import BenchFolder
 from fewlabels.bench.work import pool_of
@@ -24,7 +24,7 @@ _MEGABYTE = 1e6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cost:
+class ExperimentCost:
     """Runs, trainings, time and disk of an experiment, and what of it is left."""
 
     num_cells: int
@@ -62,7 +62,7 @@ def estimate(
     *,
     num_workers: int,
     seconds_per_step: float | None = None,
-) -> Cost:
+) -> ExperimentCost:
     """Return what an experiment will cost.
 
     Args:
@@ -88,7 +88,7 @@ def estimate(
     if seconds_per_step is None:
         source = "expected on one core"
         seconds_per_step = experiment.footprint.seconds_per_step
-    return Cost(
+    return ExperimentCost(
         num_cells=len(todo.all),
         num_finished=len(todo.all) - len(missing),
         num_trainings=num_trainings([experiment]),
@@ -213,7 +213,9 @@ def _trainings_left(folder: BenchFolder, cell: Cell) -> int:
     return cell.num_trainings - cell.num_trained(len(folder.lines(cell)))
 
 
-def _measured(folder: BenchFolder, todo: Plan, steps: int | None) -> float | None:
+def _measured(
+    folder: BenchFolder, todo: ExperimentRuns, steps: int | None
+) -> float | None:
     """Return the seconds per step of finished runs; None if there are none."""
     seconds = list(_later_seconds(folder, todo.cells))
     if not seconds:

@@ -18,7 +18,7 @@ from fewlabels.runs import RoundLine, RunFolder, environment, made_changes, made
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verification:
     """What came of doing a run again."""
 
     cell: Cell
@@ -36,7 +36,7 @@ class Verdict:
 
 def verify(
     folder: BenchFolder, *, seed: int = 0, allow_code: AllowCode = False
-) -> Verdict:
+) -> Verification:
     """Do a random finished run once more, from nothing, and compare.
 
     Args:
@@ -66,7 +66,7 @@ def verify(
         again = BenchFolder(Path(place))
         do(anew, again)
         then, now = folder.run_folder(cell), again.run_folder(anew)
-        return Verdict(
+        return Verification(
             cell,
             differences=tuple(compared(then, now)),
             changes=tuple(_changes(then.description(), now.description())),

@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from fewlabels import bench
-from fewlabels.bench import BenchFolder, Cost, Engine, Experiment
+from fewlabels.bench import BenchFolder, Engine, Experiment, ExperimentCost
 from fewlabels.cli.bench_words import (
     cost_lines,
     duration,
@@ -252,7 +252,7 @@ def _refuse(belongs_to: str, given: Mapping[str, object]) -> None:
             raise UsageError(msg)
 
 
-def _new_cost(experiment: Experiment) -> Cost:
+def _new_cost(experiment: Experiment) -> ExperimentCost:
     """Return what an experiment costs where nothing is done yet."""
     nowhere = BenchFolder(Path(os.devnull))
     workers = bench.LocalEngine().num_workers
@@ -265,7 +265,7 @@ def _told_cost(
     engine: Engine,
     num_steps: int | None,
     terminal: Terminal,
-) -> Cost:
+) -> ExperimentCost:
     """Say what an experiment will cost; train a few steps before, if asked to."""
     seconds = None
     if num_steps is not None:

@@ -3,7 +3,13 @@
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from fewlabels.bench import BenchFolder, Cost, Ended, Experiment, num_trainings
+from fewlabels.bench import (
+    BenchFolder,
+    Ended,
+    Experiment,
+    ExperimentCost,
+    num_trainings,
+)
 from fewlabels.errors import UsageError
 from fewlabels.runs import Choice
 
@@ -82,7 +88,7 @@ def read_seeds(words: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-def cost_lines(experiment: Experiment, cost: Cost) -> Iterator[str]:
+def cost_lines(experiment: Experiment, cost: ExperimentCost) -> Iterator[str]:
     """Say what an experiment will cost, before it begins.
 
     Args:
@@ -136,7 +142,9 @@ def other_conditions_line(experiment: Experiment) -> str:
     )
 
 
-def total_line(experiments: Sequence[Experiment], costs: Sequence[Cost]) -> str:
+def total_line(
+    experiments: Sequence[Experiment], costs: Sequence[ExperimentCost]
+) -> str:
     """Say what several experiments cost together; what they share counts once."""
     total = num_trainings(experiments)
     own = num_trainings(experiments, other_readings=False)

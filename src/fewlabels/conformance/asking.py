@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fewlabels.conformance.problems import Problem
+from fewlabels.conformance.problems import CheckCase
 from fewlabels.errors import FewlabelsError, StrategyError
 from fewlabels.pool import Query, Round, check_form
 from fewlabels.protocols import Strategy
@@ -25,7 +25,7 @@ class Refusal:
 
 def ask(
     strategy: Strategy,
-    given: Problem,
+    given: CheckCase,
     size: int = USUAL_SIZE,
     *,
     seed: int = 0,
@@ -61,7 +61,7 @@ def ask(
 
 def answer_or_refusal(
     strategy: Strategy,
-    given: Problem,
+    given: CheckCase,
     size: int = USUAL_SIZE,
     *,
     seed: int = 0,

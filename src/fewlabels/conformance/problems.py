@@ -17,14 +17,14 @@ NUM_ITEMS, NUM_FEATURES, NUM_CLASSES, NUM_SAMPLES = 60, 16, 4, 20
 _SATURATED = 1e4
 
 
-class Problem(NamedTuple):
+class CheckCase(NamedTuple):
     """What a strategy is asked about."""
 
     pool: Pool
     classifier: PrecomputedClassifier
 
 
-def problem(seed: int, num_labeled: int = 8, *, num_withheld: int = 10) -> Problem:
+def problem(seed: int, num_labeled: int = 8, *, num_withheld: int = 10) -> CheckCase:
     """Return a pool in which some unlabeled items are not candidates.
 
     Args:
@@ -52,10 +52,10 @@ def problem(seed: int, num_labeled: int = 8, *, num_withheld: int = 10) -> Probl
     )
     # Images are a tensor of their own, so that a change is told by its name.
     classifier = PrecomputedClassifier(features.clone(), logits, logits + noise)
-    return Problem(pool, classifier)
+    return CheckCase(pool, classifier)
 
 
-def permuted(given: Problem, order: Tensor) -> Problem:
+def permuted(given: CheckCase, order: Tensor) -> CheckCase:
     """Return the problem with item ``order[i]`` at position ``i``."""
     pool = given.pool
     allowed = torch.zeros(len(pool), dtype=torch.bool)
@@ -67,27 +67,27 @@ def permuted(given: Problem, order: Tensor) -> Problem:
         labels=pool.labels[order],
         candidates=torch.nonzero(allowed[order]).flatten(),
     )
-    return Problem(shuffled, _rows(given.classifier, order))
+    return CheckCase(shuffled, _rows(given.classifier, order))
 
 
-def in_pairs(given: Problem) -> Problem:
+def in_pairs(given: CheckCase) -> CheckCase:
     """Return the problem in which every item has a twin with equal outputs."""
     return _showing(given, 2 * (torch.arange(len(given.pool)) // 2))
 
 
-def all_alike(given: Problem) -> Problem:
+def all_alike(given: CheckCase) -> CheckCase:
     """Return the problem in which all items have equal outputs."""
     return _showing(given, torch.zeros(len(given.pool), dtype=torch.int64))
 
 
-def flat(given: Problem) -> Problem:
+def flat(given: CheckCase) -> CheckCase:
     """Return the problem in which all features are zero."""
     zeros = torch.zeros_like(given.classifier.features)
     pool = replace(given.pool, images=ArrayImages(zeros.clone()))
-    return Problem(pool, replace(given.classifier, features=zeros))
+    return CheckCase(pool, replace(given.classifier, features=zeros))
 
 
-def saturated(given: Problem) -> Problem:
+def saturated(given: CheckCase) -> CheckCase:
     """Return the problem in which every network is entirely sure of the first class."""
     samples = torch.zeros(NUM_SAMPLES, len(given.pool), NUM_CLASSES)
     samples[..., 0] = _SATURATED
@@ -95,17 +95,17 @@ def saturated(given: Problem) -> Problem:
     return given._replace(classifier=sure)
 
 
-def without_last_class(given: Problem) -> Problem:
+def without_last_class(given: CheckCase) -> CheckCase:
     """Return the problem in which no item is labeled with the last class."""
     labels = given.pool.labels.clamp(max=NUM_CLASSES - 2)
     return given._replace(pool=replace(given.pool, labels=labels))
 
 
-def _showing(given: Problem, rows: Tensor) -> Problem:
+def _showing(given: CheckCase, rows: Tensor) -> CheckCase:
     """Return the problem in which item ``i`` looks as item ``rows[i]`` does."""
     images = ArrayImages(given.pool.images.read(rows))
     pool = replace(given.pool, images=images)
-    return Problem(pool, _rows(given.classifier, rows))
+    return CheckCase(pool, _rows(given.classifier, rows))
 
 
 def _rows(classifier: PrecomputedClassifier, rows: Tensor) -> PrecomputedClassifier:

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from fewlabels.conformance.problems import Problem
+from fewlabels.conformance.problems import CheckCase
 from fewlabels.pool import Pool
 
 _DEEPEST = 4
 
 
-def tensors(given: Problem) -> dict[str, Tensor]:
+def tensors(given: CheckCase) -> dict[str, Tensor]:
     """Return a copy of every tensor that a strategy is given, by its name."""
     pool, classifier = given
     found = {

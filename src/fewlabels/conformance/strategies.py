@@ -15,7 +15,7 @@ import torch
 from fewlabels.conformance.asking import USUAL_SIZE, Refusal, answer_or_refusal, ask
 from fewlabels.conformance.finding import Promise, Verdict, passed
 from fewlabels.conformance.problems import (
-    Problem,
+    CheckCase,
     all_alike,
     flat,
     in_pairs,
@@ -244,7 +244,7 @@ def next_round(strategy: Strategy) -> Verdict:
         ),
         answers=said,
     )
-    later = Problem(pool.with_answers(said), classifier)
+    later = CheckCase(pool.with_answers(said), classifier)
     check_query(ask(strategy, later, history=(done,)), later.pool, USUAL_SIZE)
     return passed("a second query after the first was answered")
 
@@ -300,7 +300,7 @@ def sure_predictions(strategy: Strategy) -> Verdict:
     return _copes(strategy, lambda: saturated(problem(3)))
 
 
-def _copes(strategy: Strategy, *kinds: Callable[[], Problem]) -> Verdict:
+def _copes(strategy: Strategy, *kinds: Callable[[], CheckCase]) -> Verdict:
     """Ask about awkward pools; words of refusal will do."""
     for kind in kinds:
         for size in (USUAL_SIZE, len(kind().pool.candidates)):

@@ -19,7 +19,7 @@ from fewlabels.evaluation.differences import (
     t_p_values,
 )
 from fewlabels.evaluation.numbers import check_level, finite
-from fewlabels.whole import whole_number
+from fewlabels.integers import whole_number
 
 Reading = Literal["sample", "population"]
 """What a printed deviation divides by: n - 1, or n."""

@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 
 from fewlabels.errors import ShapeError, UsageError
 from fewlabels.evaluation.intervals import AuditedAccuracy, accuracy_interval
-from fewlabels.whole import whole_number
+from fewlabels.integers import whole_number
 
 LEAST_ROUNDS = 3
 """Rounds below which nothing is foretold: two points fit every law."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from scipy import stats
 
 from fewlabels.errors import UsageError
-from fewlabels.whole import whole_number
+from fewlabels.integers import whole_number
 
 
 @dataclass(frozen=True, kw_only=True)

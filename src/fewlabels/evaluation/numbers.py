@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fewlabels.errors import ShapeError, UsageError
-from fewlabels.whole import whole_number
+from fewlabels.integers import whole_number
 
 
 def finite(name: str, values: ArrayLike, shape: str) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ from scipy import stats
 
 from fewlabels.errors import ShapeError, UsageError
 from fewlabels.evaluation.numbers import positions
-from fewlabels.whole import whole_number
+from fewlabels.integers import whole_number
 
 
 def overlap_of_unions(

@@ -19,8 +19,8 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from fewlabels.errors import UsageError
 from fewlabels.features.module_encoder import ModuleEncoder
+from fewlabels.integers import whole_number
 from fewlabels.models import checkpoint
-from fewlabels.whole import whole_number
 
 _FEATURES = 1280
 _KERNEL_AXES = 4

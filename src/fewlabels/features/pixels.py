@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from fewlabels.features.module_encoder import ModuleEncoder, fingerprint
-from fewlabels.whole import whole_number
+from fewlabels.integers import whole_number
 
 
 class Grey(nn.Module):

@@ -12,15 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fewlabels.gram.rows import Matrix, Rows
+from fewlabels.gram.rows import DoubleRows, Matrix
 
 
 @dataclass(frozen=True, eq=False)
 class GradientEmbeddingKernel:
     """(a.a') (h.h'): see :func:`gradient_embedding_kernel`."""
 
-    rows: Rows
-    errors: Rows
+    rows: DoubleRows
+    errors: DoubleRows
     """a = e_ŷ - p of each item, shape (N, C)."""
 
     @property
@@ -69,7 +69,7 @@ def gradient_embedding_kernel(
         >>> kernel.diagonal(torch.arange(2)).tolist()  # |(1/2, -1/2)|² |(1, 1, 1)|²
         [1.5, 1.5]
     """
-    rows = Rows(features, has_bias=False, is_normalized=False)
+    rows = DoubleRows(features, has_bias=False, is_normalized=False)
     outputs = rows.logits(logits)
     is_double = logits.dtype in {torch.float64, np.dtype(np.float64)}
     errors_NC = torch.empty(
@@ -80,7 +80,7 @@ def gradient_embedding_kernel(
     )
     for part in outputs.chunks(torch.arange(outputs.num_items)):
         errors_NC[part] = _errors(outputs.take(part)).to(errors_NC.dtype)
-    errors = Rows(errors_NC, has_bias=False, is_normalized=False, name="errors")
+    errors = DoubleRows(errors_NC, has_bias=False, is_normalized=False, name="errors")
     return GradientEmbeddingKernel(rows.in_double(), errors.in_double())
 
 

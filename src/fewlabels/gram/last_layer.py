@@ -7,7 +7,7 @@ from typing import Literal
 
 from fewlabels.errors import UnknownNameError
 from fewlabels.gram.linear import LinearKernel
-from fewlabels.gram.rows import Matrix, Rows
+from fewlabels.gram.rows import DoubleRows, Matrix
 
 _BLOCKS = ("full", "trace")
 
@@ -62,4 +62,4 @@ def last_layer_kernel(
     if blocks not in _BLOCKS:
         raise UnknownNameError("form of the class blocks", blocks, _BLOCKS)
     scale = num_classes if blocks == "trace" else 1
-    return LastLayerKernel(Rows(features, bias, normalize), scale)
+    return LastLayerKernel(DoubleRows(features, bias, normalize), scale)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from fewlabels.gram.rows import Matrix, Rows
+from fewlabels.gram.rows import DoubleRows, Matrix
 from fewlabels.protocols import InnerProduct
 
 
@@ -12,7 +12,7 @@ from fewlabels.protocols import InnerProduct
 class LinearKernel:
     """k(i, j) = scale * row i . row j."""
 
-    rows: Rows
+    rows: DoubleRows
     scale: float = 1.0
 
     @property
@@ -61,7 +61,7 @@ def euclidean_kernel(features: Matrix, *, normalize: bool = False) -> LinearKern
         >>> kernel.diagonal(torch.arange(2)).tolist()
         [1.0, 1.0]
     """
-    rows = Rows(features, has_bias=False, is_normalized=normalize)
+    rows = DoubleRows(features, has_bias=False, is_normalized=normalize)
     if not normalize:
         rows = replace(rows, center=rows.mean())
     return LinearKernel(rows.in_double())

@@ -15,7 +15,7 @@ from torch import Generator, Tensor, nn
 
 from fewlabels.errors import UsageError
 from fewlabels.gram.linear import LinearKernel
-from fewlabels.gram.rows import Rows
+from fewlabels.gram.rows import DoubleRows
 from fewlabels.gram.tangents import Layers, Tangents, evaluating
 
 
@@ -97,7 +97,7 @@ def ntk_kernel(
             parts = [sketch.rows(tangents, chunk) for sketch in sketches]
             rows_ND[items] = torch.cat(parts, dim=1).float()
     rows_ND /= math.sqrt(num_sketches)
-    return TangentKernel(Rows(rows_ND, has_bias=False, is_normalized=normalize))
+    return TangentKernel(DoubleRows(rows_ND, has_bias=False, is_normalized=normalize))
 
 
 def exact_ntk_gram(

@@ -26,7 +26,7 @@ _SPREAD = 1.25  # rows to read in one piece, for each that is asked for
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class DoubleRows:
     """Rows in double precision, on the device of the features."""
 
     features: Matrix
@@ -75,7 +75,7 @@ class Rows:
             rows = torch.nn.functional.normalize(rows, dim=-1)
         return rows
 
-    def logits(self, logits: Matrix) -> "Rows":
+    def logits(self, logits: Matrix) -> "DoubleRows":
         """Return the logits of the same items as plain rows.
 
         Args:
@@ -87,7 +87,7 @@ class Rows:
         Raises:
             ShapeError: If features and logits are not equally many.
         """
-        outputs = Rows(logits, has_bias=False, is_normalized=False, name="logits")
+        outputs = DoubleRows(logits, has_bias=False, is_normalized=False, name="logits")
         if self.num_items != outputs.num_items:
             msg = (
                 f"features have {self.num_items} rows and logits {outputs.num_items}; "
@@ -173,7 +173,7 @@ class Rows:
             total += self.take(part).sum(dim=0)
         return total / max(1, self.num_items)
 
-    def in_double(self) -> "Rows":
+    def in_double(self) -> "DoubleRows":
         """Return the same rows, converted once for all where they are few."""
         if self.num_items * self.features.shape[1] * 8 > _CHUNK_BYTES:
             return self

@@ -12,15 +12,15 @@ import torch
 from torch import Tensor
 
 from fewlabels.errors import UsageError
-from fewlabels.gram.rows import Matrix, Rows
+from fewlabels.gram.rows import DoubleRows, Matrix
 
 
 @dataclass(frozen=True, eq=False)
 class SoftmaxKernel:
     """(h.h' + 1) tr[J(p) J(p')]: see :func:`softmax_kernel`."""
 
-    rows: Rows
-    logits: Rows
+    rows: DoubleRows
+    logits: DoubleRows
     temperature: float
 
     @property
@@ -110,7 +110,7 @@ def softmax_kernel(
         >>> round(doubtful, 6), round(sure, 6)
         (0.25, 0.0)
     """
-    rows = Rows(features, has_bias=True, is_normalized=normalize)
+    rows = DoubleRows(features, has_bias=True, is_normalized=normalize)
     outputs = rows.logits(logits)
     if not temperature > 0:
         msg = f"temperature is {temperature}; it divides the logits: give more than 0."

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fewlabels.gram.rows import Matrix, Rows
+from fewlabels.gram.rows import DoubleRows, Matrix
 
 _NEARLY_PARALLEL = 1 - 1e-4
 _CHUNK_NUMBERS = 2**22
@@ -22,7 +22,7 @@ _CHUNK_NUMBERS = 2**22
 class WideHeadKernel:
     """Tangent kernel of a wide ReLU layer: see :func:`wide_head_kernel`."""
 
-    rows: Rows
+    rows: DoubleRows
     """Rows [h; 1] in their own length, from which angles are taken."""
     is_normalized: bool
     """Whether all rows count as if their length were one."""
@@ -77,7 +77,7 @@ def wide_head_kernel(features: Matrix, *, normalize: bool = False) -> WideHeadKe
     Returns:
         The kernel over all N items.
     """
-    rows = Rows(features, has_bias=True, is_normalized=False)
+    rows = DoubleRows(features, has_bias=True, is_normalized=False)
     return WideHeadKernel(rows, normalize)
 
 

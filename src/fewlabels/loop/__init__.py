@@ -5,6 +5,7 @@ from pathlib import Path
 
 from fewlabels import strategies, training
 from fewlabels.errors import UsageError
+from fewlabels.integers import whole_number
 from fewlabels.loop.rounds import round_folder, rounds, without
 from fewlabels.loop.seeds import Seeds
 from fewlabels.loop.start import (
@@ -16,7 +17,6 @@ from fewlabels.loop.start import (
 from fewlabels.oracles import TableOracle
 from fewlabels.pool import Pool, Round
 from fewlabels.protocols import Strategy, Trainer
-from fewlabels.whole import whole_number
 
 __all__ = [
     "Seeds",

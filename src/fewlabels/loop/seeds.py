@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fewlabels.whole import whole_number
+from fewlabels.integers import whole_number
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,23 +1,23 @@
 """A person's project: from a folder of images to labels, predictions and a model."""
 
+from fewlabels.projects.answers import Told
 from fewlabels.projects.asking import Asked
 from fewlabels.projects.exporting import Exported
 from fewlabels.projects.learning import Trained
-from fewlabels.projects.planning import Plan, duration, plan
+from fewlabels.projects.planning import TrainingPlan, duration, plan
 from fewlabels.projects.predicting import Predictions, predict
 from fewlabels.projects.project import Project
-from fewlabels.projects.standing import Status
-from fewlabels.projects.telling import Told
+from fewlabels.projects.status import Status
 
 __all__ = [
     "Asked",
     "Exported",
-    "Plan",
     "Predictions",
     "Project",
     "Status",
     "Told",
     "Trained",
+    "TrainingPlan",
     "duration",
     "plan",
     "predict",

@@ -4,7 +4,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 
 from fewlabels.projects.indexing import Index, IndexedFile
-from fewlabels.store import Found, Indexed, Item, Store
+from fewlabels.store import Indexed, Item, ListedFile, Store
 
 _FINGERPRINT = "fingerprint"
 
@@ -24,7 +24,7 @@ def take_in(
     """
     before = known or {}
     return store.index(
-        Found(
+        ListedFile(
             path=file.name,
             digest=file.digest,
             size=file.size,

@@ -24,7 +24,7 @@ from fewlabels.projects.folder import ProjectFolder
 from fewlabels.projects.models import ModelRecord
 from fewlabels.projects.predicting import probabilities
 from fewlabels.projects.snapshot import Snapshot
-from fewlabels.projects.standing import status
+from fewlabels.projects.status import status
 from fewlabels.protocols import Classifier
 from fewlabels.store.records import LABELS
 

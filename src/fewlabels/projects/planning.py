@@ -31,7 +31,7 @@ from fewlabels.training import (
     FrozenLinearTrainer,
     darp,
 )
-from fewlabels.training.frozen_linear import MOST_ITEMS, Problem
+from fewlabels.training.frozen_linear import MOST_ITEMS, LinearProblem
 
 SMALL_SIDE = 32
 """Longest side, in pixels, of images that a network is trained on from scratch."""
@@ -66,7 +66,7 @@ Clock = Callable[[], float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class TrainingPlan:
     """How to train, and what to expect of it."""
 
     trainer: str
@@ -92,7 +92,7 @@ def plan(
     shares: Shares = UNKNOWN_SHARES,
     bearable: float = BEARABLE,
     clock: Clock = time.perf_counter,
-) -> Plan:
+) -> TrainingPlan:
     """Choose a trainer for some images on this machine, and foretell its time.
 
     Images of at most 32 pixels a side are trained on from scratch by FixMatch, unless
@@ -206,13 +206,13 @@ def _scratch(
     why: str,
     clock: Clock,
     size: int | None = None,
-) -> Plan:
+) -> TrainingPlan:
     """Return the plan to train a network on the images themselves."""
     shape = _shape(images, size)
     is_known = shares != UNKNOWN_SHARES
     chosen = informed(Choice(name=ALIGNED if is_known else FROM_SCRATCH), shares)
     by = "FixMatch with DARP" if is_known else "FixMatch"
-    return Plan(
+    return TrainingPlan(
         trainer=chosen.name,
         options=chosen.options,
         shape=shape,
@@ -228,7 +228,7 @@ def _frozen(
     why: str,
     clock: Clock,
     options: Mapping[str, Any],
-) -> Plan:
+) -> TrainingPlan:
     """Return the plan to fit a head over features that are made once."""
     is_pretrained = options["encoder"] == ENCODER
     shape = _shape(images, ENCODED_SIDE if is_pretrained else None)
@@ -236,7 +236,7 @@ def _frozen(
     encoder = encoders.resolve(options["encoder"])
     seconds = _embedding(_some(images, shape), len(images), encoder, clock)
     seconds += _solving(chosen, len(images), num_classes, encoder.feature_size, clock)
-    return Plan(
+    return TrainingPlan(
         trainer=chosen.name,
         options=chosen.options,
         shape=shape,
@@ -270,7 +270,7 @@ def _solving(
     rows = centers + torch.randn(num_rows, width, generator=draws)
     known = torch.arange(min(_LABELS_EACH * num_classes, 1 + num_rows // 2, num_rows))
     shares = torch.ones(min(num_classes, len(known)), dtype=torch.float64)
-    problem = Problem(trainer, rows / (2 * width) ** 0.5, shares)
+    problem = LinearProblem(trainer, rows / (2 * width) ** 0.5, shares)
     begun = clock()
     problem.solution(known, labels[known], draws)
     return (clock() - begun) * min(num_items, MOST_ITEMS) / num_rows

@@ -16,7 +16,8 @@ from fewlabels.errors import (
     StorageError,
     UsageError,
 )
-from fewlabels.projects import asking, exporting, learning, standing, telling
+from fewlabels.projects import answers, asking, exporting, learning, status
+from fewlabels.projects.answers import Told
 from fewlabels.projects.asking import Asked
 from fewlabels.projects.catalog import take_in
 from fewlabels.projects.classes import OWNER, add, class_names, rename
@@ -35,8 +36,7 @@ from fewlabels.projects.learning import Trained
 from fewlabels.projects.planning import duration, foretold, plan
 from fewlabels.projects.settings import FILE, checked
 from fewlabels.projects.shares import Shares, informed, read_shares
-from fewlabels.projects.standing import Status
-from fewlabels.projects.telling import Told
+from fewlabels.projects.status import Status
 from fewlabels.runs import Choice
 from fewlabels.store import Store
 
@@ -174,13 +174,13 @@ class Project(ProjectFolder):
 
     def questions(self, asked: Asked) -> tuple[AskedItem, ...]:
         """Return what people are asked: numbers, names and, where fair, a guess."""
-        return telling.questions(self, asked)
+        return answers.questions(self, asked)
 
     def write_questions(
         self, questions: Sequence[AskedItem], path: str | PathLike[str]
     ) -> Path:
         """Write what :meth:`questions` returned; as :meth:`write_query`."""
-        return telling.write_questions(self, questions, Path(path))
+        return answers.write_questions(self, questions, Path(path))
 
     def tell(
         self,
@@ -199,7 +199,7 @@ class Project(ProjectFolder):
         Returns:
             What was taken.
         """
-        return telling.tell(self, Path(path), annotator=annotator, partial=partial)
+        return answers.tell(self, Path(path), annotator=annotator, partial=partial)
 
     def add_classes(self, names: Sequence[str]) -> tuple[str, ...]:
         """Add classes that were forgotten, and return all there are now."""
@@ -238,7 +238,7 @@ class Project(ProjectFolder):
 
     def status(self) -> Status:
         """Return how the project stands, and how good its model is."""
-        return standing.status(self)
+        return status.status(self)
 
     def export(
         self,

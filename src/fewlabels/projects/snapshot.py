@@ -14,13 +14,13 @@ from torch import Tensor
 
 from fewlabels.pool import UNKNOWN, Answers, Images, Pool, Query, Round
 from fewlabels.store import (
+    Annotation,
     Consensus,
     Item,
     Kind,
     RoundItem,
     Store,
     StoredRound,
-    Verdict,
     consensus,
 )
 from fewlabels.store.records import LABELS
@@ -34,7 +34,7 @@ class Snapshot:
     """The images that are there, by path."""
     classes: tuple[str, ...]
     """Names of the classes, in the order of their numbers."""
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[Annotation, ...]
     rounds: tuple[StoredRound, ...]
     overlap: int
     """Annotators who shall label each image."""

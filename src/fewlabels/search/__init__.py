@@ -25,10 +25,10 @@ from fewlabels.search.eigenvalue import (
     check_tie_tolerance,
     maximize_smallest_eigenvalue,
 )
-from fewlabels.search.found import Found
 from fewlabels.search.information import Information, minimize_remainder
 from fewlabels.search.k_center import Centers, smallest_radius
 from fewlabels.search.posterior import Posterior
+from fewlabels.search.result import SearchResult
 from fewlabels.search.scores import check_size, top
 from fewlabels.search.variance import minimize_variance
 
@@ -38,10 +38,10 @@ __all__ = [
     "ClusterDraws",
     "Draws",
     "FirstCenter",
-    "Found",
     "Information",
     "Method",
     "Posterior",
+    "SearchResult",
     "WeightedDraws",
     "check_random_only",
     "check_size",

@@ -11,18 +11,18 @@ from torch import Generator, Tensor
 from fewlabels.errors import BudgetError, UsageError
 from fewlabels.gram import smallest_eigenvalue
 from fewlabels.gram.spectra import ceiling_below
+from fewlabels.integers import whole_number
 from fewlabels.naming import check_known
 from fewlabels.protocols import Kernel
 from fewlabels.rng import fork
 from fewlabels.search.draws import Draws, GivenDraws, UniformDraws, checked_draws
-from fewlabels.search.found import Found
 from fewlabels.search.greedy import exchanged, greedy_additions
 from fewlabels.search.inputs import array, known_sets, least_eigenvalue
 from fewlabels.search.processes import in_processes
-from fewlabels.search.refutation import Problem, Solver, zero_below
+from fewlabels.search.refutation import SearchProblem, Solver, zero_below
+from fewlabels.search.result import SearchResult
 from fewlabels.search.scores import check_size
 from fewlabels.search.ties import won_tie
-from fewlabels.whole import whole_number
 
 Method = Literal["random", "greedy", "exchange"]
 
@@ -42,7 +42,7 @@ def maximize_smallest_eigenvalue(
     tie_tolerance: float = 0.0,
     processes: int = 1,
     generator: Generator,
-) -> Found:
+) -> SearchResult:
     """Find the set whose Gram matrix with the labeled items is best conditioned.
 
     Maximizes λmin(L ∪ S) over sets S of ``size`` candidates (NPC paper, Eq. (3)).
@@ -86,7 +86,7 @@ def maximize_smallest_eigenvalue(
     scale = _scale(kernel.diagonal(labeled), diagonal, size)
     if method == "random":
         source, num_draws = _source(draws, proposal, candidates, size, generator)
-        problem = Problem(
+        problem = SearchProblem(
             kernel=kernel,
             labeled=labeled,
             draws=source,
@@ -100,7 +100,7 @@ def maximize_smallest_eigenvalue(
         outcome = _built_up(kernel, labeled, candidates, size, method, scale)
     members = torch.cat([labeled, outcome.indices])
     value = least_eigenvalue(kernel, members)
-    return Found(
+    return SearchResult(
         indices=outcome.indices,
         value=min(value, ceiling),  # only rounding can lift it above
         ceiling=ceiling,
@@ -139,15 +139,15 @@ class _Outcome:
     num_fallbacks: int = 0
 
 
-def _best_draw(problem: Problem, num_draws: int, processes: int) -> _Outcome:
+def _best_draw(problem: SearchProblem, num_draws: int, processes: int) -> _Outcome:
     """Search the draws; where none is better than zero, let the tie rule choose."""
     race = in_processes(problem, range(num_draws), processes)
-    is_tie = not len(race.contenders)
-    contenders = race.contenders
+    is_tie = not len(race.survivors)
+    survivors = race.survivors
     winner = (
-        contenders.subsets[0]
-        if len(contenders) == 1
-        else won_tie(problem, contenders if not is_tie else None, num_draws)
+        survivors.subsets[0]
+        if len(survivors) == 1
+        else won_tie(problem, survivors if not is_tie else None, num_draws)
     )
     return _Outcome(
         indices=winner,

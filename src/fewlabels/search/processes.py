@@ -8,10 +8,10 @@ from multiprocessing import get_context
 
 import torch
 
-from fewlabels.search.refutation import Problem, Race, race
+from fewlabels.search.refutation import Race, SearchProblem, race
 
 
-def in_processes(problem: Problem, numbers: range, processes: int) -> Race:
+def in_processes(problem: SearchProblem, numbers: range, processes: int) -> Race:
     """Return the outcome of a race over these draw numbers.
 
     Args:
@@ -20,7 +20,7 @@ def in_processes(problem: Problem, numbers: range, processes: int) -> Race:
         processes: How many processes share them.
 
     Returns:
-        The same contenders whatever the number of processes.
+        The same survivors whatever the number of processes.
     """
     if processes == 1:
         return race(problem, numbers)

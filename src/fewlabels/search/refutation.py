@@ -20,10 +20,10 @@ from fewlabels.progress import track
 from fewlabels.protocols import Factored, InnerProduct, Kernel
 from fewlabels.rng import stream
 from fewlabels.search.blocks import chunks
-from fewlabels.search.contenders import Contenders
 from fewlabels.search.draws import Draws
 from fewlabels.search.pivots import definite
 from fewlabels.search.secular import SecularSystem
+from fewlabels.search.survivors import Survivors
 
 _FIRST_CHUNK, _LARGEST_CHUNK = 64, 16_384
 _WORTH_RESTRICTING = 0.7
@@ -40,7 +40,7 @@ def zero_below(scale: float, num_members: int) -> float:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Problem:
+class SearchProblem:
     """What is searched: a kernel, labeled items and draws."""
 
     kernel: Kernel
@@ -65,16 +65,16 @@ class Problem:
 class Race:
     """How a search over draws came out."""
 
-    contenders: Contenders
+    survivors: Survivors
     """Draws better than zero that no other one beats."""
     num_refuted: int
     """Draws that needed no eigenvalue."""
     num_fallbacks: int
     """Eigenvalues that a named solver left to the dense one."""
 
-    def joined(self, problem: Problem, other: "Race") -> "Race":
+    def joined(self, problem: SearchProblem, other: "Race") -> "Race":
         """Return the outcome of both races together."""
-        both = self.contenders.joined(other.contenders)
+        both = self.survivors.joined(other.survivors)
         return Race(
             both.at_least(_threshold(problem, both.best)),
             self.num_refuted + other.num_refuted,
@@ -82,7 +82,7 @@ class Race:
         )
 
 
-def race(problem: Problem, numbers: range) -> Race:
+def race(problem: SearchProblem, numbers: range) -> Race:
     """Return the draws that no other one beats.
 
     Args:
@@ -93,22 +93,22 @@ def race(problem: Problem, numbers: range) -> Race:
         The best draws above zero (equally good ones, or all inside the window).
     """
     screen = _Screen(problem) if problem.solver == "refutation" else None
-    state = Race(Contenders.none(problem.size), 0, 0)
+    state = Race(Survivors.none(problem.size), 0, 0)
     with track("Searching", len(numbers)) as advance:
         for part in _growing(numbers):
             subsets, rows = problem.draws.subsets(part), torch.arange(len(part))
             if screen is not None:
-                screen.raise_to(_threshold(problem, state.contenders.best))
+                screen.raise_to(_threshold(problem, state.survivors.best))
                 subsets, rows = screen.survivors(subsets)
             values, num_fallbacks = _values(problem, subsets)
-            entered = Contenders(rows + part.start, subsets, values)
+            entered = Survivors(rows + part.start, subsets, values)
             later = Race(entered, len(part) - len(rows), num_fallbacks)
             state = state.joined(problem, later)
             advance(len(part))
     return state
 
 
-def _threshold(problem: Problem, best: float) -> float:
+def _threshold(problem: SearchProblem, best: float) -> float:
     """Return what a draw has to beat."""
     equal = max(best, 0.0) - problem.zero
     return max(min(equal, problem.window), problem.zero)
@@ -126,7 +126,7 @@ def _growing(numbers: range) -> list[range]:
 class _Screen:
     """Refutes draws against a threshold that only rises."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: SearchProblem) -> None:
         self._kernel = problem.kernel
         self._scale = problem.scale
         items = problem.draws.items
@@ -193,7 +193,7 @@ class _Screen:
         return is_definite
 
 
-def _values(problem: Problem, subsets_MQ: Tensor) -> tuple[Tensor, int]:
+def _values(problem: SearchProblem, subsets_MQ: Tensor) -> tuple[Tensor, int]:
     """Smallest eigenvalue of labeled and drawn items together, and fallbacks."""
     labeled, kernel = problem.labeled, problem.kernel
     num_members = len(labeled) + problem.size

@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
 from fewlabels.errors import BudgetError
-from fewlabels.whole import whole_number
+from fewlabels.integers import whole_number
 
 _SAME = 1e-10
 

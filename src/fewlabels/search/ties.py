@@ -12,9 +12,9 @@ from torch import Tensor
 
 from fewlabels.protocols import Kernel
 from fewlabels.search.blocks import chunks
-from fewlabels.search.contenders import Contenders
-from fewlabels.search.refutation import Problem
+from fewlabels.search.refutation import SearchProblem
 from fewlabels.search.secular import SecularSystem
+from fewlabels.search.survivors import Survivors
 
 _SAME = 1e-9
 _NUM_PROBES = 16
@@ -22,20 +22,22 @@ _MARKS_PER_UNIT = 1e7
 _CHUNK = 16_384
 
 
-def won_tie(problem: Problem, contenders: Contenders | None, num_draws: int) -> Tensor:
+def won_tie(
+    problem: SearchProblem, survivors: Survivors | None, num_draws: int
+) -> Tensor:
     """Return the set that wins a tie.
 
     Args:
         problem: What is searched.
-        contenders: The sets of the tie; None: all draws.
+        survivors: The sets of the tie; None: all draws.
         num_draws: How many draws there are.
 
     Returns:
         The winner's indices, shape (Q,).
     """
     referee = _Referee(problem)
-    if contenders is not None:
-        return referee.best(contenders.numbers, contenders.subsets)[1]
+    if survivors is not None:
+        return referee.best(survivors.numbers, survivors.subsets)[1]
     numbers, subsets = [], []
     for start in range(0, num_draws, _CHUNK):
         part = range(start, min(start + _CHUNK, num_draws))
@@ -49,7 +51,7 @@ def won_tie(problem: Problem, contenders: Contenders | None, num_draws: int) -> 
 class _Referee:
     """Ranks tied sets of one problem."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: SearchProblem) -> None:
         self._problem = problem
         items = problem.draws.items
         self._system = SecularSystem.of(problem.kernel, problem.labeled, items)

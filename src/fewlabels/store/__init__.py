@@ -13,18 +13,18 @@ from fewlabels.store.agreement import (
     fleiss_kappa,
 )
 from fewlabels.store.records import (
+    Annotation,
     Event,
-    Found,
     Indexed,
     Item,
     Kind,
     LabelClass,
     Lease,
     Leased,
+    ListedFile,
     RoundItem,
     StoredEvent,
     StoredRound,
-    Verdict,
     new_uuid,
 )
 from fewlabels.store.rounding import candidates_digest
@@ -32,20 +32,20 @@ from fewlabels.store.store import Store
 
 __all__ = [
     "Agreement",
+    "Annotation",
     "Consensus",
     "Event",
-    "Found",
     "Indexed",
     "Item",
     "Kind",
     "LabelClass",
     "Lease",
     "Leased",
+    "ListedFile",
     "RoundItem",
     "Store",
     "StoredEvent",
     "StoredRound",
-    "Verdict",
     "agreement",
     "candidates_digest",
     "cohen_kappa",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from fewlabels.errors import UsageError
-from fewlabels.store.records import Verdict
+from fewlabels.store.records import Annotation
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Agreement:
     """Fleiss' kappa over all; None where it says nothing (see ``fleiss_kappa``)."""
 
 
-def consensus(labels: Iterable[Verdict], overlap: int = 1) -> tuple[Consensus, ...]:
+def consensus(labels: Iterable[Annotation], overlap: int = 1) -> tuple[Consensus, ...]:
     """Count the votes on each item.
 
     Args:
@@ -61,7 +61,7 @@ def consensus(labels: Iterable[Verdict], overlap: int = 1) -> tuple[Consensus, .
     return tuple(found)
 
 
-def agreement(labels: Sequence[Verdict]) -> Agreement:
+def agreement(labels: Sequence[Annotation]) -> Agreement:
     """Measure how far annotators agree on the items that they share.
 
     Args:
@@ -137,7 +137,7 @@ def fleiss_kappa(votes: Sequence[Mapping[int, int]]) -> float | None:
     return None if chance == 1 else (observed - chance) / (1 - chance)
 
 
-def _votes(labels: Iterable[Verdict]) -> dict[str, Counter[int]]:
+def _votes(labels: Iterable[Annotation]) -> dict[str, Counter[int]]:
     votes: dict[str, Counter[int]] = defaultdict(Counter)
     for label in labels:
         if label.class_number is not None:

@@ -14,10 +14,10 @@ from fewlabels.files import replacing
 from fewlabels.store import checksums
 from fewlabels.store.chunks import chunked
 from fewlabels.store.database import Database
+from fewlabels.store.failures import explained
 from fewlabels.store.reading import events, streamed
 from fewlabels.store.records import Event, StoredEvent
 from fewlabels.store.schema import CHECKSUMS, METADATA, VERSION
-from fewlabels.store.trouble import explained
 
 EXPORT_VERSION = 1
 """Version of the lines of exported events."""

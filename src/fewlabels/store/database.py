@@ -19,8 +19,8 @@ from urllib.parse import quote
 from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, text
 
 from fewlabels.errors import StoreError
-from fewlabels.store.places import Mounts, check_drive, shown, store_url
-from fewlabels.store.trouble import explained
+from fewlabels.store.failures import explained
+from fewlabels.store.locations import Mounts, check_drive, shown, store_url
 
 Clock = Callable[[], datetime]
 """Something that tells the time, with its zone."""

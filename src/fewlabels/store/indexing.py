@@ -36,7 +36,7 @@ from fewlabels.store import checksums
 from fewlabels.store.chunks import chunked
 from fewlabels.store.database import Database, count_anew
 from fewlabels.store.reading import streamed
-from fewlabels.store.records import Found, Indexed, Item
+from fewlabels.store.records import Indexed, Item, ListedFile
 from fewlabels.store.schema import EVENTS, ITEMS, MISSING, PRESENT, Json
 
 FILES_AT_ONCE = 2000
@@ -58,7 +58,7 @@ _SEEN = Table(
 )
 
 
-def index(database: Database, found: Iterable[Found]) -> Indexed:
+def index(database: Database, found: Iterable[ListedFile]) -> Indexed:
     """Take in a complete list of the files.
 
     Args:
@@ -125,7 +125,7 @@ def regroup(connection: Connection, groups: Iterable[tuple[str, str]]) -> None:
     checksums.renew(connection, ITEMS)
 
 
-def _take_in(connection: Connection, some: Iterable[Found]) -> None:
+def _take_in(connection: Connection, some: Iterable[ListedFile]) -> None:
     rows = [
         {
             "path": one.path,

@@ -15,8 +15,8 @@ from fewlabels.errors import DamagedStoreError, NewerStoreError
 from fewlabels.store import checksums
 from fewlabels.store.copies import copy_file
 from fewlabels.store.database import Database
+from fewlabels.store.failures import damaged
 from fewlabels.store.schema import METADATA, VERSION
-from fewlabels.store.trouble import damaged
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from fewlabels import files
 from fewlabels.errors import StoreError
 from fewlabels.store import checksums, migrations
 from fewlabels.store.database import Database
-from fewlabels.store.trouble import damaged
+from fewlabels.store.failures import damaged
 
 
 def make_ready(database: Database, *, create: bool) -> None:

@@ -9,10 +9,10 @@ from fewlabels.errors import StoreError, UsageError
 from fewlabels.store.appending import event_of, events_with_targets
 from fewlabels.store.records import (
     LABELS,
+    Annotation,
     Kind,
     LabelClass,
     StoredEvent,
-    Verdict,
 )
 from fewlabels.store.schema import (
     CLASSES,
@@ -86,7 +86,7 @@ def check_empty(connection: Connection) -> None:
 
 def verdicts(
     connection: Connection, *, labels_only: bool, with_missing: bool
-) -> Iterator[Verdict]:
+) -> Iterator[Annotation]:
     """Yield the current word of each annotator on each item, by item and annotator.
 
     Args:
@@ -104,7 +104,7 @@ def verdicts(
         present = select(ITEMS.c.id).where(ITEMS.c.state == PRESENT)
         query = query.where(VERDICTS.c.item.in_(present))
     for row in streamed(connection, query):
-        yield Verdict(**(dict(row._mapping) | {"kind": Kind(row.kind)}))
+        yield Annotation(**(dict(row._mapping) | {"kind": Kind(row.kind)}))
 
 
 def last_verdict(connection: Connection, annotator: str) -> tuple[str, ...]:

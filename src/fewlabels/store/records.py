@@ -131,7 +131,7 @@ class StoredEvent:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Annotation:
     """The current word of one annotator on one item."""
 
     item: str
@@ -158,7 +158,7 @@ class LabelClass:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class ListedFile:
     """A file as it was found when the images were listed."""
 
     path: str

@@ -17,8 +17,8 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
 from fewlabels.files import parsed
+from fewlabels.store.failures import UnreadableValueError
 from fewlabels.store.records import canonical
-from fewlabels.store.trouble import UnreadableValueError
 
 METADATA = MetaData()
 

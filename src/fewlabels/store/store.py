@@ -17,22 +17,22 @@ from fewlabels.store import (
 )
 from fewlabels.store.agreement import Agreement, Consensus, agreement, consensus
 from fewlabels.store.database import Clock, Database, connect
+from fewlabels.store.failures import explained
+from fewlabels.store.locations import Mounts, system_mounts
 from fewlabels.store.opening import make_ready
-from fewlabels.store.places import Mounts, system_mounts
 from fewlabels.store.records import (
+    Annotation,
     Event,
-    Found,
     Indexed,
     Item,
     Kind,
     LabelClass,
     Lease,
     Leased,
+    ListedFile,
     StoredEvent,
     StoredRound,
-    Verdict,
 )
-from fewlabels.store.trouble import explained
 
 LEASE_SECONDS = 120.0
 """How long a lease holds without a sign of life."""
@@ -54,7 +54,7 @@ class Store:
         >>> store = Store.open(Path(folder.name) / "labels.sqlite")
         >>> store.add_classes(["cat", "dog"], annotator="ann")
         (0, 1)
-        >>> file = Found(path="a.png", digest="0f", size=1, mtime_ns=0)
+        >>> file = ListedFile(path="a.png", digest="0f", size=1, mtime_ns=0)
         >>> store.index([file]).num_new
         1
         >>> label = Event(
@@ -138,7 +138,7 @@ class Store:
             return appending.append(connection, given, self.database.now(connection))
 
     def append_given(
-        self, decide: Callable[[tuple[Verdict, ...]], Iterable[Event]]
+        self, decide: Callable[[tuple[Annotation, ...]], Iterable[Event]]
     ) -> tuple[int, ...]:
         """Write down what follows from what holds now; nobody can write in between.
 
@@ -190,7 +190,7 @@ class Store:
 
     # -------------------------------------------------------------------- labels
 
-    def labels(self, *, with_missing: bool = False) -> tuple[Verdict, ...]:
+    def labels(self, *, with_missing: bool = False) -> tuple[Annotation, ...]:
         """Return the current labels, one per item and annotator, by item.
 
         Args:
@@ -201,7 +201,7 @@ class Store:
         """
         return self._verdicts(labels_only=True, with_missing=with_missing)
 
-    def verdicts(self, *, with_missing: bool = False) -> tuple[Verdict, ...]:
+    def verdicts(self, *, with_missing: bool = False) -> tuple[Annotation, ...]:
         """Return the current labels, and what was skipped or not known."""
         return self._verdicts(labels_only=False, with_missing=with_missing)
 
@@ -222,7 +222,7 @@ class Store:
 
     def _verdicts(
         self, *, labels_only: bool, with_missing: bool
-    ) -> tuple[Verdict, ...]:
+    ) -> tuple[Annotation, ...]:
         with self.database.reading() as connection:
             found = reading.verdicts(
                 connection, labels_only=labels_only, with_missing=with_missing
@@ -279,7 +279,7 @@ class Store:
 
     # -------------------------------------------------------------- items, rounds
 
-    def index(self, found: Iterable[Found]) -> Indexed:
+    def index(self, found: Iterable[ListedFile]) -> Indexed:
         """Take in a complete list of the image files; see ``indexing``.
 
         Others may label while the list is read, and it is never held as a whole.

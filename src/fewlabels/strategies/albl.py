@@ -13,6 +13,7 @@ import torch
 from torch import Generator, Tensor
 
 from fewlabels.errors import UsageError
+from fewlabels.integers import whole_number
 from fewlabels.naming import check_known
 from fewlabels.pool import Pool, Query, Round
 from fewlabels.protocols import Classifier, Strategy
@@ -22,7 +23,6 @@ from fewlabels.strategies.coreset import Coreset
 from fewlabels.strategies.exp4p import Advised, advised
 from fewlabels.strategies.inputs import are_right
 from fewlabels.strategies.uncertainty import LeastConfidence
-from fewlabels.whole import whole_number
 
 Version = Literal["batch", "exp4p"]
 

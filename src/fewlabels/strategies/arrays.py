@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 
 from fewlabels.errors import LabelError, NotFiniteError, ShapeError, UsageError
 from fewlabels.features import PrecomputedClassifier
+from fewlabels.integers import whole_number
 from fewlabels.pool import (
     UNKNOWN,
     WITHHELD,
@@ -22,7 +23,6 @@ from fewlabels.rng import stream
 from fewlabels.search import check_size
 from fewlabels.search.inputs import array, indices
 from fewlabels.strategies import resolve
-from fewlabels.whole import whole_number
 
 _MOST_CLASSES = 1_000_000
 _NEARLY = 1e-3

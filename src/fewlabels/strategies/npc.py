@@ -20,8 +20,8 @@ from fewlabels.rng import fork
 from fewlabels.search import (
     ClusterDraws,
     Draws,
-    Found,
     Method,
+    SearchResult,
     WeightedDraws,
     check_random_only,
     check_size,
@@ -116,7 +116,7 @@ class NeuralPreconditioning:
 
 
 def _warn_if_degenerate(
-    kernel: Kernel, features: Tensor, pool: Pool, found: Found
+    kernel: Kernel, features: Tensor, pool: Pool, found: SearchResult
 ) -> None:
     """Say that every choice scores zero, and why."""
     num_labeled, size = len(pool.labeled), len(found.indices)

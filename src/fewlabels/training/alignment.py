@@ -22,6 +22,7 @@ from fewlabels.pool import Pool
 from fewlabels.training import darp
 from fewlabels.training.darp import targets
 from fewlabels.training.darp.refinement import Masking, Solver
+from fewlabels.training.distributed import ProcessGroup
 from fewlabels.training.fixmatch import (
     FixMatchObjective,
     FixMatchTrainer,
@@ -29,7 +30,6 @@ from fewlabels.training.fixmatch import (
 )
 from fewlabels.training.objective import Objective
 from fewlabels.training.settings import check_range
-from fewlabels.training.team import Team
 from fewlabels.training.views import Minibatcher, Views
 
 MaskOn = Literal["refined", "raw", "both"]
@@ -95,9 +95,11 @@ class FixMatchDarpTrainer(FixMatchTrainer):
             )
             raise UsageError(msg)
 
-    def objective(self, pool: Pool, views: Views, key: int, team: Team) -> Objective:
+    def objective(
+        self, pool: Pool, views: Views, key: int, group: ProcessGroup
+    ) -> Objective:
         """Return the loss of FixMatch on refined pseudo-labels."""
-        return AlignedObjective(self, self._minibatcher(pool, views, key, team))
+        return AlignedObjective(self, self._minibatcher(pool, views, key, group))
 
     def wanted(self, pool: Pool, probabilities_NC: Tensor) -> Tensor:
         """Return how many items of the pool each class shall get.
@@ -158,9 +160,10 @@ class AlignedObjective(FixMatchObjective):
         self, probabilities_UC: Tensor, items_U: Tensor, step: int
     ) -> PseudoLabels:
         """Store the predictions, refine if it is time, and read the refined rows."""
-        settings, team = self.settings, self.minibatcher.team
+        settings, group = self.settings, self.minibatcher.group
         self._store(
-            team.gathered(items_U).cpu(), team.gathered(probabilities_UC.float()).cpu()
+            group.gathered(items_U).cpu(),
+            group.gathered(probabilities_UC.float()).cpu(),
         )
         if self._is_time(step):
             self._refine(step)
@@ -243,5 +246,5 @@ class AlignedObjective(FixMatchObjective):
 
     def _say(self, message: str) -> None:
         """Warn, once for all processes."""
-        if self.minibatcher.team.rank == 0:
+        if self.minibatcher.group.rank == 0:
             warnings.warn(message, TargetWarning, stacklevel=2)

@@ -19,8 +19,8 @@ from torch.nn.parallel import DistributedDataParallel
 from fewlabels import progress
 from fewlabels.errors import FewlabelsError, TrainingError, UsageError
 from fewlabels.models import Network, checkpoint
+from fewlabels.training.distributed import ProcessGroup
 from fewlabels.training.settings import TrainingSettings
-from fewlabels.training.team import Team
 
 _GLANCE = 0.1
 _PATIENCE = 10.0
@@ -51,9 +51,9 @@ class Trainable(Protocol):
         ...
 
     def train(
-        self, team: Team, network: Network, on_checkpoint: OnCheckpoint
+        self, group: ProcessGroup, network: Network, on_checkpoint: OnCheckpoint
     ) -> Network:
-        """Train as one process of a team and return the averaged network."""
+        """Train as one process of a group and return the averaged network."""
         ...
 
 
@@ -69,7 +69,7 @@ def trained(task: Trainable, network: Network, on_checkpoint: OnCheckpoint) -> N
         The averaged network, in this process.
     """
     if task.settings.devices == 1:
-        return task.train(Team(_fabric(task.settings)), network, on_checkpoint)
+        return task.train(ProcessGroup(_fabric(task.settings)), network, on_checkpoint)
     return _trained_by_several(task, network, on_checkpoint)
 
 
@@ -132,18 +132,18 @@ def _member(
     fabric: "Fabric", *, task: Trainable, connections: Sequence[Connection]
 ) -> None:
     """Train as one of several processes; the first one tells of it."""
-    team = Team(fabric)
-    relay = Relay(connections[team.rank])
+    group = ProcessGroup(fabric)
+    relay = Relay(connections[group.rank])
     listening: AbstractContextManager[None] = nullcontext()
-    if team.rank == 0:
+    if group.rank == 0:
         listening = progress.reporting(relay)
     try:
         with listening:
-            average = task.train(team, task.untrained(), relay.checkpoint)
+            average = task.train(group, task.untrained(), relay.checkpoint)
     except FewlabelsError as error:
         relay.send("error", error)
         raise
-    if team.rank == 0:
+    if group.rank == 0:
         relay.send("done", _packed(average))
 
 
@@ -153,7 +153,7 @@ def _packed(network: Network) -> bytes:
 
 @dataclass(frozen=True)
 class Relay:
-    """Sends what happens in a process of the team to the one that waits."""
+    """Sends what happens in a process of the group to the one that waits."""
 
     connection: Connection
 
@@ -200,14 +200,14 @@ class Relay:
 
 @dataclass
 class Listener:
-    """Hears in the waiting process what the team sends."""
+    """Hears in the waiting process what the group sends."""
 
     connections: Sequence[Connection]
     network: Network
     """Filled with the averaged network at each checkpoint and at the end."""
     on_checkpoint: OnCheckpoint
     error: Exception | None = None
-    """What went wrong first, in a process of the team or in ``on_checkpoint`` here."""
+    """What went wrong first, in a process of the group or in ``on_checkpoint`` here."""
     is_done: bool = False
     """Whether the training is finished and ``network`` is the outcome."""
     _ended: threading.Event = field(default_factory=threading.Event)

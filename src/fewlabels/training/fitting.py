@@ -14,10 +14,10 @@ from fewlabels.pool import Pool
 from fewlabels.protocols import Classifier
 from fewlabels.training import devices, loop
 from fewlabels.training import workspace as workspaces
+from fewlabels.training.distributed import ProcessGroup
 from fewlabels.training.objective import Recipe
 from fewlabels.training.optimization import AveragedNetwork, rate_bound, sgd
 from fewlabels.training.state import SavedState
-from fewlabels.training.team import Team
 from fewlabels.training.views import Views
 
 
@@ -133,52 +133,52 @@ class Task:
 
     def train(
         self,
-        team: Team,
+        group: ProcessGroup,
         network: Network,
         on_checkpoint: Callable[[int, Network], None],
     ) -> Network:
-        """Train, as one process of a team, and return the averaged network.
+        """Train, as one process of a group, and return the averaged network.
 
         Args:
-            team: The processes that share the work.
+            group: The processes that share the work.
             network: The untrained network; it is changed.
             on_checkpoint: Called with the step and a copy of the averaged network.
 
         Returns:
             The average.
         """
-        training = self.begun(team, network)
+        training = self.begun(group, network)
         saved = None
         if self.workspace is not None:
             saved = SavedState(self.workspace, self._mark, self.recipe.save_every)
         loop.run(training, saved, on_checkpoint)
         return training.average.network
 
-    def begun(self, team: Team, network: Network) -> loop.Training:
+    def begun(self, group: ProcessGroup, network: Network) -> loop.Training:
         """Return the training of a network before its first step.
 
         Args:
-            team: The processes that share the work.
-            network: The untrained network; it is moved to the team's device.
+            group: The processes that share the work.
+            network: The untrained network; it is moved to the group's device.
 
         Returns:
             The training.
         """
         recipe = self.recipe
         rate = self._rate(network)
-        network.to(team.device)
+        network.to(group.device)
         average = AveragedNetwork(network, recipe.ema_decay)
         if recipe.compiles:
             network.compile()
         return loop.Training(
             recipe,
-            recipe.objective(self.pool, self.views, self.key, team),
+            recipe.objective(self.pool, self.views, self.key, group),
             network,
-            team.wrapped(network),
+            group.wrapped(network),
             average,
             sgd(network, rate, recipe.momentum, recipe.weight_decay),
             self.key,
-            team,
+            group,
             rate,
         )
 

@@ -19,9 +19,9 @@ from fewlabels.augment import Strong
 from fewlabels.errors import UsageError
 from fewlabels.naming import check_known
 from fewlabels.pool import Pool
+from fewlabels.training.distributed import ProcessGroup
 from fewlabels.training.objective import Loss, Objective
 from fewlabels.training.settings import check_range
-from fewlabels.training.team import Team
 from fewlabels.training.trainer import NetworkTrainer
 from fewlabels.training.views import Minibatch, Minibatcher, Views
 
@@ -74,15 +74,17 @@ class FixMatchTrainer(NetworkTrainer):
             )
             raise UsageError(msg)
 
-    def objective(self, pool: Pool, views: Views, key: int, team: Team) -> Objective:
+    def objective(
+        self, pool: Pool, views: Views, key: int, group: ProcessGroup
+    ) -> Objective:
         """Return the loss of FixMatch."""
-        return FixMatchObjective(self, self._minibatcher(pool, views, key, team))
+        return FixMatchObjective(self, self._minibatcher(pool, views, key, group))
 
     def _minibatcher(
-        self, pool: Pool, views: Views, key: int, team: Team
+        self, pool: Pool, views: Views, key: int, group: ProcessGroup
     ) -> Minibatcher:
         num_unlabeled = self.mu * self.minibatch_size
-        return Minibatcher(views, pool, self, key, team, num_unlabeled)
+        return Minibatcher(views, pool, self, key, group, num_unlabeled)
 
     def strong_settings(self) -> Strong:
         """Return how strong views are made."""

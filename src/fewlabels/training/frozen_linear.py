@@ -195,7 +195,7 @@ class _Task:
             scaled = self.head.embed(read_rows(self.rows, items))
         scaled /= math.sqrt(scaled.shape[1])  # to a length of about one
         known = torch.arange(len(labels))  # the labeled items come first
-        problem = Problem(self.settings, scaled, self._shares()[seen])
+        problem = LinearProblem(self.settings, scaled, self._shares()[seen])
         weight, bias = problem.solution(known, numbers, rng.stream(self.key, "folds"))
         layer = self.head.head
         with torch.no_grad():
@@ -224,7 +224,7 @@ class _Task:
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class LinearProblem:
     """Rows to fit a linear layer to, some of them labeled, by classes that are seen."""
 
     settings: FrozenLinearTrainer

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from fewlabels import progress
 from fewlabels.errors import TrainingError
 from fewlabels.models import Network, dropout
-from fewlabels.training.ahead import prepared
+from fewlabels.training.distributed import ProcessGroup
 from fewlabels.training.objective import Loss, Objective
 from fewlabels.training.optimization import AveragedNetwork, cosine_factor
+from fewlabels.training.prefetch import prepared
 from fewlabels.training.settings import TrainingSettings
 from fewlabels.training.state import SavedState
-from fewlabels.training.team import Team
 from fewlabels.training.views import Minibatch
 
 _REPORT_EVERY = 10
@@ -35,11 +35,11 @@ class Training:
     network: Network
     """The network whose weights change."""
     module: nn.Module
-    """The same network as the team calls it, so that gradients are averaged."""
+    """The same network as the group calls it, so that gradients are averaged."""
     average: AveragedNetwork
     optimizer: torch.optim.Optimizer
     key: int
-    team: Team
+    group: ProcessGroup
     learning_rate: float
     """Learning rate of the first step."""
 
@@ -54,15 +54,15 @@ class Training:
             The loss before the step.
         """
         self.network.train()
-        draws = self.team.stream(self.key, "dropout", step)
+        draws = self.group.stream(self.key, "dropout", step)
         dropout.draw_from(self.network, draws)
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate_at(step)
-        loss = self.objective.loss(self.module, minibatch.to(self.team.device), step)
+        loss = self.objective.loss(self.module, minibatch.to(self.group.device), step)
         self.optimizer.zero_grad()
-        self.team.fabric.backward(loss.total)
+        self.group.fabric.backward(loss.total)
         self.optimizer.step()
-        self.team.average_(self.network.buffers())
+        self.group.average_(self.network.buffers())
         self.average.update()
         return loss
 
@@ -104,7 +104,7 @@ def run(
     """
     start = 0 if saved is None else saved.fill(training)
     total = training.settings.steps
-    is_first = training.team.rank == 0
+    is_first = training.group.rank == 0
     since, at = start, time.perf_counter()
     with (
         closing(
@@ -167,7 +167,7 @@ def _depth(training: Training) -> int:
     """Return how many minibatches to prepare ahead."""
     if training.settings.prefetch is not None:
         return training.settings.prefetch
-    return 0 if training.team.device.type == "cpu" else _PREFETCH_ON_GPU
+    return 0 if training.group.device.type == "cpu" else _PREFETCH_ON_GPU
 
 
 def _figures(

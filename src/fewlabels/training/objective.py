@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from fewlabels.augment import Strong
 from fewlabels.pool import Pool
+from fewlabels.training.distributed import ProcessGroup
 from fewlabels.training.settings import TrainingSettings
-from fewlabels.training.team import Team
 from fewlabels.training.views import ImageViews, Minibatch, VectorViews, Views
 
 
@@ -63,14 +63,16 @@ class Recipe(TrainingSettings):
         """Return how strong views are made; None where none are asked for."""
         return None
 
-    def objective(self, pool: Pool, views: Views, key: int, team: Team) -> Objective:
+    def objective(
+        self, pool: Pool, views: Views, key: int, group: ProcessGroup
+    ) -> Objective:
         """Return the loss of a network at each step.
 
         Args:
             pool: The pool; at least one item is labeled.
             views: What the network sees.
             key: The key of the training's streams.
-            team: The processes that share the work.
+            group: The processes that share the work.
 
         Returns:
             The objective of this process.

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fewlabels.pool import Pool
+from fewlabels.training.distributed import ProcessGroup
 from fewlabels.training.objective import Loss, Objective
-from fewlabels.training.team import Team
 from fewlabels.training.trainer import NetworkTrainer
 from fewlabels.training.views import Minibatch, Minibatcher, Views
 
@@ -21,9 +21,11 @@ class SupervisedTrainer(NetworkTrainer):
     both start from the same weights and see the same labeled minibatches.
     """
 
-    def objective(self, pool: Pool, views: Views, key: int, team: Team) -> Objective:
+    def objective(
+        self, pool: Pool, views: Views, key: int, group: ProcessGroup
+    ) -> Objective:
         """Return the cross-entropy of labeled items."""
-        return SupervisedObjective(Minibatcher(views, pool, self, key, team))
+        return SupervisedObjective(Minibatcher(views, pool, self, key, group))
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,9 +15,9 @@ from fewlabels.features import NetworkClassifier, moments
 from fewlabels.models import Head, Network, as_input
 from fewlabels.pool import Images, Pool
 from fewlabels.protocols import Classifier
+from fewlabels.training.distributed import ProcessGroup
 from fewlabels.training.minibatches import Minibatches, balanced
 from fewlabels.training.settings import TrainingSettings
-from fewlabels.training.team import Team
 
 
 class Views(Protocol):
@@ -168,19 +168,19 @@ class Minibatcher:
     """How many labeled items."""
     key: int
     """The key of the training's streams."""
-    team: Team
+    group: ProcessGroup
     """Whose share."""
     num_unlabeled: int = 0
     """Unlabeled items in a step, over all processes."""
 
     def at(self, step: int) -> Minibatch:
         """Return the minibatch of one step."""
-        items_B = self.team.share(self._labeled.at(step))
+        items_B = self.group.share(self._labeled.at(step))
         labeled = self.views.weak(items_B, self._stream("labeled views", step))
         labels_B = self.pool.labels[items_B]
         if not self.num_unlabeled:
             return Minibatch(labeled, labels_B)
-        items_U = self.team.share(self._unlabeled.at(step))
+        items_U = self.group.share(self._unlabeled.at(step))
         views = self.views.both(
             items_U,
             self._stream("weak views", step),
@@ -204,4 +204,4 @@ class Minibatcher:
         return Minibatches(everything, self.num_unlabeled, self.key, "unlabeled items")
 
     def _stream(self, purpose: str, step: int) -> Generator:
-        return self.team.stream(self.key, purpose, step)
+        return self.group.stream(self.key, purpose, step)

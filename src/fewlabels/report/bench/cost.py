@@ -14,7 +14,7 @@ from fewlabels.report.wording import MISSING, count, seconds
 
 
 @dataclass(frozen=True)
-class Cost:
+class StrategyCost:
     """What the runs of one strategy took; None where nobody measured."""
 
     num_queries: int
@@ -81,14 +81,14 @@ def noise_section(context: Context) -> Section | None:
     )
 
 
-def cost_of(runs: Sequence[CellResult]) -> Cost:
+def cost_of(runs: Sequence[CellResult]) -> StrategyCost:
     """Return what some runs took."""
     timings = [timing for run in runs for timing in run.timings]
     queries = _numbers(timings, "query_seconds")
     peaks = _numbers(timings, "query_peak_mb")
     later = [timing for timing in timings if timing.get("step", 0) > 0]
     trainings = _numbers(later or timings, "train_seconds")
-    return Cost(
+    return StrategyCost(
         num_queries=len(queries),
         query=median(queries) if queries else None,
         slowest=max(queries, default=None),

@@ -10,11 +10,11 @@ from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from fewlabels.evaluation import Noise
 from fewlabels.report.bench.comparable import Contender
-from fewlabels.report.bench.pens import (
+from fewlabels.report.bench.plotting import (
     DASHES,
     MARKERS,
-    Pen,
     Place,
+    Plotter,
     new_figure,
     page_element,
     page_sheet,
@@ -92,16 +92,16 @@ def page_curves(panel: Panel, salt: str) -> tuple[Markup, ...]:
         _, _, letters = _GAPS[size.name]
         right = round(_LETTER * _longest(panel, letters)) + 20
         margins = Margins(left=46, right=right, bottom=52, top=20)
-        with page_sheet(size, margins, salt) as (sheet, pen):
-            _draw(sheet.axes, panel, pen, sheet.width, sheet.height, size.name)
+        with page_sheet(size, margins, salt) as (sheet, plotter):
+            _draw(sheet.axes, panel, plotter, sheet.width, sheet.height, size.name)
         description = f"Mean accuracy against number of labels. {words}"
-        found.append(page_element(sheet, pen, description))
+        found.append(page_element(sheet, plotter, description))
     return tuple(found)
 
 
 def curves_figure(panels: Sequence[Panel]) -> Figure:
     """Draw the curves of all conditions, side by side, on one vertical scale."""
-    pen = Pen(is_for_page=False)
+    plotter = Plotter(is_for_page=False)
     right = max(7.3 * _longest(panel, _GAPS["file"][2]) for panel in panels) + 18
     width, height = _PANEL if len(panels) > 1 else (520, 380)
     across = min(len(panels), 2)
@@ -120,11 +120,14 @@ def curves_figure(panels: Sequence[Panel]) -> Figure:
     figure, found = new_figure(across * step_x + 6, down * step_y + 4, places)
     heights = [y for panel in panels for curve in panel.curves for y in curve.heights]
     for panel, axes in zip(panels, found, strict=True):
-        _draw(axes, panel, pen, width, height, "file", heights)
-        axes.set_ylabel("accuracy (%)", color=pen.color("muted"))
+        _draw(axes, panel, plotter, width, height, "file", heights)
+        axes.set_ylabel("accuracy (%)", color=plotter.color("muted"))
         if panel.heading:
             axes.set_title(
-                pen.write(panel.heading), loc="left", color=pen.color("ink"), size=10.5
+                plotter.write(panel.heading),
+                loc="left",
+                color=plotter.color("ink"),
+                size=10.5,
             )
     return figure
 
@@ -132,22 +135,22 @@ def curves_figure(panels: Sequence[Panel]) -> Figure:
 def _draw(
     axes: Axes,
     panel: Panel,
-    pen: Pen,
+    plotter: Plotter,
     width: float,
     height: float,
     kind: str,
     heights: Sequence[float] = (),
 ) -> None:
-    _draw_axes(axes, panel, pen, width, heights)
+    _draw_axes(axes, panel, plotter, width, heights)
     for curve in panel.curves:
-        _draw_curve(axes, curve, pen, is_small=kind != "wide")
-    _draw_names(axes, panel, pen, width, height, kind)
+        _draw_curve(axes, curve, plotter, is_small=kind != "wide")
+    _draw_names(axes, panel, plotter, width, height, kind)
     if panel.noise is not None:
-        _draw_noise(axes, panel.noise, pen)
+        _draw_noise(axes, panel.noise, plotter)
 
 
 def _draw_axes(
-    axes: Axes, panel: Panel, pen: Pen, width: float, heights: Sequence[float]
+    axes: Axes, panel: Panel, plotter: Plotter, width: float, heights: Sequence[float]
 ) -> None:
     ticks = percent_ticks(
         heights or [y for curve in panel.curves for y in curve.heights]
@@ -161,12 +164,14 @@ def _draw_axes(
     least = 34 * (amounts[-1] - amounts[0] + 2 * room) / width
     axes.xaxis.set_major_locator(FixedLocator(spread_ticks(amounts, least)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
-    axes.set_xlabel("labels", color=pen.color("muted"), labelpad=5)
+    axes.set_xlabel("labels", color=plotter.color("muted"), labelpad=5)
 
 
-def _draw_curve(axes: Axes, curve: BandCurve, pen: Pen, *, is_small: bool) -> None:
+def _draw_curve(
+    axes: Axes, curve: BandCurve, plotter: Plotter, *, is_small: bool
+) -> None:
     who = curve.contender
-    color, amounts = pen.hue(who.hue), [one.num_labels for one in curve.points]
+    color, amounts = plotter.hue(who.hue), [one.num_labels for one in curve.points]
     banded = [one for one in curve.points if one.low is not None]
     if len(banded) > 1:
         axes.fill_between(
@@ -190,14 +195,14 @@ def _draw_curve(axes: Axes, curve: BandCurve, pen: Pen, *, is_small: bool) -> No
         marker=MARKERS[who.number % len(MARKERS)],
         markersize=5.0 if is_small else 7.5,
         markeredgewidth=1.0,
-        markeredgecolor=pen.color("page"),
+        markeredgecolor=plotter.color("page"),
         clip_on=False,
         zorder=3 + who.number,
     )
 
 
 def _draw_names(
-    axes: Axes, panel: Panel, pen: Pen, width: float, height: float, kind: str
+    axes: Axes, panel: Panel, plotter: Plotter, width: float, height: float, kind: str
 ) -> None:
     """Write each name at the right edge, at the height where its curve ends."""
     room, line, letters = _GAPS[kind]
@@ -211,10 +216,10 @@ def _draw_names(
     for curve, end, wished, place in zip(
         panel.curves, ends, heights, places, strict=True
     ):
-        color = pen.hue(curve.contender.hue)
-        scale = 1.0 if pen.is_for_page else 0.75  # pixels in points
+        color = plotter.hue(curve.contender.hue)
+        scale = 1.0 if plotter.is_for_page else 0.75  # pixels in points
         axes.annotate(
-            pen.write(_end_name(curve, letters)),
+            plotter.write(_end_name(curve, letters)),
             (last, end),
             xytext=(room * scale, (place - wished) * scale),
             textcoords="offset points",
@@ -255,7 +260,7 @@ def kept_below(places: Sequence[float], gap: float, top: float) -> list[float]:
     return moved
 
 
-def _draw_noise(axes: Axes, noise: Noise, pen: Pen) -> None:
+def _draw_noise(axes: Axes, noise: Noise, plotter: Plotter) -> None:
     """Draw, like the scale of a map, how far trainings on one label set differ."""
     low, high = axes.get_ylim()
     left, right = axes.get_xlim()
@@ -266,17 +271,17 @@ def _draw_noise(axes: Axes, noise: Noise, pen: Pen) -> None:
         [place],
         [middle],
         yerr=[reach],
-        color=pen.color("muted"),
+        color=plotter.color("muted"),
         capsize=4,
         linewidth=1.6,
         zorder=2,
     )
     axes.annotate(
-        pen.write(f"retraining alone: ± {100 * noise.deviation:.1f}"),
+        plotter.write(f"retraining alone: ± {100 * noise.deviation:.1f}"),
         (place, middle),
         xytext=(-9, 0),
         textcoords="offset points",
-        color=pen.color("muted"),
+        color=plotter.color("muted"),
         horizontalalignment="right",
         verticalalignment="center",
     )

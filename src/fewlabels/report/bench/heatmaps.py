@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from fewlabels.report.bench.pens import (
-    Pen,
+from fewlabels.report.bench.plotting import (
     Place,
+    Plotter,
     new_figure,
     page_element,
     page_sheet,
@@ -63,14 +63,14 @@ def page_heatmap(heatmap: Heatmap, description: str, salt: str) -> Markup:
         bottom=8,
         top=round(height - down - 8),
     )
-    with page_sheet(Size("cells", width, height), margins, salt) as (sheet, pen):
-        _draw(sheet.axes, heatmap, pen)
-    return page_element(sheet, pen, description)
+    with page_sheet(Size("cells", width, height), margins, salt) as (sheet, plotter):
+        _draw(sheet.axes, heatmap, plotter)
+    return page_element(sheet, plotter, description)
 
 
 def heatmaps_figure(rows: Sequence[tuple[str, Sequence[Heatmap]]]) -> Figure:
     """Draw matrices for a file: a row of them under each heading."""
-    pen = Pen(is_for_page=False)
+    plotter = Plotter(is_for_page=False)
     first = rows[0][1][0]
     side, down = _FILE_CELL * len(first.names), _FILE_CELL * first.height
     left, top = _name_room(first, 7.3), 0.7 * _name_room(first, 7.3)
@@ -95,17 +95,22 @@ def heatmaps_figure(rows: Sequence[tuple[str, Sequence[Heatmap]]]) -> Figure:
     for row, (heading, maps) in enumerate(rows):
         level = 1 - (26 + row * (step_y + above)) / height
         figure.text(
-            8 / width, level, pen.write(heading), size=10.5, weight="bold", va="center"
+            8 / width,
+            level,
+            plotter.write(heading),
+            size=10.5,
+            weight="bold",
+            va="center",
         )
         for column, heatmap in enumerate(maps):
-            _draw(axes[number], heatmap, pen, has_row_names=column == 0)
-            _draw_title(axes[number], heatmap, pen, top)
+            _draw(axes[number], heatmap, plotter, has_row_names=column == 0)
+            _draw_title(axes[number], heatmap, plotter, top)
             number += 1
     return figure
 
 
 def _draw(
-    axes: Axes, heatmap: Heatmap, pen: Pen, *, has_row_names: bool = True
+    axes: Axes, heatmap: Heatmap, plotter: Plotter, *, has_row_names: bool = True
 ) -> None:
     size = len(heatmap.names)
     axes.set_xlim(0, size)
@@ -116,16 +121,16 @@ def _draw(
             share = float(heatmap.shares[row, column])
             is_outlined = heatmap.outlines_diagonal and row == column
             _draw_cell(
-                axes, pen, (column, row), share, heatmap, is_outlined=is_outlined
+                axes, plotter, (column, row), share, heatmap, is_outlined=is_outlined
             )
         name = shortened(heatmap.names[row], _NAME)
         if has_row_names:
-            _draw_row_name(axes, pen, row + 0.5, name)
+            _draw_row_name(axes, plotter, row + 0.5, name)
         axes.text(
             row + 0.36,
             -0.14,
-            pen.write(name),
-            color=pen.color("ink"),
+            plotter.write(name),
+            color=plotter.color("ink"),
             rotation=42,
             rotation_mode="anchor",
             horizontalalignment="left",
@@ -135,17 +140,19 @@ def _draw(
         name, shares = heatmap.footer
         place = size + _FOOTER - 1
         for column, share in enumerate(shares):
-            _draw_cell(axes, pen, (column, place), share, heatmap, is_outlined=False)
+            _draw_cell(
+                axes, plotter, (column, place), share, heatmap, is_outlined=False
+            )
         if has_row_names:
-            _draw_row_name(axes, pen, place + 0.5, name)
+            _draw_row_name(axes, plotter, place + 0.5, name)
 
 
-def _draw_row_name(axes: Axes, pen: Pen, height: float, name: str) -> None:
+def _draw_row_name(axes: Axes, plotter: Plotter, height: float, name: str) -> None:
     axes.text(
         -0.18,
         height,
-        pen.write(name),
-        color=pen.color("ink"),
+        plotter.write(name),
+        color=plotter.color("ink"),
         horizontalalignment="right",
         verticalalignment="center",
     )
@@ -153,7 +160,7 @@ def _draw_row_name(axes: Axes, pen: Pen, height: float, name: str) -> None:
 
 def _draw_cell(
     axes: Axes,
-    pen: Pen,
+    plotter: Plotter,
     place: tuple[float, float],
     share: float,
     heatmap: Heatmap,
@@ -163,9 +170,9 @@ def _draw_cell(
     column, row = place
     is_known = isfinite(share)
     strength = min(1.0, share / heatmap.largest) if is_known and heatmap.largest else 0
-    for color, opacity in ((pen.color("line"), 0.55), (pen.hue(1), strength)):
+    for color, opacity in ((plotter.color("line"), 0.55), (plotter.hue(1), strength)):
         if opacity:
-            shade = opacity * (_DARKEST if color == pen.hue(1) else 1)
+            shade = opacity * (_DARKEST if color == plotter.hue(1) else 1)
             axes.add_patch(
                 Rectangle(
                     (column + 0.03, row + 0.03), 0.94, 0.94, facecolor=color,
@@ -176,32 +183,32 @@ def _draw_cell(
         axes.add_patch(
             Rectangle(
                 (column + 0.06, row + 0.06), 0.88, 0.88, facecolor="none",
-                edgecolor=pen.color("muted"), linewidth=1, linestyle=(0, (3, 2)),
+                edgecolor=plotter.color("muted"), linewidth=1, linestyle=(0, (3, 2)),
             )
         )  # fmt: skip
     if is_known:
         axes.text(
             column + 0.5,
             row + 0.5,
-            pen.write(_digits(share)),
-            color=pen.color("ink"),
+            plotter.write(_digits(share)),
+            color=plotter.color("ink"),
             horizontalalignment="center",
             verticalalignment="center",
         )
 
 
-def _draw_title(axes: Axes, heatmap: Heatmap, pen: Pen, top: float) -> None:
+def _draw_title(axes: Axes, heatmap: Heatmap, plotter: Plotter, top: float) -> None:
     for text, color, above in (
         (heatmap.heading, "ink", top + 27),
         (heatmap.detail, "muted", top + 12),
     ):
         axes.annotate(
-            pen.write(text),
+            plotter.write(text),
             (0, 1),
             xycoords="axes fraction",
             xytext=(0, 0.75 * above),
             textcoords="offset points",
-            color=pen.color(color),
+            color=plotter.color(color),
             annotation_clip=False,
         )
 

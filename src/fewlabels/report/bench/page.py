@@ -19,7 +19,7 @@ from fewlabels.report.bench.facts import GLOSSARY, facts, notes_section
 from fewlabels.report.bench.headline import explanation, finding, title, warnings
 from fewlabels.report.bench.overlaps import overlap_section
 from fewlabels.report.bench.penalties import penalty_section
-from fewlabels.report.bench.pens import file_style, save_figure
+from fewlabels.report.bench.plotting import file_style, save_figure
 from fewlabels.report.bench.redundancy import redundancy_section
 from fewlabels.report.bench.savings import savings_section
 from fewlabels.report.bench.sections import Section

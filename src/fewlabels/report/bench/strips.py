@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from fewlabels.report.bench.comparable import Contender
-from fewlabels.report.bench.pens import (
+from fewlabels.report.bench.plotting import (
     MARKERS,
-    Pen,
     Place,
+    Plotter,
     new_figure,
     page_element,
     page_sheet,
@@ -50,21 +50,21 @@ def page_strips(
     height = _ROW * len(panel.strips) + 66
     size = Size("strips", 440, height)
     margins = Margins(left=left, right=22, bottom=54, top=12)
-    with page_sheet(size, margins, salt) as (sheet, pen):
-        _draw(sheet.axes, panel, limits, meaning, pen)
+    with page_sheet(size, margins, salt) as (sheet, plotter):
+        _draw(sheet.axes, panel, limits, meaning, plotter)
     words = " ".join(
         f"{one.contender.label}: {100 * mean(one.shares):.1f} on average over "
         f"{len(one.shares)} seeds."
         for one in panel.strips
     )
-    return page_element(sheet, pen, f"{meaning}. {words}")
+    return page_element(sheet, plotter, f"{meaning}. {words}")
 
 
 def strips_figure(
     panels: Sequence[StripPanel], limits: tuple[float, float], meaning: str
 ) -> Figure:
     """Draw strips for a file, conditions side by side."""
-    pen = Pen(is_for_page=False)
+    plotter = Plotter(is_for_page=False)
     left = max(_name_room(panel, 7.4) for panel in panels)
     across = min(len(panels), 2)
     height = 26 * max(len(panel.strips) for panel in panels)
@@ -82,9 +82,9 @@ def strips_figure(
         across * step_x, -(-len(panels) // across) * step_y, places
     )
     for panel, axes in zip(panels, found, strict=True):
-        _draw(axes, panel, limits, meaning, pen)
+        _draw(axes, panel, limits, meaning, plotter)
         if panel.heading:
-            axes.set_title(pen.write(panel.heading), loc="left", size=10.5)
+            axes.set_title(plotter.write(panel.heading), loc="left", size=10.5)
     return figure
 
 
@@ -93,21 +93,21 @@ def _draw(
     panel: StripPanel,
     limits: tuple[float, float],
     meaning: str,
-    pen: Pen,
+    plotter: Plotter,
 ) -> None:
     axes.set_xlim(100 * limits[0], 100 * limits[1])
     axes.set_ylim(len(panel.strips) - 0.4, -0.6)
     axes.set_yticks([])
-    axes.grid(visible=True, axis="x", color=pen.color("line"))
+    axes.grid(visible=True, axis="x", color=plotter.color("line"))
     axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-    axes.set_xlabel(pen.write(meaning), color=pen.color("muted"), labelpad=5)
+    axes.set_xlabel(plotter.write(meaning), color=plotter.color("muted"), labelpad=5)
     for row, strip in enumerate(panel.strips):
-        _draw_strip(axes, row, strip, pen)
+        _draw_strip(axes, row, strip, plotter)
 
 
-def _draw_strip(axes: Axes, row: int, strip: Strip, pen: Pen) -> None:
-    color = pen.hue(strip.contender.hue)
+def _draw_strip(axes: Axes, row: int, strip: Strip, plotter: Plotter) -> None:
+    color = plotter.hue(strip.contender.hue)
     number = len(strip.shares)
     places = [row + 0.3 * ((k + 0.5) / number - 0.5) for k in range(number)]
     axes.plot(
@@ -124,7 +124,7 @@ def _draw_strip(axes: Axes, row: int, strip: Strip, pen: Pen) -> None:
     middle = 100 * mean(strip.shares)
     axes.plot([middle] * 2, [row - 0.34, row + 0.34], color=color, linewidth=2.4)
     axes.annotate(
-        pen.write(shortened(strip.contender.short, _NAME)),
+        plotter.write(shortened(strip.contender.short, _NAME)),
         (0, row),
         xycoords=("axes fraction", "data"),
         xytext=(-10, 0),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fewlabels.errors import ShapeError, UnknownNameError, UsageError
-from fewlabels.whole import whole_number
+from fewlabels.integers import whole_number
 
 _ROW_TOLERANCE = 1e-3
 _TARGET_TOLERANCE = 1e-6

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from fewlabels.errors import InfeasibleTargetError
-from fewlabels.training.darp.problem import Problem, chunks
+from fewlabels.training.darp.problem import RefinementProblem, chunks
 
 _SLACK = 1e-6
 _MOST_NAMED = 10
 
 
-def check_places(problem: Problem) -> None:
+def check_places(problem: RefinementProblem) -> None:
     """Raise if a class asks for more rows than have anything above zero for it.
 
     Args:
@@ -44,7 +44,7 @@ def check_places(problem: Problem) -> None:
         raise InfeasibleTargetError(msg)
 
 
-def check_reachable(problem: Problem, dual_K: Tensor) -> None:
+def check_reachable(problem: RefinementProblem, dual_K: Tensor) -> None:
     """Raise if the order of a dual shows that the target is out of reach.
 
     Args:

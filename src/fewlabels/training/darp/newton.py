@@ -21,7 +21,7 @@ from torch import Tensor
 
 from fewlabels.errors import InfeasibleTargetError
 from fewlabels.training.darp.feasibility import check_reachable
-from fewlabels.training.darp.problem import NEAR, Point, Problem, Tilter
+from fewlabels.training.darp.problem import NEAR, Point, RefinementProblem, Tilter
 
 _MOST_STEPS = 100
 _STEPS_BEFORE_A_DOUBT = (8, 16, 32, 64)
@@ -84,7 +84,7 @@ def _begun(tilter: Tilter, start_K: Tensor, rows_MK: Tensor) -> Point:
     return tilter.point(start_K, point.row_duals, rows_MK)
 
 
-def _value(problem: Problem, point: Point) -> float:
+def _value(problem: RefinementProblem, point: Point) -> float:
     """Return g at a point."""
     return float(point.dual @ problem.target - point.row_duals.sum())
 

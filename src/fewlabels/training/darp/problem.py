@@ -32,7 +32,7 @@ _CHUNK_ENTRIES = 2**18
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class RefinementProblem:
     """Reference rows, how easily each moves, and what the columns shall sum to."""
 
     reference: Tensor
@@ -67,7 +67,7 @@ class Point:
 class Tilter:
     """Tilts the rows of one problem, chunk by chunk."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: RefinementProblem) -> None:
         """Make room for a chunk.
 
         Args:

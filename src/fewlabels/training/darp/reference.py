@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fewlabels.training.darp import masking
-from fewlabels.training.darp.problem import LEAST_PROBABILITY, Problem, chunks
+from fewlabels.training.darp.problem import LEAST_PROBABILITY, RefinementProblem, chunks
 
 _LEAST_ENTROPY = 1e-8
 _SMOOTHING = 1e-6  # of the public code
@@ -20,7 +20,7 @@ def problem(
     capacity: float | None,
     is_weighted: bool,
     is_smoothed: bool,
-) -> Problem:
+) -> RefinementProblem:
     """Return the problem of refining some rows.
 
     Args:
@@ -48,7 +48,7 @@ def problem(
         reference_MK, sums_M = _masked(probabilities_MK, target_K, capacity)
         has_zeros = True
     entropies_M = _entropies(probabilities_MK) if is_weighted else ones_M
-    return Problem(reference_MK, sums_M, entropies_M, target_K, has_zeros)
+    return RefinementProblem(reference_MK, sums_M, entropies_M, target_K, has_zeros)
 
 
 def _entropies(probabilities_MK: Tensor) -> Tensor:

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from fewlabels.errors import LabelError, ShapeError, UsageError
+from fewlabels.integers import whole_number
 from fewlabels.training.darp import checks
-from fewlabels.whole import whole_number
 
 _MOST_ROUNDS = 1000
 _LEAST_CHANGE = 1e-7

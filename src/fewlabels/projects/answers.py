@@ -22,7 +22,7 @@ from fewlabels.projects.exchange import write_query as write_file
 from fewlabels.projects.exchange.writing import IMAGE_ADDRESS
 from fewlabels.projects.folder import ProjectFolder
 from fewlabels.projects.snapshot import Snapshot
-from fewlabels.store import Event, Item, Kind, StoredRound, Verdict
+from fewlabels.store import Annotation, Event, Item, Kind, StoredRound
 from fewlabels.store.records import LABELS
 
 _CHANGED = "changed:"
@@ -136,7 +136,7 @@ def tell(
     counts = dict.fromkeys(("num_new", "num_changed", "num_same", "num_skipped"), 0)
     events: list[Event] = []
 
-    def decided(verdicts: tuple[Verdict, ...]) -> list[Event]:
+    def decided(verdicts: tuple[Annotation, ...]) -> list[Event]:
         held = {(one.item, one.annotator): one for one in verdicts}
         for answer in parsed.answers:
             name = answer.annotator or who
@@ -232,7 +232,7 @@ def _user() -> str:
         return "owner"
 
 
-def _outcome(event: Event | None, before: Verdict | None) -> str:
+def _outcome(event: Event | None, before: Annotation | None) -> str:
     if event is None:
         return "num_same"
     if event.kind in {Kind.SKIP, Kind.UNSURE}:
@@ -243,7 +243,7 @@ def _outcome(event: Event | None, before: Verdict | None) -> str:
 def _event(
     answer: Answer,
     annotator: str,
-    before: Verdict | None,
+    before: Annotation | None,
     asked: StoredRound,
     snapshot: Snapshot,
 ) -> Event | None:

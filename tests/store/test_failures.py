@@ -22,7 +22,7 @@ from fewlabels.errors import (
     UsageError,
 )
 from fewlabels.store import Store, checksums
-from fewlabels.store.places import Mount, check_drive, store_url, system_mounts
+from fewlabels.store.locations import Mount, check_drive, store_url, system_mounts
 
 MOUNTS = [
     Mount(Path("/"), "ext4"),
@@ -125,12 +125,12 @@ def test_a_link_to_a_network_drive_is_seen_through(tmp_path):
 def test_the_system_lists_its_mounts(monkeypatch, tmp_path):
     lines = "host:/x /with\\040blank nfs4 rw 0 0\n/dev/sda / ext4 rw 0 0\n"
     (tmp_path / "mounts").write_text(lines)
-    monkeypatch.setattr("fewlabels.store.places._MOUNTS", tmp_path / "mounts")
+    monkeypatch.setattr("fewlabels.store.locations._MOUNTS", tmp_path / "mounts")
     assert system_mounts() == [
         Mount(Path("/with blank"), "nfs4"),
         Mount(Path("/"), "ext4"),
     ]
-    monkeypatch.setattr("fewlabels.store.places._MOUNTS", tmp_path / "none")
+    monkeypatch.setattr("fewlabels.store.locations._MOUNTS", tmp_path / "none")
     assert system_mounts() == []
 
 

@@ -2,7 +2,7 @@
 
 Each process has a copy of the network and an equal share of every minibatch. Gradients
 are averaged by DistributedDataParallel, set up by Lightning Fabric; what else has to
-agree goes through :class:`Team`.
+agree goes through :class:`ProcessGroup`.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # it takes seconds to import, and only a training needs it
 
 
 @dataclass(frozen=True, eq=False)
-class Team:
+class ProcessGroup:
     """This process among those that train the same network."""
 
     fabric: "Fabric"

@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Found:
+class SearchResult:
     """The best set of a search, and how good it can be called."""
 
     indices: Tensor

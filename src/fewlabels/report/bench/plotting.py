@@ -39,7 +39,7 @@ _DOTS_PER_INCH = 220
 
 
 @dataclass(eq=False)
-class Pen:
+class Plotter:
     """Draws for a page or for a file."""
 
     is_for_page: bool
@@ -63,15 +63,17 @@ class Pen:
 
 
 @contextmanager
-def page_sheet(size: Size, margins: Margins, salt: str) -> Iterator[tuple[Sheet, Pen]]:
-    """Hand out a sheet for the page, and the pen for it."""
+def page_sheet(
+    size: Size, margins: Margins, salt: str
+) -> Iterator[tuple[Sheet, Plotter]]:
+    """Hand out a sheet for the page, and the plotter for it."""
     with drawing(size, margins, salt=f" {salt}") as sheet:
-        yield sheet, Pen(is_for_page=True)
+        yield sheet, Plotter(is_for_page=True)
 
 
-def page_element(sheet: Sheet, pen: Pen, description: str) -> Markup:
+def page_element(sheet: Sheet, plotter: Plotter, description: str) -> Markup:
     """Return the finished drawing of a page."""
-    return sheet.element(pen.words, description)
+    return sheet.element(plotter.words, description)
 
 
 @dataclass(frozen=True)

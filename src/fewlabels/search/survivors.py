@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, eq=False)
-class Contenders:
+class Survivors:
     """Draws with their values, in the order of their numbers."""
 
     numbers: Tensor
@@ -21,8 +21,8 @@ class Contenders:
     """Smallest eigenvalue of each with the labeled items, shape (M,)."""
 
     @classmethod
-    def none(cls, size: int) -> "Contenders":
-        """Return no contenders for sets of ``size`` items."""
+    def none(cls, size: int) -> "Survivors":
+        """Return no survivors for sets of ``size`` items."""
         whole = torch.int64
         return cls(
             torch.empty(0, dtype=whole),
@@ -31,7 +31,7 @@ class Contenders:
         )
 
     def __len__(self) -> int:
-        """Return the number of contenders."""
+        """Return the number of survivors."""
         return len(self.numbers)
 
     @property
@@ -39,15 +39,15 @@ class Contenders:
         """Largest value; minus infinity where there are none."""
         return float(self.values.max()) if len(self) else float("-inf")
 
-    def joined(self, others: "Contenders") -> "Contenders":
+    def joined(self, others: "Survivors") -> "Survivors":
         """Return both together."""
-        return Contenders(
+        return Survivors(
             torch.cat([self.numbers, others.numbers]),
             torch.cat([self.subsets, others.subsets]),
             torch.cat([self.values, others.values]),
         )
 
-    def at_least(self, value: float) -> "Contenders":
+    def at_least(self, value: float) -> "Survivors":
         """Return those whose value is at least ``value``."""
         keep = self.values >= value
-        return Contenders(self.numbers[keep], self.subsets[keep], self.values[keep])
+        return Survivors(self.numbers[keep], self.subsets[keep], self.values[keep])
