@@ -158,11 +158,10 @@ def _summary_writer() -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
-        msg = (
+        raise UsageError(
             f"TensorBoard is not installed ({error}), so its files cannot be written. "
             "Install it with: pip install 'fewlabels[tensorboard]', or go on without."
-        )
-        raise UsageError(msg) from error
+        ) from error
     return SummaryWriter
 
 

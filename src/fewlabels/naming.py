@@ -94,11 +94,10 @@ def imported(kind: str, path: str) -> Any:
     try:
         return getattr(module, attribute)
     except AttributeError as error:
-        msg = (
+        raise UsageError(
             f"The module '{module_name}' has no '{attribute}' to use as a {kind}. Give "
             "the name of a class or an object that it defines."
-        )
-        raise UsageError(msg) from error
+        ) from error
 
 
 def check_code(file: str | PathLike[str], chosen: Any, allowed: AllowCode) -> None:
@@ -118,12 +117,11 @@ def check_code(file: str | PathLike[str], chosen: Any, allowed: AllowCode) -> No
     known = allowed or ()
     names = [f"'{path}'" for path in import_paths(chosen) if path not in known]
     if names:
-        msg = (
+        raise UsageError(
             f"'{file}' names code to import: {', '.join(names)}. That code would run "
             "with your permissions. If you know it and trust it, allow it with "
             "--allow-code, or with allow_code=True in Python."
         )
-        raise UsageError(msg)
 
 
 def import_paths(chosen: Any) -> Iterator[str]:
@@ -151,12 +149,11 @@ def _module(kind: str, path: str, name: str) -> ModuleType:
         with _current_folder_importable():
             return import_module(name)
     except (Exception, SystemExit) as error:
-        msg = (
+        raise UsageError(
             f"The {kind} '{path}' could not be imported: {_told(error)}. Give it as "
             "package.module:Name, and make sure that Python finds the module and can "
             "run it."
-        )
-        raise UsageError(msg) from error
+        ) from error
 
 
 @contextmanager
@@ -194,11 +191,10 @@ def _built(name: str, maker: Any, options: Mapping[str, Any]) -> Any:
     except FewlabelsError:
         raise
     except (Exception, SystemExit) as error:
-        msg = (
+        raise UsageError(
             f"'{name}' could not be made with the options {sorted(options)}: "
             f"{_told(error)}. Correct the options, or what makes it."
-        )
-        raise UsageError(msg) from error
+        ) from error
 
 
 def _made(maker: Callable[..., Any], options: Mapping[str, Any]) -> Any:
@@ -214,21 +210,19 @@ def _made(maker: Callable[..., Any], options: Mapping[str, Any]) -> Any:
 
 def _as_it_is(kind: str, thing: object, options: Mapping[str, Any]) -> Any:
     if options:
-        msg = (
+        raise UsageError(
             f"The {kind} is an object already, so its options {sorted(options)} "
             "have nowhere to go; set them when you make the object."
         )
-        raise UsageError(msg)
     return thing
 
 
 def _check_options(kind: str, options: object) -> None:
     if not isinstance(options, Mapping) or not all(isinstance(o, str) for o in options):
-        msg = (
+        raise UsageError(
             f"The options of the {kind} are {options!r}; give a dictionary of names "
             "and values."
         )
-        raise UsageError(msg)
 
 
 def _check_call(name: str, maker: Any, options: Mapping[str, Any]) -> None:
@@ -243,27 +237,24 @@ def _check_call(name: str, maker: Any, options: Mapping[str, Any]) -> None:
     try:
         signature.bind(**options)
     except TypeError as error:
-        msg = (
+        raise UsageError(
             f"'{name}' cannot be made with the options {sorted(options)}: {error}. "
             "Give all options that it needs."
-        )
-        raise UsageError(msg) from error
+        ) from error
 
 
 def _check_method(kind: str, choice: object, found: object, method: str) -> None:
     """Raise unless ``found`` is an object with this method."""
     if isinstance(found, type):
-        msg = (
+        raise UsageError(
             f"{choice!r} is a class where a {kind} is needed; make an object of it: "
             f"{found.__name__}(...)."
         )
-        raise UsageError(msg)
     if not callable(getattr(found, method.partition("(")[0], None)):
-        msg = (
+        raise UsageError(
             f"{choice!r} is no {kind}: it has no method {method}. See "
             f"protocols.{kind.capitalize()}."
         )
-        raise UsageError(msg)
 
 
 def validation_message(name: str, error: ValidationError) -> str:

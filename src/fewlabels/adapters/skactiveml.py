@@ -159,12 +159,11 @@ class FewlabelsQuery(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]  #
         if isinstance(answer, tuple):
             return answer[1], logits_of(answer[0])
         if asked:
-            msg = (
+            raise UsageError(
                 f"{type(clf).__name__}.predict_proba was asked for embeddings through "
                 f"{asked} and returned probabilities alone; correct "
                 "clf_embedding_flag_name, or leave it out to use X itself."
             )
-            raise UsageError(msg)
         return X, logits_of(answer)
 
 
@@ -199,12 +198,11 @@ class PeerStrategy:
     def __post_init__(self) -> None:
         """Refuse what is no query strategy for single annotators."""
         if not isinstance(self.query_strategy, SingleAnnotatorPoolQueryStrategy):
-            msg = (
+            raise UsageError(
                 f"query_strategy is {self.query_strategy!r}; give an object of a "
                 "pool-based strategy of scikit-activeml for one annotator, such as "
                 "skactiveml.pool.Badge()."
             )
-            raise UsageError(msg)
 
     def select(
         self,
@@ -263,12 +261,11 @@ def _arguments(peer: Any, outputs: Outputs, labels: Tensor) -> dict[str, Any]:
         if parameter.default is Parameter.empty and name not in known
     ]
     if wanting:
-        msg = (
+        raise UsageError(
             f"{type(peer).__name__}.query needs {', '.join(wanting)}, and there are "
             "features, labels and one trained classifier to give; choose a strategy "
             "that needs no more."
         )
-        raise UsageError(msg)
     return {name: value for name, value in given.items() if name in taken}
 
 
@@ -286,11 +283,10 @@ def _with_missing(labels: Tensor) -> NDArray[np.float64]:
     """Return labels as scikit-activeml writes them, NaN where there is none."""
     num_withheld = int((labels == WITHHELD).sum())
     if num_withheld:
-        msg = (
+        raise LabelError(
             f"{num_withheld} items are labeled, but not said with what, and "
             "scikit-activeml knows labeled items by their labels; pass labels=, too."
         )
-        raise LabelError(msg)
     numbers = labels.cpu().numpy().astype(np.float64)
     numbers[labels.cpu().numpy() == UNKNOWN] = MISSING_LABEL
     return numbers
@@ -310,11 +306,10 @@ class _FrozenClassifier(SkactivemlClassifier):  # type: ignore[misc]  # untyped
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> None:
         """Refuse: training is the business of our trainers."""
         del X, y, sample_weight
-        msg = (
+        raise UsageError(
             "The strategy wants to fit the classifier anew, and here it is only asked "
             "for predictions; choose a strategy that works with fit_clf=False."
         )
-        raise UsageError(msg)
 
     def predict_proba(self, X: Any) -> NDArray[Any]:
         """Return the probabilities of rows of the pool."""
@@ -322,12 +317,11 @@ class _FrozenClassifier(SkactivemlClassifier):  # type: ignore[misc]  # untyped
         try:
             places = [self._places[row.tobytes()] for row in rows]
         except KeyError as error:
-            msg = (
+            raise UsageError(
                 "The strategy asked for the prediction of a row that is not in the "
                 "pool, and only the pool's are known; choose a strategy that changes "
                 "no features."
-            )
-            raise UsageError(msg) from error
+            ) from error
         return self.probabilities[places]
 
     def predict(self, X: Any) -> NDArray[Any]:

@@ -140,25 +140,22 @@ class RandAugment:
 
     def _check_counts(self) -> None:
         if self.num_operations < 0 or (self.num_operations and not self.operations):
-            msg = (
+            raise UsageError(
                 f"num_operations is {self.num_operations} and {len(self.operations)} "
                 "operations are named to draw from. Draw 0 or more, and name at least "
                 "one unless none is drawn."
             )
-            raise UsageError(msg)
         if not 0 <= self.probability <= 1:
-            msg = f"probability is {self.probability}; it goes from 0 to 1."
-            raise UsageError(msg)
+            raise UsageError(f"probability is {self.probability}; it goes from 0 to 1.")
 
     def _check_color(self) -> None:
         fill = self.cutout_fill
         values = (fill,) if isinstance(fill, int) else tuple(fill)
         if len(values) not in {1, 3} or not all(0 <= v <= _WHITE for v in values):
-            msg = (
+            raise UsageError(
                 f"cutout_fill is {fill}; give one number, or three for red, green and "
                 f"blue, each from 0 to {_WHITE}."
             )
-            raise UsageError(msg)
 
 
 Strong = RandAugment | StrongAugment
@@ -167,5 +164,4 @@ Strong = RandAugment | StrongAugment
 
 def _check_share(name: str, value: float) -> None:
     if not 0.0 <= value < 1.0:
-        msg = f"{name} is {value}; it is a share, from 0 to below 1."
-        raise UsageError(msg)
+        raise UsageError(f"{name} is {value}; it is a share, from 0 to below 1.")

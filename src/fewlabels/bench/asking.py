@@ -93,8 +93,7 @@ def _check_data_there(name: str) -> None:
     with suppress(OSError, ValueError):  # a name that no file can have
         is_there = is_there or Path(name).exists()
     if not is_there:
-        msg = (
+        raise UsageError(
             f"There is no data set, file or folder called '{name}', so no run could "
             f"begin. Known data sets: {', '.join(data.names())}."
         )
-        raise UsageError(msg)

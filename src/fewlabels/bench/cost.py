@@ -167,11 +167,10 @@ def measure(experiment: Experiment, num_steps: int) -> Measured:
     settings = experiment.conditions[0].settings
     trainer: Any = training.resolve(settings.trainer.name, settings.trainer.options)
     if steps_of(settings) is None or num_steps < 1:
-        msg = (
+        raise UsageError(
             f"{num_steps} steps of '{settings.trainer.name}' cannot be measured; give "
             "at least one step, and a trainer that trains in steps."
         )
-        raise UsageError(msg)
     few = replace(trainer, steps=num_steps)
     torch.set_num_threads(settings.threads)  # as a worker does
     pool = pool_of(settings)

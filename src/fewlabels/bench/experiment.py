@@ -103,11 +103,10 @@ class Experiment(BaseModel):
     @classmethod
     def _can_name_files(cls, name: str) -> str:
         if not re.fullmatch(r"\w[\w.-]*", name) or len(name.encode()) > _LONGEST_NAME:
-            msg = (
+            raise ValueError(
                 "give letters, digits, '_', '-' and '.', since files are named by it, "
                 f"and no more than {_LONGEST_NAME} bytes"
             )
-            raise ValueError(msg)
         return name
 
     @model_validator(mode="after")
@@ -122,11 +121,10 @@ class Experiment(BaseModel):
             if not values:
                 raise ValueError(f"an experiment needs {part}, and none are given")
             if len(set(values)) < len(values):
-                msg = (
+                raise ValueError(
                     f"{part} are given twice: {values}. Tables could not tell them "
                     "apart; leave one out, or give another name"
                 )
-                raise ValueError(msg)
         num_runs = math.prod(map(len, parts.values()))
         if num_runs > MOST_RUNS:
             counts = ", ".join(

@@ -115,12 +115,11 @@ class BenchFolder:
             raise ForeignFolderError(msg)
         found = strangers(self.path)
         if found:
-            msg = (
+            raise ForeignFolderError(
                 f"'{self.path}' is not empty and does not hold a benchmark (it holds "
                 f"'{found[0]}'); nothing was touched. Give an empty or new folder "
                 "with --out."
             )
-            raise ForeignFolderError(msg)
 
     def check(self) -> None:
         """Raise unless the folder is one of a benchmark.
@@ -135,24 +134,21 @@ class BenchFolder:
             pass
         except ValueError as error:
             content = json.dumps({"kind": _KIND, "schema_version": SCHEMA})
-            msg = (
+            raise ForeignFolderError(
                 f"'{self.description_file}' could not be read: {error}. If this is the "
                 f"folder of a benchmark, replace what is in that file by {content}"
-            )
-            raise ForeignFolderError(msg) from error
+            ) from error
         if not isinstance(found, dict) or found.get("kind") != _KIND:
-            msg = (
+            raise ForeignFolderError(
                 f"'{self.path}' does not hold a benchmark. Give the folder that "
                 "'fewlabels bench run' was given with --out."
             )
-            raise ForeignFolderError(msg)
         if found.get("schema_version") != SCHEMA:
-            msg = (
+            raise ForeignFolderError(
                 f"'{self.path}' was written in version {found.get('schema_version')} "
                 f"of its files, this program knows version {SCHEMA}. Update it, or "
                 "give another folder."
             )
-            raise ForeignFolderError(msg)
 
     def experiments(self) -> dict[str, Experiment]:
         """Return what was asked for so far, by name."""
@@ -271,11 +267,10 @@ def _experiment(file: Path) -> Experiment:
         return Experiment.model_validate_json(opened(content)[0])
     except (OSError, ValueError) as error:
         found = faults(error) if isinstance(error, ValidationError) else str(error)
-        msg = (
+        raise RunError(
             f"'{file}' could not be read: {found.rstrip('.')}. Remove it and run the "
             "experiment again; its finished runs are found."
-        )
-        raise RunError(msg) from error
+        ) from error
 
 
 def _together(before: Experiment, now: Experiment) -> Experiment:

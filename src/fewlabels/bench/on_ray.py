@@ -60,12 +60,11 @@ class RayEngine:
     def __post_init__(self) -> None:
         """Refuse numbers that cannot be meant."""
         if self.cpus <= 0 or self.gpus < 0 or self.retries < 0:
-            msg = (
+            raise UsageError(
                 f"A run was given {self.cpus} cores, {self.gpus} GPUs and "
                 f"{self.retries} retries; give more than 0 cores, and no less than 0 "
                 "of the others."
             )
-            raise UsageError(msg)
 
     @property
     def num_workers(self) -> int:
@@ -162,13 +161,12 @@ class RayEngine:
             ray.init(self.address, **quiet)
         except (OSError, ValueError, RuntimeError) as error:
             reason = _short(error)
-            msg = (
+            raise UsageError(
                 f"There is no Ray at '{self.address}': {reason}. Start it with 'ray "
                 "start --head' and give what that prints, set RAY_AUTH_MODE=token here "
                 "too if the cluster wants a token, or leave the address out to use "
                 "this machine alone."
-            )
-            raise UsageError(msg) from error
+            ) from error
 
     def _check_nodes(self, ray: Any, root: Path) -> None:
         """Raise unless a run fits somewhere, and all such nodes see the folder."""
@@ -176,20 +174,18 @@ class RayEngine:
         if not nodes:
             most = [node["Resources"] for node in _alive(ray)]
             found = [f"{n.get('CPU', 0):g} and {n.get('GPU', 0):g}" for n in most]
-            msg = (
+            raise UsageError(
                 f"A run needs {self.cpus:g} cores and {self.gpus:g} GPUs, and no "
                 f"machine of the Ray cluster has so many: {', '.join(found)}. Ask for "
                 "less."
             )
-            raise UsageError(msg)
         blind = _blind(ray, nodes, root)
         if blind:
-            msg = (
+            raise UsageError(
                 f"The folder '{root}' must be shared by all machines of the Ray "
                 f"cluster, under this path. It is not seen by: {'; '.join(blind)}. "
                 "Give a folder on a shared disk, with fewlabels installed everywhere."
             )
-            raise UsageError(msg)
 
 
 def _blind(ray: Any, nodes: Sequence[dict[str, Any]], root: Path) -> list[str]:
@@ -274,11 +270,10 @@ def _imported() -> ModuleType:
     try:
         return import_module("ray")
     except ModuleNotFoundError as error:
-        msg = (
+        raise UsageError(
             f"Runs on many machines need Ray, which cannot be imported ({error}). "
             "Run: pip install 'fewlabels[ray]'"
-        )
-        raise UsageError(msg) from error
+        ) from error
 
 
 @contextmanager

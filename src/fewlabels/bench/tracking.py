@@ -116,9 +116,8 @@ def _imported() -> Any:
     try:
         import mlflow
     except ImportError as error:
-        msg = (
+        raise UsageError(
             f"MLflow is not installed ({error}). Install it with: pip install "
             "'fewlabels[mlflow]', or go on without --mlflow."
-        )
-        raise UsageError(msg) from error
+        ) from error
     return mlflow

@@ -245,11 +245,10 @@ def _refuse(belongs_to: str, given: Mapping[str, object]) -> None:
     """Raise if options were given that the engine would not heed."""
     for option, value in given.items():
         if value is not None:
-            msg = (
+            raise UsageError(
                 f"{option} {value} is for {belongs_to} alone and would change nothing "
                 f"here. Give {belongs_to} too, or leave {option} out."
             )
-            raise UsageError(msg)
 
 
 def _new_cost(experiment: Experiment) -> ExperimentCost:

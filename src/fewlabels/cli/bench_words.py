@@ -74,17 +74,15 @@ def read_seeds(words: str) -> tuple[int, ...]:
         else:
             found = range(int(words))
     if not found:
-        msg = (
+        raise UsageError(
             f"The seeds '{words}' cannot be read; give how many (3), a range (5-9) or "
             "a list (0,4)."
         )
-        raise UsageError(msg)
     if found[_MOST_SEEDS:]:  # the length of a range may be too large for len
-        msg = (
+        raise UsageError(
             f"The seeds '{words}' are more than {_MOST_SEEDS:,}; give fewer. A comma "
             "names single ones: '7,' is seed 7 alone."
         )
-        raise UsageError(msg)
     return tuple(found)
 
 

@@ -72,12 +72,11 @@ def _check_place(place: Path) -> None:
     names = {entry.name for entry in place.glob("[!.]*")}
     strangers = names - {*_STRATEGIES, _REPORT}
     if strangers or place.is_file():
-        msg = (
+        raise ForeignFolderError(
             f"'{place}' holds something else than a demo (such as "
             f"'{min(strangers, default=place.name)}'); nothing was touched. Give an "
             "empty or new folder with --out."
         )
-        raise ForeignFolderError(msg)
 
 
 def _drawn(found: AccuracyTable) -> Table:

@@ -40,8 +40,7 @@ def read_options(words: Iterable[str] | None) -> dict[str, Any]:
 def _option(word: str) -> tuple[str, Any]:
     name, equals, text = word.partition("=")
     if not (name and equals):
-        msg = f"The option '{word}' has no value; write it as name=value."
-        raise UsageError(msg)
+        raise UsageError(f"The option '{word}' has no value; write it as name=value.")
     try:
         return name, read_value(text)
     except ValueError as error:

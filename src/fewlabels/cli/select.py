@@ -56,9 +56,8 @@ def _read(path: Path) -> dict[str, Any]:
         if name not in _ARRAYS:
             raise UnknownNameError(f"array of '{path.name}'", name, _ARRAYS)
     if "features" not in given:
-        msg = (
+        raise DataError(
             f"'{path}' holds {sorted(given)}; an array called 'features' is needed. "
             "Save it with numpy.savez(path, features=..., labeled=...)."
         )
-        raise DataError(msg)
     return given

@@ -48,14 +48,12 @@ def ask(
     """
     answer = answer_or_refusal(strategy, given, size, seed=seed, history=history)
     if isinstance(answer, Refusal):
-        msg = f"It refused an ordinary pool: {answer.message}"
-        raise StrategyError(msg)
+        raise StrategyError(f"It refused an ordinary pool: {answer.message}")
     if len(answer) != size:
-        msg = (
+        raise StrategyError(
             f"It was to choose {size} of {len(given.pool.candidates)} candidates and "
             f"returned {len(answer)} indices; return exactly as many as size says."
         )
-        raise StrategyError(msg)
     return answer
 
 
@@ -91,8 +89,7 @@ def answer_or_refusal(
     except FewlabelsError as error:
         return Refusal(one_line(error))
     except (Exception, SystemExit) as error:
-        msg = f"It failed: {failure(error, strategy)}"
-        raise StrategyError(msg) from error
+        raise StrategyError(f"It failed: {failure(error, strategy)}") from error
     check_form(answer)
     return answer
 

@@ -49,12 +49,11 @@ def recognized(
         f"a {one} {' and '.join(methods)}" for one, methods in _METHODS.items()
     )
     seen = " and ".join(f"a {one}" for one in offers) or "none of these"
-    msg = (
+    raise UsageError(
         f"An object of type {type(found).__name__} is to be checked, and its methods "
         f"are those of {seen}. Needed are: {wanted}. Name a class or function that "
         "makes one, or say which it is with kind."
     )
-    raise UsageError(msg)
 
 
 def _has(thing: object, methods: tuple[str, ...]) -> bool:

@@ -62,12 +62,11 @@ def distinct(strategy: Strategy) -> Verdict:
     for _, query in seen:
         item, times = Counter(query.indices.tolist()).most_common(1)[0]
         if times > 1:
-            msg = (
+            raise StrategyError(
                 f"It chose item {item} {times} times in a query of {len(query)}; a "
                 "label would be paid for twice. Take what is chosen out of the "
                 "candidates before choosing on."
             )
-            raise StrategyError(msg)
     return passed(f"no item twice in {len(seen)} queries")
 
 
@@ -78,13 +77,12 @@ def candidates_only(strategy: Strategy) -> Verdict:
         allowed = set(pool.candidates.tolist())
         wrong = [item for item in query.indices.tolist() if item not in allowed]
         if wrong:
-            msg = (
+            raise StrategyError(
                 f"It picked item {wrong[0]}, which is {_standing(pool, wrong[0])}; "
                 f"{len(wrong)} of {len(query)} picks are no candidates. Choose from "
                 "pool.candidates, and return positions in the whole pool: "
                 "pool.candidates[k], not k."
             )
-            raise StrategyError(msg)
     return passed(f"only candidates in {len(seen)} queries")
 
 
@@ -140,31 +138,28 @@ def _check_equal(first: Query, again: Query) -> None:
         "global random numbers, no clock, nothing kept from earlier calls."
     )
     if _items(first) != _items(again):
-        msg = (
+        raise StrategyError(
             f"Equal inputs and generators gave {_items(first)} and then "
             f"{_items(again)}, so no run can be repeated. {remedy}"
         )
-        raise StrategyError(msg)
     for name in ("value", "record"):
         one, other = repr(getattr(first, name)), repr(getattr(again, name))
         if one != other:
-            msg = (
+            raise StrategyError(
                 f"Equal inputs and generators gave the same items, but the {name} "
                 f"{one} and then {other}. {remedy}"
             )
-            raise StrategyError(msg)
 
 
 def shared_randomness(strategy: Strategy) -> Verdict:
     """It leaves the global random generators alone."""
     _, moved = moved_by(lambda: ask(strategy, problem(2)))
     if moved:
-        msg = (
+        raise StrategyError(
             f"It drew from, or seeded, the global generator of {_listed(moved)}; other "
             "people's random numbers change with it. Draw from the generator that "
             "select is given: torch.randperm(n, generator=generator)."
         )
-        raise StrategyError(msg)
     return passed("torch, numpy and random stay as they were")
 
 
@@ -177,11 +172,10 @@ def inputs_untouched(strategy: Strategy) -> Verdict:
     changes = [change(name, before[name], after[name]) for name in before]
     seen = [one for one in changes if one is not None]
     if seen:
-        msg = (
+        raise StrategyError(
             f"It changed its input: {'; '.join(seen)}. Whoever comes next would work "
             "with other numbers; write to a clone."
         )
-        raise StrategyError(msg)
     return passed("labels, candidates, images, features and logits stay")
 
 
@@ -196,11 +190,10 @@ def no_memory(strategy: Strategy) -> Verdict:
     if first != second:
         return "not run", "equal calls differ anyway; mend 'seeded' first"
     if second != later:
-        msg = (
+        raise StrategyError(
             f"It chose {second}, and after a call with another pool {later} from the "
             f"first one again. {_FORGET}"
         )
-        raise StrategyError(msg)
     return passed("calls in between change nothing")
 
 
@@ -219,12 +212,11 @@ def keeps_a_record(strategy: Strategy) -> Verdict:
     for key, entry in query.record.items():
         back = json.loads(json.dumps(entry))
         if back != entry:
-            msg = (
+            raise StrategyError(
                 f"record['{key}'] is {entry!r} and comes back from the round's file as "
                 f"{back!r}; give lists, words, numbers that are not NaN, and keys that "
                 "are words."
             )
-            raise StrategyError(msg)
     return passed(_listed(query.record) or "empty")
 
 
@@ -257,17 +249,15 @@ def refuses_too_many(strategy: Strategy) -> Verdict:
     try:
         answer = answer_or_refusal(strategy, given, most + 1)
     except StrategyError as error:
-        msg = (
+        raise StrategyError(
             f"Asked for {most + 1} of {most} candidates, it did not refuse in words. "
             f"{error}. {remedy}"
-        )
-        raise StrategyError(msg) from error
+        ) from error
     if isinstance(answer, Query):
-        msg = (
+        raise StrategyError(
             f"Asked for {most + 1} of {most} candidates, it returned {len(answer)} "
             f"items instead of refusing. {remedy}"
         )
-        raise StrategyError(msg)
     return passed(answer.message)
 
 
@@ -325,12 +315,11 @@ def ignores_order(strategy: Strategy) -> Verdict:
         there = ask(strategy, permuted(problem(seed), order)).indices
         back = set(order[there].tolist())
         if usual != back:
-            msg = (
+            raise StrategyError(
                 f"It chose items {sorted(usual)}, and from the same pool in another "
                 f"order {sorted(back)}. Mend what depends on positions, or take "
                 "ignores_order = True out."
             )
-            raise StrategyError(msg)
     return passed(f"{len(_SEEDS)} permuted pools, the same items")
 
 

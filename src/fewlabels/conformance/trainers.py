@@ -26,11 +26,10 @@ def small_pool(source: Pool) -> Pool:
     """Return a few items of a pool, some of them labeled, as new tensors."""
     known = source.labeled
     if len(known) < 2:
-        msg = (
+        raise UsageError(
             f"{len(known)} of the {len(source)} items are labeled, and a training is "
             "judged by labels; give data whose labels are known, such as digits."
         )
-        raise UsageError(msg)
     order = torch.randperm(len(known), generator=stream(0, "check"))
     kept = known[order[:_NUM_ITEMS]]
     labels = source.labels[kept]

@@ -81,11 +81,10 @@ def item_tensor(images: Arrays) -> Tensor:
     if array.ndim == 2 and np.issubdtype(array.dtype, np.floating):
         return _vectors(array)
     if array.dtype != np.uint8:
-        msg = (
+        raise UsageError(
             f"Images have the type {array.dtype}; their scale is then a guess. Pass "
             "uint8 from 0 to 255, such as (x * 255).round().astype('uint8')."
         )
-        raise UsageError(msg)
     _check_image_shape(array.shape)
     stacked = array[..., None] if array.ndim == 3 else array
     return torch.from_numpy(np.require(stacked.transpose(0, 3, 1, 2), None, ["C", "W"]))
@@ -105,30 +104,27 @@ def _distinct(classes: Sequence[str]) -> tuple[str, ...]:
     names = tuple(map(str, classes))
     unwritable = [name for name in names if not is_utf8(name)]
     if unwritable:
-        msg = (
+        raise UsageError(
             f"The class {unwritable[0]!a} is not valid text and cannot be written to "
             "any file. Rename it."
         )
-        raise UsageError(msg)
     if len(set(names)) < len(names):
         twice, count = Counter(names).most_common(1)[0]
-        msg = (
+        raise UsageError(
             f"classes has {len(names)} names, and {count} of them are '{twice}'; that "
             "label would mean several classes. Name each class once."
         )
-        raise UsageError(msg)
     return names
 
 
 def _split(test: tuple[Arrays, Labels], classes: Sequence[str], items: Tensor) -> Split:
     test_items = item_tensor(test[0])
     if test_items.shape[1:] != items.shape[1:]:
-        msg = (
+        raise ShapeError(
             f"Items of the pool have the shape {tuple(items.shape[1:])}, those of the "
             f"test split {tuple(test_items.shape[1:])}; one network cannot read both. "
             "Bring them to one shape."
         )
-        raise ShapeError(msg)
     numbers = label_tensor(test[1], classes, len(test_items))
     if bool((numbers == UNKNOWN).any()):
         raise LabelError(
@@ -144,11 +140,10 @@ def _vectors(array: NDArray[Any]) -> Tensor:
         raise ShapeError(msg)
     if not np.isfinite(array).all():
         num_bad = int((~np.isfinite(array)).any(axis=1).sum())
-        msg = (
+        raise NotFiniteError(
             f"{num_bad} of {len(array)} vectors hold NaN or infinity; no distance to "
             "them means anything. Replace or leave out these rows."
         )
-        raise NotFiniteError(msg)
     is_known = array.itemsize <= np.dtype(np.float64).itemsize
     dtype = array.dtype.newbyteorder("=") if is_known else np.dtype(np.float64)
     return torch.from_numpy(np.require(array, dtype, ["C", "W"]))
@@ -156,11 +151,10 @@ def _vectors(array: NDArray[Any]) -> Tensor:
 
 def _check_image_shape(shape: tuple[int, ...]) -> None:
     if len(shape) not in {3, 4}:
-        msg = (
+        raise ShapeError(
             f"Images have the shape {shape}; pass (N, H, W) for grey images or "
             "(N, H, W, C) for colored ones."
         )
-        raise ShapeError(msg)
     if len(shape) == 4 and shape[-1] not in _CHANNELS:
         first = shape[1] in _CHANNELS
         hint = (

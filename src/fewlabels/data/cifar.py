@@ -121,12 +121,11 @@ def _read(layout: Layout, content_of: Callable[[str], bytes]) -> SplitArrays:
 def _check_published(path: Path, seen: str, layout: Layout) -> None:
     published = layout.md5[path.name]
     if seen != published:
-        msg = (
+        raise DataError(
             f"{path} is not the published file: its MD5 is {seen}, not {published}. It "
             "is damaged or was made anew. Fetch the set again; if the change is meant, "
             f"save your arrays as {layout.name}.npz instead."
         )
-        raise DataError(msg)
 
 
 def _names(table: Mapping[bytes, object], layout: Layout) -> tuple[str, ...]:
@@ -149,11 +148,10 @@ def _part(
         or stored.shape != (len(labels), _ROW)
         or not all(isinstance(label, int) for label in labels)
     ):
-        msg = (
+        raise DataError(
             f"{name} does not hold rows of {_ROW} bytes with as many "
             f"{labels_key.decode()}. Fetch the set again."
         )
-        raise DataError(msg)
     rows = np.frombuffer(stored.content, dtype=np.uint8).reshape(
         stored.shape, order="F" if stored.by_columns else "C"
     )
@@ -198,9 +196,8 @@ def _plain_members(tar: tarfile.TarFile, layout: Layout) -> Iterator[tuple[str, 
 
 def _member(members: Mapping[str, bytes], name: str, archive: Path) -> bytes:
     if name not in members:
-        msg = (
+        raise DataError(
             f"{archive} has no file {name}; it is another archive. Remove it and try "
             "again."
         )
-        raise DataError(msg)
     return members[name]

@@ -223,11 +223,10 @@ def _wanted(pool: Pool, counts: Counts) -> list[int]:
     else:
         wanted = list(counts)
     if len(wanted) != pool.num_classes:
-        msg = (
+        raise UsageError(
             f"counts has {len(wanted)} numbers, but there are {pool.num_classes} "
             "classes; give one number per class, or name the classes."
         )
-        raise UsageError(msg)
     if min(wanted, default=0) < 0 or sum(wanted) == 0:
         msg = f"counts are {wanted}; none may be negative and one must be above zero."
         raise UsageError(msg)
@@ -237,11 +236,10 @@ def _wanted(pool: Pool, counts: Counts) -> list[int]:
 def _check_enough(pool: Pool, wanted: Sequence[int]) -> None:
     for name, there, count in zip(pool.classes, pool.class_counts, wanted, strict=True):
         if there < count:
-            msg = (
+            raise DataError(
                 f"The class '{name}' has {there} labeled items, but {count} were asked "
                 f"for. Ask for at most {there}."
             )
-            raise DataError(msg)
 
 
 def _some_of(members: Tensor, count: int, seed: int, number: int) -> Tensor:

@@ -57,11 +57,10 @@ def fetch(source: Source, folder: Path, *, timeout: float = TIMEOUT) -> Path:
         with replacing(goal) as partial, partial.open("wb") as file:
             _check_digest(source, _received(source, file, timeout))
     except StorageError as error:
-        msg = (
+        raise DownloadError(
             f"The cache of downloads cannot be written to. {error} Set FEWLABELS_CACHE "
             "to use another folder."
-        )
-        raise DownloadError(msg) from error
+        ) from error
     return goal
 
 

@@ -62,11 +62,10 @@ class FileImages:
         try:
             pixels = decode(file, self.shape)
         except DataError as error:
-            msg = (
+            raise DataError(
                 f"{file.path} was a good image when the pool was made and is not any "
                 f"more: {error}. Run the same command again; the file is then left out."
-            )
-            raise DataError(msg) from error
+            ) from error
         if (len(self._decoded) + 1) * pixels.nbytes <= _MEMORY:
             self._decoded[index] = pixels
         return pixels

@@ -127,11 +127,10 @@ def _closed(folder: Path, errors: Sequence[OSError]) -> list[UnreadableFile]:
     for error in errors:
         where = Path(error.filename)
         if where == folder:
-            msg = (
+            raise DataError(
                 f"The folder {folder} cannot be read: {error.strerror}. Make it "
                 "readable, or give another folder."
-            )
-            raise DataError(msg) from error
+            ) from error
         reason = f"folder cannot be read: {error.strerror}"
         unreadable.append(left_out(where.relative_to(folder).as_posix(), reason))
     return unreadable

@@ -64,12 +64,11 @@ def read_idx(path: Path, num_axes: int) -> NDArray[np.uint8]:
         raise DataError(f"{path} cannot be read: {error}. Fetch it again.") from error
     if len(body) != prod(shape):
         more = "more than " if len(body) > prod(shape) else ""
-        msg = (
+        raise DataError(
             f"{path} announces {shape} = {prod(shape):,} bytes and holds {more}"
             f"{min(len(body), prod(shape)):,}; it was cut off or damaged. Fetch it "
             "again."
         )
-        raise DataError(msg)
     return np.frombuffer(body, dtype=np.uint8).reshape(shape)
 
 
@@ -77,19 +76,17 @@ def _shape(header: bytes, num_axes: int, path: Path) -> tuple[int, ...]:
     """Check the header and return the shape it announces."""
     magic = bytes([0, 0, _UNSIGNED_BYTE, num_axes])
     if len(header) < 4 + 4 * num_axes or header[:4] != magic:
-        msg = (
+        raise DataError(
             f"{path} begins with {header[:4].hex() or 'nothing'}, an idx file of this "
             f"kind with {magic.hex()}. Fetch it again."
         )
-        raise DataError(msg)
     shape = struct.unpack(f">{num_axes}I", header[4:])
     if prod(shape) > _MOST_BYTES or shape[0] > _MOST_ITEMS:
-        msg = (
+        raise DataError(
             f"{path} announces {shape} = {prod(shape):,} bytes, more than any known "
             f"set ({_MOST_ITEMS:,} items, {_MOST_BYTES:,} bytes); its header is "
             "damaged. Fetch it again."
         )
-        raise DataError(msg)
     return shape
 
 

@@ -39,11 +39,10 @@ def label_tensor(
         return torch.full((num_items,), UNKNOWN, dtype=torch.int64)
     array = _label_array(labels)
     if array.shape != (num_items,):
-        msg = (
+        raise ShapeError(
             f"{num_items} images came with labels of shape {array.shape}; give exactly "
             f"one label per image, shape ({num_items},)."
         )
-        raise ShapeError(msg)
     if array.dtype.kind == "U":
         array = _numbers_of(array, classes)
     numbers = torch.from_numpy(array)
@@ -73,12 +72,11 @@ def class_names(*labels: Labels | None) -> tuple[str, ...]:
     largest = max(int(array.max(initial=UNKNOWN)) for array in arrays)
     num_labels = sum(array.size for array in arrays)
     if largest >= max(num_labels, _MANY_CLASSES):
-        msg = (
+        raise LabelError(
             f"The largest label is {largest:,}, which would make {largest + 1:,} "
             f"classes for {num_labels:,} labels. Class numbers count from 0 without "
             "gaps; number the classes anew, or name them in classes."
         )
-        raise LabelError(msg)
     return tuple(map(str, range(largest + 1)))
 
 
@@ -98,22 +96,20 @@ def _label_array(labels: Labels) -> NDArray[Any]:
     """Return labels as a row of class numbers, int64, or of words."""
     array = _array(labels)
     if array.ndim != 1:
-        msg = (
+        raise ShapeError(
             f"Labels have the shape {array.shape}; give exactly one label per image, "
             "shape (N,)."
         )
-        raise ShapeError(msg)
     if array.dtype.kind in "UT":
         return _words(array)
     if array.dtype.kind in "iub":
         return _whole(array)
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         num_bad = int((~np.isfinite(array)).sum())
-        msg = (
+        raise NotFiniteError(
             f"{num_bad} of {array.size} labels are NaN or infinite; write {UNKNOWN} "
             "where the class is not known."
         )
-        raise NotFiniteError(msg)
     raise UsageError(_wrong_type(str(array.dtype)))
 
 
@@ -137,11 +133,10 @@ def _whole(array: NDArray[Any]) -> NDArray[np.int64]:
     """Return whole numbers of any type as int64; refuse those that it cannot hold."""
     largest = int(array.max(initial=0))
     if largest > np.iinfo(np.int64).max:
-        msg = (
+        raise LabelError(
             f"The largest label is {largest:,}, which is not a class number: they "
             f"count from 0, and {UNKNOWN} stands for an unknown class. Correct it."
         )
-        raise LabelError(msg)
     return array.astype(np.int64)
 
 
@@ -166,11 +161,10 @@ def _numbers_of(words: NDArray[Any], classes: Sequence[str]) -> NDArray[np.int64
     number_of = {name: number for number, name in enumerate(classes)}
     strange = sorted(set(words.tolist()) - set(number_of))
     if strange:
-        msg = (
+        raise LabelError(
             f"The label '{strange[0]}' is not among the {len(classes)} classes: "
             f"{_listed(classes)}. Correct it or add it to the classes."
         )
-        raise LabelError(msg)
     return np.array([number_of[word] for word in words.tolist()], dtype=np.int64)
 
 

@@ -115,12 +115,11 @@ def _tested(
         ]
     bare = [e.name for e in entries if e.split == measured and e.label is None]
     if bare:
-        msg = (
+        raise LabelError(
             f"{len(bare)} images of the split '{measured}' have no label, the first is "
             f"{bare[0]}; accuracy cannot be measured on them. Give them a label or "
             "take them out of this split."
         )
-        raise LabelError(msg)
     return [entry.split == measured for entry in entries]
 
 

@@ -135,11 +135,10 @@ def _path(source: str | PathLike[str]) -> Path:
     except (OSError, RuntimeError) as error:
         raise UnknownNameError("data set", str(source)[:100], names()) from error
     if not is_utf8(str(path)):
-        msg = (
+        raise DataError(
             f"The name of {printable(str(path))} is not UTF-8, so that no run could "
             "write down where its data are. Rename it."
         )
-        raise DataError(msg)
     return path
 
 

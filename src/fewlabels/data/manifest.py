@@ -63,11 +63,10 @@ def manifest_pool(
             raise DataError(msg)
         listed[one.name] = one
     if not listed:
-        msg = (
+        raise DataError(
             f"The table {path} has no rows, so there is nothing to label. Write a row "
             f"per image, with its {NAME_COLUMNS[0]} and, where known, its label."
         )
-        raise DataError(msg)
     _warn_of_misspelt(path, columns)
     return file_pool(path, list(listed.values()), size=size, test_share=test_share)
 
@@ -117,11 +116,10 @@ def _plain(cells: Any, where: str) -> Row:
         raise DataError(f"{where} is not a JSON object; write one object per line.")
     row = {_plain_column(name): cell for name, cell in cells.items() if name}
     if len(row) < len([name for name in cells if name]):
-        msg = (
+        raise DataError(
             f"{where} has the columns {', '.join(map(str, cells))}; two of them differ "
             "in capital letters or blanks only. Leave one out."
         )
-        raise DataError(msg)
     return row
 
 
@@ -177,11 +175,10 @@ def _check_names_files(columns: Iterable[str], where: str) -> None:
     hint = (
         f" The cells seem to be separated by {marks[0]!r}; use commas." if marks else ""
     )
-    msg = (
+    raise DataError(
         f"{where} has the columns {', '.join(seen) or 'none'}; it needs one of "
         f"{', '.join(NAME_COLUMNS)}.{hint}"
     )
-    raise DataError(msg)
 
 
 def _inside(word: str, where: str) -> str:
@@ -189,12 +186,11 @@ def _inside(word: str, where: str) -> str:
     path = PurePosixPath(word.replace("\\", "/"))
     has_drive = ":" in path.parts[0] if path.parts else False
     if path.is_absolute() or ".." in path.parts or has_drive or not path.parts:
-        msg = (
+        raise DataError(
             f"{where} names '{_short(word)}', which is not below the manifest's "
             "folder; a manifest refers only to files beside it or below. Move the "
             "manifest up or the file down."
         )
-        raise DataError(msg)
     return path.as_posix()
 
 
@@ -210,8 +206,7 @@ def _word(row: Row, column: str, where: str) -> str | None:
     word = str(cell).strip()
     if not is_utf8(word):
         told = f"{where} has {_short(word)!a} as {column}"
-        msg = f"{told}, which is not valid text; rewrite it."
-        raise DataError(msg)
+        raise DataError(f"{told}, which is not valid text; rewrite it.")
     return word or None
 
 

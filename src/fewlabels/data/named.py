@@ -179,11 +179,10 @@ def standard_pool(standard: StandardSet, looked_in: Iterable[Path]) -> Pool:
         fetch(source, goal)
     arrays = standard.read(goal)
     if arrays is None:
-        msg = (
+        raise DataError(
             f"The files of {standard.name} in {goal} are not complete. Remove that "
             "folder and try again."
         )
-        raise DataError(msg)
     return _checked(standard, _pool_of(standard, arrays), goal)
 
 
@@ -218,12 +217,11 @@ def _checked(standard: StandardSet, pool: Pool, where: Path) -> Pool:
     if _is_right(standard, pool.labels):
         return pool
     first = pool.labels[: len(standard.first_labels)].tolist()
-    msg = (
+    raise DataError(
         f"{where} is not {standard.name}: its labels begin with "
         f"{' '.join(map(str, first))}, those of {standard.name} with "
         f"{' '.join(map(str, standard.first_labels))}. Put the right files there."
     )
-    raise DataError(msg)
 
 
 def _is_right(standard: StandardSet, labels: Arrays) -> bool:

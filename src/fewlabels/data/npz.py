@@ -71,22 +71,20 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
                 for member in archive.infolist()
             }
     except _DAMAGE as error:
-        msg = (
+        raise DataError(
             f"{path} is not a whole .npz file of plain arrays: {_reason(path, error)}. "
             "Save it again with numpy.savez_compressed."
-        )
-        raise DataError(msg) from error
+        ) from error
 
 
 def _check_unpacked(archive: zipfile.ZipFile, num_bytes: int, path: Path) -> None:
     unpacked = sum(member.file_size for member in archive.infolist())
     if unpacked > max(_UNPACKED_BYTES, _UNPACKED_RATIO * num_bytes):
-        msg = (
+        raise DataError(
             f"{path} has {num_bytes:,} bytes and would unpack to {unpacked:,}; files "
             "that grow so much are made to fill the memory. If its arrays are yours, "
             "save them again with numpy.savez, which does not compress."
         )
-        raise DataError(msg)
 
 
 def _array(
@@ -120,12 +118,11 @@ def npz_pool(path: Path, name: str, classes: Sequence[str] | None = None) -> Poo
     """
     arrays = read_npz(path)
     if "x_train" not in arrays or ("x_test" in arrays) != ("y_test" in arrays):
-        msg = (
+        raise DataError(
             f"{path} holds the arrays {', '.join(sorted(arrays)) or 'none'}; a pool "
             "needs x_train, may have y_train and classes, and x_test only together "
             "with y_test."
         )
-        raise DataError(msg)
     has_test = "x_test" in arrays
     words = arrays.get("classes")
     return array_pool(

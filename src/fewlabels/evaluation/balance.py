@@ -39,11 +39,10 @@ def balance_note(
         ShapeError: If there is not one number per class.
     """
     if not len(classes) == len(assumed) == len(counts):
-        msg = (
+        raise ShapeError(
             f"There are {len(classes)} classes, {len(assumed)} shares and "
             f"{len(counts)} numbers of labels; give one per class."
         )
-        raise ShapeError(msg)
     total = sum(counts)
     if total < LEAST_LABELS:
         return None

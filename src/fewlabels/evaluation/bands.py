@@ -106,11 +106,10 @@ def retraining_noise(accuracies: ArrayLike, *, level: float = 0.95) -> Noise:
     check_level(level)
     freedom = len(array_K) - 1
     if freedom < 1:
-        msg = (
+        raise UsageError(
             "There is 1 training, and noise is what trainings differ by; give the "
             "accuracies of at least two on the same label set."
         )
-        raise UsageError(msg)
     squares = float(np.square(array_K - array_K.mean()).sum())
     tails = stats.chi2.ppf([(1 + level) / 2, (1 - level) / 2], freedom)
     low, high = np.sqrt(squares / tails).tolist()

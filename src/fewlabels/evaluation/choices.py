@@ -48,11 +48,10 @@ def class_balance(counts: ArrayLike) -> float:
     counts_C = _counts(counts)
     total = counts_C.sum()
     if total == 0:
-        msg = (
+        raise UsageError(
             f"There are 0 labels in {len(counts_C)} classes, which are neither even "
             "nor uneven; give the counts of at least one label."
         )
-        raise UsageError(msg)
     if len(counts_C) == 1:
         return 1.0
     shares = counts_C[counts_C > 0] / total
@@ -88,26 +87,23 @@ def redundant_share(
     """
     groups_N = np.asarray(groups)
     if groups_N.ndim != 1 or groups_N.dtype.kind not in "iu":
-        msg = (
+        raise ShapeError(
             f"groups is {groups_N.dtype} of shape {groups_N.shape}; give whole numbers "
             "of shape (items,)."
         )
-        raise ShapeError(msg)
     picked, before = positions("picks", picks), positions("labeled", labeled)
     if not picked or len(picked) != len(picks) or picked & before:
-        msg = (
+        raise UsageError(
             f"There are {len(picks)} picks, {len(picked)} of them different and "
             f"{len(picked & before)} labeled already; a query asks for new items, each "
             "once, and at least one."
         )
-        raise UsageError(msg)
     outside = sorted(i for i in picked | before if not 0 <= i < len(groups_N))
     if outside:
-        msg = (
+        raise UsageError(
             f"Positions {outside[:5]} are not in a pool of {len(groups_N)} items; give "
             "picks and labeled as positions in groups."
         )
-        raise UsageError(msg)
     known = set(groups_N[list(before)].tolist()) if before else set()
     new = set(groups_N[list(picked)].tolist()) - known
     return 1 - len(new) / len(picked)

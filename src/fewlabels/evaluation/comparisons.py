@@ -261,28 +261,24 @@ def _check_paired(arrays: Mapping[str, NDArray[np.float64]]) -> None:
     shapes = {name: array.shape for name, array in arrays.items()}
     sizes = {len(array) for array in arrays.values()}
     if len(sizes) != 1 or min(sizes) < 2:
-        msg = (
+        raise ShapeError(
             f"The values have shapes {shapes}; give each strategy one value per seed, "
             "the same seeds in one order, and at least two of them."
         )
-        raise ShapeError(msg)
 
 
 def _check_printed(
     deviations: NDArray[np.float64], sizes: NDArray[np.int_], reading: str
 ) -> None:
     if reading not in {"sample", "population"}:
-        msg = f"reading is {reading!r}; give 'sample' or 'population'."
-        raise UsageError(msg)
+        raise UsageError(f"reading is {reading!r}; give 'sample' or 'population'.")
     if (sizes < 2).any():
-        msg = (
+        raise UsageError(
             f"The sizes are {sizes.tolist()}; a deviation needs at least two trials, "
             "so one trial cannot be tested."
         )
-        raise UsageError(msg)
     if (deviations < 0).any() or not deviations.any():
-        msg = (
+        raise UsageError(
             f"The deviations are {deviations.tolist()}; none may be below zero, and "
             "two means without any spread cannot be tested."
         )
-        raise UsageError(msg)

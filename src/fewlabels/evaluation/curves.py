@@ -133,11 +133,10 @@ def expected_gain(
     _check(num_labeled, right)
     more = whole_number("num_more", num_more)
     if more < 1 or not 0 < level < 1:
-        msg = (
+        raise UsageError(
             f"num_more is {more} and level {level}; give at least 1 label and a level "
             "between 0 and 1."
         )
-        raise UsageError(msg)
     trained = [number for number, labels in enumerate(num_labeled) if labels > 0]
     num_labeled, right = [num_labeled[number] for number in trained], right[trained]
     reason = _why_not(num_labeled, right, more)
@@ -262,8 +261,7 @@ def _why_not(num_labeled: Sequence[int], right: Tensor, more: int) -> str:
 def _check(num_labeled: Sequence[int], right: Tensor) -> None:
     is_table = right.ndim == 2 and right.dtype == torch.bool
     if not is_table or len(right) != len(num_labeled):
-        msg = (
+        raise ShapeError(
             f"right is {right.dtype} of shape {tuple(right.shape)}, and there are "
             f"{len(num_labeled)} rounds; give truth values of shape (rounds, audited)."
         )
-        raise ShapeError(msg)

@@ -118,17 +118,15 @@ def _finite(right: int, audited: int, tail: float, size: int) -> tuple[float, fl
 
 def _check(right: int, audited: int, level: float, num_items: int | None) -> None:
     if not 0 <= right <= audited:
-        msg = (
+        raise UsageError(
             f"num_right is {right} and num_audited {audited}; the right ones are "
             "among the audited ones, so give a number from 0 to that."
         )
-        raise UsageError(msg)
     if not 0 < level < 1:
         msg = f"level is {level}; give a share above 0 and below 1, such as 0.95."
         raise UsageError(msg)
     if num_items is not None and whole_number("num_items", num_items) < audited:
-        msg = (
+        raise UsageError(
             f"num_audited is {audited} and num_items {num_items}; a slice is no "
             "larger than what it was drawn from."
         )
-        raise UsageError(msg)

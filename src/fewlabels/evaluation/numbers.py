@@ -37,11 +37,10 @@ def finite(name: str, values: ArrayLike, shape: str) -> NDArray[np.float64]:
         raise ShapeError(msg)
     num_bad = int((~np.isfinite(array)).sum())
     if num_bad:
-        msg = (
+        raise UsageError(
             f"{num_bad} of {array.size} numbers in {name} are NaN or infinite, so "
             "nothing can be computed from them; leave out what was not measured."
         )
-        raise UsageError(msg)
     return array
 
 
@@ -49,11 +48,10 @@ def rising(name: str, values: ArrayLike) -> NDArray[np.float64]:
     """Return numbers of labels (T,), if whole and each above the one before."""
     array = finite(name, values, "(measurements,)")
     if (np.diff(array) <= 0).any() or array[0] < 0 or (array % 1).any():
-        msg = (
+        raise UsageError(
             f"{name} is {array.tolist()}; give whole numbers of labels in rising "
             "order, each once and none below zero."
         )
-        raise UsageError(msg)
     return array
 
 
@@ -79,8 +77,7 @@ def check_same_length(
     """Refuse two arrays of which the last axes differ in length."""
     one, other = (array.shape[-1] for array in arrays)
     if one != other:
-        msg = (
+        raise ShapeError(
             f"{names[0]} has {one} measurements and {names[1]} {other}; give one "
             "number for each."
         )
-        raise ShapeError(msg)

@@ -149,11 +149,10 @@ def chance_overlap(
     sizes = whole_number("one_size", one_size), whole_number("other_size", other_size)
     common = whole_number("shared", shared)
     if min(*sizes, common) < 0 or max(sizes) > size or not (max(sizes) or common):
-        msg = (
+        raise UsageError(
             f"The sets have {sizes[0]} and {sizes[1]} of {size} items, and {common} "
             "besides; give sizes from 0 to that of the pool, not all of them 0."
         )
-        raise UsageError(msg)
     both = np.arange(max(0, sum(sizes) - size), min(sizes) + 1)
     chances = stats.hypergeom.pmf(both, size, sizes[0], sizes[1])
     return float(chances @ ((common + both) / (common + sum(sizes) - both)))
@@ -161,11 +160,10 @@ def chance_overlap(
 
 def _overlap(one: set[int], other: set[int], where: str) -> float:
     if not one | other:
-        msg = (
+        raise UsageError(
             f"Both sets of {where} are empty without the starting set, so they have no "
             "overlap; compare where something was acquired."
         )
-        raise UsageError(msg)
     return len(one & other) / len(one | other)
 
 
@@ -176,11 +174,10 @@ def _trials(
 ) -> list[tuple[set[int], set[int], set[int]]]:
     """Return both label sets and the starting set of each trial."""
     if not len(one) == len(other) == len(starts) or not len(one):
-        msg = (
+        raise ShapeError(
             f"There are {len(one)} and {len(other)} label sets and {len(starts)} "
             "starting sets; give one of each per trial, and at least one trial."
         )
-        raise ShapeError(msg)
     trials = [
         (
             positions("one", first),
@@ -192,10 +189,9 @@ def _trials(
     for number, (first, second, start) in enumerate(trials):
         num_missing = len(start - (first & second))
         if num_missing:
-            msg = (
+            raise UsageError(
                 f"{num_missing} of {len(start)} items in the starting set of trial "
                 f"{number} are not in both label sets; give the sets of one trial in "
                 "the same place, or empty starting sets where they are left out."
             )
-            raise UsageError(msg)
     return trials

@@ -110,11 +110,10 @@ def penalty_checkpoints(
     while (wanted := labels_T[0] + step) <= labels_T[-1]:
         place = int(np.searchsorted(labels_T, wanted))
         if labels_T[place] != wanted:
-            msg = (
+            raise UsageError(
                 f"Nothing was measured at {wanted:g} labels, which is n0 + 2^k Q of "
                 f"{labels_T.tolist()}; measure after each query, all of one size."
             )
-            raise UsageError(msg)
         if random_T[place] > NEARLY_FINAL * random_T[-1]:
             break
         counted.append(place)
@@ -137,8 +136,7 @@ def _check(names: tuple[str, ...], arrays: list[NDArray[np.float64]]) -> None:
     first = next(iter(shapes.values()), ())
     is_matrix = len(first) == 2 and first[0] >= 2 and first[1] >= 1
     if len(set(shapes.values())) != 1 or not is_matrix:
-        msg = (
+        raise ShapeError(
             f"The accuracies have shapes {shapes}; give each strategy the same shape "
             "(seeds, measurements), with at least two seeds, paired in one order."
         )
-        raise ShapeError(msg)

@@ -94,8 +94,7 @@ def run(
 
 def _check_pool(pool: object) -> None:
     if not isinstance(pool, Pool):
-        msg = (
+        raise UsageError(
             f"A run needs a pool, and was given {type(pool).__name__} {pool!s:.80}; "
             'load it first: fewlabels.run(fewlabels.load("digits")).'
         )
-        raise UsageError(msg)

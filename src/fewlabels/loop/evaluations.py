@@ -110,9 +110,8 @@ def kept(file: Path, mark: str) -> dict[int, float] | None:
             return None
         return {int(entry["step"]): float(entry["accuracy"]) for entry in lines[1:]}
     except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
-        msg = (
+        raise RunError(
             f"'{file}' could not be read: {error}. It was changed by something else "
             f"than fewlabels; remove the folder '{file.parent}', and this training "
             "alone is done again."
-        )
-        raise RunError(msg) from error
+        ) from error

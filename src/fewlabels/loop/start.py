@@ -52,11 +52,10 @@ def check_plan(pool: Pool, *, start: int, query: int, budget: int) -> None:
     check_numbers(start=start, query=query, budget=budget)
     known = len(pool.labeled)
     if not known:
-        msg = (
+        raise DataError(
             f"None of the {len(pool)} items has a label, so nobody can answer in a "
             "simulated run. Give a labeled set, such as a folder per class."
         )
-        raise DataError(msg)
     _require(
         budget <= known,
         f"The budget of {budget} labels is larger than the pool, which has {known} "

@@ -112,11 +112,10 @@ def name_of(network: Network) -> str:
     if isinstance(network, Head):
         hidden = network.hidden
         return "linear" if hidden is None else f"mlp-{hidden.out_features}"
-    msg = (
+    raise UsageError(
         f"A network of type {type(network).__name__} has no name here; only those that "
         f"models.build makes have one, such as {', '.join(_EXAMPLES)}."
     )
-    raise UsageError(msg)
 
 
 def check_name(name: str) -> None:

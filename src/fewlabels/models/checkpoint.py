@@ -95,11 +95,10 @@ def read_into(tensors: Mapping[str, Tensor], path: Path) -> dict[str, str]:
         read = {name: file.get_tensor(name) for name in names}
     check_fit(shapes_of(tensors), shapes_of(read), path)
     if words.get(_DIGEST, "") not in {"", _digest(read)}:
-        msg = (
+        raise DataError(
             f"{path} is damaged: its numbers are not those that were written. Delete "
             "it and train again."
         )
-        raise DataError(msg)
     with torch.no_grad():
         for name, tensor in tensors.items():
             tensor.copy_(read[name])
@@ -139,11 +138,10 @@ def published(path: Path, sha256: str) -> dict[str, Tensor]:
         raise DataError(msg) from error
     found = hashlib.sha256(content).hexdigest()
     if found != sha256:
-        msg = (
+        raise DataError(
             f"{path} is not the file that was published: its SHA-256 begins with "
             f"{found[:12]}, not {sha256[:12]}. Install its package again."
         )
-        raise DataError(msg)
     try:
         weights: dict[str, Tensor] = torch.load(  # noqa: TID251 - see above
             BytesIO(content), map_location="cpu", weights_only=True
@@ -183,11 +181,10 @@ def _words(file: Any, path: Path) -> dict[str, str]:
         isinstance(word, str) for word in words.values()
     )
     if not is_ours:
-        msg = (
+        raise DataError(
             f"{path} has no valid metadata beside its tensors. It was "
             "changed by something else; delete it and train again."
         )
-        raise DataError(msg)
     found: dict[str, str] = words
     return found
 
@@ -199,11 +196,10 @@ def _opened(path: Path) -> Iterator[Any]:
         with safe_open(path, framework="pt") as file:
             yield file
     except (SafetensorError, OSError) as error:
-        msg = (
+        raise DataError(
             f"{path} cannot be read as a safetensors file ({error}). It is missing, "
             "cut off or not a checkpoint; delete it and train again."
-        )
-        raise DataError(msg) from error
+        ) from error
 
 
 def check_fit(own: Shapes, read: Shapes, path: Path) -> None:
@@ -220,17 +216,15 @@ def check_fit(own: Shapes, read: Shapes, path: Path) -> None:
     odd = sorted(own.keys() ^ read.keys())
     if odd:
         where = "missing from the file" if odd[0] in own else "unknown to the network"
-        msg = (
+        raise DataError(
             f"{path} does not belong to this network: {len(odd)} tensors differ in "
             f"name, the first, '{odd[0]}', is {where}. Load it into the network it was "
             "saved from."
         )
-        raise DataError(msg)
     for name, shape in own.items():
         if shape != read[name]:
-            msg = (
+            raise DataError(
                 f"{path} does not belong to this network: '{name}' has shape "
                 f"{read[name]} in the file and {shape} in the network. Check network, "
                 "image shape and number of classes."
             )
-            raise DataError(msg)

@@ -22,10 +22,9 @@ class Dropout(nn.Module):
         """Set the share of the activations that is dropped, in [0, 1)."""
         super().__init__()
         if not 0.0 <= share < 1.0:
-            msg = (
+            raise UsageError(
                 f"dropout is {share}; it is a share of activations, from 0 to below 1."
             )
-            raise UsageError(msg)
         self.share = share
         self.generator: Generator | None = None
         self.shares_mask = False
@@ -45,11 +44,10 @@ class Dropout(nn.Module):
 
     def _drawn(self, like: Tensor) -> Tensor:
         if self.generator is None:
-            msg = (
+            raise UsageError(
                 "Dropout in training mode has no generator to draw from. Call "
                 "models.dropout.draw_from(network, generator) before each step."
             )
-            raise UsageError(msg)
         draws = torch.rand(like.shape, generator=self.generator, dtype=torch.float32)
         kept = draws >= self.share
         return kept.to(like) / (1.0 - self.share)

@@ -76,18 +76,16 @@ class Head(Network):
             UsageError: If a deviation is not above zero.
         """
         if not mean.shape == deviation.shape == self.mean.shape:
-            msg = (
+            raise ShapeError(
                 f"mean has shape {tuple(mean.shape)} and deviation "
                 f"{tuple(deviation.shape)}, but rows have {len(self.mean)} features; "
                 "give one number per feature."
             )
-            raise ShapeError(msg)
         if not bool((deviation > 0).all()):
-            msg = (
+            raise UsageError(
                 f"The smallest deviation is {float(deviation.min())}, and rows are "
                 "divided by it; give 1 where a feature is constant."
             )
-            raise UsageError(msg)
         self.mean.copy_(mean)
         self.deviation.copy_(deviation)
 
@@ -102,8 +100,7 @@ def check_hidden(hidden_size: int | None) -> None:
         UsageError: If it is zero, or enormous.
     """
     if hidden_size is not None and not 1 <= hidden_size <= _WIDEST:
-        msg = (
+        raise UsageError(
             f"A hidden layer has 1 to {_WIDEST:,} features, not {hidden_size:,}; name "
             "a width, as in 'mlp-256', or take 'linear'."
         )
-        raise UsageError(msg)

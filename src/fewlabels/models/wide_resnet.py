@@ -197,14 +197,12 @@ def check_size(depth: int, widen_factor: int) -> None:
     num_blocks, rest = divmod(depth - 4, 6)
     if rest or num_blocks < 1:
         below = 6 * max(1, num_blocks) + 4
-        msg = (
+        raise UsageError(
             f"A Wide ResNet of depth {depth} does not exist: its depth is 6k + 4 for k "
             f"blocks in each of three stages. The nearest are {below} and {below + 6}."
         )
-        raise UsageError(msg)
     if depth > _DEEPEST or not 1 <= widen_factor <= _WIDEST:
-        msg = (
+        raise UsageError(
             f"depth is {depth} and widen_factor {widen_factor}; a Wide ResNet has at "
             f"most {_DEEPEST} layers, and is 1 to {_WIDEST} times as wide."
         )
-        raise UsageError(msg)

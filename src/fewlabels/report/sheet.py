@@ -83,11 +83,10 @@ def sheet_path(query: Path) -> Path:
     except OSError:
         is_ours = False
     if not is_ours:
-        msg = (
+        raise UsageError(
             f"'{path}' exists already, is not a contact sheet, and was not touched. "
             "Give another name for the query: --out."
         )
-        raise UsageError(msg)
     return path
 
 

@@ -165,12 +165,11 @@ def _check_same_data(folder: RunFolder, pool: Pool) -> None:
     """
     before, now = folder.description()["data"], _data_facts(pool)
     if before["classes"] != now["classes"]:
-        msg = (
+        raise DataError(
             f"The run in '{folder.path}' began with the classes {before['classes']}; "
             f"the data now have {now['classes']}, so its labels would mean something "
             "else. Restore the data, or give another folder."
         )
-        raise DataError(msg)
     if any(before.get(key) != now[key] for key in now):
         msg = (
             f"The data changed since the run in '{folder.path}' began: "

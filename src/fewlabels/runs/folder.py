@@ -116,12 +116,11 @@ class RunFolder:
             return
         found = strangers(self.path, _LOCK)
         if found:
-            msg = (
+            raise ForeignFolderError(
                 f"'{self.path}' is not empty and does not hold a run (it holds "
                 f"{_listed(found)}); nothing was touched. Give an empty or new "
                 "folder."
             )
-            raise ForeignFolderError(msg)
 
     @contextmanager
     def owned(self) -> Iterator[None]:
@@ -173,12 +172,11 @@ class RunFolder:
             return
         changed = self.changes(settings)
         if changed:
-            msg = (
+            raise SettingsChangedError(
                 f"'{self.path}' holds a run with other settings: {'; '.join(changed)}. "
                 "Results of both would mix. Repeat the old settings to go on with that "
                 "run, or give another folder."
             )
-            raise SettingsChangedError(msg)
 
     def changes(self, settings: RunSettings) -> list[str]:
         """Say what is not as it was when the run began, a few words each.
@@ -210,11 +208,10 @@ class RunFolder:
         try:
             RunDescription.model_validate(found)
         except ValidationError as error:
-            msg = (
+            raise ForeignFolderError(
                 f"'{self.settings_file}' does not describe a run of fewlabels. Give "
                 "another folder."
-            )
-            raise ForeignFolderError(msg) from error
+            ) from error
         return found
 
     def start(self) -> dict[str, int] | None:
@@ -259,8 +256,7 @@ class RunFolder:
             if len({len(line.class_counts) for line in lines}) > 1:
                 raise ValueError("its rounds count labels of different classes")
             if lines and not self.start_file.exists():
-                msg = "the file start.json that it builds on is gone"
-                raise ValueError(msg)
+                raise ValueError("the file start.json that it builds on is gone")
         return lines
 
     def is_checked(self) -> bool:
@@ -300,11 +296,10 @@ class RunFolder:
         try:
             return parsed(opened(read_regular(file, _MOST_BYTES))[0])
         except (OSError, ValueError) as error:
-            msg = (
+            raise RunError(
                 f"'{file}' could not be read: {error}. The folder does not hold a "
                 "complete run; give another folder."
-            )
-            raise RunError(msg) from error
+            ) from error
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:
@@ -328,11 +323,10 @@ def _readable(file: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, KeyError, TypeError) as error:
-        msg = (
+        raise RunError(
             f"'{file}' could not be read: {error}. It was changed by something else "
             "than fewlabels; restore it or give another folder."
-        )
-        raise RunError(msg) from error
+        ) from error
 
 
 def _off(value: Any) -> Any:

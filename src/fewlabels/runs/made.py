@@ -41,12 +41,11 @@ def with_made(
     known = settings.model_copy(update=now)
     changed = made_changes(settings.made, known.made)
     if changed:
-        msg = (
+        raise SettingsChangedError(
             f"The run was planned with something else than is here: "
             f"{'; '.join(changed)}. Repeat the command that planned it, and see that "
             "every machine has the same code."
         )
-        raise SettingsChangedError(msg)
     return known
 
 

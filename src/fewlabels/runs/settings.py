@@ -212,11 +212,10 @@ def settled(settings: RunSettings) -> RunSettings:
     s = settings
     check_numbers(start=s.start, query=s.query, budget=s.budget)
     if not 1 <= s.threads <= _MOST_THREADS:
-        msg = (
+        raise UsageError(
             f"threads is {s.threads}; give a number from 1 to {_MOST_THREADS}, best "
             "the number of cores or less."
         )
-        raise UsageError(msg)
     if s.initial_models < 1:
         msg = f"initial_models is {s.initial_models}; at least one model begins a run."
         raise UsageError(msg)

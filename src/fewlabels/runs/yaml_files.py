@@ -70,11 +70,10 @@ def _check_size(content: Any) -> None:
         value, depth = waiting.pop()
         seen += 1
         if depth > _DEEPEST or seen > _MOST_VALUES:
-            msg = (
+            raise ValueError(
                 f"it holds more than {_MOST_VALUES:,} values, or is nested deeper "
                 f"than {_DEEPEST} levels"
             )
-            raise ValueError(msg)
         if isinstance(value, dict):
             waiting += [(inner, depth + 1) for pair in value.items() for inner in pair]
         elif isinstance(value, list | tuple | set):

@@ -103,9 +103,8 @@ def _without_unlabeled(condition: Condition) -> Condition:
     name = condition.settings.trainer.name
     prefix, found, _ = name.partition("fixmatch")
     if not found:
-        msg = (
+        raise UsageError(
             f"The trainer is '{name}', which has no supervised twin; give an "
             "experiment whose trainer is FixMatch."
         )
-        raise UsageError(msg)
     return with_trainer(condition, f"{prefix}supervised")
