@@ -4,7 +4,18 @@ import threading
 
 import pytest
 
-from fewlabels.progress import current_part, part, reporting, tell, track
+from fewlabels.progress import (
+    Cancelled,
+    Interrupt,
+    current_part,
+    heeding,
+    is_stopped,
+    part,
+    reporting,
+    stopping,
+    tell,
+    track,
+)
 
 
 class Listener:
@@ -161,3 +172,37 @@ def test_a_reporter_can_ask_which_part_it_hears_of():
             tell(0, {})
     assert one.heard == other.heard == ["", "npc/round-000", "npc"]
     assert current_part() == ""
+
+
+def test_work_that_heeds_nothing_is_interrupted_at_once():
+    with pytest.raises(Cancelled):
+        Interrupt()(2, None)
+
+
+def test_work_that_heeds_a_wish_to_stop_is_not_interrupted_before_the_second():
+    interrupt, seen = Interrupt(), []
+
+    def work():
+        with heeding():
+            interrupt(2, None)
+            seen.append(is_stopped())
+            with pytest.raises(Cancelled):
+                interrupt(2, None)
+            seen.append(is_stopped())
+
+    with stopping(lambda: interrupt.is_asked), pytest.raises(Cancelled):
+        work()
+    assert seen == [True, True]
+    assert not is_stopped()
+    with pytest.raises(Cancelled):  # nothing heeds any longer
+        Interrupt()(2, None)
+
+
+def test_nobody_who_asks_stops_nothing():
+    with heeding(), stopping(lambda: False):
+        assert not is_stopped()
+
+
+def test_what_ends_by_itself_while_heeding_ends_as_it_did():
+    with pytest.raises(KeyError), stopping(lambda: True), heeding():
+        raise KeyError

@@ -1,7 +1,11 @@
-"""How long work tells that it goes on and how it fares, without printing.
+"""How long work tells that it goes on and how it fares, without printing, and stops.
 
 The inside of the package says *what* advances; the edge (a terminal, a file, a test)
 says what to do with it by :func:`reporting`. Where nobody listens, nothing happens.
+
+The other way round, the edge may ask the inside to stop, by :func:`stopping`. Most work
+is simply interrupted. A training, which would lose what it has not saved, ends between
+two of its steps: it says so by :func:`heeding` and asks :func:`is_stopped`.
 
 Example:
     >>> seen = []
@@ -18,9 +22,11 @@ Example:
     [('Training', 0, 2), 1, (1, {'loss': 0.5}), 1, 'done']
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
+from types import FrameType
 from typing import Protocol
 
 
@@ -60,6 +66,10 @@ _reporters: ContextVar[tuple[Reporter, ...]] = ContextVar(
     "fewlabels_reporters", default=()
 )
 _part: ContextVar[str] = ContextVar("fewlabels_part", default="")
+_asked: ContextVar[Callable[[], bool] | None] = ContextVar(
+    "fewlabels_asked", default=None
+)
+_num_heeding = 0  # of this process, as signals are
 
 
 @contextmanager
@@ -138,3 +148,66 @@ def current_part() -> str:
         'npc/round-003'
     """
     return _part.get()
+
+
+class Cancelled(BaseException):
+    """Work ends because somebody asked for it; what was saved is kept.
+
+    No :class:`Exception`, so that nobody takes it for a failure.
+    """
+
+
+@dataclass
+class Interrupt:
+    """A handler of signals that stops work: at once, or between two steps.
+
+    Where work heeds the first signal and takes too long, a second one ends it at once.
+    """
+
+    is_asked: bool = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Take a signal, as :func:`signal.signal` hands it out."""
+        del number, frame
+        if not _num_heeding or self.is_asked:
+            raise Cancelled
+        self.is_asked = True
+
+
+@contextmanager
+def stopping(is_asked: Callable[[], bool]) -> Iterator[None]:
+    """Let the work inside the block know whom to ask whether it shall stop."""
+    token = _asked.set(is_asked)
+    try:
+        yield
+    finally:
+        _asked.reset(token)
+
+
+def is_stopped() -> bool:
+    """Return whether the work was asked to stop."""
+    asked = _asked.get()
+    return asked is not None and asked()
+
+
+@contextmanager
+def heeding() -> Iterator[None]:
+    """Promise that the work inside the block asks :func:`is_stopped` at each step.
+
+    It is not interrupted otherwise. Whoever asked while nothing was left to do is heard
+    at the end of the block.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        Cancelled: If the work was asked to stop.
+    """
+    global _num_heeding  # noqa: PLW0603 - a signal handler has no other way to know
+    _num_heeding += 1
+    try:
+        yield
+    finally:
+        _num_heeding -= 1
+    if is_stopped():
+        raise Cancelled

@@ -10,6 +10,7 @@ import torch
 from tests.training.conftest import tiny_pool
 from tests.training.test_workspace import fit, same
 
+from fewlabels import progress
 from fewlabels.errors import DamagedWarning, DataChangedWarning, TrainingError
 from fewlabels.training import (
     FixMatchDarpTrainer,
@@ -81,6 +82,56 @@ def test_saving_now_and_then_repeats_a_few_steps(tmp_path, monkeypatch, stop_bef
         fit(tmp_path, trainer)
     assert same(fit(tmp_path, trainer), expected)
     assert done == [0, 1, 2, 3, 4, 5, *range(4, 12)]
+
+
+@pytest.fixture
+def asked_after(stop_before):
+    """Fit; the wish to stop comes during a step, as a signal would bring it."""
+    done, _ = stop_before
+
+    def cancelled(folder, trainer, step):
+        interrupt = progress.Interrupt()
+
+        def asked():
+            if len(done) > step and not interrupt.is_asked:
+                interrupt(signal.SIGINT, None)  # no exception: the training heeds it
+            return interrupt.is_asked
+
+        with pytest.raises(progress.Cancelled), progress.stopping(asked):
+            fit(folder, trainer)
+        return list(done)
+
+    return cancelled
+
+
+@each_trainer
+@pytest.mark.parametrize("stop", [0, 6, 10])
+def test_one_that_is_cancelled_is_saved_however_seldom_that_is_done(
+    tmp_path, trainer, stop, asked_after, stop_before
+):
+    done, _ = stop_before
+    seldom = replace(trainer, save_every=1e9)
+    # After the step in which it is asked, one more shows that its weights are good.
+    assert asked_after(tmp_path, seldom, stop) == list(range(stop + 2))
+    done.clear()
+    found = fit(tmp_path, seldom)
+    assert done == list(range(stop + 1, 12))
+    assert same(found, fit(None, trainer))
+
+
+def test_without_a_folder_a_cancelled_training_ends_at_once(asked_after):
+    assert asked_after(None, TRAINERS[0], 5) == list(range(6))
+
+
+def test_one_that_is_cancelled_in_its_last_step_is_finished(
+    tmp_path, asked_after, stop_before
+):
+    done, _ = stop_before
+    seldom = replace(TRAINERS[1], save_every=1e9)
+    assert asked_after(tmp_path, seldom, 11) == list(range(12))
+    done.clear()
+    assert same(fit(tmp_path, seldom), fit(None, seldom))
+    assert done == list(range(12))  # all of them those of the second
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.999])

@@ -13,14 +13,11 @@ from types import FrameType
 
 from fewlabels.cli.harmless import harmless
 from fewlabels.errors import FewlabelsError, UsageError
+from fewlabels.progress import Cancelled, Interrupt, stopping
 
 __all__ = ["main"]
 
 _STOPPED = "Stopped. What is finished is kept; the same command goes on."
-
-
-class _Stopped(BaseException):
-    """Somebody pressed Ctrl-C, or asked the process to end."""
 
 
 def main() -> None:
@@ -35,13 +32,15 @@ def main() -> None:
     try:
         from fewlabels.cli.app import app
 
-        _on_signals(_stop)
-        app()
+        interrupt = Interrupt()
+        _on_signals(interrupt)
+        with stopping(lambda: interrupt.is_asked):
+            app()
     except UsageError as error:
         _leave(f"Error: {error}", 2)
     except FewlabelsError as error:
         _leave(f"Error: {error}", 1)
-    except _Stopped:
+    except Cancelled:
         _leave(_STOPPED, 1)
     except BrokenPipeError:
         sys.stderr.close()
@@ -60,11 +59,6 @@ def _stop_loading(number: int, frame: FrameType | None) -> None:
     del number, frame
     os.write(2, f"{_STOPPED}\n".encode())
     os._exit(1)
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    del number, frame
-    raise _Stopped
 
 
 def _leave(message: str, code: int) -> None:

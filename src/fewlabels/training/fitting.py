@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Generator
 
-from fewlabels import models, rng
+from fewlabels import models, progress, rng
 from fewlabels.errors import TrainingError
 from fewlabels.models import Network
 from fewlabels.pool import Pool
@@ -63,8 +63,9 @@ def fit(
             tell(recipe.steps, network)
         else:
             views.prepare()
-            network = devices.trained(task, network, tell)
-            task.keep(network)
+            with progress.heeding():
+                network = devices.trained(task, network, tell)
+                task.keep(network)
         return views.classifier(network, pool.num_classes)
 
 

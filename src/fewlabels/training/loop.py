@@ -118,6 +118,8 @@ def run(
             if saved is not None and saved.is_taken:
                 check_finite(loss, step, training.settings, saved)
                 saved.write()
+                if progress.is_stopped():
+                    raise progress.Cancelled
             if done % _REPORT_EVERY == 0 or done == total:
                 check_finite(loss, step, training.settings, saved)
                 advance(done - since)
@@ -129,6 +131,8 @@ def run(
                 paused = time.perf_counter()
                 on_checkpoint(done, copy.deepcopy(training.average.network))
                 at += time.perf_counter() - paused  # measuring is not training
+            if is_first and progress.is_stopped() and saved is None:
+                raise progress.Cancelled
             if is_first and saved is not None and saved.is_due():
                 saved.take(training, done)
 

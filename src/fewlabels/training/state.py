@@ -17,7 +17,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from fewlabels import files
+from fewlabels import files, progress
 from fewlabels.errors import DamagedWarning, DataChangedWarning, DataError
 from fewlabels.models import checkpoint
 
@@ -53,8 +53,8 @@ class SavedState:
         return self.folder / FILE
 
     def is_due(self) -> bool:
-        """Whether it is time to save again."""
-        return time.monotonic() - self._at >= self.every
+        """Whether it is time to save again, or the last chance to."""
+        return progress.is_stopped() or time.monotonic() - self._at >= self.every
 
     def take(self, training: Resumable, step: int) -> None:
         """Copy the state after ``step`` steps; it counts once it is written.
