@@ -1,6 +1,7 @@
 """What all tests share: one thread, no deadlines, no touched global randomness."""
 
 import random
+import signal
 
 import hypothesis
 import numpy as np
@@ -8,6 +9,8 @@ import pytest
 import torch
 
 torch.set_num_threads(1)  # two test processes share two cores
+# A shell has what it starts in the background ignore Ctrl-C, and children inherit it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 hypothesis.settings.register_profile("patient", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("patient")
