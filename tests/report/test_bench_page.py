@@ -22,8 +22,8 @@ from fewlabels.evaluation import (
     retraining_noise,
 )
 from fewlabels.report import write_bench_report
-from fewlabels.report.bench.plotting import HUES, LIGHT
 from fewlabels.report.bench.savings import saving_text
+from fewlabels.report.drawing import HUES, LIGHT
 from fewlabels.runs import Choice
 
 CURVES = {

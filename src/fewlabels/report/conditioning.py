@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from math import ceil, floor, log10
 
 from markupsafe import Markup
-from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from fewlabels.errors import UsageError
 from fewlabels.naming import AllowCode
 from fewlabels.pool import Pool
 from fewlabels.report.curves import spread_ticks
-from fewlabels.report.drawing import STAND_INS, Margins, Size, drawing, hue
+from fewlabels.report.drawing import DASHES, Margins, Sheet, Size, drawing
 from fewlabels.report.wording import count, number, power_of_ten
 from fewlabels.runs import Conditioning, RunFolder, diagnose
 
@@ -85,15 +84,13 @@ def conditioning_view(
     if not any(_positive(row) for row in rows):
         return None
     lines = [_positive(row) for row in rows]
-    with drawing(PANEL, _MARGINS, salt=f" spectra {position}") as sheet:
-        _draw_axes(sheet.axes, lines)
+    with drawing(PANEL, _MARGINS, f"spectra {position}") as sheet:
+        _draw_axes(sheet, lines)
         for place, line in enumerate(lines):
             opacity = _FAINTEST + (1 - _FAINTEST) * (place + 1) / len(lines)
-            _draw_line(sheet.axes, line, hue(run_hue), opacity)
-        _draw_names(sheet.axes, lines, hue(run_hue), sheet.width)
-    names = [f"{row.num_labeled:,}" for row in rows]
-    element = sheet.element(names, _description(rows))
-    return ConditioningView(tuple(rows), element)
+            _draw_line(sheet, line, run_hue, opacity)
+        _draw_names(sheet, rows, sheet.hue(run_hue))
+    return ConditioningView(tuple(rows), sheet.element(_description(rows)))
 
 
 def _positive(row: Conditioning) -> tuple[float, ...]:
@@ -102,8 +99,8 @@ def _positive(row: Conditioning) -> tuple[float, ...]:
     return row.eigenvalues[::-1][:rank]
 
 
-def _draw_axes(axes: Axes, lines: Sequence[tuple[float, ...]]) -> None:
-    values = [value for line in lines for value in line]
+def _draw_axes(sheet: Sheet, lines: Sequence[tuple[float, ...]]) -> None:
+    axes, values = sheet.axes, [value for line in lines for value in line]
     low, high = floor(log10(min(values))), ceil(log10(max(values)))
     high = max(high, low + 1)
     step = ceil((high - low + 1) / _LARGEST_NUM_TICKS)
@@ -118,31 +115,30 @@ def _draw_axes(axes: Axes, lines: Sequence[tuple[float, ...]]) -> None:
     )
     axes.set_xlim(0, max(map(len, lines)) + 1)
     axes.xaxis.set_major_locator(MaxNLocator(_LARGEST_NUM_TICKS, integer=True))
-    axes.set_xlabel("eigenvalue, by size", color=STAND_INS["muted"], labelpad=4)
+    axes.set_xlabel("eigenvalue, by size", color=sheet.color("muted"), labelpad=4)
 
 
-def _draw_line(axes: Axes, line: tuple[float, ...], color: str, opacity: float) -> None:
-    axes.plot(
+def _draw_line(sheet: Sheet, line: tuple[float, ...], hue: int, opacity: float) -> None:
+    sheet.axes.plot(
         range(1, len(line) + 1),
         line,
-        color=color,
+        color=sheet.hue(hue),
         alpha=opacity,
         linewidth=2,
-        linestyle=(0, (5, 2.5)) if color == hue(0) else "-",
+        dashes=DASHES[hue],
         clip_on=False,
     )
 
 
-def _draw_names(
-    axes: Axes, lines: Sequence[tuple[float, ...]], color: str, width: int
-) -> None:
+def _draw_names(sheet: Sheet, rows: Sequence[Conditioning], color: str) -> None:
     """Write numbers of labels where lines end, as many as there is room for."""
-    ends = {len(line): place for place, line in enumerate(lines) if line}
-    least_gap = _NAME_GAP * (max(ends) + 1) / width
+    ends = {len(line): (row, line) for row in rows if (line := _positive(row))}
+    least_gap = _NAME_GAP * (max(ends) + 1) / sheet.width
     for end in spread_ticks(sorted(ends), least_gap):
-        axes.annotate(
-            f"name-{ends[end]}",
-            (end, lines[ends[end]][-1]),
+        row, line = ends[end]
+        sheet.axes.annotate(
+            sheet.write(f"{row.num_labeled:,}"),
+            (end, line[-1]),
             xytext=(0, -6),
             textcoords="offset points",
             color=color,

@@ -8,13 +8,7 @@ from markupsafe import Markup
 
 from fewlabels.pool import Pool
 from fewlabels.report.conditioning import ConditioningView, conditioning_view
-from fewlabels.report.curves import (
-    NARROW,
-    WIDE,
-    Curve,
-    accuracy_curves,
-    percent_ticks,
-)
+from fewlabels.report.curves import Curve, Panel, Point, page_curves, percent_ticks
 from fewlabels.report.facts import FactGroup, fact_groups
 from fewlabels.report.galleries import (
     Gallery,
@@ -41,7 +35,6 @@ from fewlabels.report.measures import (
 from fewlabels.report.recorded import RecordedRun
 from fewlabels.report.table import AccuracyTable, table_of
 from fewlabels.report.thumbnails import Thumbnails
-from fewlabels.report.wording import count, percent
 from fewlabels.runs import Conditioning
 
 
@@ -130,13 +123,17 @@ def page_contents(
     thumbnails = Thumbnails(pool)
     thumbnails.prepare(shown_ids(runs))
     is_shared = len(runs) > 1 and all(run.start == runs[0].start for run in runs)
-    curves = [Curve(run.name, run.hue, run.measured) for run in runs if run.measured]
+    measured = [run for run in runs if run.measured]
+    curves = [
+        Curve(run.name, run.hue, tuple(Point(*pair) for pair in run.measured), number)
+        for number, run in enumerate(measured)
+    ]
     return Page(
         title=title or default_title(runs),
         headline=headline(runs),
         explanation=tuple(explanation(runs)),
         tiles=tiles(runs) if len(runs) > 1 else (),
-        curves=_drawings(curves),
+        curves=page_curves(Panel(tuple(curves))) if curves else (),
         caption=_caption(curves),
         table=table_of(runs),
         shared_start=starting_gallery(runs[0], thumbnails) if is_shared else None,
@@ -177,21 +174,9 @@ def _run_view(
     )
 
 
-def _drawings(curves: Sequence[Curve]) -> tuple[Markup, ...]:
-    if not curves:
-        return ()
-    description = "Accuracy against number of labels. " + " ".join(
-        f"{curve.name}: "
-        + ", ".join(f"{percent(y)} after {count(x, 'label')}" for x, y in curve.points)
-        + "."
-        for curve in curves
-    )
-    return tuple(accuracy_curves(curves, size, description) for size in (WIDE, NARROW))
-
-
 def _caption(curves: Sequence[Curve]) -> str:
     """Say so where the axis does not begin at zero."""
     if not curves:
         return ""
-    low = percent_ticks([y for curve in curves for _, y in curve.points])[0]
+    low = percent_ticks([y for curve in curves for y in curve.heights])[0]
     return f"The vertical axis begins at {low}\N{NO-BREAK SPACE}%." if low else ""

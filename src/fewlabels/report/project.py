@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from fewlabels.evaluation import CurvePoint
 from fewlabels.projects import Project, Status
-from fewlabels.report.curves import NARROW, WIDE, Curve, accuracy_curves
+from fewlabels.report.curves import Curve, Panel, Point, page_curves
 from fewlabels.report.facts import FactGroup
 from fewlabels.report.project_facts import project_facts
 from fewlabels.report.project_galleries import ProjectImages, project_images
@@ -117,22 +117,19 @@ def _forecast(status: Status) -> str:
     return "" if status.gain is None else str(status.gain)
 
 
-def _drawings(points: Sequence[CurvePoint]) -> tuple[Markup, ...]:
+def _drawings(curve: Sequence[CurvePoint]) -> tuple[Markup, ...]:
     """Draw accuracy against labels; of models on equally many, the later one."""
-    last = {one.num_labeled: one.audited for one in points if one.audited.num_audited}
+    last = {one.num_labeled: one.audited for one in curve if one.audited.num_audited}
     if len(last) < 2:  # a single number is no curve, and stands in the table
         return ()
-    amounts = sorted(last)
-    pairs, band, words = [], [], []
-    for amount in amounts:
-        audited = last[amount]
+    points, words = [], []
+    for amount, audited in sorted(last.items()):
         assert audited.accuracy is not None
-        pairs.append((amount, audited.accuracy))
-        band.append((audited.low, audited.high))
+        points.append(Point(amount, audited.accuracy, audited.low, audited.high))
         words.append(
             f"{rough_percent(audited.accuracy)} ({interval_text(audited)}) after "
             f"{count(amount, 'label')}"
         )
-    curve = Curve("accuracy", 1, tuple(pairs), tuple(band))
-    description = f"Accuracy against number of labels: {', '.join(words)}."
-    return tuple(accuracy_curves([curve], size, description) for size in (WIDE, NARROW))
+    drawn = Curve("accuracy", 1, tuple(points), is_rough=True)
+    told = f"Accuracy against number of labels: {', '.join(words)}."
+    return page_curves(Panel((drawn,)), words=told)

@@ -117,6 +117,16 @@ def listed(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
+def shortened(text: str, length: int) -> str:
+    """Return a text, or its beginning where it is too long.
+
+    Example:
+        >>> shortened("npc (draws = 100)", 8)
+        'npc (dr…'
+    """
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
 def _below_a_minute(duration: float) -> str:
     if 0 < duration < 0.005:
         return f"<{_NBSP}0.01{_NBSP}s"

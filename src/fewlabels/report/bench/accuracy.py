@@ -16,16 +16,10 @@ from fewlabels.bench.published import (
 from fewlabels.evaluation import curve_band
 from fewlabels.report.bench.comparable import Contender
 from fewlabels.report.bench.context import ConditionContext, Context
-from fewlabels.report.bench.curves import (
-    BandCurve,
-    BandPoint,
-    Panel,
-    curves_figure,
-    page_curves,
-)
 from fewlabels.report.bench.sections import Block, FigureFile, Section
 from fewlabels.report.bench.tables import Column, Entry, Table
 from fewlabels.report.bench.wording import p_text, spread
+from fewlabels.report.curves import Curve, Panel, Point, curves_figure, page_curves
 from fewlabels.report.wording import MISSING, count, listed
 
 _FIELDS = (
@@ -200,7 +194,7 @@ def _panel(context: Context, one: ConditionContext) -> Panel:
     curves = []
     for who in context.contenders:
         points = tuple(
-            BandPoint(
+            Point(
                 own.num_labels,
                 own.mean,
                 own.low if own.num_seeds > 1 else None,
@@ -209,9 +203,9 @@ def _panel(context: Context, one: ConditionContext) -> Panel:
             for own in measured(one, who).values()
         )
         if points:
-            curves.append(BandCurve(who, points))
+            curves.append(Curve(who.short, who.hue, points, who.number))
     is_first = one is context.conditions[0]  # the one that was trained again
-    return Panel(one.heading, tuple(curves), context.noise if is_first else None)
+    return Panel(tuple(curves), one.heading, context.noise if is_first else None)
 
 
 def _is_of(table: PublishedTable, condition: Condition) -> bool:

@@ -6,20 +6,12 @@ from math import isfinite
 
 import numpy as np
 from markupsafe import Markup
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from fewlabels.report.bench.plotting import (
-    Place,
-    Plotter,
-    new_figure,
-    page_element,
-    page_sheet,
-)
-from fewlabels.report.bench.wording import shortened
-from fewlabels.report.drawing import Margins, Size
+from fewlabels.report.drawing import Margins, Place, Sheet, Size, drawing, new_figure
+from fewlabels.report.wording import shortened
 
 _CELL, _NAME, _LETTER = 38, 15, 7.2
 _FILE_CELL = 38
@@ -63,14 +55,13 @@ def page_heatmap(heatmap: Heatmap, description: str, salt: str) -> Markup:
         bottom=8,
         top=round(height - down - 8),
     )
-    with page_sheet(Size("cells", width, height), margins, salt) as (sheet, plotter):
-        _draw(sheet.axes, heatmap, plotter)
-    return page_element(sheet, plotter, description)
+    with drawing(Size("cells", width, height), margins, salt) as sheet:
+        _draw(sheet, heatmap)
+    return sheet.element(description)
 
 
 def heatmaps_figure(rows: Sequence[tuple[str, Sequence[Heatmap]]]) -> Figure:
     """Draw matrices for a file: a row of them under each heading."""
-    plotter = Plotter(is_for_page=False)
     first = rows[0][1][0]
     side, down = _FILE_CELL * len(first.names), _FILE_CELL * first.height
     left, top = _name_room(first, 7.3), 0.7 * _name_room(first, 7.3)
@@ -90,125 +81,109 @@ def heatmaps_figure(rows: Sequence[tuple[str, Sequence[Heatmap]]]) -> Figure:
     ]
     width = max(left + across * step_x + 30, 420)
     height = len(rows) * (step_y + above) + 10
-    figure, axes = new_figure(width, height, places)
+    figure, sheets = new_figure(width, height, places)
     number = 0
     for row, (heading, maps) in enumerate(rows):
         level = 1 - (26 + row * (step_y + above)) / height
         figure.text(
             8 / width,
             level,
-            plotter.write(heading),
+            sheets[0].write(heading),
             size=10.5,
             weight="bold",
             va="center",
         )
         for column, heatmap in enumerate(maps):
-            _draw(axes[number], heatmap, plotter, has_row_names=column == 0)
-            _draw_title(axes[number], heatmap, plotter, top)
+            _draw(sheets[number], heatmap, has_row_names=column == 0)
+            _draw_title(sheets[number], heatmap, top)
             number += 1
     return figure
 
 
-def _draw(
-    axes: Axes, heatmap: Heatmap, plotter: Plotter, *, has_row_names: bool = True
-) -> None:
+def _draw(sheet: Sheet, heatmap: Heatmap, *, has_row_names: bool = True) -> None:
     size = len(heatmap.names)
-    axes.set_xlim(0, size)
-    axes.set_ylim(heatmap.height, 0)
-    axes.set_axis_off()
-    for row in range(size):
+    sheet.axes.set_xlim(0, size)
+    sheet.axes.set_ylim(heatmap.height, 0)
+    sheet.axes.set_axis_off()
+    rows = [(row, shortened(heatmap.names[row], _NAME)) for row in range(size)]
+    for row, name in rows:
         for column in range(size):
             share = float(heatmap.shares[row, column])
-            is_outlined = heatmap.outlines_diagonal and row == column
-            _draw_cell(
-                axes, plotter, (column, row), share, heatmap, is_outlined=is_outlined
-            )
-        name = shortened(heatmap.names[row], _NAME)
-        if has_row_names:
-            _draw_row_name(axes, plotter, row + 0.5, name)
-        axes.text(
+            _draw_cell(sheet, (column, row), share, heatmap)
+        sheet.axes.text(
             row + 0.36,
             -0.14,
-            plotter.write(name),
-            color=plotter.color("ink"),
+            sheet.write(name),
+            color=sheet.color("ink"),
             rotation=42,
             rotation_mode="anchor",
             horizontalalignment="left",
             verticalalignment="bottom",
         )
+    lines: list[tuple[float, str]] = [*rows]
     if heatmap.footer:
         name, shares = heatmap.footer
-        place = size + _FOOTER - 1
+        lines.append((size + _FOOTER - 1, name))
         for column, share in enumerate(shares):
-            _draw_cell(
-                axes, plotter, (column, place), share, heatmap, is_outlined=False
-            )
-        if has_row_names:
-            _draw_row_name(axes, plotter, place + 0.5, name)
-
-
-def _draw_row_name(axes: Axes, plotter: Plotter, height: float, name: str) -> None:
-    axes.text(
-        -0.18,
-        height,
-        plotter.write(name),
-        color=plotter.color("ink"),
-        horizontalalignment="right",
-        verticalalignment="center",
-    )
-
-
-def _draw_cell(
-    axes: Axes,
-    plotter: Plotter,
-    place: tuple[float, float],
-    share: float,
-    heatmap: Heatmap,
-    *,
-    is_outlined: bool,
-) -> None:
-    column, row = place
-    is_known = isfinite(share)
-    strength = min(1.0, share / heatmap.largest) if is_known and heatmap.largest else 0
-    for color, opacity in ((plotter.color("line"), 0.55), (plotter.hue(1), strength)):
-        if opacity:
-            shade = opacity * (_DARKEST if color == plotter.hue(1) else 1)
-            axes.add_patch(
-                Rectangle(
-                    (column + 0.03, row + 0.03), 0.94, 0.94, facecolor=color,
-                    alpha=shade, linewidth=0,
-                )
-            )  # fmt: skip
-    if is_outlined and is_known:
-        axes.add_patch(
-            Rectangle(
-                (column + 0.06, row + 0.06), 0.88, 0.88, facecolor="none",
-                edgecolor=plotter.color("muted"), linewidth=1, linestyle=(0, (3, 2)),
-            )
-        )  # fmt: skip
-    if is_known:
-        axes.text(
-            column + 0.5,
-            row + 0.5,
-            plotter.write(_digits(share)),
-            color=plotter.color("ink"),
-            horizontalalignment="center",
+            _draw_cell(sheet, (column, lines[-1][0]), share, heatmap)
+    for place, name in lines if has_row_names else ():
+        sheet.axes.text(
+            -0.18,
+            place + 0.5,
+            sheet.write(name),
+            color=sheet.color("ink"),
+            horizontalalignment="right",
             verticalalignment="center",
         )
 
 
-def _draw_title(axes: Axes, heatmap: Heatmap, plotter: Plotter, top: float) -> None:
+def _draw_cell(
+    sheet: Sheet, place: tuple[float, float], share: float, heatmap: Heatmap
+) -> None:
+    column, row = place
+    if isfinite(share) and heatmap.largest:
+        strength = _DARKEST * min(1.0, share / heatmap.largest)
+    else:
+        strength = 0.0
+    for color, opacity in ((sheet.color("line"), 0.55), (sheet.hue(1), strength)):
+        if opacity:
+            sheet.axes.add_patch(
+                Rectangle(
+                    (column + 0.03, row + 0.03), 0.94, 0.94, facecolor=color,
+                    alpha=opacity, linewidth=0,
+                )
+            )  # fmt: skip
+    if not isfinite(share):
+        return
+    if heatmap.outlines_diagonal and row == column:
+        sheet.axes.add_patch(
+            Rectangle(
+                (column + 0.06, row + 0.06), 0.88, 0.88, facecolor="none",
+                edgecolor=sheet.color("muted"), linewidth=1, linestyle=(0, (3, 2)),
+            )
+        )  # fmt: skip
+    sheet.axes.text(
+        column + 0.5,
+        row + 0.5,
+        sheet.write(_digits(share)),
+        color=sheet.color("ink"),
+        horizontalalignment="center",
+        verticalalignment="center",
+    )
+
+
+def _draw_title(sheet: Sheet, heatmap: Heatmap, top: float) -> None:
     for text, color, above in (
         (heatmap.heading, "ink", top + 27),
         (heatmap.detail, "muted", top + 12),
     ):
-        axes.annotate(
-            plotter.write(text),
+        sheet.axes.annotate(
+            sheet.write(text),
             (0, 1),
             xycoords="axes fraction",
             xytext=(0, 0.75 * above),
             textcoords="offset points",
-            color=plotter.color(color),
+            color=sheet.color(color),
             annotation_clip=False,
         )
 

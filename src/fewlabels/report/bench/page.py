@@ -19,11 +19,11 @@ from fewlabels.report.bench.facts import GLOSSARY, facts, notes_section
 from fewlabels.report.bench.headline import explanation, finding, title, warnings
 from fewlabels.report.bench.overlaps import overlap_section
 from fewlabels.report.bench.penalties import penalty_section
-from fewlabels.report.bench.plotting import file_style, save_figure
 from fewlabels.report.bench.redundancy import redundancy_section
 from fewlabels.report.bench.savings import savings_section
 from fewlabels.report.bench.sections import Section
 from fewlabels.report.bench.shots import shots_section
+from fewlabels.report.drawing import file_style, save_figure
 from fewlabels.report.facts import FactGroup
 from fewlabels.report.rendering import write_page
 

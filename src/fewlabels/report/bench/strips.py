@@ -5,21 +5,20 @@ from dataclasses import dataclass
 from statistics import mean
 
 from markupsafe import Markup
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from fewlabels.report.bench.comparable import Contender
-from fewlabels.report.bench.plotting import (
+from fewlabels.report.drawing import (
     MARKERS,
+    Margins,
     Place,
-    Plotter,
-    new_figure,
-    page_element,
-    page_sheet,
+    Sheet,
+    Size,
+    drawing,
+    panels_figure,
 )
-from fewlabels.report.bench.wording import shortened
-from fewlabels.report.drawing import Margins, Size
+from fewlabels.report.wording import shortened
 
 _ROW = 34
 _NAME = 18
@@ -50,64 +49,50 @@ def page_strips(
     height = _ROW * len(panel.strips) + 66
     size = Size("strips", 440, height)
     margins = Margins(left=left, right=22, bottom=54, top=12)
-    with page_sheet(size, margins, salt) as (sheet, plotter):
-        _draw(sheet.axes, panel, limits, meaning, plotter)
+    with drawing(size, margins, salt) as sheet:
+        _draw(sheet, panel, limits, meaning)
     words = " ".join(
         f"{one.contender.label}: {100 * mean(one.shares):.1f} on average over "
         f"{len(one.shares)} seeds."
         for one in panel.strips
     )
-    return page_element(sheet, plotter, f"{meaning}. {words}")
+    return sheet.element(f"{meaning}. {words}")
 
 
 def strips_figure(
     panels: Sequence[StripPanel], limits: tuple[float, float], meaning: str
 ) -> Figure:
     """Draw strips for a file, conditions side by side."""
-    plotter = Plotter(is_for_page=False)
     left = max(_name_room(panel, 7.4) for panel in panels)
-    across = min(len(panels), 2)
     height = 26 * max(len(panel.strips) for panel in panels)
-    step_x, step_y = left + 330, height + 84
-    places = [
-        Place(
-            left + (number % across) * step_x,
-            32 + (number // across) * step_y,
-            300,
-            height,
-        )
-        for number in range(len(panels))
-    ]
-    figure, found = new_figure(
-        across * step_x, -(-len(panels) // across) * step_y, places
+    figure, sheets = panels_figure(
+        [panel.heading for panel in panels],
+        Place(left, 32, 300, height),
+        left + 330,
+        height + 84,
     )
-    for panel, axes in zip(panels, found, strict=True):
-        _draw(axes, panel, limits, meaning, plotter)
-        if panel.heading:
-            axes.set_title(plotter.write(panel.heading), loc="left", size=10.5)
+    for panel, sheet in zip(panels, sheets, strict=True):
+        _draw(sheet, panel, limits, meaning)
     return figure
 
 
 def _draw(
-    axes: Axes,
-    panel: StripPanel,
-    limits: tuple[float, float],
-    meaning: str,
-    plotter: Plotter,
+    sheet: Sheet, panel: StripPanel, limits: tuple[float, float], meaning: str
 ) -> None:
+    axes = sheet.axes
     axes.set_xlim(100 * limits[0], 100 * limits[1])
     axes.set_ylim(len(panel.strips) - 0.4, -0.6)
     axes.set_yticks([])
-    axes.grid(visible=True, axis="x", color=plotter.color("line"))
+    axes.grid(visible=True, axis="x", color=sheet.color("line"))
     axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-    axes.set_xlabel(plotter.write(meaning), color=plotter.color("muted"), labelpad=5)
+    axes.set_xlabel(sheet.write(meaning), color=sheet.color("muted"), labelpad=5)
     for row, strip in enumerate(panel.strips):
-        _draw_strip(axes, row, strip, plotter)
+        _draw_strip(sheet, row, strip)
 
 
-def _draw_strip(axes: Axes, row: int, strip: Strip, plotter: Plotter) -> None:
-    color = plotter.hue(strip.contender.hue)
+def _draw_strip(sheet: Sheet, row: int, strip: Strip) -> None:
+    axes, color = sheet.axes, sheet.hue(strip.contender.hue)
     number = len(strip.shares)
     places = [row + 0.3 * ((k + 0.5) / number - 0.5) for k in range(number)]
     axes.plot(
@@ -124,7 +109,7 @@ def _draw_strip(axes: Axes, row: int, strip: Strip, plotter: Plotter) -> None:
     middle = 100 * mean(strip.shares)
     axes.plot([middle] * 2, [row - 0.34, row + 0.34], color=color, linewidth=2.4)
     axes.annotate(
-        plotter.write(shortened(strip.contender.short, _NAME)),
+        sheet.write(shortened(strip.contender.short, _NAME)),
         (0, row),
         xycoords=("axes fraction", "data"),
         xytext=(-10, 0),

@@ -71,13 +71,3 @@ def word(text: str) -> str:
         'zero-shot-40-labels'
     """
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
-
-
-def shortened(text: str, length: int) -> str:
-    """Return a text, or its beginning where it is too long.
-
-    Example:
-        >>> shortened("npc (draws = 100)", 8)
-        'npc (dr…'
-    """
-    return text if len(text) <= length else f"{text[: length - 1]}…"
