@@ -22,6 +22,7 @@ from fewlabels.evaluation import (
     retraining_noise,
 )
 from fewlabels.report import write_bench_report
+from fewlabels.report.bench.page import _NAMES
 from fewlabels.report.bench.savings import saving_text
 from fewlabels.report.drawing import HUES, LIGHT
 from fewlabels.runs import Choice
@@ -205,6 +206,22 @@ def test_the_same_results_give_the_same_bytes(bench, tmp_path):
     figures = {p.stem for p in names if p.parts[0] == "figures"}
     assert figures == {"curves", "overlap", "penalties"}
     assert not (bench.folder.report_folder("toys")).exists()
+
+
+def test_a_report_removes_what_an_earlier_one_wrote_and_nothing_else(tmp_path):
+    bench = toy(tmp_path)
+    path = write_bench_report(bench.folder, "toys").parent
+    tables, figures = path / "tables", path / "figures"
+    names = {file.stem for file in (*tables.iterdir(), *figures.iterdir())}
+    assert {name.partition("-")[0] for name in names} <= set(_NAMES)
+    earlier = [tables / "classes-mnist.csv", figures / "overlap-mnist.png"]
+    others = [tables / "mine.csv", tables / "accuracy.txt", figures / "plot.svg"]
+    for file in (*earlier, *others):
+        file.write_text("kept", "utf-8")
+    write_bench_report(bench.folder, "toys")
+    assert not any(file.exists() for file in earlier)
+    assert all(file.read_text("utf-8") == "kept" for file in others)
+    assert (tables / "accuracy.csv").exists()
 
 
 def test_published_numbers_stand_beside_ours(tmp_path):

@@ -1,10 +1,11 @@
 """Accuracy by number of labels: curves, and the paper's table beside ours."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import chain
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fewlabels.bench.experiment import Condition
 from fewlabels.bench.published import (
@@ -47,16 +48,16 @@ def measured(one: ConditionContext, contender: Contender) -> dict[int, Measured]
     for amount, column_S in zip(one.results.num_labels, accuracies_ST.T, strict=True):
         known = column_S[np.isfinite(column_S)]
         if len(known):
-            band = curve_band(known[:, None])
-            found[amount] = Measured(
-                amount,
-                len(known),
-                float(band.mean[0]),
-                float(band.deviation[0]),
-                float(band.low[0]),
-                float(band.high[0]),
-            )
+            found[amount] = Measured(amount, *spread_of(known))
     return found
+
+
+def spread_of(values: NDArray[np.float64]) -> tuple[int, float, float, float, float]:
+    """Return how many values there are, their mean, deviation and interval."""
+    band = curve_band(values[:, None])
+    numbers = (band.mean, band.deviation, band.low, band.high)
+    mean, deviation, low, high = (float(number[0]) for number in numbers)
+    return len(values), mean, deviation, low, high
 
 
 def accuracy_section(context: Context) -> Section:
@@ -179,12 +180,7 @@ def _records(
             yield (
                 one.results.condition.name,
                 who.label,
-                amount,
-                own.num_seeds if own else 0,
-                own.mean if own else None,
-                own.deviation if own else None,
-                own.low if own else None,
-                own.high if own else None,
+                *(astuple(own) if own else (amount, 0, None, None, None, None)),
                 round(cell.mean / 100, 6) if cell else None,
                 round(cell.deviation / 100, 6) if cell else None,
             )

@@ -1,6 +1,6 @@
 """Whole curves in a number: the area under them."""
 
-from fewlabels.evaluation import curve_band
+from fewlabels.report.bench.accuracy import spread_of
 from fewlabels.report.bench.comparisons import areas
 from fewlabels.report.bench.context import ConditionContext, Context
 from fewlabels.report.bench.sections import Block, Section
@@ -30,9 +30,8 @@ def area_section(context: Context) -> Section | None:
 
 
 def _area_table(context: Context, one: ConditionContext) -> Table:
-    found = areas(one.comparable)
-    bands = {name: curve_band(values[:, None]) for name, values in found.items()}
-    best = max(float(band.mean[0]) for band in bands.values())
+    bands = {name: spread_of(values) for name, values in areas(one.comparable).items()}
+    best = max(mean for _, mean, *_ in bands.values())
     numbers = one.comparable.num_labels
     return Table(
         name=one.file_name("aubc"),
@@ -48,29 +47,14 @@ def _area_table(context: Context, one: ConditionContext) -> Table:
         rows=tuple(
             (
                 Entry(who.label),
-                Entry(
-                    spread(float(band.mean[0]), float(band.deviation[0])),
-                    len(bands) > 1 and float(band.mean[0]) == best,
-                ),
-                Entry(
-                    f"{decimal(100 * float(band.low[0]))} to "
-                    f"{decimal(100 * float(band.high[0]))}"
-                ),
+                Entry(spread(mean, deviation), len(bands) > 1 and mean == best),
+                Entry(f"{decimal(100 * low)} to {decimal(100 * high)}"),
             )
             for who in context.contenders
-            for band in (bands[who.label],)
+            for _, mean, deviation, low, high in (bands[who.label],)
         ),
         fields=("condition", "strategy", "seeds", "mean", "deviation", "low", "high"),
         records=tuple(
-            (
-                one.results.condition.name,
-                name,
-                len(found[name]),
-                float(band.mean[0]),
-                float(band.deviation[0]),
-                float(band.low[0]),
-                float(band.high[0]),
-            )
-            for name, band in bands.items()
+            (one.results.condition.name, name, *band) for name, band in bands.items()
         ),
     )

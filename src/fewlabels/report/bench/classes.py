@@ -1,7 +1,7 @@
 """How the labels spread over the classes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from math import nan
 from statistics import mean
 
@@ -19,7 +19,10 @@ _FIELDS = (
 
 @dataclass(frozen=True)
 class Spread:
-    """Labels of one strategy over the classes, mean over its seeds; NaN without any."""
+    """Labels of one strategy over the classes, mean over its seeds; NaN without any.
+
+    In the order of the fields of its data.
+    """
 
     num_labels: int
     num_seeds: int
@@ -106,7 +109,7 @@ def _table(context: Context, one: ConditionContext) -> Table:
         ),
         fields=_FIELDS,
         records=tuple(
-            _record(one, name, spread)
+            (one.results.condition.name, name, *astuple(spread))
             for name, spreads in found.items()
             for spread in spreads
         ),
@@ -146,19 +149,8 @@ def _end_table(context: Context, conditions: Sequence[ConditionContext]) -> Tabl
         ),
         breaks=tuple(range(size, len(found), size)),
         fields=_FIELDS,
-        records=tuple(_record(*one) for one in found),
-    )
-
-
-def _record(
-    one: ConditionContext, name: str, spread: Spread
-) -> tuple[str | int | float | None, ...]:
-    return (
-        one.results.condition.name,
-        name,
-        spread.num_labels,
-        spread.num_seeds,
-        spread.coverage,
-        spread.worst_coverage,
-        spread.balance,
+        records=tuple(
+            (one.results.condition.name, name, *astuple(spread))
+            for one, name, spread in found
+        ),
     )

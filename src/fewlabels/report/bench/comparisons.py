@@ -21,6 +21,12 @@ LEVEL = 0.05
 END, AREA = "the end", "AUBC"
 """What strategies are compared by."""
 
+_NUMBERS = (
+    "difference", "low", "high", "effect_size", "t_p", "t_holm", "wilcoxon_p",
+    "wilcoxon_holm", "wins", "losses",
+)  # fmt: skip
+"""What a test comes to, by its names in the data, which are those of the test."""
+
 Values = Mapping[str, NDArray[np.float64]]
 
 
@@ -46,18 +52,11 @@ class Comparison:
 
 
 def compared(context: Context, against: str, measure: str) -> tuple[Comparison, ...]:
-    """Compare all strategies with one, by one measure, under all conditions.
+    """Return tests of all strategies against one, by one measure, under all conditions.
 
-    Holm's correction is over all these tests together.
-
-    Args:
-        context: The experiment.
-        against: Label of the strategy that the others are compared with.
-        measure: :data:`END` or :data:`AREA`.
-
-    Returns:
-        The tests; none of conditions with fewer than two seeds that all have finished,
-        nor of strategies that differ by the same on every seed.
+    Holm's correction is over all of them together. There are none of conditions with
+    fewer than two seeds that all have finished, nor of strategies that differ by the
+    same on every seed.
     """
     return tuple(one for one in _tests(context, against, measure) if one.test.is_made)
 
@@ -154,13 +153,9 @@ def _table(context: Context, against: str) -> Table:
             for one in found
         ),
         breaks=(len(by[END]),),
-        fields=(
-            "condition", "strategy", "against", "measure", "pairs", "difference", "low",
-            "high", "effect_size", "t_p", "t_holm", "wilcoxon_p", "wilcoxon_holm",
-            "wins", "losses",
-        ),
+        fields=("condition", "strategy", "against", "measure", "pairs", *_NUMBERS),
         records=tuple(map(_record, found)),
-    )  # fmt: skip
+    )
 
 
 def _row(one: Comparison) -> tuple[Entry, ...]:
@@ -182,23 +177,9 @@ def _row(one: Comparison) -> tuple[Entry, ...]:
 
 def _record(one: Comparison) -> tuple[str | int | float | None, ...]:
     test = one.test
-    return (
-        one.condition.results.condition.name,
-        test.name,
-        test.against,
-        one.measure_text,
-        test.num_pairs,
-        test.difference,
-        test.low,
-        test.high,
-        test.effect_size,
-        test.t_p,
-        test.t_holm,
-        test.wilcoxon_p,
-        test.wilcoxon_holm,
-        test.wins,
-        test.losses,
-    )
+    who = (one.condition.results.condition.name, test.name, test.against)
+    numbers = [getattr(test, field) for field in _NUMBERS]
+    return (*who, one.measure_text, test.num_pairs, *numbers)
 
 
 def _too_few(context: Context) -> Iterable[str]:

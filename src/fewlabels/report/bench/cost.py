@@ -1,7 +1,7 @@
 """What it costs: time and memory; and how far trainings differ by chance."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from statistics import median
 from typing import Any
 
@@ -15,7 +15,10 @@ from fewlabels.report.wording import MISSING, count, seconds
 
 @dataclass(frozen=True)
 class StrategyCost:
-    """What the runs of one strategy took; None where nobody measured."""
+    """What the runs of one strategy took; None where nobody measured.
+
+    In the order of the fields of its data.
+    """
 
     num_queries: int
     query: float | None
@@ -135,10 +138,7 @@ def _table(context: Context, conditions: Sequence[ConditionContext]) -> Table:
             "longest_query_seconds", "query_peak_mb", "train_seconds",
         ),
         records=tuple(
-            (
-                one.results.condition.name, name, cost.num_queries, cost.query,
-                cost.slowest, cost.peak, cost.training,
-            )
+            (one.results.condition.name, name, *astuple(cost))
             for one, name, cost in costs
         ),
     )  # fmt: skip

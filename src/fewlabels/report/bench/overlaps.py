@@ -204,29 +204,23 @@ def _heatmaps(
     largest = max(float(overlap.unions[off].max()) for overlap in overlaps)
     fair = np.concatenate([overlap.fair.ravel() for overlap in overlaps])
     largest_fair = float(np.nanmax(fair)) if np.isfinite(fair).any() else 0.0
-    return (
-        [
+    paper, fairly = [], []
+    for overlap in overlaps:
+        labels = count(overlap.num_labels, "label")
+        chance, fair_chance = overlap.unions_chance, overlap.fair_chance
+        shares = np.where(off, overlap.unions, np.nan)
+        paper.append(Heatmap(labels, _chance_text(chance), names, shares, largest))
+        fairly.append(
             Heatmap(
-                count(overlap.num_labels, "label"),
-                _chance_text(overlap.unions_chance),
-                names,
-                np.where(off, overlap.unions, np.nan),
-                largest,
-            )
-            for overlap in overlaps
-        ],
-        [
-            Heatmap(
-                count(overlap.num_labels, "label"),
-                _chance_text(overlap.fair_chance),
+                labels,
+                _chance_text(fair_chance),
                 names,
                 overlap.fair,
                 largest_fair,
                 outlines_diagonal=True,
             )
-            for overlap in overlaps
-        ],
-    )
+        )
+    return paper, fairly
 
 
 def _table(one: ConditionContext, overlaps: Sequence[Overlap]) -> Table:

@@ -1,6 +1,6 @@
 """The page of an experiment, and the figures and tables beside it."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +28,12 @@ from fewlabels.report.facts import FactGroup
 from fewlabels.report.rendering import write_page
 
 _TEMPLATE = "bench.html.j2"
-_WRITTEN = {"tables": (".csv", ".md", ".tex"), "figures": (".png", ".svg")}
+_ENDINGS = (".csv", ".md", ".tex", ".png", ".svg")
+_NAMES = (
+    "accuracy", "aubc", "classes", "cost", "curves", "overlap", "penalties",
+    "redundancy", "savings", "shots", "tests",
+)  # fmt: skip
+"""How the names of all tables and figures begin; other files are not ours."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,18 +92,17 @@ def write_bench_report(
     return write_page(path / "index.html", _TEMPLATE, contents)
 
 
-def _sweep(path: Path, sections: Iterable[Section]) -> None:
+def _sweep(path: Path, sections: Sequence[Section]) -> None:
     """Remove figures and tables of an earlier report that this one does not have.
 
     Beside a page that does not show them they would be taken for results of now.
     """
-    kept = {"tables": set[str](), "figures": set[str]()}
-    for section in sections:
-        kept["tables"] |= {table.name for table in section.tables}
-        kept["figures"] |= {figure.name for figure in section.figures}
-    for kind, endings in _WRITTEN.items():
-        for file in (path / kind).glob("*"):
-            if file.suffix in endings and file.stem not in kept[kind]:
+    tables = {table.name for section in sections for table in section.tables}
+    figures = {figure.name for section in sections for figure in section.figures}
+    for folder, kept in (("tables", tables), ("figures", figures)):
+        for file in (path / folder).glob("*"):
+            is_ours = file.suffix in _ENDINGS and file.stem.partition("-")[0] in _NAMES
+            if is_ours and file.stem not in kept:
                 with explained(file):
                     file.unlink(missing_ok=True)
 

@@ -1,11 +1,9 @@
 """Copies among the picks, where the pool holds each image several times."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from math import isfinite, nan
 from statistics import mean
-
-from markupsafe import Markup
 
 from fewlabels.bench.results import CellResult
 from fewlabels.evaluation import redundant_share
@@ -71,7 +69,7 @@ def redundancy_section(context: Context) -> Section | None:
         blocks=tuple(
             Block(
                 heading=panel.heading,
-                rows=(PanelRow((("", _drawn(panel, limits, number)),), kind="strips"),),
+                rows=(_drawn(panel, limits, number),),
                 tables=(_copies_table(one, found[one.suffix]),),
             )
             for number, (one, panel) in enumerate(
@@ -94,11 +92,17 @@ def redundancies(runs: Sequence[CellResult]) -> tuple[Redundancy, ...]:
     """
     found = []
     for run in runs:
-        known = _Numbering()
-        labeled = [known.of(name) for name in run.start]
+        numbers: dict[str, int] = {}
+        labeled, *queries = (
+            [numbers.setdefault(name, len(numbers)) for name in names]
+            for names in (run.start, *(line.ids for line in run.lines))
+        )
+        originals: dict[str, int] = {}
+        groups = [
+            originals.setdefault(name.rpartition("#")[0] or name, len(originals))
+            for name in numbers
+        ]
         copies, num_picks = 0.0, 0
-        queries = [[known.of(name) for name in line.ids] for line in run.lines]
-        groups = known.groups()
         for query in queries:
             before = set(labeled)
             picks = [item for item in dict.fromkeys(query) if item not in before]
@@ -111,56 +115,17 @@ def redundancies(runs: Sequence[CellResult]) -> tuple[Redundancy, ...]:
     return tuple(found)
 
 
-def _drawn(panel: StripPanel, limits: tuple[float, float], number: int) -> Markup:
-    return page_strips(panel, limits, _COPIES, f"copies {number}")
-
-
-class _Numbering:
-    """Numbers for names of items, and for what they are copies of."""
-
-    def __init__(self) -> None:
-        self._items: dict[str, int] = {}
-
-    def of(self, name: str) -> int:
-        """Return the number of an item."""
-        return self._items.setdefault(name, len(self._items))
-
-    def groups(self) -> list[int]:
-        """Return for each item which it is a copy of."""
-        found: dict[str, int] = {}
-        originals = (name.rpartition("#")[0] or name for name in self._items)
-        return [found.setdefault(name, len(found)) for name in originals]
+def _drawn(panel: StripPanel, limits: tuple[float, float], number: int) -> PanelRow:
+    element = page_strips(panel, limits, _COPIES, f"copies {number}")
+    return PanelRow((("", element),), kind="strips")
 
 
 def _copies_table(
     one: ConditionContext, found: dict[str, tuple[Redundancy, ...]]
 ) -> Table:
-    rows: list[tuple[Entry, ...]] = []
-    records: list[tuple[str | int | float | None, ...]] = []
-    for name, runs in found.items():
-        shares = [run.share for run in runs]
-        average = mean(shares) if shares else nan
-        worst = max(shares, default=nan)
-        picks = sum(run.num_picks for run in runs)
-        rows.append(
-            (
-                Entry(name),
-                Entry(in_percent(average)),
-                Entry(in_percent(worst)),
-                Entry(count(picks)),
-                Entry(count(len(runs))),
-            )
-        )
-        records.extend(
-            (one.results.condition.name, name, run.seed, run.num_picks, run.share)
-            for run in runs
-        )
-    averages = [mean(run.share for run in runs) for runs in found.values() if runs]
-    best = min((share for share in averages if isfinite(share)), default=nan)
-    marked = [
-        (row[0], Entry(row[1].text, row[1].text == in_percent(best)), *row[2:])
-        for row in rows
-    ]
+    shares = {name: [run.share for run in runs] for name, runs in found.items()}
+    averages = {name: mean(each) if each else nan for name, each in shares.items()}
+    least = min((one for one in averages.values() if isfinite(one)), default=nan)
     return Table(
         name=one.file_name("redundancy"),
         caption=one.caption(
@@ -174,7 +139,20 @@ def _copies_table(
             Column("Picks"),
             Column("Seeds"),
         ),
-        rows=tuple(marked),
+        rows=tuple(
+            (
+                Entry(name),
+                Entry(in_percent(averages[name]), averages[name] == least),
+                Entry(in_percent(max(shares[name], default=nan))),
+                Entry(count(sum(run.num_picks for run in runs))),
+                Entry(count(len(runs))),
+            )
+            for name, runs in found.items()
+        ),
         fields=("condition", "strategy", "seed", "picks", "share"),
-        records=tuple(records),
+        records=tuple(
+            (one.results.condition.name, name, *astuple(run))
+            for name, runs in found.items()
+            for run in runs
+        ),
     )

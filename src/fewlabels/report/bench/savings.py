@@ -1,5 +1,7 @@
 """Labels saved against random at equal accuracy."""
 
+from dataclasses import astuple
+
 from fewlabels.evaluation import Saving, labels_saved
 from fewlabels.report.bench.comparable import label_of
 from fewlabels.report.bench.context import ConditionContext, Context
@@ -60,10 +62,7 @@ def _table(context: Context, one: ConditionContext, random: str) -> Table:
             "reached",
         ),
         records=tuple(
-            (
-                one.results.condition.name, name, saving.num_labels, saving.accuracy,
-                saving.needed_by_random, saving.saved, saving.reached,
-            )
+            (one.results.condition.name, name, *astuple(saving))
             for name, savings in found.items()
             for saving in savings
         ),
@@ -71,15 +70,7 @@ def _table(context: Context, one: ConditionContext, random: str) -> Table:
 
 
 def saving_text(saving: Saving, num_labels: tuple[int, ...]) -> str:
-    """Return what was saved, or the bound that is known.
-
-    Args:
-        saving: What came out.
-        num_labels: Numbers of labels at which random was measured.
-
-    Returns:
-        Labels, or a bound such as "> 20".
-    """
+    """Return the labels saved, or the bound that is known, such as "> 20"."""
     if saving.saved is not None:
         return signed(saving.saved, 1)
     if saving.reached == "never":
