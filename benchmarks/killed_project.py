@@ -317,7 +317,8 @@ class Tally:
                 self.wrong += [f"{verb}: {one}" for one in life.faults(verb)]
             else:
                 begin = time.monotonic()
-                self.steps[verb] = num_steps(life.place, work)
+                num_now = num_steps(life.place, work)  # few, if a kill came late
+                self.steps[verb] = max(num_now, self.steps.get(verb, 1))
                 self.seconds[verb] = time.monotonic() - begin
             life.acknowledge(verb)
             self.wrong += [f"after {verb}: {one}" for one in life.faults("")]
