@@ -70,13 +70,7 @@ class UnknownNameError(UsageError):
     """A name that stands for nothing here; the message suggests the nearest one."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
-        """Say what was asked for, what is nearest and what there is.
-
-        Args:
-            kind: What the name was meant to name, such as ``"strategy"``.
-            name: The name as given.
-            known: The names that would have been understood.
-        """
+        """Say what was asked for, what is nearest and what there is."""
         choices = sorted(known)
         self._asked = (kind, name, choices)
         near = get_close_matches(name.lower(), choices, n=1, cutoff=0.5)
@@ -131,12 +125,7 @@ class AnswersError(DataError):
     """A file of answers was refused whole; ``faults`` are all that were found."""
 
     def __init__(self, path: Path, faults: Sequence[Fault]) -> None:
-        """List the faults, the first twenty in full.
-
-        Args:
-            path: The file.
-            faults: All that was found.
-        """
+        """List the faults, the first twenty in full."""
         self.path = path
         self.faults = tuple(faults)
         shown = self.faults[:_MOST_FAULTS]
@@ -264,12 +253,7 @@ class UnreadableFilesWarning(FewlabelsWarning):
     """
 
     def __init__(self, folder: Path, files: Sequence[UnreadableFile]) -> None:
-        """Name the files.
-
-        Args:
-            folder: What was read.
-            files: All files that were left out.
-        """
+        """Name the files."""
         self.folder = folder
         self.files = tuple(files)
         named = "; ".join(map(str, self.files[:_MOST_NAMED]))

@@ -82,17 +82,7 @@ def read_regular(path: Path, most_bytes: int) -> bytes:
 
 
 def parsed(text: str | bytes) -> Any:
-    """Return what JSON says.
-
-    Args:
-        text: JSON.
-
-    Returns:
-        Its value.
-
-    Raises:
-        ValueError: If it is none, or nested deeper than Python can follow.
-    """
+    """Return what JSON says; a ValueError where it is none, or nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError as error:
@@ -151,12 +141,7 @@ def append(path: Path, content: bytes) -> None:
 
 
 def move(source: Path, target: Path) -> None:
-    """Give a whole file its final name, durably; what stood there is gone.
-
-    Args:
-        source: The file, flushed already.
-        target: Its new name, in the same folder.
-    """
+    """Give a flushed file its final name, durably; what stood there is gone."""
     with explained(target):
         source.replace(target)
         _flush_folder(target.parent)
@@ -255,17 +240,7 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn an error of the system about ``path`` into a sentence.
-
-    Args:
-        path: What is written to inside the block.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        StorageError: If the disk is full or the file cannot be written to.
-    """
+    """Turn an error of the system about ``path`` into a :class:`StorageError`."""
     try:
         yield
     except OSError as error:

@@ -131,8 +131,8 @@ def import_paths(chosen: Any) -> Iterator[str]:
         >>> list(import_paths({"name": "albl", "options": {"arms": ["npc", "my:Own"]}}))
         ['my:Own']
 
-    Args:
-        chosen: Names and options, as plain values.
+    Yields:
+        A text.
     """
     if isinstance(chosen, str):
         if ":" in chosen:
@@ -272,15 +272,6 @@ def _sentence(name: str, fault: ErrorDetails) -> str:
 
 
 def check_known(kind: str, name: str, choices: Any) -> None:
-    """Raise unless ``name`` is one of the words of a ``Literal``.
-
-    Args:
-        kind: What is chosen, for the message.
-        name: The word as given.
-        choices: The ``Literal`` type.
-
-    Raises:
-        UnknownNameError: If it is another word.
-    """
+    """Raise unless ``name`` is one of the words of a ``Literal``."""
     if name not in get_args(choices):
         raise UnknownNameError(kind, name, get_args(choices))

@@ -7,14 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def logits_of(probabilities: ArrayLike) -> NDArray[Any]:
-    """Return logarithms of probabilities, finite where a probability is zero.
-
-    Args:
-        probabilities: Shape (N, C).
-
-    Returns:
-        Logits whose softmax gives the probabilities, shape (N, C).
-    """
+    """Return logarithms of probabilities (N, C), finite where a probability is zero."""
     given = np.asarray(probabilities)
     if given.dtype.kind != "f":
         given = given.astype(np.float64)

@@ -62,14 +62,9 @@ MAPS: Mapping[str, Callable[[Tensor, int, int], Tensor]] = MappingProxyType(
 
 
 def moved(planes: Tensor, maps: Tensor) -> Tensor:
-    """Return images whose pixels come from elsewhere; 0 where that is outside.
+    """Return images (m, c, h, w) whose pixels come from elsewhere; 0 if from outside.
 
-    Args:
-        planes: Any type, shape (m, c, h, w).
-        maps: From new to old coordinates, float64, shape (m, 2, 3).
-
-    Returns:
-        New images of the same shape and type.
+    The maps lead from new to old coordinates: float64, shape (m, 2, 3).
     """
     height, width = planes.shape[2:]
     at_middle = maps[:, :, 2] + maps[:, :, :2].sum(dim=2) / 2

@@ -65,16 +65,7 @@ class DrawnOperations:
 def drawn(
     num_images: int, generator: Generator, settings: RandAugment
 ) -> DrawnOperations:
-    """Draw everything that a minibatch needs.
-
-    Args:
-        num_images: How many images.
-        generator: The only source of randomness.
-        settings: What to draw from.
-
-    Returns:
-        The draws.
-    """
+    """Return all that a minibatch of so many images draws."""
     num_rounds = settings.num_operations
     width = _NUM_WEAK + num_rounds * _NUM_EACH + _NUM_CUTOUT
     uniform = torch.rand(num_images, width, generator=generator, dtype=torch.float64)
@@ -100,16 +91,7 @@ def drawn(
 
 
 def changed(images: Tensor, draws: DrawnOperations, settings: RandAugment) -> Tensor:
-    """Return what the draws make of images.
-
-    Args:
-        images: uint8, shape (n, c, h, w).
-        draws: What each image gets.
-        settings: The settings that the draws were made with.
-
-    Returns:
-        New images of the same shape.
-    """
+    """Return what the draws make of images, uint8, shape (n, c, h, w)."""
     weak = shifted(images, draws.weak, shift=settings.shift, flip=settings.flip)
     canvas = torch.cat([weak, torch.full_like(weak[:, :1], _WHITE)], dim=1)
     rounds = zip(draws.operations, draws.levels, draws.signs, strict=True)

@@ -13,16 +13,7 @@ _BYTE_MIDDLE = 127.5
 
 
 def smooth(images: Tensor, generator: Generator, settings: StrongAugment) -> Tensor:
-    """Return each image moved, re-lit and partly covered, each in its own way.
-
-    Args:
-        images: uint8, or floats in [-1, 1], shape (n, c, h, w).
-        generator: The only source of randomness.
-        settings: How far to go.
-
-    Returns:
-        New images of the same shape and type.
-    """
+    """Return each image moved, re-lit and partly covered; see :func:`.views.strong`."""
     is_bytes = images.dtype == torch.uint8
     values = images.float() / _BYTE_MIDDLE - 1 if is_bytes else images
     draws = torch.rand(11, len(images), generator=generator, dtype=values.dtype)

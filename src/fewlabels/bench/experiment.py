@@ -139,13 +139,7 @@ def resolved(experiment: Experiment) -> Experiment:
     """Return an experiment that tells what its strategies and trainers come to.
 
     Results are then kept apart if a default changes in a later version, or if somebody
-    edits a strategy or trainer of her own.
-
-    Args:
-        experiment: What to do.
-
-    Returns:
-        The same; what was told already stays.
+    edits a strategy or trainer of her own. What was told already stays.
     """
     conditions = [
         one.model_copy(update={"settings": _with_trainer(one.settings)})

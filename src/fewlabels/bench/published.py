@@ -49,18 +49,7 @@ class PublishedTable:
         return tuple(dict.fromkeys(cell.strategy for cell in self.cells))
 
     def cell(self, strategy: str, num_labels: int) -> PublishedCell:
-        """Return the cell of a strategy at a number of labels.
-
-        Args:
-            strategy: Its name here, such as ``random``.
-            num_labels: Labels of the column.
-
-        Returns:
-            The cell.
-
-        Raises:
-            UnknownNameError: If the table has no such row or column.
-        """
+        """Return the cell of a strategy, by its name here, at a number of labels."""
         if strategy not in self.strategies:
             raise UnknownNameError("row", strategy, self.strategies)
         for cell in self.cells:

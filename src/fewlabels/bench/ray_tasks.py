@@ -9,16 +9,7 @@ from fewlabels.naming import imported
 
 
 def do_run(work: str, place: str, order: dict[str, Any]) -> str | None:
-    """Do a run in the working folder of the one who asked for it, if it is here too.
-
-    Args:
-        work: Import path of what does a run.
-        place: The working folder.
-        order: The arguments.
-
-    Returns:
-        What went wrong; None if the run is finished.
-    """
+    """Do a run in the working folder of who asked for it; return what went wrong."""
     with suppress(OSError):
         os.chdir(place)
     error: str | None = imported("function that does a run", work)(**order)

@@ -93,12 +93,7 @@ class ConditionResults:
     def accuracies(
         self, strategy: str, seeds: Sequence[int] | None = None
     ) -> NDArray[np.float64]:
-        """Return accuracies (S, T) as shares; NaN where a run is not so far.
-
-        Args:
-            strategy: Its label.
-            seeds: Which seeds; by default all.
-        """
+        """Return accuracies (S, T) as shares; NaN where a run is not so far."""
         chosen = self.seeds if seeds is None else seeds
         rows = [self.of(strategy, seed).accuracies for seed in chosen]
         nothing = float("nan")

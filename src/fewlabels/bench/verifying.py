@@ -74,15 +74,7 @@ def verify(
 
 
 def compared(one: RunFolder, other: RunFolder) -> Iterable[str]:
-    """Return what two runs of the same settings do not agree on.
-
-    Args:
-        one: The run as it was.
-        other: The run once more.
-
-    Returns:
-        A sentence per difference.
-    """
+    """Return a sentence for each thing that two runs of the same settings differ in."""
     found = []
     if one.start() != other.start():
         found.append("They begin with different labels.")

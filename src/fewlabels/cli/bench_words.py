@@ -27,15 +27,7 @@ _POWERS = {2**power: f"2^{power}" for power in range(16, 31)}
 
 
 def read_strategies(words: str, experiment: Experiment) -> tuple[Choice, ...]:
-    """Return strategies by name; those of the recipe with the options they have there.
-
-    Args:
-        words: Names or import paths, with commas.
-        experiment: The recipe.
-
-    Returns:
-        The strategies, in the order given.
-    """
+    """Return strategies by name; those of the recipe as they are there."""
     found: list[Choice] = []
     for name in split_names(words):
         known = [one for one in experiment.strategies if one.name == name]
@@ -54,15 +46,6 @@ def read_seeds(words: str) -> tuple[int, ...]:
     Example:
         >>> read_seeds("3"), read_seeds("5-7"), read_seeds("0,4")
         ((0, 1, 2), (5, 6, 7), (0, 4))
-
-    Args:
-        words: What was written.
-
-    Returns:
-        The seeds.
-
-    Raises:
-        UsageError: If it is none of these.
     """
     found: Sequence[int] = ()
     with suppress(ValueError):
@@ -87,15 +70,7 @@ def read_seeds(words: str) -> tuple[int, ...]:
 
 
 def cost_lines(experiment: Experiment, cost: ExperimentCost) -> Iterator[str]:
-    """Say what an experiment will cost, before it begins.
-
-    Args:
-        experiment: What is done.
-        cost: What was estimated.
-
-    Yields:
-        A line each.
-    """
+    """Say what an experiment will cost, before it begins."""
     other = ""
     if cost.num_other:
         other = f", {cost.num_other} of them for another reading of the paper"
@@ -114,15 +89,7 @@ def cost_lines(experiment: Experiment, cost: ExperimentCost) -> Iterator[str]:
 
 
 def space_lines(disk: float, free: float) -> Iterator[str]:
-    """Say so where a disk is too small.
-
-    Args:
-        disk: Bytes that are needed.
-        free: Bytes that are free.
-
-    Yields:
-        A line, or none.
-    """
+    """Say so where a disk is too small."""
     if disk > free:
         yield (
             f"Note: only {_size(free)} of the disk are free, {_size(disk)} are needed. "

@@ -8,16 +8,10 @@ _VISIBLE = {code: f"\\u{code:04x}" for code in _CONTROLS | _REORDERING}
 def harmless(text: str) -> str:
     r"""Return text with what would move the cursor, or letters, made visible.
 
-    Inside JSON the result means the same as the text.
+    Line breaks and tabs are left. Inside JSON the result means the same as the text.
 
     Example:
         >>> print(harmless("cat\x1b[2J"))
         cat\u001b[2J
-
-    Args:
-        text: Anything; line breaks and tabs are left.
-
-    Returns:
-        The text.
     """
     return text.translate(_VISIBLE)

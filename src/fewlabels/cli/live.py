@@ -102,16 +102,7 @@ class Figure:
 def figure_lines(
     figures: Mapping[str, Figure], width: int, *, has_curves: bool = True
 ) -> list[Text]:
-    """Lay figures out, two above each other; what does not fit is left out.
-
-    Args:
-        figures: The figures by name.
-        width: How many characters there are in a line.
-        has_curves: Whether the terminal can draw bars of different heights.
-
-    Returns:
-        At most two lines.
-    """
+    """Return figures two above each other; what does not fit is left out."""
     names = [*_LOOKS, *(name for name in figures if name not in _LOOKS)]
     upper, lower = Text(), Text()
     for pair in zip_longest(names[::2], names[1::2], fillvalue=""):

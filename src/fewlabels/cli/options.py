@@ -26,14 +26,7 @@ AllowCode = Annotated[
 
 
 def read_options(words: Iterable[str] | None) -> dict[str, Any]:
-    """Return names and values; a value is read as in a settings file.
-
-    Args:
-        words: What was written, such as ``"kernel=softmax"``.
-
-    Returns:
-        The options by name.
-    """
+    """Return names and values; a value is read as in a settings file."""
     return dict(map(_option, words or ()))
 
 

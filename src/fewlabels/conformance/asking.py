@@ -33,18 +33,8 @@ def ask(
 ) -> Query:
     """Return what a strategy chooses from a pool that it has to cope with.
 
-    Args:
-        strategy: The strategy.
-        given: Pool and classifier.
-        size: How many items to choose.
-        seed: Seed of the generator it is given.
-        history: Earlier rounds.
-
-    Returns:
-        An answer of the right form and length; its items may still be wrong ones.
-
-    Raises:
-        StrategyError: If it fails, refuses, or answers with something else.
+    Its items may still be wrong ones. A strategy that fails, refuses, or answers in
+    another form or length raises :class:`StrategyError`.
     """
     answer = answer_or_refusal(strategy, given, size, seed=seed, history=history)
     if isinstance(answer, Refusal):
@@ -67,19 +57,8 @@ def answer_or_refusal(
 ) -> Query | Refusal:
     """Return what a strategy chooses, or the words with which it refuses.
 
-    Args:
-        strategy: The strategy.
-        given: Pool and classifier.
-        size: How many items to choose.
-        seed: Seed of the generator it is given.
-        history: Earlier rounds.
-
-    Returns:
-        An answer of the right form, of whatever length, or a refusal.
-
-    Raises:
-        StrategyError: If the strategy fails in any other way than by a
-            :class:`fewlabels.errors.FewlabelsError`.
+    The answer has the right form and whatever length. A strategy that fails otherwise
+    than by a :class:`fewlabels.errors.FewlabelsError` raises :class:`StrategyError`.
     """
     generator = stream(seed, "query")
     try:

@@ -20,18 +20,9 @@ _METHODS: dict[Kind, tuple[str, ...]] = {
 def recognized(
     thing: str | object, options: Mapping[str, Any], kind: Kind | None
 ) -> tuple[Kind, Any]:
-    """Return what ``thing`` is, and the object that it stands for.
+    """Return the kind of a thing, and the object that its name stands for.
 
-    Args:
-        thing: A built-in name, an import path, or an object.
-        options: Options for what a name stands for.
-        kind: What it is said to be; None: what its methods say.
-
-    Returns:
-        The kind and the object.
-
-    Raises:
-        UsageError: If there is no such thing, or if it is of another kind or of none.
+    Without a kind, its methods say what it is.
     """
     if kind is not None:
         check_known("kind", kind, Kind)

@@ -71,11 +71,7 @@ def array_pool(
 def item_tensor(images: Arrays) -> Tensor:
     """Return images as uint8 (N, C, H, W), or vectors as they are.
 
-    Args:
-        images: What a user gave.
-
-    Returns:
-        The tensor; it shares memory with the array where it can.
+    The tensor shares memory with the array where it can.
     """
     array = numpy_of(images) if torch.is_tensor(images) else images
     if array.ndim == 2 and np.issubdtype(array.dtype, np.floating):

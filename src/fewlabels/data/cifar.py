@@ -82,15 +82,7 @@ CIFAR100 = Layout(
 
 
 def read_cifar_folder(folder: Path, layout: Layout) -> SplitArrays | None:
-    """Read a CIFAR set from its folder, or from its archive without unpacking it.
-
-    Args:
-        folder: What may hold the set's own folder or its archive.
-        layout: How the set is stored.
-
-    Returns:
-        Images, labels and names of the classes; None if nothing is there.
-    """
+    """Return a CIFAR set of a folder, or of its archive; None if neither is there."""
     unpacked, archive = folder / layout.folder, folder / layout.archive
     if unpacked.is_dir():
         return _read(layout, lambda name: _file(unpacked / name, layout))

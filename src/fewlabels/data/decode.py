@@ -115,16 +115,9 @@ def digest_of(content: bytes | memoryview) -> str:
 
 
 def inspect(name: str, path: Path) -> ImageFile:
-    """Check a file down to its last pixel.
+    """Return what is known of a file, which is checked down to its last pixel.
 
     What is not a whole image in a known format raises :class:`DataError` that says why.
-
-    Args:
-        name: What to call it.
-        path: Where it is.
-
-    Returns:
-        What is known of it.
     """
     with _opened(path) as (image, digest):
         return _examined(image, name, path, digest, draft_side=1)
@@ -133,21 +126,12 @@ def inspect(name: str, path: Path) -> ImageFile:
 def inspect_with_thumbnail(
     name: str, path: Path, side: int
 ) -> tuple[ImageFile, NDArray[np.uint8]]:
-    """Check a file down to its last pixel and make a small picture of it.
+    """Return what is known of a file, and a small picture of it.
 
-    The file is read once. What is not a whole image in a known format raises
-    :class:`DataError` that says why. Every pixel of the thumbnail is a weighted mean
-    of the area around it, so that the same picture in another size gives nearly the
-    same.
-
-    Args:
-        name: What to call it.
-        path: Where it is.
-        side: Side of the square thumbnail.
-
-    Returns:
-        What is known of the file; pixels (side, side, 3), upright, as lightness and
-        two color differences (YCbCr).
+    The file is read once, and refused as by :func:`inspect`. Every pixel of the
+    thumbnail is a weighted mean of the area around it, so that the same picture in
+    another size gives nearly the same: (side, side, 3), upright, as lightness and two
+    color differences (YCbCr).
     """
     with _opened(path) as (image, digest):
         file = _examined(image, name, path, digest, draft_side=8 * side)
@@ -175,14 +159,10 @@ def _examined(
 
 
 def decode(file: ImageFile, shape: tuple[int, int, int]) -> NDArray[np.uint8]:
-    """Decode a file that was checked before; :class:`DataError`, if it has changed.
+    """Return the pixels of a file that was checked before, brought to a shape.
 
-    Args:
-        file: The file.
-        shape: Channels (1 or 3), height and width to bring it to.
-
-    Returns:
-        Pixels of that shape.
+    The shape is channels (1 or 3), height and width. A file that has changed since
+    raises :class:`DataError`.
     """
     channels, height, width = shape
     with _opened(file.path) as (image, _):
@@ -198,17 +178,7 @@ def decode(file: ImageFile, shape: tuple[int, int, int]) -> NDArray[np.uint8]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[Image.Image, str]]:
-    """Open an image as soon as there is room, and refuse it if it is too large.
-
-    Args:
-        path: Where it is.
-
-    Yields:
-        The image, not decoded yet, and the digest of its file.
-
-    Raises:
-        DataError: If it cannot be read, or decoded while the block runs.
-    """
+    """Hand out an image that is not decoded yet, and the digest of its file."""
     with _content(path) as content:
         try:
             image = _identified(content)
@@ -238,17 +208,7 @@ def _check_scans(content: bytes, width: int, height: int) -> None:
 
 @contextmanager
 def _content(path: Path) -> Iterator[bytes]:
-    """Hand out the bytes of a regular file of bearable size, as soon as there is room.
-
-    Args:
-        path: Where it is.
-
-    Yields:
-        The bytes.
-
-    Raises:
-        DataError: If they cannot be had.
-    """
+    """Hand out the bytes of a regular file, as soon as there is room for them."""
     try:
         with open_regular(path, MAX_BYTES) as file:
             num_bytes = os.fstat(file.fileno()).st_size

@@ -162,15 +162,7 @@ def repeated(pool: Pool, times: int, *, noise: float = 0.0, seed: int = 0) -> Po
 
 
 def check_repetition(times: int, noise: float) -> None:
-    """Raise unless items can be repeated so often with so much noise.
-
-    Args:
-        times: How often each item appears.
-        noise: Standard deviation of the noise, as a share of 255.
-
-    Raises:
-        UsageError: If one of them is out of range.
-    """
+    """Raise unless items can be repeated so often with so much noise."""
     if times < 1:
         raise UsageError(f"times is {times}; each item appears at least once.")
     if not 0 <= noise <= 1:
@@ -178,15 +170,7 @@ def check_repetition(times: int, noise: float) -> None:
 
 
 def resized(pool: Pool, size: int) -> Pool:
-    """Bring images in memory to squares of ``size`` pixels; the whole image is kept.
-
-    Args:
-        pool: A pool whose images are in memory or of that size already.
-        size: Side of the square.
-
-    Returns:
-        A pool of that size.
-    """
+    """Return a pool whose images are brought, in memory, to squares of this size."""
     if pool.images.shape[1:] == (size, size):
         return pool
     test = pool.test

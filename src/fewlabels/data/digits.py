@@ -14,13 +14,10 @@ _LARGEST = 16
 
 
 def digits_pool() -> Pool:
-    """Return scikit-learn's digits, split once and for all.
+    """Return scikit-learn's digits, split once and for all: 1,297 items, 500 to test.
 
     The set has no official split. Each class gives its share of the test split: those
     items whose content hashes come first. No seed has a say in it.
-
-    Returns:
-        A pool of 1,297 labeled items with a test split of 500.
     """
     from sklearn.datasets import load_digits  # slow to import, and seldom needed
 

@@ -31,21 +31,11 @@ class Source:
 
 
 def fetch(source: Source, folder: Path, *, timeout: float = TIMEOUT) -> Path:
-    """Download a file into a folder, unless it is there.
+    """Return where a file is in a folder, after downloading it unless it is there.
 
     Only when all bytes have come and their hash is right does the file get its name, so
-    that a half file is never taken for a whole one.
-
-    Args:
-        source: What to fetch.
-        folder: Where to; made if it is missing.
-        timeout: Seconds without a byte after which the server is given up.
-
-    Returns:
-        Where the file is.
-
-    Raises:
-        DownloadError: If it did not come whole and unchanged; nothing is left behind.
+    that a half file is never taken for a whole one. A server that sends nothing for so
+    many seconds is given up.
     """
     goal = folder / source.file_name
     if goal.is_file():

@@ -74,14 +74,7 @@ class FileImages:
 def check_files(
     listed: Iterable[tuple[str, Path]],
 ) -> tuple[list[ImageFile], list[UnreadableFile]]:
-    """Check files, each down to its last pixel.
-
-    Args:
-        listed: Name and path of each file.
-
-    Returns:
-        The usable files in the order of the list, and the others by name and reason.
-    """
+    """Return the usable files, each checked to its last pixel, and the others."""
     pairs = list(listed)
     checked: list[ImageFile | UnreadableFile] = []
     with (
@@ -98,13 +91,8 @@ def check_files(
 def common_shape(files: Sequence[ImageFile], size: int | None) -> tuple[int, int, int]:
     """Return the channels, height and width that all images are brought to.
 
-    Args:
-        files: The usable files.
-        size: Side of the square; None: the native size if all images share one of at
-            most ``NATIVE_LIMIT``, else ``DEFAULT_SIZE``.
-
-    Returns:
-        One channel if every image is grey, else three; height; width.
+    One channel if every image is grey, else three. Without a size it is the native one
+    if all images share one of at most ``NATIVE_LIMIT``, else ``DEFAULT_SIZE``.
     """
     channels = 1 if all(file.is_grey for file in files) else 3
     if size is not None:

@@ -94,14 +94,9 @@ def _warn_of_one_class(folder: Path, only: str | None, num_images: int) -> None:
 
 
 def image_names(folder: Path) -> tuple[list[str], list[UnreadableFile]]:
-    """List the images below a folder by their names; no file is opened.
+    """Return the images below a folder by name, and what cannot be read; opens no file.
 
-    Args:
-        folder: Where the images are.
-
-    Returns:
-        Paths below the folder in natural order, with forward slashes; and what looks
-        like an image and cannot be read.
+    Names are paths below the folder in natural order, with forward slashes.
     """
     names: list[str] = []
     unreadable: list[UnreadableFile] = []

@@ -18,14 +18,7 @@ _MOST_BYTES, _MOST_ITEMS = 2**28, 2**20
 
 
 def read_idx_folder(folder: Path) -> SplitArrays | None:
-    """Read the four standard files, each with or without ``.gz``.
-
-    Args:
-        folder: Where they may be.
-
-    Returns:
-        Images and labels; None unless all four files are there.
-    """
+    """Return the four standard files, gzipped or not; None unless all are there."""
     paths = [
         _present(folder, f"{part}-{kind}")
         for part in ("train", "t10k")
@@ -42,17 +35,10 @@ def read_idx_folder(folder: Path) -> SplitArrays | None:
 
 
 def read_idx(path: Path, num_axes: int) -> NDArray[np.uint8]:
-    """Read one idx file of unsigned bytes.
+    """Return the array of one idx file of unsigned bytes, gzipped or not.
 
-    Args:
-        path: The file; gzipped if its name ends in ``.gz``.
-        num_axes: How many axes it must have: 3 for images, 1 for labels.
-
-    Returns:
-        The array.
-
-    Raises:
-        DataError: If its header or its length is not that of such a file.
+    It has 3 axes for images and 1 for labels. Another header or length is a
+    :class:`DataError`.
     """
     try:
         with open_regular(path, 2 * _MOST_BYTES) as plain:

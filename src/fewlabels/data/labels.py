@@ -25,16 +25,7 @@ _MOST_NAMED = 100
 def label_tensor(
     labels: Labels | None, classes: Sequence[str], num_items: int
 ) -> Tensor:
-    """Return labels as class numbers.
-
-    Args:
-        labels: Class numbers or class names; None where nothing is known.
-        classes: Names of the classes.
-        num_items: How many labels there must be.
-
-    Returns:
-        Class numbers, int64, shape (num_items,).
-    """
+    """Return class numbers or names as class numbers, int64, shape (num_items,)."""
     if labels is None:
         return torch.full((num_items,), UNKNOWN, dtype=torch.int64)
     array = _label_array(labels)
@@ -51,17 +42,10 @@ def label_tensor(
 
 
 def class_names(*labels: Labels | None) -> tuple[str, ...]:
-    """Make up the names of the classes from the labels.
+    """Return names of the classes, made up from class numbers or names.
 
-    Args:
-        *labels: Class numbers or class names, for example of the pool and of the test
-            split; None where nothing is known.
-
-    Returns:
-        Sorted names; for numbers all names from "0" to the largest.
-
-    Raises:
-        LabelError: If the largest number cannot be that of a class.
+    For numbers these are all names from "0" to the largest, which a :class:`LabelError`
+    refuses if it cannot be that of a class.
     """
     arrays = [_label_array(one) for one in labels if one is not None]
     if not arrays:

@@ -85,17 +85,10 @@ def file_pool(
 
 
 def is_held_out(digest: str, test_share: float) -> bool:
-    """Decide by its content alone whether an item is measured on.
+    """Return by its content alone whether an item is measured on.
 
     No other item has a say, so that adding or removing one moves no other between the
     splits, and equal images are always on the same side.
-
-    Args:
-        digest: Hash of the content, 16 hexadecimal digits.
-        test_share: Share of all possible hashes that are held out.
-
-    Returns:
-        Whether the item belongs to the test split.
     """
     return int(digest, 16) < test_share * _HASH_RANGE
 

@@ -116,17 +116,9 @@ def names() -> tuple[str, ...]:
 
 
 def named_pool(name: str) -> Pool:
-    """Return a data set by its name.
+    """Return a data set by its name, with the official test split.
 
-    Args:
-        name: One of :func:`names`. ``repeated-mnist`` is MNIST here; the repeating is
-            done by :func:`fewlabels.data.load`.
-
-    Returns:
-        The pool with all its labels, and the official test split.
-
-    Raises:
-        UnknownNameError: If there is no such set.
+    ``repeated-mnist`` is MNIST here; :func:`fewlabels.data.load` repeats it.
     """
     if name == "digits":
         return digits_pool()
@@ -157,17 +149,9 @@ def cache_folder() -> Path:
 
 
 def standard_pool(standard: StandardSet, looked_in: Iterable[Path]) -> Pool:
-    """Find a standard set, or download it into the last place.
+    """Return a standard set from the first place that has it, or download it.
 
-    Args:
-        standard: The set.
-        looked_in: Where to look, in this order; the last one is the cache.
-
-    Returns:
-        The pool.
-
-    Raises:
-        DataError: If what was downloaded is not the set.
+    It goes into the last place, which is the cache.
     """
     folders = list(looked_in)
     for folder in folders:

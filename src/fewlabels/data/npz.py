@@ -45,19 +45,10 @@ _MANY_ITEMS = 2**18
 
 
 def read_npz(path: Path) -> dict[str, NDArray[Any]]:
-    """Read all arrays of an ``.npz`` file, none of them pickled.
+    """Return all arrays of an ``.npz`` file by name, none of them pickled.
 
     A small file that would unpack to a large part of the memory is refused: arrays of
     the same byte shrink a thousandfold, those of images and features do not.
-
-    Args:
-        path: The file.
-
-    Returns:
-        The arrays by name.
-
-    Raises:
-        DataError: If it is not such a file.
     """
     try:
         with (
@@ -102,19 +93,10 @@ def _array(
 
 
 def npz_pool(path: Path, name: str, classes: Sequence[str] | None = None) -> Pool:
-    """Make a pool of an ``.npz`` file.
+    """Return a pool of ``x_train`` and, where known, of the other arrays of a file.
 
-    Args:
-        path: A file with ``x_train`` and, where known, ``y_train``, ``x_test``,
-            ``y_test`` and ``classes``.
-        name: How the ids begin.
-        classes: Names of the classes where the file has none.
-
-    Returns:
-        The pool.
-
-    Raises:
-        DataError: If an array is missing.
+    They are ``y_train``, ``x_test``, ``y_test`` and ``classes``; the name is how ids
+    begin.
     """
     arrays = read_npz(path)
     if "x_train" not in arrays or ("x_test" in arrays) != ("y_test" in arrays):

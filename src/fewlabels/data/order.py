@@ -12,12 +12,6 @@ def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
     Example:
         >>> sorted(["10", "9", "cat"], key=natural_key)
         ['9', '10', 'cat']
-
-    Args:
-        name: A name.
-
-    Returns:
-        A key that compares numbers as numbers and the rest letter by letter.
     """
     parts = [part for part in _DIGITS.split(name) if part]
     key = [(0, int(p[:_MOST_DIGITS]), p) if p.isdecimal() else (1, 0, p) for p in parts]

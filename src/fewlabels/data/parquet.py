@@ -23,17 +23,13 @@ Row = dict[str, Any]
 def parquet_rows(
     file: IO[bytes], chosen: Callable[[Sequence[str]], list[str]]
 ) -> Iterator[Row]:
-    """Read the rows of a Parquet table one after the other.
+    """Yield the cells of a Parquet table row by row.
 
-    Args:
-        file: The table.
-        chosen: Says which of its columns to read; they hold text or numbers.
+    ``chosen`` says which of its columns to read; they hold text or numbers. A table
+    that is damaged, or holds something else there, raises :class:`ValueError`.
 
     Yields:
-        The cells of a row.
-
-    Raises:
-        ValueError: If the table is damaged, or a column holds something else.
+        A row.
     """
     from pyarrow import ArrowException  # slow to import, and seldom needed
 

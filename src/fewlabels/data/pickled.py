@@ -54,18 +54,10 @@ class _Promised:
 
 
 def read_pickled(content: bytes, where: str) -> Any:
-    """Read a file of CIFAR.
+    """Return what a file of CIFAR holds, arrays as :class:`ByteArray`.
 
     What is damaged, or has anything that the published files do not have, is refused
-    with a :class:`DataError`.
-
-    Args:
-        content: The file.
-        where: What to call it in a message.
-
-    Returns:
-        Numbers, bytes, tuples, lists, dictionaries with bytes for keys, and arrays as
-        :class:`ByteArray`; None, True and False.
+    with a :class:`DataError` that calls the file ``where``.
     """
     return _Machine(content, where).run()
 

@@ -16,25 +16,14 @@ class Room:
     """
 
     def __init__(self, size: int) -> None:
-        """Begin with all of it free.
-
-        Args:
-            size: How much there is.
-        """
+        """Begin with all of it free."""
         self._size = size
         self._free = size
         self._changed = Condition()
 
     @contextmanager
     def taken(self, amount: int) -> Iterator[None]:
-        """Take some of the room while the block runs.
-
-        Args:
-            amount: How much; more than all of it counts as all.
-
-        Yields:
-            Nothing.
-        """
+        """Take some of the room while the block runs; more than all counts as all."""
         needed = min(amount, self._size)
         with self._changed:
             self._changed.wait_for(lambda: self._free >= needed)

@@ -11,19 +11,11 @@ _ESCAPED_BYTES = range(0xDC80, 0xDD00)
 
 
 def left_out(name: str, reason: str) -> UnreadableFile:
-    r"""Return the record of a file that cannot be used.
+    r"""Return the record of a file that cannot be used, its name made printable.
 
     Example:
         >>> print(left_out("new\nline.png", "empty"))
         new\nline.png (empty)
-
-    Args:
-        name: Its path, as the file system or a manifest has it.
-        reason: What is wrong with it, in a few words.
-
-    Returns:
-        The record; line ends, bytes that are not UTF-8 and the like are escaped in the
-        name, so that every file takes one line and can be printed and written.
     """
     return UnreadableFile(printable(name), reason)
 

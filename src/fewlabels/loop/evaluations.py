@@ -38,16 +38,7 @@ class Evaluations:
 
     @classmethod
     def open(cls, test: Split, folder: Path | None, mark: str) -> "Evaluations":
-        """Return those that were kept under a mark, to go on with.
-
-        Args:
-            test: What is measured on.
-            folder: The folder of the training; None: keep nothing.
-            mark: What names the training; see :func:`mark_of`.
-
-        Returns:
-            The evaluations so far.
-        """
+        """Return those that were kept under a mark (:func:`mark_of`), to go on with."""
         if folder is None:
             return cls(test)
         file = folder / FILE

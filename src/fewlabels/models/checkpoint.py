@@ -25,53 +25,25 @@ _DIGEST = "digest"
 
 
 def save(module: nn.Module, path: Path, metadata: Mapping[str, str]) -> None:
-    """Write parameters and buffers of ``module`` to ``path``, atomically.
-
-    Args:
-        module: What to save.
-        path: The file; its folder must exist.
-        metadata: Words to store beside the tensors.
-    """
+    """Write what ``module`` holds and some words to ``path``, atomically."""
     write(module.state_dict(), path, metadata)
 
 
 def load(module: nn.Module, path: Path) -> dict[str, str]:
-    """Fill ``module`` from ``path``; nothing is changed unless everything fits.
-
-    Args:
-        module: A network of the same architecture as the saved one.
-        path: A file written by :func:`save`.
-
-    Returns:
-        The metadata stored beside the tensors.
-    """
+    """Fill ``module`` from ``path``, if all of it fits; return the words in it."""
     return read_into(module.state_dict(), path)
 
 
 def write(
     tensors: Mapping[str, Tensor], path: Path, metadata: Mapping[str, str]
 ) -> None:
-    """Write named tensors to ``path``, atomically.
-
-    Args:
-        tensors: What to save.
-        path: The file; its folder must exist.
-        metadata: Words to store beside the tensors.
-    """
+    """Write named tensors and some words to ``path``, atomically."""
     with files.replacing(path) as partial:
         partial.write_bytes(serialized(tensors, metadata))
 
 
 def serialized(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
-    """Return the content of a file of named tensors.
-
-    Args:
-        tensors: What to save.
-        metadata: Words to store beside the tensors.
-
-    Returns:
-        The bytes; equal for equal tensors and words.
-    """
+    """Return the content of a file of tensors and words; equal for equal ones."""
     # One entry, since safetensors writes several in no fixed order: equal networks
     # make equal files.
     plain = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
@@ -80,15 +52,7 @@ def serialized(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> by
 
 
 def read_into(tensors: Mapping[str, Tensor], path: Path) -> dict[str, str]:
-    """Fill ``tensors`` in place from ``path``, all of them or none.
-
-    Args:
-        tensors: Where the values go, by name.
-        path: A file written by :func:`write`.
-
-    Returns:
-        The metadata stored beside the tensors.
-    """
+    """Fill ``tensors`` in place from ``path``, all or none; return the words in it."""
     with _opened(path) as file:
         words = _words(file, path)
         names = file.keys()  # the file itself is not iterable
@@ -203,16 +167,7 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def check_fit(own: Shapes, read: Shapes, path: Path) -> None:
-    """Raise unless names and shapes are those of the module.
-
-    Args:
-        own: Shapes of the module's tensors, by name.
-        read: Shapes of those in the file.
-        path: The file, for the message.
-
-    Raises:
-        DataError: If they differ.
-    """
+    """Raise unless names and shapes in a file are those of the module."""
     odd = sorted(own.keys() ^ read.keys())
     if odd:
         where = "missing from the file" if odd[0] in own else "unknown to the network"

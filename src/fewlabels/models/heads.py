@@ -91,14 +91,7 @@ class Head(Network):
 
 
 def check_hidden(hidden_size: int | None) -> None:
-    """Raise unless there is a head with so many hidden features.
-
-    Args:
-        hidden_size: Width of the hidden layer; None: there is none.
-
-    Raises:
-        UsageError: If it is zero, or enormous.
-    """
+    """Raise unless there is a head with so many hidden features, or none."""
     if hidden_size is not None and not 1 <= hidden_size <= _WIDEST:
         raise UsageError(
             f"A hidden layer has 1 to {_WIDEST:,} features, not {hidden_size:,}; name "

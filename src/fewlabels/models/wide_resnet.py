@@ -185,15 +185,7 @@ def _initialize(network: nn.Module, generator: Generator) -> None:
 
 
 def check_size(depth: int, widen_factor: int) -> None:
-    """Raise unless there is a Wide ResNet of this size, and say which there are.
-
-    Args:
-        depth: Number of layers.
-        widen_factor: How many times wider than 16, 32, 64 channels the stages are.
-
-    Raises:
-        UsageError: If the depth is not 6k + 4, or the network would be enormous.
-    """
+    """Raise unless there is a Wide ResNet of this size, and say which there are."""
     num_blocks, rest = divmod(depth - 4, 6)
     if rest or num_blocks < 1:
         below = 6 * max(1, num_blocks) + 4

@@ -52,14 +52,6 @@ def conditioning_rows(
     """Return the spectra of a run's rounds; none where no network was kept.
 
     Each saved network is asked about its labeled items only.
-
-    Args:
-        folder: The folder of the run.
-        pool: Its data.
-        allow_code: Which import paths the run's trainer may be.
-
-    Returns:
-        The rounds whose spectrum is known.
     """
     try:
         rows = tuple(diagnose(folder, pool, whole_pool=False, allow_code=allow_code))
@@ -71,16 +63,7 @@ def conditioning_rows(
 def conditioning_view(
     rows: Sequence[Conditioning], run_hue: int, position: int
 ) -> ConditioningView | None:
-    """Return what the page shows of the spectra of a run.
-
-    Args:
-        rows: The rounds whose spectrum is known.
-        run_hue: Number of the run's color.
-        position: Position of the run on the page.
-
-    Returns:
-        The contents; None without any spectrum.
-    """
+    """Return what the page shows of a run's spectra; None without any."""
     if not any(_positive(row) for row in rows):
         return None
     lines = [_positive(row) for row in rows]

@@ -109,16 +109,9 @@ def page_contents(
     title: str | None = None,
     conditioning: Sequence[Sequence[Conditioning]] = (),
 ) -> Page:
-    """Work out what a page about some runs shows.
+    """Return what a page about one run or more shows.
 
-    Args:
-        runs: The runs; at least one.
-        pool: Their data.
-        title: Heading of the page; by default the strategies and the data set.
-        conditioning: The spectra of each run, where they are known.
-
-    Returns:
-        The contents.
+    ``conditioning`` holds the spectra of each run, where they are known.
     """
     thumbnails = Thumbnails(pool)
     thumbnails.prepare(shown_ids(runs))

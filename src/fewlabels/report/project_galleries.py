@@ -52,16 +52,7 @@ class ProjectImages:
 def project_images(
     project: Project, snapshot: Snapshot, model: ModelRecord | None
 ) -> ProjectImages:
-    """Read the images that the page of a project shows.
-
-    Args:
-        project: The project.
-        snapshot: What is known of it.
-        model: Its latest model.
-
-    Returns:
-        Galleries; None for those without an image.
-    """
+    """Return the images on a project's page; None for galleries without any."""
     images = project.images(snapshot)
     doubts = () if model is None else find_doubts(project, snapshot, images, model)
     learned = [one for one in doubts if one.item not in snapshot.audit]
@@ -82,17 +73,7 @@ def project_images(
 def find_doubts(
     project: Project, snapshot: Snapshot, images: FileImages, model: ModelRecord
 ) -> tuple[Doubt, ...]:
-    """Return where a model contradicts people.
-
-    Args:
-        project: The project.
-        snapshot: What is known of it.
-        images: Its images.
-        model: The model.
-
-    Returns:
-        Doubts, those first whose label the model finds least likely.
-    """
+    """Return where a model contradicts people, the least likely labels first."""
     known = [item for item in snapshot.known if item in snapshot.positions]
     if not known:
         return ()

@@ -21,14 +21,7 @@ class FigureTile:
 
 
 def project_headline(status: Status) -> str:
-    """Say in one sentence how good the model is, or that nobody knows.
-
-    Args:
-        status: How the project stands.
-
-    Returns:
-        The sentence.
-    """
+    """Say in one sentence how good the model is, or that nobody knows."""
     audited = _measured(status)
     if audited is None or audited.accuracy is None:
         return f"Accuracy not measured: {why_unmeasured(status)}."

@@ -77,17 +77,7 @@ class RecordedRun:
 
 
 def read_runs(folders: Sequence[RunFolder]) -> tuple[RecordedRun, ...]:
-    """Read the folders of some runs.
-
-    Args:
-        folders: The runs, in the order in which they shall be shown.
-
-    Returns:
-        What they hold.
-
-    Raises:
-        UsageError: If there is no run to show.
-    """
+    """Return what the folders of some runs hold, in the order given."""
     if not folders:
         raise UsageError("There is no run to report on; give at least one folder.")
     descriptions = [folder.description() for folder in folders]

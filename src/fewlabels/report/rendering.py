@@ -13,15 +13,9 @@ _STYLE = "style.css"
 
 
 def write_page(path: Path, template: str, page: object) -> Path:
-    """Write a page that needs no script and no other file.
+    """Return ``path``, after writing a page that needs no script and no other file.
 
-    Args:
-        path: Where the page shall stand.
-        template: Name of the template, a file beside this one.
-        page: What the template shows.
-
-    Returns:
-        ``path``.
+    The template is the name of a file beside this one, and shows ``page``.
     """
     environment = Environment(
         loader=FunctionLoader(_packaged),

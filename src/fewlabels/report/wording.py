@@ -41,17 +41,11 @@ def points(difference: float) -> str:
 
 
 def seconds(duration: float | None) -> str:
-    """Return a duration in the unit that suits it.
+    r"""Return a duration in the unit that suits it; None where nobody measured.
 
     Example:
         >>> [seconds(s).replace("\N{NO-BREAK SPACE}", " ") for s in (1e-4, 7.5, 125)]
         ['< 0.01 s', '7.5 s', '2 min 05 s']
-
-    Args:
-        duration: Seconds; None where nobody measured.
-
-    Returns:
-        Two numbers at most.
     """
     if duration is None:
         return MISSING

@@ -77,15 +77,7 @@ def made_of(description: Mapping[str, Any], now: Made) -> Made:
 
 
 def made_changes(before: Made, now: Made) -> list[str]:
-    """Say what came of strategy and trainer then and now, where both are known.
-
-    Args:
-        before: Then.
-        now: Now.
-
-    Returns:
-        A few words per difference.
-    """
+    """Say in a few words what is not as it was, where then and now are known."""
     return [
         f"{part}: {change}"
         for part in before

@@ -35,15 +35,7 @@ def replayed(
 
 
 def answers_of(written: Mapping[str, int], positions: Mapping[str, int]) -> Answers:
-    """Return labels by position; those of items that are gone are left out.
-
-    Args:
-        written: Labels by id.
-        positions: Position of each id in the pool.
-
-    Returns:
-        The labels of the items that are there.
-    """
+    """Return labels by position; those of items that are gone are left out."""
     there = {positions[n]: label for n, label in written.items() if n in positions}
     return Answers(
         torch.tensor(list(there), dtype=torch.int64),

@@ -235,14 +235,7 @@ def _placed(choice: Choice) -> Choice:
 
 
 def check_data(choice: Choice) -> None:
-    """Raise unless data can have the options that they were given.
-
-    Args:
-        choice: The data.
-
-    Raises:
-        UsageError: If there is no such option, or it is of a wrong type.
-    """
+    """Raise unless data can have the options that they were given."""
     _check_names(f"option of '{choice.name}'", choice.options, DataOptions)
     try:
         DataOptions.model_validate(choice.options)
@@ -251,14 +244,7 @@ def check_data(choice: Choice) -> None:
 
 
 def faults(error: ValidationError) -> str:
-    """Say in sentences what Pydantic found wrong with settings.
-
-    Args:
-        error: What it raised.
-
-    Returns:
-        A sentence per fault.
-    """
+    """Say in a sentence each what Pydantic found wrong with settings."""
     return " ".join(map(_sentence, error.errors()))
 
 

@@ -42,17 +42,7 @@ def read_mapping(file: Path, *, kind: str, like: str) -> dict[str, Any]:
 
 
 def read_value(text: str) -> Any:
-    """Return what YAML says.
-
-    Args:
-        text: YAML.
-
-    Returns:
-        Its value.
-
-    Raises:
-        ValueError: If it is none, or has too many values, or is nested too deeply.
-    """
+    """Return what YAML says; a ValueError where it is none, or far too much."""
     try:
         found = yaml.safe_load(text)
     except RecursionError as error:

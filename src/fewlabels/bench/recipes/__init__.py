@@ -74,14 +74,7 @@ def recipe(name: str) -> Experiment:
 
 
 def supervised(experiment: Experiment) -> Experiment:
-    """Return an experiment with the same labels to ask for and no unlabeled images.
-
-    Args:
-        experiment: One whose trainer is FixMatch in some form.
-
-    Returns:
-        Its twin: trained on labeled images alone.
-    """
+    """Return the twin of an experiment of FixMatch: trained on labeled images alone."""
     return experiment.model_copy(
         update={
             "name": f"{experiment.name}{_SUPERVISED}",

@@ -11,15 +11,7 @@ def named(*names: str) -> tuple[Choice, ...]:
 
 
 def with_trainer(condition: Condition, name: str) -> Condition:
-    """Return a condition with another trainer, and the options that both know.
-
-    Args:
-        condition: What was to be done.
-        name: Name of a built-in trainer.
-
-    Returns:
-        The same under the other trainer.
-    """
+    """Return a condition with another trainer, and the options that both know."""
     known = {"preset", *vars(training.resolve(name))}
     given = condition.settings.trainer.options
     kept = {option: value for option, value in given.items() if option in known}

@@ -9,11 +9,8 @@ from fewlabels.runs import RunSettings
 def zero_shot(settings: dict[str, Any]) -> tuple[Condition, ...]:
     """Return both readings of one query by an untrained network, at 40 and 60 labels.
 
-    Args:
-        settings: Data and trainer.
-
-    Returns:
-        All asked for, then ten of them given.
+    The settings are data and trainer. First all labels are asked for, then ten are
+    given.
     """
     all_asked = [
         Condition(
@@ -36,14 +33,7 @@ def zero_shot(settings: dict[str, Any]) -> tuple[Condition, ...]:
 
 
 def single_shot(settings: dict[str, Any]) -> tuple[Condition, ...]:
-    """Return one query after ten labels, to 40 and to 60.
-
-    Args:
-        settings: Data, trainer, and how runs begin.
-
-    Returns:
-        The conditions.
-    """
+    """Return one query after ten labels, to 40 and to 60."""
     return tuple(
         Condition(
             name=f"{budget} labels",

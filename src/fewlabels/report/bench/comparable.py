@@ -55,13 +55,6 @@ def short_name(choice: Choice, among: Sequence[Choice]) -> str:
         >>> one, other = (Choice(name="npc", options={"draws": n}) for n in (10, 99))
         >>> short_name(one, [one]), short_name(one, [one, other])
         ('npc', 'npc 10')
-
-    Args:
-        choice: A strategy.
-        among: All of them.
-
-    Returns:
-        The name.
     """
     others = [one for one in among if one.name == choice.name and one != choice]
     values = [

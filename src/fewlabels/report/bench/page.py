@@ -108,14 +108,9 @@ def _sweep(path: Path, sections: Sequence[Section]) -> None:
 
 
 def bench_page(results: Results, *, others: tuple[str, ...] = ()) -> BenchPage:
-    """Work out what the page of an experiment shows.
+    """Return what the page of an experiment shows.
 
-    Args:
-        results: What its runs came to.
-        others: What else a reader must know: see :func:`fewlabels.bench.outdated`.
-
-    Returns:
-        The page.
+    ``others`` is what else a reader must know, of :func:`fewlabels.bench.outdated`.
     """
     context = context_of(results)
     has_shots = context.has_single_queries
