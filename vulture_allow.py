@@ -40,6 +40,7 @@ pytestmark  # pytest reads it
 untouched_randomness  # a fixture, requested by name
 _here  # a fixture that is always used
 list_recipes  # typer calls it
+demo  # imported when it is called
 _.do_GET  # http.server calls these
 _.log_message
 _.linkname  # tarfile writes it into the archive

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from PIL import Image
 from pyarrow import parquet
 
+from fewlabels.data import load
 from fewlabels.data.cifar import CIFAR10, read_cifar_folder
 from fewlabels.data.decode import decode, inspect, inspect_with_thumbnail
 from fewlabels.data.idx import read_idx
-from fewlabels.data.load import load
 
 Files = dict[str, bytes]
 """Files of a folder by name."""

@@ -14,7 +14,7 @@ from benchmarks.fuzz_mutations import Mutation, Target, json_lines
 
 from fewlabels import models
 from fewlabels.bench.asking import read_experiment
-from fewlabels.data.load import load
+from fewlabels.data import load
 from fewlabels.features import NetworkClassifier
 from fewlabels.features.cache import FeatureCache, Subject
 from fewlabels.loop import evaluations

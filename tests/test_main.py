@@ -1,7 +1,9 @@
+import importlib
 import pkgutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import fewlabels
 
@@ -22,7 +24,7 @@ REACH_ALL = """
 import sys
 import fewlabels
 assert not {"numpy", "scipy", "torch"} & sys.modules.keys(), "the import is heavy"
-assert not [name for name in sys.modules if name.startswith("fewlabels.")]
+assert [n for n in sys.modules if n.startswith("fewlabels.")] == ["fewlabels.deferred"]
 for name in sys.argv[1:]:
     module = getattr(fewlabels, name)
     assert module.__name__ == f"fewlabels.{name}"
@@ -33,7 +35,22 @@ for name in sys.argv[1:]:
 def test_modules_are_reached_from_the_package_and_imported_only_then():
     path = Path(fewlabels.__file__).parent
     own = {entry.name for entry in pkgutil.iter_modules([str(path)])}
-    inner = {"__main__", "adapters", "cli", "files", "loop", "naming", "whole"}
+    inner = {"__main__", "adapters", "cli", "deferred", "files", "loop", "naming"}
     command = [sys.executable, "-c", REACH_ALL, *sorted(own - inner)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_no_module_hides_a_name_that_its_package_imports_when_it_is_used():
+    """``import fewlabels.data.load`` would make a module of the function ``load``."""
+    packages = [fewlabels]
+    for entry in pkgutil.iter_modules(fewlabels.__path__):
+        if entry.ispkg:
+            packages.append(importlib.import_module(f"fewlabels.{entry.name}"))
+    checked = [one for one in packages if hasattr(one, "imported_when_used")]
+    assert len(checked) > 5
+    for package in checked:
+        inner = {entry.name for entry in pkgutil.iter_modules(package.__path__)}
+        for name in package.__all__:
+            found = getattr(package, name)
+            assert (name in inner) == isinstance(found, ModuleType), (package, name)

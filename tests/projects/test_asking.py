@@ -188,7 +188,7 @@ def test_anew_leaves_the_query_and_keeps_the_audit_slice(tmp_path):
     with begin(tmp_path) as project:
         first = project.ask()
         snapshot = project.snapshot()
-        free = {snapshot.items[index].id for index in snapshot.candidates.tolist()}
+        free = {snapshot.items[index].id for index in snapshot.candidates}
         assert not free & roles(first, "audit")  # though nobody has labeled them
         assert free >= roles(first, "query")
         second = project.ask(anew=True)
@@ -246,7 +246,7 @@ def test_rounds_say_who_chose_and_never_change(tmp_path):
             "model-000",
         )
         snapshot = project.snapshot()
-        free = [snapshot.items[i].id for i in snapshot.candidates.tolist()]
+        free = [snapshot.items[i].id for i in snapshot.candidates]
         assert second.candidates_digest == candidates_digest(free)
         assert second.candidates_digest != first.candidates_digest
         assert second.items == asked.items

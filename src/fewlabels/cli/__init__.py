@@ -1,7 +1,7 @@
 """The command line: where a process begins and how it ends.
 
-The commands and all that they need are imported inside :func:`main`, which takes
-seconds: from the first moment on, Ctrl-C ends in a sentence.
+A command and what it needs are imported when it is called, which may take seconds:
+from the first moment on, Ctrl-C ends in a sentence.
 """
 
 import io
@@ -50,8 +50,20 @@ def main() -> None:
 
 
 def _on_signals(handler: Callable[[int, FrameType | None], None]) -> None:
-    signal.signal(signal.SIGINT, handler)
-    signal.signal(signal.SIGTERM, handler)
+    def stop(number: int, frame: FrameType | None) -> None:
+        (_stop_loading if _is_importing(frame) else handler)(number, frame)
+
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Return whether the code that was interrupted is importing something."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _stop_loading(number: int, frame: FrameType | None) -> None:

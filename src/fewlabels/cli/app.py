@@ -1,41 +1,60 @@
-"""The commands: parse, call one function, print."""
+"""The commands by name; each is imported when it is called, with what it needs."""
 
+from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from fewlabels.cli.bench import app as bench
-from fewlabels.cli.check import check
-from fewlabels.cli.classes import app as classes
-from fewlabels.cli.demo import demo
-from fewlabels.cli.diagnose import diagnose
-from fewlabels.cli.predict import predict
-from fewlabels.cli.project import ask, export, init, status, tell, train
-from fewlabels.cli.run import run
-from fewlabels.cli.select import select
+_COMMANDS = {
+    "demo": ("demo:demo", "The whole story on digits: label, train, report."),
+    "run": ("run:run", "Simulate active learning on images with labels."),
+    "select": ("select:select", "Choose what to label next, from your embeddings."),
+    "diagnose": ("diagnose:diagnose", "Show the spectra behind the rounds of a run."),
+    "check": ("check:check", "Hold a strategy, trainer or kernel to its promises."),
+    "init": ("project:init", "Begin a project: images, classes, a budget of labels."),
+    "ask": ("project:ask", "Choose the next images to label; writes a file."),
+    "tell": ("project:tell", "Take labels from a file."),
+    "train": ("project:train", "Train on what is labeled."),
+    "status": ("project:status", "Show labels, accuracy and the next step."),
+    "export": ("project:export", "Write labels, predictions, model and report."),
+    "predict": ("predict:predict", "Use an exported model on new images."),
+    "classes": ("classes:app", "Add and rename the classes of a project."),
+    "bench": ("bench:app", "Compare query strategies, as the paper does."),
+}
+
+
+class _WhenCalled(TyperGroup):
+    """Commands known by a name and a line of help until one is called."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
+        """Return name, command and arguments of what was called."""
+        name, known, rest = super().resolve_command(ctx, args)
+        return name, None if known is None else command(str(name)), rest
+
 
 app = typer.Typer(
     name="fewlabels",
+    cls=_WhenCalled,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # brackets in help texts are meant as they stand
 )
-app.command()(demo)
-app.command()(run)
-app.command()(select)
-app.command()(diagnose)
-app.command()(check)
-app.command()(init)
-app.command()(ask)
-app.command()(tell)
-app.command()(train)
-app.command()(status)
-app.command()(export)
-app.command()(predict)
-app.add_typer(classes)
-app.add_typer(bench)
+for _name, (_home, _help) in _COMMANDS.items():
+    app.command(_name, help=_help)(lambda: None)
+
+
+def command(name: str) -> Any:
+    """Import a command and return it, as Typer runs it."""
+    module, inner = _COMMANDS[name][0].split(":")
+    found = getattr(import_module(f"fewlabels.cli.{module}"), inner)
+    if not isinstance(found, typer.Typer):
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+        alone.command(name)(found)
+        found = alone
+    return typer.main.get_command(found)
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer passes it so

@@ -24,8 +24,7 @@ from fewlabels.cli.bench_words import (
     split_names,
     total_line,
 )
-from fewlabels.cli.options import AllowCode
-from fewlabels.cli.run import Json, Quiet
+from fewlabels.cli.options import AllowCode, Json, Quiet
 from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.report import write_bench_report
@@ -36,6 +35,7 @@ app = typer.Typer(
     name="bench",
     help="Compare query strategies: the paper's experiments and others.",
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
 )
 

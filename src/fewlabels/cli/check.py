@@ -12,8 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from fewlabels.cli.options import StrategyOptions, read_options
-from fewlabels.cli.run import Json, Quiet
+from fewlabels.cli.options import Json, Quiet, StrategyOptions, read_options
 from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.conformance import Finding, Kind, Memory, Outcome
 from fewlabels.conformance import check as findings_of

@@ -12,6 +12,7 @@ app = typer.Typer(
     name="classes",
     help="Add and rename the classes of a project; labels stay as they are.",
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
 )
 

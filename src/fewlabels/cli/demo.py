@@ -8,7 +8,8 @@ import typer
 from rich.table import Table
 
 from fewlabels import data
-from fewlabels.cli.run import Json, Quiet, described, in_folder
+from fewlabels.cli.options import Json, Quiet
+from fewlabels.cli.run import described, in_folder
 from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.errors import ForeignFolderError
 from fewlabels.report import AccuracyTable, accuracy_table, write_report

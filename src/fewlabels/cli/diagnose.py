@@ -13,8 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fewlabels import data
-from fewlabels.cli.options import AllowCode
-from fewlabels.cli.run import Json, Quiet
+from fewlabels.cli.options import AllowCode, Json, Quiet
 from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.errors import ForeignFolderError
 from fewlabels.runs import Conditioning, RunFolder, RunSettings

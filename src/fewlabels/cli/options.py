@@ -1,4 +1,4 @@
-"""Options of something that was chosen by name, written as ``name=value``."""
+"""Options that several commands have."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any
@@ -6,7 +6,13 @@ from typing import Annotated, Any
 import typer
 
 from fewlabels.errors import UsageError
-from fewlabels.runs.yaml_files import read_value
+
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print errors only, and no progress.")
+]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print results as JSON, for other programs.")
+]
 
 StrategyOptions = Annotated[
     list[str] | None,
@@ -31,6 +37,8 @@ def read_options(words: Iterable[str] | None) -> dict[str, Any]:
 
 
 def _option(word: str) -> tuple[str, Any]:
+    from fewlabels.runs.yaml_files import read_value
+
     name, equals, text = word.partition("=")
     if not (name and equals):
         raise UsageError(f"The option '{word}' has no value; write it as name=value.")

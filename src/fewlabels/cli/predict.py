@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fewlabels.cli.run import Json, Quiet
+from fewlabels.cli.options import Json, Quiet
 from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.projects import Predictions
 from fewlabels.projects import predict as predicted

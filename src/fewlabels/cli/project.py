@@ -7,17 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
-from fewlabels.cli.options import AllowCode
-from fewlabels.cli.run import Json, Quiet
+from fewlabels.cli.options import AllowCode, Json, Quiet
 from fewlabels.cli.terminal import Terminal, print_line
-from fewlabels.projects import Project, Status, Told, duration
-from fewlabels.report import (
-    sheet_path,
-    write_contact_sheet,
-    write_project_report,
-)
+from fewlabels.projects import Project, Status, Told
 from fewlabels.report.project_headline import why_unmeasured
 from fewlabels.report.wording import count
 
@@ -125,6 +118,8 @@ def ask(
     are written again. Beside a .csv or .jsonl file stands a contact sheet, .html, with
     numbered pictures to label from.
     """
+    from fewlabels.report import sheet_path, write_contact_sheet
+
     terminal = Terminal.open(quiet=quiet or as_json)
     with terminal.busy(), Project.open(place, allow_code=allow_code) as project:
         asked = project.ask(size=size, strategy=strategy, anew=anew)
@@ -189,6 +184,8 @@ def train(place: Place, *, allow_code: AllowCode = False, quiet: Quiet = False) 
 
     Safe to stop or kill at any moment: the same command goes on where it was.
     """
+    from fewlabels.projects import duration
+
     terminal = Terminal.open(quiet=quiet)
     with terminal.busy(), Project.open(place, allow_code=allow_code) as project:
         expected = project.expectation()
@@ -240,6 +237,8 @@ def export(
 
     An earlier export is replaced as a whole, and nothing else is.
     """
+    from fewlabels.report import write_project_report
+
     terminal = Terminal.open(quiet=quiet)
     with terminal.busy(), Project.open(place, allow_code=allow_code) as project:
         done = project.export(
@@ -293,7 +292,9 @@ def _contradiction(told: Told) -> str:
     )
 
 
-def _table(standing: Status) -> Table:
+def _table(standing: Status) -> Any:
+    from rich.table import Table
+
     table = Table(show_header=False, box=None, pad_edge=False)
     rows: list[tuple[str, str]] = [
         ("images", f"{standing.num_images} ({standing.num_candidates} to choose from)"),

@@ -8,7 +8,7 @@ import torch
 import typer
 
 from fewlabels import data
-from fewlabels.cli.options import AllowCode
+from fewlabels.cli.options import AllowCode, Json, Quiet
 from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.pool import Pool, Round
 from fewlabels.report import write_report
@@ -20,13 +20,6 @@ from fewlabels.runs import (
     execute,
     settled,
 )
-
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print errors only, and no progress.")
-]
-Json = Annotated[
-    bool, typer.Option("--json", help="Print results as JSON, for other programs.")
-]
 
 
 def run(

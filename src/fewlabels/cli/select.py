@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fewlabels.cli.options import StrategyOptions, read_options
-from fewlabels.cli.run import Json, Quiet
+from fewlabels.cli.options import Json, Quiet, StrategyOptions, read_options
 from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.data.npz import read_npz
 from fewlabels.errors import DataError, UnknownNameError

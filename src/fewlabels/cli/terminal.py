@@ -3,7 +3,7 @@
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TextIO
 
@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.text import Text
 
 from fewlabels.cli.harmless import harmless
-from fewlabels.cli.live import Bars
 from fewlabels.errors import FewlabelsWarning
 from fewlabels.progress import reporting
 
@@ -55,8 +54,13 @@ class Terminal:
         """Show progress bars for the work in the block, where somebody can see them."""
         can_move = self.err.is_terminal and not self.err.is_dumb_terminal
         shown = can_move and not self.is_quiet
-        with reporting(Bars(self.err)) if shown else nullcontext(), self._notes():
+        with self._bars() if shown else nullcontext(), self._notes():
             yield
+
+    def _bars(self) -> AbstractContextManager[None]:
+        from fewlabels.cli.live import Bars
+
+        return reporting(Bars(self.err))
 
     @contextmanager
     def _notes(self) -> Iterator[None]:

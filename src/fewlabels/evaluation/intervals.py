@@ -16,9 +16,8 @@ and still exact.
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
-from scipy import stats
-
 from fewlabels.errors import UsageError
+from fewlabels.evaluation.tails import chance_of
 from fewlabels.integers import whole_number
 
 
@@ -93,15 +92,17 @@ def accuracy_interval(
 
 
 def _endless(right: int, audited: int, tail: float) -> tuple[float, float]:
-    """Return the ends by quantiles of the beta distribution, as is well known."""
+    """Return the ends: to be so often right is rare, or to be so often wrong."""
     wrong = audited - right
-    low = float(stats.beta.ppf(tail, right, wrong + 1)) if right else 0.0
-    high = float(stats.beta.ppf(1 - tail, right + 1, wrong)) if wrong else 1.0
+    low = chance_of(right, audited, tail) if right else 0.0
+    high = 1 - chance_of(wrong, audited, tail) if wrong else 1.0
     return low, high
 
 
 def _finite(right: int, audited: int, tail: float, size: int) -> tuple[float, float]:
     """Return the first and last number of right items that the slice speaks for."""
+    from scipy import stats
+
     possible = range(right, size - (audited - right) + 1)
 
     def as_many(total: int) -> float:

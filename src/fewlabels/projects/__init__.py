@@ -1,13 +1,20 @@
 """A person's project: from a folder of images to labels, predictions and a model."""
 
-from fewlabels.projects.answers import Told
-from fewlabels.projects.asking import Asked
-from fewlabels.projects.exporting import Exported
-from fewlabels.projects.learning import Trained
-from fewlabels.projects.planning import TrainingPlan, duration, plan
-from fewlabels.projects.predicting import Predictions, predict
-from fewlabels.projects.project import Project
-from fewlabels.projects.status import Status
+from typing import TYPE_CHECKING
+
+from fewlabels.deferred import imported_when_used
+
+if TYPE_CHECKING:
+    from fewlabels.projects.answers import Told
+    from fewlabels.projects.asking import Asked
+    from fewlabels.projects.exporting import Exported
+    from fewlabels.projects.learning import Trained
+    from fewlabels.projects.planning import TrainingPlan, duration, plan
+    from fewlabels.projects.predicting import Predictions, predict
+    from fewlabels.projects.project import Project
+    from fewlabels.projects.status import Status
+else:
+    __getattr__ = imported_when_used(__name__)
 
 __all__ = [
     "Asked",

@@ -105,7 +105,7 @@ def ask(
 
 def _audit_slice(project: ProjectFolder, snapshot: Snapshot) -> Tensor:
     """Draw what is missing of the audit slice, uniformly, shape (n,)."""
-    free = snapshot.candidates
+    free = torch.tensor(snapshot.candidates, dtype=torch.int64)
     most = largest_audit(len({item.group for item in snapshot.items}))
     wanted = min(project.settings.audit, most) - len(snapshot.audit)
     missing = min(wanted, len(free) - 1)

@@ -1,18 +1,11 @@
-"""A project at one moment: its images, what people said of them, what may be asked.
-
-Shapes: N images that are there.
-"""
+"""A project at one moment: its images, what people said of them, what may be asked."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-import torch
-from torch import Tensor
-
-from fewlabels.pool import UNKNOWN, Answers, Images, Pool, Query, Round
 from fewlabels.store import (
     Annotation,
     Consensus,
@@ -24,6 +17,9 @@ from fewlabels.store import (
     consensus,
 )
 from fewlabels.store.records import LABELS
+
+if TYPE_CHECKING:
+    from fewlabels.pool import Images, Pool, Round
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -121,16 +117,13 @@ class Snapshot:
         )
 
     @cached_property
-    def labels(self) -> Tensor:
-        """Labels to train on, shape (N,): none of the audit slice."""
-        labels = torch.full((len(self.items),), UNKNOWN)
-        for item, label in self.known.items():
-            if item not in self.audit and item in self.positions:
-                labels[self.positions[item]] = label
-        return labels
+    def labels(self) -> Sequence[int | None]:
+        """Label to train on of each image, if it has one: none of the audit slice."""
+        known, audit = self.known, self.audit
+        return [None if o.id in audit else known.get(o.id) for o in self.items]
 
     @cached_property
-    def candidates(self) -> Tensor:
+    def candidates(self) -> Sequence[int]:
         """Images that may be asked about: one of each group nobody has spoken of."""
         group_of = {item.id: item.group for item in self.items}
         taken = self.audit | self._num_verdicts.keys()
@@ -140,9 +133,9 @@ class Snapshot:
             if item.group not in closed:
                 closed.add(item.group)
                 found.append(index)
-        return torch.tensor(found, dtype=torch.int64)
+        return found
 
-    def pool(self, images: Images, *, budget: int | None = None) -> Pool:
+    def pool(self, images: "Images", *, budget: int | None = None) -> "Pool":
         """Return the pool that strategies and trainers see.
 
         Args:
@@ -152,29 +145,41 @@ class Snapshot:
         Returns:
             A pool without the labels of the audit slice.
         """
-        labels = self.labels
+        import torch
+
+        from fewlabels.pool import UNKNOWN, Pool
+
+        labels = [UNKNOWN if label is None else label for label in self.labels]
+        free = [one for one in self.candidates if self.labels[one] is None]
         return Pool(
             images=images,
             ids=tuple(item.id for item in self.items),
-            labels=labels,
+            labels=torch.tensor(labels, dtype=torch.int64),
             classes=self.classes,
-            candidates=self.candidates[labels[self.candidates] == UNKNOWN],
+            candidates=torch.tensor(free, dtype=torch.int64),
             budget=budget,
         )
 
-    def history(self) -> tuple[Round, ...]:
+    def history(self) -> "tuple[Round, ...]":
         """Return the rounds so far as strategies know them."""
         return tuple(self._round(asked) for asked in self.rounds)
 
-    def _round(self, asked: StoredRound) -> Round:
+    def _round(self, asked: StoredRound) -> "Round":
+        import torch
+
+        from fewlabels.pool import Answers, Query, Round
+
         chosen = [
             self.positions[one.item]
             for one in asked.items
             if one.role == "query" and one.item in self.positions
         ]
-        indices = torch.tensor(chosen, dtype=torch.int64)
-        labels = self.labels[indices]
-        is_known = labels != UNKNOWN
+        labeled = [index for index in chosen if self.labels[index] is not None]
+        labels = [self.labels[index] for index in labeled]
+        indices, answered, known = (
+            torch.tensor(numbers, dtype=torch.int64)
+            for numbers in (chosen, labeled, labels)
+        )
         facts = asked.options
         counts = tuple(facts.get("class_counts", ()))
         return Round(
@@ -183,5 +188,5 @@ class Snapshot:
             class_counts=counts,
             accuracy=None,
             query=Query(indices, facts.get("value"), facts.get("record", {})),
-            answers=Answers(indices[is_known], labels[is_known]),
+            answers=Answers(answered, known),
         )

@@ -1,18 +1,14 @@
-"""How a project stands, and how good its model is, honestly.
-
-Shapes: R models, n audited images.
-"""
+"""How a project stands, and how good its model is, honestly."""
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
 
 from fewlabels.evaluation import (
     CurvePoint,
     Gain,
+    Rights,
     balance_note,
     expected_gain,
     fall_note,
@@ -23,7 +19,6 @@ from fewlabels.projects.folder import ProjectFolder
 from fewlabels.projects.models import NUM_TO_TELL_APART, ModelRecord
 from fewlabels.projects.shares import assumed
 from fewlabels.projects.snapshot import Snapshot
-from fewlabels.rng import stream
 from fewlabels.store import Agreement, agreement
 from fewlabels.store.records import LABELS
 
@@ -86,9 +81,9 @@ def status(project: ProjectFolder) -> Status:
     num_unused = sum(counts) - (latest.num_labeled if latest else 0)
     num_audited = len(snapshot.audited)
     gain = None
-    if done and right.shape[1]:
-        draws = stream(project.settings.seed, "forecast")
-        gain = expected_gain(num_labeled, right, project.settings.query, draws)
+    if any(right):
+        settings = project.settings
+        gain = expected_gain(num_labeled, right, settings.query, settings.seed)
     return Status(
         num_images=len(snapshot.items),
         num_candidates=len(snapshot.candidates),
@@ -116,15 +111,14 @@ def status(project: ProjectFolder) -> Status:
 
 
 def _class_counts(snapshot: Snapshot) -> tuple[int, ...]:
-    known = snapshot.labels[snapshot.labels >= 0]
-    counts = torch.bincount(known, minlength=len(snapshot.classes))
-    return tuple(counts.tolist())
+    counts = Counter(snapshot.labels)
+    return tuple(counts[number] for number in range(len(snapshot.classes)))
 
 
 def _measured(
     done: Sequence[ModelRecord], snapshot: Snapshot
-) -> tuple[Sequence[ModelRecord], Tensor]:
-    """Return the models that can be compared, and what each got right, (R, n).
+) -> tuple[Sequence[ModelRecord], Rights]:
+    """Return the models that can be compared, and what each got right.
 
     The audit slice of the latest model measures; earlier models that were made before
     some of it was drawn are left out.
@@ -138,11 +132,10 @@ def _measured(
         [one.classes.index(one.audit[item]) == snapshot.audited[item] for item in items]
         for one in shared
     ]
-    right = torch.tensor(rows, dtype=torch.bool).reshape(len(shared), len(items))
-    return shared, right
+    return shared, rows
 
 
-def _fall_notes(compared: Sequence[ModelRecord], right: Tensor) -> Iterator[str]:
+def _fall_notes(compared: Sequence[ModelRecord], right: Rights) -> Iterator[str]:
     """Yield a warning where the latest model is worse than the one before."""
     note = fall_note(right)
     if note:

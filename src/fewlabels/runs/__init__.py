@@ -1,12 +1,25 @@
 """A run's folder of files: safe to kill at any moment, resumed by the same command."""
 
-from fewlabels.runs.diagnosis import Conditioning, diagnose
-from fewlabels.runs.environment import environment
-from fewlabels.runs.execute import check_choices, execute
-from fewlabels.runs.folder import RunFolder
-from fewlabels.runs.lines import RoundLine, has_ended
-from fewlabels.runs.made import as_made, made_changes, made_of, with_made
-from fewlabels.runs.settings import Choice, RunSettings, SeedOptions, faults, settled
+from typing import TYPE_CHECKING
+
+from fewlabels.deferred import imported_when_used
+
+if TYPE_CHECKING:
+    from fewlabels.runs.diagnosis import Conditioning, diagnose
+    from fewlabels.runs.executing import check_choices, execute
+    from fewlabels.runs.folder import RunFolder
+    from fewlabels.runs.lines import RoundLine, has_ended
+    from fewlabels.runs.made import as_made, made_changes, made_of, with_made
+    from fewlabels.runs.settings import (
+        Choice,
+        RunSettings,
+        SeedOptions,
+        faults,
+        settled,
+    )
+    from fewlabels.runs.surroundings import environment
+else:
+    __getattr__ = imported_when_used(__name__)
 
 __all__ = [
     "Choice",

@@ -12,12 +12,12 @@ from fewlabels.loop import check_plan, hidden, rounds, starting_answers
 from fewlabels.oracles import TableOracle
 from fewlabels.pool import Answers, Pool, Round, Split
 from fewlabels.protocols import Strategy, Trainer
-from fewlabels.runs.environment import environment
 from fewlabels.runs.folder import RunFolder
 from fewlabels.runs.lines import RoundLine, has_ended
 from fewlabels.runs.made import with_made
 from fewlabels.runs.replay import answers_of
 from fewlabels.runs.settings import RunSettings
+from fewlabels.runs.surroundings import environment
 from fewlabels.runs.timing import Stopwatch, TimedStrategy, TimedTrainer
 
 
