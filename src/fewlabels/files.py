@@ -28,7 +28,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from fewlabels.errors import FewlabelsError, StorageError
+from fewlabels.errors import FewlabelsError, ForeignFolderError, StorageError
 
 _OURS = re.compile(r"\.(.+)\.[0-9a-f]{16}\.partial", re.DOTALL)
 _DAY = 24 * 3600.0
@@ -212,6 +212,25 @@ def strangers(folder: Path, *known: str) -> list[str]:
     """Return what else a folder holds, but for what killed processes left, sorted."""
     names = {path.name for path in folder.glob("*")}.difference(known)
     return sorted(name for name in names if not _OURS.fullmatch(name))
+
+
+def check_free(folder: Path, kind: str, *known: str) -> None:
+    """Raise a :class:`ForeignFolderError` unless a folder is new or empty.
+
+    What is known there, and what killed processes left, does not count.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise ForeignFolderError(
+            f"'{folder}' is a file; a {kind} needs a folder. Give another name."
+        )
+    found = strangers(folder, *known)
+    if found:
+        shown = ", ".join(f"'{name}'" for name in found[:3])
+        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+        raise ForeignFolderError(
+            f"'{folder}' is not empty and does not hold a {kind} (it holds "
+            f"{shown}{more}); nothing was touched. Give an empty or new folder."
+        )
 
 
 def sweep(paths: Iterable[Path], *, idle: float = 0) -> None:

@@ -2,7 +2,7 @@
 
 from tests.report.conftest import Writer, make_pool
 
-from fewlabels.report.contents import page_contents
+from fewlabels.report.page import page_contents
 from fewlabels.report.recorded import read_runs
 
 

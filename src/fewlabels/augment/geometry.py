@@ -29,36 +29,20 @@ def rotation(degrees: Tensor, height: int, width: int) -> Tensor:
     return maps
 
 
-def shear_x(slope: Tensor, *_: int) -> Tensor:
-    """Return maps that push rows sideways, more from row to row: (m, 2, 3)."""
-    return _with(slope, 0, 1)
-
-
-def shear_y(slope: Tensor, *_: int) -> Tensor:
-    """Return maps that push columns up or down, more each time: (m, 2, 3)."""
-    return _with(slope, 1, 0)
-
-
-def translation_x(pixels: Tensor, *_: int) -> Tensor:
-    """Return maps that push images to the left: (m, 2, 3)."""
-    return _with(pixels, 0, 2)
-
-
-def translation_y(pixels: Tensor, *_: int) -> Tensor:
-    """Return maps that push images up: (m, 2, 3)."""
-    return _with(pixels, 1, 2)
-
-
 MAPS: Mapping[str, Callable[[Tensor, int, int], Tensor]] = MappingProxyType(
     {
         "rotate": rotation,
-        "shear-x": shear_x,
-        "shear-y": shear_y,
-        "translate-x": translation_x,
-        "translate-y": translation_y,
+        "shear-x": lambda slope, *_: _with(slope, 0, 1),
+        "shear-y": lambda slope, *_: _with(slope, 1, 0),
+        "translate-x": lambda pixels, *_: _with(pixels, 0, 2),
+        "translate-y": lambda pixels, *_: _with(pixels, 1, 2),
     }
 )
-"""The operations that move pixels: from argument, height and width to maps."""
+"""The operations that move pixels: from argument, height and width to maps (m, 2, 3).
+
+A shear pushes rows or columns, each further than the one before; a translation pushes
+images to the left, or up.
+"""
 
 
 def moved(planes: Tensor, maps: Tensor) -> Tensor:

@@ -24,11 +24,11 @@ from fewlabels.bench.experiment import Experiment
 from fewlabels.errors import ForeignFolderError, RunError, RunInUseError, StorageError
 from fewlabels.files import (
     alone,
+    check_free,
     make_folder,
     parsed,
     read_regular,
     replace_text,
-    strangers,
 )
 from fewlabels.runs import RoundLine, RunFolder, faults, has_ended
 from fewlabels.seals import opened, sealed
@@ -102,24 +102,11 @@ class BenchFolder:
             replace_text(self.description_file, _pretty(content))
 
     def check_usable(self) -> None:
-        """Raise unless the folder is one of a benchmark or can become one.
-
-        Raises:
-            ForeignFolderError: If it holds something else; nothing is touched.
-        """
+        """Raise unless the folder is one of a benchmark or can become one."""
         if self.description_file.exists():
             self.check()
-            return
-        if self.path.exists() and not self.path.is_dir():
-            msg = f"'{self.path}' is a file; a benchmark needs a folder."
-            raise ForeignFolderError(msg)
-        found = strangers(self.path)
-        if found:
-            raise ForeignFolderError(
-                f"'{self.path}' is not empty and does not hold a benchmark (it holds "
-                f"'{found[0]}'); nothing was touched. Give an empty or new folder "
-                "with --out."
-            )
+        else:
+            check_free(self.path, "benchmark")
 
     def check(self) -> None:
         """Raise unless the folder is one of a benchmark.

@@ -11,7 +11,7 @@ from fewlabels import data
 from fewlabels.cli.options import Json, Quiet
 from fewlabels.cli.run import described, in_folder
 from fewlabels.cli.terminal import Terminal, print_line
-from fewlabels.errors import ForeignFolderError
+from fewlabels.files import check_free
 from fewlabels.report import AccuracyTable, accuracy_table, write_report
 from fewlabels.runs import Choice, RunFolder, RunSettings
 
@@ -39,7 +39,8 @@ def demo(
     trained on labeled and unlabeled images with FixMatch.
     """
     place = out or Path("fewlabels-demo-fast" if fast else "fewlabels-demo")
-    _check_place(place)
+    hidden = (entry.name for entry in place.glob(".*"))
+    check_free(place, "demo", *_STRATEGIES, _REPORT, *hidden)
     terminal = Terminal.open(quiet=quiet or as_json)
     folders = {name: RunFolder(place / name) for name in _STRATEGIES}
     options = {"steps": _FAST_STEPS} if fast else {}
@@ -66,18 +67,6 @@ def demo(
         print_line(json.dumps({"accuracy": accuracy, "report": str(report.resolve())}))
     terminal.result(_drawn(found))
     terminal.result(f"Report: {report.resolve()}")
-
-
-def _check_place(place: Path) -> None:
-    """Raise unless the folder is new, empty or a demo's."""
-    names = {entry.name for entry in place.glob("[!.]*")}
-    strangers = names - {*_STRATEGIES, _REPORT}
-    if strangers or place.is_file():
-        raise ForeignFolderError(
-            f"'{place}' holds something else than a demo (such as "
-            f"'{min(strangers, default=place.name)}'); nothing was touched. Give an "
-            "empty or new folder with --out."
-        )
 
 
 def _drawn(found: AccuracyTable) -> Table:

@@ -19,7 +19,7 @@ StrategyOptions = Annotated[
     typer.Option(
         "--option",
         metavar="NAME=VALUE",
-        help="An option of the strategy; may be repeated.",
+        help="An option of what is named; may be repeated.",
     ),
 ]
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fewlabels.evaluation.comparisons import (
         PairedTest,
         Welch,
+        corrected,
         holm,
         paired_tests,
         welch,
@@ -62,6 +63,7 @@ __all__ = [
     "chance_overlap",
     "class_balance",
     "class_coverage",
+    "corrected",
     "curve_band",
     "expected_gain",
     "fall_note",

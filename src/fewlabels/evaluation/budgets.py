@@ -108,21 +108,17 @@ def _saving(
 ) -> Saving:
     """Return where a curve that never falls reaches an accuracy first."""
     behind = int(np.searchsorted(best_T, accuracy, side="left"))
+    reached: Reach = "never" if behind else "from the start"
+    needed = None
     if 0 < behind < len(best_T):
+        reached = "within the budget"
         before = behind - 1  # below the accuracy, so that the step is not flat
         share = (accuracy - best_T[before]) / (best_T[behind] - best_T[before])
         needed = float(labels_T[before] + share * (labels_T[behind] - labels_T[before]))
-        return Saving(
-            num_labels=int(labels),
-            accuracy=accuracy,
-            needed_by_random=needed,
-            saved=needed - labels,
-            reached="within the budget",
-        )
     return Saving(
         num_labels=int(labels),
         accuracy=accuracy,
-        needed_by_random=None,
-        saved=None,
-        reached="never" if behind else "from the start",
+        needed_by_random=needed,
+        saved=None if needed is None else needed - labels,
+        reached=reached,
     )

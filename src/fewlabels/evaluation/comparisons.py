@@ -3,8 +3,8 @@
 Shapes: S seeds, n tests.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -72,20 +72,6 @@ class Welch:
     """Degrees of freedom by Welch and Satterthwaite."""
     p: float
     """Two-sided p value."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Differences:
-    """What the differences of one pair of strategies tell, before any correction."""
-
-    mean: float
-    reach: float
-    """Half the width of the interval of the mean."""
-    effect_size: float
-    t_p: float
-    wilcoxon_p: float
-    wins: int
-    losses: int
 
 
 def holm(p_values: ArrayLike) -> NDArray[np.float64]:
@@ -166,26 +152,18 @@ def paired_tests(
     arrays = {name: finite(f"'{name}'", values[name], "(seeds,)") for name in values}
     _check_paired(arrays)
     names = [name for name in arrays if name != against]
-    found = [_differences(arrays[name], arrays[against], level) for name in names]
-    t_holm = holm([one.t_p for one in found]).tolist()
-    wilcoxon_holm = holm([one.wilcoxon_p for one in found]).tolist()
+    return corrected(
+        [_tested(name, against, arrays[name], arrays[against], level) for name in names]
+    )
+
+
+def corrected(tests: Sequence[PairedTest]) -> tuple[PairedTest, ...]:
+    """Return tests after Holm's correction over all of them together."""
+    t_holm = holm([one.t_p for one in tests]).tolist()
+    wilcoxon_holm = holm([one.wilcoxon_p for one in tests]).tolist()
     return tuple(
-        PairedTest(
-            name=name,
-            against=against,
-            num_pairs=len(arrays[name]),
-            difference=one.mean,
-            low=one.mean - one.reach,
-            high=one.mean + one.reach,
-            effect_size=one.effect_size,
-            t_p=one.t_p,
-            wilcoxon_p=one.wilcoxon_p,
-            t_holm=t_holm[number],
-            wilcoxon_holm=wilcoxon_holm[number],
-            wins=one.wins,
-            losses=one.losses,
-        )
-        for number, (name, one) in enumerate(zip(names, found, strict=True))
+        replace(one, t_holm=by_t, wilcoxon_holm=by_ranks)
+        for one, by_t, by_ranks in zip(tests, t_holm, wilcoxon_holm, strict=True)
     )
 
 
@@ -237,21 +215,31 @@ def welch(
     return Welch(float(t), float(degrees), float(2 * stats.t.sf(abs(t), degrees)))
 
 
-def _differences(
-    one_S: NDArray[np.float64], other_S: NDArray[np.float64], level: float
-) -> _Differences:
-    """Compare one strategy with another."""
+def _tested(
+    name: str,
+    against: str,
+    one_S: NDArray[np.float64],
+    other_S: NDArray[np.float64],
+    level: float,
+) -> PairedTest:
+    """Compare one strategy with another; nothing is corrected yet."""
     difference_S = paired_differences(one_S, other_S)
     size = len(difference_S)
-    mean = difference_S.mean()
+    mean = float(difference_S.mean())
     spread = difference_S.std(ddof=1) if can_be_tested(difference_S) else np.nan
-    reach = stats.t.ppf((1 + level) / 2, size - 1) * spread / np.sqrt(size)
-    return _Differences(
-        mean=float(mean),
-        reach=float(reach),
+    reach = float(stats.t.ppf((1 + level) / 2, size - 1) * spread / np.sqrt(size))
+    return PairedTest(
+        name=name,
+        against=against,
+        num_pairs=size,
+        difference=mean,
+        low=mean - reach,
+        high=mean + reach,
         effect_size=float(mean / spread) if spread else 0.0,
         t_p=float(t_p_values(difference_S[:, None])[0]),
         wilcoxon_p=signed_rank_p(difference_S),
+        t_holm=np.nan,
+        wilcoxon_holm=np.nan,
         wins=int((difference_S > 0).sum()),
         losses=int((difference_S < 0).sum()),
     )

@@ -13,12 +13,17 @@ _SETTINGS = {
     "strategy": "Strategy",
     "trainer": "Trainer",
     "start": "Labels at the start",
-    "query": "Labels per round",
+    "query": "Labels per query",
     "budget": "Labels at the end",
     "seed": "Seed",
+    "seeds": "Seeds of single purposes",
     "initial_models": "Starting sets tried",
+    "zero_shot": "First query by an untrained network",
     "threads": "Threads",
 }
+HASH = "Hash of names and contents"
+"""What the fact about the identity of data is called."""
+
 _LARGEST_CLASS_LIST = 10
 
 
@@ -44,10 +49,17 @@ class FactGroup:
 def fact_groups(runs: Sequence[RecordedRun]) -> tuple[FactGroup, ...]:
     """Return all that is known of the runs, by subject."""
     groups = {
-        "Settings": [_settings(run) for run in runs],
-        "Data": [_data(run) for run in runs],
+        "Settings": [settings_facts(run.settings) for run in runs],
+        "Data": [data_facts(run.data) for run in runs],
         "Made with": [_environment(run) for run in runs],
     }
+    return grouped(groups)
+
+
+def grouped(
+    groups: Mapping[str, Sequence[Mapping[str, str]]],
+) -> tuple[FactGroup, ...]:
+    """Return facts by subject, a column each; subjects without a fact are left out."""
     return tuple(
         FactGroup(name, rows)
         for name, columns in groups.items()
@@ -65,26 +77,26 @@ def fact_rows(columns: Sequence[Mapping[str, str]]) -> tuple[FactRow, ...]:
     return tuple(rows)
 
 
-def _settings(run: RecordedRun) -> dict[str, str]:
-    return {
-        _SETTINGS.get(key, key): setting_text(value)
-        for key, value in run.settings.items()
-    }
+def settings_facts(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return settings as people read them."""
+    return {_SETTINGS.get(key, key): setting_text(settings[key]) for key in settings}
 
 
-def _data(run: RecordedRun) -> dict[str, str]:
-    facts = run.data
+def data_facts(data: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a run wrote down of its data."""
     found = {}
-    if "num_items" in facts:
-        found["Images to choose from"] = count(facts["num_items"])
-    if "num_test" in facts:
-        found["Held-out images"] = count(facts["num_test"]) if run.num_test else "none"
-    if run.classes:
-        found["Classes"] = class_list(run.classes)
-    if "shape" in facts:
-        found["Shape of an image"] = " × ".join(map(str, facts["shape"]))
-    if "hash" in facts:
-        found["Hash of names and contents"] = str(facts["hash"])
+    if "num_items" in data:
+        found["Images to choose from"] = count(data["num_items"])
+    if "num_test" in data:
+        found["Held-out images"] = (
+            count(data["num_test"]) if data["num_test"] else "none"
+        )
+    if data.get("classes"):
+        found["Classes"] = class_list(list(map(str, data["classes"])))
+    if "shape" in data:
+        found["Shape of an image"] = " × ".join(map(str, data["shape"]))
+    if "hash" in data:
+        found[HASH] = str(data["hash"])
     return found
 
 

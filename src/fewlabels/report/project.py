@@ -10,7 +10,6 @@ from fewlabels.evaluation import CurvePoint
 from fewlabels.projects import Project, Status
 from fewlabels.report.curves import Curve, Panel, Point, page_curves
 from fewlabels.report.facts import FactGroup
-from fewlabels.report.project_facts import project_facts
 from fewlabels.report.project_galleries import ProjectImages, project_images
 from fewlabels.report.project_headline import (
     FigureTile,
@@ -28,6 +27,7 @@ from fewlabels.report.project_tables import (
     agreement_view,
     class_bars,
     model_rows,
+    project_facts,
     round_rows,
 )
 from fewlabels.report.rendering import write_page

@@ -1,4 +1,4 @@
-"""Models, rounds, classes and annotators of a project as rows of tables."""
+"""Models, rounds, classes, annotators and settings of a project as rows of tables."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from fewlabels.evaluation import accuracy_interval
-from fewlabels.projects import Status
+from fewlabels.projects import Project, Status
 from fewlabels.projects.models import ModelRecord
 from fewlabels.projects.snapshot import Snapshot
+from fewlabels.report.facts import FactGroup, class_list, environment_facts, grouped
 from fewlabels.report.project_headline import interval_text
-from fewlabels.report.wording import MISSING, rough_percent
+from fewlabels.report.wording import MISSING, count, rough_percent
+from fewlabels.runs import environment
 from fewlabels.store import Agreement
 from fewlabels.store.records import LABELS
 
@@ -149,6 +151,35 @@ def agreement_view(snapshot: Snapshot, agreement: Agreement) -> AgreementView | 
         pairs=tuple(pairs[:_LARGEST_PAIR_LIST]),
         num_more=max(0, len(pairs) - _LARGEST_PAIR_LIST),
     )
+
+
+def project_facts(project: Project, status: Status) -> tuple[FactGroup, ...]:
+    """Return how a project was made, by subject."""
+    settings = project.settings
+    model = status.model
+    chosen = {
+        "Strategy": settings.strategy.label,
+        "Trainer": settings.trainer.label,
+        "Why this trainer": settings.reason,
+        "Labels in all": count(settings.budget),
+        "Labels that measure": count(settings.audit) if settings.audit else "none",
+        "Labels per round": count(settings.query),
+        "Annotators per image": count(settings.overlap),
+        "Seed": str(settings.seed),
+    }
+    if model is not None and model.trainer != settings.trainer.name:
+        chosen["Trainer of the latest model"] = model.trainer
+    data = {
+        "Images": count(status.num_images),
+        "Classes": class_list(status.classes),
+        "Shape of an image": " × ".join(map(str, settings.shape)),
+    }
+    groups = {
+        "Settings": chosen,
+        "Data": data,
+        "Page made with": environment_facts(environment()),
+    }
+    return grouped({name: [facts] for name, facts in groups.items()})
 
 
 def _moment(when: datetime | None) -> str:

@@ -118,8 +118,14 @@ def setting_text(value: Any) -> str:
         >>> setting_text({"name": "npc", "options": {"draws": 100}})
         'npc (draws = 100)'
     """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, Mapping) and set(value) == {"name", "options"}:
         return Choice.model_validate(value).label
+    if isinstance(value, Mapping):
+        given = {key: one for key, one in value.items() if one is not None}
+        pairs = [f"{key} = {setting_text(one)}" for key, one in given.items()]
+        return ", ".join(pairs) or "that of the run"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

@@ -1,7 +1,7 @@
 """The folder of a run: its files, who may write them, what a resume must agree on."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +17,12 @@ from fewlabels.errors import (
 )
 from fewlabels.files import (
     alone,
+    check_free,
     copy_folder,
     make_folder,
     parsed,
     read_regular,
     replace_text,
-    strangers,
     sweep,
 )
 from fewlabels.journal import JsonLines, TensorBoard
@@ -103,24 +103,11 @@ class RunFolder:
                 yield
 
     def check_ours(self) -> None:
-        """Raise unless the folder is new, empty or a run's; touch nothing.
-
-        Raises:
-            ForeignFolderError: If the folder holds something else than a run.
-        """
-        if self.path.exists() and not self.path.is_dir():
-            msg = f"'{self.path}' is a file; a run needs a folder. Give another name."
-            raise ForeignFolderError(msg)
+        """Raise unless the folder is new, empty or a run's; touch nothing."""
         if self.settings_file.exists():
             self.description()
-            return
-        found = strangers(self.path, _LOCK)
-        if found:
-            raise ForeignFolderError(
-                f"'{self.path}' is not empty and does not hold a run (it holds "
-                f"{_listed(found)}); nothing was touched. Give an empty or new "
-                "folder."
-            )
+        else:
+            check_free(self.path, "run", _LOCK)
 
     @contextmanager
     def owned(self) -> Iterator[None]:
@@ -338,8 +325,3 @@ def _off(value: Any) -> Any:
 
 def _pretty(content: Mapping[str, Any]) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-
-
-def _listed(names: Collection[str]) -> str:
-    shown = ", ".join(f"'{name}'" for name in sorted(names)[:3])
-    return shown + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fewlabels.evaluation import PairedTest, area_under_curve, holm, paired_tests
+from fewlabels.evaluation import PairedTest, area_under_curve, corrected, paired_tests
 from fewlabels.report.bench.comparable import Comparable
 from fewlabels.report.bench.context import ConditionContext, Context
 from fewlabels.report.bench.sections import Block, Section
@@ -112,14 +112,9 @@ def _tests(context: Context, against: str, measure: str) -> tuple[Comparison, ..
         if against in (values := _values(one.comparable, measure))
         for test in paired_tests(values, against=against)
     ]
-    t_holm = holm([one.test.t_p for one in found])
-    wilcoxon_holm = holm([one.test.wilcoxon_p for one in found])
+    tests = corrected([one.test for one in found])
     return tuple(
-        replace(
-            one,
-            test=replace(one.test, t_holm=float(by_t), wilcoxon_holm=float(by_ranks)),
-        )
-        for one, by_t, by_ranks in zip(found, t_holm, wilcoxon_holm, strict=True)
+        replace(one, test=test) for one, test in zip(found, tests, strict=True)
     )
 
 

@@ -1,26 +1,20 @@
 """How it was made: settings, versions, notes, files and words."""
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any
 
 from fewlabels.report.bench.context import Context
 from fewlabels.report.bench.sections import Section
-from fewlabels.report.facts import FactGroup, class_list, environment_facts, fact_rows
-from fewlabels.report.recorded import setting_text
+from fewlabels.report.facts import (
+    HASH,
+    FactGroup,
+    data_facts,
+    environment_facts,
+    grouped,
+    settings_facts,
+)
 from fewlabels.report.wording import MISSING, count, listed
 
-_SETTINGS = {
-    "data": "Data set",
-    "trainer": "Trainer",
-    "start": "Labels at the start",
-    "query": "Labels per query",
-    "budget": "Labels at the end",
-    "seeds": "Seeds of single purposes",
-    "initial_models": "Starting sets tried",
-    "zero_shot": "First query by an untrained network",
-    "threads": "Threads",
-}
 _NOT_OF_A_CONDITION = {"strategy", "seed"}
 _MOST_NOTES = 20
 
@@ -75,7 +69,9 @@ GLOSSARY = (
 def facts(context: Context) -> tuple[FactGroup, ...]:
     """Return settings of the conditions, data and versions."""
     columns = [
-        _settings(one.bare.settings.model_dump())
+        settings_facts(
+            one.bare.settings.model_dump(mode="json", exclude=_NOT_OF_A_CONDITION)
+        )
         for one in context.experiment.conditions
     ]
     shared = {
@@ -89,11 +85,7 @@ def facts(context: Context) -> tuple[FactGroup, ...]:
         "Data": [_data(one.results.cells) for one in context.conditions],
         "Made with": [_environments(one.results.cells) for one in context.conditions],
     }
-    return tuple(
-        FactGroup(name, rows)
-        for name, group in groups.items()
-        if (rows := fact_rows(group))
-    )
+    return grouped(groups)
 
 
 def notes_section(context: Context) -> Section | None:
@@ -108,39 +100,12 @@ def notes_section(context: Context) -> Section | None:
     return Section(anchor="noted", title="What the runs noted", notes=tuple(notes))
 
 
-def _settings(settings: Mapping[str, Any]) -> dict[str, str]:
-    found = {}
-    for key, value in settings.items():
-        if key not in _NOT_OF_A_CONDITION:
-            found[_SETTINGS.get(key, key)] = _text(value)
-    return found
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, Mapping) and set(value) != {"name", "options"}:
-        given = {key: one for key, one in value.items() if one is not None}
-        pairs = [f"{key} = {setting_text(one)}" for key, one in given.items()]
-        return ", ".join(pairs) or "that of the run"
-    return setting_text(value)
-
-
 def _data(cells: Any) -> dict[str, str]:
     described = [cell.description["data"] for cell in cells if cell.description]
-    if not described:
-        return {}
-    data = described[0]
-    found = {}
-    if "num_items" in data:
-        found["Images to choose from"] = count(data["num_items"])
-    if data.get("num_test"):
-        found["Held-out images"] = count(data["num_test"])
-    if data.get("classes"):
-        found["Classes"] = class_list(data["classes"])
-    if "hash" in data:
+    found = data_facts(described[0]) if described else {}
+    if HASH in found:
         hashes = dict.fromkeys(str(one.get("hash", MISSING)) for one in described)
-        found["Hash of names and contents"] = ", ".join(hashes)
+        found[HASH] = ", ".join(hashes)
     return found
 
 
