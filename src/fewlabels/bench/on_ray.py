@@ -29,6 +29,7 @@ from fewlabels.bench.local import ONE_THREAD, WORK, arguments, num_cores
 from fewlabels.bench.ray_tasks import content, do_run
 from fewlabels.errors import UsageError
 from fewlabels.files import replace_text
+from fewlabels.runs.environment import restored
 
 _HANDED_ON = ("FEWLABELS_DATA", "FEWLABELS_CACHE")  # where data and features are
 _USAGE = "RAY_USAGE_STATS_ENABLED"
@@ -141,8 +142,8 @@ class RayEngine:
         if ray.is_initialized():
             yield ray
             return
-        with _restored("RAY_AUTH_MODE"):  # which Ray sets
-            with _own_sigterm(), _restored(_USAGE):
+        with restored("RAY_AUTH_MODE"):  # which Ray sets
+            with _own_sigterm(), restored(_USAGE):
                 os.environ[_USAGE] = "0"
                 self._connect(ray)
             try:
@@ -261,7 +262,7 @@ def _is_connected() -> bool:
 
 def _ray() -> ModuleType:
     # Ray reads this once, when it is imported; a user's own stays.
-    with _restored(_SILENCED):
+    with restored(_SILENCED):
         os.environ.setdefault(_SILENCED, _DEATHS)
         return _imported()
 
@@ -287,15 +288,3 @@ def _own_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def _restored(name: str) -> Iterator[None]:
-    """Give a variable of the environment back the value that it has now."""
-    before = os.environ.get(name)
-    try:
-        yield
-    finally:
-        os.environ.pop(name, None)
-        if before is not None:
-            os.environ[name] = before

@@ -9,6 +9,7 @@ from typing import Any
 from fewlabels.bench.cells import Cell
 from fewlabels.bench.folder import BenchFolder
 from fewlabels.errors import UsageError
+from fewlabels.runs.environment import restored
 
 _PASSWORD = re.compile(r"//[^/\s]*@")  # with the name before it
 _TAG = "fewlabels.cell"
@@ -28,7 +29,9 @@ class Mlflow:
                 MLflow is not installed, or does not answer.
         """
         self._mlflow, self._uri = _imported(), uri
-        with self._explained(), _impatient():
+        with self._explained(), restored(_RETRIES):
+            # By itself it tries for minutes to reach a server that is not there.
+            os.environ.setdefault(_RETRIES, "1")
             self._client = self._mlflow.MlflowClient(uri)
             found = self._client.get_experiment_by_name(experiment)
             self._experiment = (
@@ -80,22 +83,6 @@ class Mlflow:
                 if value is not None:
                     self._client.log_metric(run, name, value, step=line.num_labeled)
         self._client.set_terminated(run)
-
-
-@contextmanager
-def _impatient() -> Iterator[None]:
-    """Learn soon that a server is not there; MLflow tries for minutes by itself.
-
-    Whoever has set how often it tries is heeded.
-    """
-    if _RETRIES in os.environ:
-        yield
-        return
-    os.environ[_RETRIES] = "1"
-    try:
-        yield
-    finally:
-        os.environ.pop(_RETRIES, None)
 
 
 def _parameters(cell: Cell) -> dict[str, Any]:

@@ -45,7 +45,10 @@ def fetch(source: Source, folder: Path, *, timeout: float = TIMEOUT) -> Path:
     try:
         make_folder(folder)
         with replacing(goal) as partial, partial.open("wb") as file:
-            _check_digest(source, _received(source, file, timeout))
+            seen = _received(source, file, timeout)
+            if seen != source.md5:
+                what = f"the file that came has the MD5 {seen}, the official one "
+                raise _failed(source, what + source.md5)
     except StorageError as error:
         raise DownloadError(
             f"The cache of downloads cannot be written to. {error} Set FEWLABELS_CACHE "
@@ -62,16 +65,15 @@ def _received(source: Source, file: IO[bytes], timeout: float) -> str:
     except HTTPError as error:
         with error:
             seen = f"the server answered {error.code} {error.reason}"
-        raise DownloadError(_message(source, seen)) from error
+        raise _failed(source, seen) from error
     except TimeoutError as error:
         seen = f"the server said nothing for {timeout:g} seconds"
-        raise DownloadError(_message(source, seen)) from error
+        raise _failed(source, seen) from error
     except URLError as error:
         seen = f"the server cannot be reached ({error.reason})"
-        raise DownloadError(_message(source, seen)) from error
+        raise _failed(source, seen) from error
     except (HTTPException, OSError) as error:
-        seen = f"the connection broke ({error!r})"
-        raise DownloadError(_message(source, seen)) from error
+        raise _failed(source, f"the connection broke ({error!r})") from error
 
 
 def _copied(source: Source, response: HTTPResponse, file: IO[bytes]) -> str:
@@ -83,25 +85,19 @@ def _copied(source: Source, response: HTTPResponse, file: IO[bytes]) -> str:
         while chunk := response.read(_CHUNK):
             num_bytes += len(chunk)
             if num_bytes > _MOST_BYTES:
-                seen = f"the server sent more than {_MOST_BYTES:,} bytes"
-                raise DownloadError(_message(source, seen))
+                raise _failed(
+                    source, f"the server sent more than {_MOST_BYTES:,} bytes"
+                )
             digest.update(chunk)
             file.write(chunk)
             advance(len(chunk))
     if total and num_bytes < total:
-        seen = f"only {num_bytes:,} of {total:,} bytes came"
-        raise DownloadError(_message(source, seen))
+        raise _failed(source, f"only {num_bytes:,} of {total:,} bytes came")
     return digest.hexdigest()
 
 
-def _check_digest(source: Source, seen: str) -> None:
-    if seen != source.md5:
-        what = f"the file that came has the MD5 {seen}, the official one {source.md5}"
-        raise DownloadError(_message(source, what))
-
-
-def _message(source: Source, seen: str) -> str:
-    return (
+def _failed(source: Source, seen: str) -> DownloadError:
+    return DownloadError(
         f"{source.url} could not be fetched: {seen}. Nothing was kept. Try again, or "
         f"put {source.file_name} into the folder that FEWLABELS_DATA names."
     )

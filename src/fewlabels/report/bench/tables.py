@@ -108,7 +108,7 @@ def as_markdown(table: Table) -> str:
     ]
     rules = ["---" if one.is_text else "---:" for one in table.columns]
     rows = [
-        [f"**{cell}**" if entry.is_best else cell for entry, cell in _marked(row)]
+        [f"**{_plain(one.text)}**" if one.is_best else _plain(one.text) for one in row]
         for row in table.rows
     ]
     lines = [f"| {' | '.join(row)} |" for row in (map(_plain, heads), rules, *rows)]
@@ -187,10 +187,6 @@ def _plain_number(value: str | float | None) -> str | float | None:
     if not isinstance(value, float):
         return value
     return float(f"{value:.9g}") if isfinite(value) else None
-
-
-def _marked(row: Sequence[Entry]) -> list[tuple[Entry, str]]:
-    return [(entry, _plain(entry.text)) for entry in row]
 
 
 def _plain(text: str) -> str:
