@@ -1,31 +1,31 @@
 """The files of CIFAR, which Python 2 has pickled, read without pickle.
 
-A pickle is a program for a small machine with a stack. The published files use some
-twenty of its instructions, and this machine knows no others. It makes numbers, bytes,
-tuples, lists and dictionaries; an array stays the bytes that it was stored as. The
-three names that say "an array of bytes follows" are compared as words: nothing is
-imported, called or built because a file names it. Every instruction takes at least one
-byte and makes at most one value, so that a small file costs little time and memory.
+A pickle is a program for a small machine with a stack. ``pickletools`` only takes its
+instructions apart. The published files use some twenty of them, and this machine knows
+no others. It makes numbers, bytes, tuples, lists and dictionaries; an array stays the
+bytes that it was stored as. The three names that say "an array of bytes follows" are
+compared as words: nothing is imported, called or built because a file names it. Every
+instruction takes at least one byte and makes at most one value, so that a small file
+costs little time and memory.
 """
 
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pickletools import genops
 from typing import Any
 
 from fewlabels.errors import DataError
 
 _PROTOCOL_2 = b"\x80\x02"
-_STOP = b"."
 
 _MOST_STEPS = 2**20
 """Five times what the longest of the files takes."""
 
-_LONGEST_NAME = 64
+_LONGEST_SHOWN = 64
 _RECONSTRUCT, _ARRAY, _DTYPE = (
-    (b"numpy.core.multiarray", b"_reconstruct"),
-    (b"numpy", b"ndarray"),
-    (b"numpy", b"dtype"),
+    "numpy.core.multiarray _reconstruct",
+    "numpy ndarray",
+    "numpy dtype",
 )
 
 
@@ -43,14 +43,14 @@ class ByteArray:
 class _Named:
     """One of the three names."""
 
-    name: tuple[bytes, bytes]
+    name: str
 
 
 @dataclass(frozen=True)
 class _Promised:
     """What a name was called for: the type "unsigned byte", or an array of it."""
 
-    name: tuple[bytes, bytes]
+    name: str
 
 
 def read_pickled(content: bytes, where: str) -> Any:
@@ -59,54 +59,41 @@ def read_pickled(content: bytes, where: str) -> Any:
     What is damaged, or has anything that the published files do not have, is refused
     with a :class:`DataError` that calls the file ``where``.
     """
-    return _Machine(content, where).run()
+    return _Machine(where).run(content)
 
 
 class _Machine:
     """A stack, the places marked on it, and what is remembered by number."""
 
-    def __init__(self, content: bytes, where: str) -> None:
-        self._content = content
+    def __init__(self, where: str) -> None:
         self._where = where
-        self._place = 0
         self._stack: list[Any] = []
         self._marks: list[int] = []
         self._memo: dict[int, Any] = {}
 
-    def run(self) -> Any:
+    def run(self, content: bytes) -> Any:
         """Follow the instructions to the end; return what is then on top."""
-        if self._bytes(len(_PROTOCOL_2)) != _PROTOCOL_2:
+        if not _PROTOCOL_2.startswith(content[: len(_PROTOCOL_2)]):
             raise self._fault("it does not begin like a pickle of Python 2")
-        for _ in range(_MOST_STEPS):
-            code = self._bytes(1)
-            if code == _STOP:
-                return self._pop()
-            step = _STEPS.get(code)
-            if step is None:
-                raise self._fault(
-                    f"byte {self._place - 1} is {code!r}, which is unknown"
-                )
-            step(self)
-        raise self._fault(f"it has more than {_MOST_STEPS:,} instructions")
+        try:
+            for number, (code, given, place) in enumerate(genops(content)):
+                step = _STEPS.get(code.name)
+                if step is None:
+                    byte = code.code.encode("latin1")
+                    raise self._fault(f"byte {place} is {byte!r}, which is unknown")
+                if number > _MOST_STEPS:
+                    told = f"it has more than {_MOST_STEPS:,} instructions"
+                    raise self._fault(told)
+                step(self, given)
+        except ValueError as error:
+            raise self._fault(f"it is cut off or damaged ({error})") from error
+        return self._pop()
 
     def _fault(self, reason: str) -> DataError:
-        msg = (
+        return DataError(
             f"{self._where} is not a file of CIFAR as published: {reason}. Do not "
             "trust it; fetch the set again from its official address."
         )
-        return DataError(msg)
-
-    def _bytes(self, count: int) -> bytes:
-        end = self._place + count
-        if end > len(self._content):
-            raise self._fault("it is cut off")
-        found = self._content[self._place : end]
-        self._place = end
-        return found
-
-    def _number(self, layout: str) -> int:
-        found = struct.unpack(layout, self._bytes(struct.calcsize(layout)))[0]
-        return int(found)
 
     def _pop(self) -> Any:
         if len(self._stack) <= (self._marks[-1] if self._marks else 0):
@@ -131,22 +118,14 @@ class _Machine:
     def push(self, value: Any) -> None:
         self._stack.append(value)
 
-    def push_number(self, layout: str) -> None:
-        self.push(self._number(layout))
-
-    def push_bytes(self, layout: str) -> None:
-        self.push(self._bytes(self._number(layout)))
-
     def push_tuple(self, count: int | None) -> None:
         self.push(tuple(self._marked() if count is None else self._popped(count)))
 
-    def remember(self, layout: str) -> None:
-        value = self._pop()
-        self._memo[self._number(layout)] = value
+    def remember(self, number: int) -> None:
+        self._memo[number] = value = self._pop()
         self.push(value)
 
-    def recall(self, layout: str) -> None:
-        number = self._number(layout)
+    def recall(self, number: int) -> None:
         if number not in self._memo:
             raise self._fault(f"it recalls value {number}, which it has not stored")
         self.push(self._memo[number])
@@ -170,19 +149,11 @@ class _Machine:
         into.update(zip(keys, pairs[1::2], strict=True))
         self.push(into)
 
-    def push_name(self) -> None:
-        name = (self._line(), self._line())
+    def push_name(self, name: str) -> None:
         if name not in {_RECONSTRUCT, _ARRAY, _DTYPE}:
-            raise self._fault(f"it asks for {b'.'.join(name).decode('latin1')!a}")
+            shown = name.replace(" ", ".")[:_LONGEST_SHOWN]
+            raise self._fault(f"it asks for {shown!a}")
         self.push(_Named(name))
-
-    def _line(self) -> bytes:
-        end = self._content.find(b"\n", self._place, self._place + _LONGEST_NAME)
-        if end < 0:
-            raise self._fault("a name in it has no end")
-        line = self._bytes(end - self._place)
-        self._place += 1
-        return line
 
     def call(self) -> None:
         """See that an array of bytes, or its type, is asked for as always."""
@@ -219,29 +190,31 @@ class _Machine:
         raise self._fault("it has an array whose bytes do not fit its shape")
 
 
-_STEPS: dict[bytes, Callable[[_Machine], None]] = {
-    b"(": _Machine.mark,
-    b"N": lambda machine: machine.push(value=None),
-    b"\x88": lambda machine: machine.push(value=True),
-    b"\x89": lambda machine: machine.push(value=False),
-    b"K": lambda machine: machine.push_number("<B"),
-    b"M": lambda machine: machine.push_number("<H"),
-    b"J": lambda machine: machine.push_number("<i"),
-    b"U": lambda machine: machine.push_bytes("<B"),
-    b"T": lambda machine: machine.push_bytes("<I"),
-    b"}": lambda machine: machine.push({}),
-    b"]": lambda machine: machine.push([]),
-    b"\x85": lambda machine: machine.push_tuple(1),
-    b"\x86": lambda machine: machine.push_tuple(2),
-    b"\x87": lambda machine: machine.push_tuple(3),
-    b"t": lambda machine: machine.push_tuple(None),
-    b"q": lambda machine: machine.remember("<B"),
-    b"r": lambda machine: machine.remember("<I"),
-    b"h": lambda machine: machine.recall("<B"),
-    b"j": lambda machine: machine.recall("<I"),
-    b"e": _Machine.append_all,
-    b"u": _Machine.set_all,
-    b"c": _Machine.push_name,
-    b"R": _Machine.call,
-    b"b": _Machine.build,
+_STEPS: dict[str, Callable[[_Machine, Any], None]] = {
+    "PROTO": lambda *_: None,
+    "STOP": lambda *_: None,
+    "MARK": lambda machine, _: machine.mark(),
+    "NONE": lambda machine, _: machine.push(value=None),
+    "NEWTRUE": lambda machine, _: machine.push(value=True),
+    "NEWFALSE": lambda machine, _: machine.push(value=False),
+    "BININT1": _Machine.push,
+    "BININT2": _Machine.push,
+    "BININT": _Machine.push,
+    "SHORT_BINSTRING": lambda machine, text: machine.push(text.encode("latin1")),
+    "BINSTRING": lambda machine, text: machine.push(text.encode("latin1")),
+    "EMPTY_DICT": lambda machine, _: machine.push({}),
+    "EMPTY_LIST": lambda machine, _: machine.push([]),
+    "TUPLE1": lambda machine, _: machine.push_tuple(1),
+    "TUPLE2": lambda machine, _: machine.push_tuple(2),
+    "TUPLE3": lambda machine, _: machine.push_tuple(3),
+    "TUPLE": lambda machine, _: machine.push_tuple(None),
+    "BINPUT": _Machine.remember,
+    "LONG_BINPUT": _Machine.remember,
+    "BINGET": _Machine.recall,
+    "LONG_BINGET": _Machine.recall,
+    "APPENDS": lambda machine, _: machine.append_all(),
+    "SETITEMS": lambda machine, _: machine.set_all(),
+    "GLOBAL": _Machine.push_name,
+    "REDUCE": lambda machine, _: machine.call(),
+    "BUILD": lambda machine, _: machine.build(),
 }
