@@ -29,7 +29,7 @@ from fewlabels.bench.local import ONE_THREAD, WORK, arguments, num_cores
 from fewlabels.bench.ray_tasks import content, do_run
 from fewlabels.errors import UsageError
 from fewlabels.files import replace_text
-from fewlabels.runs.environment import restored
+from fewlabels.runs.surroundings import restored
 
 _HANDED_ON = ("FEWLABELS_DATA", "FEWLABELS_CACHE")  # where data and features are
 _USAGE = "RAY_USAGE_STATS_ENABLED"
