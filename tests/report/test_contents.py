@@ -2,6 +2,7 @@
 
 from tests.report.conftest import Writer, make_pool
 
+from fewlabels.report.measures import share_of_ceiling
 from fewlabels.report.page import page_contents
 from fewlabels.report.recorded import read_runs
 
@@ -48,8 +49,8 @@ def test_values_are_shares_of_their_ceiling_where_there_is_one(tmp_path, pool):
     writer = Writer(tmp_path / "run", pool, "dal")
     writer.add(0.5, value=0.5, ceiling=0.8).add(0.6, value=2.0).add(0.7)
     rows = contents(writer.folder, pool).runs[0].values
-    assert [row.share for row in rows] == [0.625, None]
-    assert [row.num_labels for row in rows] == [3, 7]
+    assert [share_of_ceiling(row) for row in rows] == [0.625, None]
+    assert [row.num_labeled for row in rows] == [3, 7]
 
 
 def test_time_that_nobody_took_is_not_zero(tmp_path, pool):

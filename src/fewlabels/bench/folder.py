@@ -109,11 +109,7 @@ class BenchFolder:
             check_free(self.path, "benchmark")
 
     def check(self) -> None:
-        """Raise unless the folder is one of a benchmark.
-
-        Raises:
-            ForeignFolderError: If it is something else, or of a later version.
-        """
+        """Raise unless the folder is one of a benchmark, of this version."""
         found: Any = None
         try:
             found = parsed(read_regular(self.description_file, _MOST_BYTES))
@@ -152,14 +148,10 @@ class BenchFolder:
         return _experiment(file) if file.exists() else None
 
     def ask_for(self, experiment: Experiment) -> Experiment:
-        """Write down what is asked for, beside what was asked for earlier.
+        """Return what is asked for, written down beside what was asked for earlier.
 
-        Args:
-            experiment: What to do now.
-
-        Returns:
-            The experiment with all strategies and seeds that were ever asked for; with
-            those of now alone, if its conditions have changed.
+        It has all strategies and seeds that were ever asked for; those of now alone, if
+        its conditions have changed.
         """
         # As it will be read: a tuple among the options of a trainer is a list there.
         asked = Experiment.model_validate_json(experiment.model_dump_json())

@@ -38,16 +38,8 @@ def hidden(pool: Pool, budget: int) -> Pool:
 def check_plan(pool: Pool, *, start: int, query: int, budget: int) -> None:
     """Raise unless start, query size and budget fit the pool and each other.
 
-    A wrong number raises :class:`fewlabels.errors.BudgetError`.
-
-    Args:
-        pool: The pool with its known labels.
-        start: Labels at the beginning.
-        query: Labels asked for in each round.
-        budget: Labels at the end.
-
-    Raises:
-        DataError: If the pool has no label to simulate answers with.
+    A wrong number raises :class:`fewlabels.errors.BudgetError`, a pool without labels
+    :class:`fewlabels.errors.DataError`.
     """
     check_numbers(start=start, query=query, budget=budget)
     known = len(pool.labeled)

@@ -92,20 +92,11 @@ def build(
 
 
 def name_of(network: Network) -> str:
-    """Return the name that :func:`build` makes a network of this architecture by.
+    """Return the name that :func:`build` makes a Wide ResNet or a head by.
 
     Example:
         >>> name_of(build("wrn-16-2", (3, 8, 8), 10, Generator().manual_seed(0)))
         'wrn-16-2'
-
-    Args:
-        network: A Wide ResNet or a head.
-
-    Returns:
-        The name.
-
-    Raises:
-        UsageError: If it is another network.
     """
     if isinstance(network, WideResNet):
         return f"wrn-{network.depth}-{network.widen_factor}"

@@ -65,16 +65,7 @@ class Head(Network):
         return dropped
 
     def standardize_by(self, mean: Tensor, deviation: Tensor) -> None:
-        """Standardize rows by these numbers from now on.
-
-        Args:
-            mean: Mean of each feature, shape (D,).
-            deviation: Standard deviation of each feature, shape (D,), above zero.
-
-        Raises:
-            ShapeError: If they do not belong to rows of this length.
-            UsageError: If a deviation is not above zero.
-        """
+        """Standardize rows by mean and deviation, above zero, of each feature (D,)."""
         if not mean.shape == deviation.shape == self.mean.shape:
             raise ShapeError(
                 f"mean has shape {tuple(mean.shape)} and deviation "

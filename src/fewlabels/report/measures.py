@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fewlabels.report.recorded import RecordedRun
+from fewlabels.runs import RoundLine
 
 LARGEST_TABLE = 24
 """Classes that get a row each; more are drawn as a strip."""
@@ -45,24 +46,6 @@ class ClassCounts:
 
 
 @dataclass(frozen=True)
-class ValueRow:
-    """What a choice was worth by the strategy's own measure."""
-
-    num_labels: int
-    kernel: str | None
-    value: float
-    ceiling: float | None
-    is_tie: bool
-
-    @property
-    def share(self) -> float | None:
-        """Value as a share of the ceiling; None where there is no positive one."""
-        if self.ceiling is None or self.ceiling <= 0:
-            return None
-        return min(1.0, max(0.0, self.value / self.ceiling))
-
-
-@dataclass(frozen=True)
 class TimingRow:
     """Seconds of one round."""
 
@@ -87,19 +70,11 @@ def class_counts(run: RecordedRun) -> ClassCounts | None:
     )
 
 
-def value_rows(run: RecordedRun) -> tuple[ValueRow, ...]:
-    """Return a row per round whose choice has a value."""
-    return tuple(
-        ValueRow(
-            num_labels=line.num_labeled,
-            kernel=line.kernel,
-            value=line.value,
-            ceiling=line.ceiling,
-            is_tie=bool(line.tie),
-        )
-        for line in run.lines
-        if line.value is not None
-    )
+def share_of_ceiling(line: RoundLine) -> float | None:
+    """Return what a choice was worth, of what it could be; None where nobody knows."""
+    if line.value is None or line.ceiling is None or line.ceiling <= 0:
+        return None
+    return min(1.0, max(0.0, line.value / line.ceiling))
 
 
 def timing_rows(run: RecordedRun) -> tuple[TimingRow, ...]:

@@ -32,17 +32,15 @@ from fewlabels.report.headline import (
 from fewlabels.report.measures import (
     ClassCounts,
     TimingRow,
-    ValueRow,
     class_counts,
     timing_rows,
     total_time,
-    value_rows,
 )
 from fewlabels.report.recorded import RecordedRun, read_runs
 from fewlabels.report.rendering import write_page
 from fewlabels.report.table import AccuracyTable, table_of
 from fewlabels.report.thumbnails import Thumbnails
-from fewlabels.runs import Conditioning, RunFolder
+from fewlabels.runs import Conditioning, RoundLine, RunFolder
 
 _TEMPLATE = "page.html.j2"
 
@@ -57,7 +55,8 @@ class RunView:
     """The starting set, unless all runs share it."""
     galleries: tuple[Gallery, ...]
     counts: ClassCounts | None
-    values: tuple[ValueRow, ...]
+    values: tuple[RoundLine, ...]
+    """The rounds whose choice has a value."""
     conditioning: ConditioningView | None
     """Spectra of the labeled items; None where no network was kept."""
     timings: tuple[TimingRow, ...]
@@ -94,7 +93,7 @@ class Page:
     @property
     def has_ties(self) -> bool:
         """Whether a choice was a tie."""
-        return any(row.is_tie for run in self.runs for row in run.values)
+        return any(row.tie for run in self.runs for row in run.values)
 
     @property
     def has_spectra(self) -> bool:
@@ -202,7 +201,7 @@ def _run_view(
             asked_gallery(run, line, thumbnails) for line in run.lines if line.ids
         ),
         counts=class_counts(run),
-        values=value_rows(run),
+        values=tuple(line for line in run.lines if line.value is not None),
         conditioning=conditioning,
         timings=timing_rows(run),
     )

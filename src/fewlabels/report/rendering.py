@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 from fewlabels.files import make_folder, replace_text
 from fewlabels.report import wording
+from fewlabels.report.measures import share_of_ceiling
 
 _STYLE = "style.css"
 
@@ -29,6 +30,7 @@ def write_page(path: Path, template: str, page: object) -> Path:
         seconds=wording.seconds,
         number=wording.number,
         count=wording.count,
+        share_of_ceiling=share_of_ceiling,
     )
     style = Markup(_packaged(_STYLE))  # noqa: S704 - our own file
     html = environment.get_template(template).render(

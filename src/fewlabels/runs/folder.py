@@ -82,16 +82,7 @@ class RunFolder:
 
     @contextmanager
     def listening(self, *, tensorboard: bool = False) -> Iterator[None]:
-        """Write the figures of every training in the block into this folder.
-
-        Nothing is written before a training begins.
-
-        Args:
-            tensorboard: Write them for TensorBoard too.
-
-        Yields:
-            Nothing.
-        """
+        """Write the figures of every training in the block into this folder."""
         lines = JsonLines(self.training_file, {"schema_version": SCHEMA})
         with ExitStack() as ends:
             listeners: list[Reporter] = [lines]
@@ -111,13 +102,7 @@ class RunFolder:
 
     @contextmanager
     def owned(self) -> Iterator[None]:
-        """Keep every other process out while the block runs.
-
-        A :class:`RunInUseError` tells that another process is at work in it.
-
-        Yields:
-            Nothing.
-        """
+        """Keep others out while the block runs, or raise :class:`RunInUseError`."""
         self.check_ours()
         make_folder(self.path)
         in_use = RunInUseError(
@@ -143,12 +128,8 @@ class RunFolder:
     def begin(self, settings: RunSettings, facts: Mapping[str, Any]) -> None:
         """Write the settings of a new run, or check those of one that goes on.
 
-        Args:
-            settings: All that decides what the run does.
-            facts: What else is worth knowing of it: versions, data.
-
-        Raises:
-            SettingsChangedError: If the folder holds a run with other settings.
+        ``facts`` is what else is worth knowing of it: versions, data. Other settings
+        than those in the folder raise :class:`SettingsChangedError`.
         """
         if not self.settings_file.exists():
             content = {"kind": _KIND, "schema_version": SCHEMA}
@@ -166,14 +147,10 @@ class RunFolder:
             )
 
     def changes(self, settings: RunSettings) -> list[str]:
-        """Say what is not as it was when the run began, a few words each.
+        """Return what is not as it was when the run began, a few words each.
 
-        Args:
-            settings: Those of now. What they do not tell of strategy and trainer, or
-                what the run did not write down of them, is not compared.
-
-        Returns:
-            What differs; empty if nothing does.
+        What the settings do not tell of strategy and trainer, or what the run did not
+        write down of them, is not compared.
         """
         description = self.description()
         before = description["settings"]
@@ -220,11 +197,10 @@ class RunFolder:
         replace_text(self.start_file, sealed(_pretty(content)))
 
     def begin_like(self, other: "RunFolder") -> None:
-        """Take over the starting set and the first training of another run.
+        """Take over the starting set and the first training of a run that begins alike.
 
-        Args:
-            other: A run that begins alike. Until its first round is finished nothing
-                happens: another process may be writing what would be copied.
+        Until its first round is finished nothing happens: another process may be
+        writing what would be copied.
         """
         labels = other.start()
         if labels is not None and other.lines():

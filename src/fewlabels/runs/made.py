@@ -25,16 +25,8 @@ def with_made(
 ) -> RunSettings:
     """Return settings that also tell what strategy and trainer came to.
 
-    Args:
-        settings: The settings.
-        strategy: What their strategy stands for here and now.
-        trainer: The same for the trainer.
-
-    Returns:
-        The settings.
-
-    Raises:
-        SettingsChangedError: If they came to something else when this was planned.
+    That it was something else when this was planned raises
+    :class:`SettingsChangedError`.
     """
     now = {"strategy": as_made(settings.strategy, strategy)}
     now["trainer"] = as_made(settings.trainer, trainer)
@@ -55,15 +47,10 @@ def as_made(choice: Choice, thing: object) -> Choice:
 
 
 def made_of(description: Mapping[str, Any], now: Made) -> Made:
-    """Return what strategy and trainer came to, as a run wrote it down.
+    """Return what strategy and trainer came to, as a run wrote it down, if it did.
 
-    Args:
-        description: Content of its ``run.json``.
-        now: What they come to now. Of runs of earlier versions all but the source of a
-            strategy from outside is taken from here, since they did not write it.
-
-    Returns:
-        What is known; empty if nothing is.
+    Runs of earlier versions wrote down the source of a strategy from outside and no
+    more; the rest is taken from ``now``.
     """
     if "made" in description:
         return _MADE.validate_python(description["made"])

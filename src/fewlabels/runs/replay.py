@@ -13,15 +13,10 @@ from fewlabels.runs.lines import RoundLine
 def replayed(
     folder: RunFolder, pool: Pool, budget: int
 ) -> Iterator[tuple[RoundLine, Pool]]:
-    """Go through the finished rounds of a run.
-
-    Args:
-        folder: The folder of the run.
-        pool: Its data, with their labels.
-        budget: Its number of labels at the end.
+    """Yield each finished round of a run, and the pool that it was trained on.
 
     Yields:
-        Each finished round, and the pool that it was trained on.
+        A line and a pool.
     """
     positions = {name: index for index, name in enumerate(pool.ids)}
     start = answers_of(folder.start() or {}, positions)

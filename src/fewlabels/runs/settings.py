@@ -168,17 +168,9 @@ class RunSettings(BaseModel):
     ) -> Self:
         """Return the settings of a YAML file, overruled by what was given directly.
 
-        Args:
-            file: A YAML file with settings, or None.
-            given: Settings that overrule the file's, without those left out (None).
-            allow_code: Which import paths the file may name.
-
-        Returns:
-            The checked settings.
-
-        Raises:
-            UsageError: If a setting is unknown or of a wrong type, or if the file names
-                code that is not allowed.
+        What was given as None counts as left out. A :class:`UsageError` tells of a
+        setting that is unknown or of a wrong type, and of code in the file that is not
+        allowed.
         """
         merged = read_mapping(file, kind="settings file", like=_LIKE) if file else {}
         own = {key: value for key, value in given.items() if value is not None}
@@ -198,16 +190,8 @@ class RunSettings(BaseModel):
 def settled(settings: RunSettings) -> RunSettings:
     """Return settings whose numbers fit each other, with the data's place in full.
 
-    A relative path would stand for something else in another working folder.
-
-    Args:
-        settings: What was given.
-
-    Returns:
-        The settings.
-
-    Raises:
-        UsageError: If a number or an option of the data cannot be right.
+    A relative path would stand for something else in another working folder. What
+    cannot be right raises :class:`UsageError`.
     """
     s = settings
     check_numbers(start=s.start, query=s.query, budget=s.budget)

@@ -15,8 +15,7 @@ from fewlabels.bench.published import (
     passive_tests,
 )
 from fewlabels.evaluation import curve_band
-from fewlabels.report.bench.comparable import Contender
-from fewlabels.report.bench.context import ConditionContext, Context
+from fewlabels.report.bench.context import ConditionContext, Contender, Context
 from fewlabels.report.bench.sections import Block, FigureFile, Section
 from fewlabels.report.bench.tables import Column, Entry, Table
 from fewlabels.report.bench.wording import p_text, spread

@@ -6,8 +6,7 @@ from math import nan
 from statistics import mean
 
 from fewlabels.evaluation import class_balance, class_coverage
-from fewlabels.report.bench.comparable import Contender
-from fewlabels.report.bench.context import ConditionContext, Context
+from fewlabels.report.bench.context import ConditionContext, Contender, Context
 from fewlabels.report.bench.sections import Block, Section
 from fewlabels.report.bench.tables import Column, Entry, Table
 from fewlabels.report.bench.wording import decimal, in_percent

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fewlabels.evaluation import PairedTest, area_under_curve, corrected, paired_tests
-from fewlabels.report.bench.comparable import Comparable
-from fewlabels.report.bench.context import ConditionContext, Context
+from fewlabels.report.bench.context import Comparable, ConditionContext, Context
 from fewlabels.report.bench.sections import Block, Section
 from fewlabels.report.bench.tables import Column, Entry, Table
 from fewlabels.report.bench.wording import p_text, signed

@@ -9,8 +9,12 @@ from numpy.typing import NDArray
 
 from fewlabels.errors import UsageError
 from fewlabels.evaluation import Penalties, penalty_checkpoints, penalty_matrix
-from fewlabels.report.bench.comparable import Comparable, label_of
-from fewlabels.report.bench.context import ConditionContext, Context
+from fewlabels.report.bench.context import (
+    Comparable,
+    ConditionContext,
+    Context,
+    label_of,
+)
 from fewlabels.report.bench.heatmaps import Heatmap, heatmaps_figure, page_heatmap
 from fewlabels.report.bench.sections import Block, FigureFile, PanelRow, Section
 from fewlabels.report.bench.tables import Column, Entry, Table

@@ -3,8 +3,7 @@
 from dataclasses import astuple
 
 from fewlabels.evaluation import Saving, labels_saved
-from fewlabels.report.bench.comparable import label_of
-from fewlabels.report.bench.context import ConditionContext, Context
+from fewlabels.report.bench.context import ConditionContext, Context, label_of
 from fewlabels.report.bench.sections import Block, Section
 from fewlabels.report.bench.tables import Column, Entry, Table
 from fewlabels.report.bench.wording import signed

@@ -6,8 +6,7 @@ import numpy as np
 from markupsafe import Markup
 
 from fewlabels.report.bench.accuracy import entry_pair, measured, published
-from fewlabels.report.bench.comparable import Contender
-from fewlabels.report.bench.context import ConditionContext, Context
+from fewlabels.report.bench.context import ConditionContext, Contender, Context
 from fewlabels.report.bench.sections import Block, FigureFile, PanelRow, Section
 from fewlabels.report.bench.strips import (
     Strip,

@@ -8,7 +8,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from fewlabels.report.bench.comparable import Contender
+from fewlabels.report.bench.context import Contender
 from fewlabels.report.drawing import (
     MARKERS,
     Margins,
