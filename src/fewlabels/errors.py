@@ -25,6 +25,7 @@
     ├── ProjectError                    a project is not usable; exit code 1
     ├── StrategyError                   a strategy broke its promise; exit code 1
     ├── StorageError                    a file could not be written; exit code 1
+    ├── JobError                        a job ended without a result; exit code 1
     ├── TrainingError                   training broke down; exit code 1
     └── InfeasibleTargetError           no pseudo-labels meet the target; exit code 1
 
@@ -194,6 +195,10 @@ class StrategyError(FewlabelsError):
 
 class StorageError(FewlabelsError):
     """A file could not be written, for example because the disk is full."""
+
+
+class JobError(FewlabelsError):
+    """A job ended without a result: it was cancelled, died, or met a defect."""
 
 
 class TrainingError(FewlabelsError):

@@ -22,12 +22,15 @@ Example:
     [('Training', 0, 2), 1, (1, {'loss': 0.5}), 1, 'done']
 """
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import FrameType
-from typing import Protocol
+from typing import Protocol, TextIO
+
+from fewlabels.errors import FewlabelsWarning
 
 
 class Reporter(Protocol):
@@ -109,6 +112,30 @@ def track(task: str, total: int, *, done: int = 0) -> Iterator[Advance]:
                 reporter.advance(handle, amount)
 
         yield advance
+
+
+@contextmanager
+def noting(say: Callable[[str], None]) -> Iterator[None]:
+    """Hand the warnings of this package in the block to ``say``, in plain words."""
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if issubclass(category, FewlabelsWarning):
+            say(str(message))
+        else:
+            usual(message, category, filename, lineno, file, line)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", FewlabelsWarning)
+        usual = warnings.showwarning
+        warnings.showwarning = show
+        yield
 
 
 def tell(step: int, figures: Mapping[str, float]) -> None:

@@ -1,5 +1,3 @@
-import json
-import subprocess
 import sys
 
 import pytest
@@ -7,9 +5,11 @@ import pytest
 from fewlabels import strategies
 from fewlabels.conformance import Memory, check
 from fewlabels.errors import UsageError
+from fewlabels.jobs import Job, Worker
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="measured on Linux")
 
+LATE = object()
 SMALL = Memory(rows=30_000, limit_gb=1.5, seconds=250)
 
 
@@ -28,14 +28,14 @@ def answering(monkeypatch):
     """Stand in for the process: a function of the rows says what it holds."""
 
     def install(seen):
-        def run(command, **settings):
-            answer = seen(json.loads(command[-1])["rows"])
-            if isinstance(answer, dict):
-                answer = f"chatter\n{json.dumps(answer)}\n"
-                return subprocess.CompletedProcess(command, 0, answer, "")
-            raise answer
+        def start(self, call, arguments):
+            job, answer = Job(self, 1), seen(arguments["rows"])
+            if answer is not LATE:
+                job.hear({"event": "done", "result": answer})
+            job.wait = lambda seconds: job.end
+            return job
 
-        monkeypatch.setattr(subprocess, "run", run)
+        monkeypatch.setattr(Worker, "start", start)
 
     return install
 
@@ -73,12 +73,11 @@ def test_memory_that_grows_with_the_pool_is_not_called_a_matrix(answering):
 
 
 def test_a_slow_strategy_fails_only_where_memory_grows_with_the_square(answering):
-    late = subprocess.TimeoutExpired("python", 1)
-    answering(lambda rows: late if rows == SMALL.rows else holding(8)(rows))
+    answering(lambda rows: LATE if rows == SMALL.rows else holding(8)(rows))
     outcome, detail = judged("AnyName")
     assert outcome == "failed"
     assert "took longer than 250 s at 30,000 rows. Memory grows with the sq" in detail
-    answering(lambda rows: late if rows == SMALL.rows else holding(8 / rows)(rows))
+    answering(lambda rows: LATE if rows == SMALL.rows else holding(8 / rows)(rows))
     assert judged("AnyName") == ("not run", "took longer than 250 s at 30,000 rows")
 
 

@@ -16,10 +16,12 @@ from fewlabels import data, journal
 from fewlabels.bench.cells import Cell
 from fewlabels.bench.folder import BenchFolder, Failure
 from fewlabels.errors import FewlabelsError, FewlabelsWarning, RunError, RunInUseError
+from fewlabels.jobs import startable
 from fewlabels.pool import Pool
 from fewlabels.runs import Choice, RunSettings, execute
 
 
+@startable
 def work(root: str, settings: str, *, tensorboard: bool = False) -> str | None:
     """Do one run of a benchmark, or go on with it; never raise for what fails in it.
 

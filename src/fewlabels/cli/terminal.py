@@ -1,18 +1,16 @@
 """What a person sees: results on stdout; progress, notes and errors on stderr."""
 
 import sys
-import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
 from fewlabels.cli.harmless import harmless
-from fewlabels.errors import FewlabelsWarning
-from fewlabels.progress import reporting
+from fewlabels.progress import noting, reporting
 
 
 class _Screen(Console):
@@ -54,36 +52,14 @@ class Terminal:
         """Show progress bars for the work in the block, where somebody can see them."""
         can_move = self.err.is_terminal and not self.err.is_dumb_terminal
         shown = can_move and not self.is_quiet
-        with self._bars() if shown else nullcontext(), self._notes():
+        bars = self._bars() if shown else nullcontext()
+        with bars, noting(lambda text: self.say(f"Note: {text}")):
             yield
 
     def _bars(self) -> AbstractContextManager[None]:
         from fewlabels.cli.live import Bars
 
         return reporting(Bars(self.err))
-
-    @contextmanager
-    def _notes(self) -> Iterator[None]:
-        """Print warnings of this package as notes in plain words."""
-
-        def show(
-            message: Warning | str,
-            category: type[Warning],
-            filename: str,
-            lineno: int,
-            file: TextIO | None = None,
-            line: str | None = None,
-        ) -> None:
-            if issubclass(category, FewlabelsWarning):
-                self.say(f"Note: {message}")
-            else:
-                usual(message, category, filename, lineno, file, line)
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("always", FewlabelsWarning)
-            usual = warnings.showwarning
-            warnings.showwarning = show
-            yield
 
 
 def print_line(text: str) -> None:

@@ -1,14 +1,7 @@
-"""A process of its own: one query from a large pool, under a limit of memory.
+"""One query from a large pool under a limit of memory, in a process of its own."""
 
-Started by :mod:`fewlabels.conformance.memory` with the question as JSON; prints what
-it came to as JSON, in the last line.
-"""
-
-import json
 import resource
-import sys
 import time
-from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +13,7 @@ from fewlabels.conformance.asking import failure, one_line
 from fewlabels.conformance.memory import Seen
 from fewlabels.errors import FewlabelsError
 from fewlabels.features import PrecomputedClassifier
+from fewlabels.jobs import startable
 from fewlabels.pool import UNKNOWN, ArrayImages, Images, Pool, check_query
 from fewlabels.protocols import Classifier, Strategy
 from fewlabels.rng import stream
@@ -91,16 +85,22 @@ def _hold_at_most(limit: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (allowed, most))
 
 
-def main() -> None:
-    """Answer the question in the arguments."""
-    question = json.loads(sys.argv[1])
-    with redirect_stdout(sys.stderr):  # what a strategy prints is no answer
-        strategy = resolve(question["strategy"], question["options"])
-        pool, classifier = large_problem(question["rows"])
-        _hold_at_most(question["limit"])
-        seen = choose(strategy, pool, classifier)
-    sys.stdout.write(json.dumps(asdict(seen)) + "\n")
+@startable
+def ask(
+    strategy: str, options: dict[str, Any], rows: int, limit: int
+) -> dict[str, Any]:
+    """Let a strategy choose from a large pool in this process, under a limit of memory.
 
+    Args:
+        strategy: A built-in name or ``"package.module:Name"``.
+        options: Its options.
+        rows: Items in the pool.
+        limit: What the process may hold, in bytes.
 
-if __name__ == "__main__":
-    main()
+    Returns:
+        The fields of :class:`fewlabels.conformance.memory.Seen`.
+    """
+    asked = resolve(strategy, options)
+    pool, classifier = large_problem(rows)
+    _hold_at_most(limit)
+    return asdict(choose(asked, pool, classifier))

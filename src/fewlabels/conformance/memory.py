@@ -4,20 +4,18 @@ The query runs in a process of its own that may hold so much and no more, so tha
 distance matrix ends that process and not the machine.
 """
 
-import json
 import math
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from fewlabels.conformance.finding import Verdict, passed
 from fewlabels.errors import UsageError
+from fewlabels.jobs import Worker
 
+_ASK = "fewlabels.conformance.large:ask"
 _LEAST_ROWS = 100
 _BYTES_PER_ROW = 300  # features, logits, labels and the names of the items
 _SMALL_ROWS = (3_000, 6_000)  # to see how memory grows
@@ -133,25 +131,14 @@ class _Question:
             "rows": rows,
             "limit": self.memory.limit,
         }
-        # The process finds modules where this one does.
-        places = [place or str(Path.cwd()) for place in sys.path]
-        command = [sys.executable, "-P", "-m", "fewlabels.conformance.large"]
-        try:
-            done = subprocess.run(  # noqa: S603 - ourselves
-                [*command, json.dumps(question, default=str)],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(places)},
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=self.memory.seconds,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
+        with Worker() as worker:
+            end = worker.start(_ASK, question).wait(self.memory.seconds)
+        if end is None:
             return _Ended("out of time", is_late=True)
-        answer = _last_line(done.stdout)
-        if done.returncode or not answer:  # a strategy may leave without a word
-            return _Ended(_last_line(done.stderr) or f"exit code {done.returncode}")
-        return Seen(**json.loads(answer))
+        if end["event"] == "done":
+            return Seen(**end["result"])
+        printed = end.get("printed", "").strip().splitlines()
+        return _Ended(printed[-1] if printed else end["reason"])
 
 
 def _judged_end(question: _Question, end: _Ended) -> Verdict:
@@ -180,11 +167,6 @@ def _too_much(question: _Question, error: str) -> str:
         f"bytes for each of {memory.rows:,} x {memory.rows:,} pairs of items. That "
         f"looks like a full distance matrix. {_REMEDY} ({error})"
     )
-
-
-def _last_line(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[-1] if lines else ""
 
 
 def _growth(question: _Question) -> str:

@@ -16,6 +16,7 @@ from fewlabels.errors import (
     StorageError,
     UsageError,
 )
+from fewlabels.jobs import Job, start
 from fewlabels.projects import answers, asking, exporting, learning, status
 from fewlabels.projects.answers import Told
 from fewlabels.projects.asking import Asked
@@ -214,6 +215,18 @@ class Project(ProjectFolder):
         with self.owned():
             self.index()
             return learning.train(self)
+
+    def start_training(self) -> Job:
+        """Begin :meth:`train` in a process of its own.
+
+        Returns:
+            The job, to watch, cancel or wait for. Its result holds the name of the
+            ``model`` and whether it ``is_new``.
+        """
+        allowed = self.allow_code
+        code = allowed if isinstance(allowed, bool) else list(allowed)
+        arguments = {"folder": self.folder.resolve(), "allow_code": code}
+        return start("fewlabels.projects.jobs:train", arguments)
 
     def expectation(self) -> str:
         """Say how the next training will be done, and how long it will take here.

@@ -1,0 +1,303 @@
+"""Processes that do calls, and the jobs that they do."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from threading import Condition, RLock, Thread
+from types import TracebackType
+from typing import IO, Any, Self
+
+from fewlabels import errors
+from fewlabels.errors import FewlabelsError, JobError
+from fewlabels.jobs.events import Event
+from fewlabels.naming import AllowCode
+
+_PROGRAM = "fewlabels.jobs.worker"
+_ENDS = {"done", "failed", "cancelled", "died"}
+_MOST_EVENTS = 10_000
+_MOST_PRINTED = 10_000  # bytes
+_REASONS = {
+    "SIGKILL": "most often because memory ran out",
+    "SIGINT": "somebody, or code of its own, stopped it as Ctrl-C does",
+    "SIGTERM": "somebody, or a batch queue, stopped it",
+    "SIGSEGV": "a compiled library crashed",
+    "SIGABRT": "a compiled library gave up, perhaps because memory ran out",
+    "SIGBUS": "most often because a disk or shared memory is full",
+}
+
+
+def start(
+    call: str,
+    arguments: Mapping[str, Any],
+    *,
+    folder: str | os.PathLike[str] | None = None,
+    allow_code: AllowCode = False,
+) -> "Job":
+    """Begin a call in a process of its own, which ends with it, or with this process.
+
+    Args:
+        call: What to call, as ``"module:function"``: a function of fewlabels that is
+            made for it, or one that is allowed.
+        arguments: Its arguments, which JSON can hold; the values of all others become
+            text.
+        folder: The working folder of the process; None: that of this one.
+        allow_code: Which other functions may be called: any (True), these, or none.
+
+    Returns:
+        The job, which goes on by itself.
+    """
+    worker = Worker(folder=folder, allow_code=allow_code, is_reused=False)
+    return worker.start(call, arguments)
+
+
+class Job:
+    """A call that another process does."""
+
+    def __init__(self, worker: "Worker", number: int) -> None:
+        self._worker, self._number = worker, number
+        self._events: deque[Event] = deque(maxlen=_MOST_EVENTS)
+        self._num_heard = 0
+        self._changed = Condition()
+
+    def events(self) -> Iterator[Event]:
+        """Yield what happened and what happens, to the end; several may listen.
+
+        Whoever begins after many thousand events hears the latest of them.
+
+        Yields:
+            Events; the last one is ``done``, ``failed``, ``cancelled`` or ``died``.
+        """
+        seen = 0
+        while True:
+            seen, new = self._since(seen)
+            yield from new
+            if new[-1]["event"] in _ENDS:
+                return
+
+    def wait(self, timeout: float | None = None) -> Event | None:
+        """Wait until the job has ended.
+
+        Args:
+            timeout: Seconds to wait; None: as long as it takes.
+
+        Returns:
+            The last event; None if the job goes on.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self.end is not None, timeout)
+            return self.end
+
+    def result(self) -> Any:
+        """Wait until the job has ended, and return what the call returned.
+
+        Returns:
+            The result, as JSON holds it.
+
+        Raises:
+            JobError: If the job was cancelled, died, or raised something that is no
+                error of fewlabels; one of those comes with its own type and sentence.
+        """
+        end = self.wait()
+        assert end is not None
+        if end["event"] == "done":
+            return end["result"]
+        if end["event"] == "cancelled":
+            raise JobError("The job was cancelled; what it had saved is kept.")
+        found = vars(errors).get(end.get("error", ""), JobError)
+        is_ours = isinstance(found, type) and issubclass(found, FewlabelsError)
+        kind: type[FewlabelsError] = found if is_ours else JobError
+        error = kind.__new__(kind, end["reason"])  # some have arguments of their own
+        error.add_note(end.get("traceback") or end.get("printed") or "")
+        raise error
+
+    def cancel(self) -> None:
+        """Ask the job to stop: a training saves its state, which takes some steps."""
+        self._worker.send({"cancel": self._number})
+
+    def kill(self) -> None:
+        """End its process at once; the same job, started again, goes on."""
+        self._worker.stop()
+
+    @property
+    def end(self) -> Event | None:
+        """The last event of a job that has ended."""
+        with self._changed:
+            last = self._events[-1] if self._events else {"event": ""}
+            return last if last["event"] in _ENDS else None
+
+    def hear(self, event: Event) -> None:
+        """Take an event of the process; nothing counts after the last one."""
+        with self._changed:
+            if self.end is None:
+                self._events.append(event)
+                self._num_heard += 1
+                self._changed.notify_all()
+
+    def _since(self, seen: int) -> tuple[int, list[Event]]:
+        """Wait for more events than some; return how many there were, and the new."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._num_heard > seen)
+            num_new = min(self._num_heard - seen, len(self._events))
+            return self._num_heard, [self._events[i] for i in range(-num_new, 0)]
+
+
+class Worker:
+    """A process that does one call after another; made when there is one to do.
+
+    Args:
+        environment: Variables that it has beside those of this process.
+        folder: Its working folder; None: that of this process.
+        allow_code: Which functions it may call beside those made for it.
+        is_reused: Whether it waits for another call after the first.
+    """
+
+    def __init__(
+        self,
+        *,
+        environment: Mapping[str, str] | None = None,
+        folder: str | os.PathLike[str] | None = None,
+        allow_code: AllowCode = False,
+        is_reused: bool = True,
+    ) -> None:
+        self._environment = dict(environment or {})
+        self._folder, self._is_reused = folder, is_reused
+        self._allowed = allow_code if allow_code is True else list(allow_code or ())
+        self._numbers = count(1)
+        self._lock = RLock()
+        self._process: subprocess.Popen[str] | None = None
+        self._job: Job | None = None
+        self._reader: Thread | None = None
+        self._is_stopped = False
+
+    def __enter__(self) -> Self:
+        """Return the worker."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the process."""
+        self.stop()
+
+    def start(self, call: str, arguments: Mapping[str, Any]) -> Job:
+        """Begin a call; the one before has to be over.
+
+        Args:
+            call: What to call.
+            arguments: Its arguments.
+
+        Returns:
+            The job.
+
+        Raises:
+            JobError: If the worker was stopped.
+        """
+        number = next(self._numbers)
+        order = {"number": number, "call": call, "arguments": dict(arguments)}
+        with self._lock:
+            self._job = Job(self, number)
+            if self._is_stopped:
+                raise JobError("The worker of the job was stopped.")
+            if self._process is None:
+                self._begin()
+            self.send({**order, "allow_code": self._allowed})
+            return self._job
+
+    def send(self, order: Mapping[str, Any]) -> None:
+        """Send a line to the process; a dead one is noticed by whoever reads it."""
+        line = json.dumps(order, default=str) + "\n"
+        with self._lock, suppress(OSError, ValueError):
+            if self._process is not None and self._process.stdin is not None:
+                self._process.stdin.write(line)
+                self._process.stdin.flush()
+
+    def stop(self) -> None:
+        """End the process at once, whatever it does; there will be no other."""
+        with self._lock:
+            self._is_stopped = True
+            process, reader = self._process, self._reader
+        if process is not None and reader is not None:
+            process.kill()
+            reader.join()
+
+    def _begin(self) -> None:
+        # Python finds modules there where this process does.
+        places = [place or str(Path.cwd()) for place in sys.path]
+        printed = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the reader
+        self._process = subprocess.Popen(  # noqa: S603 - ourselves
+            [sys.executable, "-P", "-X", "faulthandler", "-m", _PROGRAM],
+            env={
+                **os.environ,
+                **self._environment,
+                "PYTHONPATH": os.pathsep.join(places),
+            },
+            cwd=self._folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=printed,
+            encoding="utf-8",
+            start_new_session=True,  # Ctrl-C is ours to see, not its
+        )
+        self._reader = Thread(
+            target=self._read, args=(self._process, printed), daemon=True
+        )
+        self._reader.start()
+
+    def _read(self, process: subprocess.Popen[str], printed: IO[bytes]) -> None:
+        """Hand events to the job, to the last one."""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.endswith("\n") and self._job is not None:  # it may die in a line
+                self._job.hear(json.loads(line))
+                if not self._is_reused and self._job.end is not None:
+                    process.stdin.close()
+        code = process.wait()
+        with self._lock:
+            job, self._process = self._job, None
+        process.stdout.close()
+        with suppress(OSError):  # what it has not read
+            process.stdin.close()
+        if job is not None and job.end is None:
+            job.hear(_death(code, printed))
+        printed.close()
+
+
+def _death(code: int, printed: IO[bytes]) -> Event:
+    size = printed.seek(0, os.SEEK_END)
+    printed.seek(max(0, size - _MOST_PRINTED))
+    text = printed.read().decode(errors="replace")
+    name, reason = words_for_death(code)
+    told = (
+        f"The process of the job ended with {name}: {reason}. Start it again to go on."
+    )
+    return {"event": "died", "code": code, "reason": told, "printed": text}
+
+
+def words_for_death(code: int) -> tuple[str, str]:
+    """Return what a process ended with, and what that most often means.
+
+    Args:
+        code: Its exit code; less than 0: minus the number of a signal.
+
+    Returns:
+        A few words each.
+    """
+    if code >= 0:
+        return f"exit code {code}", "something in it leaves Python"
+    with suppress(ValueError):
+        name = signal.Signals(-code).name
+        if name in _REASONS:
+            return f"signal {-code} ({name})", _REASONS[name]
+    return f"signal {-code}", "the system does not say why"

@@ -1,0 +1,140 @@
+"""A process of its own that does one call after another, started by ``processes``.
+
+A call comes as a line of JSON, and so do the events that answer it. When the lines end,
+since whoever wrote them has closed them or is dead, the process ends at once: all that
+is called here can bear that.
+"""
+
+import json
+import os
+import signal
+import threading
+import time
+import traceback
+from queue import SimpleQueue
+from typing import Any, TextIO
+
+from fewlabels import progress
+from fewlabels.errors import FewlabelsError
+from fewlabels.jobs.events import Event, Sender
+from fewlabels.jobs.permission import permitted
+
+_PACE = 0.1  # seconds
+_BEAT = 0.25
+
+
+class _Calls:
+    """The calls of this process, one at a time."""
+
+    def __init__(self, sender: Sender) -> None:
+        self.orders: SimpleQueue[dict[str, Any]] = SimpleQueue()
+        self._sender = sender
+        self._number = 0
+        self._cancelled: set[int] = set()
+
+    def do(self, order: dict[str, Any]) -> None:
+        """Do a call and tell how it ended."""
+        try:
+            end = self._done(order)
+            json.dumps(end)  # what cannot be told has failed
+        except progress.Cancelled:
+            end = {"event": "cancelled"}
+        except FewlabelsError as error:
+            end = _failed(error, str(error), "")
+        except Exception as error:  # noqa: BLE001 - told to whoever asked for the call
+            text = " ".join(str(error).split())
+            trace = "".join(traceback.format_exception(error))
+            end = _failed(error, f"{type(error).__name__}: {text}", trace)
+        self._sender.send(end)
+
+    def beat(self) -> None:
+        """Say that a call goes on; called by another thread."""
+        if self._number:
+            self._sender.beat()
+
+    def cancel(self, number: int) -> None:
+        """End a call as Ctrl-C would; called by another thread."""
+        self._cancelled.add(number)
+        if number != self._number:
+            return
+        if hasattr(signal, "pthread_kill"):  # which ends waiting, too
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        else:
+            signal.raise_signal(signal.SIGINT)
+
+    def _done(self, order: dict[str, Any]) -> Event:
+        interrupt = progress.Interrupt()
+        signal.signal(signal.SIGINT, interrupt)
+        self._number = order["number"]
+        try:
+            if self._number in self._cancelled:
+                raise progress.Cancelled
+            function = permitted(order["call"], order["allow_code"])
+            with (
+                progress.reporting(self._sender),
+                progress.noting(self._note),
+                progress.stopping(lambda: interrupt.is_asked),
+            ):
+                return {"event": "done", "result": function(**order["arguments"])}
+        finally:
+            self._number = 0
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to stop
+
+    def _note(self, text: str) -> None:
+        self._sender.send({"event": "note", "text": text})
+
+
+def main() -> None:
+    """Do calls until there are no more."""
+    orders, answers = _kept_apart()
+    calls = _Calls(Sender(lambda event: _write(answers, event), _PACE))
+    # In threads, so that a call neither keeps the end from being noticed nor is silent.
+    threading.Thread(target=_listen, args=(orders, calls), daemon=True).start()
+    threading.Thread(target=_beat, args=(calls,), daemon=True).start()
+    while True:
+        calls.do(calls.orders.get())
+
+
+def _failed(error: Exception, reason: str, trace: str) -> Event:
+    kind = type(error).__name__
+    return {"event": "failed", "error": kind, "reason": reason, "traceback": trace}
+
+
+def _kept_apart() -> tuple[TextIO, int]:
+    """Return input and output for calls and events alone.
+
+    What is printed meanwhile goes where errors go, and is no event; there is nothing
+    that could be read.
+    """
+    orders = os.fdopen(os.dup(0), encoding="utf-8")
+    answers = os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    return orders, answers
+
+
+def _write(answers: int, event: Event) -> None:
+    rest = json.dumps(event).encode() + b"\n"
+    while rest:
+        rest = rest[os.write(answers, rest) :]
+
+
+def _listen(orders: TextIO, calls: _Calls) -> None:
+    for line in orders:
+        order = json.loads(line)
+        if "cancel" in order:
+            calls.cancel(order["cancel"])
+        else:
+            calls.orders.put(order)
+    os._exit(0)  # from a thread, nothing less ends the process
+
+
+def _beat(calls: _Calls) -> None:
+    while True:
+        time.sleep(_BEAT)
+        calls.beat()
+
+
+if __name__ == "__main__":
+    main()

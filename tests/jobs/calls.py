@@ -1,0 +1,82 @@
+"""What the jobs of the tests call; quick to import."""
+
+import os
+import signal
+import sys
+import time
+import warnings
+from pathlib import Path
+
+from fewlabels import progress
+from fewlabels.errors import FewlabelsWarning, UnknownNameError
+
+
+def add(one, other):
+    """Print, and return a sum."""
+    os.write(1, b'{"event": "done", "result": "printed"}\n')
+    print("printed too", flush=True)  # noqa: T201 - is no event
+    return one + other
+
+
+def process():
+    """Say which process this is, and where."""
+    return [os.getpid(), str(Path.cwd()), sys.stdin.read()]
+
+
+def work(steps):
+    """Advance, and tell of it."""
+    with progress.part("round-000"), progress.track("Training", steps) as advance:
+        for step in range(steps):
+            advance()
+            progress.tell(step + 1, {"loss": 1 / (step + 1)})
+        progress.tell(steps, {"accuracy": 0.5})
+
+
+def note():
+    """Warn."""
+    warnings.warn("three files are odd", FewlabelsWarning, stacklevel=1)
+
+
+def refuse():
+    """Raise an error of the package that has arguments of its own."""
+    raise UnknownNameError("strategy", "margn", ["margin", "npc"])
+
+
+def fall():
+    """Raise something that nobody expects."""
+    raise RuntimeError("out\nof ideas")
+
+
+def strange():
+    """Return what JSON cannot hold."""
+    return object()
+
+
+def leave():
+    """Leave Python with a word."""
+    os.write(2, b"goodbye\n")
+    raise SystemExit(5)
+
+
+def die():
+    """End as the system does it when memory runs out."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def sleep(marker):
+    """Wait for ever, without a word; leave a file with the process's number."""
+    Path(marker).write_text(str(os.getpid()))
+    while True:
+        time.sleep(60)
+
+
+def heed(folder):
+    """Step until asked to stop, and finish the step then."""
+    place = Path(folder)
+    with progress.heeding():
+        for step in range(10**9):
+            (place / "step").write_text(str(step))
+            time.sleep(0.01)
+            if progress.is_stopped():
+                (place / "saved").write_text(str(step))
+                raise progress.Cancelled

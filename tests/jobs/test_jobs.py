@@ -1,0 +1,251 @@
+"""A call in a process of its own: events, cancelling, dying, permission."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fewlabels import jobs
+from fewlabels.errors import JobError, UnknownNameError, UsageError
+
+ROOT = Path(__file__).parents[2]
+
+
+def begun(name, **arguments):
+    return jobs.start(f"tests.jobs.calls:{name}", arguments, allow_code=True)
+
+
+@pytest.fixture(scope="module")
+def worker():
+    """One process for all calls that leave it as it was."""
+    with jobs.Worker(allow_code=True) as shared:
+        yield shared
+
+
+def in_(worker, name, **arguments):
+    return worker.start(f"tests.jobs.calls:{name}", arguments)
+
+
+def eventually(condition, seconds=60):
+    until = time.monotonic() + seconds
+    while not (found := condition()) and time.monotonic() < until:
+        time.sleep(0.02)
+    return found
+
+
+def is_alive(process):
+    try:
+        state = Path(f"/proc/{process}/stat").read_text("ascii")
+    except OSError:
+        return False
+    return state.rpartition(")")[2].split()[0] != "Z"
+
+
+def told(path):
+    return path.read_text() if path.exists() else ""
+
+
+# ------------------------------------------------------------------------ results
+
+
+def test_a_job_returns_what_its_call_does_whatever_is_printed(worker):
+    job = in_(worker, "add", one=[1], other=["é\n"])
+    assert job.result() == [1, "é\n"]
+    assert job.wait() == job.end == {"event": "done", "result": [1, "é\n"]}
+
+
+def test_one_process_does_call_after_call_and_ends_when_it_is_stopped():
+    with jobs.Worker(allow_code=True) as own:
+        (one, *_), (other, *_) = (in_(own, "process").result() for _ in range(2))
+    assert one == other
+    assert not is_alive(one)
+    with pytest.raises(JobError, match="stopped"):
+        in_(own, "process")
+
+
+def test_a_job_works_in_its_folder_and_its_process_ends_with_it(tmp_path):
+    job = jobs.start("tests.jobs.calls:process", {}, folder=tmp_path, allow_code=True)
+    process, folder, read = job.result()
+    assert (folder, read) == (str(tmp_path), "")
+    assert eventually(lambda: not is_alive(process))
+
+
+def test_errors_of_the_package_arrive_as_they_were_raised(worker):
+    with pytest.raises(UnknownNameError, match=r"'margn'\. Did you mean 'margin'\?"):
+        in_(worker, "refuse").result()
+
+
+def test_other_errors_arrive_in_a_line_with_their_traceback_for_the_log(worker):
+    job = in_(worker, "fall")
+    end = job.wait()
+    assert (end["error"], end["reason"]) == (
+        "RuntimeError",
+        "RuntimeError: out of ideas",
+    )
+    assert "in fall" in end["traceback"]
+    with pytest.raises(JobError, match="RuntimeError: out of") as caught:
+        job.result()
+    assert caught.value.__notes__ == [end["traceback"]]
+
+
+def test_a_result_that_cannot_be_told_is_a_failure(worker):
+    assert "not JSON serializable" in in_(worker, "strange").wait()["reason"]
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "words"),
+    [
+        ("leave", 5, "exit code 5: something in it leaves Python"),
+        ("die", -9, r"signal 9 \(SIGKILL\): most often because memory ran out"),
+    ],
+)
+def test_a_death_is_told_and_the_next_call_has_another_process(name, code, words):
+    with jobs.Worker(allow_code=True) as own:
+        job = in_(own, name)
+        end = job.wait()
+        assert (end["event"], end["code"]) == ("died", code)
+        assert end["printed"] == ("goodbye\n" if name == "leave" else "")
+        with pytest.raises(JobError, match=words):
+            job.result()
+        assert in_(own, "add", one=1, other=2).result() == 3
+
+
+# ------------------------------------------------------------------------- events
+
+
+def test_events_tell_how_far_a_job_is_and_how_it_fares(worker):
+    *events, end = in_(worker, "work", steps=200).events()
+    assert end == {"event": "done", "result": None}
+    first, *_, last = (one for one in events if one["event"] == "progress")
+    task = {"event": "progress", "id": first["id"], "task": "Training", "total": 200}
+    task["part"] = "round-000"
+    assert first == {**task, "done": 0, "is_over": False}
+    assert last == {**task, "done": 200, "is_over": True}
+    figures = [one for one in events if one["event"] == "figures"]
+    assert figures[-1]["figures"] == {"loss": 1 / 200, "accuracy": 0.5}
+    assert figures[-1]["step"] == 200
+    assert len(events) < 200  # what is replaced in a blink is not worth a line
+
+
+def test_warnings_of_the_package_are_notes(worker):
+    note, end = in_(worker, "note").events()
+    assert note == {"event": "note", "text": "three files are odd"}
+    assert end["event"] == "done"
+
+
+def test_several_hear_all_events_however_late_they_begin(worker):
+    job = in_(worker, "work", steps=3)
+    early = list(job.events())
+    assert list(job.events()) == early
+
+
+def test_of_very_many_events_the_latest_are_kept():
+    job = jobs.Job(None, 1)
+    for number in range(10_050):
+        job.hear({"event": "note", "text": number})
+    job.hear({"event": "done", "result": None})
+    job.hear({"event": "alive"})  # too late to count
+    events = list(job.events())
+    assert [events[0]["text"], len(events)] == [51, 10_000]
+    assert events[-1]["event"] == "done"
+
+
+def test_a_silent_job_tells_that_it_is_alive_and_is_cancelled_at_once(tmp_path):
+    job = begun("sleep", marker=tmp_path / "marker")
+    events = job.events()
+    assert [next(events)["event"] for _ in range(3)] == ["alive"] * 3
+    assert job.wait(0) is None
+    job.cancel()
+    assert list(events)[-1] == {"event": "cancelled"}
+    with pytest.raises(JobError, match="was cancelled"):
+        job.result()
+
+
+# ------------------------------------------------------------------------ to stop
+
+
+def test_work_that_heeds_a_cancellation_ends_after_a_step(tmp_path):
+    job = begun("heed", folder=tmp_path)
+    assert eventually(lambda: int(told(tmp_path / "step") or 0) > 3)
+    job.cancel()
+    assert job.wait()["event"] == "cancelled"
+    assert told(tmp_path / "saved") == told(tmp_path / "step")
+
+
+def test_a_job_that_is_cancelled_before_it_begins_never_does(tmp_path):
+    job = begun("sleep", marker=tmp_path / "marker")
+    job.cancel()
+    assert job.wait()["event"] == "cancelled"
+
+
+def test_who_cancels_too_late_disturbs_nobody():
+    with jobs.Worker(allow_code=True) as own:
+        first = in_(own, "add", one=1, other=1)
+        assert first.result() == 2
+        first.cancel()
+        assert in_(own, "add", one=2, other=2).result() == 4
+        assert first.result() == 2
+
+
+def test_a_killed_job_says_so(tmp_path):
+    job = begun("sleep", marker=tmp_path / "marker")
+    assert eventually((tmp_path / "marker").exists)
+    job.kill()
+    assert job.end["code"] == -signal.SIGKILL
+
+
+PARENT = """
+import sys, time
+from fewlabels import jobs
+jobs.start("tests.jobs.calls:sleep", {"marker": sys.argv[1]}, allow_code=True)
+time.sleep(600)
+"""
+
+
+def test_a_job_ends_with_the_process_that_started_it(tmp_path):
+    marker = tmp_path / "marker"
+    path = os.pathsep.join([str(ROOT), *sys.path])
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(marker)],
+        env=os.environ | {"PYTHONPATH": path},
+    ) as parent:
+        assert eventually(lambda: told(marker))
+        process = int(told(marker))
+        assert is_alive(process)
+        parent.kill()
+    assert eventually(lambda: not is_alive(process))
+
+
+# --------------------------------------------------------------------- permission
+
+
+@pytest.fixture(scope="module")
+def refusing():
+    """A worker that may call one function of somebody else."""
+    with jobs.Worker(allow_code=["tests.jobs.calls:note"]) as shared:
+        yield shared
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "os:system",
+        "tests.jobs.calls:add",
+        "fewlabels.naming:imported",  # ours, but not meant for it
+        "fewlabels.jobs.permission:imported",
+        "fewlabels:",
+        "",
+    ],
+)
+def test_a_strangers_function_is_not_called(refusing, call):
+
+    with pytest.raises(UsageError, match="may not be called in a job"):
+        refusing.start(call, {}).result()
+
+
+def test_what_is_allowed_by_name_is_called(refusing):
+    assert refusing.start("tests.jobs.calls:note", {}).wait()["event"] == "done"
