@@ -187,7 +187,7 @@ FAILING = """
 import sys
 from pathlib import Path
 import torch
-from fewlabels import rng
+from fewlabels import progress, rng
 from fewlabels.errors import FewlabelsError
 from fewlabels.training import resolve
 from tests.training.conftest import tiny_pool
@@ -208,24 +208,34 @@ def main():
         tame.fit(tiny_pool(), rng.stream(0, "train"), on_checkpoint=refuse)
     except RuntimeError as error:
         print(error)  # at once, and not after a million steps
+    asked = []
+    try:
+        with progress.stopping(lambda: bool(asked)):
+            tame.fit(tiny_pool(), rng.stream(0, "train"), workspace=Path(sys.argv[1]),
+                on_checkpoint=lambda step, _: asked.append(step))
+    except progress.Cancelled:
+        print("cancelled")
 
 if __name__ == "__main__":
     main()
 """
 
 
-def test_faults_of_several_processes_arrive_in_words(tmp_path):
+def test_faults_and_the_end_of_several_processes_arrive(tmp_path):
     script = tmp_path / "failing.py"
     script.write_text(FAILING)
     done = subprocess.run(
-        [sys.executable, str(script)],
+        [sys.executable, str(script), str(tmp_path / "work")],
         capture_output=True,
         text=True,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     )
-    first, second = done.stdout.splitlines()
+    first, second, third = done.stdout.splitlines()
     assert first.startswith("TrainingError The loss is")
     assert second == "the listener is unwell"
+    assert third == "cancelled"
+    kept = checkpoint.metadata(tmp_path / "work" / "state.safetensors")
+    assert int(kept["step"]) >= 2
 
 
 def test_devices_that_are_not_there_are_explained():

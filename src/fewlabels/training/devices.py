@@ -2,13 +2,17 @@
 
 import contextvars
 import copy
+import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import signature
+from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
+from multiprocessing.synchronize import Event
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
@@ -16,8 +20,9 @@ from safetensors.torch import load as loaded
 from torch.multiprocessing.spawn import ProcessException
 from torch.nn.parallel import DistributedDataParallel
 
-from fewlabels import progress
+from fewlabels import jobs, progress
 from fewlabels.errors import FewlabelsError, TrainingError, UsageError
+from fewlabels.jobs import Replay, Sender
 from fewlabels.models import Network, checkpoint
 from fewlabels.training.distributed import ProcessGroup
 from fewlabels.training.settings import TrainingSettings
@@ -105,12 +110,13 @@ def _trained_by_several(
     context = torch.multiprocessing.get_context(_METHOD)
     # One for each process: a process that is killed while it writes blocks no other.
     lines = [context.Pipe() for _ in range(task.settings.devices)]
-    listener = Listener([own for own, _ in lines], network, on_checkpoint)
+    stop = context.Event()
+    listener = Listener([own for own, _ in lines], network, on_checkpoint, stop)
     failure: Exception | None = None
     with listener.listening():
         try:
             theirs = [other for _, other in lines]
-            work = partial(_member, task=task, connections=theirs)
+            work = partial(_member, task=task, connections=theirs, stop=stop)
             _fabric(task.settings).launch(work)
         except ProcessException as error:
             failure = error
@@ -129,73 +135,55 @@ def _trained_by_several(
 
 
 def _member(
-    fabric: "Fabric", *, task: Trainable, connections: Sequence[Connection]
+    fabric: "Fabric", *, task: Trainable, connections: Sequence[Connection], stop: Event
 ) -> None:
     """Train as one of several processes; the first one tells of it."""
+    signal.signal(signal.SIGINT, _interrupted)
     group = ProcessGroup(fabric)
-    relay = Relay(connections[group.rank])
-    listening: AbstractContextManager[None] = nullcontext()
+    connection = connections[group.rank]
+    with ExitStack() as listening:
+        if group.rank == 0:
+            listening.enter_context(progress.reporting(Sender(connection.send)))
+            listening.enter_context(progress.stopping(stop.is_set))
+        try:
+            average = task.train(group, task.untrained(), partial(_look_at, connection))
+        except (FewlabelsError, progress.Cancelled) as error:
+            connection.send({"event": "failed", "error": error})
+            raise TrainingError(str(error)) from error  # which ends the others, too
     if group.rank == 0:
-        listening = progress.reporting(relay)
-    try:
-        with listening:
-            average = task.train(group, task.untrained(), relay.checkpoint)
-    except FewlabelsError as error:
-        relay.send("error", error)
-        raise
-    if group.rank == 0:
-        relay.send("done", _packed(average))
+        connection.send({"event": "trained", "network": _packed(average)})
+
+
+def _interrupted(number: int, frame: FrameType | None) -> None:
+    """Leave Ctrl-C to the waiting process, unless this is how its death is told."""
+    del number, frame
+    parent = parent_process()
+    if parent is None or not parent.is_alive():
+        raise KeyboardInterrupt
 
 
 def _packed(network: Network) -> bytes:
     return checkpoint.serialized(network.state_dict(), {})
 
 
-@dataclass(frozen=True)
-class Relay:
-    """Sends what happens in a process of the group to the one that waits."""
+def _look_at(connection: Connection, step: int, network: Network) -> None:
+    """Send the averaged network, and wait until it was looked at.
 
-    connection: Connection
+    Nothing past this step may be saved before that.
 
-    def send(self, kind: str, *content: Any) -> None:
-        """Send a message."""
-        self.connection.send((kind, *content))
+    Args:
+        connection: To the process that waits.
+        step: How many steps are done.
+        network: The averaged network.
 
-    def start(self, task: str, total: int, done: int) -> int:
-        """Send that a task begins."""
-        self.send("start", task, total, done)
-        return 0
-
-    def advance(self, handle: int, amount: int) -> None:
-        """Send that some units are done."""
-        del handle
-        self.send("advance", amount)
-
-    def tell(self, step: int, figures: Mapping[str, float]) -> None:
-        """Send figures."""
-        self.send("tell", step, dict(figures))
-
-    def finish(self, handle: int) -> None:
-        """Send that the task ended."""
-        del handle
-        self.send("finish")
-
-    def checkpoint(self, step: int, network: Network) -> None:
-        """Send the averaged network, and wait until it was looked at.
-
-        Nothing past this step may be saved before that.
-
-        Args:
-            step: How many steps are done.
-            network: The averaged network.
-
-        Raises:
-            TrainingError: If whoever looked at it failed; the reason is known there.
-        """
-        self.send("checkpoint", step, _packed(network))
-        if not self.connection.recv():
-            msg = f"The training was stopped after the checkpoint of step {step}."
-            raise TrainingError(msg)
+    Raises:
+        TrainingError: If whoever looked at it failed; the reason is known there.
+    """
+    packed = _packed(network)
+    connection.send({"event": "checkpoint", "step": step, "network": packed})
+    if not connection.recv():
+        msg = f"The training was stopped after the checkpoint of step {step}."
+        raise TrainingError(msg)
 
 
 @dataclass
@@ -206,13 +194,13 @@ class Listener:
     network: Network
     """Filled with the averaged network at each checkpoint and at the end."""
     on_checkpoint: OnCheckpoint
-    error: Exception | None = None
+    stop: Event
+    """Tells the group that the training shall stop."""
+    error: BaseException | None = None
     """What went wrong first, in a process of the group or in ``on_checkpoint`` here."""
     is_done: bool = False
     """Whether the training is finished and ``network`` is the outcome."""
     _ended: threading.Event = field(default_factory=threading.Event)
-    _tracks: ExitStack = field(default_factory=ExitStack)
-    _advance: progress.Advance | None = None
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -232,50 +220,30 @@ class Listener:
             thread.join(_PATIENCE)  # half a message of a killed process never ends
 
     def _listen(self) -> None:
-        with self._tracks:
+        with closing(Replay()) as replay:
             while ready := wait(self.connections, _GLANCE) or not self._ended.is_set():
+                if progress.is_stopped():
+                    self.stop.set()
                 if not isinstance(ready, list):
                     continue
                 for connection in ready:
                     assert isinstance(connection, Connection)
-                    kind, *content = connection.recv()
-                    self._hear(kind, *content)
-                    if kind == "checkpoint":
+                    event = connection.recv()
+                    self._hear(event, replay)
+                    if event["event"] == "checkpoint":
                         connection.send(self.error is None)
 
-    def _hear(self, kind: str, *content: Any) -> None:
-        hearings: dict[str, Callable[..., None]] = {
-            "start": self._start,
-            "advance": self._advance_by,
-            "tell": progress.tell,
-            "finish": self._tracks.close,
-            "checkpoint": self._checkpoint,
-            "error": self._fail,
-            "done": self._finish,
-        }
+    def _hear(self, event: jobs.Event, replay: Replay) -> None:
         try:
-            hearings[kind](*content)
+            if "network" in event:
+                self.network.load_state_dict(loaded(event["network"]))
+            if event["event"] == "checkpoint":
+                self.on_checkpoint(event["step"], copy.deepcopy(self.network))
+            elif event["event"] == "trained":
+                self.is_done = True
+            elif event["event"] == "failed":
+                self.error = self.error or event["error"]
+            else:
+                replay.hear(event)
         except Exception as error:  # noqa: BLE001 - raised again by whoever waits
             self.error = self.error or error
-
-    def _start(self, task: str, total: int, done: int) -> None:
-        track = progress.track(task, total, done=done)
-        self._advance = self._tracks.enter_context(track)
-
-    def _advance_by(self, amount: int) -> None:
-        assert self._advance is not None
-        self._advance(amount)
-
-    def _checkpoint(self, step: int, packed: bytes) -> None:
-        self._fill(packed)
-        self.on_checkpoint(step, copy.deepcopy(self.network))
-
-    def _fail(self, error: FewlabelsError) -> None:
-        self.error = self.error or error
-
-    def _finish(self, packed: bytes) -> None:
-        self._fill(packed)
-        self.is_done = True
-
-    def _fill(self, packed: bytes) -> None:
-        self.network.load_state_dict(loaded(packed))
