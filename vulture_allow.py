@@ -60,6 +60,8 @@ Dies
 Fails
 leaving
 sleeping
+leave  # and these, in jobs
+heed
 _.isatty  # rich asks a stream whether it is a terminal
 _.handle_starttag  # html.parser calls these
 _.handle_startendtag

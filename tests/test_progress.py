@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from fewlabels.progress import (
-    Cancelled,
+    Canceled,
     Interrupt,
     current_part,
     heeding,
@@ -175,7 +175,7 @@ def test_a_reporter_can_ask_which_part_it_hears_of():
 
 
 def test_work_that_heeds_nothing_is_interrupted_at_once():
-    with pytest.raises(Cancelled):
+    with pytest.raises(Canceled):
         Interrupt()(2, None)
 
 
@@ -186,15 +186,15 @@ def test_work_that_heeds_a_wish_to_stop_is_not_interrupted_before_the_second():
         with heeding():
             interrupt(2, None)
             seen.append(is_stopped())
-            with pytest.raises(Cancelled):
+            with pytest.raises(Canceled):
                 interrupt(2, None)
             seen.append(is_stopped())
 
-    with stopping(lambda: interrupt.is_asked), pytest.raises(Cancelled):
+    with stopping(lambda: interrupt.is_asked), pytest.raises(Canceled):
         work()
     assert seen == [True, True]
     assert not is_stopped()
-    with pytest.raises(Cancelled):  # nothing heeds any longer
+    with pytest.raises(Canceled):  # nothing heeds any longer
         Interrupt()(2, None)
 
 

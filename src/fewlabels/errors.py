@@ -198,7 +198,7 @@ class StorageError(FewlabelsError):
 
 
 class JobError(FewlabelsError):
-    """A job ended without a result: it was cancelled, died, or met a defect."""
+    """A job ended without a result: it was canceled, died, or met a defect."""
 
 
 class TrainingError(FewlabelsError):

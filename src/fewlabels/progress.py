@@ -177,7 +177,7 @@ def current_part() -> str:
     return _part.get()
 
 
-class Cancelled(BaseException):
+class Canceled(BaseException):
     """Work ends because somebody asked for it; what was saved is kept.
 
     No :class:`Exception`, so that nobody takes it for a failure.
@@ -197,7 +197,7 @@ class Interrupt:
         """Take a signal, as :func:`signal.signal` hands it out."""
         del number, frame
         if not _num_heeding or self.is_asked:
-            raise Cancelled
+            raise Canceled
         self.is_asked = True
 
 
@@ -228,7 +228,7 @@ def heeding() -> Iterator[None]:
         Nothing.
 
     Raises:
-        Cancelled: If the work was asked to stop.
+        Canceled: If the work was asked to stop.
     """
     global _num_heeding  # noqa: PLW0603 - a signal handler has no other way to know
     _num_heeding += 1
@@ -237,4 +237,4 @@ def heeding() -> Iterator[None]:
     finally:
         _num_heeding -= 1
     if is_stopped():
-        raise Cancelled
+        raise Canceled

@@ -258,13 +258,14 @@ def test_ctrl_c_is_a_sentence_and_loses_nothing(tmp_path):
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     limit = time.monotonic() + 60
-    while not (tmp_path / "r" / "start.json").exists() and time.monotonic() < limit:
+    while not (tmp_path / "r" / "training.jsonl").exists() and time.monotonic() < limit:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "Stopped. What is finished is kept; the same command goes on." in err
     assert "Traceback" not in err
+    assert list((tmp_path / "r").rglob("state.safetensors"))
     assert (
         json.loads((tmp_path / "r" / "run.json").read_text())["settings"]["seed"] == 0
     )

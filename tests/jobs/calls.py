@@ -79,4 +79,4 @@ def heed(folder):
             time.sleep(0.01)
             if progress.is_stopped():
                 (place / "saved").write_text(str(step))
-                raise progress.Cancelled
+                raise progress.Canceled

@@ -1,4 +1,4 @@
-"""A call in a process of its own: events, cancelling, dying, permission."""
+"""A call in a process of its own: events, canceling, dying, permission."""
 
 import os
 import signal
@@ -154,14 +154,14 @@ def test_of_very_many_events_the_latest_are_kept():
     assert events[-1]["event"] == "done"
 
 
-def test_a_silent_job_tells_that_it_is_alive_and_is_cancelled_at_once(tmp_path):
+def test_a_silent_job_tells_that_it_is_alive_and_is_canceled_at_once(tmp_path):
     job = begun("sleep", marker=tmp_path / "marker")
     events = job.events()
     assert [next(events)["event"] for _ in range(3)] == ["alive"] * 3
     assert job.wait(0) is None
     job.cancel()
-    assert list(events)[-1] == {"event": "cancelled"}
-    with pytest.raises(JobError, match="was cancelled"):
+    assert list(events)[-1] == {"event": "canceled"}
+    with pytest.raises(JobError, match="was canceled"):
         job.result()
 
 
@@ -172,14 +172,14 @@ def test_work_that_heeds_a_cancellation_ends_after_a_step(tmp_path):
     job = begun("heed", folder=tmp_path)
     assert eventually(lambda: int(told(tmp_path / "step") or 0) > 3)
     job.cancel()
-    assert job.wait()["event"] == "cancelled"
+    assert job.wait()["event"] == "canceled"
     assert told(tmp_path / "saved") == told(tmp_path / "step")
 
 
-def test_a_job_that_is_cancelled_before_it_begins_never_does(tmp_path):
+def test_a_job_that_is_canceled_before_it_begins_never_does(tmp_path):
     job = begun("sleep", marker=tmp_path / "marker")
     job.cancel()
-    assert job.wait()["event"] == "cancelled"
+    assert job.wait()["event"] == "canceled"
 
 
 def test_who_cancels_too_late_disturbs_nobody():

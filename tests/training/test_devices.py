@@ -213,8 +213,8 @@ def main():
         with progress.stopping(lambda: bool(asked)):
             tame.fit(tiny_pool(), rng.stream(0, "train"), workspace=Path(sys.argv[1]),
                 on_checkpoint=lambda step, _: asked.append(step))
-    except progress.Cancelled:
-        print("cancelled")
+    except progress.Canceled:
+        print("canceled")
 
 if __name__ == "__main__":
     main()
@@ -233,7 +233,7 @@ def test_faults_and_the_end_of_several_processes_arrive(tmp_path):
     first, second, third = done.stdout.splitlines()
     assert first.startswith("TrainingError The loss is")
     assert second == "the listener is unwell"
-    assert third == "cancelled"
+    assert third == "canceled"
     kept = checkpoint.metadata(tmp_path / "work" / "state.safetensors")
     assert int(kept["step"]) >= 2
 

@@ -89,7 +89,7 @@ def asked_after(stop_before):
     """Fit; the wish to stop comes during a step, as a signal would bring it."""
     done, _ = stop_before
 
-    def cancelled(folder, trainer, step):
+    def canceled(folder, trainer, step):
         interrupt = progress.Interrupt()
 
         def asked():
@@ -97,16 +97,16 @@ def asked_after(stop_before):
                 interrupt(signal.SIGINT, None)  # no exception: the training heeds it
             return interrupt.is_asked
 
-        with pytest.raises(progress.Cancelled), progress.stopping(asked):
+        with pytest.raises(progress.Canceled), progress.stopping(asked):
             fit(folder, trainer)
         return list(done)
 
-    return cancelled
+    return canceled
 
 
 @each_trainer
 @pytest.mark.parametrize("stop", [0, 6, 10])
-def test_one_that_is_cancelled_is_saved_however_seldom_that_is_done(
+def test_one_that_is_canceled_is_saved_however_seldom_that_is_done(
     tmp_path, trainer, stop, asked_after, stop_before
 ):
     done, _ = stop_before
@@ -119,11 +119,11 @@ def test_one_that_is_cancelled_is_saved_however_seldom_that_is_done(
     assert same(found, fit(None, trainer))
 
 
-def test_without_a_folder_a_cancelled_training_ends_at_once(asked_after):
+def test_without_a_folder_a_canceled_training_ends_at_once(asked_after):
     assert asked_after(None, TRAINERS[0], 5) == list(range(6))
 
 
-def test_one_that_is_cancelled_in_its_last_step_is_finished(
+def test_one_that_is_canceled_in_its_last_step_is_finished(
     tmp_path, asked_after, stop_before
 ):
     done, _ = stop_before

@@ -13,7 +13,7 @@ from types import FrameType
 
 from fewlabels.cli.harmless import harmless
 from fewlabels.errors import FewlabelsError, UsageError
-from fewlabels.progress import Cancelled, Interrupt, stopping
+from fewlabels.progress import Canceled, Interrupt, stopping
 
 __all__ = ["main"]
 
@@ -40,7 +40,7 @@ def main() -> None:
         _leave(f"Error: {error}", 2)
     except FewlabelsError as error:
         _leave(f"Error: {error}", 1)
-    except Cancelled:
+    except Canceled:
         _leave(_STOPPED, 1)
     except BrokenPipeError:
         sys.stderr.close()

@@ -1,7 +1,7 @@
 """One job: a call in a process of its own, told of in events.
 
 What is called is text (``"module:function"`` and arguments that JSON can hold), and so
-is all that comes back. A job may be cancelled or killed at any moment; whatever it does
+is all that comes back. A job may be canceled or killed at any moment; whatever it does
 keeps its state in files, and the same job goes on from there.
 """
 

@@ -21,7 +21,7 @@ from fewlabels.jobs.events import Event
 from fewlabels.naming import AllowCode
 
 _PROGRAM = "fewlabels.jobs.worker"
-_ENDS = {"done", "failed", "cancelled", "died"}
+_ENDS = {"done", "failed", "canceled", "died"}
 _MOST_EVENTS = 10_000
 _MOST_PRINTED = 10_000  # bytes
 _REASONS = {
@@ -73,7 +73,7 @@ class Job:
         Whoever begins after many thousand events hears the latest of them.
 
         Yields:
-            Events; the last one is ``done``, ``failed``, ``cancelled`` or ``died``.
+            Events; the last one is ``done``, ``failed``, ``canceled`` or ``died``.
         """
         seen = 0
         while True:
@@ -102,15 +102,15 @@ class Job:
             The result, as JSON holds it.
 
         Raises:
-            JobError: If the job was cancelled, died, or raised something that is no
+            JobError: If the job was canceled, died, or raised something that is no
                 error of fewlabels; one of those comes with its own type and sentence.
         """
         end = self.wait()
         assert end is not None
         if end["event"] == "done":
             return end["result"]
-        if end["event"] == "cancelled":
-            raise JobError("The job was cancelled; what it had saved is kept.")
+        if end["event"] == "canceled":
+            raise JobError("The job was canceled; what it had saved is kept.")
         found = vars(errors).get(end.get("error", ""), JobError)
         is_ours = isinstance(found, type) and issubclass(found, FewlabelsError)
         kind: type[FewlabelsError] = found if is_ours else JobError

@@ -30,15 +30,15 @@ class _Calls:
         self.orders: SimpleQueue[dict[str, Any]] = SimpleQueue()
         self._sender = sender
         self._number = 0
-        self._cancelled: set[int] = set()
+        self._canceled: set[int] = set()
 
     def do(self, order: dict[str, Any]) -> None:
         """Do a call and tell how it ended."""
         try:
             end = self._done(order)
             json.dumps(end)  # what cannot be told has failed
-        except progress.Cancelled:
-            end = {"event": "cancelled"}
+        except progress.Canceled:
+            end = {"event": "canceled"}
         except FewlabelsError as error:
             end = _failed(error, str(error), "")
         except Exception as error:  # noqa: BLE001 - told to whoever asked for the call
@@ -54,7 +54,7 @@ class _Calls:
 
     def cancel(self, number: int) -> None:
         """End a call as Ctrl-C would; called by another thread."""
-        self._cancelled.add(number)
+        self._canceled.add(number)
         if number != self._number:
             return
         if hasattr(signal, "pthread_kill"):  # which ends waiting, too
@@ -67,8 +67,8 @@ class _Calls:
         signal.signal(signal.SIGINT, interrupt)
         self._number = order["number"]
         try:
-            if self._number in self._cancelled:
-                raise progress.Cancelled
+            if self._number in self._canceled:
+                raise progress.Canceled
             function = permitted(order["call"], order["allow_code"])
             with (
                 progress.reporting(self._sender),

@@ -147,7 +147,7 @@ def _member(
             listening.enter_context(progress.stopping(stop.is_set))
         try:
             average = task.train(group, task.untrained(), partial(_look_at, connection))
-        except (FewlabelsError, progress.Cancelled) as error:
+        except (FewlabelsError, progress.Canceled) as error:
             connection.send({"event": "failed", "error": error})
             raise TrainingError(str(error)) from error  # which ends the others, too
     if group.rank == 0:

@@ -119,7 +119,7 @@ def run(
                 check_finite(loss, step, training.settings, saved)
                 saved.write()
                 if progress.is_stopped():
-                    raise progress.Cancelled
+                    raise progress.Canceled
             if done % _REPORT_EVERY == 0 or done == total:
                 check_finite(loss, step, training.settings, saved)
                 advance(done - since)
@@ -132,7 +132,7 @@ def run(
                 on_checkpoint(done, copy.deepcopy(training.average.network))
                 at += time.perf_counter() - paused  # measuring is not training
             if is_first and progress.is_stopped() and saved is None:
-                raise progress.Cancelled
+                raise progress.Canceled
             if is_first and saved is not None and saved.is_due():
                 saved.take(training, done)
 
