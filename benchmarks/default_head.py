@@ -89,7 +89,7 @@ class Stored:
         trainer = training.FrozenFixMatchDarpTrainer()
         weak, strong = (
             embedded_views(
-                *(pixels, (), encoder),
+                *(pixels, encoder),
                 settings=settings,
                 num_views=number,
                 key=0,
@@ -97,7 +97,7 @@ class Stored:
             )
             for settings, number in ((trainer.weak, 1), (trainer.strong_settings(), 2))
         )
-        clean = [embedded(some, (), encoder, cache=cache) for some in (pixels, held)]
+        clean = [embedded(some, encoder, cache=cache) for some in (pixels, held)]
         return cls(
             np.concatenate(clean),
             weak.arrays[0],

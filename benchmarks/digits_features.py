@@ -104,7 +104,7 @@ def main() -> None:
     for seed in arguments.seeds:
         started = time.process_time()
         encoder = SelfSupervised(steps=arguments.steps).fit(
-            pool.images, pool.ids, rng.stream(seed, "encoder")
+            pool.images, rng.stream(seed, "encoder")
         )
         name = f"encoder {seed}, {time.process_time() - started:.0f} s"
         found = measured(encoder.embed(images), encoder.embed(test_images), pool)

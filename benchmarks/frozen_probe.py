@@ -97,8 +97,8 @@ def measured(pool: Pool, encoder: Encoder, cache: FeatureCache) -> dict[str, Any
     """Return the accuracies of all probes."""
     assert pool.test is not None
     test_images = ChosenImages(pool.test.images, torch.arange(NUM_TEST))
-    rows = embedded(pool.images, pool.ids, encoder, cache=cache)
-    test_rows = embedded(test_images, (), encoder, cache=cache)
+    rows = embedded(pool.images, encoder, cache=cache)
+    test_rows = embedded(test_images, encoder, cache=cache)
     middle, deviation = moments(rows)
     everything = torch.arange(NUM_TRAIN)
     scaled = ((read_rows(rows, everything) - middle) / deviation).numpy()

@@ -1,6 +1,5 @@
-"""Rows on disk are found again, taken up after a kill, and never another's."""
+"""Rows on disk belong to items: found again, taken up after a kill, never another's."""
 
-import io
 import json
 import os
 import random
@@ -8,46 +7,93 @@ import signal
 
 import numpy as np
 import pytest
+import torch
 from tests.features import toy
 
 from fewlabels import files
 from fewlabels.augment import StrongAugment
+from fewlabels.data.derived import ChosenImages
 from fewlabels.errors import StorageError
-from fewlabels.features import FeatureCache, embedded, embedded_views
-from fewlabels.features.cache import BLOCK
+from fewlabels.features import FeatureCache, embedded, embedded_views, num_missing
+from fewlabels.features.cache import BLOCK, ENTRY, StoredRows
 from fewlabels.progress import reporting
+from fewlabels.seals import opened, sealed
 
 pytestmark = pytest.mark.usefixtures("untouched_randomness")
+
+needs_fork = pytest.mark.skipif(
+    not hasattr(os, "fork"), reason="needs a system that can fork"
+)
+ROW = 8 * 2  # bytes of eight features in half precision
 
 
 def kept(folder, images=None, encoder=None, **options):
     images = toy.images() if images is None else images
     encoder = toy.Means() if encoder is None else encoder
-    cache = FeatureCache(folder)
-    return embedded(images, toy.ids_of(images), encoder, cache=cache, **options)
+    return embedded(images, encoder, cache=FeatureCache(folder), **options)
+
+
+def values(images=None, dtype=np.float16):
+    """Rows by the definition."""
+    images = toy.images() if images is None else images
+    everything = images.read(torch.arange(len(images)))
+    return toy.Means().embed(everything).numpy().astype(dtype)
 
 
 def file_in(folder, ending):
-    (found,) = folder.glob(f"*{ending}")
+    (found,) = folder.glob(f"*.{ending}")
     return found
 
 
 def test_the_second_time_nothing_is_embedded(tmp_path):
-    first = kept(tmp_path / "new" / "folder")
+    kept(tmp_path / "new" / "folder")
     again = toy.Means()
     second = kept(tmp_path / "new" / "folder", encoder=again)
     assert again.num_embedded == 0
-    assert isinstance(second, np.memmap)
-    assert not second.flags.writeable
-    assert np.array_equal(first, second)
-    expected = toy.Means().embed(toy.images().items).numpy().astype(np.float16)
-    assert np.array_equal(second, expected)
+    assert isinstance(second, StoredRows)
+    assert isinstance(second.stored, np.memmap)
+    assert not second.stored.flags.writeable
+    assert (second.shape, second.dtype, len(second)) == ((600, 8), np.float16, 600)
+    assert np.array_equal(second, values())
 
 
-def test_no_more_than_a_block_is_read_at_a_time(tmp_path):
-    images = toy.images()
-    kept(tmp_path, images)
-    assert max(map(len, images.reads)) == BLOCK
+def test_no_more_than_a_block_is_embedded_at_a_time(tmp_path):
+    class Noted(toy.Means):
+        def embed(self, images):
+            sizes.append(len(images))
+            return super().embed(images)
+
+    sizes = []
+    kept(tmp_path, encoder=Noted())
+    assert sizes == [BLOCK, BLOCK, 600 - 2 * BLOCK]
+
+
+# --------------------------------------------------------------- which rows are whose
+
+
+def test_new_items_among_old_ones_are_all_that_is_embedded(tmp_path):
+    kept(tmp_path)
+    more = toy.images(num_items=640, seed=1)
+    more.items[torch.randperm(640, generator=toy.draws())[:600]] = toy.images().items
+    encoder = toy.Means()
+    assert num_missing(more, encoder, FeatureCache(tmp_path)) == 40
+    assert np.array_equal(kept(tmp_path, more, encoder), values(more))
+    assert encoder.num_embedded == 40
+
+
+def test_parts_of_a_pool_read_the_rows_of_the_whole_in_any_order(tmp_path):
+    kept(tmp_path)
+    part = ChosenImages(toy.images(), torch.tensor([599, 3, 3, 0]))
+    encoder = toy.Means()
+    assert np.array_equal(kept(tmp_path, part, encoder), values()[[599, 3, 3, 0]])
+    assert encoder.num_embedded == 0
+
+
+def test_equal_items_are_embedded_once(tmp_path):
+    copies = ChosenImages(toy.images(), torch.arange(900) % 300)
+    encoder = toy.Means()
+    assert np.array_equal(kept(tmp_path, copies, encoder), values(copies))
+    assert encoder.num_embedded == 300
 
 
 @pytest.mark.parametrize(
@@ -55,139 +101,168 @@ def test_no_more_than_a_block_is_read_at_a_time(tmp_path):
     [
         {"encoder": toy.Means("other")},
         {"images": toy.images(seed=1)},
-        {"images": toy.images(num_items=599)},
         {"images": toy.images(shape=(1, 8, 16))},
         {"images": toy.images(shape=(3, 8, 8))},
         {"dtype": "float32"},
     ],
 )
-def test_another_encoder_or_content_has_another_file(tmp_path, change):
+def test_another_encoder_or_content_has_other_rows(tmp_path, change):
     kept(tmp_path)
     encoder = change.pop("encoder", toy.Means())
     before = encoder.num_embedded
     found = kept(tmp_path, encoder=encoder, **change)
     images = change.get("images", toy.images())
     assert encoder.num_embedded - before == len(images)
-    dtype = change.get("dtype", "float16")
-    assert np.array_equal(found, encoder.embed(images.items).numpy().astype(dtype))
-    assert len(list(tmp_path.glob("*.npy"))) == 2
+    assert np.array_equal(found, values(images, change.get("dtype", "float16")))
 
 
-def test_equal_ids_with_other_pixels_have_another_file(tmp_path):
-    """Ids know nothing of noise, or of the size that images are brought to."""
-    images, noisy = toy.images(), toy.images(seed=1)
-    cache, ids = FeatureCache(tmp_path), toy.ids_of(images)
-    embedded(images, ids, toy.Means(), cache=cache)
-    encoder = toy.Means()
-    embedded(noisy, ids, encoder, cache=cache)
-    assert encoder.num_embedded == toy.NUM_ITEMS
+def test_equal_bytes_of_another_shape_have_other_rows(tmp_path):
+    """An encoder may give rows of another length then."""
+    wide = toy.CountedImages(toy.images().items.view(600, 1, 4, 16))
+
+    class Wide(toy.Means):
+        feature_size = 4
+
+    kept(tmp_path)
+    assert kept(tmp_path, wide, Wide()).shape == (600, 4)
+    assert np.array_equal(kept(tmp_path), values())
 
 
-@pytest.mark.parametrize("names", [(), [str(n) for n in range(toy.NUM_ITEMS)]])
-def test_without_hashes_in_ids_each_pixel_counts(tmp_path, names):
-    images = toy.images()
-    cache = FeatureCache(tmp_path)
-    embedded(images, names, toy.Means(), cache=cache)
+def test_each_pixel_counts(tmp_path):
+    kept(tmp_path)
     changed = toy.images()
     changed.items[301, 0, 3, 3] ^= 1
     encoder = toy.Means()
-    embedded(changed, names, encoder, cache=cache)
-    assert encoder.num_embedded == toy.NUM_ITEMS
-    embedded(toy.images(), names, encoder, cache=cache)
-    assert encoder.num_embedded == toy.NUM_ITEMS
+    assert np.array_equal(kept(tmp_path, changed, encoder), values(changed))
+    assert encoder.num_embedded == 1
 
 
-def test_a_journal_of_something_else_is_not_believed(tmp_path):
-    kept(tmp_path)
-    journal = file_in(tmp_path, ".jsonl")
-    first, *others = journal.read_text().splitlines()
-    told = json.loads(first)
-    assert told["encoder"] == "means"
-    assert told["shape"] == [toy.NUM_ITEMS, 8]
-    for other in (json.dumps({**told, "encoder": "other"}), 100_000 * "["):
-        journal.write_text("\n".join([other, *others, ""]))
+def test_views_are_kept_one_by_one(tmp_path):
+    images, cache = toy.images(), FeatureCache(tmp_path)
+    counts = []
+    for num_views in (1, 3, 2):
         encoder = toy.Means()
-        kept(tmp_path, encoder=encoder)
-        assert encoder.num_embedded == toy.NUM_ITEMS
+        embedded_views(
+            images,
+            encoder,
+            settings=StrongAugment(),
+            num_views=num_views,
+            key=5,
+            cache=cache,
+        )
+        counts.append(encoder.num_embedded)
+    assert counts == [600, 1200, 0]
 
 
 # ------------------------------------------------------------------------- damage
 
 
+def test_a_description_of_something_else_is_not_believed(tmp_path):
+    kept(tmp_path)
+    path = file_in(tmp_path, "json")
+    sound = path.read_text()
+    told = json.loads(opened(sound)[0])
+    assert told == {
+        "encoder": "means",
+        "images": "1x8x8",
+        "view": "clean",
+        "dtype": "float16",
+        "features": 8,
+    }
+    others = [
+        sealed(json.dumps({**told, "encoder": "other"})),
+        sealed(json.dumps({**told, "features": 7})),
+        sealed(json.dumps({**told, "features": "8"})),
+        sealed(json.dumps({**told, "features": 10**30})),
+        sealed(json.dumps({**told, "features": -8})),
+        sound.replace("1x8x8", "1x8x9"),
+        json.dumps(told),
+        100_000 * "[",
+        "",
+    ]
+    for other in others:
+        path.write_text(other)
+        encoder = toy.Means()
+        assert np.array_equal(kept(tmp_path, encoder=encoder), values())
+        assert encoder.num_embedded == toy.NUM_ITEMS
+        assert path.read_text() == sound
+
+
 @pytest.mark.parametrize(
-    ("position", "num_again"),
-    [(0, 600), (130, 600), (128 + 256 * 16 + 5, 344), (-1, 88)],
+    ("ending", "position"),
+    [("rows", at) for at in (0, 300 * ROW + 5, -1)]
+    + [("index", at) for at in (0, 20, 300 * 24 + 3, -1)],
 )
-def test_a_damaged_array_is_found_out_and_mended(tmp_path, position, num_again):
-    sound = np.array(kept(tmp_path))
-    path = file_in(tmp_path, ".npy")
+def test_a_damaged_row_is_found_out_and_made_again(tmp_path, ending, position):
+    kept(tmp_path)
+    path = file_in(tmp_path, ending)
     content = bytearray(path.read_bytes())
-    assert len(content) == 128 + 600 * 16
+    assert len(content) == 600 * {"rows": ROW, "index": ENTRY.itemsize}[ending]
     content[position] ^= 1
     path.write_bytes(content)
     encoder = toy.Means()
-    assert np.array_equal(kept(tmp_path, encoder=encoder), sound)
-    assert encoder.num_embedded == num_again
-    kept(tmp_path, encoder=encoder)
-    assert encoder.num_embedded == num_again
+    for _ in range(2):
+        assert np.array_equal(kept(tmp_path, encoder=encoder), values())
+        assert encoder.num_embedded == 1
 
 
-@pytest.mark.parametrize("first", ["[" * 5000, '{"shape": [1, 1e999]}'])
-def test_a_journal_that_cannot_be_followed_is_no_journal(tmp_path, first):
-    before = np.array(kept(tmp_path))
-    file_in(tmp_path, ".jsonl").write_text(first + "\n")
-    assert np.array_equal(kept(tmp_path), before)
+def test_rows_of_two_items_that_changed_places_are_found_out(tmp_path):
+    kept(tmp_path)
+    path = file_in(tmp_path, "rows")
+    content = path.read_bytes()
+    path.write_bytes(content[ROW : 2 * ROW] + content[:ROW] + content[2 * ROW :])
+    encoder = toy.Means()
+    assert np.array_equal(kept(tmp_path, encoder=encoder), values())
+    assert encoder.num_embedded == 2
 
 
-@pytest.mark.parametrize("ending", [".npy", ".jsonl"])
+def test_files_of_another_encoder_are_found_out(tmp_path):
+    kept(tmp_path / "other", encoder=toy.Means("other", scale=2.0))
+    kept(tmp_path / "own")
+    for ending in ("rows", "index"):
+        other = file_in(tmp_path / "other", ending).read_bytes()
+        file_in(tmp_path / "own", ending).write_bytes(other)
+    assert np.array_equal(kept(tmp_path / "own"), values())
+
+
+@pytest.mark.parametrize("ending", ["rows", "index", "json"])
 @pytest.mark.parametrize("cut", [0, 70, 300, -1, None])
 def test_a_file_that_is_cut_off_or_too_long_is_mended(tmp_path, ending, cut):
-    sound = np.array(kept(tmp_path))
+    kept(tmp_path)
     path = file_in(tmp_path, ending)
     content = path.read_bytes()
     path.write_bytes(content + b"xyz" if cut is None else content[:cut])
-    assert np.array_equal(kept(tmp_path), sound)
+    assert np.array_equal(kept(tmp_path), values())
+    kept(tmp_path, toy.images(seed=1))  # a torn end does not shift what comes later
+    assert np.array_equal(kept(tmp_path), values())
     names = {file.suffix for file in tmp_path.iterdir()}
-    assert names == {".npy", ".jsonl", ".lock"}
+    assert names == {".rows", ".index", ".json", ".lock"}
 
 
-@pytest.mark.parametrize("ending", [".npy", ".jsonl"])
+@pytest.mark.parametrize("ending", ["rows", "index", "json"])
 def test_a_file_that_is_gone_is_made_again(tmp_path, ending):
-    sound = np.array(kept(tmp_path))
+    kept(tmp_path)
     file_in(tmp_path, ending).unlink()
-    assert np.array_equal(kept(tmp_path), sound)
+    assert np.array_equal(kept(tmp_path), values())
 
 
-def test_a_pickle_in_place_of_an_array_is_not_opened(tmp_path):
-    sound = np.array(kept(tmp_path))
-    path = file_in(tmp_path, ".npy")
-    pickled = io.BytesIO()
-    np.save(pickled, np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    path.write_bytes(pickled.getvalue())
-    assert np.array_equal(kept(tmp_path), sound)
-
-
-def test_arrays_are_opened_with_pickling_switched_off(tmp_path, monkeypatch):
-    seen = []
-    plain = np.load
-
-    def load(*arguments, **options):
-        seen.append(options)
-        return plain(*arguments, **options)
-
-    monkeypatch.setattr(np, "load", load)
-    kept(tmp_path)
-    kept(tmp_path)
-    assert seen == [{"mmap_mode": "r", "allow_pickle": False}] * 2
+def test_rows_that_are_open_outlive_what_others_do(tmp_path):
+    rows = kept(tmp_path)
+    kept(tmp_path, toy.images(seed=1))
+    for path in tmp_path.iterdir():
+        path.unlink()
+    kept(tmp_path, toy.images(seed=2))
+    assert np.array_equal(rows, values())
 
 
 def test_a_full_disk_is_told_and_what_was_written_stays(tmp_path, monkeypatch):
     plain, blocks = files.append, []
 
     def append(path, content):
-        if path.suffix == ".rows" and len(content) > 1000:
+        if path.suffix == ".rows":
             blocks.append(content)
             if len(blocks) == 2:
+                plain(path, content[:100])
                 with files.explained(path):
                     raise OSError(28, "No space left on device")
         plain(path, content)
@@ -197,8 +272,14 @@ def test_a_full_disk_is_told_and_what_was_written_stays(tmp_path, monkeypatch):
         kept(tmp_path)
     monkeypatch.undo()
     encoder = toy.Means()
-    kept(tmp_path, encoder=encoder)
+    assert np.array_equal(kept(tmp_path, encoder=encoder), values())
     assert encoder.num_embedded == toy.NUM_ITEMS - BLOCK
+
+
+def test_a_disk_that_forgets_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "append", lambda path, content: None)
+    with pytest.raises(StorageError, match=r"just written.*cannot be read back"):
+        kept(tmp_path)
 
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path):
@@ -272,66 +353,62 @@ def killed_at(moment, folder, torn_bytes):
     return os.WIFSIGNALED(status)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that can fork")
-@pytest.mark.parametrize("torn_bytes", [0, 1, 20, 10**6])
+@needs_fork
+@pytest.mark.parametrize("torn_bytes", [0, 1, 20, 50, 10**6])
 def test_a_kill_at_any_writing_changes_no_byte(tmp_path, torn_bytes):
-    whole = kept(tmp_path / "whole")
+    """Five times six moments: rows and entries of each block."""
+    kept(tmp_path / "whole")
     expected = {path.name: path.read_bytes() for path in (tmp_path / "whole").iterdir()}
-    for moment in range(1, 8):  # a header, then rows and a line for each block
+    for moment in range(1, 7):
         folder = tmp_path / f"killed-at-{moment}"
         assert killed_at(moment, folder, torn_bytes)
-        assert not list(folder.glob("*.npy"))
-        assert np.array_equal(kept(folder), whole)
+        missing = num_missing(toy.images(), toy.Means(), FeatureCache(folder))
+        encoder = toy.Means()
+        assert np.array_equal(kept(folder, encoder=encoder), values())
+        assert encoder.num_embedded == missing
         found = {path.name: path.read_bytes() for path in folder.iterdir()}
-        assert found == expected
-    assert not killed_at(8, tmp_path / "not-killed", torn_bytes)
+        if torn_bytes in {0, 1, 20, 10**6}:  # else a part of a block was kept
+            assert found == expected
+    assert not killed_at(7, tmp_path / "not-killed", torn_bytes)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that can fork")
+@needs_fork
 def test_many_kills_one_after_the_other(tmp_path):
-    whole, chance = kept(tmp_path / "whole"), random.Random(0)
+    chance = random.Random(0)
     kills = sum(
-        killed_at(chance.randrange(1, 5), tmp_path / "killed", chance.randrange(40))
+        killed_at(chance.randrange(1, 5), tmp_path / "killed", chance.randrange(400))
         for _ in range(6)
     )
     assert kills >= 2
-    assert np.array_equal(kept(tmp_path / "killed"), whole)
+    assert np.array_equal(kept(tmp_path / "killed"), values())
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that can fork")
-def test_two_processes_make_one_array(tmp_path):
-    """Each block is embedded by one of them: the other waits and finds the array."""
-    log = tmp_path / "embedded.txt"
+class Logged(toy.Means):
+    """Notes in a file which images it embeds."""
 
-    class Logged(toy.Means):
-        def embed(self, images):
-            files.append(log, b"%d\n" % len(images))
-            return super().embed(images)
+    def __init__(self, log):
+        super().__init__()
+        self.log = log
 
-    children = []
-    for _ in range(3):
+    def embed(self, images):
+        files.append(self.log, images.numpy().tobytes())
+        return super().embed(images)
+
+
+@needs_fork
+def test_processes_at_once_embed_each_image_once(tmp_path):
+    """They begin at different items and share half of them."""
+    log, children = tmp_path / "embedded", []
+    some = [torch.arange(600), torch.arange(599, 299, -1), torch.arange(200, 500)]
+    for items in some:
         child = os.fork()
         if not child:
-            kept(tmp_path / "cache", encoder=Logged())
-            os._exit(0)
+            part = ChosenImages(toy.images(), items)
+            right = np.array_equal(
+                kept(tmp_path / "cache", part, Logged(log)), values(part)
+            )
+            os._exit(0 if right else 1)
         children.append(child)
     assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
-    assert sum(map(int, log.read_text().split())) == toy.NUM_ITEMS
-
-
-def test_views_are_kept_one_by_one(tmp_path):
-    images, cache = toy.images(), FeatureCache(tmp_path)
-    counts = []
-    for num_views in (1, 3, 2):
-        encoder = toy.Means()
-        embedded_views(
-            images,
-            toy.ids_of(images),
-            encoder,
-            settings=StrongAugment(),
-            num_views=num_views,
-            key=5,
-            cache=cache,
-        )
-        counts.append(encoder.num_embedded)
-    assert counts == [600, 1200, 0]
+    seen = np.frombuffer(log.read_bytes(), dtype="V64")
+    assert len(seen) == len(set(seen.tolist())) == toy.NUM_ITEMS

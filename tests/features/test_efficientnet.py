@@ -135,7 +135,7 @@ def test_features_are_informative_on_photographs(lite0):
         pytest.skip("cifar10 is not there: set FEWLABELS_DATA")
     pool = fewlabels.load("cifar10")
     order = torch.randperm(len(pool), generator=rng.stream(0, "probe"))[:1100]
-    rows = embedded(ArrayImages(pool.images.read(order)), (), lite0)
+    rows = embedded(ArrayImages(pool.images.read(order)), lite0)
     labels = pool.labels[order].numpy()
     probe = LogisticRegression(C=0.01, max_iter=1000)
     probe.fit(rows[:100].astype("float32"), labels[:100])

@@ -25,8 +25,7 @@ IMAGES = toy.images(40)
 
 
 def fit(workspace=None, settings=SETTINGS, images=IMAGES, seed=0):
-    ids = toy.ids_of(images)
-    return settings.fit(images, ids, rng.stream(seed, "fit"), workspace=workspace)
+    return settings.fit(images, rng.stream(seed, "fit"), workspace=workspace)
 
 
 @pytest.fixture
@@ -250,9 +249,7 @@ def test_features_beat_pixels_on_digits():
     pool = fewlabels.load("digits")
     everything, tested = torch.arange(len(pool)), torch.arange(len(pool.test))
     images, test_images = pool.images.read(everything), pool.test.images.read(tested)
-    encoder = SelfSupervised(steps=300).fit(
-        pool.images, pool.ids, rng.stream(0, "encoder")
-    )
+    encoder = SelfSupervised(steps=300).fit(pool.images, rng.stream(0, "encoder"))
     pixels = [
         nearest(images.flatten(1).float(), test_images.flatten(1).float(), pool, seed)
         for seed in range(5)

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 import torch
 
 from fewlabels import rng
-from fewlabels.data.arrays import item_ids
 from fewlabels.pool import ArrayImages
 
 NUM_ITEMS = 600
@@ -23,15 +22,14 @@ class CountedImages(ArrayImages):
         return super().read(indices)
 
 
+def draws(seed=0):
+    return rng.stream(seed, "toy images")
+
+
 def images(num_items=NUM_ITEMS, shape=(1, 8, 8), seed=0):
-    draws = rng.stream(seed, "toy images")
-    return CountedImages(
-        torch.randint(256, (num_items, *shape), generator=draws, dtype=torch.uint8)
-    )
-
-
-def ids_of(some):
-    return item_ids("toy", some.items)
+    size = (num_items, *shape)
+    items = torch.randint(256, size, generator=draws(seed), dtype=torch.uint8)
+    return CountedImages(items)
 
 
 class Means:

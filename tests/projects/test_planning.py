@@ -6,6 +6,7 @@ from tests.data.pictures import save
 from tests.projects.trained import images
 
 from fewlabels import data, training
+from fewlabels.data.derived import ChosenImages
 from fewlabels.errors import ShapeError, UsageError
 from fewlabels.features import FeatureCache, ModuleEncoder, embedded, encoders
 from fewlabels.models import WideResNet
@@ -139,7 +140,9 @@ def test_the_time_foretold_knows_which_features_are_there(clock, tmp_path):
     cache = FeatureCache(tmp_path)
     assert foretold(chosen, pool, cache, clock) == pytest.approx(50 * EMBED)
     encoder = encoders.resolve("efficientnet-lite0")
-    embedded(pool.images, pool.ids, encoder, cache=cache)
+    embedded(ChosenImages(pool.images, torch.arange(40)), encoder, cache=cache)
+    assert foretold(chosen, pool, cache, clock) == pytest.approx(10 * EMBED)
+    embedded(pool.images, encoder, cache=cache)
     assert foretold(chosen, pool, cache, clock) == 0
     changed = Pool.build(images(50, seed=1), pool.labels, pool.classes)
     assert foretold(chosen, changed, cache, clock) == pytest.approx(50 * EMBED)

@@ -15,7 +15,7 @@ from fewlabels.augment.settings import (
     WeakAugment,
 )
 from fewlabels.augment.shifts import weak
-from fewlabels.augment.views import strong
+from fewlabels.augment.views import num_draws, strong, view
 
 __all__ = [
     "OPERATIONS",
@@ -23,8 +23,10 @@ __all__ = [
     "Strong",
     "StrongAugment",
     "WeakAugment",
+    "num_draws",
     "preset",
     "preset_names",
     "strong",
+    "view",
     "weak",
 ]

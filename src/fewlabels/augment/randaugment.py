@@ -66,9 +66,19 @@ def drawn(
     num_images: int, generator: Generator, settings: RandAugment
 ) -> DrawnOperations:
     """Return all that a minibatch of so many images draws."""
-    num_rounds = settings.num_operations
-    width = _NUM_WEAK + num_rounds * _NUM_EACH + _NUM_CUTOUT
+    width = num_draws(settings)
     uniform = torch.rand(num_images, width, generator=generator, dtype=torch.float64)
+    return told_by(uniform, settings)
+
+
+def num_draws(settings: RandAugment) -> int:
+    """Return how many numbers are drawn for an image."""
+    return _NUM_WEAK + settings.num_operations * _NUM_EACH + _NUM_CUTOUT
+
+
+def told_by(uniform: Tensor, settings: RandAugment) -> DrawnOperations:
+    """Return what uniform numbers, float64, shape (n, :func:`num_draws`), stand for."""
+    num_images, num_rounds = len(uniform), settings.num_operations
     weak, cutout = uniform.T[:_NUM_WEAK], uniform.T[-_NUM_CUTOUT:]
     rounds = uniform.T[_NUM_WEAK:-_NUM_CUTOUT].view(num_rounds, _NUM_EACH, num_images)
     which, whether, how_much, sign = rounds.unbind(1)

@@ -5,6 +5,9 @@ from torch import Generator, Tensor
 
 from fewlabels.augment.settings import WeakAugment
 
+NUM_DRAWS = 3
+"""Numbers that are drawn for an image: shift down, shift right, flip."""
+
 
 def weak(images: Tensor, generator: Generator, settings: WeakAugment) -> Tensor:
     """Return each image flipped at random and shifted by whole pixels.
@@ -17,7 +20,8 @@ def weak(images: Tensor, generator: Generator, settings: WeakAugment) -> Tensor:
     Returns:
         New images of the same shape and type.
     """
-    draws = torch.rand(3, len(images), generator=generator, dtype=torch.float32)
+    size = (NUM_DRAWS, len(images))
+    draws = torch.rand(size, generator=generator, dtype=torch.float32)
     return shifted(images, draws, shift=settings.shift, flip=settings.flip)
 
 

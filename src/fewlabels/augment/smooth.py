@@ -4,19 +4,30 @@ import math
 
 import torch
 import torch.nn.functional as F
-from torch import Generator, Tensor
+from torch import Tensor
 
 from fewlabels.augment.cutout import squares
 from fewlabels.augment.settings import StrongAugment
 
+NUM_DRAWS = 11
+"""Numbers that are drawn for an image."""
+
 _BYTE_MIDDLE = 127.5
 
 
-def smooth(images: Tensor, generator: Generator, settings: StrongAugment) -> Tensor:
-    """Return each image moved, re-lit and partly covered; see :func:`.views.strong`."""
+def smooth(images: Tensor, draws: Tensor, settings: StrongAugment) -> Tensor:
+    """Return each image moved, re-lit and partly covered; see :func:`.views.strong`.
+
+    Args:
+        images: uint8, or floats in [-1, 1], shape (n, c, h, w).
+        draws: Uniform numbers, floats of the precision to compute in, shape (11, n).
+        settings: How far to go.
+
+    Returns:
+        New images of the same shape and type.
+    """
     is_bytes = images.dtype == torch.uint8
     values = images.float() / _BYTE_MIDDLE - 1 if is_bytes else images
-    draws = torch.rand(11, len(images), generator=generator, dtype=values.dtype)
     signed = draws * 2 - 1
     values = _moved(values, signed[:6], draws[6] < 1 / 2, settings)
     values = _lit(values, signed[7:9], settings)

@@ -165,7 +165,9 @@ def decode(file: ImageFile, shape: tuple[int, int, int]) -> NDArray[np.uint8]:
     raises :class:`DataError`.
     """
     channels, height, width = shape
-    with _opened(file.path) as (image, _):
+    with _opened(file.path) as (image, digest):
+        if digest != file.digest:
+            raise DataError("its content has changed")
         if (height, width) != (file.height, file.width):
             image.draft(image.mode, (2 * max(shape), 2 * max(shape)))
         image.load()  # only then it is known what a palette holds

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from fewlabels.data.contents import digests_of
 from fewlabels.errors import DataError, UnknownNameError, UsageError
 from fewlabels.pool import ArrayImages, Images, Pool
 from fewlabels.rng import fork, keyed_uniforms, stream
@@ -40,6 +41,10 @@ class ChosenImages:
     def read(self, indices: Tensor) -> Tensor:
         """Return the items at ``indices``."""
         return self.images.read(self.chosen[indices])
+
+    def digests(self, indices: Tensor) -> Sequence[str]:
+        """Return a hash of the content of each item at ``indices``."""
+        return digests_of(self.images, self.chosen[indices])
 
 
 @dataclass(frozen=True, eq=False)

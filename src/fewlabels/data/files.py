@@ -54,6 +54,10 @@ class FileImages:
         with ThreadPoolExecutor(_NUM_THREADS) as threads:
             return torch.from_numpy(np.stack(list(threads.map(self._image, wanted))))
 
+    def digests(self, indices: Tensor) -> Sequence[str]:
+        """Return the hash of the file of each item at ``indices``."""
+        return [self.files[index].digest for index in indices.tolist()]
+
     def _image(self, index: int) -> NDArray[np.uint8]:
         remembered = self._decoded.get(index)
         if remembered is not None:
@@ -64,7 +68,8 @@ class FileImages:
         except DataError as error:
             raise DataError(
                 f"{file.path} was a good image when the pool was made and is not any "
-                f"more: {error}. Run the same command again; the file is then left out."
+                f"more: {error}. Run the same command again; the file is then left out "
+                "or read anew."
             ) from error
         if (len(self._decoded) + 1) * pixels.nbytes <= _MEMORY:
             self._decoded[index] = pixels

@@ -10,7 +10,7 @@ from fewlabels.features.embedding import (
     content_key,
     embedded,
     embedded_views,
-    is_embedded,
+    num_missing,
     read_rows,
 )
 from fewlabels.features.frozen import Embedded, FrozenClassifier, moments
@@ -29,7 +29,7 @@ __all__ = [
     "content_key",
     "embedded",
     "embedded_views",
-    "is_embedded",
     "moments",
+    "num_missing",
     "read_rows",
 ]

@@ -1,14 +1,13 @@
 """Every image once through an encoder: the images themselves, or views of them.
 
 Images are read, varied and embedded in blocks of 256, so that memory does not grow with
-the pool, and random draws are named by block: how far a process got before it died, and
-how it goes on, changes no number.
+the pool. A row depends on what its item holds and on nothing else: the draws of a view
+are named by the item, not by its position, and views are made of 32 images at a time,
+empty ones where there are fewer, because sums of other numbers round differently.
 
-Shapes: N items, n items of a block, V views, F features.
+Shapes: N items, n items of a block, V views, D draws, F features.
 """
 
-import re
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -16,12 +15,23 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
-from fewlabels import rng
-from fewlabels.augment import Strong, WeakAugment, strong, weak
+from fewlabels import augment, rng
+from fewlabels.augment import Strong, WeakAugment
+from fewlabels.data.contents import digests_of
 from fewlabels.errors import NotFiniteError, ShapeError, UsageError
-from fewlabels.features.cache import BLOCK, FeatureCache, Rows, Subject
+from fewlabels.features.cache import (
+    BLOCK,
+    CONTENT,
+    Array,
+    Contents,
+    FeatureCache,
+    Items,
+    Rows,
+    RowsOf,
+    Subject,
+)
 from fewlabels.features.encoders import Encoder
 from fewlabels.pool import Images
 from fewlabels.progress import track
@@ -29,9 +39,7 @@ from fewlabels.progress import track
 Precision = Literal["float16", "float32"]
 """How rows are kept; half precision takes half the space."""
 
-_HASHED_ID = re.compile(r"@[0-9a-f]{16}(#\d+)?$")
-_NUM_PROBES = 16
-_CLEAN = {"view": "clean"}
+_VIEWS_AT_A_TIME = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +47,7 @@ class StoredViews:
     """Rows of several views of each item."""
 
     arrays: tuple[Rows, ...]
-    """One array (N, F) per view; memory maps where there is a cache."""
+    """Rows (N, F) of each view."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -65,13 +73,12 @@ class StoredViews:
 
 
 def read_rows(rows: Rows, indices: Tensor) -> Tensor:
-    """Return some rows of an array, memory-mapped or not, as float32 (n, F)."""
+    """Return some rows, from the disk or from memory, as float32 (n, F)."""
     return torch.from_numpy(np.asarray(rows[indices.numpy()])).to(torch.float32)
 
 
 def embedded(
     images: Images,
-    ids: Sequence[str],
     encoder: Encoder,
     *,
     cache: FeatureCache | None = None,
@@ -79,45 +86,38 @@ def embedded(
 ) -> Rows:
     """Return the features of all images.
 
-    A file that has become unreadable since the pool was made stops the work with the
-    :class:`fewlabels.errors.DataError` of whoever reads it.
+    A file that has become unreadable since the pool was made, or another, stops the
+    work with the :class:`fewlabels.errors.DataError` of whoever reads it.
 
     Args:
         images: The images.
-        ids: A name per image that holds a hash of its content, as in a pool; empty
-            where there are none: the pixels of all images are then hashed instead.
         encoder: What embeds them.
-        cache: Where rows are kept and found again; None: in memory only.
+        cache: Where rows are kept and found again, item by item; None: in memory only.
         dtype: How rows are kept, with and without a cache.
 
     Returns:
-        One row per image, shape (N, F); a read-only memory map where there is a cache.
+        One row per image, shape (N, F); read from the disk where there is a cache.
     """
-    work = _Work(images, ids, encoder, cache, dtype)
-    return work.rows(images.read, _CLEAN)
+    return _Work(images, encoder, cache, dtype).rows(None)
 
 
-def is_embedded(
-    images: Images, ids: Sequence[str], encoder: Encoder, cache: FeatureCache
-) -> bool:
-    """Tell whether :func:`embedded` would find all rows in a cache.
+def num_missing(images: Images, encoder: Encoder, cache: FeatureCache) -> int:
+    """Return how many images :func:`embedded` would embed, not finding their rows.
 
     Args:
         images: The images.
-        ids: As in :func:`embedded`.
         encoder: What embeds them.
         cache: Where rows are kept.
 
     Returns:
-        False also where some blocks of rows are there, or damaged ones.
+        Equal images count once, and damaged rows as missing.
     """
-    work = _Work(images, ids, encoder, cache, "float16")
-    return not len(images) or cache.holds(work.subject(images.read, _CLEAN))
+    work = _Work(images, encoder, cache, "float16")
+    return cache.num_missing(work.subject(None), work.contents)
 
 
 def embedded_views(
     images: Images,
-    ids: Sequence[str],
     encoder: Encoder,
     *,
     settings: WeakAugment | Strong,
@@ -128,16 +128,16 @@ def embedded_views(
 ) -> StoredViews:
     """Return the features of random views of all images, each made once.
 
-    More views begin with the fewer.
+    More views begin with the fewer. The views of an item are the same in every pool;
+    equal items have equal views.
 
     Args:
         images: The images.
-        ids: As in :func:`embedded`.
         encoder: What embeds the views.
         settings: How images are varied; they say whether views are weak or strong.
         num_views: How many views of each image (V).
         key: What distinguishes these views from others of the same kind.
-        cache: Where rows are kept and found again; None: in memory only.
+        cache: Where rows are kept and found again, item by item; None: in memory only.
         dtype: How rows are kept, with and without a cache.
 
     Returns:
@@ -145,46 +145,54 @@ def embedded_views(
     """
     if num_views < 1:
         raise UsageError(f"num_views is {num_views}; make at least one of each image.")
-    work = _Work(images, ids, encoder, cache, dtype)
-    kind = "weak" if isinstance(settings, WeakAugment) else "strong"
-
-    def view(number: int) -> Rows:
-        def read(block: Tensor) -> Tensor:
-            name = (f"{kind} view", number, int(block[0]) // BLOCK)
-            return _varied(images.read(block), rng.stream(key, *name), settings)
-
-        name = f"{kind} view {number} of key {key}"
-        return work.rows(read, {"view": name, "settings": repr(settings)})
-
-    return StoredViews(tuple(view(number) for number in range(num_views)))
+    work = _Work(images, encoder, cache, dtype)
+    views = (_Random(settings, key, number) for number in range(num_views))
+    return StoredViews(tuple(map(work.rows, views)))
 
 
-def content_key(images: Images, ids: Sequence[str] = ()) -> str:
-    """Return a hash of the content of images.
-
-    Where every id holds a hash of its item's content, ids stand for pixels; those of a
-    few items are hashed all the same, because ids know nothing of the size that images
-    are brought to or of noise that was added. Else the pixels of all items are hashed.
-
-    Args:
-        images: The images.
-        ids: A name per image, or none.
-
-    Returns:
-        A hexadecimal number of 32 digits.
-    """
-    names = ids if ids and all(map(_HASHED_ID.search, ids)) else ()
-    found = blake2b(repr((len(images), images.shape)).encode(), digest_size=16)
-    found.update("\0".join(names).encode())
-    looked_at = _probes(len(images)) if names else torch.arange(len(images))
-    for part in torch.split(looked_at, BLOCK):
-        found.update(images.read(part).numpy().tobytes())
-    return found.hexdigest()
+def content_key(images: Images) -> str:
+    """Return a hash of the content of all images, in their order: 32 digits."""
+    told = repr((images.shape, *digests_of(images, torch.arange(len(images)))))
+    return blake2b(told.encode(), digest_size=16).hexdigest()
 
 
-def _probes(num_items: int) -> Tensor:
-    """Return some positions, spread evenly."""
-    return torch.linspace(0, num_items - 1, min(_NUM_PROBES, num_items)).long()
+@dataclass(frozen=True)
+class _Random:
+    """Images that are varied, each by draws of its own."""
+
+    settings: WeakAugment | Strong
+    key: int
+    number: int
+
+    @property
+    def _name(self) -> str:
+        kind = "weak" if isinstance(self.settings, WeakAugment) else "strong"
+        return f"{kind} view {self.number} of key {self.key}"
+
+    def facts(self, shape: tuple[int, ...]) -> dict[str, str]:
+        """Say how the view is made of images of a shape."""
+        # Views change with the code that makes them, which no setting tells: those of
+        # a few images that are always the same do.
+        size, draws = (_VIEWS_AT_A_TIME, *shape), rng.stream(0, "images to compare")
+        images = torch.randint(256, size, generator=draws, dtype=torch.uint8)
+        numbers = np.arange(len(images)).astype(CONTENT)
+        made = self.of(images, numbers).numpy().tobytes()
+        code = blake2b(made, digest_size=8).hexdigest()
+        return {"view": self._name, "settings": repr(self.settings), "code": code}
+
+    def of(self, images: Tensor, contents: Contents) -> Tensor:
+        """Return the view of each image; no image changes that of another."""
+        key = rng.fork(rng.stream(self.key, self._name))
+        numbers = contents.view(np.int64).reshape(len(images), -1)[:, 0]
+        width = augment.num_draws(self.settings)
+        draws_nD = torch.from_numpy(rng.keyed_uniforms(key, numbers, width))
+        views = torch.empty_like(images)
+        for part in torch.split(torch.arange(len(images)), _VIEWS_AT_A_TIME):
+            padded = images.new_zeros(_VIEWS_AT_A_TIME, *images.shape[1:])
+            draws = draws_nD.new_zeros(_VIEWS_AT_A_TIME, width)
+            padded[: len(part)], draws[: len(part)] = images[part], draws_nD[part]
+            views[part] = augment.view(padded, draws, self.settings)[: len(part)]
+        return views
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,72 +200,50 @@ class _Work:
     """Images to embed, by what, and where the rows go."""
 
     images: Images
-    ids: Sequence[str]
     encoder: Encoder
     cache: FeatureCache | None
     dtype: Precision
 
-    def __post_init__(self) -> None:
-        if self.ids and len(self.ids) != len(self.images):
-            msg = (
-                f"There are {len(self.images)} images and {len(self.ids)} ids; give "
-                "one id per image, or none."
-            )
-            raise ShapeError(msg)
-
     @cached_property
-    def _content(self) -> str:
-        return content_key(self.images, self.ids)
+    def contents(self) -> Contents:
+        """What the items hold, a hash each."""
+        told = digests_of(self.images, torch.arange(len(self.images)))
+        hashes = (blake2b(one.encode(), digest_size=16).digest() for one in told)
+        return np.frombuffer(b"".join(hashes), dtype=CONTENT)
 
-    def rows(self, read: Callable[[Tensor], Tensor], facts: dict[str, str]) -> Rows:
-        """Embed what ``read`` gives for each block, through a cache or in memory."""
+    def subject(self, view: _Random | None) -> Subject:
+        """Return how the rows of a view are made; None: of images as they are."""
+        shape = self.images.shape
+        facts = {"encoder": self.encoder.name, "images": "x".join(map(str, shape))}
+        facts |= {"view": "clean"} if view is None else view.facts(shape)
+        return Subject(facts, self.dtype)
+
+    def rows(self, view: _Random | None) -> Rows:
+        """Embed a view of all images, through a cache or in memory."""
         num_items = len(self.images)
         if not num_items:
             return np.empty((0, self.encoder.feature_size), dtype=self.dtype)
 
-        def block_of(number: int) -> Rows:
-            items = torch.arange(number * BLOCK, min((number + 1) * BLOCK, num_items))
-            rows_nF = self.encoder.embed(read(items))
+        def rows_of(items: Items) -> Array:
+            images = self.images.read(torch.from_numpy(items))
+            if view is not None:
+                images = view.of(images, self.contents[items])
+            rows_nF = self.encoder.embed(images)
             _check_rows(rows_nF, len(items), self.encoder)
             return _rounded(rows_nF, self.encoder, self.dtype)
 
-        if self.cache is None:
-            return _in_memory(num_items, block_of)
-        return self.cache.rows(self.subject(read, facts), block_of)
-
-    def subject(
-        self, read: Callable[[Tensor], Tensor], facts: dict[str, str]
-    ) -> Subject:
-        """Return what the rows of what ``read`` gives are called in a cache."""
-        num_items = len(self.images)
-        content = {
-            "encoder": self.encoder.name,
-            "content": self._content,
-            # Views change with the code that makes them, which no setting tells.
-            "first block": _digest(read(torch.arange(min(BLOCK, num_items)))),
-        }
-        return Subject({**facts, **content}, num_items, self.dtype)
+        if self.cache is not None:
+            return self.cache.rows(self.subject(view), self.contents, rows_of)
+        return _in_memory(num_items, rows_of)
 
 
-def _varied(images: Tensor, draws: Generator, settings: WeakAugment | Strong) -> Tensor:
-    if isinstance(settings, WeakAugment):
-        return weak(images, draws, settings)
-    return strong(images, draws, settings)
-
-
-def _digest(images: Tensor) -> str:
-    return blake2b(images.numpy().tobytes(), digest_size=16).hexdigest()
-
-
-def _in_memory(num_items: int, block_of: Callable[[int], Rows]) -> Rows:
-    first = block_of(0)
-    rows_NF = np.empty((num_items, first.shape[1]), dtype=first.dtype)
+def _in_memory(num_items: int, rows_of: RowsOf) -> Array:
+    parts = []
     with track("Embedding", num_items) as advance:
-        for start in range(0, num_items, BLOCK):
-            rows = block_of(start // BLOCK) if start else first
-            rows_NF[start : start + BLOCK] = rows
-            advance(len(rows))
-    return rows_NF
+        for items in np.split(np.arange(num_items), range(BLOCK, num_items, BLOCK)):
+            parts.append(rows_of(items))
+            advance(len(items))
+    return np.concatenate(parts)
 
 
 def _check_rows(rows_nF: Tensor, num_items: int, encoder: Encoder) -> None:
@@ -278,10 +264,10 @@ def _check_rows(rows_nF: Tensor, num_items: int, encoder: Encoder) -> None:
         raise NotFiniteError(msg)
 
 
-def _rounded(rows_nF: Tensor, encoder: Encoder, dtype: Precision) -> Rows:
+def _rounded(rows_nF: Tensor, encoder: Encoder, dtype: Precision) -> Array:
     """Bring rows to the precision they are kept in."""
     with np.errstate(over="ignore"):
-        rows: Rows = rows_nF.numpy().astype(dtype)
+        rows: Array = rows_nF.numpy().astype(dtype)
     if not np.isfinite(rows).all():
         msg = (
             f"The encoder '{encoder.name}' gave numbers up to "

@@ -34,9 +34,9 @@ class Embedded:
 class FrozenClassifier:
     """An encoder that is never trained, and a small network over its rows.
 
-    Rows of images in ``known``, and of parts of them, are read and not computed. Of
-    other images, a whole set is kept in the cache and found again by its pixels, as it
-    is when a test split is measured in each round; a part is embedded when asked for.
+    Rows of images in ``known``, and of parts of them, are read and not computed. Other
+    images are embedded when asked for, through the cache: a test split that is measured
+    in each round is embedded once.
     """
 
     module: Network
@@ -91,13 +91,8 @@ class FrozenClassifier:
                 return one.rows, indices
             if isinstance(images, ChosenImages) and images.images is one.images:
                 return one.rows, images.chosen[indices]
-        if self.cache is not None and len(indices) == len(images):
-            rows = embedded(
-                images, (), self.encoder, cache=self.cache, dtype=self.dtype
-            )
-            return rows, indices
         part = ChosenImages(images, indices)
-        rows = embedded(part, (), self.encoder, dtype=self.dtype)
+        rows = embedded(part, self.encoder, cache=self.cache, dtype=self.dtype)
         return rows, torch.arange(len(indices))
 
 

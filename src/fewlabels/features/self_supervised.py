@@ -10,7 +10,6 @@ Shapes: B images in a minibatch, F features, P outputs of the projector.
 import json
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -73,7 +72,6 @@ class SelfSupervised:
     def fit(
         self,
         images: Images,
-        ids: Sequence[str],
         generator: Generator,
         *,
         workspace: Path | None = None,
@@ -84,7 +82,6 @@ class SelfSupervised:
 
         Args:
             images: All images of the pool; labels are neither needed nor seen.
-            ids: Their names, as in :func:`fewlabels.features.embedded`.
             generator: The only source of randomness; one number is taken.
             workspace: A folder that belongs to this encoder; None: nothing is kept.
 
@@ -103,16 +100,16 @@ class SelfSupervised:
             if workspace is None:
                 _run(training, images, key, None)
                 return training.encoder()
-            kept = _Kept(workspace, self._mark(images, ids, key))
+            kept = _Kept(workspace, self._mark(images, key))
             if not kept.finds(training.network):
                 _run(training, images, key, kept)
                 kept.finish(training.network, self)
             return training.encoder()
 
-    def _mark(self, images: Images, ids: Sequence[str], key: int) -> str:
+    def _mark(self, images: Images, key: int) -> str:
         """Return a hash of all that decides the outcome."""
         settings = {**asdict(self), "save_every": None}
-        decisive = [settings, type(self.views).__name__, content_key(images, ids), key]
+        decisive = [settings, type(self.views).__name__, content_key(images), key]
         return sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 

@@ -231,7 +231,7 @@ class ProjectFolder:
         if not isinstance(found, FrozenClassifier):
             return found
         cache = self.feature_cache
-        rows = embedded(pool.images, pool.ids, found.encoder, cache=cache)
+        rows = embedded(pool.images, found.encoder, cache=cache)
         return replace(found, known=(Embedded(pool.images, rows),), cache=cache)
 
     def _own_encoder(self, pool: Pool) -> encoders.Encoder | None:
@@ -243,7 +243,7 @@ class ProjectFolder:
         self.allowed(self.settings.trainer)
         found = encoders.resolve(name, **options.get("encoder_options", {}))
         # A module does not know how many features it gives before its first image.
-        embedded(ChosenImages(pool.images, torch.zeros(1).long()), (), found)
+        embedded(ChosenImages(pool.images, torch.zeros(1).long()), found)
         return found
 
     @property

@@ -18,7 +18,7 @@ from fewlabels import rng, training
 from fewlabels.data.derived import ChosenImages
 from fewlabels.data.files import FileImages, common_shape
 from fewlabels.errors import ShapeError, UsageError
-from fewlabels.features import FeatureCache, encoders, is_embedded
+from fewlabels.features import FeatureCache, encoders, num_missing
 from fewlabels.features.encoders import Encoder
 from fewlabels.pool import UNKNOWN, Images, Pool
 from fewlabels.projects.shares import UNKNOWN as UNKNOWN_SHARES
@@ -171,9 +171,10 @@ def foretold(
     encoder = encoders.resolve(name, **trainer.options.get("encoder_options", {}))
     width = encoder.feature_size
     seconds = _solving(trainer, len(images), num_classes, width, clock)
-    if is_embedded(images, pool.ids, encoder, cache):
+    missing = num_missing(images, encoder, cache)
+    if not missing:
         return seconds
-    return seconds + _embedding(_some(images), len(images), encoder, clock)
+    return seconds + _embedding(_some(images), missing, encoder, clock)
 
 
 def duration(seconds: float) -> str:

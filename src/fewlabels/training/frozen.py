@@ -75,15 +75,15 @@ class FrozenInputs:
             self.encoder,
             self.encoder_options,
             {_SELF_SUPERVISED: SelfSupervised},
-            method="fit(images, ids, generator)",
+            method="fit(images, generator)",
         )
         told = sha256(repr(learner).encode()).hexdigest()[:16]
-        name = f"{content_key(pool.images, pool.ids)}-{told}"
+        name = f"{content_key(pool.images)}-{told}"
         place = self.feature_cache().folder / _SELF_SUPERVISED / name
         files.make_folder(place)
         draws = rng.stream(_VIEWS_KEY, _SELF_SUPERVISED)
         with FileLock(place / ".lock"):  # of two processes, one trains and one waits
-            return learner.fit(pool.images, pool.ids, draws, workspace=place)
+            return learner.fit(pool.images, draws, workspace=place)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +190,7 @@ class FrozenViews:
     @cached_property
     def _clean(self) -> Rows:
         pool = self.pool
-        return embedded(pool.images, pool.ids, self.encoder, cache=self.cache)
+        return embedded(pool.images, self.encoder, cache=self.cache)
 
     @cached_property
     def _weak(self) -> StoredViews:
@@ -205,7 +205,6 @@ class FrozenViews:
     def _embedded(self, settings: WeakAugment | Strong, num_views: int) -> StoredViews:
         return embedded_views(
             self.pool.images,
-            self.pool.ids,
             self.encoder,
             settings=settings,
             num_views=num_views,

@@ -155,7 +155,7 @@ class _Task:
     @classmethod
     def of(cls, settings: FrozenLinearTrainer, pool: Pool, key: int) -> "_Task":
         encoder, cache = settings.encoder_for(pool), settings.feature_cache()
-        rows = embedded(pool.images, pool.ids, encoder, cache=cache)
+        rows = embedded(pool.images, encoder, cache=cache)
         draws = rng.stream(key, "initialize")
         head = models.build("linear", (rows.shape[1],), pool.num_classes, draws)
         assert isinstance(head, Head)
