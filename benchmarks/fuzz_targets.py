@@ -6,17 +6,18 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
-import torch
+import numpy as np
 import yaml
 from benchmarks import fuzz_mutations as mutations
 from benchmarks.fuzz_data import data_targets
 from benchmarks.fuzz_mutations import Mutation, Target, json_lines
+from numpy.typing import NDArray
 
 from fewlabels import models
 from fewlabels.bench.asking import read_experiment
 from fewlabels.data import load
 from fewlabels.features import NetworkClassifier
-from fewlabels.features.cache import FeatureCache, Subject
+from fewlabels.features.cache import CONTENT, FeatureCache, Subject
 from fewlabels.loop import evaluations
 from fewlabels.projects.exchange import read_answers
 from fewlabels.projects.export import Facts, load_model, save_model
@@ -239,11 +240,16 @@ def _matched(folder: Path) -> object:
 
 
 def _features(place: Path) -> list[Target]:
-    subject = Subject({"encoder": "toy"}, num_items=20, dtype="float32")
+    subject = Subject({"encoder": "toy"}, dtype="float32")
+    contents = np.array([f"item {number}" for number in range(20)]).astype(CONTENT)
+
+    def rows_of(items: NDArray[np.int64]) -> NDArray[np.float32]:
+        return np.repeat(items[:, None], 3, axis=1).astype(np.float32)
 
     def read(folder: Path) -> object:
-        cache = FeatureCache(folder)
-        return cache.rows(subject, lambda _: torch.ones(20, 3).numpy()).sum()
+        rows = FeatureCache(folder).rows(subject, contents, rows_of)
+        assert np.array_equal(rows, rows_of(np.arange(20)))
+        return rows
 
     read(place)
     names = {path.suffix: path.name for path in place.iterdir()}
@@ -253,11 +259,12 @@ def _features(place: Path) -> list[Target]:
         if kind != ".lock"
     }
     return [
-        Target("features", files, {names[".npy"]: ()}, read),
+        Target("features", files, {names[".rows"]: ()}, read),
+        Target("index of features", files, {names[".index"]: ()}, read),
         Target(
-            "journal of features",
+            "description of features",
             files,
-            {names[".jsonl"]: (mutations.damaged_json_lines,)},
+            {names[".json"]: (mutations.damaged_json,)},
             read,
         ),
     ]

@@ -26,6 +26,14 @@ def global_random_state():
     )
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory):
+    """Keep features and downloads out of the cache of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEWLABELS_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture
 def untouched_randomness():
     """Fail the test if it drew from, or seeded, a global random generator."""

@@ -124,7 +124,8 @@ def test_a_head_over_an_encoder_of_ones_own(tmp_path, monkeypatch):
     with begin(tmp_path, strategy="npc", trainer=trainer) as project:
         go_on(project)
         project.train()
-        assert len(list((project.folder / "features").glob("*.npy"))) >= 1
+        assert len(list(project.feature_cache.folder.glob("*.rows"))) >= 1
+        assert not (project.folder / "features").exists()
 
         plain, seen = toy.Halves.forward, []
 

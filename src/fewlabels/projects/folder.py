@@ -197,10 +197,7 @@ class ProjectFolder:
     def trainer(self) -> Trainer:
         """Return the trainer of the project."""
         chosen = self.chosen_trainer()
-        options = dict(chosen.options)
-        if chosen.name.startswith("frozen-"):
-            options.setdefault("cache", str(self.feature_cache.folder))
-        return training.resolve(chosen.name, options)
+        return training.resolve(chosen.name, chosen.options)
 
     def chosen_trainer(self) -> Choice:
         """Return the trainer by its name, told only shares that fit the classes."""
@@ -248,8 +245,8 @@ class ProjectFolder:
 
     @property
     def feature_cache(self) -> FeatureCache:
-        """Where features of the images are kept."""
-        return FeatureCache(self.folder / "features")
+        """Where features are kept, for all projects that have the same images."""
+        return FeatureCache.of_this_user()
 
 
 def store_place(folder: Path, settings: ProjectSettings) -> str | Path:
