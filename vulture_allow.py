@@ -39,7 +39,9 @@ _.uncovered
 pytestmark  # pytest reads it
 untouched_randomness  # a fixture, requested by name
 _here  # a fixture that is always used
+own_cache  # likewise
 list_recipes  # typer calls it
+prune  # likewise
 demo  # imported when it is called
 _.do_GET  # http.server calls these
 _.log_message

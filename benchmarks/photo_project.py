@@ -91,6 +91,7 @@ def measured(number: int) -> dict[str, float]:
         print(f"  {number} photographs, {part}: {seconds[part]:.1f} s", flush=True)
 
     with tempfile.TemporaryDirectory() as place:
+        os.environ["FEWLABELS_CACHE"] = place  # no features of an earlier measurement
         images = Path(place) / "photos"
         truth = make(images, number)
         time.sleep(3)  # files changed a moment ago would be read again
