@@ -21,6 +21,7 @@ _COMMANDS = {
     "export": ("project:export", "Write labels, predictions, model and report."),
     "predict": ("predict:predict", "Use an exported model on new images."),
     "classes": ("classes:app", "Add and rename the classes of a project."),
+    "cache": ("cache:app", "List and prune the features of images that are kept."),
     "bench": ("bench:app", "Compare query strategies, as the paper does."),
 }
 
