@@ -53,7 +53,7 @@ def over(encoder, network="linear"):
 def self_supervised():
     found = images(16)
     learner = SelfSupervised(steps=1, minibatch_size=8)
-    return over(learner.fit(found, (), stream(3, "encoder")), "mlp-6")
+    return over(learner.fit(found, stream(3, "encoder")), "mlp-6")
 
 
 def own_encoder():
