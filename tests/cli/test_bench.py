@@ -66,7 +66,7 @@ def test_the_papers_tables_take_139_trainings(fewlabels):
     tables += ["table3_zero_shot", "table3_single_shot", "figure1_iou"]
     code, out, err = fewlabels("bench", "run", *tables, "--dry-run")
     assert code == 0, err
-    assert "In all: 139 trainings of 2^20 steps, and 12 for other readings" in out
+    assert "Total: 139 trainings of 2^20 steps, and 12 for other readings" in out
 
 
 def test_run_then_report_then_verify(fewlabels, toy, tmp_path):
@@ -86,7 +86,7 @@ def test_run_then_report_then_verify(fewlabels, toy, tmp_path):
     assert page.exists()
     code, out, err = fewlabels("bench", "verify", "bench")
     assert code == 0, err
-    assert "The same" in out
+    assert "Identical" in out
 
 
 def test_seeds_and_strategies_are_added(fewlabels, toy):
@@ -160,11 +160,14 @@ def test_a_different_outcome_makes_verify_fail(fewlabels, toy, tmp_path):
         (("run", "nothing.yaml"), "could not be read"),
         (("run", "digits", "--seeds", "9" * 30), "are more than 10,000"),
         (("run", "digits", "--seeds", f"0-{'9' * 30}"), "are more than 10,000"),
-        (("run", "digits", "--address", "a:1"), "--address a:1 is for --engine ray"),
-        (("run", "digits", "--gpus", "0.5"), "--gpus 0.5 is for --engine ray"),
+        (
+            ("run", "digits", "--address", "a:1"),
+            "--address a:1 works only with --engine ray",
+        ),
+        (("run", "digits", "--gpus", "0.5"), "--gpus 0.5 works only with --engine ray"),
         (
             ("run", "digits", "--engine", "ray", "--workers", "2"),
-            "--workers 2 is for --engine local",
+            "--workers 2 works only with --engine local",
         ),
         (("report", "nowhere"), "does not hold a benchmark"),
         (("verify", "nowhere"), "does not hold a benchmark"),
@@ -241,11 +244,11 @@ def test_other_conditions_under_the_same_name_are_told(fewlabels, toy, tmp_path)
     words = ("bench", "run", toy, "--strategies", "random")
     fewlabels(*words)
     _, _, err = fewlabels(*words)
-    assert "other conditions" not in err
+    assert "different conditions" not in err
     (tmp_path / toy).write_text(FIELDS.replace("budget: 20", "budget: 15"))
     code, _, err = fewlabels(*words)
     assert code == 0
-    assert "Note: 'toy' had other conditions, or another trainer" in err
+    assert "Note: 'toy' had different conditions, or a different trainer" in err
 
 
 def test_one_seed_can_be_named(fewlabels, toy):
@@ -258,5 +261,5 @@ def test_steps_can_be_measured_first(fewlabels):
     words = ("digits", "--dry-run", "--measure", "2", "--seeds", "1")
     code, out, err = fewlabels("bench", "run", *words)
     assert code == 0, err
-    assert "digits: 2 steps passed" in out
+    assert "digits: 2 steps took" in out
     assert "measured now" in out

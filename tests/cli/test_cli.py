@@ -263,7 +263,7 @@ def test_ctrl_c_is_a_sentence_and_loses_nothing(tmp_path):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert "Stopped. What is finished is kept; the same command goes on." in err
+    assert "Stopped. Finished work is kept; run the same command to resume." in err
     assert "Traceback" not in err
     assert list((tmp_path / "r").rglob("state.safetensors"))
     assert (

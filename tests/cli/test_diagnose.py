@@ -35,7 +35,7 @@ def test_a_table_for_people(diagnose, done):
     assert [row[0] for row in table] == ["10", "15"]
     assert [row[-1] for row in table] == ["last-layer", "last-layer*"]
     assert table[-1][2:4] == ["–", "–"]
-    assert "* The round asked nothing" in out
+    assert "* The round asked for nothing" in out
     assert "…" not in out
 
 
@@ -70,7 +70,7 @@ def test_a_round_without_its_network_is_a_row_that_says_so(diagnose, done, tmp_p
 def test_a_folder_of_runs_names_them(diagnose, done):
     code, out, err = diagnose(done)
     assert (code, out) == (1, "")
-    assert "is not the folder of a run (it has no run.json)" in err
+    assert "is not a run folder (it has no run.json)" in err
     assert str(done / "npc") in err
     assert str(done / "random") in err
 
@@ -79,7 +79,7 @@ def test_any_other_folder_is_refused(diagnose, tmp_path):
     for place in (tmp_path, tmp_path / "missing"):
         code, _, err = diagnose(place)
         assert code == 1
-        assert "Give the folder of a run, such as one made by 'fewlabels run'." in err
+        assert "Give a run folder, such as one made by 'fewlabels run'." in err
     (tmp_path / "run.json").write_text("{}")
     code, _, err = diagnose(tmp_path)
     assert code == 1
@@ -91,4 +91,4 @@ def test_a_run_that_has_just_begun_has_no_rounds(diagnose, done, tmp_path):
     (tmp_path / "npc" / "rounds.jsonl").unlink()
     code, out, err = diagnose(tmp_path / "npc")
     assert (code, out) == (0, "")
-    assert "holds no finished round yet" in err
+    assert "contains no finished round yet" in err

@@ -55,7 +55,7 @@ def test_a_round_from_the_shell(fewlabels, tmp_path, place):
         0,
         ["7 new labels.", "Run fewlabels train project."],
     )
-    words = "Accuracy: not measured, since no model was trained yet."
+    words = "Accuracy: not measured, since no model has been trained yet."
     assert words in fewlabels("status", place)[1]
     code, out, err = fewlabels("train", place)
     assert code == 0, err
@@ -74,7 +74,7 @@ def test_a_round_from_the_shell(fewlabels, tmp_path, place):
     assert (asked["round"], asked["model"], len(asked["ids"])) == (1, "model-000", 4)
     assert len((tmp_path / "q.jsonl").read_text("utf-8").splitlines()) == 4
     assert asked["sheet"] == "q.html"
-    assert "What model-000 takes them for" in (tmp_path / "q.html").read_text("utf-8")
+    assert "Guesses of model-000" in (tmp_path / "q.html").read_text("utf-8")
 
 
 def test_a_page_that_is_there_already_is_not_written_over(fewlabels, tmp_path, place):
@@ -82,7 +82,7 @@ def test_a_page_that_is_there_already_is_not_written_over(fewlabels, tmp_path, p
     code, _, err = fewlabels("ask", place, "--out", "q.csv")
     assert code == 2
     assert (
-        "'q.html' exists already, is not a contact sheet, and was not touched." in err
+        "'q.html' already exists, is not a contact sheet, and was not touched." in err
     )
     assert (tmp_path / "q.html").read_text() == "my thesis"
     assert not (tmp_path / "q.csv").exists()

@@ -23,7 +23,7 @@ def shown(bench):
 def test_nothing_has_begun(tmp_path):
     words = shown(Bench(tmp_path, experiment(figures=ALL, retrainings=3)))
     assert "None of 6 runs is finished yet." in words
-    assert "6 runs are still to come." in words
+    assert "6 runs are still missing." in words
     assert "0 seeds are finished and measured by every strategy" in words
     assert "0 of 3 trainings on one label set are finished" in words
 
@@ -37,7 +37,7 @@ def test_half_of_it(tmp_path):
     assert "2 of 6 planned runs are finished" in words
     assert "No test is possible yet" in words
     assert "1 seed is finished and measured by every strategy" in words
-    assert "the means are over 1 to 2 seeds, not the same for each" in words
+    assert "the means are over different numbers of seeds, from 1 to 2" in words
 
 
 def test_failures_are_told_with_their_reason(tmp_path):
@@ -48,7 +48,7 @@ def test_failures_are_told_with_their_reason(tmp_path):
     bench.fail("npc", 2, "The disk is full.")
     words = shown(bench)
     assert "Failed: npc, 12 labels, seed 2. The disk is full." in words
-    assert "1 run is still to come" in words
+    assert "1 run is still missing" in words
     assert "on 2 paired seeds" in words
 
 
@@ -98,7 +98,7 @@ def test_the_same_difference_on_every_seed(tmp_path):
     for seed in range(3):
         bench.run("random", seed, [0.5, 0.6, 0.7]).run("npc", seed, [0.5, 0.6, 0.8])
     words = shown(bench)
-    assert "npc: the difference to random (by the end) is the same on every" in words
+    assert "npc: the difference from random (by the end) is the same on every" in words
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_equal_strategies(tmp_path):
     bench = Bench(tmp_path, experiment())
     for seed in range(3):
         bench.run("random", seed, [0.5, 0.6, 0.7]).run("npc", seed, [0.5, 0.6, 0.7])
-    assert "no difference to random at 12 labels is significant" in shown(bench)
+    assert "no difference from random at 12 labels is significant" in shown(bench)
 
 
 def test_different_machines_and_data_are_warned_of(tmp_path):
@@ -196,7 +196,7 @@ def test_one_query_each_is_shown_as_table_3(tmp_path):
     assert "& \\multicolumn{4}{c}{single-shot} \\\\" in latex
     assert "$70.28 \\pm 13.22$" in latex
     assert "badge falls behind npc under 4 of 4 conditions" in words
-    assert "AUBC" not in words.partition("How it was made")[0]
+    assert "AUBC" not in words.partition("Settings and versions")[0]
     names = {p.name for p in (path.parent / "figures").glob("*.png")}
     assert names == {"accuracy.png"}
 

@@ -127,14 +127,14 @@ def test_the_finding_is_what_the_test_says(bench, tmp_path):
     shown = text_of(write_bench_report(bench.folder, "toys"))
     assert "On 3 paired seeds, npc (by 10.0 points) beats random at 12 labels." in shown
     assert "All 6 runs are finished: 2 strategies and 3 seeds." in shown
-    assert "3 paired seeds can show large differences only" in shown
+    assert "3 paired seeds can show only large differences" in shown
     assert "Toys (not the paper's scale)" in shown
     other = Bench(tmp_path / "other", experiment(title="Twins", scale="paper"))
     for seed, (one, two) in enumerate([(0.7, 0.72), (0.71, 0.7), (0.74, 0.73)]):
         other.run("random", seed, [0.5, 0.6, one]).run("npc", seed, [0.5, 0.6, two])
     shown = text_of(write_bench_report(other.folder, "toys"))
     assert (
-        "With 3 paired seeds, no difference to random at 12 labels is significant "
+        "With 3 paired seeds, no difference from random at 12 labels is significant "
         "after Holm's correction." in shown
     )
     assert "not the paper's scale" not in shown.lower()

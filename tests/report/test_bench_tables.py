@@ -77,7 +77,7 @@ def test_data():
 _CAPTION = (
     r"\caption{Average accuracy (\%) $\pm$ sample standard deviation. Data toys, "
     "trainer fixmatch (steps = 400), 2 seeds. Bold: the highest mean, which need not "
-    "be a significant one. Not the paper's scale.}"
+    "be significant. Not the paper's scale.}"
 )
 
 

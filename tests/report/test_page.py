@@ -90,14 +90,14 @@ def test_one_run_in_numbers(npc, pool):
     for words in (
         "npc on pets",
         "97.2 % of 500 held-out images right after 11 labels.",
-        "14 of 500 images went wrong",
+        "14 of 500 images are wrong",
         "between 95.4 and 98.3 % (95 % interval)",
         "74.2 % 95.4 % 97.2 %",
         "3 → 7 labels 4 asked for",
         "3 last-layer 0.5 0.8 62.5 %",
         "7 last-layer 1.5 × 10⁻¹⁴ tie 0.6 0.0 %",
-        "this choice is as good as a random one",
-        "Together 4.5 s 0.50 s",
+        "this choice is no better than random",
+        "Total 4.5 s 0.50 s",
         "Every class has a label.",
         "Trainer fixmatch (steps = 400)",
         "Held-out images 500",
@@ -126,7 +126,7 @@ def test_two_runs_side_by_side(npc, random, pool):
 def test_three_runs_and_unequal_ones(npc, random, tmp_path, pool):
     half = Writer(tmp_path / "half", pool, "dal").add(0.7).folder
     shown = text_of(report([npc, random, half], pool))
-    assert "npc comes highest: 97.2 % of 500 held-out images right after 11 " in shown
+    assert "npc is highest: 97.2 % of 500 held-out images right after 11 " in shown
     assert "dal has 70.0 % after 3 labels." in shown
     assert "dal is not finished: 3 of 11 labels." in shown
     full = Writer(tmp_path / "dal", pool, "dal").add(0.7).add(0.8).add(0.9, size=0)
@@ -137,7 +137,7 @@ def test_three_runs_and_unequal_ones(npc, random, tmp_path, pool):
 
 def test_level_runs_are_called_level(npc, tmp_path, pool):
     twin = Writer(tmp_path / "twin", pool, "dal").add(0.5).add(0.5).add(0.972, size=0)
-    assert "npc and dal are level: 97.2 %" in text_of(report([npc, twin.folder], pool))
+    assert "npc and dal are tied: 97.2 %" in text_of(report([npc, twin.folder], pool))
 
 
 def test_a_title_of_ones_own(npc, pool):
@@ -159,7 +159,7 @@ def test_a_run_that_has_just_begun(tmp_path, pool):
 def test_a_run_without_even_a_starting_set(tmp_path, pool):
     folder = Writer(tmp_path / "run", pool).folder
     folder.start_file.unlink()
-    assert "Images asked for" not in text_of(report([folder], pool))
+    assert "Queries" not in text_of(report([folder], pool))
 
 
 def test_one_round(tmp_path, pool):
@@ -170,7 +170,7 @@ def test_one_round(tmp_path, pool):
 def test_no_test_split(tmp_path, pool):
     writer = Writer(tmp_path / "run", pool, num_test=0).add(None).add(None, size=0)
     path = report([writer.folder], pool)
-    assert "without held-out images, nothing says how good" in text_of(path)
+    assert "without held-out images, there is no way to tell how good" in text_of(path)
     assert "Accuracy was not measured" in text_of(path)
     assert "<svg" not in path.read_text("utf-8")
 

@@ -59,7 +59,7 @@ def test_the_headline_is_the_audited_accuracy_with_its_interval(trained):
     accuracy, ends = rough_percent(audited.accuracy), interval_text(audited, " and ")
     assert plain(f"{accuracy} of images right, between {ends}.") in shown
     assert f"{audited.num_right} of 8 images drawn at random" in shown
-    assert "by model-001, trained on 12 labels of other images." in shown
+    assert "by model-001, trained on 12 labels for other images." in shown
     assert "The range is the exact 95 % interval." in shown
     assert f"{status.num_spent} of 30 labels are spent." in shown
 
@@ -101,7 +101,7 @@ def test_what_people_said_of_the_last_round_stands_below_each_image(trained):
 
 def test_labels_that_no_model_has_seen_are_told(trained):
     assert (
-        "3 labels have come since model-001 was trained, which has not seen them."
+        "3 labels were added after model-001 was trained, so it has not seen them."
         in text_of(page(trained))
     )
 
@@ -112,10 +112,10 @@ def test_how_it_was_made(trained):
         "Strategy random",
         "Trainer supervised (steps = 20)",
         "Why this trainer You chose the trainer.",
-        "Labels that measure 8",
+        "Audit labels 8",
         "Seed 0",
         "Images 40",
-        "Shape of an image 1 × 8 × 8",
+        "Image shape 1 × 8 × 8",
         "torch 2.",
     ):
         assert words in shown, words
@@ -152,8 +152,8 @@ def test_images_whose_label_the_model_contradicts_are_shown(contradicted):
     project, predicted = contradicted
     path = page(project)
     shown = text_of(path)
-    assert "Images to learn from 6 images" in shown
-    assert "Images that measure 8 images" in shown
+    assert "Training images 6 images" in shown
+    assert "Audit images 8 images" in shown
     assert "would make the measured accuracy too high" in shown
     html = path.read_text("utf-8")
     for item, number in predicted.items():
@@ -193,10 +193,10 @@ def test_nothing_asked_yet(tmp_path):
     with project:
         path = page(project)
     shown = text_of(path)
-    assert "Accuracy not measured: no model was trained yet." in shown
+    assert "Accuracy not measured: no model has been trained yet." in shown
     assert "0 of 30 labels are spent." in shown
-    assert "There is no label to train on yet. 3 classes: dark, middle" in shown
-    assert "Nothing was asked yet." in shown
+    assert "There are no labels to train on yet. 3 classes: dark, middle" in shown
+    assert "No images have been asked about yet." in shown
     assert pictures(path) == []
     assert "<svg" not in path.read_text("utf-8")
 
@@ -218,7 +218,7 @@ def test_one_model_is_no_curve(tmp_path):
         project.train()
         path = page(project)
     assert "<svg" not in path.read_text("utf-8")
-    assert "A curve needs models on two numbers of labels." in text_of(path)
+    assert "A curve needs models with two different numbers of labels." in text_of(path)
     assert "of images right, between" in text_of(path)
 
 
@@ -249,7 +249,7 @@ def test_an_audit_slice_without_labels_says_so(tmp_path):
         answer(project, asked, words)
         project.train()
         shown = text_of(page(project))
-    assert "not measured: none of the images that measure has a label." in shown
+    assert "not measured: none of the audit images has a label." in shown
 
 
 def test_an_audit_slice_younger_than_a_model_says_so(tmp_path):
@@ -262,7 +262,7 @@ def test_an_audit_slice_younger_than_a_model_says_so(tmp_path):
         shown = text_of(page(project))
         project.train()
         later = text_of(page(project))
-    words = "measure were drawn after the model was trained."
+    words = "the audit images were drawn after the model was trained."
     assert words in shown
     assert words not in later
 
@@ -296,7 +296,7 @@ def test_two_annotators_who_share_no_image(tmp_path):
         answer(project, project.ask(), {n: words[n] for n in names[:5]}, "anna")
         answer(project, project.ask(), {n: words[n] for n in names[5:]}, "bert")
         shown = text_of(page(project))
-    assert "No image was labeled by two of them" in shown
+    assert "No image was labeled by two people" in shown
     assert "anna 5 0 bert 9 0" in shown
 
 

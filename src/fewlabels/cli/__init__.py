@@ -1,7 +1,7 @@
 """The command line: where a process begins and how it ends.
 
 A command and what it needs are imported when it is called, which may take seconds:
-from the first moment on, Ctrl-C ends in a sentence.
+from the very start, Ctrl-C ends in a message.
 """
 
 import io
@@ -17,7 +17,7 @@ from fewlabels.progress import Canceled, Interrupt, stopping
 
 __all__ = ["main"]
 
-_STOPPED = "Stopped. What is finished is kept; the same command goes on."
+_STOPPED = "Stopped. Finished work is kept; run the same command to resume."
 
 
 def main() -> None:

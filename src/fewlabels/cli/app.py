@@ -8,21 +8,24 @@ import typer
 from typer.core import TyperGroup
 
 _COMMANDS = {
-    "demo": ("demo:demo", "The whole story on digits: label, train, report."),
-    "run": ("run:run", "Simulate active learning on images with labels."),
+    "demo": ("demo:demo", "Compare NPC with random on digits and write a report."),
+    "run": ("run:run", "Simulate active learning on labeled images."),
     "select": ("select:select", "Choose what to label next, from your embeddings."),
-    "diagnose": ("diagnose:diagnose", "Show the spectra behind the rounds of a run."),
-    "check": ("check:check", "Hold a strategy, trainer or kernel to its promises."),
-    "init": ("project:init", "Begin a project: images, classes, a budget of labels."),
+    "diagnose": (
+        "diagnose:diagnose",
+        "Show how well conditioned the labels of a run are.",
+    ),
+    "check": ("check:check", "Test whether a strategy, trainer or kernel works."),
+    "init": ("project:init", "Start a project: images, classes, a label budget."),
     "ask": ("project:ask", "Choose the next images to label; writes a file."),
-    "tell": ("project:tell", "Take labels from a file."),
-    "train": ("project:train", "Train on what is labeled."),
+    "tell": ("project:tell", "Read labels from a file."),
+    "train": ("project:train", "Train a model on the labels."),
     "status": ("project:status", "Show labels, accuracy and the next step."),
     "export": ("project:export", "Write labels, predictions, model and report."),
     "predict": ("predict:predict", "Use an exported model on new images."),
     "classes": ("classes:app", "Add and rename the classes of a project."),
-    "cache": ("cache:app", "List and prune the features of images that are kept."),
-    "bench": ("bench:app", "Compare query strategies, as the paper does."),
+    "cache": ("cache:app", "List and prune cached image features."),
+    "bench": ("bench:app", "Compare query strategies, as in the paper."),
 }
 
 

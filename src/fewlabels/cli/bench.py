@@ -39,16 +39,14 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Folder = Annotated[
-    Path, typer.Argument(metavar="DIR", help="The folder of a benchmark.")
-]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Benchmark folder.")]
 
 
 @app.command("list")
 def list_recipes(*, as_json: Json = False) -> None:
-    """List the recipes: what each compares, and what it costs.
+    """List the recipes: what each compares and costs.
 
-    Each has a twin NAME_supervised, trained on labeled images alone.
+    Each has a twin NAME_supervised that trains on labeled images alone.
     """
     recipes = [bench.recipe(name) for name in bench.names()]
     if as_json:
@@ -71,59 +69,57 @@ def run(
         list[str],
         typer.Argument(
             metavar="RECIPE...",
-            help="Names of recipes, or YAML files with an experiment each.",
+            help="Recipe names, or YAML files with one experiment each.",
         ),
     ],
     *,
     strategies: Annotated[
         str | None,
         typer.Option(
-            help="Names or module:Class, with commas. [default: the recipe's]"
+            help="Names or module:Class, comma-separated. [default: recipe's]"
         ),
     ] = None,
     seeds: Annotated[
         str | None,
-        typer.Option(help="How many (3), which (5-9 or 0,4). [default: the recipe's]"),
+        typer.Option(help="How many (3) or which (5-9 or 0,4). [default: recipe's]"),
     ] = None,
     out: Annotated[
-        Path, typer.Option(help="Folder of the benchmark; may hold several recipes.")
+        Path, typer.Option(help="Benchmark folder; may contain several recipes.")
     ] = Path("bench"),
     engine: Annotated[
         str, typer.Option(help="local: a process per core; ray: a cluster.")
     ] = "local",
     workers: Annotated[
-        int | None, typer.Option(help="Processes of 'local'. [default: one per core]")
+        int | None, typer.Option(help="Processes for 'local'. [default: one per core]")
     ] = None,
     address: Annotated[
         str | None, typer.Option(help="Address of a Ray cluster. [default: start one]")
     ] = None,
     gpus: Annotated[
-        float, typer.Option(help="GPUs of each run with 'ray'; may be a fraction.")
+        float, typer.Option(help="GPUs per run with 'ray'; may be a fraction.")
     ] = 0.0,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what it would cost, and stop.")
+        bool, typer.Option("--dry-run", help="Print the cost and stop.")
     ] = False,
     measure: Annotated[
         int | None,
-        typer.Option(
-            metavar="STEPS", help="Train so many steps first, to know better."
-        ),
+        typer.Option(metavar="STEPS", help="First time this many training steps."),
     ] = None,
     tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Write curves for TensorBoard too.")
+        bool, typer.Option("--tensorboard", help="Also write curves for TensorBoard.")
     ] = False,
     mlflow: Annotated[
         str | None,
-        typer.Option(metavar="URI", help="Send finished runs to MLflow too."),
+        typer.Option(metavar="URI", help="Also log finished runs to MLflow."),
     ] = None,
     allow_code: AllowCode = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Do what is missing of experiments, then write their reports.
+    """Do the missing runs of experiments, then write their reports.
 
-    Says first what it will cost. Safe to stop or kill at any moment: the same command
-    goes on; more strategies or seeds add what is missing.
+    Prints the cost first. Safe to stop or kill at any time: the same command resumes;
+    more strategies or seeds add only what is missing.
     """
     experiments = [
         _chosen(recipe, strategies, seeds, allow_code=allow_code) for recipe in recipes
@@ -161,18 +157,18 @@ def run(
 def report(
     path: Folder,
     recipe: Annotated[
-        str | None, typer.Argument(help="Of one experiment. [default: of all]")
+        str | None, typer.Argument(help="Only this experiment. [default: all]")
     ] = None,
     *,
     quiet: Quiet = False,
 ) -> None:
-    """Write a page, figures and tables about what the runs came to so far."""
+    """Write a page, figures and tables with the results so far."""
     folder = BenchFolder(path)
     known = folder.experiments()
     names = [_known_name(recipe, known)] if recipe else list(known)
     terminal = Terminal.open(quiet=quiet)
     if not names:
-        raise UsageError(f"Nothing was asked for in '{path}' yet: no report to write.")
+        raise UsageError(f"No experiment was run in '{path}' yet: no report to write.")
     for name in names:
         page = write_bench_report(folder, name)
         terminal.result(f"Report: {page.resolve()}")
@@ -183,12 +179,13 @@ def verify(
     path: Folder,
     *,
     seed: Annotated[
-        int | None, typer.Option(help="Decides which run. [default: another each time]")
+        int | None,
+        typer.Option(help="Selects the run. [default: a different one each time]"),
     ] = None,
     allow_code: AllowCode = False,
     quiet: Quiet = False,
 ) -> None:
-    """Do a random finished run again, from nothing, and compare."""
+    """Repeat a random finished run from scratch and compare."""
     terminal = Terminal.open(quiet=quiet)
     drawn = secrets.randbelow(_MOST_DRAWN) if seed is None else seed
     with terminal.busy():
@@ -197,7 +194,7 @@ def verify(
     for change in verdict.changes:
         terminal.say(f"Note: {change}")
     if verdict.is_same:
-        terminal.result("The same: every round, item by item and bit by bit.")
+        terminal.result("Identical: every round, item by item and bit by bit.")
         return
     for difference in verdict.differences:
         terminal.result(difference)
@@ -246,8 +243,8 @@ def _refuse(belongs_to: str, given: Mapping[str, object]) -> None:
     for option, value in given.items():
         if value is not None:
             raise UsageError(
-                f"{option} {value} is for {belongs_to} alone and would change nothing "
-                f"here. Give {belongs_to} too, or leave {option} out."
+                f"{option} {value} works only with {belongs_to} and would have no "
+                f"effect here. Add {belongs_to}, or leave {option} out."
             )
 
 
@@ -272,7 +269,7 @@ def _told_cost(
             found = bench.measure(experiment, num_steps)
         seconds = found.seconds_per_step
         loss = "" if found.loss is None else f", loss {found.loss:.3f}"
-        told = f"{num_steps} steps passed, {seconds:.3g} seconds each{loss}"
+        told = f"{num_steps} steps took {seconds:.3g} seconds each{loss}"
         terminal.result(f"{experiment.name}: {told}")
     cost = bench.estimate(
         experiment, folder, num_workers=engine.num_workers, seconds_per_step=seconds

@@ -58,13 +58,13 @@ def read_seeds(words: str) -> tuple[int, ...]:
             found = range(int(words))
     if not found:
         raise UsageError(
-            f"The seeds '{words}' cannot be read; give how many (3), a range (5-9) or "
+            f"The seeds '{words}' cannot be read; give a number (3), a range (5-9) or "
             "a list (0,4)."
         )
     if found[_MOST_SEEDS:]:  # the length of a range may be too large for len
         raise UsageError(
             f"The seeds '{words}' are more than {_MOST_SEEDS:,}; give fewer. A comma "
-            "names single ones: '7,' is seed 7 alone."
+            "makes a list: '7,' is seed 7 alone."
         )
     return tuple(found)
 
@@ -83,7 +83,7 @@ def cost_lines(experiment: Experiment, cost: ExperimentCost) -> Iterator[str]:
         f"  finished: {cost.num_finished} of {cost.num_cells} runs; trainings left: "
         f"{cost.num_trainings_left}, about {duration(cost.hours)} with "
         f"{cost.num_workers} at a time "
-        f"({duration(cost.seconds_per_training / _HOUR)} a training, {cost.source}) "
+        f"({duration(cost.seconds_per_training / _HOUR)} each, {cost.source}) "
         f"and {_size(cost.disk)} of disk"
     )
 
@@ -92,18 +92,18 @@ def space_lines(disk: float, free: float) -> Iterator[str]:
     """Say so where a disk is too small."""
     if disk > free:
         yield (
-            f"Note: only {_size(free)} of the disk are free, {_size(disk)} are needed. "
-            "Runs stop when it is full, and go on when there is space again."
+            f"Note: only {_size(free)} of disk space is free; {_size(disk)} is needed. "
+            "Runs stop when the disk is full; resume them when there is space."
         )
 
 
 def other_conditions_line(experiment: Experiment) -> str:
     """Say that an experiment takes the place of another of its name."""
     return (
-        f"Note: '{experiment.name}' had other conditions, or another trainer under the "
-        "same name, when it was asked for before. "
-        "Its report is about those of now; the runs of before are kept, and found when "
-        "they are asked for again. Give another name to see both."
+        f"Note: '{experiment.name}' had different conditions, or a different trainer "
+        "of the same name, when it was last run. The report covers the current ones; "
+        "the earlier runs are kept and reused if they are needed again. Choose another "
+        "name to see both."
     )
 
 
@@ -116,7 +116,7 @@ def total_line(
     lengths = {cost.steps for cost in costs}
     length = steps(lengths.pop()) if len(lengths) == 1 else "different lengths"
     other = f", and {total - own} for other readings" if total > own else ""
-    return f"In all: {own} trainings of {length}{other}"
+    return f"Total: {own} trainings of {length}{other}"
 
 
 def duration(hours: float) -> str:

@@ -38,7 +38,7 @@ def check(
     *,
     kind: Annotated[
         str | None,
-        typer.Option(help="strategy, trainer, classifier or kernel, if in doubt."),
+        typer.Option(help="strategy, trainer, classifier or kernel, if ambiguous."),
     ] = None,
     option: StrategyOptions = None,
     data: Annotated[
@@ -52,20 +52,20 @@ def check(
         int, typer.Option(help="Size of the pool a strategy's memory is measured on.")
     ] = Memory.rows,
     limit: Annotated[
-        float, typer.Option(help="GB of memory that it may take there.")
+        float, typer.Option(help="GB of memory it may use there.")
     ] = Memory.limit_gb,
     seconds: Annotated[
         float, typer.Option(help="How long to wait there.")
     ] = Memory.seconds,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Leave memory out; takes a second.")
+        bool, typer.Option("--quick", help="Skip the memory test; takes a second.")
     ] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Hold a strategy, trainer, classifier or kernel to what its kind promises.
+    """Test a strategy, trainer, classifier or kernel against what its kind promises.
 
-    Leaves with 0 if nothing failed, with 1 if something did.
+    The exit code is 0 if nothing failed, 1 if something did.
     """
     memory = Memory(rows=rows, limit_gb=limit, seconds=seconds)
     terminal = Terminal.open(quiet=quiet or as_json)

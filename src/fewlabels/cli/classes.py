@@ -22,7 +22,7 @@ def add(
     place: Place,
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="New classes.")],
 ) -> None:
-    """Add classes that were forgotten."""
+    """Add classes to a project."""
     with Project.open(place) as project:
         _show(project.add_classes(names))
 
@@ -30,10 +30,10 @@ def add(
 @app.command()
 def rename(
     place: Place,
-    old: Annotated[str, typer.Argument(help="The name so far.")],
-    new: Annotated[str, typer.Argument(help="The name from now on.")],
+    old: Annotated[str, typer.Argument(help="The current name.")],
+    new: Annotated[str, typer.Argument(help="The new name.")],
 ) -> None:
-    """Give a class another name; its labels stay with it."""
+    """Rename a class; its labels stay with it."""
     with Project.open(place) as project:
         _show(project.rename_class(old, new))
 

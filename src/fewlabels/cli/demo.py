@@ -1,4 +1,4 @@
-"""``fewlabels demo``: the whole story on the embedded digits."""
+"""``fewlabels demo``: NPC against random on the embedded digits."""
 
 import json
 from pathlib import Path
@@ -23,12 +23,12 @@ _REPORT = "report.html"
 def demo(
     *,
     fast: Annotated[
-        bool, typer.Option("--fast", help="A short training, to see that it works.")
+        bool, typer.Option("--fast", help="Train only briefly, to see that it works.")
     ] = False,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder of runs and report. [default: fewlabels-demo]"),
+        typer.Option(help="Folder for runs and report. [default: fewlabels-demo]"),
     ] = None,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -36,7 +36,7 @@ def demo(
     """Label digits with NPC and at random, side by side, and write a report.
 
     Ten labels, one per digit, then twenty more, twice; after each query a network is
-    trained on labeled and unlabeled images with FixMatch.
+    trained on labeled and unlabeled images by FixMatch.
     """
     place = out or Path("fewlabels-demo-fast" if fast else "fewlabels-demo")
     hidden = (entry.name for entry in place.glob(".*"))
@@ -71,7 +71,7 @@ def demo(
 
 def _drawn(found: AccuracyTable) -> Table:
     """Return the accuracies for a terminal: a row per strategy, a column per budget."""
-    table = Table("strategy", title="Accuracy after so many labels")
+    table = Table("strategy", title="Accuracy by number of labels")
     for amount in found.num_labels:
         table.add_column(f"{amount} labels", justify="right")
     for row in found.rows:

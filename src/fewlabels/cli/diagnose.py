@@ -37,7 +37,7 @@ _WIDEST = 200
 def diagnose(
     path: Annotated[
         Path,
-        typer.Argument(metavar="DIR", help="Folder of a run, as made by 'run'."),
+        typer.Argument(metavar="DIR", help="Run folder, made by 'run'."),
     ],
     *,
     allow_code: AllowCode = False,
@@ -46,9 +46,9 @@ def diagnose(
 ) -> None:
     """Show the spectrum of each round's labeled items, from its saved network.
 
-    Smallest eigenvalue of their Gram matrix, the same with the items asked for, the
-    ceiling no set could pass, rank, condition, and the learning rate past which
-    linearized gradient descent diverges. Nothing is trained, nothing is written.
+    The smallest eigenvalue of their Gram matrix, the same including the query, the
+    ceiling no set can exceed, rank, condition, and the learning rate above which
+    linearized gradient descent diverges. Nothing is trained or written.
     """
     folder = RunFolder(path)
     _check_is_run(folder)
@@ -63,7 +63,7 @@ def diagnose(
             if as_json:
                 print_line(json.dumps(row.to_json(), ensure_ascii=False))
     if not rows:
-        terminal.say(f"'{path}' holds no finished round yet.")
+        terminal.say(f"'{path}' contains no finished round yet.")
         return
     terminal.result(_drawn(rows, f"{settings.strategy.name} on {settings.data.name}"))
     for remark in _remarks(rows):
@@ -75,11 +75,11 @@ def _check_is_run(folder: RunFolder) -> None:
     if folder.settings_file.is_file():
         return
     inside = sorted(file.parent.name for file in folder.path.glob("*/run.json"))
-    remedy = "Give the folder of a run, such as one made by 'fewlabels run'."
+    remedy = "Give a run folder, such as one made by 'fewlabels run'."
     if inside:
         names = ", ".join(f"'{folder.path / name}'" for name in inside)
-        remedy = f"It holds runs: give one of {names}."
-    msg = f"'{folder.path}' is not the folder of a run (it has no run.json). {remedy}"
+        remedy = f"It contains runs: give one of {names}."
+    msg = f"'{folder.path}' is not a run folder (it has no run.json). {remedy}"
     raise ForeignFolderError(msg)
 
 
@@ -127,12 +127,12 @@ def _remarks(rows: Sequence[Conditioning]) -> list[str]:
     remarks = []
     if any(row.is_stand_in and row.missing is None for row in rows):
         remarks.append(
-            f"{_STAND_IN} The round asked nothing, or not by such a kernel: the "
-            "run's earlier one stands in, or the last layer's."
+            f"{_STAND_IN} The round asked for nothing, or did not use a kernel: shown "
+            "is the run's earlier kernel, or else the last layer's."
         )
     if any(row.spectrum and row.spectrum.rank < row.num_labeled for row in rows):
         remarks.append(
-            "A rank below the number of labels is a singular matrix: its smallest "
+            "A rank below the number of labels means a singular matrix: its smallest "
             "eigenvalue is zero up to rounding, and no query can raise it."
         )
     return remarks

@@ -8,7 +8,7 @@ import typer
 from fewlabels.errors import UsageError
 
 Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print errors only, and no progress.")
+    bool, typer.Option("--quiet", "-q", help="Print only errors, no progress.")
 ]
 Json = Annotated[
     bool, typer.Option("--json", help="Print results as JSON, for other programs.")
@@ -26,7 +26,7 @@ StrategyOptions = Annotated[
 AllowCode = Annotated[
     bool,
     typer.Option(
-        "--allow-code", help="Import the code that a file names; it can do anything."
+        "--allow-code", help="Import code that a file names; it can do anything."
     ),
 ]
 

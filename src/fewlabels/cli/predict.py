@@ -20,7 +20,10 @@ def predict(
         Path, typer.Argument(metavar="MODEL", help="Folder of an exported model.")
     ],
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Folder of images; searched whole.")
+        Path,
+        typer.Argument(
+            metavar="FOLDER", help="Folder of images, including subfolders."
+        ),
     ],
     *,
     out: Annotated[
@@ -29,11 +32,11 @@ def predict(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Use an exported model on new images and write what it says.
+    """Use an exported model on new images and write its predictions.
 
     One row per image: file_name, label, confidence, source, and a probability per
-    class. Files that cannot be read are listed and left out. Earlier predictions are
-    replaced; another file is left alone.
+    class. Unreadable files are listed and left out. Earlier predictions are replaced;
+    any other file is left alone.
     """
     check_ending(out)
     check_replaceable_table(out)

@@ -14,22 +14,20 @@ from fewlabels.projects import Project, Status, Told
 from fewlabels.report.project_headline import why_unmeasured
 from fewlabels.report.wording import count
 
-Place = Annotated[
-    Path, typer.Argument(metavar="PROJECT", help="Folder of the project.")
-]
+Place = Annotated[Path, typer.Argument(metavar="PROJECT", help="Project folder.")]
 
 
 def init(
     place: Place,
     *,
     images: Annotated[
-        Path, typer.Option(help="Folder of the images; they stay there, unchanged.")
+        Path, typer.Option(help="Image folder; images stay there, unchanged.")
     ],
     classes: Annotated[str, typer.Option(help="Names, such as cat,dog,other.")],
-    budget: Annotated[int, typer.Option(help="Labels in all.")],
+    budget: Annotated[int, typer.Option(help="Total number of labels.")],
     audit: Annotated[
         int | None,
-        typer.Option(help="Labels that only measure. [default: a fifth]"),
+        typer.Option(help="Labels used only to measure. [default: a fifth]"),
     ] = None,
     query: Annotated[int, typer.Option(help="Labels asked for in each round.")] = 20,
     overlap: Annotated[int, typer.Option(help="People who label each image.")] = 1,
@@ -40,7 +38,7 @@ def init(
     ] = None,
     size: Annotated[
         int | None,
-        typer.Option(help="Bring images to this side. [default: what fits]"),
+        typer.Option(help="Resize images to this side. [default: what fits]"),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     store: Annotated[
@@ -49,11 +47,11 @@ def init(
     ] = None,
     shares: Annotated[
         str,
-        typer.Option(help="How frequent classes are: unknown, even, or 40,35,25."),
+        typer.Option(help="Class frequencies: unknown, even, or 40,35,25."),
     ] = "unknown",
     quiet: Quiet = False,
 ) -> None:
-    """Begin a project: images to label, classes, a budget of labels."""
+    """Start a project: images to label, classes, a label budget."""
     terminal = Terminal.open(quiet=quiet)
     with (
         terminal.busy(),
@@ -106,7 +104,7 @@ def ask(
         str | None, typer.Option(help="Name or module:Class. [default: the project's]")
     ] = None,
     anew: Annotated[
-        bool, typer.Option("--anew", help="Leave open images and choose again.")
+        bool, typer.Option("--anew", help="Leave the open images and choose new ones.")
     ] = False,
     allow_code: AllowCode = False,
     quiet: Quiet = False,
@@ -114,9 +112,9 @@ def ask(
 ) -> None:
     """Choose the next images to label and write them to a file.
 
-    The first query needs no label and no trained model. While images are open, they
-    are written again. Beside a .csv or .jsonl file stands a contact sheet, .html, with
-    numbered pictures to label from.
+    The first query needs no labels and no trained model. Images that are still open
+    are written again. A .csv or .jsonl file comes with a contact sheet, .html, that
+    shows the numbered images.
     """
     from fewlabels.report import sheet_path, write_contact_sheet
 
@@ -156,15 +154,15 @@ def tell(
     ],
     *,
     annotator: Annotated[
-        str | None, typer.Option(help="Who labeled, where FILE does not say.")
+        str | None, typer.Option(help="Who labeled, if FILE does not say.")
     ] = None,
     partial: Annotated[
-        bool, typer.Option("--partial", help="Take the good rows, list the others.")
+        bool, typer.Option("--partial", help="Take the good rows and list the others.")
     ] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Take labels from a file: all of them or, where a row is wrong, none."""
+    """Read labels from a file: all of them or, if a row is wrong, none."""
     terminal = Terminal.open(quiet=quiet or as_json)
     with terminal.busy(), Project.open(place) as project:
         told = project.tell(answers, annotator=annotator, partial=partial)
@@ -180,9 +178,9 @@ def tell(
 
 
 def train(place: Place, *, allow_code: AllowCode = False, quiet: Quiet = False) -> None:
-    """Train on what is labeled; says first how long it will take.
+    """Train a model on the labels; first says how long it will take.
 
-    Safe to stop or kill at any moment: the same command goes on where it was.
+    Safe to stop or kill at any time: the same command resumes.
     """
     from fewlabels.projects import duration
 
@@ -205,7 +203,7 @@ def train(place: Place, *, allow_code: AllowCode = False, quiet: Quiet = False) 
 
 
 def status(place: Place, *, quiet: Quiet = False, as_json: Json = False) -> None:
-    """Show how a project stands: labels, accuracy with its interval, the next step."""
+    """Show labels, accuracy with its interval, and the next step."""
     terminal = Terminal.open(quiet=quiet or as_json)
     with terminal.busy(), Project.open(place) as project:
         standing = project.status()
@@ -235,7 +233,7 @@ def export(
 ) -> None:
     """Write labels, predictions, the model and a report for other programs.
 
-    An earlier export is replaced as a whole, and nothing else is.
+    An earlier export is replaced completely, and nothing else is touched.
     """
     from fewlabels.report import write_project_report
 
@@ -250,7 +248,7 @@ def export(
     for path in done.files:
         terminal.result(str(path))
     if not done.has_model:
-        terminal.say("No model was trained yet, so there are labels only.")
+        terminal.say("No model has been trained yet, so there are only labels.")
     elif num_unused:
         terminal.say(
             f"The model has not seen the latest {num_unused} labels. To use them: "
@@ -259,7 +257,7 @@ def export(
 
 
 def accuracy_sentence(standing: Status) -> str:
-    """Say how good the latest model is, or why nobody knows."""
+    """Say how good the latest model is, or why that is unknown."""
     audited = standing.curve[-1].audited if standing.curve else None
     if audited is None or audited.accuracy is None:
         return f"Accuracy: not measured, since {why_unmeasured(standing)}."
@@ -273,7 +271,7 @@ def accuracy_sentence(standing: Status) -> str:
 def _described(told: Told) -> str:
     parts = [f"{told.num_new} new labels"]
     parts += [f"{told.num_changed} changed"] if told.num_changed else []
-    parts += [f"{told.num_same} known already"] if told.num_same else []
+    parts += [f"{told.num_same} already known"] if told.num_same else []
     parts += [f"{told.num_skipped} skipped or unsure"] if told.num_skipped else []
     parts += [f"{told.num_blank} left blank"] if told.num_blank else []
     return ", ".join(parts) + "."

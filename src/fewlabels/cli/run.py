@@ -39,7 +39,7 @@ def run(
         str | None, typer.Option(help="Name or module:Class. [default: fixmatch]")
     ] = None,
     start: Annotated[
-        int | None, typer.Option(help="Labels at the beginning. [default: 10]")
+        int | None, typer.Option(help="Labels at the start. [default: 10]")
     ] = None,
     query: Annotated[
         int | None, typer.Option(help="Labels asked for in each round. [default: 20]")
@@ -52,24 +52,22 @@ def run(
     ] = None,
     initial_models: Annotated[
         int | None,
-        typer.Option(help="Begin with the median of this many models. [default: 1]"),
+        typer.Option(help="Start with the median of this many models. [default: 1]"),
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(help="Threads; results depend on it. [default: 1]")
+        int | None, typer.Option(help="Threads; results depend on them. [default: 1]")
     ] = None,
     settings: Annotated[
         Path | None,
-        typer.Option(help="YAML file with settings; options given here overrule it."),
+        typer.Option(help="YAML file with settings; options given here override it."),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="Folder of the run. [default: runs/DATA-STRATEGY-TRAINER-SEED]"
-        ),
+        typer.Option(help="Run folder. [default: runs/DATA-STRATEGY-TRAINER-SEED]"),
     ] = None,
     tensorboard: Annotated[
         bool,
-        typer.Option("--tensorboard", help="Write curves into DIR/tensorboard too."),
+        typer.Option("--tensorboard", help="Also write curves to DIR/tensorboard."),
     ] = False,
     allow_code: AllowCode = False,
     quiet: Quiet = False,
@@ -77,7 +75,7 @@ def run(
 ) -> None:
     """Simulate active learning on labeled images: train, measure, ask, repeat.
 
-    Safe to stop or kill at any moment: the same command goes on where it was.
+    Safe to stop or kill at any time: the same command resumes.
     """
     given: dict[str, Any] = {
         "data": source,
@@ -111,13 +109,13 @@ def run(
 
 
 def in_folder(settings: RunSettings, folder: RunFolder, pool: Pool) -> Iterator[Round]:
-    """Do a run with the number of threads it was set to use."""
+    """Do a run with the number of threads in its settings."""
     torch.set_num_threads(settings.threads)
     return execute(settings, folder.path, pool)
 
 
 def described(finished: Round) -> str:
-    """Say in a line what a round came to."""
+    """Describe a round in one line."""
     accuracy = "not measured"
     if finished.accuracy is not None:
         accuracy = f"{100 * finished.accuracy:5.1f} %"

@@ -21,7 +21,7 @@ def select(
         typer.Argument(
             metavar="FEATURES.npz",
             help="Arrays: features (N, F); optional logits (N, C), labeled, labels, "
-            "candidates (positions).",
+            "candidates (indices).",
         ),
     ],
     *,
@@ -34,7 +34,7 @@ def select(
 ) -> None:
     """Choose which items to label next, from embeddings of any framework.
 
-    Prints the chosen positions, one per line.
+    Prints the chosen indices, one per line.
     """
     options = read_options(option)
     with Terminal.open(quiet=quiet or as_json).busy():
@@ -56,7 +56,7 @@ def _read(path: Path) -> dict[str, Any]:
             raise UnknownNameError(f"array of '{path.name}'", name, _ARRAYS)
     if "features" not in given:
         raise DataError(
-            f"'{path}' holds {sorted(given)}; an array called 'features' is needed. "
+            f"'{path}' contains {sorted(given)}; an array called 'features' is needed. "
             "Save it with numpy.savez(path, features=..., labeled=...)."
         )
     return given

@@ -16,7 +16,7 @@ _SETTINGS = {
     "query": "Labels per query",
     "budget": "Labels at the end",
     "seed": "Seed",
-    "seeds": "Seeds of single purposes",
+    "seeds": "Separate seeds",
     "initial_models": "Starting sets tried",
     "zero_shot": "First query by an untrained network",
     "threads": "Threads",
@@ -51,7 +51,7 @@ def fact_groups(runs: Sequence[RecordedRun]) -> tuple[FactGroup, ...]:
     groups = {
         "Settings": [settings_facts(run.settings) for run in runs],
         "Data": [data_facts(run.data) for run in runs],
-        "Made with": [_environment(run) for run in runs],
+        "Created with": [_environment(run) for run in runs],
     }
     return grouped(groups)
 
@@ -94,7 +94,7 @@ def data_facts(data: Mapping[str, Any]) -> dict[str, str]:
     if data.get("classes"):
         found["Classes"] = class_list(list(map(str, data["classes"])))
     if "shape" in data:
-        found["Shape of an image"] = " × ".join(map(str, data["shape"]))
+        found["Image shape"] = " × ".join(map(str, data["shape"]))
     if "hash" in data:
         found[HASH] = str(data["hash"])
     return found

@@ -56,7 +56,7 @@ def starting_gallery(run: RecordedRun, thumbnails: Thumbnails) -> Gallery | None
     """Return what the run began with; None where it began with nothing."""
     if not run.start:
         return None
-    detail = f"{count(len(run.start), 'label')} to begin with"
+    detail = f"{count(len(run.start), 'label')} to start with"
     return _gallery(run, "Starting set", detail, run.start, thumbnails)
 
 

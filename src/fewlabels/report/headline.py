@@ -113,11 +113,11 @@ def _comparison(runs: Sequence[RecordedRun]) -> str:
     after = f"after {count(num_labels, 'label')}"
     if len({run.measured[-1][0] for run in runs}) > 1:
         return (
-            f"{best.name} comes highest: {right} {after}; {worst.name} has "
-            f"{percent(low)} after {count(num_labels_worst, 'label')}."
+            f"{best.name} is highest: {right} {after}; {worst.name} has {percent(low)} "
+            f"after {count(num_labels_worst, 'label')}."
         )
     if high == low:
-        return f"{listed([run.name for run in runs])} are level: {right} {after}."
+        return f"{listed([run.name for run in runs])} are tied: {right} {after}."
     if len(runs) == 2:
         return (
             f"{best.name} gets {right} {after}, {worst.name} {percent(low)}: "
@@ -134,8 +134,8 @@ def _unmeasured(runs: Sequence[RecordedRun]) -> str:
         return "No round is finished yet."
     labeled = listed([count(_num_labels(run), "label") for run in runs])
     return (
-        f"Trained on {labeled}; without held-out images, nothing says how good the "
-        "result is."
+        f"Trained on {labeled}; without held-out images, there is no way to tell how "
+        "good the result is."
     )
 
 
@@ -144,8 +144,8 @@ def _interval_sentence(run: RecordedRun) -> str:
     low, high = interval(accuracy, run.num_test)
     wrong = run.num_test - round(accuracy * run.num_test)
     return (
-        f"{wrong:,} of {count(run.num_test, 'image')} went wrong; a test split of this "
-        f"size leaves the true accuracy between {100 * low:.1f} and {percent(high)} "
+        f"{wrong:,} of {count(run.num_test, 'image')} are wrong; with a test split of "
+        f"this size, the true accuracy is between {100 * low:.1f} and {percent(high)} "
         "(95 % interval)."
     )
 

@@ -65,8 +65,8 @@ def project_images(
     return ProjectImages(
         size=thumbnails.size,
         last_round=pictures.of_round(asked) if asked else None,
-        learned=pictures.of_doubts("Images to learn from", learned),
-        measuring=pictures.of_doubts("Images that measure", measuring),
+        learned=pictures.of_doubts("Training images", learned),
+        measuring=pictures.of_doubts("Audit images", measuring),
     )
 
 

@@ -34,12 +34,12 @@ def project_headline(status: Status) -> str:
 def why_unmeasured(status: Status) -> str:
     """Return why nobody knows the accuracy of the latest model."""
     if status.model is None:
-        return "no model was trained yet"
+        return "no model has been trained yet"
     if not status.audit_size:
         return "no images were set aside to measure on"
     if not status.num_audited:
-        return "none of the images that measure has a label"
-    return "the images that measure were drawn after the model was trained"
+        return "none of the audit images has a label"
+    return "the audit images were drawn after the model was trained"
 
 
 def interval_text(audited: AuditedAccuracy, between: str = " to ") -> str:
@@ -56,13 +56,14 @@ def project_explanation(status: Status) -> Iterator[str]:
         if audited is not None:
             yield (
                 f"{audited.num_right:,} of {count(audited.num_audited, 'image')} drawn "
-                f"at random are classified rightly by {model.name}, {trained} of other "
-                f"images. The range is the exact {100 * audited.level:g} % interval."
+                f"at random are classified correctly by {model.name}, {trained} for "
+                f"other images. The range is the exact {100 * audited.level:g} % "
+                "interval."
             )
         else:
             yield (
-                f"The latest model is {model.name}, {trained}. What it gets right of "
-                "the images it learned from says nothing about others."
+                f"The latest model is {model.name}, {trained}. Its accuracy on the "
+                "images it learned from says nothing about others."
             )
     spent = f"{status.num_spent:,} of {count(status.budget, 'label')}"
     yield f"{spent} {'is' if status.budget == 1 else 'are'} spent."
@@ -100,8 +101,8 @@ def project_notes(status: Status) -> tuple[str, ...]:
     if status.model is not None and status.num_unused:
         one = status.num_unused == 1
         notes.append(
-            f"{count(status.num_unused, 'label')} {'has' if one else 'have'} come "
-            f"since {status.model.name} was trained, which has not seen "
+            f"{count(status.num_unused, 'label')} {'was' if one else 'were'} added "
+            f"after {status.model.name} was trained, so it has not seen "
             f"{'it' if one else 'them'}."
         )
     return tuple(notes)

@@ -161,8 +161,8 @@ def project_facts(project: Project, status: Status) -> tuple[FactGroup, ...]:
         "Strategy": settings.strategy.label,
         "Trainer": settings.trainer.label,
         "Why this trainer": settings.reason,
-        "Labels in all": count(settings.budget),
-        "Labels that measure": count(settings.audit) if settings.audit else "none",
+        "Total labels": count(settings.budget),
+        "Audit labels": count(settings.audit) if settings.audit else "none",
         "Labels per round": count(settings.query),
         "Annotators per image": count(settings.overlap),
         "Seed": str(settings.seed),
@@ -172,12 +172,12 @@ def project_facts(project: Project, status: Status) -> tuple[FactGroup, ...]:
     data = {
         "Images": count(status.num_images),
         "Classes": class_list(status.classes),
-        "Shape of an image": " × ".join(map(str, settings.shape)),
+        "Image shape": " × ".join(map(str, settings.shape)),
     }
     groups = {
         "Settings": chosen,
         "Data": data,
-        "Page made with": environment_facts(environment()),
+        "Page created with": environment_facts(environment()),
     }
     return grouped({name: [facts] for name, facts in groups.items()})
 

@@ -84,8 +84,8 @@ def sheet_path(query: Path) -> Path:
         is_ours = False
     if not is_ours:
         raise UsageError(
-            f"'{path}' exists already, is not a contact sheet, and was not touched. "
-            "Give another name for the query: --out."
+            f"'{path}' already exists, is not a contact sheet, and was not touched. "
+            "Choose another name for the query: --out."
         )
     return path
 

@@ -67,13 +67,13 @@ def accuracy_section(context: Context) -> Section:
         anchor="accuracy",
         title="Accuracy",
         notes=(
-            "Share of held-out images classified rightly, in percent, against the "
+            "Share of held-out images classified correctly, in percent, against the "
             "number of labels: mean over the seeds. The shaded band is Student's 95 % "
-            "interval of the mean, number of labels by number of labels. Bands that "
-            "overlap do not show that two strategies are alike: all of them had the "
-            "same seeds, so that their differences are surer than their means. "
-            "Deviations in tables are those of a sample: they divide by one less than "
-            "the number of seeds.",
+            "interval of the mean at each number of labels. Overlapping bands do not "
+            "show that two strategies are alike: all of them had the same seeds, so "
+            "their differences are more certain than their means. Deviations in "
+            "tables are sample standard deviations: they divide by one less than the "
+            "number of seeds.",
             *_noise_notes(context),
             *_printed_notes(context),
         ),
@@ -84,7 +84,7 @@ def accuracy_section(context: Context) -> Section:
                 if panel.curves
                 else (),
                 tables=(accuracy_table(context, one),) if panel.curves else (),
-                notes=() if panel.curves else ("Nothing was measured yet.",),
+                notes=() if panel.curves else ("Nothing has been measured yet.",),
             )
             for number, (one, panel) in enumerate(panels)
         ),
@@ -115,7 +115,7 @@ def accuracy_table(context: Context, one: ConditionContext) -> Table:
         caption=one.caption(
             "Average accuracy (%) ± sample standard deviation.",
             *_few_seeds(found),
-            "Bold: the highest mean, which need not be a significant one.",
+            "Bold: the highest mean, which need not be significant.",
             *(_published_sentence(context) if printed else ()),
         ),
         columns=tuple(columns),
@@ -216,8 +216,8 @@ def _few_seeds(found: dict[str, dict[int, Measured]]) -> tuple[str, ...]:
     if len(numbers) < 2:
         return ()
     return (
-        f"Not finished: the means are over {min(numbers)} to {max(numbers)} seeds, not "
-        "the same for each.",
+        "Not finished: the means are over different numbers of seeds, from "
+        f"{min(numbers)} to {max(numbers)}.",
     )
 
 
@@ -236,10 +236,9 @@ def _printed_notes(context: Context) -> Iterable[str]:
             tests = passive_tests(table)
             words = [f"{p_text(one.p)} at {labels:,}" for labels, one in tests.items()]
             yield (
-                f"By what the paper prints ({table.trials} trials, not paired here), "
-                "Welch's test of npc against random gives p = "
-                f"{listed(words)} labels, if the printed deviations are those of a "
-                "sample."
+                f"For the paper's printed results ({table.trials} trials, not paired "
+                f"here), Welch's test of npc against random gives p = {listed(words)} "
+                "labels, if the printed deviations are sample standard deviations."
             )
 
 
@@ -248,7 +247,7 @@ def _noise_notes(context: Context) -> tuple[str, ...]:
     if noise is None:
         return ()
     return (
-        f"The grey whisker is the noise of training: one standard deviation "
-        f"({100 * noise.deviation:.2f} points) to either side, of "
-        f"{count(noise.num_trainings, 'training')} on one and the same label set.",
+        "The gray whisker is the noise of training: one standard deviation "
+        f"({100 * noise.deviation:.2f} points) to either side, over "
+        f"{count(noise.num_trainings, 'training')} on the same label set.",
     )

@@ -16,11 +16,11 @@ def area_section(context: Context) -> Section | None:
         return None
     return Section(
         anchor="area",
-        title="Whole curves",
+        title="Area under the curve",
         notes=(
             "AUBC is the area under the curve of accuracy over labels, by the "
-            "trapezoid rule and with the labels scaled to 0 to 1: the mean accuracy "
-            "over the whole range.",
+            "trapezoid rule, with the labels scaled from 0 to 1: the mean accuracy "
+            "over the entire range.",
         ),
         blocks=tuple(
             Block(heading=one.heading, tables=(_area_table(context, one),))

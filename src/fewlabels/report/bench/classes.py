@@ -44,12 +44,12 @@ def classes_section(context: Context) -> Section | None:
     )
     return Section(
         anchor="classes",
-        title="Classes of the labels",
+        title="Classes among the labels",
         notes=(
             "Mean over the seeds, of all labels so far. Coverage is the percentage of "
             "the classes that have a label at all; balance is the entropy of the "
-            "labels over the classes divided by its largest value, 1 where all classes "
-            "have equally many.",
+            "labels over the classes divided by its maximum, 1 if all classes have "
+            "equally many.",
         ),
         blocks=tuple(blocks),
     )

@@ -78,12 +78,13 @@ def comparison_section(context: Context) -> Section | None:
         anchor="comparison",
         title="Paired comparison",
         notes=(
-            "Differences in accuracy, in percentage points, seed by seed: with one "
-            "seed all strategies begin with the same labels and train with the same "
+            "Differences in accuracy, in percentage points, seed by seed: for one "
+            "seed, all strategies start with the same labels and train with the same "
             "random numbers. Only seeds that every strategy has finished count. The "
-            "interval is Student's, of the mean difference; d is that mean over the "
-            "deviation of the differences. Holm's correction is over the comparisons "
-            f"with one reference by one measure{several}. Bold: below 0.05 after it.",
+            "interval is Student's, for the mean difference; d is that mean divided "
+            "by the deviation of the differences. Holm's correction covers the "
+            f"comparisons with one reference by one measure{several}. Bold: below "
+            "0.05 after correction.",
         ),
         blocks=(
             Block(
@@ -126,7 +127,8 @@ def _table(context: Context, against: str) -> Table:
     return Table(
         name=f"tests-{context.contender(against).name}",
         caption=context.conditions[0].caption(
-            f"Difference to {against} in percentage points, on {amounts} paired seeds.",
+            f"Difference from {against} in percentage points, on {amounts} paired "
+            "seeds.",
             has_heading=False,
         ),
         columns=(
@@ -201,7 +203,6 @@ def _untested(context: Context) -> Iterable[str]:
                 ]
                 if left:
                     yield (
-                        f"{listed(left)}: the difference to {against}{where} (by "
-                        f"{measure}) is the same on every seed, so that no test is "
-                        "possible."
+                        f"{listed(left)}: the difference from {against}{where} (by "
+                        f"{measure}) is the same on every seed, so no test is possible."
                     )

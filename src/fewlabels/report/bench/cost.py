@@ -44,10 +44,10 @@ def cost_section(context: Context) -> Section | None:
         anchor="cost",
         title="Time and memory",
         notes=(
-            "Of a query: the median and the longest over all rounds and seeds, and the "
-            "largest peak of memory where it was measured. Of a training: the median, "
-            "without the first one of a run, which strategies share. Seconds of "
-            "machines that had other work too, so small differences mean nothing.",
+            "For queries: the median and the longest time over all rounds and seeds, "
+            "and the peak memory if it was measured. For training: the median time, "
+            "without the first training of a run, which strategies share. The "
+            "machines were doing other work too, so small differences mean nothing.",
         ),
         blocks=(Block(tables=(_table(context, found),)),),
     )
@@ -65,7 +65,7 @@ def noise_section(context: Context) -> Section | None:
             title="Noise of training",
             notes=(
                 f"{done} of {count(planned, 'training')} on one label set are "
-                "finished; two are needed to see how far they differ.",
+                "finished; two are needed to see how much they differ.",
             ),
         )
     first = context.conditions[0].results.condition.settings
@@ -73,13 +73,13 @@ def noise_section(context: Context) -> Section | None:
         anchor="noise",
         title="Noise of training",
         notes=(
-            f"{count(noise.num_trainings, 'training')} on one and the same "
+            f"{count(noise.num_trainings, 'training')} on the same "
             f"{count(first.budget, 'label')}, random and even over the classes, reach "
             f"{spread(noise.mean, noise.deviation)} % (mean ± sample standard "
-            "deviation). The true deviation is between "
-            f"{in_percent(noise.low, 2)} and {in_percent(noise.high, 2)} points (95 % "
-            "interval). A difference between single runs that is smaller than that may "
-            "come from training alone, whatever was labeled.",
+            f"deviation). The true deviation is between {in_percent(noise.low, 2)} "
+            f"and {in_percent(noise.high, 2)} points (95 % interval). A smaller "
+            "difference between single runs may come from training alone, whatever "
+            "was labeled.",
         ),
     )
 

@@ -27,7 +27,7 @@ GLOSSARY = (
     (
         "95 % interval",
         "By Student's t: it covers the true mean in 95 of 100 such experiments, if "
-        "accuracies are normal.",
+        "accuracies are normally distributed.",
     ),
     (
         "paired t-test",
@@ -35,13 +35,13 @@ GLOSSARY = (
     ),
     (
         "Wilcoxon",
-        "The signed rank test: the same question by ranks, without normality; with "
-        "few seeds it cannot become small (five: never below 0.0625).",
+        "The signed-rank test: the same question by ranks, without assuming "
+        "normality; with few seeds p cannot be small (with five, never below 0.0625).",
     ),
     (
         "Holm",
-        "p values made larger so that in at most 5 % of experiments any of the "
-        "comparisons together is called significant wrongly.",
+        "p-values adjusted so that in at most 5 % of experiments any of the "
+        "comparisons is wrongly called significant.",
     ),
     (
         "d",
@@ -51,12 +51,11 @@ GLOSSARY = (
     ("AUBC", "Area under the budget curve: mean accuracy over the range of labels."),
     (
         "penalty",
-        "How often a strategy is beaten significantly, averaged over the others.",
+        "How often a strategy is significantly beaten, averaged over the others.",
     ),
     (
         "labels saved",
-        "Labels that random would need beyond those of a strategy for the same mean "
-        "accuracy.",
+        "How many more labels random would need for the same mean accuracy.",
     ),
     ("coverage", "Share of the classes that have at least one label."),
     ("balance", "Entropy of the labels over the classes; 1 is even, 0 is one class."),
@@ -83,7 +82,9 @@ def facts(context: Context) -> tuple[FactGroup, ...]:
         "Experiment": [shared] * len(columns),
         "Settings": columns,
         "Data": [_data(one.results.cells) for one in context.conditions],
-        "Made with": [_environments(one.results.cells) for one in context.conditions],
+        "Created with": [
+            _environments(one.results.cells) for one in context.conditions
+        ],
     }
     return grouped(groups)
 

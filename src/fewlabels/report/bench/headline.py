@@ -32,7 +32,7 @@ def _outcome(context: Context, tests: Sequence[Comparison]) -> str:
     against = context.references[0]
     if not any(one.is_significant for one in tests):
         return (
-            f"With {_pairs(tests)}, no difference to {against} {_where(tests)} is "
+            f"With {_pairs(tests)}, no difference from {against} {_where(tests)} is "
             "significant after Holm's correction."
         )
     if len(context.conditions) > 1:
@@ -58,8 +58,8 @@ def explanation(context: Context) -> list[str]:
         sentences.append(experiment.about.strip())
     elif experiment.scale == "cpu":
         sentences.append(
-            f"{OTHER_SCALE}: the settings are made for two CPU cores, so the numbers "
-            "say nothing about those of the paper."
+            f"{OTHER_SCALE}: the settings are meant for two CPU cores, so the numbers "
+            "are not comparable with the paper's."
         )
     sentences.append(
         f"All {count(total, 'run')} are finished: "
@@ -103,7 +103,8 @@ def _basis(context: Context) -> list[str]:
     others = count(rest, "other difference is", "other differences are")
     end = f"; {others} not significant." if rest else "."
     return [
-        f"That rests on {_pairs(tests)}, by t-tests at 5 % after Holm's correction{end}"
+        f"This is based on {_pairs(tests)}, by t-tests at 5 % after Holm's "
+        f"correction{end}"
     ]
 
 
@@ -201,8 +202,8 @@ def _unfinished(context: Context) -> Iterable[str]:
     left = len(cells) - context.results.num_finished - len(context.results.failures)
     if left > 0:
         yield (
-            f"{count(left, 'run is', 'runs are')} still to come. Means of strategies "
-            "with different seeds compare badly until then; tests use only seeds that "
+            f"{count(left, 'run is', 'runs are')} still missing. Until they finish, "
+            "means over different seeds are hard to compare; tests use only seeds that "
             "every strategy has finished."
         )
 
@@ -211,8 +212,8 @@ def _few_seeds(context: Context) -> Iterable[str]:
     pairs = min(len(one.comparable.seeds) for one in context.conditions)
     if 2 <= pairs < _ENOUGH_SEEDS:
         yield (
-            f"{count(pairs, 'paired seed')} can show large differences only; at least "
-            f"{_ENOUGH_SEEDS} should stand behind a claim."
+            f"{count(pairs, 'paired seed')} can show only large differences; a claim "
+            f"should be based on at least {_ENOUGH_SEEDS}."
         )
 
 
@@ -226,9 +227,9 @@ def _mixtures(context: Context) -> Iterable[str]:
     mixed = [name for name, values in kinds.items() if len(values) > 1]
     if mixed:
         yield (
-            f"The runs were made with different {listed(mixed)} (see the last section)."
-            " Results of one seed can differ between them, so that a part of the "
-            "differences may come from there."
+            f"The runs were made with different {listed(mixed)} (see "
+            "'Settings and versions'). Results of one seed can differ between them, "
+            "which may explain part of the differences."
         )
     for one in context.conditions:
         hashes = {
@@ -240,7 +241,7 @@ def _mixtures(context: Context) -> Iterable[str]:
             where = f" under '{one.heading}'" if one.heading else ""
             yield (
                 f"The runs{where} were made on {len(hashes)} different versions of the "
-                "data, so they do not compare."
+                "data, so they are not comparable."
             )
 
 
@@ -250,5 +251,5 @@ def _unchecked(context: Context) -> list[str]:
         return []
     return [
         f"{count(number, 'run was', 'runs were')} written by a version without "
-        "checksums: damage to their files would not be noticed."
+        "checksums: damage to their files would go undetected."
     ]

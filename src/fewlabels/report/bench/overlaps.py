@@ -29,7 +29,7 @@ _FEW = 3
 
 _ABOUT_MAPS = (
     "The dashed diagonal of the fair comparison is a strategy against itself on "
-    "different seeds. Colors of a row of panels have one scale."
+    "different seeds. Panels in a row share one color scale."
 )
 _PAPER = "As in the paper: unions over the trials, starting labels left in"
 _FAIR = "Fair: trial by trial, starting labels left out"
@@ -66,12 +66,12 @@ def overlap_section(context: Context) -> Section | None:
         anchor="overlap",
         title="Overlap of the picks",
         notes=(
-            "Intersection over union, in percent, of what two strategies had labeled. "
-            "The paper compares the unions over all trials, starting labels included; "
-            "that grows with the number of trials and with what both began with. The "
-            "fair comparison is trial by trial and of the acquired labels alone: it "
-            "is to be read beside the chance level, which is what two random choices "
-            "would come to.",
+            "Intersection over union, in percent, of the images labeled for two "
+            "strategies. The paper compares the unions over all trials, starting "
+            "labels included; that grows with the number of trials and with the "
+            "labels both started with. The fair comparison is trial by trial and only "
+            "of the acquired labels: compare it with the chance level, the overlap "
+            "expected of two random choices.",
             *(() if is_small else (_ABOUT_MAPS,)),
         ),
         blocks=(Block(tables=(_pair_table(context, found),)),)

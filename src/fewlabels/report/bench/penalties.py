@@ -52,11 +52,11 @@ def penalty_section(context: Context) -> Section | None:
         notes=(
             "The pairwise penalty matrix of Ash et al. (2020): the percentage of the "
             "numbers of labels at which the strategy of the row is significantly "
-            "better than that of the column, by a paired t-test at 5 % each, nothing "
-            "corrected. A full row is good, a full column is bad; the penalty of a "
-            "strategy is the mean of its column, its own empty place included, as in "
+            "better than that of the column, by a paired t-test at 5 % each, without "
+            "correction. A full row is good, a full column is bad; the penalty of a "
+            "strategy is the mean of its column, its own empty cell included, as in "
             "the authors' script. A difference that is the same on every seed is not "
-            "tested, and counts for neither.",
+            "tested and counts for neither.",
         ),
         blocks=tuple(
             Block(

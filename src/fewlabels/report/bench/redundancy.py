@@ -61,10 +61,10 @@ def redundancy_section(context: Context) -> Section | None:
         anchor="redundancy",
         title="Copies among the picks",
         notes=(
-            "Share of the picks of a run that tell nothing new: a copy of the image is "
-            "labeled already, or was picked in the same query. The first of several "
+            "Share of a run's picks that add nothing new: a copy of the image is "
+            "already labeled, or was picked in the same query. The first of several "
             "copies does not count. Every dot is a seed, the line is their mean.",
-            *(() if drawn else ("Nothing was picked yet.",)),
+            *(() if drawn else ("Nothing has been picked yet.",)),
         ),
         blocks=tuple(
             Block(

@@ -19,11 +19,11 @@ def savings_section(context: Context) -> Section | None:
         anchor="savings",
         title="Labels saved",
         notes=(
-            "How many labels more random needs for the mean accuracy that a strategy "
-            "reached, read off random's curve by straight lines; its best so far, so "
-            "that a dip does not count against it. A minus means that random needs "
-            "fewer. Where random's curve ends before it reaches the accuracy, or "
-            "begins above it, only a bound is known.",
+            "How many more labels random needs for the mean accuracy that a strategy "
+            "reached, read off random's curve by linear interpolation; the curve is "
+            "its best so far, so that a dip does not count against it. A minus means "
+            "that random needs fewer. If random's curve ends before it reaches the "
+            "accuracy, or begins above it, only a bound is known.",
         ),
         blocks=tuple(
             Block(heading=one.heading, tables=(_table(context, one, random),))
@@ -44,7 +44,7 @@ def _table(context: Context, one: ConditionContext, random: str) -> Table:
     }
     return Table(
         name=one.file_name("savings"),
-        caption=one.caption("Labels saved against random at equal mean accuracy."),
+        caption=one.caption("Labels saved versus random at equal mean accuracy."),
         columns=(
             Column("Strategy", is_text=True),
             *(Column(f"{amount:,} labels") for amount in numbers[1:]),

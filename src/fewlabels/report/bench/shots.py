@@ -30,11 +30,11 @@ def shots_section(context: Context) -> Section:
         anchor="accuracy",
         title="Accuracy after one query",
         notes=(
-            "Each run asks once. Every dot is a seed, the line is their mean; all "
-            "conditions have one scale.",
+            "Each run makes one query. Every dot is a seed, the line is their mean; "
+            "all conditions share one scale.",
         )
         if drawn
-        else ("Nothing was measured yet.",),
+        else ("Nothing has been measured yet.",),
         blocks=(
             Block(
                 tables=(shots_table(context),),
