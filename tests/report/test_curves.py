@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fewlabels.report.curves import percent_ticks, spread_apart, spread_ticks
+from fewlabels.report.curves import (
+    Curve,
+    Panel,
+    Point,
+    kept_below,
+    page_curves,
+    percent_ticks,
+    spread_apart,
+    spread_ticks,
+)
 from fewlabels.report.headline import interval
 
 places = st.lists(st.floats(0, 300), min_size=1, max_size=8)
@@ -43,3 +52,34 @@ def test_the_interval_holds_the_share_itself(num_test, accuracy):
     low, high = interval(accuracy, num_test)
     assert 0 <= low <= accuracy + 1e-12
     assert accuracy - 1e-12 <= high <= 1
+
+
+@given(places)
+def test_no_name_is_above_the_top(wished):
+    moved = kept_below(spread_apart(wished, least_gap=18), gap=18, top=300)
+    assert max(moved) <= 300
+    for lower, upper in pairwise(sorted(moved)):
+        assert upper - lower >= 18 - 1e-6
+
+
+def curve(name, *points, **changed):
+    return Curve(name, 1, tuple(Point(*point) for point in points), **changed)
+
+
+def test_curves_are_drawn_with_their_names_wherever_they_end():
+    early = curve("early & first", (10, 0.5, 0.4, 0.6))
+    late = curve("late", (10, 0.5, None, None), (30, 0.7, 0.6, 1.1), number=1)
+    wide, narrow = page_curves(Panel((early, late)))
+    for element in (wide, narrow):
+        assert "early &amp; first 50.0\N{NO-BREAK SPACE}%" in element
+        assert "late 70.0\N{NO-BREAK SPACE}%" in element
+        assert "late: 50.0\N{NO-BREAK SPACE}% after 10 labels, 70.0" in element
+    assert late.heights == [0.5, 0.7, 0.6, 1.0]
+
+
+def test_a_single_curve_has_values_and_no_name():
+    rough = curve("accuracy", (10, 0.998), (30, 0.5), is_rough=True)
+    wide, _ = page_curves(Panel((rough,)), words="As said.")
+    assert "99.8\N{NO-BREAK SPACE}%" in wide
+    assert 'aria-label="As said."' in wide
+    assert "accuracy 50" not in wide

@@ -5,14 +5,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from fewlabels import data
 from fewlabels.bench.cells import plan
 from fewlabels.bench.experiment import Experiment, resolved
 from fewlabels.errors import UsageError
 from fewlabels.naming import AllowCode, check_code
-from fewlabels.runs import check_choices, faults, settled
+from fewlabels.runs import check_choices, settled
+from fewlabels.runs.settings import validated
 from fewlabels.runs.yaml_files import read_mapping
 
 _LIKE = "Give a YAML file with the fields of an experiment; begin with 'name: mine'."
@@ -32,7 +31,7 @@ def read_experiment(file: Path, *, allow_code: AllowCode = False) -> Experiment:
     """
     content = read_mapping(file, kind="experiment", like=_LIKE)
     with _about(file):
-        found = _valid(content)
+        found = validated(Experiment, content)
     check_code(file, _code(found), allow_code)
     with _about(file):
         return _fitting(found)
@@ -64,14 +63,7 @@ def checked(experiment: Experiment) -> Experiment:
         The same, with what its strategies and trainers come to. A
         :class:`UsageError` tells what does not fit.
     """
-    return _fitting(_valid(experiment.model_dump()))
-
-
-def _valid(content: Any) -> Experiment:
-    try:
-        return Experiment.model_validate(content)
-    except ValidationError as error:
-        raise UsageError(faults(error)) from error
+    return _fitting(validated(Experiment, experiment.model_dump()))
 
 
 def _fitting(found: Experiment) -> Experiment:

@@ -4,7 +4,7 @@ Shapes: S seeds, T numbers of labels at which accuracy was measured.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -26,17 +26,17 @@ class CellResult:
     """Label of the strategy."""
     seed: int
     cell: Cell
-    description: dict[str, Any]
-    """Content of ``run.json``; empty if the run has not begun."""
-    start: tuple[str, ...]
-    """Ids that the run began with."""
-    lines: tuple[RoundLine, ...]
-    """Its finished rounds."""
-    timings: tuple[dict[str, Any], ...]
-    """What was measured of each besides its result."""
     notes: tuple[str, ...]
     """What the run had to say."""
     failure: Failure | None
+    description: dict[str, Any] = field(default_factory=dict)
+    """Content of ``run.json``; empty if the run has not begun."""
+    start: tuple[str, ...] = ()
+    """Ids that the run began with."""
+    lines: tuple[RoundLine, ...] = ()
+    """Its finished rounds."""
+    timings: tuple[dict[str, Any], ...] = ()
+    """What was measured of each besides its result."""
     is_checked: bool = True
     """False: a version wrote its files that knew no checksums."""
 
@@ -180,20 +180,12 @@ def read_results(folder: BenchFolder, experiment: Experiment) -> Results:
 
 def _result(folder: BenchFolder, strategy: str, seed: int, cell: Cell) -> CellResult:
     own = folder.run_folder(cell)
-    nothing = CellResult(
-        strategy=strategy,
-        seed=seed,
-        cell=cell,
-        description={},
-        start=(),
-        lines=(),
-        timings=(),
-        notes=folder.notes(cell),
-        failure=folder.failure(cell),
+    result = CellResult(
+        strategy, seed, cell, folder.notes(cell), failure=folder.failure(cell)
     )
     try:
         return replace(
-            nothing,
+            result,
             description=own.description() if own.settings_file.exists() else {},
             start=tuple(own.start() or ()),
             lines=tuple(own.lines()),
@@ -201,4 +193,4 @@ def _result(folder: BenchFolder, strategy: str, seed: int, cell: Cell) -> CellRe
             is_checked=own.is_checked(),
         )
     except RunError as error:
-        return replace(nothing, failure=folder.damage(cell, error))
+        return replace(result, failure=folder.damage(cell, error))

@@ -168,7 +168,7 @@ class RunFolder:
 
     def description(self) -> dict[str, Any]:
         """Return the content of ``run.json``."""
-        found: dict[str, Any] = self._json(self.settings_file)
+        found: dict[str, Any] = _json(self.settings_file)
         try:
             RunDescription.model_validate(found)
         except ValidationError as error:
@@ -182,7 +182,7 @@ class RunFolder:
         """Return ids and labels that the run began with; None if not yet decided."""
         if not self.start_file.exists():
             return None
-        content = self._json(self.start_file)
+        content = _json(self.start_file)
         with _readable(self.start_file):
             start = StartFile.model_validate(content)
             return dict(zip(start.ids, start.labels, strict=True))
@@ -255,14 +255,10 @@ class RunFolder:
         new = sealed(line.to_json())
         replace_text(self.rounds_file, f"{before.decode()}{new}\n")
 
-    def _json(self, file: Path) -> Any:
-        try:
-            return parsed(opened(read_regular(file, _MOST_BYTES))[0])
-        except (OSError, ValueError) as error:
-            raise RunError(
-                f"'{file}' could not be read: {error}. The folder does not hold a "
-                "complete run; give another folder."
-            ) from error
+
+def _json(file: Path) -> Any:
+    with _readable(file):
+        return parsed(opened(read_regular(file, _MOST_BYTES))[0])
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:
@@ -287,8 +283,8 @@ def _readable(file: Path) -> Iterator[None]:
         yield
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(
-            f"'{file}' could not be read: {error}. It was changed by something else "
-            "than fewlabels; restore it or give another folder."
+            f"'{file}' could not be read: {error}. It is missing, or was changed by "
+            "something else than fewlabels; restore it or give another folder."
         ) from error
 
 

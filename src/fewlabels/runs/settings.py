@@ -2,10 +2,10 @@
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -26,6 +26,7 @@ from fewlabels.runs.yaml_files import read_mapping
 
 _LIKE = "Give a YAML file with one 'name: value' per line."
 _MOST_THREADS = 1024
+_Model = TypeVar("_Model", bound=BaseModel)
 _CODE = ("strategy", "trainer")  # the settings that may be import paths
 
 
@@ -178,11 +179,7 @@ class RunSettings(BaseModel):
             left = [merged[key] for key in _CODE if key in merged and key not in own]
             check_code(file, left, allow_code)
         merged |= own
-        _check_names("setting", merged, cls)
-        try:
-            settings = cls.model_validate(merged)
-        except ValidationError as error:
-            raise UsageError(faults(error)) from error
+        settings = _checked(cls, merged, "setting")
         check_data(settings.data)
         return settings
 
@@ -220,9 +217,13 @@ def _placed(choice: Choice) -> Choice:
 
 def check_data(choice: Choice) -> None:
     """Raise unless data can have the options that they were given."""
-    _check_names(f"option of '{choice.name}'", choice.options, DataOptions)
+    _checked(DataOptions, choice.options, f"option of '{choice.name}'")
+
+
+def validated(model: type[_Model], content: Any) -> _Model:
+    """Return what a model makes of some content, or say in sentences what is wrong."""
     try:
-        DataOptions.model_validate(choice.options)
+        return model.model_validate(content)
     except ValidationError as error:
         raise UsageError(faults(error)) from error
 
@@ -236,10 +237,11 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _check_names(kind: str, given: Iterable[str], model: type[BaseModel]) -> None:
+def _checked(model: type[_Model], given: Mapping[str, Any], kind: str) -> _Model:
     for name in given:
         if name not in model.model_fields:
             raise UnknownNameError(kind, str(name), model.model_fields)
+    return validated(model, given)
 
 
 def _sentence(fault: ErrorDetails) -> str:
