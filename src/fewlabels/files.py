@@ -37,18 +37,13 @@ _HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 
 @contextmanager
 def open_regular(path: Path, most_bytes: int) -> Iterator[BufferedReader]:
-    """Open a regular file of bearable size for reading.
+    """Hand out a regular file, or what a link leads to, open for reading.
 
-    Args:
-        path: The file, or a link to one.
-        most_bytes: How many bytes it may have.
+    One that is larger, a pipe, a device or the like raises an :class:`OSError` whose
+    ``strerror`` says so in a few words.
 
     Yields:
         The open file.
-
-    Raises:
-        OSError: If it cannot be opened, is larger, or is a pipe, a device or the like;
-            its ``strerror`` says so in a few words.
     """
     with open(path, "rb", opener=_without_waiting) as file:
         state = os.fstat(file.fileno())
@@ -61,18 +56,7 @@ def open_regular(path: Path, most_bytes: int) -> Iterator[BufferedReader]:
 
 
 def read_regular(path: Path, most_bytes: int) -> bytes:
-    """Return the bytes of a regular file of bearable size.
-
-    Args:
-        path: The file, or a link to one.
-        most_bytes: How many bytes it may have.
-
-    Returns:
-        All of them.
-
-    Raises:
-        OSError: As in :func:`open_regular`, or if more comes than announced.
-    """
+    """Return the bytes of a regular file, which :func:`open_regular` opens."""
     with open_regular(path, most_bytes) as file:
         found = file.read(most_bytes + 1)
     if len(found) > most_bytes:
@@ -96,14 +80,11 @@ def _without_waiting(path: str, flags: int) -> int:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Hand out a place to write to; what stands there moves to ``path`` at the end.
-
-    Args:
-        path: Where the file shall stand.
+    """Hand out an empty file to write to, which moves to ``path`` at the end.
 
     Yields:
-        Where to write it: an empty file. A full disk or a folder that cannot be written
-        to is a :class:`StorageError`.
+        Where it is. A full disk or a folder that cannot be written to is a
+        :class:`StorageError`.
     """
     partial = _beside(path)
     with explained(path):
@@ -125,14 +106,10 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def append(path: Path, content: bytes) -> None:
-    """Add to the end of a file, and flush it to the disk.
+    """Add to the end of a file, made if there is none, and flush it to the disk.
 
     A process that is killed, or a full disk, may leave a part of ``content`` there; who
     reads the file later has to notice.
-
-    Args:
-        path: The file; made if there is none.
-        content: What to add.
     """
     with explained(path), path.open("ab") as file:
         file.write(content)
@@ -149,10 +126,9 @@ def move(source: Path, target: Path) -> None:
 
 @contextmanager
 def building(folder: Path) -> Iterator[Path]:
-    """Hand out a new folder beside ``folder``; what stands there at the end is removed.
+    """Hand out a new folder beside ``folder``, which it may become at the end.
 
-    Args:
-        folder: What it shall become, by :func:`move` or :func:`exchange`.
+    By :func:`move` or :func:`exchange`; what then stands there is removed.
 
     Yields:
         The new folder.
@@ -168,14 +144,11 @@ def building(folder: Path) -> Iterator[Path]:
 
 
 def exchange(folder: Path, target: Path) -> None:
-    """Put a finished folder in the place of another, which gets its name in return.
+    """Put a finished folder, flushed already, in the place of another one beside it.
 
-    Linux does so in one step. Elsewhere there is nothing in the place for a moment,
-    never a mixture of both.
-
-    Args:
-        folder: The new one, flushed already.
-        target: The old one, in the same folder; it may be missing or empty.
+    The other one, which may be missing or empty, gets its name in return. Linux does so
+    in one step. Elsewhere there is nothing in the place for a moment, never a mixture
+    of both.
     """
     with explained(target):
         if not target.exists() or not any(target.iterdir()):
@@ -189,11 +162,9 @@ def exchange(folder: Path, target: Path) -> None:
 
 
 def copy_folder(source: Path, target: Path) -> None:
-    """Copy a folder of finished files, durably, whole or not at all.
+    """Copy a folder of finished files, if there is one, durably, whole or not at all.
 
-    Args:
-        source: The folder; where there is none, nothing happens.
-        target: Its copy; what is there already stays as it is.
+    What is there already stays as it is.
     """
     if target.exists() or not source.exists():
         return
@@ -236,9 +207,7 @@ def check_free(folder: Path, kind: str, *known: str) -> None:
 def sweep(paths: Iterable[Path], *, idle: float = 0) -> None:
     """Remove what killed processes left half written of these files and folders.
 
-    Args:
-        paths: Files and folders, whether they are there or not.
-        idle: Leave what was changed within so many seconds: its process may be alive.
+    What was changed within so many idle seconds stays: its process may be alive.
     """
     names: dict[Path, set[str]] = {}
     for path in paths:
@@ -268,14 +237,10 @@ def explained(path: Path) -> Iterator[None]:
 
 @contextmanager
 def alone(lock: Path, in_use: FewlabelsError, *, patience: float = 0) -> Iterator[None]:
-    """Keep other processes out while the block runs.
+    """Keep others out of a folder, by a file that all of them lock, during the block.
 
-    The system lets go of the lock when a process ends, however it ends.
-
-    Args:
-        lock: A file that all of them lock, in the folder that they share.
-        in_use: Raised if another process is inside.
-        patience: How many seconds to wait for it before.
+    The system lets go of the lock when a process ends, however it ends. If another one
+    is still inside after so many seconds of patience, ``in_use`` is raised.
 
     Yields:
         Nothing.

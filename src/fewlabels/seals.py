@@ -17,17 +17,11 @@ _END = re.compile(rf',\s*"{FIELD}": "([0-9a-f]{{{_LENGTH}}})"\s*}}\s*$', re.ASCI
 
 
 def sealed(text: str) -> str:
-    """Return the text of a JSON object with a checksum at its end.
+    """Return the text of a JSON object, indented or not, with a checksum at its end.
 
     Example:
         >>> sealed('{"step": 0}')
         '{"step": 0, "checksum": "566b58ce7230c2ca"}'
-
-    Args:
-        text: An object with a field or more, on one line or indented by two.
-
-    Returns:
-        The object with one more field, ending as ``text`` does.
     """
     inner = text.rstrip()[:-1].rstrip()
     is_indented = "\n" in inner
@@ -37,17 +31,10 @@ def sealed(text: str) -> str:
 
 
 def opened(content: str | bytes) -> tuple[str, bool]:
-    """Return a JSON object without its checksum, if it has one that fits.
+    """Return a JSON object without its checksum, and whether it had one.
 
-    Args:
-        content: What a file or a line holds.
-
-    Returns:
-        Its text without the checksum, and whether it had one; files of earlier versions
-        have none.
-
-    Raises:
-        ValueError: If the object is not the one that was sealed.
+    Files of earlier versions have none. One that is not the object that was sealed
+    raises :class:`ValueError`.
     """
     text = content.decode("utf-8") if isinstance(content, bytes) else content
     end = _END.search(text, max(0, len(text) - _LONGEST))

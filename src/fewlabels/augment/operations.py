@@ -29,17 +29,11 @@ _Part = tuple[slice, Tensor]
 def after_round(
     canvas: Tensor, operations: Tensor, levels: Tensor, signs: Tensor, ranges: Ranges
 ) -> Tensor:
-    """Return what one operation for each image makes of a canvas.
+    """Return the canvas after one operation for each image.
 
-    Args:
-        canvas: Images and what is empty of them, uint8, shape (n, c + 1, h, w).
-        operations: Positions in ``OPERATIONS``, shape (n,).
-        levels: Strengths, 0 to 10, float64, shape (n,).
-        signs: 1 or -1, shape (n,).
-        ranges: The table that says what a strength means.
-
-    Returns:
-        A new canvas.
+    The canvas is images and what is empty of them, uint8, shape (n, c + 1, h, w).
+    Operations are positions in ``OPERATIONS``, levels go from 0 to 10, signs are 1 or
+    -1: all of shape (n,).
     """
     places = _PLACES[operations]
     order = places.argsort(stable=True)

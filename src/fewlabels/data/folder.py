@@ -35,21 +35,12 @@ _NO_TEXT = "its name is not UTF-8 and cannot be written down; rename it"
 def folder_pool(
     folder: Path, *, size: int | None, test_share: float, use_labels: bool = True
 ) -> Pool:
-    """Make a pool of a folder.
+    """Return a pool of a folder.
 
-    Where at least two folders directly below hold images, they are the classes;
-    images beside these folders have no label. Where there is a folder ``train``, the
-    folders ``train``, ``test``, ``val``, ``validation`` and ``valid`` are the splits
-    and the classes lie below them.
-
-    Args:
-        folder: Where the images are.
-        size: Side of the square to bring them to; None: the common native size.
-        test_share: Share of the labeled items to measure on, where no split is given.
-        use_labels: Whether folders are classes.
-
-    Returns:
-        The pool.
+    Where at least two folders directly below hold images, they are the classes, if
+    labels are used; images beside these folders have no label. Where there is a folder
+    ``train``, the folders ``train``, ``test``, ``val``, ``validation`` and ``valid``
+    are the splits and the classes lie below them.
     """
     names, unreadable = image_names(folder)
     paths = [PurePosixPath(name) for name in names]

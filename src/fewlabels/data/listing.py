@@ -43,17 +43,9 @@ def file_pool(
     test_share: float,
     left_out: Sequence[UnreadableFile] = (),
 ) -> Pool:
-    """Check the listed files and make a pool of the usable ones.
+    """Return a pool of the listed files that are usable.
 
-    Args:
-        folder: What was read, for messages.
-        listed: The files.
-        size: Side of the square to bring them to; None: see ``common_shape``.
-        test_share: Share of the labeled items to measure on, where no split is given.
-        left_out: Files that were refused before, to be named in the same warning.
-
-    Returns:
-        The pool.
+    Those in ``left_out`` were refused before, and are named in the same warning.
     """
     files, unreadable = check_files((one.name, one.path) for one in listed)
     unreadable = sorted([*left_out, *unreadable])

@@ -36,18 +36,11 @@ Row = Mapping[str, Any]
 def manifest_pool(
     path: Path, *, size: int | None, test_share: float, use_labels: bool = True
 ) -> Pool:
-    """Make a pool of a manifest.
+    """Return a pool of a manifest.
 
-    Args:
-        path: The table: ``file_name`` (or ``path``, ``filename``), below the table's
-            own folder; optional ``label``, empty where it is not known; optional
-            ``split``. Capital letters in the names of columns do not matter.
-        size: Side of the square to bring images to; None: the common native size.
-        test_share: Share of the labeled items to measure on, where no split is given.
-        use_labels: Whether to read the column ``label``.
-
-    Returns:
-        The pool.
+    The table has ``file_name`` (or ``path``, ``filename``), below its own folder;
+    optional ``label``, empty where it is not known; optional ``split``. Capital letters
+    in the names of columns do not matter.
     """
     listed: dict[str, Listed] = {}
     columns = set() if use_labels else {"label"}  # then nobody misses it

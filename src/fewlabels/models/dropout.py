@@ -78,12 +78,8 @@ def sampled(module: nn.Module, generator: Generator) -> Iterator[None]:
     order of the forward pass, and applies it to every item after that. The same
     generator state therefore gives the same network, however the items are chunked.
 
-    Args:
-        module: A network with dropout.
-        generator: Where the masks come from.
-
     Yields:
-        Nothing; the network is changed in place and restored at the end.
+        Nothing.
     """
     before = [layer.generator for layer in layers(module)]
     for layer in layers(module):

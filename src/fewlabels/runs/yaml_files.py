@@ -14,18 +14,10 @@ _DEEPEST = 50
 
 
 def read_mapping(file: Path, *, kind: str, like: str) -> dict[str, Any]:
-    """Return what a YAML file says, a mapping of names and values.
+    """Return names and values of a YAML file; none where it is empty.
 
-    Args:
-        file: The file.
-        kind: What it is, for messages, such as ``"settings file"``.
-        like: What to write into it, for messages.
-
-    Returns:
-        Names and values; none where the file is empty.
-
-    Raises:
-        UsageError: If it cannot be read, or holds something else, or too much.
+    One that cannot be read, or holds something else or too much, raises
+    :class:`UsageError`, which calls it a ``kind`` and says what to write into it.
     """
     try:
         content = read_value(read_regular(file, _MOST_BYTES).decode("utf-8"))
