@@ -14,7 +14,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-slow skactiveml check lint fix picture docs wheel clean
+.PHONY: help setup demo test test-slow skactiveml check lint fix lines picture docs wheel clean
 
 help: ## Print this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ lint: setup ## Format, style, types, layers, docstrings, dead code, module pictu
 fix: setup ## Format the code and apply the safe corrections.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+lines: setup ## Count lines, code and documentation of each package.
+	$(BIN)/python scripts/lines.py
 
 picture: setup ## Draw the module picture in ARCHITECTURE.md anew.
 	$(BIN)/python scripts/module_picture.py
