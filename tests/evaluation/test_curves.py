@@ -41,7 +41,7 @@ def test_a_clean_power_law_is_gone_on_with():
     assert gain.gain == pytest.approx(1 / 32, rel=0.01)
     assert gain.low <= gain.gain <= gain.high
     assert gain.high - gain.low < 0.02
-    assert str(gain).startswith("80 more labels are expected to bring 3.1 points")
+    assert str(gain).startswith("80 more labels are expected to add 3.1 points")
     assert str(gain).endswith(" at the 80 % level).")
 
 
@@ -75,17 +75,17 @@ def test_rounds_that_do_not_rise_clearly_carry_no_forecast(shares, seen):
 
 def test_a_fall_is_said_with_what_chance_does():
     assert fall_note(answers([0.6, 0.7, 0.55], 60)) == (
-        "The accuracy fell from 70 % to 55 %: of 60 audited images 9 that were right "
-        "are wrong now, and 0 the other way round. Chance alone does as much in 0.2 % "
-        "of cases."
+        "The accuracy fell from 70 % to 55 %: of 60 audited images, 9 changed from "
+        "right to wrong and 0 from wrong to right. Chance alone would do as much in "
+        "0.2 % of cases."
     )
     before = [True] * 5 + [False] * 15
     now = [False] * 3 + [True] * 4 + [False] * 13
     chance = (math.comb(5, 3) + math.comb(5, 4) + 1) / 2**5  # three or more of five
     note = fall_note([before, now])
     assert note is not None
-    assert "5 that were right" not in note
-    assert "3 that were right are wrong now, and 2 the other way round" in note
+    assert "5 changed" not in note
+    assert "3 changed from right to wrong and 2 from wrong to right" in note
     assert f"as much in {100 * chance:.0f} % of cases" in note
     assert "less than 0.1 %" in fall_note(answers([0.9, 0.1], 1000))
 
@@ -159,7 +159,7 @@ def test_the_same_draws_give_the_same_forecast():
             5,
             "the models so far saw 2",
         ),  # untrained: no point of the curve
-        ([10, 20, 30], 50, 31, "31 more labels are past 2 times the 30"),
+        ([10, 20, 30], 50, 31, "31 more labels would exceed 2 times the current 30"),
     ],
 )
 def test_it_refuses_to_guess_and_says_why(labels, num_audited, more, reason):

@@ -169,7 +169,7 @@ def test_copies_are_asked_about_once(tmp_path):
             assert len(group & set(names)) == 1
         rows = [(name, "even") for name in names]
         project.tell(write(tmp_path / "all.csv", rows))
-        with pytest.raises(BudgetError, match="no image left"):
+        with pytest.raises(BudgetError, match="every image has been asked about"):
             project.ask()
 
 
@@ -204,7 +204,7 @@ def test_the_budget_holds_with_the_audit_slice(tmp_path):
         for _ in range(2):
             sizes.append(len(go_on(project).items))
             project.train()
-        with pytest.raises(BudgetError, match="12 of 12 labels are there"):
+        with pytest.raises(BudgetError, match="12 of 12 labels are spent"):
             project.ask()
         assert sizes == [8, 4]
         assert project.status().num_spent == 12
@@ -216,7 +216,7 @@ def test_the_budget_holds_for_audit_images_that_are_asked_again(tmp_path):
         asked = project.ask()
         some = replace(asked, items=[o for o in asked.items if o.role == "query"][:5])
         answer(project, some)
-        with pytest.warns(FewlabelsWarning, match="5 labels are there"):
+        with pytest.warns(FewlabelsWarning, match="5 labels have been given"):
             second = project.ask(anew=True)
         assert (len(roles(second, "query")), second.num_audit) == (2, 3)
 
@@ -261,7 +261,9 @@ def test_rounds_say_who_chose_and_never_change(tmp_path):
 def test_labels_without_a_model_are_noted(tmp_path):
     with begin(tmp_path) as project:
         go_on(project)
-        with pytest.warns(FewlabelsWarning, match="4 labels are there and no model"):
+        with pytest.warns(
+            FewlabelsWarning, match="4 labels have been given but no model"
+        ):
             project.ask()
 
 

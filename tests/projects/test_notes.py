@@ -37,7 +37,7 @@ def test_a_fall_of_the_accuracy_is_a_warning_and_carries_no_forecast(
     records = tuple(having(*one) for one in enumerate([2, 5, 1]))
     monkeypatch.setattr(Project, "records", lambda self: records)
     (note,) = noted(project, "The accuracy fell from 100 % to 20 %")
-    assert "of 5 audited images 4 that were right are wrong now" in note
+    assert "of 5 audited images, 4 changed from right to wrong" in note
     assert note.endswith("model-001 is kept in the folder models.")
     monkeypatch.setattr(Project, "records", lambda self: records[:2])
     assert not noted(project, "fell")

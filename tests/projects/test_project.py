@@ -59,7 +59,7 @@ def test_labels_alone_are_exported_before_any_training(project, tmp_path):
     names = [path.name for path in done.files]
     assert names == ["labels.csv", "labels.parquet", "manifest.json"]
     assert not done.has_model
-    with pytest.raises(UsageError, match="No model was trained yet"):
+    with pytest.raises(UsageError, match="No model has been trained yet"):
         project.export(tmp_path / "out", onnx=True)
 
 
@@ -92,7 +92,7 @@ def test_too_few_classes_to_train_on(project, tmp_path):
         project.train()
     rows = [(name, "odd") for name in paths(project, project.ask())]
     project.tell(write(tmp_path / "a.csv", rows))
-    with pytest.raises(UsageError, match=r"4 labels of 1 classes.* the 3 that measure"):
+    with pytest.raises(UsageError, match=r"4 labels of 1 classes.* the 3 audit"):
         project.train()
     assert project.status().next_step.startswith("Run fewlabels ask")
 

@@ -94,7 +94,7 @@ def test_labels_that_speak_against_the_shares_are_noted(tmp_path, shares):
             assert notes == []
             return
         (note,) = notes
-        assert "20 are 'even', and the training assumes 50.0 %. Such an" in note
+        assert "20 are 'even', but training assumes 50.0 %. Such an" in note
         assert "without 'shares', which assumes nothing" in note
 
 

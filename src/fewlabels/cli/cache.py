@@ -18,21 +18,21 @@ from fewlabels.features.pruning import Kept
 
 app = typer.Typer(
     name="cache",
-    help="List, measure and prune the features of images that are kept.",
+    help="List, measure and prune cached image features.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
 )
 Folder = Annotated[
     Path | None,
-    typer.Argument(help="Folder of the cache; that of this user, if left out."),
+    typer.Argument(help="Cache folder. [default: the user's]"),
 ]
 _GB = 10**9
 
 
 @app.command("list")
 def show(folder: Folder = None, *, as_json: Json = False) -> None:
-    """Show which rows are kept: of which encoder and view, how many, how large."""
+    """Show which rows are cached: encoder, view, number and size."""
     cache = _cache(folder)
     _told(cache, pruning.listed(cache), as_json=as_json)
 
@@ -42,10 +42,11 @@ def prune(
     folder: Folder = None,
     *,
     encoder: Annotated[
-        str, typer.Option(help="Only rows of encoders whose name has this in it.")
+        str, typer.Option(help="Only encoders whose name contains this.")
     ] = "",
     unused: Annotated[
-        float, typer.Option(min=0, metavar="DAYS", help="Only what nobody used since.")
+        float,
+        typer.Option(min=0, metavar="DAYS", help="Only rows unused this long."),
     ] = 0,
     down_to: Annotated[
         float, typer.Option(min=0, metavar="GB", help="Stop when this much is left.")
@@ -54,7 +55,7 @@ def prune(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove rows, the longest unused first; they are made again when needed."""
+    """Remove rows, the longest unused first; they are computed again when needed."""
     if not (encoder or unused or down_to or everything):
         raise UsageError(
             "Nothing says which rows may go. Name an --encoder, how long they have "

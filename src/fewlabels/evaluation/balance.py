@@ -55,5 +55,5 @@ def balance_note(
     worst = misfits.index(max(misfits))
     return (
         f"Of {total:,} images drawn at random, {counts[worst]:,} are "
-        f"'{classes[worst]}', and the training assumes {100 * assumed[worst]:.1f} %."
+        f"'{classes[worst]}', but training assumes {100 * assumed[worst]:.1f} %."
     )

@@ -1,4 +1,4 @@
-"""Accuracy over the rounds on one audit slice, and what more labels may bring.
+"""Accuracy over the rounds on one audit slice, and the expected gain of more labels.
 
 Shapes: R rounds, n audited items, D draws.
 """
@@ -34,7 +34,7 @@ class CurvePoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Gain:
-    """What more labels are expected to bring."""
+    """The expected gain of more labels."""
 
     num_more: int
     """How many more labels."""
@@ -54,7 +54,7 @@ class Gain:
         if self.gain is None:
             return f"No forecast: {self.reason}"
         return (
-            f"{self.num_more} more labels are expected to bring "
+            f"{self.num_more} more labels are expected to add "
             f"{100 * self.gain:z.1f} points ({100 * self.low:z.1f} to "
             f"{100 * self.high:z.1f} at the {100 * self.level:g} % level)."
         )
@@ -100,7 +100,7 @@ def expected_gain(
     *,
     level: float = 0.8,
 ) -> Gain:
-    """Return what ``num_more`` labels after the last round are expected to bring.
+    """Return the expected gain of ``num_more`` labels after the last round.
 
     The share of wrong items is taken to fall as a power of the number of labels, never
     to rise: log error = a - b log labels with b at least 0. Two things are uncertain,
@@ -173,9 +173,9 @@ def fall_note(right: Rights) -> str | None:
     chance = 100 * (tail / 2**num_moved)
     shares = [100 * sum(one) / len(one) for one in (before, now)]
     return (
-        f"The accuracy fell from {shares[0]:.0f} % to {shares[1]:.0f} %: of "
-        f"{len(now)} audited images {num_lost} that were right are wrong now, and "
-        f"{num_won} the other way round. Chance alone does as much in "
+        f"The accuracy fell from {shares[0]:.0f} % to {shares[1]:.0f} %: of {len(now)} "
+        f"audited images, {num_lost} changed from right to wrong and {num_won} from "
+        "wrong to right. Chance alone would do as much in "
         f"{f'{chance:.2g}' if chance >= 0.1 else 'less than 0.1'} % of cases."
     )
 
@@ -196,8 +196,8 @@ def _why_not(num_labeled: Sequence[int], right: Rights, more: int) -> str:
         )
     if more > (FURTHEST - 1) * max(num_labeled):
         return (
-            f"{more} more labels are past {FURTHEST:g} times the {max(num_labeled)} "
-            "that there are; ask for fewer."
+            f"{more} more labels would exceed {FURTHEST:g} times the current "
+            f"{max(num_labeled)}; ask for fewer."
         )
     return ""
 

@@ -128,9 +128,9 @@ def _size(
     free = len(snapshot.candidates) - num_audit
     if left < 1 or free < 1:
         why = (
-            f"{spent} of {budget} labels are there"
+            f"{spent} of {budget} labels are spent"
             if left < 1
-            else "there is no image left that nobody was asked about"
+            else "every image has been asked about"
         )
         msg = (
             f"Nothing more to ask: {why}. To go on, raise 'budget' in "
@@ -177,8 +177,8 @@ def _classifier(
     num_labeled = len(pool.labeled)
     if num_labeled:
         msg = (
-            f"{num_labeled} labels are there and no model was trained on them; the "
-            "choice is made with an untrained network. Train first for a better one."
+            f"{num_labeled} labels have been given but no model was trained on them; "
+            "the choice uses an untrained network. Train first for a better one."
         )
         warnings.warn(msg, FewlabelsWarning, stacklevel=4)
     unlabeled = replace(pool, labels=torch.full_like(pool.labels, UNKNOWN))

@@ -65,15 +65,16 @@ def export(
     done = project.records()
     if onnx and not done:
         msg = (
-            "No model was trained yet, so there is none to write as ONNX; train first."
+            "No model has been trained yet, so there is none to write as ONNX; train "
+            "first."
         )
         raise UsageError(msg)
     check_replaceable(folder)
     real = folder.resolve()
     if Path.cwd().is_relative_to(real):
         msg = (
-            f"You are in '{folder}', and an export replaces its folder as a whole. Run "
-            "the command from another folder."
+            f"You are in '{folder}', and an export replaces its entire folder. Run the "
+            "command from another folder."
         )
         raise UsageError(msg)
     snapshot = project.snapshot()

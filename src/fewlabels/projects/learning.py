@@ -110,9 +110,9 @@ def _check_labels(pool: Pool, snapshot: Snapshot) -> None:
     if num_classes >= models.NUM_TO_TELL_APART:
         return
     msg = (
-        f"{len(pool.labeled)} labels of {num_classes} classes are there to train on; "
-        f"the {len(snapshot.audited)} that measure do not count. A classifier needs "
-        "labels of at least two classes: ask and tell some more."
+        f"{len(pool.labeled)} labels of {num_classes} classes are available for "
+        f"training; the {len(snapshot.audited)} audit labels do not count. A "
+        "classifier needs labels of at least two classes: ask and tell some more."
     )
     raise UsageError(msg)
 

@@ -140,7 +140,7 @@ def plan(
         frozen = _frozen(images, num_classes, shares, why, clock, over)
         return frozen if frozen.seconds < small.seconds else small
     if missing:
-        why = f"{seen} and are brought to {SMALL_SIDE}. {missing} Until then"
+        why = f"{seen} and are resized to {SMALL_SIDE}. {missing} Until then"
         return _scratch(images, num_classes, shares, why, clock, size=SMALL_SIDE)
     why = f"{seen}, more than {SMALL_SIDE}"
     return _frozen(images, num_classes, shares, why, clock, OVER_ENCODER)
@@ -243,7 +243,7 @@ def _frozen(
         shape=shape,
         seconds=seconds,
         reason=f"{why}: a linear head over features of the pretrained network "
-        f"{ENCODER} is fitted; the features are made once and kept."
+        f"{ENCODER} is fitted; the features are computed once and kept."
         if is_pretrained
         else f"{why}: a linear head over the pixels is fitted.",
     )

@@ -97,7 +97,7 @@ class Project(ProjectFolder):
         known_shares = read_shares(shares, len(names))
         if size is not None and not 1 <= size <= LARGEST_SIDE:
             msg = (
-                f"Images cannot be brought to {size} pixels a side; give 8 to "
+                f"Images cannot be resized to {size} pixels a side; give 8 to "
                 f"{LARGEST_SIDE}."
             )
             raise UsageError(msg)
@@ -300,7 +300,7 @@ def _whole(place: Path) -> Iterator[Path]:
                 _check_free(place)
                 raise
         return
-    in_use = ProjectError(f"Another process is beginning a project in '{place}'.")
+    in_use = ProjectError(f"Another process is creating a project in '{place}'.")
     with files.building(real / FILE) as partial:
         yield partial
         with files.alone(real / LOCK, in_use, patience=_PATIENCE):

@@ -114,8 +114,8 @@ class ProjectSettings(BaseModel):
             return
         if before is not None:
             msg = (
-                f"'{folder / FILE}' was changed: {'; '.join(now._changes(before))}. "
-                "If you did not do so, restore it. This is said once."
+                f"'{folder / FILE}' was changed: {'; '.join(now._changes(before))}. If "
+                "that was not you, restore it. This message appears once."
             )
             warnings.warn(msg, SettingsChangedWarning, stacklevel=2)
         with suppress(StorageError):  # somebody else's folder, to look at
