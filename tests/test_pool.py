@@ -290,3 +290,24 @@ def test_a_query_that_can_be_written_down_passes():
 def test_what_cannot_be_written_down_is_refused_before_it_is_paid_for(query, message):
     with pytest.raises(StrategyError, match=message):
         check_query(query, make_pool([UNKNOWN] * 4), 2)
+
+
+class Counted(tuple):
+    """Names that know how often they were looked through."""
+
+    times = 0
+
+    def __iter__(self):
+        type(self).times += 1
+        return super().__iter__()
+
+
+def test_names_are_compared_once_and_not_in_every_round():
+    pool = make_pool([UNKNOWN] * 6)
+    pool = replace(pool, ids=Counted("abcdef"))
+    assert Counted.times == 1
+    later = pool.with_answers(Answers(tensor([1]), tensor([0]), tensor([4])))
+    assert later.with_answers(Answers(tensor([0]), tensor([2]))).ids == tuple("abcdef")
+    assert Counted.times == 1
+    with pytest.raises(UsageError, match="The id 'a' names 2 items"):
+        replace(later, ids=Counted("aabcde"))

@@ -8,13 +8,14 @@ pool is a new pool, and the old one is still true.
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
 
 from fewlabels.errors import LabelError, ShapeError, StrategyError, UsageError
+from fewlabels.matrices import Rows
 
 UNKNOWN = -1
 """The label of an item whose class is not known."""
@@ -45,9 +46,9 @@ class Images(Protocol):
 
 @dataclass(frozen=True)
 class ArrayImages:
-    """Items that are in memory already: images (N, C, H, W) or vectors (N, F)."""
+    """Images (N, C, H, W) in memory, or vectors (N, F) in memory or in a file."""
 
-    items: Tensor
+    items: Rows
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -97,7 +98,7 @@ class Pool:
     """
 
     images: Images
-    ids: tuple[str, ...]
+    ids: Sequence[str]
     """A name per item that outlives its position: relative path and content hash."""
     labels: Tensor
     """Class numbers, shape (N,); ``UNKNOWN`` where no label is known."""
@@ -109,10 +110,14 @@ class Pool:
     """What accuracy is measured on; no strategy and no trainer sees it."""
     budget: int | None = None
     """How many labels there will be at the end, where that is known."""
+    are_distinct: InitVar[bool] = False
+    """Whether ids are known to differ: looking for copies takes time and memory."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, are_distinct: bool) -> None:
         """Check that the parts belong together."""
         self._check_lengths()
+        if not are_distinct:
+            self._check_ids()
         check_labels(self.labels, len(self.classes))
         check_indices(self.candidates, len(self), "candidates")
         asked = self.candidates[self.labels[self.candidates] != UNKNOWN]
@@ -131,7 +136,9 @@ class Pool:
                 f"{len(self.labels)} labels; all three must be equally many."
             )
             raise ShapeError(msg)
-        if len(set(self.ids)) < num_items:
+
+    def _check_ids(self) -> None:
+        if len(set(self.ids)) < len(self.ids):
             twice, count = Counter(self.ids).most_common(1)[0]
             msg = (
                 f"The id '{twice}' names {count} items; labels are kept by id, so each "
@@ -161,14 +168,14 @@ class Pool:
         Returns:
             A new pool.
         """
-        names = tuple(ids) if ids is not None else tuple(map(str, range(len(images))))
         return cls(
             images=images,
-            ids=names,
+            ids=tuple(map(str, range(len(images))) if ids is None else ids),
             labels=labels,
             classes=tuple(classes),
             candidates=torch.nonzero(labels == UNKNOWN).flatten(),
             test=test,
+            are_distinct=ids is None,
         )
 
     def __len__(self) -> int:
@@ -202,7 +209,7 @@ class Pool:
         labels[answers.indices] = answers.labels
         done = torch.cat([answers.indices, answers.skipped])
         candidates = self.candidates[~torch.isin(self.candidates, done)]
-        return replace(self, labels=labels, candidates=candidates)
+        return replace(self, labels=labels, candidates=candidates, are_distinct=True)
 
 
 def _empty() -> Tensor:
@@ -267,15 +274,7 @@ class Round:
 
 
 def check_labels(labels: Tensor, num_classes: int) -> None:
-    """Raise unless every label is a class number or ``UNKNOWN``.
-
-    Args:
-        labels: Class numbers, shape (n,).
-        num_classes: Number of classes.
-
-    Raises:
-        LabelError: If a label is outside the classes.
-    """
+    """Raise unless every label is a class number or ``UNKNOWN``."""
     wrong = torch.nonzero((labels < WITHHELD) | (labels >= num_classes)).flatten()
     if len(wrong):
         first = int(wrong[0])
@@ -311,6 +310,8 @@ def check_indices(indices: Tensor, num_items: int, name: str) -> None:
             f"index is a position in the whole pool{span}."
         )
         raise UsageError(msg)
+    if bool((indices[1:] > indices[:-1]).all()):  # ascending, as they mostly are
+        return
     distinct = len(torch.unique(indices))
     if distinct < len(indices):
         msg = (

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
 from fewlabels.errors import NotFiniteError
+from fewlabels.matrices import MappedRows, Rows, pieces
 from fewlabels.pool import Answers, Images, Pool, Query, Round
 
 
@@ -43,11 +45,17 @@ class Kernel(Protocol):
 class InnerProduct:
     """k(i, j) = scales[i] scales[j] (features[i] . features[j] + offset)."""
 
-    features: NDArray[np.floating]
-    """Shape (N, F), float32 or float64; possibly a memory map."""
+    features: NDArray[np.floating] | MappedRows
+    """Shape (N, F), float32 or float64; possibly rows of a file."""
     scales: NDArray[np.float64]
     """Shape (N,)."""
     offset: float
+
+    def of(self, items: Tensor) -> "InnerProduct":
+        """Return the form of some items, by their places, with rows in memory."""
+        file, places = self.features, items.numpy()
+        rows = file[items].numpy() if isinstance(file, MappedRows) else file[places]
+        return InnerProduct(rows, self.scales[places], self.offset)
 
 
 @runtime_checkable
@@ -63,8 +71,8 @@ class Factored(Protocol):
 class Outputs:
     """What a classifier says about some items: finite numbers, or it says nothing."""
 
-    features: Tensor
-    """Input of the last layer, shape (n, F)."""
+    features: Rows
+    """Input of the last layer, shape (n, F); in memory, or rows of a file."""
     logits: Tensor
     """Output before softmax, shape (n, C)."""
 
@@ -74,7 +82,7 @@ class Outputs:
         check_finite("logits", self.logits)
 
 
-def check_finite(name: str, outputs: Tensor) -> None:
+def check_finite(name: str, outputs: Rows) -> None:
     """Raise unless all outputs of a classifier are finite.
 
     Args:
@@ -84,9 +92,10 @@ def check_finite(name: str, outputs: Tensor) -> None:
     Raises:
         NotFiniteError: If not; the message says for which items.
     """
-    if outputs.sum().isfinite():  # without a copy, and always so where all is well
+    # The sum is made without a copy, and always finite where all is well.
+    if all(bool(piece.sum().isfinite()) for piece in pieces(outputs)):
         return
-    is_lost = ~outputs.isfinite().all(dim=-1)
+    is_lost = torch.cat([~piece.isfinite().all(dim=-1) for piece in pieces(outputs)])
     lost = is_lost.reshape(-1, is_lost.shape[-1]).any(dim=0).nonzero().flatten()
     if len(lost):
         first = ", ".join(map(str, lost[:3].tolist()))

@@ -14,6 +14,7 @@ from fewlabels.gram import (
     wide_head_kernel,
 )
 from fewlabels.gram.rows import DoubleRows
+from fewlabels.matrices import rows_of
 from fewlabels.rng import stream
 
 
@@ -123,12 +124,16 @@ def test_features_need_two_axes():
         last_layer_kernel(torch.zeros(4), 2)
 
 
-@pytest.mark.parametrize("as_array", [False, True])
+@pytest.mark.parametrize("is_mapped", [False, True])
 @pytest.mark.parametrize("normalize", [False, True])
-def test_rows_that_lie_close_together_give_the_same_products(normalize, as_array):
+def test_rows_that_lie_close_together_give_the_same_products(
+    normalize, is_mapped, tmp_path
+):
     given = torch.randn(60, 5, generator=stream(0, "rows"))
     before = given.clone()
-    features = given.numpy() if as_array else given
+    np.save(tmp_path / "rows.npy", given.numpy())
+    file = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    features = rows_of(file) if is_mapped else given
     for center in (None, torch.full((5,), 3.0, dtype=torch.float64)):
         rows = DoubleRows(
             features, has_bias=True, is_normalized=normalize, center=center

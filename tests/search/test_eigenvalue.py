@@ -1,4 +1,7 @@
+import pickle
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from itertools import combinations
+from multiprocessing import get_context
 
 import pytest
 import torch
@@ -9,7 +12,12 @@ from tests import reference
 from fewlabels.errors import BudgetError, ShapeError, UnknownNameError, UsageError
 from fewlabels.gram import last_layer_kernel, wide_head_kernel
 from fewlabels.rng import stream
-from fewlabels.search import maximize_smallest_eigenvalue, refutation, uniform_subsets
+from fewlabels.search import (
+    maximize_smallest_eigenvalue,
+    refutation,
+    uniform_subsets,
+    workers,
+)
 
 SEEDS = st.integers(0, 2**31 - 1)
 
@@ -104,15 +112,67 @@ def test_every_solver_gives_the_same_set(solver, num_labeled):
     assert named.num_refuted == 0
 
 
-def test_chunks_and_processes_do_not_change_the_choice(monkeypatch):
+class ByMail:
+    """An executor whose work travels as bytes, as to another machine."""
+
+    def __init__(self):
+        self.parts = 0
+
+    def map(self, function, parts):
+        for part in parts:
+            self.parts += 1
+            yield pickle.loads(pickle.dumps(function))(part)
+
+
+def test_nothing_depends_on_who_tries_the_draws(monkeypatch):
+    kernel, labeled, candidates = problem(5, num_labeled=8, kind="clusters")
+    monkeypatch.setattr(refutation, "_LARGEST_CHUNK", 400)
+    whole = search(kernel, labeled, candidates, 7, draws=5000)
+    monkeypatch.setattr(workers, "_WORTH_SHARING", 1)
+    mail = ByMail()
+    with ProcessPoolExecutor(2, mp_context=get_context("fork")) as processes:
+        for executor in (processes, ThreadPoolExecutor(3), mail, None):
+            torch.set_num_threads(2)
+            try:
+                parts = search(
+                    kernel, labeled, candidates, 7, draws=5000, executor=executor
+                )
+                assert torch.get_num_threads() == 2
+            finally:
+                torch.set_num_threads(1)
+            found = (parts.indices.tolist(), parts.value, parts.num_refuted)
+            assert found == (whole.indices.tolist(), whole.value, whole.num_refuted)
+    assert mail.parts > 10
+
+
+@pytest.mark.parametrize("width", [4, 40])
+def test_what_does_not_fit_is_worked_out_for_the_drawn_items(width, monkeypatch):
+    kernel, labeled, candidates = problem(5, num_labeled=6, kind="copies", width=width)
+    options = {"draws": 5000, "tie_tolerance": 0.5}
+    whole = search(kernel, labeled, candidates, 5, **options)
+    monkeypatch.setattr(refutation, "_MOST_NUMBERS", 0)
+    parts = search(kernel, labeled, candidates, 5, **options)
+    assert whole.is_tie == (width == 4)
+    assert parts.indices.tolist() == whole.indices.tolist()
+    assert parts.num_refuted == whole.num_refuted
+
+
+def test_threads_are_given_back_after_an_error():
+    kernel, labeled, candidates = problem(5, num_labeled=8)
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(ShapeError):
+            search(kernel, labeled, candidates, 7, draws=torch.zeros(3, 5))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_chunks_do_not_change_the_choice(monkeypatch):
     kernel, labeled, candidates = problem(5, num_labeled=8, kind="clusters")
     options = {"draws": 5000}
     whole = search(kernel, labeled, candidates, 7, **options)
-    for processes in (2, 3):
-        parts = search(kernel, labeled, candidates, 7, processes=processes, **options)
-        assert parts.indices.tolist() == whole.indices.tolist()
-        assert parts.value == whole.value
-    monkeypatch.setattr(refutation, "_FIRST_CHUNK", 13)
+    monkeypatch.setattr(refutation, "_FIRST_GENERATION", 13)
     monkeypatch.setattr(refutation, "_LARGEST_CHUNK", 100)
     again = search(kernel, labeled, candidates, 7, **options)
     assert again.indices.tolist() == whole.indices.tolist()
@@ -262,7 +322,7 @@ def test_near_the_ceiling_the_residual_decides_if_asked():
         ({"method": "gredy"}, UnknownNameError, "Did you mean 'greedy'"),
         ({"solver": "dens"}, UnknownNameError, "no solver called 'dens'"),
         ({"tie_tolerance": 2.0}, UsageError, "it is a share, from 0 to below 1"),
-        ({"processes": 0}, UsageError, "processes is 0; at least one has to work"),
+        ({"executor": 2}, UsageError, "executor is of type int, which has no map"),
         (
             {"draws": 2.5},
             UsageError,

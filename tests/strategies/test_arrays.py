@@ -330,3 +330,21 @@ LABELED = {"labeled": [1, 2]}
 def test_wrong_input_is_named_with_its_numbers(changes, error, message):
     with pytest.raises(error, match=message):
         select(**changes)
+
+
+@pytest.mark.parametrize("name", strategies.names())
+def test_rows_of_a_file_are_chosen_as_those_in_memory(name, tmp_path):
+    np.save(tmp_path / "rows.npy", FEATURES)
+    file = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    known = {"labeled": np.arange(9), "labels": np.arange(9) % 3}
+    expected = select(name, **known).tolist()
+    assert select(name, features=file, **known).tolist() == expected
+
+
+def test_a_lost_number_in_a_file_is_named(tmp_path):
+    rows = np.zeros((300_000, 32), dtype=np.float32)
+    rows[290_000, 5] = np.inf
+    np.save(tmp_path / "rows.npy", rows)
+    file = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    with pytest.raises(NotFiniteError, match=r"1 numbers .* position \(290000, 5\)"):
+        select(features=file, logits=None)

@@ -246,7 +246,7 @@ def _seeded(peer: Any, seed: int) -> Any:
 
 def _arguments(peer: Any, outputs: Outputs, labels: Tensor) -> dict[str, Any]:
     """Return what the peer's ``query`` takes of what there is to give."""
-    rows = outputs.features.detach().cpu()
+    rows = outputs.features[:].detach().cpu()
     X = (rows if rows.dtype == torch.float64 else rows.float()).numpy()
     given: dict[str, Any] = {"X": X, "y": _with_missing(labels), "fit_clf": False}
     taken = _parameters(peer)

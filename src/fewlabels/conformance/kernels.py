@@ -156,10 +156,9 @@ def inner_product(trial: Trial) -> Verdict:
     form = trial.kernel.inner_product() if isinstance(trial.kernel, Factored) else None
     if not isinstance(form, InnerProduct):
         return "not promised", "no inner_product(): searches use block"
-    items = trial.items.numpy()
-    rows = torch.from_numpy(form.features[items]).double()
-    scales = torch.from_numpy(form.scales[items])
-    found = scales[:, None] * scales * (rows @ rows.T + form.offset)
+    form = form.of(trial.items)
+    rows, scales = torch.as_tensor(form.features[:]), torch.from_numpy(form.scales)
+    found = scales[:, None] * scales * (rows.double() @ rows.double().T + form.offset)
     return _same(trial, found, trial.gram, "inner_product()", "block")
 
 

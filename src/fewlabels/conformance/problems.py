@@ -82,7 +82,7 @@ def all_alike(given: CheckCase) -> CheckCase:
 
 def flat(given: CheckCase) -> CheckCase:
     """Return the problem in which all features are zero."""
-    zeros = torch.zeros_like(given.classifier.features)
+    zeros = torch.zeros_like(given.classifier.features[:])
     pool = replace(given.pool, images=ArrayImages(zeros.clone()))
     return CheckCase(pool, replace(given.classifier, features=zeros))
 

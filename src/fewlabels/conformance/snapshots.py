@@ -18,7 +18,7 @@ def tensors(given: CheckCase) -> dict[str, Tensor]:
     """Return a copy of every tensor that a strategy is given, by its name."""
     pool, classifier = given
     found = {
-        "classifier.features": classifier.features,
+        "classifier.features": classifier.features[:],
         "classifier.logits": classifier.logits,
     }
     if classifier.samples is not None:

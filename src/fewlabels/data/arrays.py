@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fewlabels.data.decode import digest_of
-from fewlabels.data.labels import Labels, class_names, label_tensor, numpy_of
+from fewlabels.data.labels import Labels, class_names, label_tensor
 from fewlabels.data.unreadable import is_utf8
 from fewlabels.errors import LabelError, NotFiniteError, ShapeError, UsageError
+from fewlabels.matrices import numpy_of
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool, Split
 
 Arrays = NDArray[Any] | Tensor

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fewlabels.data.order import natural_key
 from fewlabels.errors import LabelError, NotFiniteError, ShapeError, UsageError
+from fewlabels.matrices import numpy_of
 from fewlabels.pool import UNKNOWN, check_labels
 
 Labels = ArrayLike | Tensor
@@ -67,13 +68,6 @@ def class_names(*labels: Labels | None) -> tuple[str, ...]:
 def names_in(words: NDArray[Any]) -> list[str]:
     """Return the names of classes that an array holds, as text or numbers."""
     return [str(word) for word in _label_array(words.ravel()).tolist()]
-
-
-def numpy_of(tensor: Tensor) -> NDArray[Any]:
-    """Return a tensor as an array; of bfloat16, which NumPy has not, as float32."""
-    plain = tensor.detach().cpu()
-    known: Tensor = plain.float() if plain.dtype == torch.bfloat16 else plain
-    return np.asarray(known.numpy())
 
 
 def _label_array(labels: Labels) -> NDArray[Any]:

@@ -6,9 +6,11 @@ K sampled networks.
 
 from dataclasses import dataclass
 
+import torch
 from torch import Generator, Tensor
 
 from fewlabels.errors import ShapeError, UsageError
+from fewlabels.matrices import Rows, rows_at
 from fewlabels.pool import Images
 from fewlabels.protocols import Outputs
 
@@ -17,7 +19,7 @@ from fewlabels.protocols import Outputs
 class PrecomputedClassifier:
     """Embeddings and logits that somebody computed elsewhere, one row per item."""
 
-    features: Tensor
+    features: Rows
     """One row per item of the whole pool, shape (N, F)."""
     logits: Tensor
     """Shape (N, C)."""
@@ -53,7 +55,9 @@ class PrecomputedClassifier:
     def outputs(self, images: Images, indices: Tensor) -> Outputs:
         """Return the rows of the items at ``indices``; images are not read."""
         del images
-        return Outputs(self.features[indices], self.logits[indices])
+        if torch.equal(indices, torch.arange(len(self.logits))):  # no copy of all rows
+            return Outputs(self.features, self.logits)
+        return Outputs(rows_at(self.features, indices), self.logits[indices])
 
     def sample_logits(
         self, images: Images, indices: Tensor, num_samples: int, generator: Generator

@@ -8,11 +8,11 @@ Shapes::
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from fewlabels.gram.rows import DoubleRows, Matrix
+from fewlabels.gram.rows import DoubleRows
+from fewlabels.matrices import Matrix, rows_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +69,9 @@ def gradient_embedding_kernel(
         >>> kernel.diagonal(torch.arange(2)).tolist()  # |(1/2, -1/2)|² |(1, 1, 1)|²
         [1.5, 1.5]
     """
-    rows = DoubleRows(features, has_bias=False, is_normalized=False)
+    rows = DoubleRows(rows_of(features), has_bias=False, is_normalized=False)
     outputs = rows.logits(logits)
-    is_double = logits.dtype in {torch.float64, np.dtype(np.float64)}
+    is_double = outputs.features.dtype == torch.float64
     errors_NC = torch.empty(
         outputs.num_items,
         outputs.width,

@@ -7,7 +7,8 @@ from typing import Literal
 
 from fewlabels.errors import UnknownNameError
 from fewlabels.gram.linear import LinearKernel
-from fewlabels.gram.rows import DoubleRows, Matrix
+from fewlabels.gram.rows import DoubleRows
+from fewlabels.matrices import Matrix, rows_of
 
 _BLOCKS = ("full", "trace")
 
@@ -62,4 +63,4 @@ def last_layer_kernel(
     if blocks not in _BLOCKS:
         raise UnknownNameError("form of the class blocks", blocks, _BLOCKS)
     scale = num_classes if blocks == "trace" else 1
-    return LastLayerKernel(DoubleRows(features, bias, normalize), scale)
+    return LastLayerKernel(DoubleRows(rows_of(features), bias, normalize), scale)

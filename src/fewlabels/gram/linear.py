@@ -4,7 +4,8 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from fewlabels.gram.rows import DoubleRows, Matrix
+from fewlabels.gram.rows import DoubleRows
+from fewlabels.matrices import Matrix, rows_of
 from fewlabels.protocols import InnerProduct
 
 
@@ -61,7 +62,7 @@ def euclidean_kernel(features: Matrix, *, normalize: bool = False) -> LinearKern
         >>> kernel.diagonal(torch.arange(2)).tolist()
         [1.0, 1.0]
     """
-    rows = DoubleRows(features, has_bias=False, is_normalized=normalize)
+    rows = DoubleRows(rows_of(features), has_bias=False, is_normalized=normalize)
     if not normalize:
         rows = replace(rows, center=rows.mean())
     return LinearKernel(rows.in_double())

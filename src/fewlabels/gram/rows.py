@@ -15,9 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fewlabels.errors import ShapeError
-
-Matrix = Tensor | NDArray[np.floating]
-"""One row per item: a tensor on any device, an array or a (read-only) memory map."""
+from fewlabels.matrices import MappedRows, Matrix, Rows, rows_of
 
 _CHUNK_BYTES = 32 * 2**20
 _SHORTEST = 1e-12  # as torch.nn.functional.normalize has it
@@ -29,7 +27,7 @@ _SPREAD = 1.25  # rows to read in one piece, for each that is asked for
 class DoubleRows:
     """Rows in double precision, on the device of the features."""
 
-    features: Matrix
+    features: Rows
     """Shape (N, F), any floating type."""
     has_bias: bool
     """Whether a 1 is appended to each row."""
@@ -56,10 +54,8 @@ class DoubleRows:
 
     @property
     def device(self) -> torch.device:
-        """Where the rows are; arrays are on the CPU."""
-        if isinstance(self.features, Tensor):
-            return self.features.device
-        return torch.device("cpu")
+        """Where the rows are, or are read to."""
+        return self.features.device
 
     @property
     def width(self) -> int:
@@ -87,7 +83,9 @@ class DoubleRows:
         Raises:
             ShapeError: If features and logits are not equally many.
         """
-        outputs = DoubleRows(logits, has_bias=False, is_normalized=False, name="logits")
+        outputs = DoubleRows(
+            rows_of(logits), has_bias=False, is_normalized=False, name="logits"
+        )
         if self.num_items != outputs.num_items:
             msg = (
                 f"features have {self.num_items} rows and logits {outputs.num_items}; "
@@ -146,17 +144,15 @@ class DoubleRows:
         length = max(1, _CHUNK_BYTES // (8 * self.width))
         yield from torch.split(items.flatten(), length)
 
-    def array(self) -> NDArray[np.floating] | None:
-        """Return the features as a plain array without a copy, if that is possible."""
-        if self.center is not None:
+    def array(self) -> NDArray[np.floating] | MappedRows | None:
+        """Return the features without a copy as an array or a file, if possible."""
+        known = {torch.float32, torch.float64}
+        is_plain = self.device.type == "cpu" and self.features.dtype in known
+        if self.center is not None or not is_plain:
             return None
-        if isinstance(self.features, Tensor):
-            is_plain = self.features.device.type == "cpu" and self.features.dtype in {
-                torch.float32,
-                torch.float64,
-            }
-            return self.features.detach().numpy() if is_plain else None
-        return self.features if self.features.dtype in {"f4", "f8"} else None
+        if isinstance(self.features, MappedRows):
+            return self.features
+        return self.features.detach().numpy()
 
     def row_scales(self) -> NDArray[np.float64]:
         """Return what each row is multiplied by: 1, or the inverse of its length."""
@@ -192,17 +188,9 @@ class DoubleRows:
 
     def _slice(self, piece: slice) -> Tensor:
         """Return the rows of a piece of the pool, not to be changed."""
-        chosen = self.features[piece]
-        if isinstance(chosen, Tensor):
-            rows = chosen.to(torch.float64)
-        else:
-            rows = torch.from_numpy(np.array(chosen, dtype=np.float64))
+        rows = self.features[piece].to(torch.float64)
         return rows if self.center is None else rows - self.center
 
     def _read(self, items: Tensor) -> Tensor:
-        if isinstance(self.features, Tensor):
-            rows = self.features[items.to(self.features.device)].to(torch.float64)
-        else:
-            chosen = self.features[items.cpu().numpy()]
-            rows = torch.from_numpy(np.asarray(chosen, dtype=np.float64))
+        rows = self.features[items.to(self.device)].to(torch.float64)
         return rows if self.center is None else rows.sub_(self.center)

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from fewlabels.errors import UsageError
-from fewlabels.gram.rows import DoubleRows, Matrix
+from fewlabels.gram.rows import DoubleRows
+from fewlabels.matrices import Matrix, rows_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +111,7 @@ def softmax_kernel(
         >>> round(doubtful, 6), round(sure, 6)
         (0.25, 0.0)
     """
-    rows = DoubleRows(features, has_bias=True, is_normalized=normalize)
+    rows = DoubleRows(rows_of(features), has_bias=True, is_normalized=normalize)
     outputs = rows.logits(logits)
     if not temperature > 0:
         msg = f"temperature is {temperature}; it divides the logits: give more than 0."

@@ -12,7 +12,8 @@ from scipy.sparse.linalg import lobpcg
 from torch import Generator, Tensor
 
 from fewlabels.errors import BudgetError
-from fewlabels.gram.rows import DoubleRows, Matrix
+from fewlabels.gram.rows import DoubleRows
+from fewlabels.matrices import Matrix, rows_of
 from fewlabels.protocols import Kernel
 
 _EPSILON = torch.finfo(torch.float64).eps
@@ -187,7 +188,7 @@ def numerical_rank(features: Matrix) -> int:
     Returns:
         The number of singular values above max(N, F + 1) roundings of the largest.
     """
-    rows = DoubleRows(features, has_bias=True, is_normalized=False)
+    rows = DoubleRows(rows_of(features), has_bias=True, is_normalized=False)
     factor = torch.empty(0, rows.width, dtype=torch.float64, device=rows.device)
     for items in rows.chunks(torch.arange(rows.num_items)):
         stacked = torch.cat([factor, rows.take(items)])

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fewlabels.gram.rows import DoubleRows, Matrix
+from fewlabels.gram.rows import DoubleRows
+from fewlabels.matrices import Matrix, rows_of
 
 _NEARLY_PARALLEL = 1 - 1e-4
 _CHUNK_NUMBERS = 2**22
@@ -77,7 +78,7 @@ def wide_head_kernel(features: Matrix, *, normalize: bool = False) -> WideHeadKe
     Returns:
         The kernel over all N items.
     """
-    rows = DoubleRows(features, has_bias=True, is_normalized=False)
+    rows = DoubleRows(rows_of(features), has_bias=True, is_normalized=False)
     return WideHeadKernel(rows, normalize)
 
 

@@ -10,6 +10,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from torch import Generator, Tensor
 
 from fewlabels.gram import euclidean_kernel
+from fewlabels.matrices import Rows
 from fewlabels.progress import track
 from fewlabels.search.blocks import chunks
 from fewlabels.search.covering import k_means_plus_plus
@@ -18,7 +19,7 @@ _CHUNK_ENTRIES = 2**22
 
 
 def k_means(
-    rows: Tensor,
+    rows: Rows,
     num_clusters: int,
     generator: Generator,
     *,
@@ -51,7 +52,7 @@ def k_means(
 
 
 def _lloyd(
-    rows: Tensor, num_clusters: int, generator: Generator, num_turns: int
+    rows: Rows, num_clusters: int, generator: Generator, num_turns: int
 ) -> Tensor:
     seeds = k_means_plus_plus(
         euclidean_kernel(rows),
@@ -73,7 +74,7 @@ def _lloyd(
     return clusters
 
 
-def _means(rows: Tensor, clusters: Tensor, num_clusters: int) -> Tensor:
+def _means(rows: Rows, clusters: Tensor, num_clusters: int) -> Tensor:
     """Return the mean row of each cluster, shape (K, F)."""
     sums_KF = torch.zeros(num_clusters, rows.shape[1], dtype=torch.float64)
     for part in chunks(len(rows), rows.shape[1], _CHUNK_ENTRIES):
@@ -135,7 +136,7 @@ def round_robin(
 
 
 def neighbor_distances(
-    rows: Tensor,
+    rows: Rows,
     num_neighbors: int,
     generator: Generator,
     *,
@@ -177,7 +178,7 @@ def neighbor_distances(
 
 
 def typicality(
-    rows: Tensor,
+    rows: Rows,
     generator: Generator,
     *,
     num_neighbors: int = 20,
@@ -207,7 +208,7 @@ def typicality(
     return 1 / (means + 1e-5 * float(means.mean()) + 1e-300)
 
 
-def _nearest(rows: Tensor, centers_KF: Tensor) -> tuple[Tensor, Tensor]:
+def _nearest(rows: Rows, centers_KF: Tensor) -> tuple[Tensor, Tensor]:
     """Return the nearest center of each row, and the squared distance to it."""
     nearest = torch.empty(len(rows), dtype=torch.int64)
     squares = torch.empty(len(rows), dtype=torch.float64)

@@ -14,6 +14,7 @@ from fewlabels.protocols import Kernel
 from fewlabels.search.blocks import fill_block
 from fewlabels.search.inputs import known_sets
 from fewlabels.search.scores import check_size, largest, top
+from fewlabels.search.workers import threads_for
 
 _NOTHING = 1e-12
 
@@ -45,6 +46,13 @@ def maximize_determinant(
     """
     labeled, candidates = known_sets(kernel, labeled, candidates)
     check_size(size, len(candidates))
+    with threads_for(len(candidates) * (len(labeled) + size) ** 2):
+        return _pivoted(kernel, labeled, candidates, size, generator)
+
+
+def _pivoted(
+    kernel: Kernel, labeled: Tensor, candidates: Tensor, size: int, generator: Generator
+) -> tuple[Tensor, float]:
     everything = torch.cat([candidates, labeled])
     residuals = kernel.diagonal(everything).clone()  # a kernel may keep its own
     least = _NOTHING * float(residuals.max())

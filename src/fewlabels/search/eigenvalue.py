@@ -18,11 +18,11 @@ from fewlabels.rng import fork
 from fewlabels.search.draws import Draws, GivenDraws, UniformDraws, checked_draws
 from fewlabels.search.greedy import exchanged, greedy_additions
 from fewlabels.search.inputs import array, known_sets, least_eigenvalue
-from fewlabels.search.processes import in_processes
-from fewlabels.search.refutation import SearchProblem, Solver, zero_below
+from fewlabels.search.refutation import SearchProblem, Solver, race, zero_below
 from fewlabels.search.result import SearchResult
 from fewlabels.search.scores import check_size
 from fewlabels.search.ties import won_tie
+from fewlabels.search.workers import Mapper, Workers
 
 Method = Literal["random", "greedy", "exchange"]
 
@@ -40,7 +40,7 @@ def maximize_smallest_eigenvalue(
     proposal: Draws | None = None,
     solver: Solver = "refutation",
     tie_tolerance: float = 0.0,
-    processes: int = 1,
+    executor: Mapper | None = None,
     generator: Generator,
 ) -> SearchResult:
     """Find the set whose Gram matrix with the labeled items is best conditioned.
@@ -63,7 +63,9 @@ def maximize_smallest_eigenvalue(
             that may win; ``"dense"`` of all; ``"lobpcg"`` of all, as the paper does.
         tie_tolerance: Sets within this share of the ceiling count as equally good, and
             the tie rule decides between them. At 0 only equal values are a tie.
-        processes: Processes to spread draws over; the result is the same.
+        executor: For ``"random"``: who tries the draws, such as a
+            ``concurrent.futures.ProcessPoolExecutor``; the result is the same. None:
+            this process, with as many threads as torch has where that helps.
         generator: Source of the draws.
 
     Returns:
@@ -76,30 +78,29 @@ def maximize_smallest_eigenvalue(
     check_random_only(method, draws=draws, proposal=proposal)
     labeled, candidates = known_sets(kernel, labeled, candidates)
     check_size(size, len(candidates))
-    if whole_number("processes", processes) < 1:
-        msg = f"processes is {processes}; at least one has to work."
-        raise UsageError(msg)
     check_tie_tolerance(tie_tolerance)
     begin = time.perf_counter()
-    diagonal = kernel.diagonal(candidates)
-    ceiling = ceiling_below(kernel, labeled, diagonal.topk(size).values)
-    scale = _scale(kernel.diagonal(labeled), diagonal, size)
-    if method == "random":
-        source, num_draws = _source(draws, proposal, candidates, size, generator)
-        problem = SearchProblem(
-            kernel=kernel,
-            labeled=labeled,
-            draws=source,
-            size=size,
-            solver=solver,
-            scale=scale,
-            window=(1 - tie_tolerance) * ceiling if tie_tolerance else torch.inf,
-        )
-        outcome = _best_draw(problem, num_draws, processes)
-    else:
-        outcome = _built_up(kernel, labeled, candidates, size, method, scale)
-    members = torch.cat([labeled, outcome.indices])
-    value = least_eigenvalue(kernel, members)
+    num_members = len(labeled) + size
+    work = 0 if method == "random" else len(candidates) * num_members**2
+    with Workers(executor, work) as workers:
+        diagonal = kernel.diagonal(candidates)
+        ceiling = ceiling_below(kernel, labeled, diagonal.topk(size).values)
+        scale = _scale(kernel.diagonal(labeled), diagonal, size)
+        if method == "random":
+            source, num_draws = _source(draws, proposal, candidates, size, generator)
+            problem = SearchProblem(
+                kernel=kernel,
+                labeled=labeled,
+                draws=source,
+                size=size,
+                solver=solver,
+                scale=scale,
+                window=(1 - tie_tolerance) * ceiling if tie_tolerance else torch.inf,
+            )
+            outcome = _best_draw(problem, num_draws, workers)
+        else:
+            outcome = _built_up(kernel, labeled, candidates, size, method, scale)
+        value = least_eigenvalue(kernel, torch.cat([labeled, outcome.indices]))
     return SearchResult(
         indices=outcome.indices,
         value=min(value, ceiling),  # only rounding can lift it above
@@ -139,11 +140,11 @@ class _Outcome:
     num_fallbacks: int = 0
 
 
-def _best_draw(problem: SearchProblem, num_draws: int, processes: int) -> _Outcome:
+def _best_draw(problem: SearchProblem, num_draws: int, workers: Workers) -> _Outcome:
     """Search the draws; where none is better than zero, let the tie rule choose."""
-    race = in_processes(problem, range(num_draws), processes)
-    is_tie = not len(race.survivors)
-    survivors = race.survivors
+    raced = race(problem, num_draws, workers)
+    is_tie = not len(raced.survivors)
+    survivors = raced.survivors
     winner = (
         survivors.subsets[0]
         if len(survivors) == 1
@@ -153,8 +154,8 @@ def _best_draw(problem: SearchProblem, num_draws: int, processes: int) -> _Outco
         indices=winner,
         is_tie=is_tie,
         num_draws=num_draws,
-        num_refuted=race.num_refuted,
-        num_fallbacks=race.num_fallbacks,
+        num_refuted=raced.num_refuted,
+        num_fallbacks=raced.num_fallbacks,
     )
 
 

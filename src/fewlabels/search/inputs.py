@@ -9,6 +9,7 @@ from scipy.sparse import issparse
 from torch import Tensor
 
 from fewlabels.errors import NotFiniteError, ShapeError, UsageError
+from fewlabels.matrices import numpy_of
 from fewlabels.pool import check_indices
 from fewlabels.protocols import Kernel
 
@@ -135,7 +136,7 @@ def array(name: str, values: ArrayLike) -> NDArray[Any]:
         ShapeError: If there is no array in it.
     """
     if isinstance(values, Tensor):
-        return _array_of(values)
+        return numpy_of(values)
     if isinstance(values, np.ma.MaskedArray) and values.mask.any():
         msg = (
             f"{name} is a masked array, {values.mask.sum()} of its {values.size} "
@@ -171,12 +172,3 @@ def _plain(values: Any, objects: NDArray[Any]) -> NDArray[Any]:
         except (TypeError, ValueError):
             return objects
     return np.asarray(objects.tolist())
-
-
-def _array_of(tensor: Tensor) -> NDArray[Any]:
-    dense = tensor.detach().cpu()
-    if dense.layout != torch.strided:
-        dense = dense.to_dense()
-    if dense.dtype == torch.bfloat16:  # NumPy has no such type
-        dense = dense.float()
-    return dense.resolve_conj().resolve_neg().numpy()

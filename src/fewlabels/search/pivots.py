@@ -7,12 +7,10 @@ library calls would finish all twenty. Rows are taken in the order of their marg
 smallest first, since those items fail first.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fewlabels.protocols import InnerProduct
@@ -24,45 +22,34 @@ def definite(
     projections_NA: NDArray[np.float64],
     weights_A: NDArray[np.float64],
     margins_N: NDArray[np.float64],
-    subsets_MQ: NDArray[np.int64],
+    members_MQ: NDArray[np.int64],
     positions_MQ: NDArray[np.int64],
 ) -> NDArray[np.bool_]:
     """Tell which draws have a positive definite shifted Schur complement.
 
     Args:
-        form: The kernel as an inner product of rows, by pool index.
+        form: The kernel as an inner product of rows that are in memory.
         projections_NA: Rows of Y, by position.
         weights_A: 1 / (λ − t).
         margins_N: Diagonal of the shifted Schur complement, by position.
-        subsets_MQ: Members of each draw, by pool index.
+        members_MQ: Members of each draw, by their rows in the form.
         positions_MQ: The same by position.
 
     Returns:
         True where all pivots are positive, shape (M,).
     """
-    kept = np.empty(len(subsets_MQ), dtype=np.bool_)
-    threads = torch.get_num_threads()
-    cuts = [len(kept) * i // threads for i in range(threads + 1)]
-
-    def work(part: int) -> None:
-        rows = slice(cuts[part], cuts[part + 1])
-        _factorize(
-            form.features,
-            form.scales,
-            form.offset,
-            projections_NA,
-            weights_A,
-            margins_N,
-            subsets_MQ[rows],
-            positions_MQ[rows],
-            kept[rows],
-        )
-
-    if threads == 1:
-        work(0)
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(work, range(threads)))
+    kept = np.empty(len(members_MQ), dtype=np.bool_)
+    _factorize(
+        form.features,
+        form.scales,
+        form.offset,
+        projections_NA,
+        weights_A,
+        margins_N,
+        members_MQ,
+        positions_MQ,
+        kept,
+    )
     return kept
 
 

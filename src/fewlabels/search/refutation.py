@@ -9,13 +9,16 @@ that and draws are many, by the library otherwise. Only what survives gets a den
 eigenvalue, and only dense values become the new t.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property, reduce
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from fewlabels.gram import lobpcg_smallest_eigenvalue, smallest_eigenvalue
+from fewlabels.matrices import MappedRows
 from fewlabels.progress import track
 from fewlabels.protocols import Factored, InnerProduct, Kernel
 from fewlabels.rng import stream
@@ -24,10 +27,12 @@ from fewlabels.search.draws import Draws
 from fewlabels.search.pivots import definite
 from fewlabels.search.secular import SecularSystem
 from fewlabels.search.survivors import Survivors
+from fewlabels.search.workers import Workers
 
-_FIRST_CHUNK, _LARGEST_CHUNK = 64, 16_384
+_FIRST_GENERATION, _LARGEST_CHUNK = 64, 8_192
 _WORTH_RESTRICTING = 0.7
 _WORTH_COMPILING = 2_000
+_MOST_NUMBERS = 2**26  # that are kept about all items; of more, about a chunk's
 _ROUNDINGS = 8
 _LIMIT_SLACK = 1e-8
 
@@ -60,6 +65,11 @@ class SearchProblem:
         """Values up to this are rounding."""
         return zero_below(self.scale, len(self.labeled) + self.size)
 
+    @property
+    def fits(self) -> bool:
+        """Whether what is known of all items can be kept."""
+        return len(self.draws.items) * max(1, len(self.labeled)) <= _MOST_NUMBERS
+
 
 @dataclass(frozen=True, eq=False)
 class Race:
@@ -82,29 +92,31 @@ class Race:
         )
 
 
-def race(problem: SearchProblem, numbers: range) -> Race:
+def race(problem: SearchProblem, num_draws: int, workers: Workers) -> Race:
     """Return the draws that no other one beats.
+
+    Draws are tried in generations, each as large as all before it together, against the
+    best value of those before. Inside of one, draws have nothing to do with each other:
+    threads or processes may share it, and nothing depends on how they do.
 
     Args:
         problem: What is searched.
-        numbers: The draw numbers to try.
+        num_draws: How many draws to try.
+        workers: Who tries them.
 
     Returns:
         The best draws above zero (equally good ones, or all inside the window).
     """
-    screen = _Screen(problem) if problem.solver == "refutation" else None
+    heat = _Heat(problem, float("-inf"))
     state = Race(Survivors.none(problem.size), 0, 0)
-    with track("Searching", len(numbers)) as advance:
-        for part in _growing(numbers):
-            subsets, rows = problem.draws.subsets(part), torch.arange(len(part))
-            if screen is not None:
-                screen.raise_to(_threshold(problem, state.survivors.best))
-                subsets, rows = screen.survivors(subsets)
-            values, num_fallbacks = _values(problem, subsets)
-            entered = Survivors(rows + part.start, subsets, values)
-            later = Race(entered, len(part) - len(rows), num_fallbacks)
-            state = state.joined(problem, later)
-            advance(len(part))
+    work = problem.size * (problem.size + len(problem.labeled))
+    with track("Searching", num_draws) as advance:
+        for generation in _generations(num_draws):
+            heat.raise_to(_threshold(problem, state.survivors.best))
+            parts = _cut(generation, _LARGEST_CHUNK)
+            for part, found in workers.each(heat, parts, work * len(generation)):
+                state = state.joined(problem, found)
+                advance(len(part))
     return state
 
 
@@ -114,28 +126,83 @@ def _threshold(problem: SearchProblem, best: float) -> float:
     return max(min(equal, problem.window), problem.zero)
 
 
-def _growing(numbers: range) -> list[range]:
-    """Cut numbers into chunks that double: the first find a value to refute with."""
-    parts, start, length = [], numbers.start, _FIRST_CHUNK
-    while start < numbers.stop:
-        parts.append(range(start, min(start + length, numbers.stop)))
-        start, length = parts[-1].stop, min(2 * length, _LARGEST_CHUNK)
-    return parts
+def _generations(num_draws: int) -> Iterator[range]:
+    """Cut numbers into ranges that double: the first find a value to refute with."""
+    start, stop = 0, _FIRST_GENERATION
+    while start < num_draws:
+        yield range(start, min(stop, num_draws))
+        start, stop = stop, 2 * stop
+
+
+def _cut(numbers: range, length: int) -> list[range]:
+    return [numbers[start : start + length] for start in range(0, len(numbers), length)]
+
+
+class _Heat:
+    """Tries draws against a threshold that rises from one generation to the next.
+
+    Another process gets problem and threshold, and works out the rest for itself.
+    """
+
+    def __init__(self, problem: SearchProblem, threshold: float) -> None:
+        self._problem = problem
+        self._threshold = threshold
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Heat, (self._problem, self._threshold)
+
+    def raise_to(self, threshold: float) -> None:
+        """Refute everything whose value is at most ``threshold`` from now on."""
+        self._threshold = threshold
+        if self._shared is not None:
+            self._shared.raise_to(threshold)
+
+    def __call__(self, numbers: range) -> Race:
+        """Return how the draws of these numbers come out."""
+        races = [self._tried(part) for part in _cut(numbers, _LARGEST_CHUNK)]
+        return reduce(lambda one, other: one.joined(self._problem, other), races)
+
+    def _tried(self, part: range) -> Race:
+        problem = self._problem
+        subsets, rows = problem.draws.subsets(part), torch.arange(len(part))
+        if problem.solver == "refutation":
+            screen = self._shared or self._screen(torch.unique(subsets))
+            subsets, rows = screen.survivors(subsets)
+        values, num_fallbacks = _values(problem, subsets)
+        entered = Survivors(rows + part.start, subsets, values)
+        return Race(entered, len(part) - len(rows), num_fallbacks)
+
+    @cached_property
+    def _shared(self) -> "_Screen | None":
+        """What is known of all items, where that can be kept."""
+        problem = self._problem
+        if problem.solver != "refutation" or not problem.fits:
+            return None
+        return self._screen(problem.draws.items)
+
+    @cached_property
+    def _form(self) -> InnerProduct | None:
+        kernel = self._problem.kernel
+        return kernel.inner_product() if isinstance(kernel, Factored) else None
+
+    def _screen(self, items: Tensor) -> "_Screen":
+        screen = _Screen(self._problem, items, self._form)
+        screen.raise_to(self._threshold)
+        return screen
 
 
 class _Screen:
-    """Refutes draws against a threshold that only rises."""
+    """Refutes draws of some items against a threshold that only rises."""
 
-    def __init__(self, problem: SearchProblem) -> None:
+    def __init__(
+        self, problem: SearchProblem, items: Tensor, form: InnerProduct | None
+    ) -> None:
         self._kernel = problem.kernel
         self._scale = problem.scale
-        items = problem.draws.items
         self._system = SecularSystem.of(problem.kernel, problem.labeled, items)
         self._positions = torch.full((problem.kernel.num_items,), -1)
         self._positions[items] = torch.arange(len(items))
-        self._form: InnerProduct | None = None
-        if isinstance(problem.kernel, Factored):
-            self._form = problem.kernel.inner_product()
+        self._form = form
         self._threshold = float("-inf")
         self._margins = self._system.diagonal
 
@@ -169,13 +236,17 @@ class _Screen:
 
     def _definite_by_pivots(self, form: InnerProduct, subsets_MQ: Tensor) -> Tensor:
         weights = 1 / (self._system.eigenvalues - self._threshold)
+        members_MQ = subsets_MQ
+        if isinstance(form.features, MappedRows):  # compiled code reads no files
+            items, members_MQ = torch.unique(subsets_MQ, return_inverse=True)
+            form = form.of(items)
         return torch.from_numpy(
             definite(
                 form,
                 self._system.projections.numpy(),
                 weights.numpy(),
                 self._margins.numpy(),
-                subsets_MQ.numpy(),
+                members_MQ.numpy(),
                 self._positions[subsets_MQ].numpy(),
             )
         )

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fewlabels.protocols import Kernel
+from fewlabels.rng import stream
 from fewlabels.search.blocks import chunks
 from fewlabels.search.refutation import SearchProblem
 from fewlabels.search.secular import SecularSystem
@@ -35,25 +36,35 @@ def won_tie(
     Returns:
         The winner's indices, shape (Q,).
     """
-    referee = _Referee(problem)
     if survivors is not None:
-        return referee.best(survivors.numbers, survivors.subsets)[1]
+        return _best(problem, survivors.numbers, survivors.subsets)[1]
+    everything = _Referee(problem, problem.draws.items) if problem.fits else None
     numbers, subsets = [], []
     for start in range(0, num_draws, _CHUNK):
         part = range(start, min(start + _CHUNK, num_draws))
         drawn = problem.draws.subsets(part)
-        number, subset = referee.best(torch.arange(part.start, part.stop), drawn)
+        number, subset = _best(problem, torch.tensor(part), drawn, everything)
         numbers.append(number)
         subsets.append(subset)
-    return referee.best(torch.tensor(numbers), torch.stack(subsets))[1]
+    return _best(problem, torch.tensor(numbers), torch.stack(subsets), everything)[1]
+
+
+def _best(
+    problem: SearchProblem,
+    numbers: Tensor,
+    subsets_MQ: Tensor,
+    referee: "_Referee | None" = None,
+) -> tuple[int, Tensor]:
+    """Return number and set of the one that wins, by a referee of their own if none."""
+    referee = referee or _Referee(problem, torch.unique(subsets_MQ))
+    return referee.best(numbers, subsets_MQ)
 
 
 class _Referee:
-    """Ranks tied sets of one problem."""
+    """Ranks tied sets of some items."""
 
-    def __init__(self, problem: SearchProblem) -> None:
+    def __init__(self, problem: SearchProblem, items: Tensor) -> None:
         self._problem = problem
-        items = problem.draws.items
         self._system = SecularSystem.of(problem.kernel, problem.labeled, items)
         self._positions = torch.full((problem.kernel.num_items,), -1)
         self._positions[items] = torch.arange(len(items))
@@ -98,8 +109,8 @@ def duplicate_groups(kernel: Kernel, items: Tensor) -> Tensor:
     """Number the items so that equal numbers mean equal kernel rows, shape (n,).
 
     Equal items have the same angle to every other one. Items whose length and angles to
-    a few probes agree are compared in pairs: they are equal if their feature distance
-    k_ii + k_jj - 2 k_ij is zero up to rounding.
+    a few probes have the same hash are compared in pairs: they are equal if their
+    feature distance k_ii + k_jj - 2 k_ij is zero up to rounding.
 
     Args:
         kernel: The kernel.
@@ -110,7 +121,7 @@ def duplicate_groups(kernel: Kernel, items: Tensor) -> Tensor:
     """
     diagonal = kernel.diagonal(items).cpu()
     marks = _marks(kernel, items, diagonal)
-    groups: Tensor = torch.unique(marks, dim=0, return_inverse=True)[1]
+    groups: Tensor = torch.unique(marks, return_inverse=True)[1]
     counts = torch.bincount(groups)
     free = len(counts)
     order = groups.argsort(stable=True)
@@ -126,17 +137,22 @@ def duplicate_groups(kernel: Kernel, items: Tensor) -> Tensor:
 
 
 def _marks(kernel: Kernel, items: Tensor, diagonal: Tensor) -> Tensor:
-    """Return rounded length and cosines to a few probes of each item, (n, 1 + p)."""
+    """Return a hash of each item's rounded length and cosines to a few probes, (n,)."""
     probes = items[:: max(1, len(items) // _NUM_PROBES)][:_NUM_PROBES]
     tiny = torch.finfo(diagonal.dtype).tiny
     lengths = diagonal.clamp_min(tiny).sqrt()
     to_probes = kernel.diagonal(probes).cpu().clamp_min(tiny).sqrt()
-    marks = torch.empty(len(items), 1 + len(probes), dtype=torch.float64)
-    marks[:, 0] = lengths.log()
+    marks = _rounded(lengths.log())
+    factors = torch.randint(2**62, (len(probes),), generator=stream(0, "marks"))
     for rows in chunks(len(items), _NUM_PROBES * 8):
         products = kernel.block(items[rows], probes).cpu()
-        marks[rows, 1:] = products / lengths[rows, None] / to_probes
-    return (marks * _MARKS_PER_UNIT).round()
+        cosines = products / lengths[rows, None] / to_probes
+        marks[rows] += (_rounded(cosines) * factors).sum(dim=1)  # may wrap around
+    return marks
+
+
+def _rounded(numbers: Tensor) -> Tensor:
+    return (numbers * _MARKS_PER_UNIT).round().to(torch.int64)
 
 
 def num_duplicates(subsets_MQ: Tensor, labeled: Tensor, groups_N: Tensor) -> Tensor:

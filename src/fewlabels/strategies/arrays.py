@@ -1,6 +1,7 @@
 """Arrays in, indices out: every strategy for people who bring their own embeddings."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import Generator, Tensor
 from fewlabels.errors import LabelError, NotFiniteError, ShapeError, UsageError
 from fewlabels.features import PrecomputedClassifier
 from fewlabels.integers import whole_number
+from fewlabels.matrices import Rows, pieces, rows_of
 from fewlabels.pool import (
     UNKNOWN,
     WITHHELD,
@@ -90,7 +92,7 @@ def _precomputed(
     """Check the arrays and return them as the pool and classifier they describe."""
     rows = _finite("features", features, ndims=(2,))
     if not rows.shape[1]:  # whoever has logits only: all items look alike
-        rows = rows.new_zeros(len(rows), 1)
+        rows = torch.zeros(len(rows), 1)
     samples, mean_logits = _split_samples(logits, len(rows))
     known = indices("labeled", labeled, len(rows))
     pool_labels = torch.full((len(rows),), UNKNOWN, dtype=torch.int64)
@@ -105,12 +107,29 @@ def _precomputed(
     )
     pool = Pool(
         images=ArrayImages(rows),
-        ids=tuple(map(str, range(len(rows)))),
+        ids=_Positions(len(rows)),
         labels=pool_labels,
         classes=tuple(map(str, range(num_classes))),
         candidates=asked,
+        are_distinct=True,
     )
     return pool, PrecomputedClassifier(rows, mean_logits, samples)
+
+
+@dataclass(frozen=True)
+class _Positions(Sequence[str]):
+    """Names of items that have none of their own: "0", "1" and so on."""
+
+    num_items: int
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+        return self.num_items
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return the name of an item, or the names of a slice."""
+        found = range(self.num_items)[index]
+        return str(found) if isinstance(found, int) else tuple(map(str, found))
 
 
 def _split_samples(
@@ -119,7 +138,8 @@ def _split_samples(
     """Return sampled logits (K, N, C), if any, and one row of logits per item."""
     if logits is None:
         return None, torch.empty(num_items, 0)
-    given = _finite("logits", logits, ndims=(2, 3))
+    found = _finite("logits", logits, ndims=(2, 3))
+    given = found if isinstance(found, Tensor) else found[:]
     if given.ndim == 3 and not len(given):
         msg = (
             f"logits has shape {tuple(given.shape)}, which is no sampled classifier at "
@@ -189,48 +209,55 @@ def _check_classes(labels: NDArray[Any], num_logits: int) -> None:
         raise LabelError(msg)
 
 
-def _finite(name: str, values: ArrayLike, ndims: Sequence[int]) -> Tensor:
+def _finite(name: str, values: ArrayLike, ndims: Sequence[int]) -> Rows:
     """Return ``values`` in floating point, checked, and copied only if need be."""
-    given = torch.from_numpy(_floats(name, array(name, values)))
+    given = _floats(name, array(name, values))
     if given.ndim not in ndims:
         wanted = " or ".join(map(str, ndims))
         msg = f"{name} has shape {tuple(given.shape)}; {wanted} axes are needed."
         raise ShapeError(msg)
-    wrong = torch.nonzero(~torch.isfinite(given))
-    if len(wrong):
-        msg = (
-            f"{name} holds {len(wrong)} numbers that are NaN or infinite, the first at "
-            f"position {tuple(wrong[0].tolist())}; distances to them mean nothing. "
-            "Leave those items out or mend what computed them."
-        )
-        raise NotFiniteError(msg)
-    _check_magnitude(name, given)
-    return given
-
-
-def _check_magnitude(name: str, given: Tensor) -> None:
-    """Raise where products of the numbers would no longer be finite."""
-    if not given.numel():
-        return
-    low, high = map(float, torch.aminmax(given))
+    ranges = [torch.aminmax(piece) for piece in pieces(given) if piece.numel()]
+    low = min((float(least) for least, _ in ranges), default=0.0)
+    high = max((float(most) for _, most in ranges), default=0.0)
+    if not all(bool(most - least < torch.inf) for least, most in ranges):
+        _refuse_lost(name, given)
     if max(-low, high) > _LARGEST:
         msg = (
             f"{name} runs from {low:.3g} to {high:.3g}, and products of such numbers "
             f"are infinite; scale {name} down, to at most {_LARGEST:g}."
         )
         raise NotFiniteError(msg)
+    return given
 
 
-def _floats(name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """Return real numbers in single or double precision, as torch can take them."""
+def _refuse_lost(name: str, given: Rows) -> None:
+    """Raise where numbers are NaN or infinite, and say where."""
+    start, wrong = 0, []
+    for piece in pieces(given):
+        lost = torch.nonzero(~torch.isfinite(piece))
+        lost[:, 0] += start
+        wrong.append(lost)
+        start += len(piece)
+    places = torch.cat(wrong)
+    if len(places):
+        msg = (
+            f"{name} holds {len(places)} numbers that are NaN or infinite, the first "
+            f"at position {tuple(places[0].tolist())}; distances to them mean nothing. "
+            "Leave those items out or mend what computed them."
+        )
+        raise NotFiniteError(msg)
+
+
+def _floats(name: str, array: NDArray[Any]) -> Rows:
+    """Return real numbers in single or double precision, of a file where they are."""
     if array.dtype.kind not in "biuf":
         msg = (
             f"{name} is of type {array.dtype} where numbers are needed; pass floats or "
             "whole numbers."
         )
         raise ShapeError(msg)
-    is_single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
     with np.errstate(over="ignore"):  # what becomes infinite is told afterwards
-        native = array.astype(np.float32 if is_single else np.float64, copy=False)
-    has_usual_order = all(stride >= 0 for stride in native.strides)
-    return native if native.flags.writeable and has_usual_order else native.copy()
+        rows = rows_of(array)
+    if isinstance(rows, Tensor) and rows.dtype == torch.float16:
+        return rows.float()
+    return rows

@@ -82,7 +82,7 @@ class ClusterMargin:
         num_uncertain = round(min(max(1.0, self.pool_factor) * size, limit))
         uncertain = top(scores, pool.candidates, num_uncertain, generator)
         items, left_out = self._clustered(pool.candidates, uncertain, generator)
-        rows = classifier.outputs(pool.images, items).features
+        rows = classifier.outputs(pool.images, items).features[:]
         number = self.num_clusters or max(1, len(items) // _MEAN_CLUSTER)
         number = min(number, len(items))
         clusters = average_linkage(rows, num_clusters=number, distance=self.distance)

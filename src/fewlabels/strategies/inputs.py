@@ -11,6 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from fewlabels.errors import UsageError
+from fewlabels.matrices import Rows
 from fewlabels.pool import WITHHELD, Pool, Record
 from fewlabels.protocols import Classifier
 from fewlabels.search.blocks import chunks
@@ -86,7 +87,7 @@ def are_right(classifier: Classifier, pool: Pool, items: Tensor) -> Tensor:
     return (predicted.cpu() == pool.labels[items]).to(torch.float64)
 
 
-def by_chunks(function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
+def by_chunks(function: Callable[[Tensor], Tensor], rows: Rows) -> Tensor:
     """Return ``function`` of all rows, in double precision, a part at a time.
 
     Args:
@@ -101,7 +102,7 @@ def by_chunks(function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
     return torch.cat([function(rows[part].to(torch.float64)) for part in parts])
 
 
-def unit_rows(rows: Tensor) -> Tensor:
+def unit_rows(rows: Rows) -> Tensor:
     """Return a copy of the rows, each scaled to length one; zeros stay zeros.
 
     Args:

@@ -8,6 +8,7 @@ from torch import Generator, Tensor
 
 from fewlabels import gram
 from fewlabels.errors import UsageError
+from fewlabels.matrices import Rows
 from fewlabels.models import as_input
 from fewlabels.pool import Pool, Round
 from fewlabels.protocols import Classifier, Kernel, Outputs, OwnInputs
@@ -19,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 def decided(
-    name: KernelName, features: Tensor, pool: Pool, size: int, history: Sequence[Round]
+    name: KernelName, features: Rows, pool: Pool, size: int, history: Sequence[Round]
 ) -> str:
     """Return the kernel to use; ``auto`` decides in the first round, others follow.
 

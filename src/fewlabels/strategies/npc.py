@@ -13,6 +13,7 @@ import torch
 from torch import Generator, Tensor
 
 from fewlabels.errors import DegenerateGramWarning
+from fewlabels.matrices import Rows, rows_at
 from fewlabels.naming import check_known
 from fewlabels.pool import Pool, Query, Round
 from fewlabels.protocols import Classifier, Kernel
@@ -28,7 +29,9 @@ from fewlabels.search import (
     check_tie_tolerance,
     maximize_smallest_eigenvalue,
 )
+from fewlabels.search.blocks import chunks
 from fewlabels.search.clusters import k_means, typicality
+from fewlabels.search.workers import check_processes, local_processes
 from fewlabels.strategies.kernels import KernelName, decided, kernel_of
 
 Proposal = Literal["uniform", "clusters", "typical"]
@@ -59,6 +62,7 @@ class NeuralPreconditioning:
         check_known("search method", self.method, Method)
         check_known("proposal", self.proposal, Proposal)
         check_tie_tolerance(self.tie_tolerance)
+        check_processes(self.processes)
         proposal = None if self.proposal == "uniform" else self.proposal
         check_random_only(self.method, draws=self.draws, proposal=proposal)
 
@@ -78,18 +82,19 @@ class NeuralPreconditioning:
         kernel = kernel_of(
             name, classifier, outputs, pool, generator, normalize=self.normalize
         )
-        found = maximize_smallest_eigenvalue(
-            kernel,
-            labeled=pool.labeled,
-            candidates=pool.candidates,
-            size=size,
-            method=self.method,
-            draws=self.draws,
-            proposal=self._proposal(outputs.features, pool.candidates, size, generator),
-            tie_tolerance=self.tie_tolerance,
-            processes=self.processes,
-            generator=generator,
-        )
+        with local_processes(self.processes) as executor:
+            found = maximize_smallest_eigenvalue(
+                kernel,
+                labeled=pool.labeled,
+                candidates=pool.candidates,
+                size=size,
+                method=self.method,
+                draws=self.draws,
+                proposal=self._proposal(outputs.features, pool, size, generator),
+                tie_tolerance=self.tie_tolerance,
+                executor=executor,
+                generator=generator,
+            )
         _warn_if_degenerate(kernel, outputs.features, pool, found)
         record = {
             "kernel": name,
@@ -101,12 +106,13 @@ class NeuralPreconditioning:
         return Query(found.indices, found.value, record)
 
     def _proposal(
-        self, features: Tensor, candidates: Tensor, size: int, generator: Generator
+        self, features: Rows, pool: Pool, size: int, generator: Generator
     ) -> Draws | None:
         """Return where draws come from; None: uniform ones."""
         if self.proposal == "uniform" or self.method != "random":
             return None
-        rows = features[candidates]
+        candidates = pool.candidates
+        rows = rows_at(features, candidates)
         if self.proposal == "typical":
             weights = typicality(rows, generator)
             return WeightedDraws(candidates, weights, size, fork(generator))
@@ -116,7 +122,7 @@ class NeuralPreconditioning:
 
 
 def _warn_if_degenerate(
-    kernel: Kernel, features: Tensor, pool: Pool, found: SearchResult
+    kernel: Kernel, features: Rows, pool: Pool, found: SearchResult
 ) -> None:
     """Say that every choice scores zero, and why."""
     num_labeled, size = len(pool.labeled), len(found.indices)
@@ -137,18 +143,19 @@ def _warn_if_degenerate(
 
 
 def _remedy(
-    rank_bound: int | None, features: Tensor, pool: Pool, num_members: int
+    rank_bound: int | None, features: Rows, pool: Pool, num_members: int
 ) -> str:
     """Say only what can make some set score more than zero."""
     num_labeled = len(pool.labeled)
-    num_distinct = _num_distinct(features[pool.labeled])
+    num_distinct = _num_distinct(features, pool.labeled, num_labeled)
     if num_distinct < num_labeled:
         return (
             f"The {num_labeled} labeled items have {num_distinct} distinct rows of "
             "features; while copies are labeled, no choice and no kernel can change "
             "that. Take copies out of the pool."
         )
-    num_distinct = _num_distinct(features[torch.cat([pool.labeled, pool.candidates])])
+    everything = torch.cat([pool.labeled, pool.candidates])
+    num_distinct = _num_distinct(features, everything, num_members)
     if num_distinct < num_members:
         return (
             f"Labeled items and candidates have {num_distinct} distinct rows of "
@@ -162,7 +169,10 @@ def _remedy(
     return f"{advice}, or use kernel='wide-head' or 'auto'."
 
 
-def _num_distinct(rows: Tensor) -> int:
-    if not rows.shape[1]:
-        return min(1, len(rows))
-    return len(torch.unique(rows, dim=0))
+def _num_distinct(features: Rows, items: Tensor, enough: int) -> int:
+    """Count distinct rows of some items, no further than is needed."""
+    seen = features[items[:0]]
+    for part in chunks(len(items), features.shape[1]):
+        if len(seen) < enough and features.shape[1]:
+            seen = torch.unique(torch.cat([seen, features[items[part]]]), dim=0)
+    return len(seen) if features.shape[1] else min(1, len(items))

@@ -197,7 +197,7 @@ class Task:
         features = (
             self.views.classifier(network, self.pool.num_classes)
             .outputs(self.pool.images, self.pool.labeled)
-            .features
+            .features[:]
         )
         bound = rate_bound(features, self.pool.num_classes, recipe.rate_limit)
         if bound <= 0:
