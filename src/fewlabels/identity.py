@@ -10,7 +10,7 @@ import inspect
 import math
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -64,7 +64,8 @@ def identity(thing: object) -> Identity:
     """Return what decides what an object does.
 
     Options that are marked as deciding nothing (``metadata={"decides": False}`` of a
-    dataclass's field) are left out: where a cache lies changes no result.
+    dataclass's field) are left out: where a cache lies changes no result. Those that
+    may be somebody's own code (``metadata={"code": True}``) are told with its source.
 
     Example:
         >>> from fewlabels import strategies
@@ -93,14 +94,28 @@ def _options(thing: Any) -> dict[str, Any]:
         options = thing.decisive()
     elif dataclasses.is_dataclass(thing):
         options = {
-            field.name: getattr(thing, field.name)
+            field.name: _code(value) if field.metadata.get("code") else value
             for field in dataclasses.fields(thing)
             if field.metadata.get("decides", True)
+            for value in [getattr(thing, field.name)]
         }
     else:
         own = getattr(thing, "__dict__", {})
         options = {name: own[name] for name in own if not name.startswith("_")}
     return {str(name): _plain(options[name]) for name in options}
+
+
+def _code(value: Any) -> Any:
+    """Return somebody's own code by name and source; a name of ours as it is."""
+    if isinstance(value, str) and ":" not in value:
+        return value
+    if isinstance(value, str):
+        module, _, name = value.partition(":")
+    elif hasattr(value, "__qualname__"):
+        module, name = value.__module__, value.__qualname__
+    else:
+        return identity(value).model_dump()
+    return {"type": name, "options": {}, "source": dict(_hashes([module]))}
 
 
 def _plain(value: Any) -> Any:
@@ -120,8 +135,13 @@ def _plain(value: Any) -> Any:
 
 
 def _sources(kind: type) -> Iterator[tuple[str, str]]:
-    """Yield modules from outside that define a type or its parents, with hashes."""
-    for name in dict.fromkeys(parent.__module__ for parent in kind.__mro__):
+    """Return modules from outside that define a type or its parents, with hashes."""
+    return _hashes(parent.__module__ for parent in kind.__mro__)
+
+
+def _hashes(modules: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield those of some modules that are from outside, with hashes."""
+    for name in dict.fromkeys(modules):
         if name.partition(".")[0] not in {_OWN, *sys.stdlib_module_names}:
             yield name, _hash_of(name)
 

@@ -20,6 +20,8 @@ Path("ran").touch()
 from fewlabels.training import SupervisedTrainer as Trainer
 from fewlabels.strategies import Random as Strategy
 from torch.nn import Flatten as Encoder
+from fewlabels.gram import wide_head_kernel
+def kernel(outputs, pool): return wide_head_kernel(outputs.features)
 """
 
 
@@ -114,6 +116,25 @@ def test_settings_from_a_file_run_no_code(fewlabels, tmp_path, has_run, strategy
     code, _, err = fewlabels(*words)
     assert code == 0, err
     assert has_run()
+
+
+def test_a_kernel_that_a_file_names_is_not_imported(fewlabels, tmp_path, has_run):
+    content = {"data": "digits", "start": 10, "query": 2, "budget": 12}
+    content["strategy"] = {"name": "npc", "kernel": "trap:kernel", "draws": 5}
+    content["trainer"] = {"name": "supervised", "steps": 2}
+    (tmp_path / "x.yaml").write_text(json.dumps(content))
+    words = ("run", "--settings", "x.yaml", "--out", "out")
+    code, _, err = fewlabels(*words)
+    assert code == 2
+    assert refusal("trap:kernel") in err
+    assert not has_run()
+    code, _, err = fewlabels(*words, "--allow-code")
+    assert code == 0, err
+    assert has_run()
+    rounds = (tmp_path / "out" / "rounds.jsonl").read_text("utf-8")
+    assert json.loads(rounds.splitlines()[0])["kernel"] == "trap:kernel"
+    made = json.loads((tmp_path / "out" / "run.json").read_text("utf-8"))
+    assert '"trap"' in json.dumps(made)  # with the hash of its source
 
 
 def test_what_the_command_names_needs_no_leave(fewlabels, tmp_path, has_run):

@@ -1,11 +1,17 @@
 """What kind of thing is to be checked: by its name, or by its methods."""
 
+import inspect
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import torch
+
 from fewlabels import naming, strategies, training
+from fewlabels.conformance.problems import problem
 from fewlabels.errors import UsageError
 from fewlabels.naming import check_known
+from fewlabels.protocols import Kernel
+from fewlabels.strategies.kernels import own_kernel
 
 Kind = Literal["strategy", "trainer", "classifier", "kernel"]
 
@@ -30,7 +36,11 @@ def recognized(
         return "trainer", training.resolve(thing, options)  # type: ignore[arg-type]  # it checks
     if kind == "strategy" or (isinstance(thing, str) and ":" not in thing):
         return "strategy", strategies.resolve(thing, options)  # type: ignore[arg-type]  # it checks
-    found = naming.resolve(kind or "thing to check", thing, options, {}, method=None)
+    found = (
+        _made_kernel(thing)
+        if kind in {None, "kernel"} and not options and _makes_kernel(thing)
+        else naming.resolve(kind or "thing to check", thing, options, {}, method=None)
+    )
     offers = [one for one in _METHODS if _has(found, _METHODS[one])]
     if kind is None and len(offers) == 1:
         return offers[0], found
@@ -45,6 +55,21 @@ def recognized(
         f"are those of {seen}. Needed are: {wanted}. Name a class or function that "
         "makes one, or say which it is with kind."
     )
+
+
+def _makes_kernel(thing: object) -> bool:
+    """Tell whether this is a function of two arguments: outputs and a pool."""
+    maker = naming.imported("kernel", thing) if isinstance(thing, str) else thing
+    if not callable(maker):
+        return False
+    needed = inspect.signature(maker).parameters.values()
+    return sum(one.default is inspect.Parameter.empty for one in needed) == 2
+
+
+def _made_kernel(maker: Any) -> Kernel:
+    pool, classifier = problem(0)
+    outputs = classifier.outputs(pool.images, torch.arange(len(pool)))
+    return own_kernel(maker, outputs, pool)
 
 
 def _has(thing: object, methods: tuple[str, ...]) -> bool:

@@ -5,22 +5,20 @@ posterior variance over the pool, the search is greedy (Hemachandra et al., 2023
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import torch
 from torch import Generator
 
-from fewlabels.naming import check_known
 from fewlabels.pool import Pool, Query, Round
 from fewlabels.protocols import Classifier
 from fewlabels.search import check_size, minimize_variance
 from fewlabels.strategies.inputs import check_part, considered, sampled
 from fewlabels.strategies.kernels import (
-    KernelName,
+    check_kernel,
     check_share,
-    decided,
-    kernel_of,
+    kernel_for,
     share_of_variance,
 )
 
@@ -30,7 +28,7 @@ class ExpectedVariance:
     """Greedily minimize the mean posterior variance of a Gaussian process."""
 
     ignores_order: ClassVar[bool] = True
-    kernel: KernelName = "auto"
+    kernel: Any = field(default="auto", metadata={"code": True})
     """The prior covariance: as for :class:`fewlabels.strategies.MaxDet`."""
     normalize: bool = False
     """Whether gradients are scaled to length one first."""
@@ -43,7 +41,7 @@ class ExpectedVariance:
 
     def __post_init__(self) -> None:
         """Refuse a misspelt kernel, and noise that makes no sense."""
-        check_known("kernel", self.kernel, KernelName)
+        check_kernel(self.kernel, normalize=self.normalize)
         check_share("noise", self.noise)
         check_part(max_pool=self.max_pool, num_references=self.num_references)
 
@@ -62,9 +60,15 @@ class ExpectedVariance:
         everything = torch.arange(len(pool))
         references = sampled(everything, self.num_references, generator)
         outputs = classifier.outputs(pool.images, everything)
-        name = decided(self.kernel, outputs.features, pool, size, history)
-        kernel = kernel_of(
-            name, classifier, outputs, pool, generator, normalize=self.normalize
+        name, kernel = kernel_for(
+            self.kernel,
+            classifier,
+            outputs,
+            pool,
+            size,
+            generator,
+            history,
+            normalize=self.normalize,
         )
         indices, before, after = minimize_variance(
             kernel,

@@ -1,8 +1,8 @@
-"""Which kernel a strategy looks through: chosen by name, or once per run by rank."""
+"""Which kernel a strategy looks through: by name, by rank, or somebody's own."""
 
 import logging
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 from torch import Generator, Tensor
 
@@ -10,32 +10,124 @@ from fewlabels import gram
 from fewlabels.errors import UsageError
 from fewlabels.matrices import Rows
 from fewlabels.models import as_input
+from fewlabels.naming import check_known, imported
 from fewlabels.pool import Pool, Round
 from fewlabels.protocols import Classifier, Kernel, Outputs, OwnInputs
 
 KernelName = Literal["auto", "last-layer", "wide-head", "softmax", "ntk"]
 
+KernelChoice = KernelName | str | Kernel | Callable[[Outputs, Pool], Kernel]
+"""A name, a kernel, what makes one of outputs and pool, or where that is imported."""
+
 _RANK_SHARE = 0.9
+_METHODS = ("diagonal", "block")
 _log = logging.getLogger(__name__)
 
 
-def decided(
-    name: KernelName, features: Rows, pool: Pool, size: int, history: Sequence[Round]
+def check_kernel(choice: KernelChoice, *, normalize: bool) -> None:
+    """Raise where a kernel is misspelt, is none, or is not scaled as is asked for."""
+    if isinstance(choice, str) and ":" not in choice:
+        check_known("kernel", choice, KernelName)
+        return
+    found = _found(choice)
+    if not callable(found) and not _is_kernel(found):
+        raise UsageError(
+            f"kernel is {found!r}; give a name, an object with num_items, rank_bound, "
+            "diagonal and block, or a function that makes one of outputs and pool."
+        )
+    if normalize:
+        raise UsageError(
+            "normalize=True would do nothing: it scales the gradients of the built-in "
+            "kernels. Scale the rows in your own kernel, or leave it out."
+        )
+
+
+def kernel_for(
+    choice: KernelChoice,
+    classifier: Classifier,
+    outputs: Outputs,
+    pool: Pool,
+    size: int,
+    generator: Generator,
+    history: Sequence[Round],
+    *,
+    normalize: bool,
+) -> tuple[str, Kernel]:
+    """Return the name of the kernel to use, and the kernel over the whole pool.
+
+    Args:
+        choice: What was asked for.
+        classifier: The classifier, for the kernel of its whole network.
+        outputs: Its features and logits of the whole pool.
+        pool: The pool; its budget says how many labels there will be.
+        size: How many items are asked about now.
+        generator: Draws the sketch of the whole network's gradients.
+        history: The rounds so far: ``"auto"`` decides in the first, others follow.
+        normalize: Whether gradients are scaled to length one.
+
+    Returns:
+        The name for the record, and the kernel.
+    """
+    if isinstance(choice, str) and ":" not in choice:
+        name = _decided(choice, outputs.features, pool, size, history)
+        return name, _built_in(
+            name, classifier, outputs, pool, generator, normalize=normalize
+        )
+    found = _found(choice)
+    told = getattr(found, "__qualname__", type(found).__qualname__)
+    name = choice if isinstance(choice, str) else told
+    return name, own_kernel(choice, outputs, pool)
+
+
+def own_kernel(choice: KernelChoice, outputs: Outputs, pool: Pool) -> Kernel:
+    """Return somebody's own kernel, made for this pool if it has to be made.
+
+    Args:
+        choice: The kernel, what makes it, or where that is imported.
+        outputs: Features and logits of the whole pool.
+        pool: The pool.
+
+    Returns:
+        The kernel.
+
+    Raises:
+        UsageError: If it is none, or not one of this pool.
+    """
+    made: Any = _found(choice)
+    if not _is_kernel(made):
+        made = made(outputs, pool)
+    if not _is_kernel(made):
+        raise UsageError(
+            f"The kernel {choice!r} made an object of type {type(made).__name__}; it "
+            "needs num_items, rank_bound, diagonal(items) and block(rows, columns). "
+            "See protocols.Kernel."
+        )
+    if made.num_items != len(pool):
+        raise UsageError(
+            f"The kernel {choice!r} has {made.num_items} items and the pool "
+            f"{len(pool)}; an index is a position in the whole pool, so both must have "
+            "the same items in the same order."
+        )
+    kernel: Kernel = made
+    return kernel
+
+
+def _found(choice: KernelChoice) -> Any:
+    return imported("kernel", choice) if isinstance(choice, str) else choice
+
+
+def _is_kernel(thing: Any) -> bool:
+    has_methods = all(callable(getattr(thing, name, None)) for name in _METHODS)
+    return has_methods and not isinstance(thing, type) and hasattr(thing, "num_items")
+
+
+def _decided(
+    name: str, features: Rows, pool: Pool, size: int, history: Sequence[Round]
 ) -> str:
     """Return the kernel to use; ``auto`` decides in the first round, others follow.
 
     The last layer's Gram matrix has the rank of [H, 1] at most. It is taken while the
     labels at the end of the run need at most nine tenths of that, else the wide head.
-
-    Args:
-        name: What was asked for.
-        features: Rows of the whole pool, shape (N, F).
-        pool: The pool; its budget says how many labels there will be.
-        size: How many items are asked about now.
-        history: The rounds so far.
-
-    Returns:
-        Name of a kernel.
     """
     if name != "auto":
         return name
@@ -54,7 +146,7 @@ def decided(
     return choice
 
 
-def kernel_of(
+def _built_in(
     name: str,
     classifier: Classifier,
     outputs: Outputs,
@@ -63,22 +155,6 @@ def kernel_of(
     *,
     normalize: bool,
 ) -> Kernel:
-    """Return a kernel over the whole pool.
-
-    Args:
-        name: ``"last-layer"``, ``"wide-head"``, ``"softmax"`` or ``"ntk"``.
-        classifier: The classifier, for the kernel of its whole network.
-        outputs: Its features and logits of the whole pool.
-        pool: The pool.
-        generator: Draws the sketch of the whole network's gradients.
-        normalize: Whether gradients are scaled to length one.
-
-    Returns:
-        The kernel.
-
-    Raises:
-        UsageError: If the kernel needs a network or logits that are not there.
-    """
     if name == "wide-head":
         return gram.wide_head_kernel(outputs.features, normalize=normalize)
     if name == "softmax":

@@ -6,17 +6,16 @@ al., 2023, call it MaxDet).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import torch
 from torch import Generator
 
-from fewlabels.naming import check_known
 from fewlabels.pool import Pool, Query, Round
 from fewlabels.protocols import Classifier
 from fewlabels.search import check_size, maximize_determinant
-from fewlabels.strategies.kernels import KernelName, decided, kernel_of
+from fewlabels.strategies.kernels import check_kernel, kernel_for
 
 
 @dataclass(frozen=True)
@@ -24,14 +23,14 @@ class MaxDet:
     """Greedily maximize the determinant of the gradient Gram matrix."""
 
     ignores_order: ClassVar[bool] = True
-    kernel: KernelName = "auto"
+    kernel: Any = field(default="auto", metadata={"code": True})
     """``last-layer``, while its rank is large enough; else ``wide-head``."""
     normalize: bool = False
     """Whether gradients are scaled to length one first."""
 
     def __post_init__(self) -> None:
         """Refuse a misspelt kernel, which would pass for the last layer's."""
-        check_known("kernel", self.kernel, KernelName)
+        check_kernel(self.kernel, normalize=self.normalize)
 
     def select(
         self,
@@ -45,9 +44,15 @@ class MaxDet:
         """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
         check_size(size, len(pool.candidates))
         outputs = classifier.outputs(pool.images, torch.arange(len(pool)))
-        name = decided(self.kernel, outputs.features, pool, size, history)
-        kernel = kernel_of(
-            name, classifier, outputs, pool, generator, normalize=self.normalize
+        name, kernel = kernel_for(
+            self.kernel,
+            classifier,
+            outputs,
+            pool,
+            size,
+            generator,
+            history,
+            normalize=self.normalize,
         )
         indices, value = maximize_determinant(
             kernel,

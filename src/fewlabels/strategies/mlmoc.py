@@ -6,8 +6,8 @@ move, the search is greedy (Mohamadi, Bae and Sutherland, 2022).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Generator, Tensor
@@ -24,10 +24,9 @@ from fewlabels.strategies.inputs import (
     sampled,
 )
 from fewlabels.strategies.kernels import (
-    KernelName,
+    check_kernel,
     check_share,
-    decided,
-    kernel_of,
+    kernel_for,
     share_of_variance,
 )
 
@@ -40,7 +39,7 @@ class MostLikelyOutputChange:
     """Maximize the mean change of the pool's outputs, labels being as predicted."""
 
     ignores_order: ClassVar[bool] = True
-    kernel: KernelName = "auto"
+    kernel: Any = field(default="auto", metadata={"code": True})
     """The tangent kernel: as for :class:`fewlabels.strategies.MaxDet`."""
     normalize: bool = False
     """Whether gradients are scaled to length one first."""
@@ -55,7 +54,7 @@ class MostLikelyOutputChange:
 
     def __post_init__(self) -> None:
         """Refuse misspelt words, and a ridge that makes no sense."""
-        check_known("kernel", self.kernel, KernelName)
+        check_kernel(self.kernel, normalize=self.normalize)
         check_known("way to choose several items", self.several, Several)
         check_share("ridge", self.ridge)
         check_part(max_pool=self.max_pool, num_references=self.num_references)
@@ -77,9 +76,15 @@ class MostLikelyOutputChange:
         references = sampled(everything, self.num_references, generator)
         outputs = classifier.outputs(pool.images, everything)
         check_classes(outputs.logits)
-        name = decided(self.kernel, outputs.features, pool, size, history)
-        kernel = kernel_of(
-            name, classifier, outputs, pool, generator, normalize=self.normalize
+        name, kernel = kernel_for(
+            self.kernel,
+            classifier,
+            outputs,
+            pool,
+            size,
+            generator,
+            history,
+            normalize=self.normalize,
         )
         labeled = pool.labeled
         posterior = Posterior(

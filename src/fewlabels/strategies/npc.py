@@ -6,8 +6,8 @@ matrix together with the labeled items', the search is random (NPC paper, Algori
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import torch
 from torch import Generator, Tensor
@@ -32,7 +32,7 @@ from fewlabels.search import (
 from fewlabels.search.blocks import chunks
 from fewlabels.search.clusters import k_means, typicality
 from fewlabels.search.workers import check_processes, local_processes
-from fewlabels.strategies.kernels import KernelName, decided, kernel_of
+from fewlabels.strategies.kernels import check_kernel, kernel_for
 
 Proposal = Literal["uniform", "clusters", "typical"]
 
@@ -41,8 +41,9 @@ Proposal = Literal["uniform", "clusters", "typical"]
 class NeuralPreconditioning:
     """Maximize the smallest eigenvalue of the gradient Gram matrix."""
 
-    kernel: KernelName = "auto"
-    """``last-layer`` is the paper; ``auto`` takes it while its rank is large enough."""
+    kernel: Any = field(default="auto", metadata={"code": True})
+    """``last-layer`` is the paper; ``auto`` takes it while its rank is large enough;
+    your own: see :data:`fewlabels.strategies.kernels.KernelChoice`."""
     method: Method = "random"
     """How sets are searched: the paper's random draws, ``greedy`` or ``exchange``."""
     draws: int | None = None
@@ -58,7 +59,7 @@ class NeuralPreconditioning:
 
     def __post_init__(self) -> None:
         """Refuse misspelt words, which would pass for the defaults, and no shares."""
-        check_known("kernel", self.kernel, KernelName)
+        check_kernel(self.kernel, normalize=self.normalize)
         check_known("search method", self.method, Method)
         check_known("proposal", self.proposal, Proposal)
         check_tie_tolerance(self.tie_tolerance)
@@ -78,9 +79,15 @@ class NeuralPreconditioning:
         """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
         check_size(size, len(pool.candidates))
         outputs = classifier.outputs(pool.images, torch.arange(len(pool)))
-        name = decided(self.kernel, outputs.features, pool, size, history)
-        kernel = kernel_of(
-            name, classifier, outputs, pool, generator, normalize=self.normalize
+        name, kernel = kernel_for(
+            self.kernel,
+            classifier,
+            outputs,
+            pool,
+            size,
+            generator,
+            history,
+            normalize=self.normalize,
         )
         with local_processes(self.processes) as executor:
             found = maximize_smallest_eigenvalue(
