@@ -2,6 +2,8 @@
 
     python benchmarks/npc_search.py            the ratios, JSON and a picture
     python benchmarks/npc_search.py --scale    memory and time at a million rows
+    python benchmarks/npc_search.py --busy     the random search at 1, 2 and 4 threads,
+                                               with and without other work on all cores
 
 The problem: ten class means N(0, I) in 128 dimensions, features
 max(mean + 0.7 N(0, I), 0), 50,000 items, 50 of them labeled, 20 to choose. Rivals are
@@ -13,6 +15,7 @@ something.
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -20,8 +23,10 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from multiprocessing import Process
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,6 +41,7 @@ from fewlabels.search import SearchResult, maximize_smallest_eigenvalue, uniform
 NUM_ITEMS, NUM_LABELED, SIZE = 50_000, 50, 20
 NUM_DRAWS = 50_000
 NUM_LOBPCG = 200
+NUM_TRIES = 5
 OUT = Path(__file__).parent / "results"
 
 
@@ -151,15 +157,21 @@ def compare(seed: int) -> dict[str, object]:
 
 def scale_run(num_items: int) -> dict[str, float]:
     """Measure one search over a memory map in a process of its own."""
-    code = f"import benchmarks.npc_search as b; b.scale_worker({num_items})"
+    return fresh(f"import benchmarks.npc_search as b; b.scale_worker({num_items})")
+
+
+def fresh(code: str) -> dict[str, Any]:
+    """Run Python code in a process of its own and return what it printed as JSON."""
+    limits = {"OMP_NUM_THREADS", "MKL_NUM_THREADS"}
     done = subprocess.run(
         [sys.executable, "-c", code],
-        capture_output=True,
+        stdout=subprocess.PIPE,
         text=True,
         check=True,
         cwd=Path(__file__).parents[1],
+        env={name: value for name, value in os.environ.items() if name not in limits},
     )
-    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return figures
 
 
@@ -197,6 +209,86 @@ def scale_worker(num_items: int) -> None:
             }
         )
     )
+
+
+def thread_worker(threads: int) -> None:
+    """Search at random with so many threads of torch, and print how long it took."""
+    torch.set_num_threads(threads)
+    kernel, labeled, candidates = problem(0)
+
+    def search() -> SearchResult:
+        return maximize_smallest_eigenvalue(
+            kernel,
+            labeled=labeled,
+            candidates=candidates,
+            size=SIZE,
+            draws=NUM_DRAWS,
+            generator=stream(0, "draws"),
+        )
+
+    search()  # compiled code is loaded once per process
+    walls, processors, found = [], [], []
+    for _ in range(NUM_TRIES):
+        begin = time.perf_counter()
+        outcome, seconds = measured(search)
+        walls.append(time.perf_counter() - begin)
+        processors.append(seconds)
+        found.append(outcome.indices.tolist())
+    figures = {"wall": walls, "processor": processors, "found": found[0]}
+    assert all(one == found[0] for one in found)
+    say(json.dumps(figures))
+
+
+def keep_busy() -> None:
+    """Compute until somebody ends this process."""
+    while True:
+        sum(range(10**6))
+
+
+def thread_runs(*, is_busy: bool) -> dict[str, dict[str, object]]:
+    """Measure the random search at several numbers of threads, one after the other."""
+    others = [
+        Process(target=keep_busy, daemon=True) for _ in range(os.cpu_count() * is_busy)
+    ]
+    for other in others:
+        other.start()
+    found = {}
+    try:
+        for threads in (1, 2, 4):
+            code = f"import benchmarks.npc_search as b; b.thread_worker({threads})"
+            found[str(threads)] = fresh(code)
+            say(f"busy {is_busy}, threads {threads}: {found[str(threads)]}")
+    finally:
+        for other in others:
+            other.terminate()
+    return found
+
+
+def compare_threads() -> dict[str, object]:
+    """Compare numbers of threads, and one thread with the batched eigenvalues."""
+    load = os.getloadavg()[0]
+    runs = {"quiet": thread_runs(is_busy=False), "busy": thread_runs(is_busy=True)}
+    ratios = {}
+    for clock in ("wall", "processor"):
+        times = {k: [median(r[clock]) for r in v.values()] for k, v in runs.items()}
+        ratios[clock] = {name: max(some) / min(some) for name, some in times.items()}
+        everything = [one for some in times.values() for one in some]
+        ratios[clock]["all six"] = max(everything) / min(everything)
+    sets = {str(r["found"]) for some in runs.values() for r in some.values()}
+    torch.set_num_threads(1)
+    kernel, labeled, candidates = problem(0)
+    key = fork(stream(0, "draws"))
+    draws = uniform_subsets(candidates, SIZE, key, range(NUM_DRAWS))
+    _, dense = measured(lambda: batched_eigvalsh(kernel, labeled, draws))
+    quiet = runs["quiet"].items()
+    return {
+        "load_before": load,
+        "slowest_over_fastest": ratios,
+        "same_set": len(sets) == 1,
+        "eigvalsh_processor_seconds": dense,
+        "faster_than_eigvalsh": {n: dense / median(r["processor"]) for n, r in quiet},
+        "runs": runs,
+    }
 
 
 def peak_gigabytes() -> float:
@@ -252,6 +344,7 @@ def main() -> None:
     """Run what was asked for and keep the figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scale", action="store_true", help="a million rows instead")
+    parser.add_argument("--busy", action="store_true", help="several threads instead")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
@@ -262,6 +355,9 @@ def main() -> None:
         ratio = large["seconds"] / (4 * small["seconds"])
         figures = {"small": small, "large": large, "time_over_linear": ratio}
         target = OUT / "npc_scale.json"
+    elif options.busy:
+        figures = compare_threads()
+        target = OUT / "npc_threads.json"
     else:
         figures = compare(options.seed) | {"threads": options.threads}
         target = OUT / "npc_search.json"
