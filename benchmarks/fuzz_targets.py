@@ -17,7 +17,7 @@ from fewlabels import models
 from fewlabels.bench.asking import read_experiment
 from fewlabels.data import load
 from fewlabels.features import NetworkClassifier
-from fewlabels.features.cache import CONTENT, FeatureCache, Subject
+from fewlabels.features.cache import CONTENT, FeatureCache
 from fewlabels.loop import evaluations
 from fewlabels.projects.exchange import read_answers
 from fewlabels.projects.export import Facts, load_model, save_model
@@ -240,14 +240,14 @@ def _matched(folder: Path) -> object:
 
 
 def _features(place: Path) -> list[Target]:
-    subject = Subject({"encoder": "toy"}, dtype="float32")
+    facts = {"encoder": "toy", "dtype": "float32"}
     contents = np.array([f"item {number}" for number in range(20)]).astype(CONTENT)
 
     def rows_of(items: NDArray[np.int64]) -> NDArray[np.float32]:
         return np.repeat(items[:, None], 3, axis=1).astype(np.float32)
 
     def read(folder: Path) -> object:
-        rows = FeatureCache(folder).rows(subject, contents, rows_of)
+        rows = FeatureCache(folder).rows(facts, contents, rows_of)
         assert np.array_equal(rows, rows_of(np.arange(20)))
         return rows
 

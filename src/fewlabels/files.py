@@ -240,7 +240,8 @@ def alone(lock: Path, in_use: FewlabelsError, *, patience: float = 0) -> Iterato
     """Keep others out of a folder, by a file that all of them lock, during the block.
 
     The system lets go of the lock when a process ends, however it ends. If another one
-    is still inside after so many seconds of patience, ``in_use`` is raised.
+    is still inside after so many seconds of patience, ``in_use`` is raised; -1 is
+    endless patience.
 
     Yields:
         Nothing.

@@ -120,7 +120,7 @@ def sound_rows(place):
     """Check all rows that are there; return how many."""
     images = toy.images(NUM_PHOTOGRAPHS)
     work = embedding._Work(images, toy.Means(), None, "float16")
-    found = cache.Shard(place, work.subject(None)).find(work.contents)
+    found = cache.Shard(place, work.facts(None)).find(work.contents)
     there = np.flatnonzero(found.places >= 0)
     expected = toy.Means().embed(images.items[there]).numpy().astype(np.float16)
     assert np.array_equal(found[there], expected)

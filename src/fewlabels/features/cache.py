@@ -18,15 +18,15 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from filelock import FileLock
 from numpy.typing import NDArray
 
 from fewlabels import files
@@ -44,6 +44,8 @@ Items = NDArray[np.int64]
 """Positions of items."""
 Contents = NDArray[np.bytes_]
 """A hash of what each item holds, 16 bytes each, shape (N,)."""
+Facts = Mapping[str, str]
+"""Everything but the item that decides a row: ``encoder``, ``view``, ``dtype``, ..."""
 
 CONTENT = np.dtype("S16")
 ENTRY = np.dtype([("content", CONTENT), ("checksum", "S8")])
@@ -52,31 +54,6 @@ ENTRY = np.dtype([("content", CONTENT), ("checksum", "S8")])
 _LONGEST_NAME = 60
 _TOO_LONG = 2**31
 _log = logging.getLogger(__name__)
-
-
-class Rows(Protocol):
-    """One row of features per item: an array, or a part of one that is read in place.
-
-    ``numpy.asarray`` gives all of them in memory.
-    """
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Number of items and of features: (N, F)."""
-        ...
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """``float16`` or ``float32``."""
-        ...
-
-    def __len__(self) -> int:
-        """Return the number of items (N)."""
-        ...
-
-    def __getitem__(self, items: Items, /) -> Array:
-        """Return the rows of some items in memory, shape (n, F)."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,28 +89,8 @@ class StoredRows:
         return np.asarray(self[np.arange(len(self))], dtype=dtype)
 
 
-@dataclass(frozen=True)
-class Subject:
-    """How some rows were made."""
-
-    facts: Mapping[str, str]
-    """Everything but the item that decides the numbers."""
-    dtype: str
-    """``"float16"`` or ``"float32"``."""
-
-    @property
-    def digest(self) -> bytes:
-        """A hash of all of it, 16 bytes."""
-        text = json.dumps([dict(self.facts), self.dtype])
-        return blake2b(text.encode(), digest_size=16).digest()
-
-    @property
-    def name(self) -> str:
-        """Name of the files: some words for people, a hash for certainty."""
-        words = re.sub(r"[^\w.]+", "-", self.facts.get("encoder", "rows"))
-        return f"{words[:_LONGEST_NAME]}-{self.digest.hex()}"
-
-
+Rows = Array | StoredRows
+"""One row per item, in memory or on the disk; ``numpy.asarray`` gives all of them."""
 RowsOf = Callable[[Items], Array]
 """Makes the rows of some items."""
 
@@ -153,11 +110,11 @@ class FeatureCache:
         """Return the cache in the folder ``features`` beside downloaded data sets."""
         return cls(cache_folder() / "features")
 
-    def rows(self, subject: Subject, contents: Contents, rows_of: RowsOf) -> Rows:
+    def rows(self, facts: Facts, contents: Contents, rows_of: RowsOf) -> StoredRows:
         """Return the rows of items, after making those that are not there.
 
         Args:
-            subject: How the rows are made.
+            facts: How the rows are made.
             contents: What the items hold.
             rows_of: Makes rows; it is asked for no content twice, in the order given.
 
@@ -165,18 +122,18 @@ class FeatureCache:
             One row per item, shape (N, F), read from the disk when asked for.
         """
         files.make_folder(self.folder)
-        shard = Shard(self.folder, subject)
+        shard = Shard(self.folder, facts)
         found = shard.find(contents)
         if (found.places < 0).any():
-            with alone_with(shard.file("lock")):
+            with files.alone(shard.file("lock"), in_use(facts["encoder"]), patience=-1):
                 found = self._filled(shard, contents, rows_of)
         with suppress(OSError):  # in a folder that is only read, nobody needs to know
             os.utime(shard.file("json"))
         return found
 
-    def num_missing(self, subject: Subject, contents: Contents) -> int:
+    def num_missing(self, facts: Facts, contents: Contents) -> int:
         """Return how many rows :meth:`rows` would make."""
-        places = Shard(self.folder, subject).find(contents).places
+        places = Shard(self.folder, facts).find(contents).places
         return len(np.unique(contents[places < 0]))
 
     def _filled(
@@ -202,28 +159,17 @@ class FeatureCache:
         return found
 
 
-@contextmanager
-def alone_with(lock: Path) -> Iterator[None]:
-    """Keep other processes from changing a shard while the block runs."""
-    held = FileLock(lock)
-    with files.explained(lock.parent):
-        held.acquire()
-    try:
-        yield
-    finally:
-        held.release()
-
-
 @dataclass(frozen=True)
 class Shard:
     """The files of rows that were made in the same way."""
 
     folder: Path
-    subject: Subject
+    facts: Facts
 
     def file(self, ending: str) -> Path:
-        """Return one of the files, whether it is there or not."""
-        return self.folder / f"{self.subject.name}.{ending}"
+        """Return one of the files: some words for people, a hash for certainty."""
+        words = re.sub(r"[^\w.]+", "-", self.facts["encoder"])[:_LONGEST_NAME]
+        return self.folder / f"{words}-{self._digest.hex()}.{ending}"
 
     def find(self, contents: Contents) -> StoredRows:
         """Return the rows of items; the place is -1 where there is none, or damage."""
@@ -252,8 +198,7 @@ class Shard:
         """Add rows: first themselves, then their entries."""
         if self._feature_size() != rows.shape[1]:
             self.remove()
-            told = {**self.subject.facts, "dtype": self.subject.dtype}
-            text = json.dumps(told | {"features": rows.shape[1]}, indent=2)
+            text = json.dumps({**self.facts, "features": rows.shape[1]}, indent=2)
             files.replace_text(self.file("json"), f"{sealed(text)}\n")
         plain = np.ascontiguousarray(rows, dtype=self._little_endian)
         entries = np.empty(len(plain), dtype=ENTRY)
@@ -303,23 +248,27 @@ class Shard:
         Who writes finds that it is none of his, and begins anew.
         """
         told = described(self.file("json"))
-        facts = {**self.subject.facts, "dtype": self.subject.dtype}
         size = told.pop("features", 0)
         is_size = isinstance(size, int) and 0 < size < _TOO_LONG
-        return int(size) if told == facts and is_size else 0
+        return int(size) if told == self.facts and is_size else 0
 
     def _checksums(self, contents: Contents, rows: Any) -> NDArray[np.bytes_]:
         """Return a checksum of each row, its item and how it was made."""
-        salt = self.subject.digest
         sums = [
-            blake2b(row.tobytes(), digest_size=8, key=content, salt=salt).digest()
+            blake2b(
+                row.tobytes(), digest_size=8, key=content, salt=self._digest
+            ).digest()
             for content, row in zip(contents.tolist(), rows, strict=True)
         ]
         return np.array(sums, dtype=ENTRY["checksum"])
 
+    @cached_property
+    def _digest(self) -> bytes:
+        return blake2b(json.dumps(self.facts).encode(), digest_size=16).digest()
+
     @property
     def _little_endian(self) -> np.dtype[Any]:
-        return np.dtype(self.subject.dtype).newbyteorder("<")
+        return np.dtype(self.facts["dtype"]).newbyteorder("<")
 
 
 def described(path: Path) -> dict[str, str | int]:
@@ -330,3 +279,11 @@ def described(path: Path) -> dict[str, str | int]:
     except (OSError, ValueError):
         return {}
     return told if is_sealed and isinstance(told, dict) else {}
+
+
+def in_use(encoder: str) -> StorageError:
+    """Return what is told where somebody else adds to rows that shall go."""
+    return StorageError(
+        f"Another process is embedding images with '{encoder}', so its rows were left. "
+        "Try again when it has finished."
+    )

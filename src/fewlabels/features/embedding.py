@@ -26,11 +26,11 @@ from fewlabels.features.cache import (
     CONTENT,
     Array,
     Contents,
+    Facts,
     FeatureCache,
     Items,
     Rows,
     RowsOf,
-    Subject,
 )
 from fewlabels.features.encoders import Encoder
 from fewlabels.pool import Images
@@ -113,7 +113,7 @@ def num_missing(images: Images, encoder: Encoder, cache: FeatureCache) -> int:
         Equal images count once, and damaged rows as missing.
     """
     work = _Work(images, encoder, cache, "float16")
-    return cache.num_missing(work.subject(None), work.contents)
+    return cache.num_missing(work.facts(None), work.contents)
 
 
 def embedded_views(
@@ -211,12 +211,12 @@ class _Work:
         hashes = (blake2b(one.encode(), digest_size=16).digest() for one in told)
         return np.frombuffer(b"".join(hashes), dtype=CONTENT)
 
-    def subject(self, view: _Random | None) -> Subject:
-        """Return how the rows of a view are made; None: of images as they are."""
+    def facts(self, view: _Random | None) -> Facts:
+        """Say how the rows of a view are made; None: of images as they are."""
         shape = self.images.shape
         facts = {"encoder": self.encoder.name, "images": "x".join(map(str, shape))}
         facts |= {"view": "clean"} if view is None else view.facts(shape)
-        return Subject(facts, self.dtype)
+        return facts | {"dtype": self.dtype}
 
     def rows(self, view: _Random | None) -> Rows:
         """Embed a view of all images, through a cache or in memory."""
@@ -233,7 +233,7 @@ class _Work:
             return _rounded(rows_nF, self.encoder, self.dtype)
 
         if self.cache is not None:
-            return self.cache.rows(self.subject(view), self.contents, rows_of)
+            return self.cache.rows(self.facts(view), self.contents, rows_of)
         return _in_memory(num_items, rows_of)
 
 

@@ -11,8 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from fewlabels import files
-from fewlabels.errors import StorageError
-from fewlabels.features.cache import ENTRY, FeatureCache, described
+from fewlabels.features.cache import ENTRY, FeatureCache, described, in_use
 
 _OURS = re.compile(r"(.+)-[0-9a-f]{32}\.(index|rows|json|npy|jsonl)")
 _ORDER = ("index", "npy", "rows", "jsonl", "json")  # what is counted goes first
@@ -84,11 +83,7 @@ def remove(kept: Iterable[Kept]) -> None:
     """
     for one in kept:
         lock = one.files[0].with_suffix(".lock")
-        in_use = StorageError(
-            f"Another process is embedding images with '{one.encoder}', so its rows "
-            "were left. Try again when it has finished."
-        )
-        with files.alone(lock, in_use), files.explained(lock.parent):
+        with files.alone(lock, in_use(one.encoder)), files.explained(lock.parent):
             for path in one.files:
                 path.unlink(missing_ok=True)
 
