@@ -192,15 +192,15 @@ def check_free(folder: Path, kind: str, *known: str) -> None:
     """
     if folder.exists() and not folder.is_dir():
         raise ForeignFolderError(
-            f"'{folder}' is a file; a {kind} needs a folder. Give another name."
+            f"'{folder}' is a file; a {kind} needs a folder. Choose another name."
         )
     found = strangers(folder, *known)
     if found:
         shown = ", ".join(f"'{name}'" for name in found[:3])
         more = f" and {len(found) - 3} more" if len(found) > 3 else ""
         raise ForeignFolderError(
-            f"'{folder}' is not empty and does not hold a {kind} (it holds "
-            f"{shown}{more}); nothing was touched. Give an empty or new folder."
+            f"'{folder}' is not empty and does not contain a {kind} (it contains "
+            f"{shown}{more}); nothing was touched. Choose an empty or new folder."
         )
 
 

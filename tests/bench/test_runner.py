@@ -230,7 +230,7 @@ def test_other_folders_are_not_touched(tmp_path):
     with pytest.raises(ForeignFolderError, match=r"mine\.txt"):
         BenchFolder(tmp_path).open()
     assert [one.name for one in tmp_path.iterdir()] == ["mine.txt"]
-    with pytest.raises(ForeignFolderError, match="does not hold a benchmark"):
+    with pytest.raises(ForeignFolderError, match="does not contain a benchmark"):
         BenchFolder(tmp_path).experiments()
     with pytest.raises(ForeignFolderError, match="is a file"):
         BenchFolder(tmp_path / "mine.txt").open()

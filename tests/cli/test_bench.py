@@ -169,8 +169,8 @@ def test_a_different_outcome_makes_verify_fail(fewlabels, toy, tmp_path):
             ("run", "digits", "--engine", "ray", "--workers", "2"),
             "--workers 2 works only with --engine local",
         ),
-        (("report", "nowhere"), "does not hold a benchmark"),
-        (("verify", "nowhere"), "does not hold a benchmark"),
+        (("report", "nowhere"), "does not contain a benchmark"),
+        (("verify", "nowhere"), "does not contain a benchmark"),
     ],
 )
 def test_mistakes_are_told_in_a_sentence(fewlabels, tmp_path, words, message):
@@ -225,7 +225,7 @@ def test_even_a_dry_run_refuses_a_folder_of_something_else(fewlabels, toy, tmp_p
     (tmp_path / "photos" / "cat.png").touch()
     code, out, err = fewlabels("bench", "run", toy, "--out", "photos", "--dry-run")
     assert code == 1
-    assert "it holds 'cat.png'" in err
+    assert "it contains 'cat.png'" in err
     assert not out
 
 

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from fewlabels import files, journal
 from fewlabels.cli.app import app
+from fewlabels.errors import UsageError
 from fewlabels.runs import RunFolder
 
 
@@ -175,8 +176,8 @@ def test_a_folder_called_like_markup_is_printed_as_it_is(fewlabels, tiny):
         (("run", "digits", "--threads", 0), 2, "threads is 0"),
         (("run",), 2, "The setting 'data' is missing"),
         (("run", "digits", "--settings", "no.yaml"), 2, "could not be read"),
-        (("run", "digits", "--out", "foreign"), 1, "it holds 'letter.txt'"),
-        (("demo", "--out", "foreign"), 1, "such as 'letter.txt'"),
+        (("run", "digits", "--out", "foreign"), 1, "it contains 'letter.txt'"),
+        (("demo", "--out", "foreign"), 1, "it contains 'letter.txt'"),
         (("select", "no.npz"), 1, "no.npz is not a whole .npz file"),
     ],
 )
@@ -336,12 +337,17 @@ def test_names_that_split_lines_or_look_like_markup_survive(fewlabels, tiny, tmp
         assert "Report: a[/red]b/report.html" in out
 
 
-def test_a_demo_that_was_killed_while_writing_its_report_goes_on(fewlabels, tmp_path):
+def test_a_demo_that_was_killed_while_writing_its_report_goes_on(
+    fewlabels, tmp_path, monkeypatch
+):
+    def begin(path):
+        raise UsageError(f"{path.name} begins")
+
     (tmp_path / "d").mkdir()
     files._beside(tmp_path / "d" / "report.html").write_text("half")
     (tmp_path / "d" / ".DS_Store").write_text("")
-    module = import_module("fewlabels.cli.demo")
-    module._check_place(tmp_path / "d")
+    monkeypatch.setattr(import_module("fewlabels.cli.demo"), "RunFolder", begin)
+    assert "npc begins" in fewlabels("demo", "--out", "d")[2]
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="needs /proc to see handlers")

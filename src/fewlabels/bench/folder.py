@@ -123,7 +123,7 @@ class BenchFolder:
             ) from error
         if not isinstance(found, dict) or found.get("kind") != _KIND:
             raise ForeignFolderError(
-                f"'{self.path}' does not hold a benchmark. Give the folder that "
+                f"'{self.path}' does not contain a benchmark. Give the folder that "
                 "'fewlabels bench run' was given with --out."
             )
         if found.get("schema_version") != SCHEMA:

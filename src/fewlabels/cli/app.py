@@ -15,7 +15,7 @@ _COMMANDS = {
         "diagnose:diagnose",
         "Show how well conditioned the labels of a run are.",
     ),
-    "check": ("check:check", "Test whether a strategy, trainer or kernel works."),
+    "check": ("check:check", "Check that a strategy, trainer or kernel is sound."),
     "init": ("project:init", "Start a project: images, classes, a label budget."),
     "ask": ("project:ask", "Choose the next images to label; writes a file."),
     "tell": ("project:tell", "Read labels from a file."),

@@ -103,7 +103,7 @@ def run(
     ] = False,
     measure: Annotated[
         int | None,
-        typer.Option(metavar="STEPS", help="First time this many training steps."),
+        typer.Option(metavar="STEPS", help="Time this many training steps first."),
     ] = None,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also write curves for TensorBoard.")

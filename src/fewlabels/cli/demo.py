@@ -25,7 +25,7 @@ def demo(
     fast: Annotated[
         bool, typer.Option("--fast", help="Train only briefly, to see that it works.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for runs and report. [default: fewlabels-demo]"),

@@ -40,7 +40,7 @@ def init(
         int | None,
         typer.Option(help="Resize images to this side. [default: what fits]"),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     store: Annotated[
         str | None,
         typer.Option(help="PostgreSQL address. [default: a file in PROJECT]"),

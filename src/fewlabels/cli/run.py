@@ -47,9 +47,7 @@ def run(
     budget: Annotated[
         int | None, typer.Option(help="Labels at the end. [default: 50]")
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of everything random. [default: 0]")
-    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed. [default: 0]")] = None,
     initial_models: Annotated[
         int | None,
         typer.Option(help="Start with the median of this many models. [default: 1]"),

@@ -28,7 +28,7 @@ def select(
     strategy: Annotated[str, typer.Option(help="Name or module:Class.")] = "npc",
     option: StrategyOptions = None,
     size: Annotated[int, typer.Option(help="How many items to choose.")] = 20,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:

@@ -50,8 +50,8 @@ def test_agrees_with_linear_programming():
 def test_a_class_that_nothing_has_any_probability_for(solver):
     rows = torch.tensor([[0.5, 0.5, 0.0]] * 6)
     message = (
-        r"Class 2 shall get 2 rows, and only 0 of 6 rows leave it any probability: the "
-        r"target cannot be reached\. Choose a target nearer to the predictions"
+        r"Class 2 should get 2 rows, and only 0 of 6 rows leave it any probability: "
+        r"the target cannot be reached\. Choose a target nearer to the predictions"
     )
     with pytest.raises(InfeasibleTargetError, match=message):
         darp.refine(rows, torch.tensor([2.0, 2.0, 2.0]), capacity=None, solver=solver)
@@ -61,7 +61,7 @@ def test_a_class_that_nothing_has_any_probability_for(solver):
 def test_too_few_places(solver):
     rows = torch.tensor([[0.5, 0.25, 0.25]] + [[0.5, 0.5, 0.0]] * 5)
     message = (
-        r"Class 2 shall get 2 rows, and only 1 of 6 rows .* which is 3 \(None masks"
+        r"Class 2 should get 2 rows, and only 1 of 6 rows .* which is 3 \(None masks"
     )
     with pytest.raises(InfeasibleTargetError, match=message):
         darp.refine(rows, torch.tensor([2.0, 2.0, 2.0]), capacity=3.0, solver=solver)
@@ -71,12 +71,12 @@ def test_rows_that_have_nowhere_else_to_go():
     certain = [[1.0, 0, 0, 0, 0]] * 3 + [[0, 1.0, 0, 0, 0]] * 3
     rows = torch.tensor(certain + [[0, 0, 0.5, 0.25, 0.25]] * 2 + [[0.2] * 5] * 5)
     message = (
-        r"Classes 0 and 1 together shall get 4 rows, and 6 rows leave no other class "
+        r"Classes 0 and 1 together should get 4 rows, and 6 rows leave no other class "
         r"any probability"
     )
     with pytest.raises(InfeasibleTargetError, match=message):
         darp.refine(rows, torch.tensor([2.0, 2.0, 3.0, 3.0, 3.0]), capacity=None)
-    message = r"Class 0 shall get 2 rows, and 3 rows leave no other class"
+    message = r"Class 0 should get 2 rows, and 3 rows leave no other class"
     with pytest.raises(InfeasibleTargetError, match=message):
         darp.refine(rows, torch.tensor([2.0, 5.0, 2.0, 2.0, 2.0]), capacity=None)
 
@@ -85,7 +85,7 @@ def test_classes_that_share_too_few_rows():
     rows = torch.tensor(
         [[0.5, 0.5, 0.0, 0.0, 0.0]] * 3 + [[0.0, 0.0, 0.4, 0.3, 0.3]] * 7
     )
-    message = r"Classes 0 and 1 together shall get 4 rows, and only 3 rows leave any"
+    message = r"Classes 0 and 1 together should get 4 rows, and only 3 rows leave any"
     with pytest.raises(InfeasibleTargetError, match=message):
         darp.refine(rows, torch.full((5,), 2.0), capacity=None)
 
@@ -99,7 +99,7 @@ def test_many_classes_are_counted_and_ten_are_named():
         ]
     )
     message = (
-        r"15 classes together \(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, \.\.\.\) shall get 30"
+        r"15 classes together \(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, \.\.\.\) should get 30"
     )
     with pytest.raises(InfeasibleTargetError, match=message):
         darp.refine(rows, torch.full((30,), 2.0), capacity=None)
@@ -119,7 +119,7 @@ def test_the_alternating_solver_stops_where_it_is():
     outcome = darp.solve(rows, target, capacity=None, solver="alternating")
     assert outcome.iterations == 10
     assert outcome.marginal_error == pytest.approx(1.0, abs=0.01)
-    with pytest.raises(InfeasibleTargetError, match="Class 0 shall get 3 rows, and 4"):
+    with pytest.raises(InfeasibleTargetError, match="Class 0 should get 3 rows, and 4"):
         darp.solve(rows, target, capacity=None)
 
 

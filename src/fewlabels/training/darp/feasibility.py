@@ -37,7 +37,7 @@ def check_places(problem: RefinementProblem) -> None:
     worst = int(missing_K.argmax())
     if float(missing_K[worst]) > _SLACK:
         msg = (
-            f"Class {worst} shall get {float(problem.target[worst]):.6g} rows, and "
+            f"Class {worst} should get {float(problem.target[worst]):.6g} rows, and "
             f"only {int(places_K[worst])} of {len(problem.reference)} rows leave it "
             "any probability: the target cannot be reached."
         )
@@ -75,8 +75,8 @@ def check_reachable(problem: RefinementProblem, dual_K: Tensor) -> None:
         seen = f"{len(first_M) - served} rows leave no other class any probability"
     wanted = float(problem.target[members].sum())
     msg = (
-        f"{_named(members)} shall get {wanted:.6g} rows, and {seen}: the target cannot "
-        "be reached."
+        f"{_named(members)} should get {wanted:.6g} rows, and {seen}: the target "
+        "cannot be reached."
     )
     raise InfeasibleTargetError(msg)
 
