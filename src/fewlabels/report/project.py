@@ -21,11 +21,9 @@ from fewlabels.report.project_headline import (
 )
 from fewlabels.report.project_tables import (
     AgreementView,
-    ClassBar,
     ModelRow,
     RoundRow,
     agreement_view,
-    class_bars,
     model_rows,
     project_facts,
     round_rows,
@@ -51,9 +49,8 @@ class ProjectPage:
     forecast: str
     """What the next labels are expected to bring; empty where nobody can say."""
     models: tuple[ModelRow, ...]
-    classes: tuple[ClassBar, ...]
-    uncovered: tuple[str, ...]
-    """Classes without a label to train on."""
+    classes: dict[str, int]
+    """Labels to train on, by class."""
     rounds: tuple[RoundRow, ...]
     agreement: AgreementView | None
     images: ProjectImages
@@ -67,8 +64,12 @@ class ProjectPage:
     @property
     def longest_name(self) -> int:
         """Letters to leave room for before the bars of the classes."""
-        lengths = (len(row.name) for row in self.classes)
-        return min(max(lengths, default=0) + 1, _LARGEST_NAME)
+        return min(max(map(len, self.classes), default=0) + 1, _LARGEST_NAME)
+
+    @property
+    def uncovered(self) -> tuple[str, ...]:
+        """Classes without a label to train on."""
+        return tuple(name for name, amount in self.classes.items() if not amount)
 
     @property
     def image_size(self) -> str:
@@ -94,7 +95,6 @@ def write_project_report(path: Path, project: Project) -> Path:
 
 def _contents(project: Project) -> ProjectPage:
     status, snapshot = project.status(), project.snapshot()
-    counts = zip(status.classes, status.class_counts, strict=True)
     return ProjectPage(
         title=project.folder.resolve().name,
         headline=project_headline(status),
@@ -104,8 +104,7 @@ def _contents(project: Project) -> ProjectPage:
         curves=_drawings(status.curve),
         forecast=_forecast(status),
         models=model_rows(status, project.records()),
-        classes=class_bars(status),
-        uncovered=tuple(name for name, amount in counts if not amount),
+        classes=dict(zip(status.classes, status.class_counts, strict=True)),
         rounds=round_rows(snapshot),
         agreement=agreement_view(snapshot, status.agreement),
         images=project_images(project, snapshot, status.model),

@@ -1,4 +1,4 @@
-"""Models, rounds, classes, annotators and settings of a project as rows of tables."""
+"""Models, rounds, annotators and settings of a project as rows of tables."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -42,16 +42,6 @@ class RoundRow:
     num_audit: int
     num_answered: int
     created: str
-
-
-@dataclass(frozen=True)
-class ClassBar:
-    """Labels of one class."""
-
-    name: str
-    num_labels: int
-    share: float
-    """As a part of the largest number."""
 
 
 @dataclass(frozen=True)
@@ -117,17 +107,6 @@ def round_rows(snapshot: Snapshot) -> tuple[RoundRow, ...]:
             created=_moment(one.created),
         )
         for one in snapshot.rounds
-    )
-
-
-def class_bars(status: Status) -> tuple[ClassBar, ...]:
-    """Return the labels to train on, class by class; none where there is no label."""
-    largest = max(status.class_counts, default=0)
-    if not largest:
-        return ()
-    return tuple(
-        ClassBar(name, amount, amount / largest)
-        for name, amount in zip(status.classes, status.class_counts, strict=True)
     )
 
 
