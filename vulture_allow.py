@@ -83,3 +83,4 @@ _.input_resize
 _.annotator  # a column of labels.csv, read by its name
 _.encoding  # torch finds weights under it
 _.worst_coverage  # a field of the data of a report
+_.__signature__  # of a name of a training: inspect reads it

@@ -24,7 +24,7 @@ import os
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import mean, stdev
@@ -38,6 +38,7 @@ from scipy import stats
 from sklearn.linear_model import LogisticRegression
 
 from fewlabels import rng, strategies, training
+from fewlabels.augment import preset
 from fewlabels.errors import FewlabelsWarning
 from fewlabels.features import (
     FeatureCache,
@@ -50,7 +51,8 @@ from fewlabels.features import (
 )
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.protocols import Classifier
-from fewlabels.training.frozen import FrozenViews
+from fewlabels.training.frozen import FrozenInputs, FrozenViews
+from fewlabels.training.training import Training
 
 RESULTS = Path(__file__).parent / "results" / "default_head.jsonl"
 POOLS = {"uneven": (1200, 800, 500, 300, 200), "even": (600,) * 5}
@@ -86,7 +88,7 @@ class Stored:
         encoder = encoders.resolve("efficientnet-lite0")
         pixels, labels = photographs(arrays["x_train"], arrays["y_train"], PER_CLASS)
         held, held_labels = photographs(arrays["x_test"], arrays["y_test"], HELD_OUT)
-        trainer = training.FrozenFixMatchDarpTrainer()
+        inputs = FrozenInputs()
         weak, strong = (
             embedded_views(
                 *(pixels, encoder),
@@ -95,7 +97,7 @@ class Stored:
                 key=0,
                 cache=cache,
             )
-            for settings, number in ((trainer.weak, 1), (trainer.strong_settings(), 2))
+            for settings, number in ((inputs.weak, 1), (preset("official"), 2))
         )
         clean = [embedded(some, encoder, cache=cache) for some in (pixels, held)]
         return cls(
@@ -188,34 +190,33 @@ class Case:
         return self.accuracy(logits.argmax(dim=1).numpy())
 
 
-def linear(case: Case) -> training.FrozenLinearTrainer:
+def linear(case: Case) -> Training:
     """Return the trainer that ``init`` chooses, over features that are there."""
 
-    class Linear(training.FrozenLinearTrainer):
-        def encoder_for(self, pool: Pool) -> Any:
-            del pool
-            return case.stored
+    class Read(FrozenInputs):
+        def of(self, pool: Pool, cache: str | None) -> Any:
+            del cache
+            return FrozenViews(self, pool, case.stored, None)  # type: ignore[arg-type]
 
-        def feature_cache(self) -> Any:
-            return None
-
-    return Linear()
+    return replace(training.make("frozen-linear"), inputs=Read())
 
 
-def former(case: Case) -> training.FrozenFixMatchDarpTrainer:
+def former(case: Case) -> Training:
     """Return FixMatch with DARP's uniform target, over features that are there."""
     stored, items = case.stored, case.items
 
-    class Read(FrozenViews):
-        _clean = stored.clean[items]
+    class Views(FrozenViews):
+        rows = stored.clean[items]
         _weak = StoredViews((stored.weak[items],))
         _strong = StoredViews(tuple(one[items] for one in stored.strong))
 
-    class Former(training.FrozenFixMatchDarpTrainer):
-        def views(self, pool: Pool) -> Any:
-            return Read(self, pool, stored, None)  # type: ignore[arg-type]
+    class Read(FrozenInputs):
+        def of(self, pool: Pool, cache: str | None) -> Any:
+            del cache
+            return Views(self, pool, stored, None)  # type: ignore[arg-type]
 
-    return Former(accelerator="cpu")
+    trainer = training.make("frozen-fixmatch-darp", accelerator="cpu")
+    return replace(trainer, inputs=Read())
 
 
 def logistic(case: Case, pool: Pool) -> float:

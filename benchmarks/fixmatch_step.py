@@ -13,7 +13,6 @@ import json
 import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -26,9 +25,10 @@ from fewlabels import progress, rng
 from fewlabels.files import replace_text
 from fewlabels.loop import hidden
 from fewlabels.pool import Answers, Pool
-from fewlabels.training import FixMatchTrainer
+from fewlabels.training import make
 from fewlabels.training.distributed import ProcessGroup
 from fewlabels.training.fitting import Task
+from fewlabels.training.training import Training
 
 TARGET = 1.3
 NUM_LABELS = 40
@@ -48,14 +48,14 @@ def cifar10() -> Pool:
     return hidden(pool, NUM_LABELS).with_answers(Answers(chosen, pool.labels[chosen]))
 
 
-def stepper(trainer: FixMatchTrainer, pool: Pool) -> Callable[[int], float]:
+def stepper(trainer: Training, pool: Pool) -> Callable[[int], float]:
     """Return a function that does one step and returns its seconds."""
     key = 0
-    task = Task(trainer, pool, trainer.views(pool), key, None)
+    task = Task(trainer, pool, trainer.inputs.of(pool, None), key, None)
     training = task.begun(ProcessGroup(Fabric(accelerator="cpu")), task.untrained())
 
     def step(number: int) -> float:
-        minibatch = training.objective.minibatch(number)
+        minibatch = training.minibatcher.at(number)
         began = time.perf_counter()
         loss = training.advance(number, minibatch)
         assert math.isfinite(float(loss.total.detach()))
@@ -66,10 +66,10 @@ def stepper(trainer: FixMatchTrainer, pool: Pool) -> Callable[[int], float]:
 
 def compared(pool: Pool, repetitions: int) -> dict[str, Any]:
     """Return the median seconds of both kinds of step, and their ratio."""
-    joint = FixMatchTrainer.official(steps=100)
+    joint = make("fixmatch", preset="official", steps=100)
     steps = {
         "joint": stepper(joint, pool),
-        "split": stepper(replace(joint, forward="split"), pool),
+        "split": stepper(joint.changed(forward="split"), pool),
     }
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for number in range(repetitions + 1):
@@ -108,7 +108,7 @@ class Losses:
 def full_recipe(pool: Pool, steps: int) -> dict[str, Any]:
     """Do some steps of the official training and return loss and seconds per step."""
     losses = Losses()
-    trainer = FixMatchTrainer.official(steps=steps, accelerator="cpu")
+    trainer = make("fixmatch", preset="official", steps=steps, accelerator="cpu")
     began = time.perf_counter()
     with progress.reporting(losses):
         trainer.fit(pool, rng.stream(0, "train"))

@@ -24,7 +24,7 @@ from fewlabels import rng, training
 from fewlabels.loop import check_plan, hidden, starting_answers
 from fewlabels.pool import Pool
 from fewlabels.training import loop
-from fewlabels.training.views import Minibatch
+from fewlabels.training.minibatches import Minibatch
 
 MODEL = "model.safetensors"
 MOST = 1.3
@@ -34,15 +34,15 @@ LEAST_RESUMED = 15
 def child(folder: Path, log: Path, name: str, steps: int, save_every: float) -> None:
     """Train in a folder, writing the number of each step to a file beforehand."""
     torch.set_num_threads(1)
-    advance = loop.Training.advance
+    advance = loop.Stepper.advance
     with log.open("a") as file:
 
-        def counted(self: loop.Training, step: int, minibatch: Minibatch) -> loop.Loss:
+        def counted(self: loop.Stepper, step: int, minibatch: Minibatch) -> loop.Loss:
             file.write(f"{step}\n")
             file.flush()
             return advance(self, step, minibatch)
 
-        loop.Training.advance = counted  # type: ignore[method-assign]
+        loop.Stepper.advance = counted  # type: ignore[method-assign]
         options = {"steps": steps, "save_every": save_every, "accelerator": "cpu"}
         trainer = training.resolve(name, options)
         trainer.fit(digits(), rng.stream(0, "train", 0), workspace=folder)

@@ -4,10 +4,13 @@ from pathlib import Path
 
 import pytest
 from tests.runs.toy import FirstOnes, Resuming
+from tests.training.conftest import tiny_pool
 
 from fewlabels import strategies, training
-from fewlabels.identity import Identity, identity
-from fewlabels.training.settings import UNDECIDING
+from fewlabels.identity import UNDECIDING, Identity, identity
+from fewlabels.loop.evaluations import mark_of
+from fewlabels.pool import Split
+from fewlabels.training.workspace import fingerprint
 
 
 @dataclass(frozen=True)
@@ -39,9 +42,29 @@ def test_all_options_of_a_strategy_are_told_and_survive_a_file(name):
 def test_all_options_of_a_trainer_but_those_that_decide_nothing(name):
     trainer = training.resolve(name)
     options = identity(trainer).options
-    assert options.keys() == trainer.decisive().keys()
+    assert options.keys() == trainer.options.keys()
     assert not options.keys() & {"cache", "prefetch", "save_every"}
     json.dumps(options, allow_nan=False)
+
+
+@pytest.mark.parametrize("name", training.names())
+def test_how_a_training_is_done_changes_no_hash(name):
+    """Workspaces, evaluations and projects know a training by its identity alone."""
+    known = {"cache": "here", "save_every": 1.0, "prefetch": 3}
+    done = {
+        option: known[option] for option in known if option in training.options(name)
+    }
+    assert done
+    pool = tiny_pool()
+    marks = [
+        (
+            identity(trainer),
+            mark_of(trainer, pool, Split(pool.images, pool.labels, pool.ids), 0, 0),
+            fingerprint(identity(trainer), pool, "", 0),
+        )
+        for trainer in (training.make(name), training.make(name, **done))
+    ]
+    assert marks[0] == marks[1]
 
 
 def test_what_decides_nothing_is_left_out():

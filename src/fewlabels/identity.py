@@ -16,6 +16,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+UNDECIDING = {"decides": False}
+"""Marks a field of a dataclass that changes how something is done, not its outcome."""
+
 _OWN = __name__.partition(".")[0]
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _UNKNOWN = "unknown"
@@ -35,14 +38,7 @@ class Identity(BaseModel):
     it inherits from."""
 
     def changes(self, now: "Identity") -> list[str]:
-        """Say what differs from another identity.
-
-        Args:
-            now: That of a later time.
-
-        Returns:
-            A few words per difference, such as ``"steps was 600 and is now 300"``.
-        """
+        """Say what differs from another identity."""
         found = []
         if self.type != now.type:
             found.append(f"the class was {self.type} and is now {now.type}")
@@ -63,21 +59,19 @@ class Identity(BaseModel):
 def identity(thing: object) -> Identity:
     """Return what decides what an object does.
 
-    Options that are marked as deciding nothing (``metadata={"decides": False}`` of a
-    dataclass's field) are left out: where a cache lies changes no result. Those that
-    may be somebody's own code (``metadata={"code": True}``) are told with its source.
+    An object may say so itself, by an attribute ``identity``. Else its fields do, but
+    for those that are marked as deciding nothing (``metadata=UNDECIDING`` of a
+    dataclass's field): where a cache lies changes no result. Those that may be
+    somebody's own code (``metadata={"code": True}``) are told with its source.
 
     Example:
         >>> from fewlabels import strategies
         >>> identity(strategies.resolve("margin")).options
         {'on': 'probabilities'}
-
-    Args:
-        thing: A strategy, a trainer, or a part of one.
-
-    Returns:
-        Its identity; equal for things that do the same.
     """
+    own = getattr(thing, "identity", None)
+    if isinstance(own, Identity):
+        return own
     return Identity(
         type=type(thing).__qualname__,
         options=_options(thing),
@@ -85,18 +79,28 @@ def identity(thing: object) -> Identity:
     )
 
 
+def composed(name: str, options: Mapping[str, Any], kinds: Iterable[type]) -> Identity:
+    """Return the identity of something that is made of parts."""
+    told = {
+        name: dataclasses.asdict(value)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type)
+        else value
+        for name, value in options.items()
+    }
+    source = {module: code for kind in kinds for module, code in _sources(kind)}
+    return Identity(type=name, options=_plain(told), source=source)
+
+
 def _told(options: Mapping[str, Any], name: str) -> str:
     return repr(options[name]) if name in options else "no option"
 
 
 def _options(thing: Any) -> dict[str, Any]:
-    if callable(getattr(thing, "decisive", None)):
-        options = thing.decisive()
-    elif dataclasses.is_dataclass(thing):
+    if dataclasses.is_dataclass(thing):
         options = {
             field.name: _code(value) if field.metadata.get("code") else value
             for field in dataclasses.fields(thing)
-            if field.metadata.get("decides", True)
+            if field.metadata != UNDECIDING
             for value in [getattr(thing, field.name)]
         }
     else:

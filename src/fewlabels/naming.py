@@ -185,7 +185,7 @@ def _built(name: str, maker: Any, options: Mapping[str, Any]) -> Any:
         return _as_it_is(name, maker, options)
     _check_call(name, maker, options)
     try:
-        return _made(maker, options)
+        return made(maker, options)
     except ValidationError as error:
         raise UsageError(validation_message(name, error)) from error
     except FewlabelsError:
@@ -197,9 +197,9 @@ def _built(name: str, maker: Any, options: Mapping[str, Any]) -> Any:
         ) from error
 
 
-def _made(maker: Callable[..., Any], options: Mapping[str, Any]) -> Any:
+def made(maker: Callable[..., Any], options: Mapping[str, Any]) -> Any:
     """Call ``maker``; the types of a dataclass's fields are checked, where they can."""
-    if not dataclasses.is_dataclass(maker):
+    if not (isinstance(maker, type) and dataclasses.is_dataclass(maker)):
         return maker(**options)
     try:
         adapter = TypeAdapter[Any](maker)

@@ -7,7 +7,7 @@ there is nothing to inherit from and nothing to register.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -17,6 +17,9 @@ from torch import Generator, Tensor, nn
 from fewlabels.errors import NotFiniteError
 from fewlabels.matrices import MappedRows, Rows, pieces
 from fewlabels.pool import Answers, Images, Pool, Query, Round
+
+if TYPE_CHECKING:
+    from fewlabels.identity import Identity
 
 
 class Kernel(Protocol):
@@ -187,8 +190,27 @@ def ignore(step: int, classifier: Classifier) -> None:
     del step, classifier
 
 
+@runtime_checkable
 class Trainer(Protocol):
-    """Makes a classifier from a pool."""
+    """Makes a classifier from a pool.
+
+    Of a trainer from outside ``fit`` is enough: :func:`fewlabels.training.resolve`
+    answers the rest for it.
+    """
+
+    @property
+    def identity(self) -> "Identity":
+        """What decides the outcome; equal for trainers that do the same."""
+        ...
+
+    @property
+    def num_steps(self) -> int | None:
+        """How many optimizer steps a training takes; None: none, or nobody knows."""
+        ...
+
+    def check(self, pool: Pool) -> None:
+        """Raise if it cannot train on a pool; quick, so ask early."""
+        ...
 
     def fit(
         self,

@@ -21,6 +21,7 @@ from fewlabels.data import load
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.runs import Choice, RunSettings, check_choices
 from fewlabels.runs.settings import DataOptions
+from fewlabels.training.supervised import Supervised
 
 PAGE = Path(__file__).parents[2] / "docs" / "experiments.md"
 PAPER = [name for name in recipes.names() if recipe(name).scale == "paper"]
@@ -116,10 +117,10 @@ def test_table_1():
     assert settings.initial_models == 5
     trainer = trainer_of(settings)
     # "WRN-28-2 architecture for all experiments", FixMatch's length of training
-    assert (trainer.network, trainer.steps) == ("wrn-28-2", 2**20)
-    assert trainer == training.FixMatchDarpTrainer.official(masking="code")
+    assert (trainer.schedule.network, trainer.num_steps) == ("wrn-28-2", 2**20)
+    assert trainer == training.make("fixmatch-darp", preset="official", masking="code")
     # "we simply take the target pseudo-label distribution to be uniform"
-    assert trainer.target == "uniform"
+    assert trainer.alignment.target == "uniform"
     assert recipe("table1_cifar10").published == (TABLE_1,)
 
 
@@ -133,8 +134,12 @@ def test_table_2():
     assert settings.initial_models == 5
     # "WRN-28-2 [...] for all experiments"; FixMatch's weight decay for CIFAR-100, and
     # DARP's steps between two refinements.
-    assert trainer_of(settings) == training.FixMatchDarpTrainer.official(
-        weight_decay=0.001, refine_every=100, masking="code"
+    assert trainer_of(settings) == training.make(
+        "fixmatch-darp",
+        preset="official",
+        weight_decay=0.001,
+        refine_every=100,
+        masking="code",
     )
     # 300 labels are more than the last layer of 128 features can tell apart, so that
     # NPC is not tied to it.
@@ -194,7 +199,7 @@ def test_table_3_single_shot():
 def test_the_balanced_reference():
     settings = only(recipe("balanced_fixmatch"))
     # The paper: "FixMatch on balanced data without DARP reportedly achieves 86.19%"
-    assert trainer_of(settings) == training.FixMatchTrainer.official()
+    assert trainer_of(settings) == training.make("fixmatch", preset="official")
     assert settings.start == settings.budget == 40
     [table] = recipe("balanced_fixmatch").published
     assert table.cell("random", 40).mean == 86.19
@@ -369,11 +374,9 @@ def test_a_twin_differs_by_the_unlabeled_images_alone(name):
         same = {"trainer": with_all.settings.trainer}
         assert alone.settings.model_copy(update=same) == with_all.settings
         full, plain = trainer_of(with_all.settings), trainer_of(alone.settings)
-        assert isinstance(plain, training.SupervisedTrainer)
-        assert not hasattr(plain, "mu")
-        assert hasattr(plain, "encoder") == hasattr(full, "encoder")
-        for field in vars(plain):
-            assert getattr(plain, field) == getattr(full, field)
+        assert isinstance(plain.learner, Supervised)
+        assert plain.options.items() <= full.options.items()
+        assert plain.schedule == full.schedule
 
 
 def test_what_is_not_fixmatch_has_no_twin():

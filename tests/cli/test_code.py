@@ -17,11 +17,13 @@ from fewlabels.runs import Choice, RunFolder, diagnose
 TRAP = """\
 from pathlib import Path
 Path("ran").touch()
-from fewlabels.training import SupervisedTrainer as Trainer
+from fewlabels.training import make
 from fewlabels.strategies import Random as Strategy
 from torch.nn import Flatten as Encoder
 from fewlabels.gram import wide_head_kernel
 def kernel(outputs, pool): return wide_head_kernel(outputs.features)
+def Trainer(steps=600):
+    return make("supervised", steps=steps)
 """
 
 

@@ -14,7 +14,7 @@ from fewlabels.features import NetworkClassifier
 from fewlabels.gram import wide_head_kernel
 from fewlabels.models import build
 from fewlabels.rng import stream
-from fewlabels.training import SupervisedTrainer
+from fewlabels.training import make
 
 
 def by_name(thing, *args, **settings):
@@ -110,7 +110,7 @@ def test_a_trainer_of_the_package_passes():
 
 
 def test_trainers_are_tried_on_the_data_that_are_given():
-    trainer = SupervisedTrainer.small(steps=40, minibatch_size=4, ema_decay=0.8)
+    trainer = make("supervised", steps=40, minibatch_size=4, ema_decay=0.8)
     findings = by_name(trainer, pool=tiny_pool(labeled=40))
     assert failed(findings) == set()
     assert findings["a classifier"].detail == "NetworkClassifier of 2 classes"

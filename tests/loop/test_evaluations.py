@@ -239,7 +239,7 @@ def test_a_mark_does_not_depend_on_a_place_in_memory():
 
 def test_a_network_is_measured_as_it_stands_at_the_checkpoint(tmp_path):
     """The built-in trainers: checkpoints are told in order and end with the result."""
-    trainer = fewlabels.training.SupervisedTrainer(steps=6, checkpoint_every=2)
+    trainer = fewlabels.training.make("supervised", steps=6, checkpoint_every=2)
     done, *_ = run(POOL, trainer, workspace=tmp_path)
     mark, *entries = journal.read(tmp_path / "round-000" / FILE)
     assert list(mark) == ["mark"]

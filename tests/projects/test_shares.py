@@ -115,7 +115,7 @@ def test_nothing_is_foretold_where_nothing_is_to_be_trained(tmp_path):
     with begin(tmp_path) as project:
         assert project.expectation() == ""
         answer(project, project.ask())
-        assert "its time was not foretold" in project.expectation()
+        assert "Expected: " in project.expectation()
         project.train()
         assert project.expectation() == ""
 
@@ -146,7 +146,7 @@ def test_a_class_that_is_added_outgrows_the_shares(tmp_path):
 @pytest.mark.parametrize(
     ("name", "before", "after"),
     [
-        ("frozen-linear", {"shares": [0.9, 0.1]}, {}),
+        ("frozen-linear", {"shares": [0.9, 0.1]}, {"shares": "unknown"}),
         ("frozen-linear", {"shares": "even"}, {"shares": "even"}),
         ("frozen-linear", {"shares": [0.5, 0.3, 0.2]}, {"shares": [0.5, 0.3, 0.2]}),
         ("fixmatch-darp", {"target": [0.9, 0.1]}, {"target": "estimated"}),

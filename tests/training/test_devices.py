@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,22 +86,30 @@ class Group(ProcessGroup):
 def by_groups(trainer, pool):
     """Yield the state after each step of a training that sees two groups in turn."""
     key = rng.fork(rng.stream(0, "train"))
-    task = Task(trainer, pool, trainer.views(pool), key, None)
-    network = task.untrained().train()
-    average = AveragedNetwork(network, trainer.ema_decay)
+    task = Task(trainer, pool, trainer.inputs.of(pool, None), key, None)
+    schedule, network = trainer.schedule, task.untrained().train()
+    average = AveragedNetwork(network, schedule.ema_decay)
     optimizer = sgd(
-        network, trainer.learning_rate, trainer.momentum, trainer.weight_decay
+        network, schedule.learning_rate, schedule.momentum, schedule.weight_decay
     )
-    objectives = [
-        trainer.objective(pool, task.views, key, Group(number)) for number in (0, 1)
-    ]
-    for step in range(trainer.steps):
+    memories = None
+    for step in range(schedule.steps):
         for group in optimizer.param_groups:
-            group["lr"] = trainer.learning_rate * cosine_factor(step, trainer.steps)
-        twins = [copy.deepcopy(network).train() for _ in objectives]
-        share_memory(objectives, twins, step)
-        for twin, objective in zip(twins, objectives, strict=True):
-            objective.loss(twin, objective.minibatch(step), step).total.backward()
+            group["lr"] = schedule.learning_rate * cosine_factor(step, schedule.steps)
+        groups = [
+            task.begun(Group(number), copy.deepcopy(network)) for number in (0, 1)
+        ]
+        groups = [replace(one, module=one.learning.train()) for one in groups]
+        memories = memories or [one.memory for one in groups]
+        groups = [
+            replace(one, memory=memory)
+            for one, memory in zip(groups, memories, strict=True)
+        ]
+        share_memory(groups, step)
+        for one in groups:
+            found = one.step(step, one.minibatcher.at(step))
+            one.learner.loss(found).total.backward()
+        twins = [one.learning.network for one in groups]
         for own, *others in parameters(network, twins):
             own.grad = torch.zeros_like(own)  # in the layout of the weights
             own.grad.copy_(torch.stack([other.grad for other in others]).mean(dim=0))
@@ -111,27 +120,26 @@ def by_groups(trainer, pool):
                 own.copy_(others[0])
         optimizer.step()
         average.update()
-        yield average.network, copy.deepcopy(objectives[0].memory())
+        yield average.module, copy.deepcopy(memories[0])
 
 
-def share_memory(objectives, twins, step):
+def share_memory(groups, step):
     """Let each group know, as gathering does, what the other one predicts."""
-    if not objectives[0].memory():
+    if not groups[0].memory:
         return
     rows, items = [], []
-    for twin, objective in zip(twins, objectives, strict=True):
-        minibatch = objective.minibatch(step)
-        inputs = [minibatch.labeled, minibatch.weak, minibatch.strong]
-        blind = copy.deepcopy(twin)  # its statistics do not count
+    for one in groups:
+        minibatch = one.minibatcher.at(step)
+        inputs = [minibatch.views[name] for name in ("labeled", "weak", "strong")]
+        blind = copy.deepcopy(one.learning)  # its statistics do not count
         with torch.no_grad():
-            logits = blind(objective.minibatcher.views.as_input(torch.cat(inputs)))
+            logits = blind(one.minibatcher.inputs.as_input(torch.cat(inputs))).logits
         sizes = [len(part) for part in inputs]
         rows.append(logits.split(sizes)[1].softmax(dim=1))
         items.append(minibatch.items)
-    for objective in objectives:
-        group = objective.minibatcher.group
+    for one in groups:
         gathered = iter([torch.cat(items), torch.cat(rows)])
-        object.__setattr__(group, "gathered", lambda _, parts=gathered: next(parts))
+        object.__setattr__(one.group, "gathered", lambda _, parts=gathered: next(parts))
 
 
 def parameters(network, twins):

@@ -9,9 +9,11 @@ from lightning_fabric import Fabric
 
 from fewlabels import models, rng
 from fewlabels.augment import preset, strong, weak
-from fewlabels.training import FixMatchTrainer
+from fewlabels.training import make
 from fewlabels.training.distributed import ProcessGroup
-from fewlabels.training.fixmatch import FixMatchObjective, consistency_loss
+from fewlabels.training.fitting import Task
+from fewlabels.training.fixmatch import FixMatch, consistency_loss
+from fewlabels.training.learner import PseudoLabels
 from fewlabels.training.minibatches import Minibatches
 
 
@@ -20,18 +22,23 @@ def logits_of(*rows):
 
 
 def begun(trainer, pool, key=5):
-    """Return the objective and an untrained network."""
-    views = trainer.views(pool)
-    objective = trainer.objective(
-        pool, views, key, ProcessGroup(Fabric(accelerator="cpu"))
-    )
+    """Return a training before its first step, and its network."""
+    task = Task(trainer, pool, trainer.inputs.of(pool, None), key, None)
     network = models.build("wrn-10-1", (1, 4, 4), 2, rng.stream(0, "w"))
-    return objective, network.train()
+    stepper = task.begun(ProcessGroup(Fabric(accelerator="cpu")), network)
+    return stepper, stepper.learning.train()
+
+
+def loss_of(stepper, minibatch, number):
+    return stepper.learner.loss(stepper.step(number, minibatch))
 
 
 def pseudo_labels(weak_UC, threshold):
-    objective = FixMatchObjective(FixMatchTrainer(threshold=threshold), None)
-    return objective.pseudo_labels(weak_UC.softmax(dim=1), None, 0)
+    class Plain:
+        def pseudo_labels(self, probabilities_UC, is_sure):
+            return PseudoLabels(probabilities_UC, is_sure(probabilities_UC))
+
+    return FixMatch(threshold=threshold).pseudo_labels(Plain(), weak_UC.softmax(dim=1))
 
 
 def test_a_tiny_case_by_hand():
@@ -72,17 +79,17 @@ def test_nothing_confident_costs_nothing():
 
 @pytest.mark.parametrize("forward", ["joint", "split"])
 def test_no_gradient_reaches_the_weak_views(pool, forward):
-    trainer = FixMatchTrainer.small(minibatch_size=4, threshold=0.0, forward=forward)
-    objective, network = begun(trainer, pool)
-    minibatch = objective.minibatch(0)
+    trainer = make("fixmatch", minibatch_size=4, threshold=0.0, forward=forward)
+    stepper, network = begun(trainer, pool)
+    minibatch = stepper.minibatcher.at(0)
     watched = []
 
-    def watch(module, inputs, logits):
-        if logits.requires_grad:
-            logits.register_hook(watched.append)
+    def watch(module, inputs, found):
+        if found.logits.requires_grad:
+            found.logits.register_hook(watched.append)
 
     network.register_forward_hook(watch)
-    objective.loss(network, minibatch, 0).total.backward()
+    loss_of(stepper, minibatch, 0).total.backward()
     (gradients,) = watched
     if forward == "joint":
         assert len(gradients) == 4 + 8 + 8
@@ -93,15 +100,17 @@ def test_no_gradient_reaches_the_weak_views(pool, forward):
 
 
 def test_split_takes_labeled_and_strong_views_apart_from_weak_ones(pool):
-    trainer = FixMatchTrainer.small(minibatch_size=4, forward="split")
-    objective, network = begun(trainer, pool)
-    minibatch = objective.minibatch(3)
+    trainer = make("fixmatch", minibatch_size=4, forward="split")
+    stepper, network = begun(trainer, pool)
+    minibatch = stepper.minibatcher.at(3)
     passes = []
-    network.register_forward_hook(lambda _, args, out: passes.append((args[0], out)))
-    objective.loss(network, minibatch, 3)
+    network.register_forward_hook(
+        lambda _, args, out: passes.append((args[0], out.logits))
+    )
+    loss_of(stepper, minibatch, 3)
     (weak_inputs, weak_logits), (inputs, logits) = passes
-    assert torch.equal(weak_inputs, models.as_input(minibatch.weak))
-    both = torch.cat([minibatch.labeled, minibatch.strong])
+    assert torch.equal(weak_inputs, models.as_input(minibatch.views["weak"]))
+    both = torch.cat([minibatch.views["labeled"], minibatch.views["strong"]])
     assert torch.equal(inputs, models.as_input(both))
     assert logits.requires_grad
     assert not weak_logits.requires_grad
@@ -109,22 +118,24 @@ def test_split_takes_labeled_and_strong_views_apart_from_weak_ones(pool):
 
 def test_the_loss_of_a_step_by_hand(pool):
     """One pass over labeled, weak and strong views; then the sum of FixMatch, Eq. 5."""
-    trainer = FixMatchTrainer.small(
-        minibatch_size=4, mu=3, threshold=0.55, consistency_weight=0.7
+    trainer = make(
+        "fixmatch", minibatch_size=4, mu=3, threshold=0.55, consistency_weight=0.7
     )
-    objective, network = begun(trainer, pool)
+    stepper, network = begun(trainer, pool)
     passes = []
-    network.register_forward_hook(lambda _, args, out: passes.append((args[0], out)))
-    minibatch = objective.minibatch(2)
-    loss = objective.loss(network, minibatch, 2)
+    network.register_forward_hook(
+        lambda _, args, out: passes.append((args[0], out.logits))
+    )
+    minibatch = stepper.minibatcher.at(2)
+    loss = loss_of(stepper, minibatch, 2)
     ((inputs, logits),) = passes
     assert len(inputs) == 4 + 12 + 12
 
     drawn = Minibatches(torch.arange(len(pool)), 12, 5, "unlabeled items").at(2)
     images = pool.images.read(drawn)
-    weak_views = weak(images, rng.stream(5, "weak views", 2), trainer.weak)
+    weak_views = weak(images, rng.stream(5, "weak views", 2), trainer.inputs.weak)
     strong_views = strong(
-        images, rng.stream(5, "strong views", 2), preset(trainer.strong)
+        images, rng.stream(5, "strong views", 2), preset(trainer.inputs.strong)
     )
     assert torch.equal(inputs[4:16], models.as_input(weak_views))
     assert torch.equal(inputs[16:], models.as_input(strong_views))
@@ -153,10 +164,10 @@ def test_labeled_items_stay_among_the_unlabeled(pool):
             return len(pool)
 
         def read(self, indices):
-            if len(indices) > trainer.minibatch_size:
+            if len(indices) > trainer.schedule.minibatch_size:
                 seen.update(indices.tolist())
             return pool.images.read(indices)
 
-    trainer = FixMatchTrainer.small(steps=5, minibatch_size=4, mu=2)
+    trainer = make("fixmatch", steps=5, minibatch_size=4, mu=2)
     trainer.fit(replace(pool, images=Watched()), rng.stream(0, "train"))
     assert seen == set(range(len(pool)))

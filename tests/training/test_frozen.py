@@ -36,6 +36,10 @@ def trained(tmp_path):
     return make
 
 
+def views_of(trainer):
+    return trainer.inputs.of(POOL, trainer.execution.cache)
+
+
 @each_name
 def test_it_learns_what_is_easy(trained, name):
     trainer = trained(name, steps=80, ema_decay=0.8)
@@ -81,10 +85,10 @@ def test_views_are_embedded_once(trained, monkeypatch):
 
 def test_a_step_reads_views_of_its_own_items(trained):
     trainer = trained("frozen-fixmatch", strong_views=3)
-    views = trainer.views(POOL)
+    views = views_of(trainer)
     assert isinstance(views, FrozenViews)
     items = torch.tensor([5, 5, 5, 5, 5, 5, 5, 5, 9])
-    rows = views.both(items, stream(0, "w"), stream(0, "s"))[1]
+    rows = views.shown(items, {"strong": ("strong", stream(0, "s"))})["strong"]
     assert rows.shape == (9, Means.feature_size)
     own = [views._strong.read(items[:1], torch.tensor([n]))[0] for n in range(3)]
     seen = {tuple(row) for row in rows[:8].tolist()}
@@ -142,10 +146,10 @@ def test_wrong_options_are_explained(trained, options, message):
 def test_other_weights_of_an_encoder_train_anew(trained, tmp_path):
     trainer = trained("frozen-supervised")
     first = fit(trainer, POOL, workspace=tmp_path / "work")
-    louder = replace(trainer, encoder_options={"name": "louder", "scale": 3.0})
-    with_name = replace(trainer, encoder_options={"name": "means", "scale": 1.0})
+    louder = trainer.changed(encoder_options={"name": "louder", "scale": 3.0})
+    with_name = trainer.changed(encoder_options={"name": "means", "scale": 1.0})
     assert not torch.equal(weights(first), weights(fit(louder, POOL)))
-    views = {t.views(POOL).identity for t in (trainer, louder, with_name)}
+    views = {views_of(t).identity for t in (trainer, louder, with_name)}
     assert views == {"means", "louder"}
 
 
@@ -156,7 +160,7 @@ def test_making_minibatches_ahead_changes_nothing(trained, name):
 
 
 def test_views_travel_without_their_rows(trained):
-    views = trained("frozen-fixmatch").views(POOL)
-    views.prepare()
+    views = views_of(trained("frozen-fixmatch"))
+    views.prepare({"weak", "strong"})
     assert views.shape == (Means.feature_size,)  # rows are there now
-    assert set(views.__getstate__()) == {"recipe", "pool", "encoder", "cache"}
+    assert set(views.__getstate__()) == {"inputs", "pool", "encoder", "cache"}

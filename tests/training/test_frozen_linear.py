@@ -12,8 +12,8 @@ from fewlabels import strategies, training
 from fewlabels.errors import UsageError
 from fewlabels.features import FrozenClassifier
 from fewlabels.rng import stream
-from fewlabels.training import FrozenLinearTrainer, frozen_linear
-from fewlabels.training.frozen_linear import LinearProblem
+from fewlabels.training import frozen_linear
+from fewlabels.training.frozen_linear import Linear, LinearProblem
 from fewlabels.training.linear import logistic
 from fewlabels.training.spreading import neighbor_graph, spread
 
@@ -111,7 +111,7 @@ def test_what_no_label_reaches_is_anything():
 
 
 def solved(rows, labels, known, **options):
-    settings = FrozenLinearTrainer(**options)
+    settings = Linear(**options)
     shares = torch.ones(int(labels.max()) + 1).double()
     if not isinstance(settings.shares, str):
         shares = torch.tensor(settings.shares).double()
@@ -218,7 +218,7 @@ def test_only_images_themselves_are_embedded(trained, monkeypatch):
 
 
 def test_of_a_large_pool_some_images_are_looked_at(trained, monkeypatch):
-    monkeypatch.setattr(frozen_linear, "MOST_ITEMS", 20)
+    monkeypatch.setattr(frozen_linear, "_MOST_ITEMS", 20)
     sizes = []
 
     def noted(rows, *others):

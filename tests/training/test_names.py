@@ -1,52 +1,112 @@
 """Names, import paths and options become trainers, or a sentence that helps."""
 
+import re
+from pathlib import Path
+
 import pytest
+from tests.loop.test_evaluations import Wavering
 
 from fewlabels import training
 from fewlabels.errors import UnknownNameError, UsageError
-from fewlabels.training import (
-    FixMatchDarpTrainer,
-    FixMatchTrainer,
-    FrozenFixMatchDarpTrainer,
-    FrozenFixMatchTrainer,
-    FrozenSupervisedTrainer,
-    SupervisedTrainer,
-)
+from fewlabels.identity import identity
+from fewlabels.protocols import Trainer
+from fewlabels.training import make
+from fewlabels.training.alignment import Darp
+from fewlabels.training.fixmatch import FixMatch
+from fewlabels.training.frozen import FrozenInputs
+from fewlabels.training.frozen_linear import Linear
+from fewlabels.training.schedule import Schedule
+from fewlabels.training.supervised import Supervised
+from fewlabels.training.training import Training, counting
+from fewlabels.training.views import PoolInputs
+
+HEAD = Schedule(network="linear", learning_rate=0.03)
+PARTS = {
+    "supervised": (PoolInputs(), Supervised(), None, Schedule()),
+    "fixmatch": (PoolInputs(), FixMatch(), None, Schedule()),
+    "fixmatch-darp": (PoolInputs(), FixMatch(), Darp(), Schedule()),
+    "frozen-supervised": (FrozenInputs(), Supervised(), None, HEAD),
+    "frozen-fixmatch": (FrozenInputs(), FixMatch(), None, HEAD),
+    "frozen-fixmatch-darp": (FrozenInputs(), FixMatch(), Darp(), HEAD),
+    "frozen-linear": (FrozenInputs(), Linear(), None, None),
+}
+each_name = pytest.mark.parametrize("name", training.names())
 
 
-def test_names():
-    own = ("supervised", "fixmatch", "fixmatch-darp")
-    frozen = tuple(f"frozen-{name}" for name in own)
-    assert training.names() == (*own, *frozen, "frozen-linear")
+@pytest.mark.parametrize("name", PARTS)
+def test_a_name_stands_for_its_parts(name):
+    fields = ("inputs", "learner", "alignment", "schedule")
+    parts = dict(zip(fields, PARTS[name], strict=True))
+    assert training.resolve(name) == make(name) == Training(**parts)
+    assert name in training.names()
 
 
-CLASSES = (
-    SupervisedTrainer,
-    FixMatchTrainer,
-    FixMatchDarpTrainer,
-    FrozenSupervisedTrainer,
-    FrozenFixMatchTrainer,
-    FrozenFixMatchDarpTrainer,
-)
+@each_name
+def test_options_of_all_parts_have_different_names(name):
+    trainer = make(name)
+    parts = [trainer.inputs, trainer.learner, trainer.alignment, trainer.schedule]
+    parts = [part for part in (*parts, trainer.execution) if part is not None]
+    found = [n for p in parts for n in counting(p, trainer.inputs, trainer.learner)]
+    assert len(found) == len(set(found))
+    assert {*found, "preset"} == {*training.options(name), "preset"}
+    assert trainer.options.keys() <= set(found)
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"), list(zip(training.names()[:-1], CLASSES, strict=True))
-)
-def test_a_name_is_its_class_and_the_official_settings_have_to_be_asked_for(name, kind):
-    assert training.resolve(name) == kind() == kind.small()
-    assert training.resolve(name, {"steps": 20}) == kind(steps=20)
-    assert training.resolve(name, {"preset": "small"}) == kind()
-    official = training.resolve(name, {"preset": "official", "momentum": 0.5})
-    assert official == kind.official(momentum=0.5)
-    assert (kind().steps, official.steps) == (600, 2**20)
+@pytest.mark.parametrize("name", [n for n in training.names() if make(n).num_steps])
+def test_the_official_settings_have_to_be_asked_for(name):
+    assert make(name, steps=20).num_steps == 20
+    assert make(name, preset="small") == make(name)
+    official = make(name, preset="official", momentum=0.5)
+    assert official.schedule.momentum == 0.5
+    assert (make(name).num_steps, official.num_steps) == (600, 2**20)
+    assert official == make(name, preset="official").changed(momentum=0.5)
 
 
 def test_heads_over_frozen_features_look_at_photographs():
-    for trainer in (FrozenFixMatchTrainer(), FrozenFixMatchDarpTrainer.official()):
-        assert (trainer.network, trainer.learning_rate) == ("linear", 0.03)
-        assert (trainer.weak.flip, trainer.strong) == (True, "official")
-    assert (FrozenFixMatchTrainer().mu, FrozenFixMatchTrainer.official().mu) == (2, 7)
+    for name in ("frozen-fixmatch", "frozen-fixmatch-darp"):
+        for preset in ("small", "official"):
+            options = make(name, preset=preset).options
+            assert (options["network"], options["learning_rate"]) == ("linear", 0.03)
+            assert (options["weak"].flip, options["strong"]) == (True, "official")
+            assert options["mu"] == {"small": 2, "official": 7}[preset]
+
+
+def test_variants():
+    assert training.variant("fixmatch-darp", inputs="frozen-") == "frozen-fixmatch-darp"
+    assert training.variant("frozen-linear", inputs="") is None
+    assert training.variant("supervised", alignment="-darp") is None
+    assert training.variant("somebody:Trainer", alignment="") is None
+
+
+ASKED = re.compile(
+    r"(startswith|endswith|removesuffix|removeprefix|partition)\("
+    r"\"(frozen-|-darp|fixmatch|supervised|linear)"
+    r"|isinstance\([^)]*\b(\w*Trainer|Training|\w*Learner|PoolInputs|FrozenInputs)\b"
+    r"|(hasattr|getattr)\((trainer|training)\b"
+    r"|trainer\.name (==|!=|in|not in) "
+)
+
+
+def test_nobody_else_asks_for_the_name_or_the_class_of_a_trainer():
+    package = Path(training.__file__).parent
+    others = [p for p in package.parent.rglob("*.py") if package not in p.parents]
+    assert len(others) > 100
+    found = [(p, ASKED.search(p.read_text("utf-8"))) for p in others]
+    assert [(p, asked) for p, asked in found if asked] == []
+    for wrong in (
+        'name.endswith("-darp")',
+        "isinstance(x, Training)",
+        "trainer.name in {}",
+    ):
+        assert ASKED.search(wrong)
+
+
+def test_an_option_can_be_changed_by_its_name_alone():
+    trainer = make("fixmatch-darp", steps=20).changed(mu=3, warmup=0.1, save_every=1.0)
+    assert trainer == make("fixmatch-darp", steps=20, mu=3, warmup=0.1)
+    assert trainer.execution.save_every == 1.0
+    with pytest.raises(UnknownNameError, match="option of this training called 'must'"):
+        trainer.changed(must=3)
 
 
 def test_a_wrong_preset_is_explained():
@@ -60,9 +120,9 @@ def test_options_are_typed_and_nested():
     trainer = training.resolve(
         "fixmatch", {"steps": "100", "strong": {"rotation": 5}, "weak": {"flip": True}}
     )
-    assert trainer.steps == 100
-    assert trainer.strong.rotation == 5.0
-    assert trainer.weak.flip is True
+    assert trainer.schedule.steps == 100
+    assert trainer.inputs.strong.rotation == 5.0
+    assert trainer.inputs.weak.flip is True
 
 
 def test_an_unknown_name_is_explained():
@@ -76,9 +136,11 @@ def test_an_unknown_option_is_explained():
         training.resolve("fixmatch", {"treshold": 0.9})
 
 
-def test_supervised_has_no_consistency():
-    with pytest.raises(UnknownNameError, match="option of 'supervised' called 'mu'"):
-        training.resolve("supervised", {"mu": 3})
+@pytest.mark.parametrize("option", ["mu", "strong", "cache", "warmup"])
+def test_supervised_has_no_consistency(option):
+    message = f"option of 'supervised' called '{option}'"
+    with pytest.raises(UnknownNameError, match=message):
+        training.resolve("supervised", {option: 3})
 
 
 @pytest.mark.parametrize(
@@ -101,8 +163,22 @@ def test_wrong_values_are_explained(options, message):
 
 
 def test_an_import_path():
-    trainer = training.resolve("fewlabels.training.fixmatch:FixMatchTrainer", {"mu": 2})
-    assert trainer == FixMatchTrainer(mu=2)
+    trainer = training.resolve("tests.loop.test_evaluations:Wavering", {"luck": 2})
+    assert trainer.trainer == Wavering(luck=2)
+
+
+def test_a_trainer_that_only_fits_gets_plain_answers():
+    class Own(Wavering):
+        def check(self, pool):
+            raise UsageError(f"no {pool}")
+
+    plain, own = training.resolve(Wavering()), training.resolve(Own(steps=7))
+    assert isinstance(plain, Trainer)
+    assert plain.identity == identity(Wavering()) != own.identity
+    assert (plain.num_steps, own.num_steps) == (None, 7)
+    plain.check("pool")
+    with pytest.raises(UsageError, match="no pool"):
+        own.check("pool")
 
 
 def test_a_wrong_import_path_is_explained():
@@ -111,7 +187,7 @@ def test_a_wrong_import_path_is_explained():
 
 
 def test_an_object_is_returned_as_it_is():
-    trainer = FixMatchTrainer.small(mu=2)
+    trainer = make("fixmatch", mu=2)
     assert training.resolve(trainer) is trainer
     with pytest.raises(UsageError, match="when you make the object"):
         training.resolve(trainer, {"mu": 3})

@@ -4,7 +4,7 @@ import pytest
 
 from fewlabels import models, rng
 from fewlabels.augment import WeakAugment
-from fewlabels.training import FixMatchTrainer
+from fewlabels.training import make
 from fewlabels.training.optimization import sgd
 
 OFFICIAL = {
@@ -27,15 +27,15 @@ OFFICIAL = {
 
 
 def test_the_settings():
-    settings = FixMatchTrainer.official()
-    assert {name: getattr(settings, name) for name in OFFICIAL} == OFFICIAL
-    assert settings.bn_momentum == pytest.approx(0.001)
+    settings = make("fixmatch", preset="official")
+    assert {name: settings.options[name] for name in OFFICIAL} == OFFICIAL
+    assert settings.schedule.bn_momentum == pytest.approx(0.001)
 
 
 def test_the_optimizer():
-    trainer = FixMatchTrainer.official()
+    schedule = make("fixmatch", preset="official").schedule
     network = models.build("wrn-10-1", (3, 8, 8), 10, rng.stream(0, "w"))
-    optimizer = sgd(network, trainer.learning_rate, trainer.momentum, 5e-4)
+    optimizer = sgd(network, schedule.learning_rate, schedule.momentum, 5e-4)
     decays = {
         group["weight_decay"]: group["params"] for group in optimizer.param_groups
     }

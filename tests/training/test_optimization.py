@@ -12,7 +12,7 @@ from torch import nn
 from fewlabels import models, rng
 from fewlabels.errors import TrainingError
 from fewlabels.pool import ArrayImages
-from fewlabels.training import SupervisedTrainer
+from fewlabels.training import make
 from fewlabels.training.distributed import ProcessGroup
 from fewlabels.training.fitting import Task
 from fewlabels.training.optimization import (
@@ -77,7 +77,7 @@ def test_the_average_agrees_with_its_definition():
         average.update()
         for name, parameter in net.named_parameters():
             expected[name] = 0.7 * expected[name] + 0.3 * parameter.detach()
-    for name, parameter in average.network.named_parameters():
+    for name, parameter in average.module.named_parameters():
         torch.testing.assert_close(parameter, expected[name])
 
 
@@ -88,7 +88,7 @@ def test_running_statistics_are_copied_not_averaged():
     average.update()
     buffers = dict(net.named_buffers())
     assert buffers["norm.num_batches_tracked"] == 1
-    for name, values in average.network.named_buffers():
+    for name, values in average.module.named_buffers():
         assert torch.equal(values, buffers[name])
         assert values is not buffers[name]
 
@@ -100,9 +100,9 @@ def test_the_average_leaves_the_network_alone():
     average.update()
     assert all(torch.equal(v, before[n]) for n, v in net.state_dict().items())
     assert all(p.requires_grad for p in net.parameters())
-    assert not any(p.requires_grad for p in average.network.parameters())
-    assert isinstance(average.network, nn.Module)
-    assert not average.network.training
+    assert not any(p.requires_grad for p in average.module.parameters())
+    assert isinstance(average.module, nn.Module)
+    assert not average.module.training
 
 
 def test_the_bound_of_the_rate():
@@ -117,21 +117,21 @@ def test_the_bound_of_the_rate():
 @pytest.mark.parametrize("limit", ["linearized", "theorem"])
 def test_a_bounded_training_starts_at_the_bound(limit):
     pool = tiny_pool()
-    trainer = SupervisedTrainer.small(learning_rate=1e3, rate_limit=limit)
-    task = Task(trainer, pool, trainer.views(pool), 0, None)
+    trainer = make("supervised", learning_rate=1e3, rate_limit=limit)
+    task = Task(trainer, pool, trainer.inputs.of(pool, None), 0, None)
     network = task.untrained()
     outputs = task.views.classifier(network, 2).outputs(pool.images, pool.labeled)
     bound = rate_bound(outputs.features, 2, limit)
     begun = task.begun(ProcessGroup(Fabric(accelerator="cpu")), network)
     assert begun.rate_at(0) == bound < 1e3
-    modest = replace(trainer, learning_rate=1e-9)
-    begun = replace(task, recipe=modest).begun(begun.group, task.untrained())
+    modest = trainer.changed(learning_rate=1e-9)
+    begun = replace(task, training=modest).begun(begun.group, task.untrained())
     assert begun.rate_at(0) == 1e-9
 
 
 def test_a_bound_of_zero_is_explained():
     pool = tiny_pool()
     same = replace(pool, images=ArrayImages(torch.zeros_like(pool.images.items)))
-    trainer = SupervisedTrainer.small(rate_limit="theorem")
+    trainer = make("supervised", rate_limit="theorem")
     with pytest.raises(TrainingError, match=r"6 labeled items is singular.*linearized"):
         trainer.fit(same, rng.stream(0, "train"))

@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 import torch
@@ -12,19 +11,14 @@ from tests.training.test_workspace import fit, same
 
 from fewlabels import progress
 from fewlabels.errors import DamagedWarning, DataChangedWarning, TrainingError
-from fewlabels.training import (
-    FixMatchDarpTrainer,
-    FixMatchTrainer,
-    SupervisedTrainer,
-    loop,
-)
+from fewlabels.training import loop, make
 
 ALWAYS = {"steps": 12, "minibatch_size": 4, "save_every": 0.0, "checkpoint_every": 3}
 TRAINERS = [
-    SupervisedTrainer.small(**ALWAYS, dropout=0.2),
-    FixMatchTrainer.small(**ALWAYS, mu=2, threshold=0.6),
-    FixMatchTrainer.small(**ALWAYS, mu=2, threshold=0.6, momentum=0.0, forward="split"),
-    FixMatchDarpTrainer.small(**ALWAYS, threshold=0.6, warmup=0.2, refine_every=3),
+    make("supervised", **ALWAYS, dropout=0.2),
+    make("fixmatch", **ALWAYS, mu=2, threshold=0.6),
+    make("fixmatch", **ALWAYS, mu=2, threshold=0.6, momentum=0.0, forward="split"),
+    make("fixmatch-darp", **ALWAYS, threshold=0.6, warmup=0.2, refine_every=3),
 ]
 
 each_trainer = pytest.mark.parametrize("trainer", TRAINERS)
@@ -37,7 +31,7 @@ class StoppedError(Exception):
 @pytest.fixture
 def stop_before(monkeypatch):
     """Let a training end before a step, once; record the steps that were done."""
-    advance = loop.Training.advance
+    advance = loop.Stepper.advance
     done, stops = [], []
 
     def stopping(self, step, minibatch):
@@ -47,7 +41,7 @@ def stop_before(monkeypatch):
         done.append(step)
         return advance(self, step, minibatch)
 
-    monkeypatch.setattr(loop.Training, "advance", stopping)
+    monkeypatch.setattr(loop.Stepper, "advance", stopping)
     return done, stops.append
 
 
@@ -110,7 +104,7 @@ def test_one_that_is_canceled_is_saved_however_seldom_that_is_done(
     tmp_path, trainer, stop, asked_after, stop_before
 ):
     done, _ = stop_before
-    seldom = replace(trainer, save_every=1e9)
+    seldom = trainer.changed(save_every=1e9)
     # After the step in which it is asked, one more shows that its weights are good.
     assert asked_after(tmp_path, seldom, stop) == list(range(stop + 2))
     done.clear()
@@ -127,7 +121,7 @@ def test_one_that_is_canceled_in_its_last_step_is_finished(
     tmp_path, asked_after, stop_before
 ):
     done, _ = stop_before
-    seldom = replace(TRAINERS[1], save_every=1e9)
+    seldom = TRAINERS[1].changed(save_every=1e9)
     assert asked_after(tmp_path, seldom, 11) == list(range(12))
     done.clear()
     assert same(fit(tmp_path, seldom), fit(None, seldom))
@@ -169,7 +163,7 @@ def test_the_state_of_another_training_is_left_out(tmp_path, stop_before):
     stop_at(7)
     with pytest.raises(StoppedError):
         fit(tmp_path, TRAINERS[1])
-    other = replace(TRAINERS[1], learning_rate=0.01)
+    other = TRAINERS[1].changed(learning_rate=0.01)
     with pytest.warns(DataChangedWarning, match="6 steps of a training with other"):
         found = fit(tmp_path, other)
     assert same(found, fit(None, other))
@@ -181,26 +175,26 @@ def test_what_does_not_decide_the_outcome_may_change(tmp_path, stop_before):
     with pytest.raises(StoppedError):
         fit(tmp_path, TRAINERS[1])
     done.clear()
-    fit(tmp_path, replace(TRAINERS[1], save_every=9.0, prefetch=2))
+    fit(tmp_path, TRAINERS[1].changed(save_every=9.0, prefetch=2))
     assert done == list(range(6, 12))
 
 
 @each_trainer
 def test_making_minibatches_ahead_changes_nothing(trainer):
-    assert same(fit(None, trainer), fit(None, replace(trainer, prefetch=3)))
+    assert same(fit(None, trainer), fit(None, trainer.changed(prefetch=3)))
 
 
 def test_a_lost_training_keeps_the_last_good_state(tmp_path, monkeypatch):
-    trainer = FixMatchTrainer.small(**ALWAYS | {"steps": 40})
-    rate_at = loop.Training.rate_at
+    trainer = make("fixmatch", **ALWAYS | {"steps": 40})
+    rate_at = loop.Stepper.rate_at
     monkeypatch.setattr(
-        loop.Training,
+        loop.Stepper,
         "rate_at",
         lambda self, step: 1e30 if step == 7 else rate_at(self, step),
     )
     with pytest.raises(TrainingError, match=r"The state after 7 steps.*is in .*state"):
         fit(tmp_path, trainer)
-    monkeypatch.setattr(loop.Training, "rate_at", rate_at)
+    monkeypatch.setattr(loop.Stepper, "rate_at", rate_at)
     found = fit(tmp_path, trainer)
     weights = torch.cat([p.flatten() for p in found.module.parameters()])
     assert weights.isfinite().all()
@@ -213,9 +207,9 @@ import torch
 torch.set_num_threads(1)
 from tests.training.conftest import tiny_pool
 from fewlabels import rng
-from fewlabels.training import FixMatchTrainer, loop
+from fewlabels.training import loop, make
 
-advance = loop.Training.advance
+advance = loop.Stepper.advance
 log = open(sys.argv[2], "a")
 
 def logged(self, step, minibatch):
@@ -223,8 +217,8 @@ def logged(self, step, minibatch):
     log.flush()
     return advance(self, step, minibatch)
 
-loop.Training.advance = logged
-trainer = FixMatchTrainer.small(steps=60, minibatch_size=4, save_every=0.0)
+loop.Stepper.advance = logged
+trainer = make("fixmatch", steps=60, minibatch_size=4, save_every=0.0)
 trainer.fit(tiny_pool(), rng.stream(0, "train"), workspace=Path(sys.argv[1]))
 """
 
@@ -244,5 +238,5 @@ def test_a_killed_process_goes_on(tmp_path):
     steps = [int(line) for line in log.read_text().splitlines()]
     assert steps[before] > 0
     assert len(steps) <= 64
-    trainer = FixMatchTrainer.small(steps=60, minibatch_size=4)
+    trainer = make("fixmatch", steps=60, minibatch_size=4)
     assert same(fit(folder, trainer), fit(None, trainer, pool=tiny_pool()))

@@ -31,7 +31,7 @@ def test_a_run_from_start_to_budget(network):
 
 
 def test_vectors_are_standardized_so_that_their_scale_does_not_matter():
-    trainer = training.SupervisedTrainer(network="linear", steps=20)
+    trainer = training.make("supervised", network="linear", steps=20)
     logits = [
         trainer.fit(pool, rng.stream(0, "train"))
         .outputs(pool.images, torch.arange(len(pool)))

@@ -8,22 +8,22 @@ from tests.training.conftest import tiny_pool
 
 from fewlabels import rng
 from fewlabels.errors import DamagedWarning, RunInUseError
-from fewlabels.training import FixMatchTrainer, SupervisedTrainer, loop, workspace
+from fewlabels.training import loop, make, workspace
 
-TRAINER = FixMatchTrainer.small(steps=4, minibatch_size=4, mu=1)
+TRAINER = make("fixmatch", steps=4, minibatch_size=4, mu=1)
 
 
 @pytest.fixture
 def counted(monkeypatch):
     """Number of optimizer steps taken since the test began."""
     steps = []
-    advance = loop.Training.advance
+    advance = loop.Stepper.advance
 
     def counting(self, step, minibatch):
         steps.append(step)
         return advance(self, step, minibatch)
 
-    monkeypatch.setattr(loop.Training, "advance", counting)
+    monkeypatch.setattr(loop.Stepper, "advance", counting)
     return steps
 
 
@@ -53,8 +53,8 @@ def test_the_same_fit_is_loaded(tmp_path, counted):
 @pytest.mark.parametrize(
     "change",
     [
-        {"trainer": replace(TRAINER, learning_rate=0.01)},
-        {"trainer": SupervisedTrainer.small(steps=4, minibatch_size=4)},
+        {"trainer": TRAINER.changed(learning_rate=0.01)},
+        {"trainer": make("supervised", steps=4, minibatch_size=4)},
         {"pool": tiny_pool(labeled=7)},
         {"seed": 1},
     ],

@@ -3,9 +3,8 @@
 import shutil
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -129,8 +128,7 @@ def _one_reading(experiment: Experiment) -> Experiment:
 def steps_of(settings: RunSettings) -> int | None:
     """Return the optimizer steps of one training; None for a trainer without any."""
     trainer = training.resolve(settings.trainer.name, settings.trainer.options)
-    steps = getattr(trainer, "steps", None)
-    return steps if isinstance(steps, int) else None
+    return trainer.num_steps
 
 
 def free_space(path: Path) -> float:
@@ -165,13 +163,14 @@ def measure(experiment: Experiment, num_steps: int) -> Measured:
         UsageError: If the trainer has no steps, or none are asked for.
     """
     settings = experiment.conditions[0].settings
-    trainer: Any = training.resolve(settings.trainer.name, settings.trainer.options)
     if steps_of(settings) is None or num_steps < 1:
         raise UsageError(
             f"{num_steps} steps of '{settings.trainer.name}' cannot be measured; give "
             "at least one step, and a trainer that trains in steps."
         )
-    few = replace(trainer, steps=num_steps)
+    few = training.resolve(
+        settings.trainer.name, {**settings.trainer.options, "steps": num_steps}
+    )
     torch.set_num_threads(settings.threads)  # as a worker does
     pool = pool_of(settings)
     answers = starting_answers(pool, settings.budget, settings.seed, trainer=few)

@@ -1,7 +1,6 @@
 """Accuracies of a training as it goes on: measured only, no decision uses them."""
 
 import json
-import re
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -10,6 +9,7 @@ from fewlabels import journal, progress
 from fewlabels.errors import RunError
 from fewlabels.evaluation import accuracy, settled
 from fewlabels.files import make_folder, replace_text
+from fewlabels.identity import identity
 from fewlabels.pool import Pool, Split
 from fewlabels.protocols import Classifier, Trainer
 from fewlabels.seals import sealed
@@ -17,7 +17,7 @@ from fewlabels.seals import sealed
 FILE = "evaluations.jsonl"
 """Name of the file in the folder of a training."""
 
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_PREFIX = "2-"  # of marks that tell identities; without it, a mark is an earlier one
 
 
 @dataclass(frozen=True)
@@ -64,24 +64,9 @@ class Evaluations:
 
 
 def mark_of(trainer: Trainer, pool: Pool, test: Split, seed: int, step: int) -> str:
-    """Return a hash of all that decides the evaluations of a round.
-
-    Args:
-        trainer: The trainer, told apart by its ``decisive()`` settings where it has
-            such a method, else by its ``repr``.
-        pool: The items (by id) and their labels.
-        test: What is measured on.
-        seed: Seed of the run.
-        step: Number of the round.
-
-    Returns:
-        A hexadecimal number.
-    """
-    told = trainer.decisive() if hasattr(trainer, "decisive") else trainer
-    # An object without a repr of its own is named by its place in memory.
+    """Return a hash of all that decides the evaluations of a round."""
     decisive = (
-        type(trainer).__qualname__,
-        _ADDRESS.sub("", repr(told)),
+        identity(trainer).model_dump(),
         pool.ids,
         pool.labeled.tolist(),
         pool.labels[pool.labeled].tolist(),
@@ -90,17 +75,34 @@ def mark_of(trainer: Trainer, pool: Pool, test: Split, seed: int, step: int) -> 
         seed,
         step,
     )
-    return sha256(repr(decisive).encode()).hexdigest()
+    text = json.dumps(decisive, sort_keys=True)
+    return _PREFIX + sha256(text.encode()).hexdigest()
 
 
 def kept(file: Path, mark: str) -> dict[int, float] | None:
-    """Return what a file holds under a mark; None where it holds something else."""
+    """Return what a file holds under a mark; None where it holds something else.
+
+    Marks of earlier versions told how a trainer was printed, which nobody can repeat.
+    They are taken for this one: the run that the folder belongs to was compared before.
+    """
     try:
         lines = journal.read(file)
-        if not lines or lines[0]["mark"] != mark:
+        if not lines:
+            return None
+        found = lines[0]["mark"]
+        if found != mark and (
+            found.startswith(_PREFIX) or not mark.startswith(_PREFIX)
+        ):
             return None
         return {int(entry["step"]): float(entry["accuracy"]) for entry in lines[1:]}
-    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        OverflowError,
+        AttributeError,
+    ) as error:
         raise RunError(
             f"'{file}' could not be read: {error}. It was changed by something else "
             f"than fewlabels; remove the folder '{file.parent}', and this training "

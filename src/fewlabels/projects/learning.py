@@ -35,14 +35,7 @@ class Trained:
 
 
 def train(project: ProjectFolder) -> Trained:
-    """Train on all labels but those that measure; go on with what was interrupted.
-
-    Args:
-        project: The project.
-
-    Returns:
-        The model. It is the last one where labels and settings are those of then.
-    """
+    """Train on all labels but those that measure; go on with what was interrupted."""
     snapshot = project.snapshot()
     pool = snapshot.pool(project.images(snapshot))
     _check_labels(pool, snapshot)

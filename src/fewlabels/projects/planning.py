@@ -6,7 +6,7 @@ No table of machines: a few real steps are done on some of the images, and timed
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -25,13 +25,7 @@ from fewlabels.projects.shares import UNKNOWN as UNKNOWN_SHARES
 from fewlabels.projects.shares import Shares, informed
 from fewlabels.protocols import Classifier, Trainer
 from fewlabels.runs import Choice
-from fewlabels.training import (
-    FixMatchDarpTrainer,
-    FixMatchTrainer,
-    FrozenLinearTrainer,
-    darp,
-)
-from fewlabels.training.frozen_linear import MOST_ITEMS, LinearProblem
+from fewlabels.training.training import Training
 
 SMALL_SIDE = 32
 """Longest side, in pixels, of images that a network is trained on from scratch."""
@@ -57,9 +51,6 @@ OVER_PIXELS: Mapping[str, Any] = {
 _IMAGE_AXES = 3
 _PROBED = 32
 _STEPS = 5
-_ROWS = 1000
-_REFINED_ROWS = 5000
-_LABELS_EACH = 4
 _SEED = 0
 
 Clock = Callable[[], float]
@@ -149,46 +140,32 @@ def plan(
 def foretold(
     trainer: Choice, pool: Pool, cache: FeatureCache, clock: Clock = time.perf_counter
 ) -> float | None:
-    """Return how many seconds a training will take here.
-
-    Args:
-        trainer: The trainer of a project.
-        pool: What it is trained on.
-        cache: Where features of the images are kept.
-        clock: What tells the time.
-
-    Returns:
-        Seconds; None: nobody knows.
-    """
+    """Return how many seconds a training will take here."""
+    known = training.built_in(trainer.name, trainer.options)
     images, shape, num_classes = pool.images, pool.images.shape, pool.num_classes
-    if trainer.name in {FROM_SCRATCH, ALIGNED} and len(shape) == _IMAGE_AXES:
-        channels, height, width = shape
-        wanted = (channels, height, width)
-        return _stepping(images, wanted, num_classes, trainer, clock)
-    name = trainer.options.get("encoder", ENCODER)
-    if trainer.name != OVER_FEATURES or name not in encoders.names():
+    if known is None or len(shape) != _IMAGE_AXES:
         return None
-    encoder = encoders.resolve(name, **trainer.options.get("encoder_options", {}))
+    if not known.inputs.has_features:
+        wanted = (shape[0], shape[1], shape[2])
+        return _stepping(images, wanted, num_classes, known, clock)
+    name = known.options["encoder"]
+    if known.num_steps is not None or name not in encoders.names():
+        return None
+    encoder = encoders.resolve(name, **known.options["encoder_options"])
     width = encoder.feature_size
-    seconds = _solving(trainer, len(images), num_classes, width, clock)
+    seconds = _rehearsed(known, len(images), num_classes, width, clock)
     missing = num_missing(images, encoder, cache)
-    if not missing:
-        return seconds
-    return seconds + _embedding(_some(images), missing, encoder, clock)
+    if missing:
+        seconds += _embedding(_some(images), missing, encoder, clock)
+    return seconds
 
 
 def duration(seconds: float) -> str:
-    """Say a time as people do.
+    """Return a time as people say it.
 
     Example:
         >>> duration(0.2), duration(61), duration(7000)
         ('a second', 'about 1 minute', 'about 1.9 hours')
-
-    Args:
-        seconds: How long.
-
-    Returns:
-        A few words.
     """
     if seconds <= 1:
         return "a second"
@@ -217,7 +194,7 @@ def _scratch(
         trainer=chosen.name,
         options=chosen.options,
         shape=shape,
-        seconds=_stepping(images, shape, num_classes, chosen, clock),
+        seconds=_stepping(images, shape, num_classes, _made(chosen), clock),
         reason=f"{why}: a network is trained from scratch by {by}.",
     )
 
@@ -236,7 +213,8 @@ def _frozen(
     chosen = informed(Choice(name=OVER_FEATURES, options=dict(options)), shares)
     encoder = encoders.resolve(options["encoder"])
     seconds = _embedding(_some(images, shape), len(images), encoder, clock)
-    seconds += _solving(chosen, len(images), num_classes, encoder.feature_size, clock)
+    width, made = encoder.feature_size, _made(chosen)
+    seconds += _rehearsed(made, len(images), num_classes, width, clock)
     return TrainingPlan(
         trainer=chosen.name,
         options=chosen.options,
@@ -258,43 +236,32 @@ def _embedding(some: Images, num_images: int, encoder: Encoder, clock: Clock) ->
     return (clock() - begun) / len(some) * num_images
 
 
-def _solving(
-    chosen: Choice, num_items: int, num_classes: int, width: int, clock: Clock
+def _made(chosen: Choice) -> Training:
+    return training.make(chosen.name, **chosen.options)
+
+
+def _rehearsed(
+    known: Training, num_items: int, num_classes: int, width: int, clock: Clock
 ) -> float:
-    """Return how long it takes to fit a linear head, from a rehearsal on a few rows."""
-    trainer = training.resolve(chosen.name, chosen.options)
-    assert isinstance(trainer, FrozenLinearTrainer)
-    num_rows = min(num_items, _ROWS)
-    draws = rng.stream(_SEED, "probe of fitting")
-    labels = torch.arange(num_rows) % num_classes
-    centers = torch.randn(num_classes, width, generator=draws)[labels]
-    rows = centers + torch.randn(num_rows, width, generator=draws)
-    known = torch.arange(min(_LABELS_EACH * num_classes, 1 + num_rows // 2, num_rows))
-    shares = torch.ones(min(num_classes, len(known)), dtype=torch.float64)
-    problem = LinearProblem(trainer, rows / (2 * width) ** 0.5, shares)
+    """Return how long a training takes besides its steps, from a rehearsal."""
     begun = clock()
-    problem.solution(known, labels[known], draws)
-    return (clock() - begun) * min(num_items, MOST_ITEMS) / num_rows
+    factor = known.rehearse(num_items, num_classes, width)
+    return (clock() - begun) * factor
 
 
 def _stepping(
     images: Images,
     shape: tuple[int, int, int],
     num_classes: int,
-    chosen: Choice,
+    wanted: Training,
     clock: Clock,
 ) -> float:
     """Return how long a training from scratch takes, refinements included."""
-    wanted = training.resolve(chosen.name, chosen.options)
-    assert isinstance(wanted, FixMatchTrainer)
-    few = {"steps": _STEPS, "checkpoint_every": 1, "network": wanted.network}
-    few |= {"minibatch_size": wanted.minibatch_size, "mu": wanted.mu}
-    probe = _probe(images, shape, num_classes)
-    step = _timed(training.resolve(FROM_SCRATCH, few), probe, clock)
-    seconds = wanted.steps * step
-    if isinstance(wanted, FixMatchDarpTrainer):
-        seconds += _refining(wanted, len(images), num_classes, clock)
-    return seconds
+    plain = replace(wanted, alignment=None)
+    few = plain.changed(steps=_STEPS, checkpoint_every=1, devices=1)
+    step = _timed(few, _probe(images, shape, num_classes), clock)
+    besides = _rehearsed(wanted, len(images), num_classes, 0, clock)
+    return (wanted.num_steps or 0) * step + besides
 
 
 def _timed(trainer: Trainer, pool: Pool, clock: Clock) -> float:
@@ -307,23 +274,6 @@ def _timed(trainer: Trainer, pool: Pool, clock: Clock) -> float:
 
     trainer.fit(pool, rng.stream(_SEED, "probe"), on_checkpoint=note)
     return min(later - earlier for earlier, later in pairwise(times))
-
-
-def _refining(
-    trainer: FixMatchDarpTrainer, num_items: int, num_classes: int, clock: Clock
-) -> float:
-    """Return how long all refinements of a training take together."""
-    rows = min(num_items, _REFINED_ROWS)
-    draws = rng.stream(_SEED, "probe of refinement")
-    logits = torch.randn(rows, num_classes, generator=draws)
-    begun = clock()
-    darp.solve(
-        torch.softmax(logits, dim=1),
-        darp.targets.uniform(rows, num_classes),
-        capacity=None,
-    )
-    often = math.ceil(trainer.steps * (1 - trainer.warmup) / trainer.refine_every)
-    return (clock() - begun) * num_items / rows * often
 
 
 def _probe(images: Images, shape: tuple[int, int, int], num_classes: int) -> Pool:

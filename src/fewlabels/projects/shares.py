@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from fewlabels import training
 from fewlabels.errors import UsageError
 from fewlabels.runs import Choice
 
@@ -11,9 +12,6 @@ Shares = Literal["unknown", "even"] | tuple[float, ...]
 
 UNKNOWN: Shares = "unknown"
 EVEN: Shares = "even"
-
-_LINEAR = "frozen-linear"
-_ALIGNED = "-darp"
 
 
 def read_shares(given: str | Sequence[float], num_classes: int) -> Shares:
@@ -56,32 +54,16 @@ def read_shares(given: str | Sequence[float], num_classes: int) -> Shares:
 
 
 def informed(trainer: Choice, shares: Shares) -> Choice:
-    """Return a trainer that is told the shares.
-
-    Args:
-        trainer: The trainer.
-        shares: The shares; unknown ones change nothing.
-
-    Returns:
-        The trainer with one more option.
-
-    Raises:
-        UsageError: If it has no use for shares.
-    """
+    """Return a trainer that is told the shares."""
     if shares == UNKNOWN:
         return trainer
-    told: dict[str, Any]
-    if trainer.name == _LINEAR:
-        told = {"shares": shares if isinstance(shares, str) else list(shares)}
-    elif trainer.name.endswith(_ALIGNED):
-        told = {"target": "uniform" if isinstance(shares, str) else list(shares)}
-    else:
-        msg = (
+    option = training.share_option(trainer.name)
+    if option is None:
+        raise UsageError(
             f"The trainer '{trainer.name}' has no use for class shares; leave out "
             "--shares, or choose 'frozen-linear' or 'fixmatch-darp'."
         )
-        raise UsageError(msg)
-    return Choice(name=trainer.name, options=dict(trainer.options) | told)
+    return _with(trainer, option.telling(shares))
 
 
 def outgrown(trainer: Choice, num_classes: int) -> Choice:
@@ -89,32 +71,19 @@ def outgrown(trainer: Choice, num_classes: int) -> Choice:
 
     A class that is added later has no share, and nobody knows what it takes from the
     others: the shares are unknown again.
-
-    Args:
-        trainer: The trainer of a project.
-        num_classes: Number of classes by now.
-
-    Returns:
-        The trainer, as it was where a share is there for each class.
     """
+    option = training.share_option(trainer.name)
     shares = assumed(trainer, num_classes)
-    if shares is None or len(shares) == num_classes:
+    if option is None or shares is None or len(shares) == num_classes:
         return trainer
-    options = dict(trainer.options)
-    options.pop("shares", None)
-    if "target" in options:
-        options["target"] = "estimated"
-    return Choice(name=trainer.name, options=options)
+    return _with(trainer, option.telling(UNKNOWN))
 
 
 def assumed(trainer: Choice, num_classes: int) -> tuple[float, ...] | None:
     """Return the shares that a training is aligned to; None: to none."""
-    told: Any = UNKNOWN
-    if trainer.name == _LINEAR:
-        told = trainer.options.get("shares", UNKNOWN)
-    elif trainer.name.endswith(_ALIGNED):
-        told = trainer.options.get("target", "uniform")
-    if isinstance(told, str):
-        is_even = told in {EVEN, "uniform"}
-        return (1 / num_classes,) * num_classes if is_even else None
-    return tuple(one / sum(told) for one in told)
+    option = training.share_option(trainer.name)
+    return None if option is None else option.assumed(trainer.options, num_classes)
+
+
+def _with(trainer: Choice, told: dict[str, Any]) -> Choice:
+    return Choice(name=trainer.name, options=dict(trainer.options) | told)

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from fewlabels import training
 from fewlabels.evaluation import (
     CurvePoint,
     Gain,
@@ -193,9 +194,10 @@ def _share_notes(project: ProjectFolder, snapshot: Snapshot) -> Iterator[str]:
         counts[label] += 1
     note = balance_note(classes, shares, counts)
     if note is not None:
-        change = "take the trainer 'fixmatch' for 'fixmatch-darp'"
-        if chosen.name.startswith("frozen-"):
-            change = "set the trainer to 'frozen-linear' without 'shares'"
+        plain = training.variant(chosen.name, alignment="")
+        change = f"take the trainer '{plain}' for '{chosen.name}'"
+        if plain == chosen.name:
+            change = f"set the trainer to '{plain}' without 'shares'"
         yield (
             f"{note} Such an assumption costs accuracy. Correct it under 'trainer' in "
             f"'{project.settings_file}', or {change}, which assumes nothing."

@@ -40,8 +40,7 @@ def execute(
     strategy, trainer = check_choices(settings)
     settings = with_made(settings, strategy, trainer)
     check_plan(pool, start=settings.start, query=settings.query, budget=settings.budget)
-    if hasattr(trainer, "check"):  # before anything is written down
-        trainer.check(pool)
+    trainer.check(pool)  # before anything is written down
     folder = RunFolder(path)
     with folder.owned():
         folder.begin(settings, {"data": _data_facts(pool), **environment()})

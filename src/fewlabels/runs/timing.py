@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import Generator
 
+from fewlabels.identity import Identity, identity
 from fewlabels.pool import Pool, Query, Round
 from fewlabels.protocols import Classifier, Strategy, Trainer, ignore
 from fewlabels.runs.memory import peak_memory
@@ -51,7 +52,21 @@ class TimedTrainer:
     """A trainer whose time is taken, without that of measuring its checkpoints."""
 
     trainer: Trainer
-    watch: Stopwatch = field(repr=False)
+    watch: Stopwatch
+
+    @property
+    def identity(self) -> Identity:
+        """That of the trainer."""
+        return identity(self.trainer)
+
+    @property
+    def num_steps(self) -> int | None:
+        """That of the trainer."""
+        return self.trainer.num_steps
+
+    def check(self, pool: Pool) -> None:
+        """Let the trainer check."""
+        self.trainer.check(pool)
 
     def fit(
         self,

@@ -1,68 +1,229 @@
-"""Trainers, and the names they go by."""
+"""Trainings, and the names they go by.
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+Nothing here imports torch: what a name stands for is imported when it is made.
+"""
 
-from torch import Generator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from inspect import Parameter, Signature
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fewlabels import naming
 from fewlabels.errors import UnknownNameError
-from fewlabels.pool import Pool
-from fewlabels.protocols import Classifier, Trainer
-from fewlabels.training import darp, fitting
-from fewlabels.training.alignment import FixMatchDarpTrainer
-from fewlabels.training.fixmatch import FixMatchTrainer
-from fewlabels.training.frozen import (
-    FrozenFixMatchDarpTrainer,
-    FrozenFixMatchTrainer,
-    FrozenSupervisedTrainer,
-)
-from fewlabels.training.frozen_linear import FrozenLinearTrainer
-from fewlabels.training.objective import Recipe
-from fewlabels.training.supervised import SupervisedTrainer
-from fewlabels.training.trainer import NetworkTrainer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import Generator
+
+    from fewlabels.pool import Pool
+    from fewlabels.protocols import Classifier, Trainer
+    from fewlabels.training.training import Training
 
 __all__ = [
-    "FixMatchDarpTrainer",
-    "FixMatchTrainer",
-    "FrozenFixMatchDarpTrainer",
-    "FrozenFixMatchTrainer",
-    "FrozenLinearTrainer",
-    "FrozenSupervisedTrainer",
-    "SupervisedTrainer",
-    "darp",
+    "ShareOption",
+    "built_in",
+    "make",
     "names",
+    "options",
     "resolve",
     "restored",
+    "share_option",
+    "variant",
 ]
 
-_TRAINERS: dict[str, type[NetworkTrainer | FrozenLinearTrainer]] = {
-    "supervised": SupervisedTrainer,
-    "fixmatch": FixMatchTrainer,
-    "fixmatch-darp": FixMatchDarpTrainer,
-    "frozen-supervised": FrozenSupervisedTrainer,
-    "frozen-fixmatch": FrozenFixMatchTrainer,
-    "frozen-fixmatch-darp": FrozenFixMatchDarpTrainer,
-    "frozen-linear": FrozenLinearTrainer,
+
+class ShareOption(NamedTuple):
+    """The option by which a training is told how frequent the classes are."""
+
+    name: str
+    even: str
+    """What stands for equal shares."""
+    unknown: str
+    """What stands for shares that nobody knows."""
+    default: str
+
+    def telling(self, shares: str | Sequence[float]) -> dict[str, Any]:
+        """Return the option that tells shares: numbers, ``"even"``, ``"unknown"``."""
+        words = {"even": self.even, "unknown": self.unknown}
+        told = words[shares] if isinstance(shares, str) else list(shares)
+        return {self.name: told}
+
+    def assumed(
+        self, options: Mapping[str, Any], num_classes: int
+    ) -> tuple[float, ...] | None:
+        """Return the shares that a training is aligned to; None: to none."""
+        told = options.get(self.name, self.default)
+        if isinstance(told, str):
+            return (1 / num_classes,) * num_classes if told == self.even else None
+        return tuple(one / sum(told) for one in told)
+
+
+class _Learner(NamedTuple):
+    """A line of the table: what a learner's name stands for, and what it goes with."""
+
+    path: str
+    inputs: tuple[str, ...] = ("", "frozen-")
+    alignments: tuple[str, ...] = ("",)
+    takes_steps: bool = True
+    shares: ShareOption | None = None
+
+
+_BOTH = ("", "-darp")
+
+_LEARNERS = {
+    "supervised": _Learner("supervised:Supervised"),
+    "fixmatch": _Learner("fixmatch:FixMatch", alignments=_BOTH),
+    "linear": _Learner(
+        "frozen_linear:Linear",
+        inputs=("frozen-",),
+        takes_steps=False,
+        shares=ShareOption("shares", even="even", unknown="unknown", default="unknown"),
+    ),
 }
+_INPUTS = {"": "views:PoolInputs", "frozen-": "frozen:FrozenInputs"}
+_ALIGNMENTS = {"": "", "-darp": "alignment:Darp"}
+_TARGET = ShareOption("target", even="uniform", unknown="estimated", default="uniform")
 _PRESETS = ("small", "official")
 
 
+@dataclass(frozen=True)
+class _Alias:
+    """A name of the table: which parts it is put together from."""
+
+    inputs: str
+    learner: str
+    alignment: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.inputs}{self.learner}{self.alignment}"
+
+    @property
+    def row(self) -> _Learner:
+        return _LEARNERS[self.learner]
+
+    @property
+    def share_option(self) -> ShareOption | None:
+        return _TARGET if self.alignment else self.row.shares
+
+    @property
+    def kinds(self) -> dict[str, Any]:
+        """The types of the parts, by field of a training."""
+        paths = {
+            "inputs": _INPUTS[self.inputs],
+            "learner": self.row.path,
+            "alignment": _ALIGNMENTS[self.alignment],
+            "schedule": "schedule:Schedule" if self.row.takes_steps else "",
+            "execution": "schedule:Execution",
+        }
+        return {field: _imported(path) for field, path in paths.items() if path}
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Every option that the name takes."""
+        from fewlabels.training.training import counting
+
+        kinds = self.kinds
+        inputs, learner = kinds["inputs"], kinds["learner"]()
+        names = [n for kind in kinds.values() for n in counting(kind, inputs, learner)]
+        return (*names, *(["preset"] if self.row.takes_steps else []))
+
+    @property
+    def __signature__(self) -> Signature:
+        """The options, for whoever checks a call."""
+        kind = Parameter.KEYWORD_ONLY
+        return Signature([Parameter(name, kind, default=None) for name in self.options])
+
+    def __call__(self, preset: str = "small", **given: Any) -> "Training":
+        """Make the training; a preset says what its defaults are."""
+        from fewlabels.training.schedule import OFFICIAL
+        from fewlabels.training.training import Training, routed
+
+        if preset not in _PRESETS:
+            raise UnknownNameError("preset", str(preset), _PRESETS)
+        kinds = self.kinds
+        official = OFFICIAL if preset == "official" else {}
+        chosen = {**official, **kinds["inputs"].defaults}
+        chosen = {name: chosen[name] for name in chosen if name in self.options} | given
+        dealt = routed(chosen, kinds)
+        return Training(
+            **{field: naming.made(kinds[field], own) for field, own in dealt.items()}
+        )
+
+
+def _imported(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(import_module(f"{__name__}.{module}"), name)
+
+
+def _aliases() -> Iterator[_Alias]:
+    for inputs in _INPUTS:
+        for learner, row in _LEARNERS.items():
+            if inputs in row.inputs:
+                for alignment in row.alignments:
+                    yield _Alias(inputs, learner, alignment)
+
+
+_TRAININGS = {alias.name: alias for alias in _aliases()}
+
+
 def names() -> tuple[str, ...]:
-    """Return the names of the built-in trainers."""
-    return tuple(_TRAINERS)
+    """Return the names of the built-in trainings."""
+    return tuple(_TRAININGS)
+
+
+def options(name: str) -> tuple[str, ...]:
+    """Return the options of a built-in name; of anything else none are known."""
+    return _TRAININGS[name].options if name in _TRAININGS else ()
+
+
+def share_option(name: str) -> ShareOption | None:
+    """Return how a built-in training is told class shares; None: it has no use."""
+    return _TRAININGS[name].share_option if name in _TRAININGS else None
+
+
+def variant(name: str, **parts: str) -> str | None:
+    """Return the name of a training with other parts.
+
+    Example:
+        >>> variant("frozen-fixmatch-darp", alignment="")
+        'frozen-fixmatch'
+        >>> variant("frozen-fixmatch-darp", learner="supervised", alignment="")
+        'frozen-supervised'
+    """
+    if name not in _TRAININGS:
+        return None
+    found = replace(_TRAININGS[name], **parts).name
+    return found if found in _TRAININGS else None
+
+
+def make(name: str, /, **options: Any) -> "Training":
+    """Return the training that a built-in name stands for.
+
+    Example:
+        >>> make("fixmatch", steps=100).schedule.steps
+        100
+    """
+    found: Training = naming.resolve("trainer", name, options, _TRAININGS, method=None)
+    return found
+
+
+def built_in(name: str, options: Mapping[str, Any]) -> "Training | None":
+    """Return what a built-in name stands for; for others None, without importing."""
+    return make(name, **options) if name in _TRAININGS else None
 
 
 def resolve(
-    trainer: str | Trainer, options: Mapping[str, Any] | None = None
-) -> Trainer:
+    trainer: "str | Trainer", options: Mapping[str, Any] | None = None
+) -> "Trainer":
     """Return the trainer that a name, an import path or an object stands for.
 
     Example:
-        >>> resolve("fixmatch", {"steps": 100}).steps
+        >>> resolve("fixmatch", {"steps": 100}).num_steps
         100
-        >>> resolve("fixmatch", {"preset": "official"}).network
+        >>> resolve("fixmatch", {"preset": "official"}).schedule.network
         'wrn-28-2'
 
     Args:
@@ -72,50 +233,29 @@ def resolve(
             images and a CPU, unless said otherwise) or ``"official"`` (FixMatch's own).
 
     Returns:
-        The trainer.
+        The trainer. One from outside that can do no more than fit comes back with plain
+        answers to the rest of what ``protocols.Trainer`` promises.
     """
-    options = {} if options is None else options
-    if isinstance(trainer, str) and isinstance(options, Mapping):
-        options = _with_preset(trainer, options)
-    found: Trainer = naming.resolve(
+    from fewlabels.protocols import Trainer
+    from fewlabels.training.fitting_only import FittingOnly
+
+    found = naming.resolve(
         "trainer",
         trainer,
-        options,
-        _TRAINERS,
+        {} if options is None else options,
+        _TRAININGS,
         method="fit(pool, generator, *, workspace, on_checkpoint)",
     )
-    return found
-
-
-def _with_preset(name: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the options of a built-in name over the defaults of their preset."""
-    kind = _TRAINERS.get(name)
-    if kind is None or not issubclass(kind, NetworkTrainer):
-        return options
-    preset = options.get("preset", "small")
-    if preset not in _PRESETS:
-        raise UnknownNameError("preset", str(preset), _PRESETS)
-    own = {option: options[option] for option in options if option != "preset"}
-    return kind.official_changes() | own if preset == "official" else own
+    return found if isinstance(found, Trainer) else FittingOnly(found)
 
 
 def restored(
-    trainer: Trainer, pool: Pool, generator: Generator, workspace: Path
-) -> Classifier | None:
-    """Return the classifier that a trainer finished earlier, without ever training.
+    trainer: "Trainer", pool: "Pool", generator: "Generator", workspace: "Path"
+) -> "Classifier | None":
+    """Return the classifier that a trainer finished earlier, without ever training."""
+    from fewlabels.training import fitting
+    from fewlabels.training.training import Training
 
-    Args:
-        trainer: The trainer.
-        pool: The pool that it was given.
-        generator: A generator in the state in which the trainer got it.
-        workspace: The folder that it was given.
-
-    Returns:
-        The classifier; None if there is no finished training of this pool, or if the
-        trainer is not one of this package, since how others keep their work is theirs.
-    """
-    if isinstance(trainer, FrozenLinearTrainer):
-        return trainer.restored(pool, generator, workspace)
-    if not isinstance(trainer, Recipe):
+    if not isinstance(trainer, Training):
         return None
     return fitting.restored(trainer, pool, generator, workspace)

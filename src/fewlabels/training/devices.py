@@ -25,7 +25,7 @@ from fewlabels.errors import FewlabelsError, TrainingError, UsageError
 from fewlabels.jobs import Replay, Sender
 from fewlabels.models import Network, checkpoint
 from fewlabels.training.distributed import ProcessGroup
-from fewlabels.training.settings import TrainingSettings
+from fewlabels.training.schedule import Schedule
 
 _GLANCE = 0.1
 _PATIENCE = 10.0
@@ -47,7 +47,7 @@ class Trainable(Protocol):
     """A training that some processes do together; it can be sent to them."""
 
     @property
-    def settings(self) -> TrainingSettings:
+    def settings(self) -> Schedule:
         """The settings."""
         ...
 
@@ -78,7 +78,7 @@ def trained(task: Trainable, network: Network, on_checkpoint: OnCheckpoint) -> N
     return _trained_by_several(task, network, on_checkpoint)
 
 
-def _fabric(settings: TrainingSettings) -> "Fabric":
+def _fabric(settings: Schedule) -> "Fabric":
     """Return device, precision and communication, or say what is not there."""
     # Here, since it takes seconds, and only a training needs it.
     from lightning_fabric import Fabric

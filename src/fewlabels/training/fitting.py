@@ -1,124 +1,143 @@
-"""From a recipe and a pool to a classifier: found finished, gone on with, or made."""
+"""From a training and a pool to a classifier: found finished, gone on with, or made."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Generator
 
 from fewlabels import models, progress, rng
 from fewlabels.errors import TrainingError
-from fewlabels.models import Network
+from fewlabels.models import Head, Network
 from fewlabels.pool import Pool
 from fewlabels.protocols import Classifier
 from fewlabels.training import devices, loop
 from fewlabels.training import workspace as workspaces
 from fewlabels.training.distributed import ProcessGroup
-from fewlabels.training.objective import Recipe
+from fewlabels.training.learner import Learner, LearningNetwork
+from fewlabels.training.minibatches import Minibatcher
 from fewlabels.training.optimization import AveragedNetwork, rate_bound, sgd
+from fewlabels.training.schedule import Schedule
 from fewlabels.training.state import SavedState
 from fewlabels.training.views import Views
 
+if TYPE_CHECKING:  # it fits by this module
+    from fewlabels.training.training import Training
+
 
 def fit(
-    recipe: Recipe,
+    training: "Training",
     pool: Pool,
     generator: Generator,
     workspace: Path | None,
     on_checkpoint: Callable[[int, Classifier], None],
 ) -> Classifier:
-    """Train a network from scratch and return its average over the last steps.
+    """Return a network trained from scratch, averaged over its last steps.
 
     One number is taken from ``generator``; every stream of the training is named from
-    it. Two objectives that name their streams alike therefore start from the same
-    weights and see the same labeled minibatches.
-
-    Args:
-        recipe: Network, schedule, optimizer and objective.
-        pool: Labeled and unlabeled images.
-        generator: The only source of randomness.
-        workspace: A folder that belongs to this training, or None.
-        on_checkpoint: Called with the step and a copy of the classifier.
-
-    Returns:
-        The classifier; untrained, if nothing is labeled.
+    it. Two learners that name their views alike therefore start from the same weights
+    and see the same labeled minibatches.
     """
     with (
         torch.inference_mode(mode=False),
         torch.enable_grad(),
         workspaces.alone_in(workspace),
     ):
-        key = rng.fork(generator)
-        views = recipe.views(pool)
-        task = Task(recipe, pool, views, key, workspace)
+        task = Task.of(training, pool, generator, workspace)
 
         def tell(step: int, network: Network) -> None:
-            on_checkpoint(step, views.classifier(network, pool.num_classes))
+            on_checkpoint(step, task.classifier(network))
 
         network = task.untrained()
         if not len(pool.labeled):
             tell(0, network)
         elif task.restores(network):
-            tell(recipe.steps, network)
+            tell(training.num_steps or 1, network)
         else:
-            views.prepare()
-            with progress.heeding():
-                network = devices.trained(task, network, tell)
-                task.keep(network)
-        return views.classifier(network, pool.num_classes)
+            network = task.trained(network, tell)
+        return task.classifier(network)
 
 
 def restored(
-    recipe: Recipe, pool: Pool, generator: Generator, workspace: Path
+    training: "Training", pool: Pool, generator: Generator, workspace: Path
 ) -> Classifier | None:
-    """Return what :func:`fit` finished earlier, without ever training.
-
-    Args:
-        recipe: Network, schedule, optimizer and objective.
-        pool: The pool that was trained on.
-        generator: The generator in the state in which :func:`fit` got it.
-        workspace: The folder of that training.
-
-    Returns:
-        The classifier; None if the folder holds no finished training of this pool.
-    """
-    key = rng.fork(generator)
-    views = recipe.views(pool)
-    task = Task(recipe, pool, views, key, workspace)
+    """Return what :func:`fit` finished earlier, without ever training."""
+    task = Task.of(training, pool, generator, workspace)
     network = task.untrained()
     if len(pool.labeled) and not task.restores(network):
         return None
-    return views.classifier(network, pool.num_classes)
+    return task.classifier(network)
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
     """One training: what to train on what, and where to keep it."""
 
-    recipe: Recipe
+    training: "Training"
     pool: Pool
     views: Views
     key: int
     workspace: Path | None
 
+    @classmethod
+    def of(
+        cls,
+        training: "Training",
+        pool: Pool,
+        generator: Generator,
+        workspace: Path | None = None,
+    ) -> "Task":
+        """Return the task of a training; one number is taken from the generator."""
+        views = training.inputs.of(pool, training.execution.cache)
+        return cls(training, pool, views, rng.fork(generator), workspace)
+
     @property
-    def settings(self) -> Recipe:
-        """The settings, as whoever trains on devices calls them."""
-        return self.recipe
+    def settings(self) -> Schedule:
+        """What the steps are, for whoever trains on devices."""
+        assert self.training.schedule is not None
+        return self.training.schedule
+
+    def classifier(self, network: Network) -> Classifier:
+        """Return a network as a classifier of the pool's images."""
+        return self.views.classifier(network, self.pool.num_classes)
 
     def untrained(self) -> Network:
         """Return the network before the first step, in evaluation mode."""
-        network = models.build(
-            self.recipe.network,
-            self.views.shape,
-            self.pool.num_classes,
-            rng.stream(self.key, "initialize"),
-            dropout=self.recipe.dropout,
-            bn_momentum=self.recipe.bn_momentum,
-        )
-        self.views.begin(network)
+        shape, num_classes = self.views.shape, self.pool.num_classes
+        draws = rng.stream(self.key, "initialize")
+        learner = self.training.learner
+        if isinstance(learner, Learner):
+            network = models.build(
+                self.settings.network,
+                shape,
+                num_classes,
+                draws,
+                dropout=self.settings.dropout,
+                bn_momentum=self.settings.bn_momentum,
+            )
+            self.views.begin(network)
+        else:
+            network = models.build(learner.network, shape, num_classes, draws)
+            assert isinstance(network, Head)
+            learner.begin(network, self.views.rows)
         return network.eval()
+
+    def trained(self, network: Network, tell: devices.OnCheckpoint) -> Network:
+        """Train an untrained network, in steps or at once, and keep it."""
+        learner = self.training.learner
+        if isinstance(learner, Learner):
+            self.views.prepare({view.kind for view in learner.views.values()})
+            with progress.heeding():
+                network = devices.trained(self, network, tell)
+                self._keep(network)
+            return network
+        assert isinstance(network, Head)
+        learner.solve(network, self.views.rows, self.pool, self.key)
+        self._keep(network)
+        tell(1, network)
+        return network
 
     def restores(self, network: Network) -> bool:
         """Fill ``network`` with the finished training, if there is one."""
@@ -126,86 +145,77 @@ class Task:
             return False
         return workspaces.restore(network, self.workspace, self._mark)
 
-    def keep(self, network: Network) -> None:
+    def _keep(self, network: Network) -> None:
         """Save the finished training; the unfinished one goes."""
         if self.workspace is not None:
-            workspaces.keep(network, self.workspace, self._mark, self.recipe)
+            identity = self.training.identity
+            workspaces.keep(network, self.workspace, self._mark, identity)
             SavedState(self.workspace, self._mark, 0).remove()
 
     def train(
         self,
         group: ProcessGroup,
         network: Network,
-        on_checkpoint: Callable[[int, Network], None],
+        on_checkpoint: devices.OnCheckpoint,
     ) -> Network:
-        """Train, as one process of a group, and return the averaged network.
-
-        Args:
-            group: The processes that share the work.
-            network: The untrained network; it is changed.
-            on_checkpoint: Called with the step and a copy of the averaged network.
-
-        Returns:
-            The average.
-        """
-        training = self.begun(group, network)
+        """Train, as one process of a group, and return the averaged network."""
+        stepper = self.begun(group, network)
         saved = None
         if self.workspace is not None:
-            saved = SavedState(self.workspace, self._mark, self.recipe.save_every)
-        loop.run(training, saved, on_checkpoint)
-        return training.average.network
+            every = self.training.execution.save_every
+            saved = SavedState(self.workspace, self._mark, every)
+        loop.run(stepper, saved, on_checkpoint)
+        return stepper.average.module.network
 
-    def begun(self, group: ProcessGroup, network: Network) -> loop.Training:
-        """Return the training of a network before its first step.
-
-        Args:
-            group: The processes that share the work.
-            network: The untrained network; it is moved to the group's device.
-
-        Returns:
-            The training.
-        """
-        recipe = self.recipe
+    def begun(self, group: ProcessGroup, network: Network) -> loop.Stepper:
+        """Return the training of a network before its first step."""
+        training, schedule, pool = self.training, self.settings, self.pool
+        learner, alignment = training.learner, training.alignment
+        assert isinstance(learner, Learner)
         rate = self._rate(network)
-        network.to(group.device)
-        average = AveragedNetwork(network, recipe.ema_decay)
-        if recipe.compiles:
-            network.compile()
-        return loop.Training(
-            recipe,
-            recipe.objective(self.pool, self.views, self.key, group),
-            network,
-            group.wrapped(network),
+        learning = LearningNetwork(network, learner.heads, self.key).to(group.device)
+        average = AveragedNetwork(learning, schedule.ema_decay)
+        if schedule.compiles:
+            learning.compile()
+        memory = learner.memory(pool)
+        return loop.Stepper(
+            learner,
+            alignment,
+            schedule,
+            Minibatcher(
+                self.views, learner.views, learner.mu, pool, schedule, self.key, group
+            ),
+            memory if alignment is None else memory | alignment.memory(pool),
+            learning,
+            group.wrapped(learning),
             average,
-            sgd(network, rate, recipe.momentum, recipe.weight_decay),
-            self.key,
-            group,
+            sgd(learning, rate, schedule.momentum, schedule.weight_decay),
             rate,
+            training.execution.prefetch,
         )
 
     @property
     def _mark(self) -> str:
         return workspaces.fingerprint(
-            self.recipe, self.pool, self.views.identity, self.key
+            self.training.identity, self.pool, self.views.identity, self.key
         )
 
     def _rate(self, network: Network) -> float:
         """Return the learning rate of the first step, bounded where that is asked."""
-        recipe = self.recipe
-        if recipe.rate_limit == "none":
-            return recipe.learning_rate
-        features = (
-            self.views.classifier(network, self.pool.num_classes)
-            .outputs(self.pool.images, self.pool.labeled)
-            .features[:]
+        schedule = self.settings
+        if schedule.rate_limit == "none":
+            return schedule.learning_rate
+        labeled = self.pool.labeled
+        found = self.classifier(network).outputs(self.pool.images, labeled)
+        bound = rate_bound(
+            found.features[:], self.pool.num_classes, schedule.rate_limit
         )
-        bound = rate_bound(features, self.pool.num_classes, recipe.rate_limit)
         if bound <= 0:
             msg = (
-                f"The Gram matrix of the {len(features)} labeled items is singular: "
+                f"The Gram matrix of the {len(labeled)} labeled items is singular: "
                 "some look alike to the untrained network, or there are more of them "
-                f"than features. rate_limit '{recipe.rate_limit}' leaves no learning "
+                f"than features. rate_limit '{schedule.rate_limit}' leaves no learning "
                 "rate; take 'linearized' or 'none'."
             )
             raise TrainingError(msg)
-        return min(recipe.learning_rate, bound)
+        return min(schedule.learning_rate, bound)

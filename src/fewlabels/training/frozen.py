@@ -1,17 +1,18 @@
 """Training of a small head over frozen features: minutes on a CPU, for photographs too.
 
 Every image, and a few weak and strong views of it, goes through an encoder once and is
-kept; after that a step costs milliseconds. The objectives are those of the other
-trainers: only the views differ.
+kept; after that a step costs milliseconds. What is learned is what is learned from
+images: only the inputs differ.
 
 Shapes: n items asked about, V views of each, D features of the encoder.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from filelock import FileLock
@@ -36,12 +37,8 @@ from fewlabels.features.encoders import Encoder
 from fewlabels.features.self_supervised import SelfSupervised
 from fewlabels.models import Head, Network
 from fewlabels.pool import Pool
-from fewlabels.training.alignment import FixMatchDarpTrainer
-from fewlabels.training.fixmatch import FixMatchTrainer
-from fewlabels.training.objective import Recipe
-from fewlabels.training.settings import UNDECIDING, check_range
-from fewlabels.training.supervised import SupervisedTrainer
-from fewlabels.training.views import Views
+from fewlabels.training.schedule import OF_STRONG_VIEWS, OF_VIEWS, check_range
+from fewlabels.training.views import Kind, Views, Wanted, strong_settings
 
 _SELF_SUPERVISED = "self-supervised"
 _VIEWS_KEY = 0  # the same views for every training, so that they are embedded once
@@ -51,22 +48,53 @@ _VIEWS_KEY = 0  # the same views for every training, so that they are embedded o
 class FrozenInputs:
     """Rows of an encoder that is never trained, made once and kept."""
 
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+    word: ClassVar = "Frozen"
+    has_features: ClassVar = True
+    defaults: ClassVar[Mapping[str, Any]] = {"network": "linear", "learning_rate": 0.03}
+
     encoder: str = "efficientnet-lite0"
     """Name of an encoder, or ``"package.module:name"`` of a ``torch.nn.Module`` (see
     :mod:`fewlabels.features.encoders`), or ``"self-supervised"``: one that is trained
     on the images of the pool first, without labels, and kept."""
     encoder_options: dict[str, Any] = field(default_factory=dict)
     """Options of the encoder, such as ``size``, the side images are brought to."""
-    cache: str | None = field(default=None, metadata=UNDECIDING)
-    """Folder where features are kept; None: the cache folder of this user."""
+    weak: WeakAugment = field(
+        default_factory=lambda: WeakAugment(flip=True), metadata=OF_VIEWS
+    )
+    """How labeled images, and those that pseudo-labels come from, are varied."""
+    strong: str | Strong = field(default="official", metadata=OF_STRONG_VIEWS)
+    """How the images that learn from pseudo-labels are varied: the name of a preset
+    (see :func:`fewlabels.augment.preset`) or settings."""
+    weak_views: int = field(default=1, metadata=OF_VIEWS)
+    """Weak views of each image that are embedded."""
+    # It belongs to learners without strong views too: runs say so since the first.
+    strong_views: int = field(default=2, metadata=OF_VIEWS)
+    """Strong views of each image that are embedded."""
 
-    def feature_cache(self) -> FeatureCache:
-        """Return where rows are kept."""
-        if self.cache is None:
-            return FeatureCache.of_this_user()
-        return FeatureCache(Path(self.cache))
+    def __post_init__(self) -> None:
+        """Check the ranges and the name of the preset."""
+        check_range("weak_views", self.weak_views, at_least=1)
+        check_range("strong_views", self.strong_views, at_least=1)
+        strong_settings(self.strong)
 
-    def encoder_for(self, pool: Pool) -> Encoder:
+    def check_network(self, name: str) -> None:
+        """Raise unless a network takes rows."""
+        if name.startswith("wrn"):
+            msg = (
+                f"The network '{name}' takes images, and features are frozen here: "
+                "choose a head, 'linear' or 'mlp-256'."
+            )
+            raise UsageError(msg)
+
+    def of(self, pool: Pool, cache: str | None) -> Views:
+        """Return stored features of views; what is not there yet is embedded."""
+        kept = (
+            FeatureCache.of_this_user() if cache is None else FeatureCache(Path(cache))
+        )
+        return FrozenViews(self, pool, self.encoder_for(pool, kept), kept)
+
+    def encoder_for(self, pool: Pool, cache: FeatureCache) -> Encoder:
         """Return the encoder; one that learns from the pool is trained once."""
         if self.encoder != _SELF_SUPERVISED:
             return encoders.resolve(self.encoder, **self.encoder_options)
@@ -79,58 +107,18 @@ class FrozenInputs:
         )
         told = sha256(repr(learner).encode()).hexdigest()[:16]
         name = f"{content_key(pool.images)}-{told}"
-        place = self.feature_cache().folder / _SELF_SUPERVISED / name
+        place = cache.folder / _SELF_SUPERVISED / name
         files.make_folder(place)
         draws = rng.stream(_VIEWS_KEY, _SELF_SUPERVISED)
         with FileLock(place / ".lock"):  # of two processes, one trains and one waits
             return learner.fit(pool.images, draws, workspace=place)
 
 
-@dataclass(frozen=True, kw_only=True)
-class FrozenRecipe(FrozenInputs, Recipe):
-    """What the trainers over frozen features that take steps have in common."""
-
-    network: str = "linear"
-    """Name of the head: ``"linear"``, or ``"mlp-WIDTH"`` with a hidden layer."""
-    learning_rate: float = 0.03
-    """Learning rate of the first step (eta)."""
-    weak: WeakAugment = field(default_factory=lambda: WeakAugment(flip=True))
-    """How labeled images, and those that pseudo-labels come from, are varied."""
-    weak_views: int = 1
-    """Weak views of each image that are embedded."""
-    strong_views: int = 2
-    """Strong views of each image that are embedded."""
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        super().__post_init__()
-        check_range("weak_views", self.weak_views, at_least=1)
-        check_range("strong_views", self.strong_views, at_least=1)
-
-    @classmethod
-    def official_changes(cls) -> dict[str, Any]:
-        """Return what :meth:`official` changes of the defaults: all but the head."""
-        return super().official_changes() | {"network": "linear"}
-
-    def views(self, pool: Pool) -> Views:
-        """Return stored features of views; what is not there yet is embedded."""
-        return FrozenViews(self, pool, self.encoder_for(pool), self.feature_cache())
-
-    def _check_network(self) -> None:
-        super()._check_network()
-        if self.network.startswith("wrn"):
-            msg = (
-                f"The network '{self.network}' takes images, and features are frozen "
-                "here: choose a head, 'linear' or 'mlp-256'."
-            )
-            raise UsageError(msg)
-
-
 @dataclass(frozen=True, eq=False)
 class FrozenViews:
     """Features of views, each embedded once and read in every step."""
 
-    recipe: FrozenRecipe
+    inputs: FrozenInputs
     pool: Pool
     encoder: Encoder
     cache: FeatureCache
@@ -138,35 +126,28 @@ class FrozenViews:
     @property
     def shape(self) -> tuple[int, ...]:
         """Length of a row of features; an encoder may not know it beforehand."""
-        return (self._clean.shape[1],)
+        return (self.rows.shape[1],)
 
     @property
     def identity(self) -> str:
         """Name of the encoder, which tells its weights."""
         return self.encoder.name
 
-    def prepare(self) -> None:
+    def prepare(self, kinds: set[Kind]) -> None:
         """Embed all views that are not there yet."""
-        self._weak  # noqa: B018 - made on first use
-        if self.recipe.strong_settings() is not None:
-            self._strong  # noqa: B018 - made on first use
+        for kind in kinds:
+            self._stored(kind)
 
     def __getstate__(self) -> dict[str, Any]:
         """Send no rows to other processes: they open the same files."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    def weak(self, items: Tensor, generator: Generator) -> Tensor:
-        """Return one of the weak views of each item."""
-        return _drawn(self._weak, items, generator)
-
-    def both(
-        self, items: Tensor, for_weak: Generator, for_strong: Generator
-    ) -> tuple[Tensor, Tensor]:
-        """Return one of the weak and one of the strong views of each item."""
-        return (
-            _drawn(self._weak, items, for_weak),
-            _drawn(self._strong, items, for_strong),
-        )
+    def shown(self, items: Tensor, wanted: Wanted) -> dict[str, Tensor]:
+        """Return one of the stored views of each item, for each that is wanted."""
+        return {
+            name: _drawn(self._stored(kind), items, generator)
+            for name, (kind, generator) in wanted.items()
+        }
 
     def as_input(self, views: Tensor) -> Tensor:
         """Return the rows as they are; the head standardizes them."""
@@ -175,7 +156,7 @@ class FrozenViews:
     def begin(self, network: Network) -> None:
         """Let the head standardize by the mean and spread of the pool's features."""
         assert isinstance(network, Head)
-        network.standardize_by(*moments(self._clean))
+        network.standardize_by(*moments(self.rows))
 
     def classifier(self, network: Network, num_classes: int) -> FrozenClassifier:
         """Return encoder and head as a classifier of images."""
@@ -183,24 +164,27 @@ class FrozenViews:
             module=network,
             num_classes=num_classes,
             encoder=self.encoder,
-            known=(Embedded(self.pool.images, self._clean),),
+            known=(Embedded(self.pool.images, self.rows),),
             cache=self.cache,
         )
 
     @cached_property
-    def _clean(self) -> Rows:
+    def rows(self) -> Rows:
+        """Features of the images as they are."""
         pool = self.pool
         return embedded(pool.images, self.encoder, cache=self.cache)
 
     @cached_property
     def _weak(self) -> StoredViews:
-        return self._embedded(self.recipe.weak, self.recipe.weak_views)
+        return self._embedded(self.inputs.weak, self.inputs.weak_views)
 
     @cached_property
     def _strong(self) -> StoredViews:
-        settings = self.recipe.strong_settings()
-        assert settings is not None
-        return self._embedded(settings, self.recipe.strong_views)
+        settings = strong_settings(self.inputs.strong)
+        return self._embedded(settings, self.inputs.strong_views)
+
+    def _stored(self, kind: Kind) -> StoredViews:
+        return self._weak if kind == "weak" else self._strong
 
     def _embedded(self, settings: WeakAugment | Strong, num_views: int) -> StoredViews:
         return embedded_views(
@@ -218,24 +202,3 @@ def _drawn(views: StoredViews, items: Tensor, generator: Generator) -> Tensor:
     num_views = views.shape[1]
     numbers_n = torch.randint(num_views, (len(items),), generator=generator)
     return views.read(items, numbers_n)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FrozenSupervisedTrainer(FrozenRecipe, SupervisedTrainer):
-    """A head trained on the labeled items alone."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FrozenFixMatchTrainer(FrozenRecipe, FixMatchTrainer):
-    """A head trained by FixMatch."""
-
-    strong: str | Strong = "official"
-    """How strong views are made; see :class:`FixMatchTrainer`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FrozenFixMatchDarpTrainer(FrozenRecipe, FixMatchDarpTrainer):
-    """A head trained by FixMatch with DARP."""
-
-    strong: str | Strong = "official"
-    """How strong views are made; see :class:`FixMatchTrainer`."""

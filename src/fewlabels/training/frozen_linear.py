@@ -7,45 +7,36 @@ Shapes: N items of the pool that are looked at, n labeled ones, D features, C cl
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from scipy import sparse
 from torch import Generator, Tensor
 
-from fewlabels import models, progress, rng
+from fewlabels import progress, rng
 from fewlabels.errors import UsageError
-from fewlabels.features import (
-    Embedded,
-    FrozenClassifier,
-    embedded,
-    moments,
-    read_rows,
-)
+from fewlabels.features import moments, read_rows
 from fewlabels.features.cache import Rows
 from fewlabels.models import Head
 from fewlabels.naming import check_known
 from fewlabels.pool import Pool
-from fewlabels.protocols import Classifier, ignore
 from fewlabels.training import darp
-from fewlabels.training import workspace as workspaces
 from fewlabels.training.darp import targets
-from fewlabels.training.frozen import FrozenInputs
 from fewlabels.training.linear import logistic
-from fewlabels.training.settings import check_range, decisive
+from fewlabels.training.schedule import check_range
 from fewlabels.training.spreading import neighbor_graph, spread
+from fewlabels.training.views import View
 
 Unlabeled = Literal["auto", "use", "ignore"]
 Shares = Literal["unknown", "even"]
 Scale = Literal["each", "common"]
 
-MOST_ITEMS = 6000
-"""Images of a pool that are looked at; the head then speaks of all."""
-
+_MOST_ITEMS = 6000  # of a pool that are looked at; the head then speaks of all
+_REHEARSED_ROWS = 1000
+_LABELS_EACH = 4
 _NUM_NEIGHBORS = 10
 _NUM_FOLDS = 5
 _SHARPNESS = 4
@@ -55,7 +46,7 @@ _NUM_TO_TELL_APART = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrozenLinearTrainer(FrozenInputs):
+class Linear:
     """Logistic regression on labels and on their neighbors, to the optimum.
 
     Every class counts equally, or by its share where shares are given: with few labels,
@@ -63,6 +54,8 @@ class FrozenLinearTrainer(FrozenInputs):
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
+    network: ClassVar = "linear"
+    views: ClassVar[Mapping[str, View]] = {}
 
     unlabeled: Unlabeled = "auto"
     """Whether to learn from unlabeled images: ``"use"``, ``"ignore"``, or ``"auto"``,
@@ -90,50 +83,8 @@ class FrozenLinearTrainer(FrozenInputs):
             msg = f"shares are {self.shares}; every share must be a number above zero."
             raise UsageError(msg)
 
-    def decisive(self) -> dict[str, Any]:
-        """Return the settings that decide the outcome of a training."""
-        return decisive(self)
-
-    def fit(
-        self,
-        pool: Pool,
-        generator: Generator,
-        *,
-        workspace: Path | None = None,
-        on_checkpoint: Callable[[int, Classifier], None] = ignore,
-    ) -> Classifier:
-        """Fit the head; see :class:`fewlabels.protocols.Trainer`.
-
-        Args:
-            pool: Labeled and unlabeled images.
-            generator: The only source of randomness.
-            workspace: Where the head is kept and found again.
-            on_checkpoint: Called once, with step 1, or 0 where nothing is labeled.
-
-        Returns:
-            Encoder and head; the head is untrained, if nothing is labeled.
-        """
-        self._check(pool)
-        folder = None if workspace is None else Path(workspace)
-        with workspaces.alone_in(folder):
-            task = _Task.of(self, pool, rng.fork(generator))
-            if len(pool.labeled) and not task.restores(folder):
-                task.fit()
-                if folder is not None:
-                    workspaces.keep(task.head, folder, task.mark, self)
-            on_checkpoint(int(len(pool.labeled) > 0), task.classifier)
-            return task.classifier
-
-    def restored(
-        self, pool: Pool, generator: Generator, workspace: Path
-    ) -> Classifier | None:
-        """Return what :meth:`fit` kept in a folder; None if that is not there."""
-        task = _Task.of(self, pool, rng.fork(generator))
-        if len(pool.labeled) and not task.restores(workspace):
-            return None
-        return task.classifier
-
-    def _check(self, pool: Pool) -> None:
+    def check(self, pool: Pool) -> None:
+        """Raise unless shares that were given are one for each class."""
         if not isinstance(self.shares, str) and len(self.shares) != pool.num_classes:
             msg = (
                 f"{len(self.shares)} shares are given, and there are "
@@ -141,93 +92,69 @@ class FrozenLinearTrainer(FrozenInputs):
             )
             raise UsageError(msg)
 
-
-@dataclass(frozen=True, eq=False)
-class _Task:
-    """One fit: what is fitted to which rows."""
-
-    settings: FrozenLinearTrainer
-    pool: Pool
-    key: int
-    classifier: FrozenClassifier
-    rows: Rows
-
-    @classmethod
-    def of(cls, settings: FrozenLinearTrainer, pool: Pool, key: int) -> "_Task":
-        encoder, cache = settings.encoder_for(pool), settings.feature_cache()
-        rows = embedded(pool.images, encoder, cache=cache)
-        draws = rng.stream(key, "initialize")
-        head = models.build("linear", (rows.shape[1],), pool.num_classes, draws)
-        assert isinstance(head, Head)
+    def begin(self, head: Head, rows: Rows) -> None:
+        """Let the head standardize by the mean and spread of the pool's rows."""
         middle, deviation = moments(rows)
-        if settings.scale == "common":
+        if self.scale == "common":
             deviation = deviation.square().mean().sqrt().expand_as(deviation)
         head.standardize_by(middle, deviation)
-        classifier = FrozenClassifier(
-            module=head.eval(),
-            num_classes=pool.num_classes,
-            encoder=encoder,
-            known=(Embedded(pool.images, rows),),
-            cache=cache,
-        )
-        return cls(settings, pool, key, classifier, rows)
 
-    @property
-    def head(self) -> Head:
-        assert isinstance(self.classifier.module, Head)
-        return self.classifier.module
-
-    @property
-    def mark(self) -> str:
-        name = self.classifier.encoder.name
-        return workspaces.fingerprint(self.settings, self.pool, name, self.key)
-
-    def restores(self, folder: Path | None) -> bool:
-        """Fill the head with what was kept, if it was."""
-        return folder is not None and workspaces.restore(self.head, folder, self.mark)
-
-    def fit(self) -> None:
+    def solve(self, head: Head, rows: Rows, pool: Pool, key: int) -> None:
         """Fit the head to the labels, and to the pool where that is told or better."""
-        items = self._items()
-        labels = self.pool.labels[self.pool.labeled]
+        items = _items(pool, key)
+        labels = pool.labels[pool.labeled]
         seen, numbers = torch.unique(labels, return_inverse=True)
         with torch.no_grad():
-            scaled = self.head.embed(read_rows(self.rows, items))
+            scaled = head.embed(read_rows(rows, items))
         scaled /= math.sqrt(scaled.shape[1])  # to a length of about one
         known = torch.arange(len(labels))  # the labeled items come first
-        problem = LinearProblem(self.settings, scaled, self._shares()[seen])
-        weight, bias = problem.solution(known, numbers, rng.stream(self.key, "folds"))
-        layer = self.head.head
+        problem = LinearProblem(self, scaled, self._shares(pool)[seen])
+        weight, bias = problem.solution(known, numbers, rng.stream(key, "folds"))
+        layer = head.head
         with torch.no_grad():
             layer.weight.zero_()
             layer.bias.fill_(_NEVER_SEEN)
             layer.weight[seen] = weight / math.sqrt(scaled.shape[1])
             layer.bias[seen] = bias - bias.mean()
 
-    def _items(self) -> Tensor:
-        """Return the labeled items, and others up to a bound, shape (N,)."""
-        is_other = torch.ones(len(self.pool), dtype=torch.bool)
-        is_other[self.pool.labeled] = False
-        others = torch.nonzero(is_other).flatten()
-        room = max(0, MOST_ITEMS - len(self.pool.labeled))
-        if len(others) > room:
-            draws = rng.stream(self.key, "items")
-            others = others[torch.randperm(len(others), generator=draws)[:room]]
-        return torch.cat([self.pool.labeled, others.sort().values])
+    def rehearse(self, num_items: int, num_classes: int, width: int) -> float:
+        """Solve a problem of random rows; return how many times longer all take."""
+        num_rows = min(num_items, _REHEARSED_ROWS)
+        draws = rng.stream(0, "probe of fitting")
+        labels = torch.arange(num_rows) % num_classes
+        centers = torch.randn(num_classes, width, generator=draws)[labels]
+        rows = centers + torch.randn(num_rows, width, generator=draws)
+        most = min(_LABELS_EACH * num_classes, 1 + num_rows // 2, num_rows)
+        known = torch.arange(most)
+        shares = torch.ones(min(num_classes, len(known)), dtype=torch.float64)
+        problem = LinearProblem(self, rows / (2 * width) ** 0.5, shares)
+        problem.solution(known, labels[known], draws)
+        return min(num_items, _MOST_ITEMS) / num_rows
 
-    def _shares(self) -> Tensor:
+    def _shares(self, pool: Pool) -> Tensor:
         """Return how much each class counts, shape (C,)."""
-        given = self.settings.shares
-        if isinstance(given, str):
-            return torch.ones(self.pool.num_classes, dtype=torch.float64)
-        return torch.tensor(given, dtype=torch.float64)
+        if isinstance(self.shares, str):
+            return torch.ones(pool.num_classes, dtype=torch.float64)
+        return torch.tensor(self.shares, dtype=torch.float64)
+
+
+def _items(pool: Pool, key: int) -> Tensor:
+    """Return the labeled items, and others up to a bound, shape (N,)."""
+    is_other = torch.ones(len(pool), dtype=torch.bool)
+    is_other[pool.labeled] = False
+    others = torch.nonzero(is_other).flatten()
+    room = max(0, _MOST_ITEMS - len(pool.labeled))
+    if len(others) > room:
+        draws = rng.stream(key, "items")
+        others = others[torch.randperm(len(others), generator=draws)[:room]]
+    return torch.cat([pool.labeled, others.sort().values])
 
 
 @dataclass(frozen=True, eq=False)
 class LinearProblem:
     """Rows to fit a linear layer to, some of them labeled, by classes that are seen."""
 
-    settings: FrozenLinearTrainer
+    settings: Linear
     rows: Tensor
     """Standardized rows of a length of about one, shape (N, D)."""
     shares: Tensor
@@ -300,21 +227,12 @@ class LinearProblem:
         labels: Tensor,
         generator: Generator,
     ) -> bool:
-        """Tell by cross-validation whether unlabeled images do no plain harm.
+        """Return whether unlabeled images do no plain harm, by cross-validation.
 
         With few labels both ways get about as many right by chance, and unlabeled
         images help where neighbors tend to be alike. So they are used unless those
         labels that only one way gets right speak for the other by more than a standard
         error (McNemar's test).
-
-        Args:
-            graph: The neighbors of each row.
-            known: Labeled rows, shape (n,).
-            labels: Their classes, shape (n,).
-            generator: Deals out labels to the folds.
-
-        Returns:
-            Whether to use them.
         """
         folds = _folds(labels, generator)
         only_with = only_without = 0

@@ -1,4 +1,4 @@
-"""The steps of a training, which every objective shares."""
+"""The steps of a training, which every learner shares."""
 
 import copy
 import math
@@ -14,12 +14,18 @@ from fewlabels import progress
 from fewlabels.errors import TrainingError
 from fewlabels.models import Network, dropout
 from fewlabels.training.distributed import ProcessGroup
-from fewlabels.training.objective import Loss, Objective
+from fewlabels.training.learner import (
+    Alignment,
+    Learner,
+    LearningNetwork,
+    Loss,
+    Step,
+)
+from fewlabels.training.minibatches import Minibatch, Minibatcher
 from fewlabels.training.optimization import AveragedNetwork, cosine_factor
 from fewlabels.training.prefetch import prepared
-from fewlabels.training.settings import TrainingSettings
+from fewlabels.training.schedule import Schedule
 from fewlabels.training.state import SavedState
-from fewlabels.training.views import Minibatch
 
 _REPORT_EVERY = 10
 _PREFETCH_ON_GPU = 2
@@ -27,62 +33,82 @@ _LOST = 1e4  # guessing costs log C, about 10 for ten thousand classes
 
 
 @dataclass(frozen=True, eq=False)
-class Training:
+class Stepper:
     """A training under way: all that one step reads and changes."""
 
-    settings: TrainingSettings
-    objective: Objective
-    network: Network
+    learner: Learner
+    alignment: Alignment | None
+    schedule: Schedule
+    minibatcher: Minibatcher
+    memory: Mapping[str, Tensor]
+    """The tensors of learner and alignment that outlive a step."""
+    learning: LearningNetwork
     """The network whose weights change."""
     module: nn.Module
     """The same network as the group calls it, so that gradients are averaged."""
-    average: AveragedNetwork
+    average: AveragedNetwork[LearningNetwork]
     optimizer: torch.optim.Optimizer
-    key: int
-    group: ProcessGroup
     learning_rate: float
     """Learning rate of the first step."""
+    prefetch: int | None = None
+    """Minibatches prepared ahead."""
 
-    def advance(self, step: int, minibatch: Minibatch) -> Loss:
-        """Do one optimizer step and update the average.
+    @property
+    def group(self) -> ProcessGroup:
+        """The processes that share the work."""
+        return self.minibatcher.group
 
-        Args:
-            step: Its number, from zero. All randomness of the step is named by it.
-            minibatch: What the objective made for this step.
-
-        Returns:
-            The loss before the step.
-        """
-        self.network.train()
-        draws = self.group.stream(self.key, "dropout", step)
-        dropout.draw_from(self.network, draws)
+    def advance(self, number: int, minibatch: Minibatch) -> Loss:
+        """Do one optimizer step and update the average."""
+        self.learning.train()
+        draws = self.group.stream(self.minibatcher.key, "dropout", number)
+        dropout.draw_from(self.learning.network, draws)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.rate_at(step)
-        loss = self.objective.loss(self.module, minibatch.to(self.group.device), step)
+            group["lr"] = self.rate_at(number)
+        step = self.step(number, minibatch.to(self.group.device))
+        loss = self.learner.loss(step)
         self.optimizer.zero_grad()
         self.group.fabric.backward(loss.total)
         self.optimizer.step()
-        self.group.average_(self.network.buffers())
+        self.group.average_(self.learning.buffers())
         self.average.update()
         return loss
 
+    def step(self, number: int, minibatch: Minibatch) -> Step:
+        """Return what a learner is given in a step."""
+        return Step(
+            number,
+            self.schedule,
+            self.minibatcher.pool,
+            minibatch,
+            self.memory,
+            self.alignment,
+            self.minibatcher.inputs.as_input,
+            self.module,
+            self.average.module,
+            self.minibatcher.key,
+            self.group,
+        )
+
     def rate_at(self, step: int) -> float:
         """Return the learning rate of a step."""
-        return self.learning_rate * cosine_factor(step, self.settings.steps)
+        return self.learning_rate * cosine_factor(step, self.schedule.steps)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all that a step changes, by name; themselves and not copies."""
-        momenta = {
-            name: self.optimizer.state[parameter]["momentum_buffer"]
-            for name, parameter in self.network.named_parameters()
-            if self.settings.momentum > 0
-        }
-        parts: Mapping[str, Mapping[str, Tensor]] = {
-            "network": self.network.state_dict(),
-            "average": self.average.network.state_dict(),
-            "momentum": momenta,
-            "memory": self.objective.memory(),
-        }
+        now, mean = self.learning, self.average.module
+        parts: dict[str, Mapping[str, Tensor]] = {"memory": self.memory}
+        for end, own, averaged in (
+            ("", now.network, mean.network),
+            ("-heads", now.heads, mean.heads),
+        ):
+            parts[f"network{end}"] = own.state_dict()
+            parts[f"average{end}"] = averaged.state_dict()
+            parts[f"momentum{end}"] = {
+                name: self.optimizer.state[parameter]["momentum_buffer"]
+                for name, parameter in own.named_parameters()
+                if self.schedule.momentum > 0
+            }
         return {
             f"{part}.{name}": tensor
             for part, tensors in parts.items()
@@ -91,96 +117,78 @@ class Training:
 
 
 def run(
-    training: Training,
+    stepper: Stepper,
     saved: SavedState | None,
     on_checkpoint: Callable[[int, Network], None],
 ) -> None:
-    """Do all steps that are left, telling of progress, checkpoints and breakdown.
-
-    Args:
-        training: What to train; filled from ``saved`` where there is something.
-        saved: Where the unfinished training is kept.
-        on_checkpoint: Called with the step and a copy of the averaged network.
-    """
-    start = 0 if saved is None else saved.fill(training)
-    total = training.settings.steps
-    is_first = training.group.rank == 0
+    """Do all steps that are left, telling of progress, checkpoints and breakdown."""
+    start = 0 if saved is None else saved.fill(stepper)
+    total = stepper.schedule.steps
+    is_first = stepper.group.rank == 0
     since, at = start, time.perf_counter()
     with (
         closing(
-            prepared(training.objective.minibatch, start, total, _depth(training))
+            prepared(stepper.minibatcher.at, start, total, _depth(stepper))
         ) as minibatches,
         progress.track("Training", total, done=start) as advance,
     ):
         for step, minibatch in enumerate(minibatches, start):
-            loss = training.advance(step, minibatch)
+            loss = stepper.advance(step, minibatch)
             done = step + 1
             if saved is not None and saved.is_taken:
-                check_finite(loss, step, training.settings, saved)
+                check_finite(loss, step, stepper.schedule, saved)
                 saved.write()
                 if progress.is_stopped():
                     raise progress.Canceled
             if done % _REPORT_EVERY == 0 or done == total:
-                check_finite(loss, step, training.settings, saved)
+                check_finite(loss, step, stepper.schedule, saved)
                 advance(done - since)
                 now = time.perf_counter()
-                pace = (done - since) * training.objective.num_views / (now - at)
-                progress.tell(done, _figures(training, loss, step, pace))
+                pace = (done - since) * stepper.minibatcher.num_views / (now - at)
+                progress.tell(done, _figures(stepper, loss, step, pace))
                 since, at = done, now
-            if is_first and _is_checkpoint(done, training.settings):
+            if is_first and _is_checkpoint(done, stepper.schedule):
                 paused = time.perf_counter()
-                on_checkpoint(done, copy.deepcopy(training.average.network))
+                on_checkpoint(done, copy.deepcopy(stepper.average.module.network))
                 at += time.perf_counter() - paused  # measuring is not training
             if is_first and progress.is_stopped() and saved is None:
                 raise progress.Canceled
             if is_first and saved is not None and saved.is_due():
-                saved.take(training, done)
+                saved.take(stepper, done)
 
 
 def check_finite(
-    loss: Loss, step: int, settings: TrainingSettings, saved: SavedState | None
+    loss: Loss, step: int, schedule: Schedule, saved: SavedState | None
 ) -> None:
-    """Raise if training broke down; NaN stays, so an occasional look is enough.
-
-    Args:
-        loss: The loss of a step.
-        step: Its number.
-        settings: The settings of the training.
-        saved: Where the unfinished training is kept.
-
-    Raises:
-        TrainingError: If the loss is no number, or far worse than guessing.
-    """
+    """Raise if training broke down; NaN stays, so an occasional look is enough."""
     value = float(loss.total.detach())
     if math.isfinite(value) and value < _LOST:
         return
     kept = "" if saved is None else saved.last_good()
     msg = (
-        f"The loss is {value:.6g} by step {step} of {settings.steps}, so the network "
-        f"is lost. Lower learning_rate (now {settings.learning_rate}), and check that "
+        f"The loss is {value:.6g} by step {step} of {schedule.steps}, so the network "
+        f"is lost. Lower learning_rate (now {schedule.learning_rate}), and check that "
         f"the images hold finite numbers.{kept}"
     )
     raise TrainingError(msg)
 
 
-def _is_checkpoint(done: int, settings: TrainingSettings) -> bool:
-    return done % settings.checkpoint_every == 0 or done == settings.steps
+def _is_checkpoint(done: int, schedule: Schedule) -> bool:
+    return done % schedule.checkpoint_every == 0 or done == schedule.steps
 
 
-def _depth(training: Training) -> int:
+def _depth(stepper: Stepper) -> int:
     """Return how many minibatches to prepare ahead."""
-    if training.settings.prefetch is not None:
-        return training.settings.prefetch
-    return 0 if training.group.device.type == "cpu" else _PREFETCH_ON_GPU
+    if stepper.prefetch is not None:
+        return stepper.prefetch
+    return 0 if stepper.group.device.type == "cpu" else _PREFETCH_ON_GPU
 
 
-def _figures(
-    training: Training, loss: Loss, step: int, pace: float
-) -> dict[str, float]:
+def _figures(stepper: Stepper, loss: Loss, step: int, pace: float) -> dict[str, float]:
     named = {name: float(figure.detach()) for name, figure in loss.figures.items()}
     return {
         "loss": float(loss.total.detach()),
         **named,
-        "learning-rate": training.rate_at(step),
+        "learning-rate": stepper.rate_at(step),
         "images-per-second": pace,
     }

@@ -2,14 +2,15 @@
 
 import copy
 import math
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from fewlabels.gram import last_layer_kernel
 from fewlabels.gram.spectra import spectrum
-from fewlabels.models import Network
+
+Module = TypeVar("Module", bound=nn.Module)
 
 
 def cosine_factor(step: int, num_steps: int) -> float:
@@ -34,17 +35,7 @@ def cosine_factor(step: int, num_steps: int) -> float:
 def sgd(
     network: nn.Module, learning_rate: float, momentum: float, weight_decay: float
 ) -> torch.optim.SGD:
-    """Return Nesterov SGD whose weight decay spares normalization and biases.
-
-    Args:
-        network: What to train.
-        learning_rate: Learning rate of the first step.
-        momentum: Nesterov momentum; at 0 it is plain SGD.
-        weight_decay: Weight decay of kernels, which are all that has two axes or more.
-
-    Returns:
-        The optimizer.
-    """
+    """Return Nesterov SGD whose weight decay spares normalization and biases."""
     kernels = [p for p in network.parameters() if p.ndim > 1]
     others = [p for p in network.parameters() if p.ndim <= 1]
     optimizer = torch.optim.SGD(
@@ -92,27 +83,22 @@ def rate_bound(
     return found.smallest if found.rank == len(items) else 0.0
 
 
-class AveragedNetwork:
+class AveragedNetwork(Generic[Module]):
     """An exponential moving average of a network's weights.
 
     Parameters are averaged; buffers (the running statistics, which are averages
     already) are copied: averaged weights under initial statistics would be useless.
     """
 
-    def __init__(self, network: Network, decay: float) -> None:
-        """Begin with a copy of ``network``.
-
-        Args:
-            network: The network that is being trained.
-            decay: Weight of the past.
-        """
-        self.network = copy.deepcopy(network).eval().requires_grad_(requires_grad=False)
+    def __init__(self, network: Module, decay: float) -> None:
+        """Begin with a copy of ``network``."""
+        self.module = copy.deepcopy(network).eval().requires_grad_(requires_grad=False)
         self.decay = decay
         self._pairs = (
-            [p.detach() for p in self.network.parameters()],
+            [p.detach() for p in self.module.parameters()],
             [p.detach() for p in network.parameters()],
         )
-        self._buffers = (list(self.network.buffers()), list(network.buffers()))
+        self._buffers = (list(self.module.buffers()), list(network.buffers()))
 
     def update(self) -> None:
         """Move a little towards the present weights of the network."""

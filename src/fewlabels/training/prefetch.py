@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
 
-from fewlabels.training.views import Minibatch
+from fewlabels.training.minibatches import Minibatch
 
 
 def prepared(
@@ -15,15 +15,6 @@ def prepared(
     """Yield the minibatches of some steps, up to ``depth`` of them made ahead.
 
     A minibatch depends on its step alone, so that the depth changes nothing but time.
-
-    Args:
-        make: Makes the minibatch of a step.
-        start: The first step.
-        stop: The first step that is not wanted.
-        depth: How many minibatches a thread makes ahead; 0: none, without a thread.
-
-    Yields:
-        The minibatches, in order.
     """
     if depth == 0:
         yield from map(make, range(start, stop))

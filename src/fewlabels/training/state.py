@@ -60,10 +60,6 @@ class SavedState:
         """Copy the state after ``step`` steps; it counts once it is written.
 
         Only the loss of the next step shows whether these weights are any good.
-
-        Args:
-            training: The training.
-            step: How many steps are done.
         """
         copies = {name: t.detach().clone() for name, t in training.tensors().items()}
         self._taken = step, copies
@@ -87,15 +83,7 @@ class SavedState:
         self._at = time.monotonic()
 
     def fill(self, training: Resumable) -> int:
-        """Fill a fresh training with the saved one, if there is one.
-
-        Args:
-            training: The training; unchanged where nothing usable is found. A damaged
-                file counts as none.
-
-        Returns:
-            How many steps are done.
-        """
+        """Fill a fresh training with the saved one, if there is one."""
         if not self.path.exists():
             return 0
         try:

@@ -1,27 +1,40 @@
 """What a network sees of the items of a step: weak and strong views.
 
-Shapes: B labeled items in a minibatch, U unlabeled ones.
+The inputs of a training are a frozen object of settings; together with a pool they
+become :class:`Views`.
 """
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Generator, Tensor
 
-from fewlabels.augment import Strong, WeakAugment, strong, weak
+from fewlabels import augment
+from fewlabels.augment import Strong, WeakAugment
 from fewlabels.features import NetworkClassifier, moments
+from fewlabels.features.cache import Rows
 from fewlabels.models import Head, Network, as_input
 from fewlabels.pool import Images, Pool
 from fewlabels.protocols import Classifier
-from fewlabels.training.distributed import ProcessGroup
-from fewlabels.training.minibatches import Minibatches, balanced
-from fewlabels.training.settings import TrainingSettings
+from fewlabels.training.schedule import OF_STRONG_VIEWS, OF_VIEWS
+
+Kind = Literal["weak", "strong"]
+Wanted = Mapping[str, tuple[Kind, Generator]]
+"""Kinds of views and where their randomness comes from, by name."""
+
+
+class View(NamedTuple):
+    """A view of the items of a step that a learner wants."""
+
+    kind: Kind
+    is_labeled: bool = False
+    """Of the labeled items of the step; else of the unlabeled ones."""
 
 
 class Views(Protocol):
-    """Where a trainer's inputs come from: images varied anew, or stored features."""
+    """Where a training's inputs come from: images varied anew, or stored features."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -29,22 +42,21 @@ class Views(Protocol):
         ...
 
     @property
+    def rows(self) -> Rows:
+        """All items of the pool as rows, for learners that take no steps."""
+        ...
+
+    @property
     def identity(self) -> str:
         """What makes inputs of images, where settings do not tell, such as weights."""
         ...
 
-    def prepare(self) -> None:
+    def prepare(self, kinds: set[Kind]) -> None:
         """Make what all steps read, before the first."""
         ...
 
-    def weak(self, items: Tensor, generator: Generator) -> Tensor:
-        """Return a weak view of each item."""
-        ...
-
-    def both(
-        self, items: Tensor, for_weak: Generator, for_strong: Generator
-    ) -> tuple[Tensor, Tensor]:
-        """Return a weak and a strong view of each item, drawn independently."""
+    def shown(self, items: Tensor, wanted: Wanted) -> dict[str, Tensor]:
+        """Return views of the items, each drawn independently."""
         ...
 
     def as_input(self, views: Tensor) -> Tensor:
@@ -60,16 +72,69 @@ class Views(Protocol):
         ...
 
 
+class Inputs(Protocol):
+    """Settings of what the network sees, a frozen dataclass."""
+
+    word: ClassVar[str]
+    """What it adds to the name of a training's type."""
+    has_features: ClassVar[bool]
+    """Whether they are features of an encoder."""
+    defaults: ClassVar[Mapping[str, Any]]
+    """What it changes of the defaults of other parts."""
+
+    def check_network(self, name: str) -> None:
+        """Raise unless a network of this name can take such inputs."""
+        ...
+
+    def of(self, pool: Pool, cache: str | None) -> Views:
+        """Return the views of a pool; features are kept in a folder, if there are."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolInputs:
+    """What the pool holds: images, varied anew in each step, or rows as they are."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+    word: ClassVar = ""
+    has_features: ClassVar = False
+    defaults: ClassVar[Mapping[str, Any]] = {}
+
+    weak: WeakAugment = field(default_factory=WeakAugment, metadata=OF_VIEWS)
+    """How labeled images, and those that pseudo-labels come from, are varied."""
+    strong: str | Strong = field(default="small-grey", metadata=OF_STRONG_VIEWS)
+    """How the images that learn from pseudo-labels are varied: the name of a preset
+    (see :func:`fewlabels.augment.preset`) or settings."""
+
+    def __post_init__(self) -> None:
+        """Check the name of the preset."""
+        strong_settings(self.strong)
+
+    def check_network(self, name: str) -> None:
+        """Do nothing: networks say themselves what shapes they take."""
+
+    def of(self, pool: Pool, cache: str | None) -> Views:
+        """Return views of the pool's images or vectors."""
+        del cache
+        kind = VectorViews if len(pool.images.shape) == 1 else ImageViews
+        return kind(pool.images, self.weak, strong_settings(self.strong))
+
+
+def strong_settings(strong: str | Strong) -> Strong:
+    """Return how strong views are made, by the name of a preset or as it is."""
+    return augment.preset(strong) if isinstance(strong, str) else strong
+
+
 @dataclass(frozen=True, eq=False)
 class ImageViews:
     """Views of images, made anew in each step."""
 
     images: Images
     """The images of the pool."""
-    weak_settings: WeakAugment
+    weak: WeakAugment
     """How weak views are made."""
-    strong_settings: Strong | None = None
-    """How strong views are made; None where none are asked for."""
+    strong: Strong
+    """How strong views are made."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -77,27 +142,28 @@ class ImageViews:
         return self.images.shape
 
     @property
+    def rows(self) -> Rows:
+        """All items, as the network takes them."""
+        everything = self.images.read(torch.arange(len(self.images)))
+        return as_input(everything).flatten(start_dim=1).numpy()
+
+    @property
     def identity(self) -> str:
         """Nothing: the settings tell all."""
         return ""
 
-    def prepare(self) -> None:
+    def prepare(self, kinds: set[Kind]) -> None:
         """Do nothing: views are made anew in each step."""
 
-    def weak(self, items: Tensor, generator: Generator) -> Tensor:
-        """Return the images, flipped and shifted."""
-        return weak(self.images.read(items), generator, self.weak_settings)
-
-    def both(
-        self, items: Tensor, for_weak: Generator, for_strong: Generator
-    ) -> tuple[Tensor, Tensor]:
-        """Return weak and strong views of the images, which are read once."""
-        assert self.strong_settings is not None
+    def shown(self, items: Tensor, wanted: Wanted) -> dict[str, Tensor]:
+        """Return views of the images, which are read once."""
         images = self.images.read(items)
-        return (
-            weak(images, for_weak, self.weak_settings),
-            strong(images, for_strong, self.strong_settings),
-        )
+        return {name: self._varied(images, *how) for name, how in wanted.items()}
+
+    def _varied(self, images: Tensor, kind: Kind, generator: Generator) -> Tensor:
+        if kind == "weak":
+            return augment.weak(images, generator, self.weak)
+        return augment.strong(images, generator, self.strong)
 
     def as_input(self, views: Tensor) -> Tensor:
         """Map bytes to [-1, 1]."""
@@ -115,93 +181,11 @@ class ImageViews:
 class VectorViews(ImageViews):
     """Views of vectors: what may vary in them nobody knows, so that nothing does."""
 
-    def weak(self, items: Tensor, generator: Generator) -> Tensor:
-        """Return the vectors as they are."""
-        del generator
-        return self.images.read(items)
+    def _varied(self, images: Tensor, kind: Kind, generator: Generator) -> Tensor:
+        del kind, generator
+        return images
 
     def begin(self, network: Network) -> None:
         """Let the head standardize by the mean and spread of the pool's vectors."""
         assert isinstance(network, Head)
-        everything = self.images.read(torch.arange(len(self.images)))
-        network.standardize_by(*moments(as_input(everything).numpy()))
-
-
-@dataclass(frozen=True, eq=False)
-class Minibatch:
-    """What one process looks at in one step."""
-
-    labeled: Tensor
-    """Weak views of labeled items, B of them."""
-    labels: Tensor
-    """Their classes."""
-    weak: Tensor | None = None
-    """Weak views of unlabeled items, U of them."""
-    strong: Tensor | None = None
-    """Strong views of the same."""
-    items: Tensor | None = None
-    """Which items they are."""
-
-    def to(self, device: torch.device) -> "Minibatch":
-        """Return the minibatch on a device."""
-        moved: dict[str, Any] = {
-            name: None if tensor is None else tensor.to(device, non_blocking=True)
-            for name, tensor in vars(self).items()
-        }
-        return Minibatch(**moved)
-
-
-@dataclass(frozen=True, eq=False)
-class Minibatcher:
-    """Makes the minibatch of any step from its number alone.
-
-    A process draws for its own share; with one process there is one share. Nothing
-    depends on what was made before, so minibatches can be made ahead, and a training
-    can be taken up anywhere.
-    """
-
-    views: Views
-    """Where inputs come from."""
-    pool: Pool
-    """The pool; at least one item is labeled."""
-    settings: TrainingSettings
-    """How many labeled items."""
-    key: int
-    """The key of the training's streams."""
-    group: ProcessGroup
-    """Whose share."""
-    num_unlabeled: int = 0
-    """Unlabeled items in a step, over all processes."""
-
-    def at(self, step: int) -> Minibatch:
-        """Return the minibatch of one step."""
-        items_B = self.group.share(self._labeled.at(step))
-        labeled = self.views.weak(items_B, self._stream("labeled views", step))
-        labels_B = self.pool.labels[items_B]
-        if not self.num_unlabeled:
-            return Minibatch(labeled, labels_B)
-        items_U = self.group.share(self._unlabeled.at(step))
-        views = self.views.both(
-            items_U,
-            self._stream("weak views", step),
-            self._stream("strong views", step),
-        )
-        return Minibatch(labeled, labels_B, *views, items_U)
-
-    @cached_property
-    def _labeled(self) -> Minibatches:
-        items = self.pool.labeled
-        if self.settings.balances_classes:
-            items = balanced(items, self.pool.labels[items])
-        return Minibatches(
-            items, self.settings.minibatch_size, self.key, "labeled items"
-        )
-
-    @cached_property
-    def _unlabeled(self) -> Minibatches:
-        # Labeled items stay among the unlabeled ones, as in the official code.
-        everything = torch.arange(len(self.pool))
-        return Minibatches(everything, self.num_unlabeled, self.key, "unlabeled items")
-
-    def _stream(self, purpose: str, step: int) -> Generator:
-        return self.group.stream(self.key, purpose, step)
+        network.standardize_by(*moments(self.rows))

@@ -4,15 +4,14 @@ import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
 
 from torch import nn
 
 from fewlabels import files
 from fewlabels.errors import DamagedWarning, DataError, RunInUseError
+from fewlabels.identity import Identity
 from fewlabels.models import checkpoint
 from fewlabels.pool import Pool
 
@@ -25,12 +24,6 @@ def alone_in(folder: Path | None) -> Iterator[None]:
     """Keep other processes out of a workspace while the block runs.
 
     A :class:`RunInUseError` tells that another process works there.
-
-    Args:
-        folder: The workspace; None: there is nothing to keep them out of.
-
-    Yields:
-        Nothing.
     """
     if folder is None:
         yield
@@ -44,31 +37,11 @@ def alone_in(folder: Path | None) -> Iterator[None]:
         yield
 
 
-class Settings(Protocol):
-    """Settings of a training, a dataclass."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    def decisive(self) -> dict[str, Any]:
-        """Return the settings that decide the outcome of a training."""
-        ...
-
-
-def fingerprint(settings: Settings, pool: Pool, inputs: str, key: int) -> str:
-    """Return a hash of all that decides the outcome of a training.
-
-    Args:
-        settings: The settings.
-        pool: The items (by id) and their labels.
-        inputs: What makes the network's inputs of images, where settings do not tell.
-        key: What the generator gave.
-
-    Returns:
-        A hexadecimal number.
-    """
+def fingerprint(identity: Identity, pool: Pool, inputs: str, key: int) -> str:
+    """Return a hash of all that decides the outcome of a training."""
     decisive = {
-        "trainer": type(settings).__name__,
-        "settings": settings.decisive(),
+        "trainer": identity.type,
+        "settings": identity.options,
         "image_shape": pool.images.shape,
         "classes": pool.num_classes,
         "ids": sha256("\0".join(pool.ids).encode()).hexdigest(),
@@ -77,20 +50,13 @@ def fingerprint(settings: Settings, pool: Pool, inputs: str, key: int) -> str:
         "inputs": inputs,
         "key": key,
     }
+    if identity.source:
+        decisive["source"] = identity.source
     return sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
 def restore(module: nn.Module, folder: Path, mark: str) -> bool:
-    """Fill ``module`` with a finished training of this fingerprint, if there is one.
-
-    Args:
-        module: The network to fill; unchanged where nothing usable is found.
-        folder: The workspace.
-        mark: The fingerprint.
-
-    Returns:
-        Whether the network was filled. A damaged file counts as none.
-    """
+    """Fill ``module`` with a finished training of this fingerprint, if there is one."""
     path = folder / _FILE
     if not path.exists():
         return False
@@ -104,19 +70,12 @@ def restore(module: nn.Module, folder: Path, mark: str) -> bool:
     return True
 
 
-def keep(module: nn.Module, folder: Path, mark: str, settings: Settings) -> None:
-    """Save a finished training.
-
-    Args:
-        module: The trained network.
-        folder: The workspace; made if it does not exist.
-        mark: The fingerprint.
-        settings: The settings, saved beside the weights for people to read.
-    """
+def keep(module: nn.Module, folder: Path, mark: str, identity: Identity) -> None:
+    """Save a finished training."""
     files.make_folder(folder)
     words = {
         "fingerprint": mark,
-        "trainer": type(settings).__name__,
-        "settings": json.dumps(asdict(settings)),
+        "trainer": identity.type,
+        "settings": json.dumps(identity.options),
     }
     checkpoint.save(module, folder / _FILE, words)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from fewlabels import training
 from fewlabels.bench.experiment import Condition, Experiment, Footprint
 from fewlabels.bench.recipes import cpu, paper
 from fewlabels.bench.recipes.parts import with_trainer
@@ -53,16 +54,6 @@ def recipe(name: str) -> Experiment:
         'Repeated MNIST: 250 images, eight times each'
         >>> recipe("digits_supervised").conditions[0].settings.trainer.name
         'supervised'
-
-    Args:
-        name: One of :func:`names`, alone or with ``_supervised`` behind it; dashes
-            stand for underscores too.
-
-    Returns:
-        The experiment.
-
-    Raises:
-        UnknownNameError: If there is none of that name.
     """
     plain = name.replace("-", "_")
     if plain in _RECIPES:
@@ -94,10 +85,10 @@ def supervised(experiment: Experiment) -> Experiment:
 def _without_unlabeled(condition: Condition) -> Condition:
     """Return a condition with the supervised trainer."""
     name = condition.settings.trainer.name
-    prefix, found, _ = name.partition("fixmatch")
-    if not found:
+    twin = training.variant(name, learner="supervised", alignment="")
+    if twin is None or twin == name:
         raise UsageError(
             f"The trainer is '{name}', which has no supervised twin; give an "
             "experiment whose trainer is FixMatch."
         )
-    return with_trainer(condition, f"{prefix}supervised")
+    return with_trainer(condition, twin)

@@ -7,6 +7,7 @@ may.
 
 from typing import Any
 
+from fewlabels import training
 from fewlabels.bench.experiment import Condition, Experiment, Footprint
 from fewlabels.bench.recipes.parts import named, with_trainer
 from fewlabels.bench.recipes.shots import single_shot, zero_shot
@@ -268,7 +269,8 @@ def _imbalanced(even: Experiment, counts: list[int]) -> Experiment:
     options = settings.data.options | {"counts": counts}
     data = Choice(name=settings.data.name, options=options)
     uneven = Condition(settings=settings.model_copy(update={"data": data}))
-    plain = settings.trainer.name.removesuffix("-darp")
+    plain = training.variant(settings.trainer.name, alignment="")
+    assert plain is not None
     return even.model_copy(
         update={
             "name": f"{even.name}_imbalanced",

@@ -1,7 +1,7 @@
 """The experiments of the paper at its scale: for GPUs, months of two CPU cores.
 
 Section numbers are those of the NPC paper. What it leaves open is FixMatch's official
-code for the training (:class:`fewlabels.training.FixMatchTrainer`) and DARP's for the
+code for the training (:class:`fewlabels.training.fixmatch.FixMatch`) and DARP's for the
 refinement; each reading is said in the ``about`` of the recipe.
 """
 

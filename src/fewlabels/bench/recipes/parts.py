@@ -12,7 +12,7 @@ def named(*names: str) -> tuple[Choice, ...]:
 
 def with_trainer(condition: Condition, name: str) -> Condition:
     """Return a condition with another trainer, and the options that both know."""
-    known = {"preset", *vars(training.resolve(name))}
+    known = training.options(name)
     given = condition.settings.trainer.options
     kept = {option: value for option, value in given.items() if option in known}
     trainer = Choice(name=name, options=kept)

@@ -32,18 +32,7 @@ class Sums:
 def sweep(
     tilter: Tilter, start_K: Tensor, rounds: int, tolerance: float
 ) -> tuple[Tensor, Tensor, int]:
-    """Balance columns and rows in turn.
-
-    Args:
-        tilter: The problem.
-        start_K: Where to begin.
-        rounds: How many rounds at most.
-        tolerance: Largest difference to the target at which the rounds end early; the
-            columns of a round are solved to a tenth of it.
-
-    Returns:
-        The dual, row duals that belong to it, and the number of rounds.
-    """
+    """Balance columns and rows in turn."""
     problem = tilter.problem
     dual_K = start_K
     row_duals_M = tilter.rough_row_duals(start_K)
@@ -60,11 +49,7 @@ def sweep(
 def _balanced_columns(
     tilter: Tilter, dual_K: Tensor, sums: Sums, row_duals_M: Tensor, tolerance: float
 ) -> tuple[Tensor, Sums, Tensor]:
-    """Make every column sum to its target with the rows left alone, then the rows.
-
-    Returns:
-        The dual, the sums once rows sum to one again, and the row duals for that.
-    """
+    """Make every column sum to its target with the rows left alone, then the rows."""
     target_K = tilter.problem.target
     reach = NEAR / tilter.fastest
     balanced, exact_M = sums, row_duals_M

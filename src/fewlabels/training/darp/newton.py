@@ -36,21 +36,7 @@ _SINGLE_RANGE = 1e-20  # smallest column for which products fit single precision
 def minimize(
     tilter: Tilter, start_K: Tensor, tolerance: float, rows_MK: Tensor
 ) -> tuple[Point, int]:
-    """Find the dual with which all columns sum to their targets.
-
-    Args:
-        tilter: The problem.
-        start_K: Where to begin.
-        tolerance: Largest difference to the target that a column may keep; never less
-            than rounding makes.
-        rows_MK: Where to write the tilted rows.
-
-    Returns:
-        The optimum and the number of steps.
-
-    Raises:
-        InfeasibleTargetError: If there is no such dual, or if it is not found.
-    """
+    """Find the dual with which all columns sum to their targets."""
     problem = tilter.problem
     tolerance = max(tolerance, 4 * _EPSILON * len(rows_MK))
     point = _begun(tilter, start_K, rows_MK)
@@ -90,13 +76,10 @@ def _value(problem: RefinementProblem, point: Point) -> float:
 
 
 def _stepped(tilter: Tilter, point: Point, rows_MK: Tensor) -> Point:
-    """Go along the Newton direction to a place where g is lower.
+    """Return a point along the Newton direction where g is lower.
 
     g is convex: where it still falls, it has fallen all the way. Near the optimum its
     differences drown in rounding, and a slope that has all but gone decides.
-
-    Returns:
-        The new place; its rows are in ``rows_MK``.
     """
     target_K = tilter.problem.target
     reach = min(max(_LEAST_REACH, 100 * tilter.span(point.dual)), _LARGEST_REACH)
@@ -145,18 +128,10 @@ def _direction(tilter: Tilter, point: Point, rows_MK: Tensor, reach: float) -> T
 
 
 def _solution(edges_KK: Tensor, residual_K: Tensor, reach: float) -> Tensor:
-    """Solve the Laplacian's equations.
+    """Return the solution of the Laplacian's equations.
 
     A class whose rows are all but certain has no edges to go by: it is given just
     enough of a diagonal to go as far as the reach.
-
-    Args:
-        edges_KK: The edges, zero on the diagonal.
-        residual_K: The right-hand side.
-        reach: How far an entry of the solution may go by itself.
-
-    Returns:
-        The solution whose entries sum to zero, shape (K,).
     """
     least_K = residual_K.abs().div_(reach).clamp_min_(_LEAST_DEGREE)
     roots_K = edges_KK.sum(dim=1).maximum(least_K).sqrt_()

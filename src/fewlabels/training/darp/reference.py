@@ -21,19 +21,7 @@ def problem(
     is_weighted: bool,
     is_smoothed: bool,
 ) -> RefinementProblem:
-    """Return the problem of refining some rows.
-
-    Args:
-        probabilities_MK: Rows that sum to one, checked; single or double precision.
-        target_K: Wanted column sums, checked; float64.
-        capacity: Each column keeps this many times its target; None keeps all.
-        is_weighted: Whether rows are weighted by 1 / H, else all equally.
-        is_smoothed: Whether the masked matrix is rescaled and smoothed as in the public
-            code, where the paper leaves zeros and takes the original entropies.
-
-    Returns:
-        The problem; without masking, its reference rows are the probabilities.
-    """
+    """Return the problem of refining some rows."""
     least = float(probabilities_MK.min())
     if least != 0 and least < LEAST_PROBABILITY:
         is_nothing_MK = probabilities_MK < LEAST_PROBABILITY

@@ -1,7 +1,8 @@
-"""The settings that all trainers of networks share."""
+"""What the steps of a training are, whatever is learned, and how they are done."""
 
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 from fewlabels.augment import WeakAugment
 from fewlabels.errors import UsageError
@@ -12,20 +13,35 @@ RateLimit = Literal["none", "linearized", "theorem"]
 Accelerator = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["32-true", "bf16-mixed"]
 
-UNDECIDING = {"decides": False}
-"""Marks a setting that changes how a training is done, not its outcome."""
+OF_VIEWS, OF_STRONG_VIEWS, OF_FEATURES = (
+    {"needs": word} for word in ("weak", "strong", "features")
+)
+"""Mark options that count only where a learner wants such views, or inputs are such."""
+
+OFFICIAL: Mapping[str, Any] = {
+    "network": "wrn-28-2",
+    "steps": 2**20,
+    "minibatch_size": 64,
+    "balances_classes": False,
+    "learning_rate": 0.03,
+    "ema_decay": 0.999,
+    "weak": WeakAugment(flip=True),
+    "checkpoint_every": 1024,
+    "mu": 7,
+    "strong": "official",
+}
+"""What FixMatch's official code has instead of the defaults: days on a large GPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingSettings:
-    """Network, schedule, optimizer, averaging and devices.
+class Schedule:
+    """Network, steps, optimizer, averaging and the arithmetic of devices.
 
     The method is that of FixMatch's official code (Sohn et al., 2020, Sec. 2.4 and
     Table 4): Nesterov momentum, a cosine that ends above zero, weight decay on kernels
     only. The defaults, which the names of trainers stand for, suit small images and
     some fifteen seconds on one core; they were chosen on digits, with parts of the pool
-    held out. :meth:`official` has the numbers of the official code, which mean days on
-    a large GPU.
+    held out. :data:`OFFICIAL` has the numbers of the official code.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -54,8 +70,6 @@ class TrainingSettings:
     """Weight of the past in the averaged network."""
     dropout: float = 0.0
     """Share of activations dropped in each block; above 0 for sampled networks."""
-    weak: WeakAugment = field(default_factory=WeakAugment)
-    """How labeled images, and those that pseudo-labels come from, are varied."""
     checkpoint_every: int = 30
     """Steps between two calls of ``on_checkpoint``; the last step always calls."""
     accelerator: Accelerator = "auto"
@@ -68,67 +82,25 @@ class TrainingSettings:
     compiles: bool = False
     """Compile the network with ``torch.compile``: a minute at the start, faster steps
     on a GPU. Sums are rounded in another order then."""
-    prefetch: int | None = field(default=None, metadata=UNDECIDING)
-    """Minibatches prepared ahead by a thread of its own; None: 2 where the network runs
-    on a GPU, else none, since reading and computing would share the cores."""
-    save_every: float = field(default=20.0, metadata=UNDECIDING)
-    """Seconds between two savings of the unfinished training in its workspace."""
 
     def __post_init__(self) -> None:
         """Check the network's name, the words and the ranges."""
-        self._check_network()
+        check_name(self.network)
         check_known("rate limit", self.rate_limit, RateLimit)
         check_known("accelerator", self.accelerator, Accelerator)
         check_known("precision", self.precision, Precision)
         for name in ("steps", "minibatch_size", "checkpoint_every", "devices"):
             check_range(name, getattr(self, name), at_least=1)
-        for name in ("learning_rate", "weight_decay", "save_every"):
+        for name in ("learning_rate", "weight_decay"):
             check_range(name, getattr(self, name), at_least=0)
         for name in ("momentum", "ema_decay", "dropout"):
             check_range(name, getattr(self, name), at_least=0, below=1)
-        if self.prefetch is not None:
-            check_range("prefetch", self.prefetch, at_least=0)
         if self.minibatch_size % self.devices:
             msg = (
                 f"minibatch_size is {self.minibatch_size} and devices {self.devices}: "
                 "the devices cannot share a minibatch equally. Take a multiple."
             )
             raise UsageError(msg)
-
-    @classmethod
-    def small(cls, **changes: Any) -> Self:
-        """Return the defaults with some changes: what a trainer's name stands for."""
-        return cls(**changes)
-
-    @classmethod
-    def official(cls, **changes: Any) -> Self:
-        """Return the settings of FixMatch's official code: days on a large GPU.
-
-        Example:
-            >>> TrainingSettings.official(steps=100).network
-            'wrn-28-2'
-
-        Args:
-            **changes: What shall differ.
-
-        Returns:
-            The settings.
-        """
-        return cls(**(cls.official_changes() | changes))
-
-    @classmethod
-    def official_changes(cls) -> dict[str, Any]:
-        """Return what :meth:`official` changes of the defaults."""
-        return {
-            "network": "wrn-28-2",
-            "steps": 2**20,
-            "minibatch_size": 64,
-            "balances_classes": False,
-            "learning_rate": 0.03,
-            "ema_decay": 0.999,
-            "weak": WeakAugment(flip=True),
-            "checkpoint_every": 1024,
-        }
 
     @property
     def bn_momentum(self) -> float:
@@ -139,34 +111,32 @@ class TrainingSettings:
         """
         return min(0.1, 1.0 - self.ema_decay)
 
-    def decisive(self) -> dict[str, Any]:
-        """Return the settings that decide the outcome of a training."""
-        return decisive(self)
 
-    def _check_network(self) -> None:
-        check_name(self.network)
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """How a training is done; no result depends on it."""
 
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
-def decisive(settings: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass that decide the outcome of a training."""
-    undeciding = {f.name for f in fields(settings) if f.metadata == UNDECIDING}
-    return {k: v for k, v in asdict(settings).items() if k not in undeciding}
+    prefetch: int | None = field(default=None, metadata=OF_VIEWS)
+    """Minibatches prepared ahead by a thread of its own; None: 2 where the network runs
+    on a GPU, else none, since reading and computing would share the cores."""
+    save_every: float = field(default=20.0, metadata=OF_VIEWS)
+    """Seconds between two savings of the unfinished training in its workspace."""
+    cache: str | None = field(default=None, metadata=OF_FEATURES)
+    """Folder where features are kept; None: the cache folder of this user."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_range("save_every", self.save_every, at_least=0)
+        if self.prefetch is not None:
+            check_range("prefetch", self.prefetch, at_least=0)
 
 
 def check_range(
     name: str, value: float, *, at_least: float, below: float = float("inf")
 ) -> None:
-    """Raise unless ``at_least <= value < below``.
-
-    Args:
-        name: Name of the setting.
-        value: Its value.
-        at_least: The smallest value allowed.
-        below: The first value too large.
-
-    Raises:
-        UsageError: If the value is outside.
-    """
+    """Raise unless ``at_least <= value < below``."""
     if not at_least <= value < below:
         limit = " and finite" if below == float("inf") else f" and below {below}"
         msg = f"{name} is {value}; it must be at least {at_least}{limit}."

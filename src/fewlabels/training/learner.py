@@ -1,0 +1,222 @@
+"""What learns, and what it is given in each step.
+
+A learner is a frozen object of settings. It says which views of the items it wants, by
+name; which layers besides the classifier; and which tensors outlive a step. In each
+step it is given all of these, the network and its average, and returns a loss.
+
+Shapes: B labeled items in a minibatch, U unlabeled ones, C classes.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple, Protocol
+
+import torch
+from torch import Generator, Tensor, nn
+
+from fewlabels import rng
+from fewlabels.features.cache import Rows
+from fewlabels.models import Head, Network
+from fewlabels.models.network import Dense
+from fewlabels.pool import Pool
+from fewlabels.training.distributed import ProcessGroup
+from fewlabels.training.minibatches import Minibatch
+from fewlabels.training.schedule import Schedule
+from fewlabels.training.views import View
+
+IsSure = Callable[[Tensor], Tensor]
+"""From probabilities, shape (U, C), to whether each row counts, or how much, (U,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Loss:
+    """The loss of one minibatch, and what is worth telling about it."""
+
+    total: Tensor
+    """What is minimized, a scalar."""
+    figures: Mapping[str, Tensor] = field(default_factory=dict)
+    """Named scalars for whoever watches."""
+
+
+@dataclass(frozen=True, eq=False)
+class PseudoLabels:
+    """What is believed about the classes of unlabeled items."""
+
+    probabilities: Tensor
+    """The belief, refined where there is an alignment, shape (U, C)."""
+    keeps: Tensor
+    """Whether each counts, or how much, shape (U,)."""
+    figures: Mapping[str, Tensor] = field(default_factory=dict)
+    """Named scalars for whoever watches."""
+
+    @property
+    def classes(self) -> Tensor:
+        """The most probable class of each."""
+        return self.probabilities.max(dim=1).indices
+
+
+class Learned(NamedTuple):
+    """What a network says about some inputs."""
+
+    features: Tensor
+    """Input of the last layer."""
+    logits: Tensor
+    heads: Mapping[str, Tensor]
+    """What the learner's own layers say, by name."""
+
+
+class LearningNetwork(nn.Module):
+    """A network together with the layers that a learner wants besides.
+
+    The layers see the features; they serve the training and are not part of its result.
+    """
+
+    def __init__(self, network: Network, heads: Mapping[str, int], key: int) -> None:
+        """Add layers to a network."""
+        super().__init__()
+        self.network = network
+        self.heads = nn.ModuleDict()
+        for name, width in heads.items():
+            layer = Dense(network.feature_size, width)
+            layer.initialize(rng.stream(key, f"initialize {name}"))
+            self.heads[name] = layer
+
+    def forward(self, inputs: Tensor) -> Learned:
+        """Return features, logits and what the other layers say."""
+        features = self.network.embed(inputs)
+        others = {name: head(features) for name, head in self.heads.items()}
+        return Learned(features, self.network.head(features), others)
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One step, as a learner sees it."""
+
+    number: int
+    """From zero."""
+    schedule: Schedule
+    pool: Pool
+    minibatch: Minibatch
+    """Labels, items, and the views that the learner wants, by name."""
+    memory: Mapping[str, Tensor]
+    """The tensors that outlive a step; changed in place."""
+    alignment: "Alignment | None"
+    as_input: Callable[[Tensor], Tensor]
+    """Makes of views what the network takes."""
+    network: Callable[[Tensor], Learned]
+    """The network, whose gradients are averaged over all processes."""
+    average: Callable[[Tensor], Learned]
+    """The averaged network, in evaluation mode."""
+    key: int
+    group: ProcessGroup
+
+    def outputs(self, *names: str) -> Sequence[Learned]:
+        """Return what the network says of each of some views that it sees together.
+
+        Batch normalization sees them as one.
+        """
+        inputs = [self.as_input(self.minibatch.views[name]) for name in names]
+        sizes = [len(one) for one in inputs]
+        features, logits, heads = self.network(torch.cat(inputs))
+        parts = {name: torch.split(head, sizes) for name, head in heads.items()}
+        return [
+            Learned(*both, {name: parts[name][number] for name in parts})
+            for number, both in enumerate(
+                zip(
+                    torch.split(features, sizes),
+                    torch.split(logits, sizes),
+                    strict=True,
+                )
+            )
+        ]
+
+    def pseudo_labels(self, probabilities_UC: Tensor, is_sure: IsSure) -> PseudoLabels:
+        """Return what to believe about the unlabeled items of the minibatch."""
+        if self.alignment is None:
+            return PseudoLabels(probabilities_UC, is_sure(probabilities_UC))
+        return self.alignment.pseudo_labels(self, probabilities_UC, is_sure)
+
+    def stream(self, purpose: str) -> Generator:
+        """Return a generator of this step and process for a learner's own draws."""
+        return self.group.stream(self.key, purpose, self.number)
+
+
+class Learner:
+    """What minimizes a loss, step by step: inherit, or offer the same."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    mu: int = 0
+    """Unlabeled items for each labeled one in a step."""
+
+    @property
+    def views(self) -> Mapping[str, View]:
+        """What it wants to see of the items of a step, by name."""
+        return {"labeled": View("weak", is_labeled=True)}
+
+    @property
+    def heads(self) -> Mapping[str, int]:
+        """Width of each layer over the features that it wants besides, by name."""
+        return {}
+
+    def check(self, pool: Pool) -> None:
+        """Raise if it cannot learn from a pool; quick, so ask early."""
+
+    def memory(self, pool: Pool) -> dict[str, Tensor]:
+        """Return the tensors that outlive a step, as they are before the first.
+
+        They are saved with an unfinished training, and filled when it goes on.
+        """
+        del pool
+        return {}
+
+    def loss(self, step: Step) -> Loss:
+        """Return the loss; called once for each step, in order."""
+        raise NotImplementedError
+
+
+class DirectLearner(Protocol):
+    """What takes no steps, but finds the weights of a head over rows by itself."""
+
+    network: ClassVar[str]
+    """Name of the head."""
+    views: ClassVar[Mapping[str, View]]
+    """Nothing: it sees the rows themselves."""
+
+    def check(self, pool: Pool) -> None:
+        """Raise if it cannot learn from a pool; quick, so ask early."""
+        ...
+
+    def begin(self, head: Head, rows: Rows) -> None:
+        """Fit an untrained head to the rows of a pool, labels or not."""
+        ...
+
+    def solve(self, head: Head, rows: Rows, pool: Pool, key: int) -> None:
+        """Fill the head with weights that fit the labels."""
+        ...
+
+    def rehearse(self, num_items: int, num_classes: int, width: int) -> float:
+        """Solve a problem that is made up; return how many times longer this one is."""
+        ...
+
+
+class Alignment(Protocol):
+    """What refines the beliefs of any learner that asks for pseudo-labels."""
+
+    def check(self, pool: Pool) -> None:
+        """Raise if it cannot be right for a pool; quick, so ask early."""
+        ...
+
+    def memory(self, pool: Pool) -> dict[str, Tensor]:
+        """Return the tensors that outlive a step, as they are before the first."""
+        ...
+
+    def pseudo_labels(
+        self, step: Step, probabilities_UC: Tensor, is_sure: IsSure
+    ) -> PseudoLabels:
+        """Return refined beliefs about the unlabeled items of a step."""
+        ...
+
+    def rehearse(self, num_items: int, num_classes: int, steps: int) -> float:
+        """Refine something made up; return how many times longer a training does."""
+        ...
