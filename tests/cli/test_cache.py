@@ -47,13 +47,13 @@ def test_what_is_kept_is_listed_and_measured(fewlabels, folder):
     assert (code, err) == (0, "")
     told = json.loads(out)
     assert told["folder"] == str(folder)
-    seen = [(one["encoder"], one["view"], one["rows"]) for one in told["rows"]]
+    seen = [(one["encoder"], one["view"], one["num_rows"]) for one in told["kept"]]
     assert seen[0] == ("means", "clean", 600)
     weak = [("other", f"weak view {number} of key 0", 40) for number in range(2)]
     assert sorted(seen[1:]) == weak
-    assert told["rows"][0]["images"] == "1x8x8"
+    assert told["kept"][0]["images"] == "1x8x8"
     measured = sum(path.stat().st_size for path in folder.glob("means-*"))
-    assert told["rows"][0]["bytes"] == measured > 600 * 16
+    assert told["kept"][0]["num_bytes"] == measured > 600 * 16
     code, out, _ = fewlabels("cache", "list", folder)
     assert "weak view 1" in " ".join(out.split())
     assert "600" in out
@@ -122,9 +122,9 @@ def test_rows_are_made_again_after_all_went(fewlabels, folder):
 def test_what_an_earlier_version_left_is_counted_and_goes(fewlabels, tmp_path):
     folder = shutil.copytree(EARLIER, tmp_path / "features")
     measured = sum(path.stat().st_size for path in folder.iterdir())
-    told = json.loads(fewlabels("cache", "list", folder, "--json")[1])["rows"]
+    told = json.loads(fewlabels("cache", "list", folder, "--json")[1])["kept"]
     assert {one["encoder"] for one in told} == {"pixels-7dcef0b77476beec-16px"}
-    assert sum(one["bytes"] for one in told) == measured
+    assert sum(one["num_bytes"] for one in told) == measured
     assert {one["view"] for one in told} == {"(earlier version, or damaged)"}
     assert fewlabels("cache", "prune", folder, "--all", "--yes")[0] == 0
     assert names(folder) == []

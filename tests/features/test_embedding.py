@@ -108,6 +108,21 @@ def test_views_depend_on_no_other_item(settings):
     assert np.array_equal(some.arrays[0], every.arrays[0][order])
 
 
+def test_as_many_views_are_made_at_a_time_however_many_are_wanted(monkeypatch):
+    """With several threads, the mean over an image rounds differently when alone."""
+    plain, sizes = augment.view, set()
+
+    def noted(images, draws, settings):
+        sizes.add((len(images), len(draws)))
+        return plain(images, draws, settings)
+
+    monkeypatch.setattr(augment, "view", noted)
+    options = {"settings": StrongAugment(), "num_views": 1, "key": 0}
+    for num_items in (1, 32, 33, 300):
+        embedded_views(toy.images(num_items), toy.Means(), **options)
+    assert sizes == {(32, 32)}
+
+
 def test_an_interrupted_embedding_makes_the_same_views(tmp_path):
     images = toy.images()
 

@@ -1,9 +1,10 @@
 """``fewlabels cache list, prune``: which features are kept, and how to free space."""
 
 import json
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -87,8 +88,8 @@ def _cache(folder: Path | None) -> FeatureCache:
 def _told(cache: FeatureCache, kept: list[Kept], *, as_json: bool) -> None:
     """Print what is in a cache, or goes from it."""
     if as_json:
-        rows = [_plain(one) for one in kept]
-        print_line(json.dumps({"folder": str(cache.folder), "rows": rows}))
+        told = {"folder": cache.folder, "kept": [asdict(one) for one in kept]}
+        print_line(json.dumps(told, default=str))
         return
     terminal = Terminal.open(quiet=False)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
@@ -103,17 +104,6 @@ def _told(cache: FeatureCache, kept: list[Kept], *, as_json: bool) -> None:
     if kept:
         terminal.result(table)
     terminal.result(f"{_size(kept)} in {cache.folder}")
-
-
-def _plain(one: Kept) -> dict[str, Any]:
-    return {
-        "encoder": one.encoder,
-        "view": one.view,
-        "images": one.images,
-        "rows": one.num_rows,
-        "bytes": one.num_bytes,
-        "last_used": one.last_used.isoformat(timespec="seconds"),
-    }
 
 
 def _size(kept: list[Kept]) -> str:

@@ -151,11 +151,10 @@ class FeatureCache:
                 advance(len(items))
         found = shard.find(contents)
         if (found.places < 0).any():
-            msg = (
+            raise StorageError(
                 f"Rows that were just written to '{shard.file('rows')}' cannot be read "
                 "back. The disk may be failing; choose another folder."
             )
-            raise StorageError(msg)
         return found
 
 

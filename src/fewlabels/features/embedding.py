@@ -249,19 +249,17 @@ def _in_memory(num_items: int, rows_of: RowsOf) -> Array:
 def _check_rows(rows_nF: Tensor, num_items: int, encoder: Encoder) -> None:
     """Raise unless an encoder gave one finite row per image."""
     if rows_nF.shape != (num_items, encoder.feature_size):
-        msg = (
+        raise ShapeError(
             f"The encoder '{encoder.name}' gave shape {tuple(rows_nF.shape)} for "
             f"{num_items} images; it says that it has {encoder.feature_size} features. "
             "Mend the encoder."
         )
-        raise ShapeError(msg)
     if not bool(rows_nF.isfinite().all()):
         num_bad = int((~rows_nF.isfinite()).any(dim=1).sum())
-        msg = (
+        raise NotFiniteError(
             f"The encoder '{encoder.name}' gave NaN or infinity for {num_bad} of "
             f"{num_items} images; no distance to them means anything. Mend the encoder."
         )
-        raise NotFiniteError(msg)
 
 
 def _rounded(rows_nF: Tensor, encoder: Encoder, dtype: Precision) -> Array:
@@ -269,10 +267,9 @@ def _rounded(rows_nF: Tensor, encoder: Encoder, dtype: Precision) -> Array:
     with np.errstate(over="ignore"):
         rows: Array = rows_nF.numpy().astype(dtype)
     if not np.isfinite(rows).all():
-        msg = (
+        raise NotFiniteError(
             f"The encoder '{encoder.name}' gave numbers up to "
             f"{float(rows_nF.abs().max()):g}, and {dtype} ends at "
             f"{np.finfo(dtype).max:g}. Keep them as float32."
         )
-        raise NotFiniteError(msg)
     return rows

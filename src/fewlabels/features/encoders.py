@@ -91,9 +91,8 @@ def _check(given: object, found: object) -> None:
     name = getattr(found, "name", None)
     is_made = not isinstance(found, type) and callable(getattr(found, "embed", None))
     if not is_made or not isinstance(name, str):
-        msg = (
+        raise UsageError(
             f"{given!r} is no encoder: give a torch.nn.Module, or an object with a "
             "name (a string), a feature_size and a method embed(images); see "
             "features.encoders.Encoder."
         )
-        raise UsageError(msg)

@@ -68,12 +68,11 @@ class ModuleEncoder:
             UsageError: If nobody said, and no image was embedded yet.
         """
         if self._feature_size is None:
-            msg = (
+            raise UsageError(
                 f"How many features '{self.name}' gives is not known before it has "
                 "embedded an image; embed one first, or make it with "
                 "features.ModuleEncoder(module, feature_size=...)."
             )
-            raise UsageError(msg)
         return self._feature_size
 
     def embed(self, images: Tensor) -> Tensor:
@@ -161,13 +160,12 @@ def _told_size(module: nn.Module) -> int | None:
 
 def _check_images(images: Tensor) -> None:
     if images.ndim != _IMAGE_AXES or images.dtype != torch.uint8:
-        msg = (
+        raise ShapeError(
             f"An encoder takes images as uint8 of shape (n, channels, height, width), "
             f"and was given {images.dtype} of shape {tuple(images.shape)}. Vectors "
             "are features already: take the trainer 'supervised' with the network "
             "'linear', which trains a head on them directly."
         )
-        raise ShapeError(msg)
 
 
 def _check_outputs(name: str, outputs: object) -> None:
@@ -177,8 +175,7 @@ def _check_outputs(name: str, outputs: object) -> None:
         return
     else:
         seen = f"shape {tuple(outputs.shape)} for {_CHUNK} images"
-    msg = (
+    raise ShapeError(
         f"The encoder '{name}' gives {seen}; it must give a tensor of one row per "
         "image (n, F) or of maps (n, F, h, w). Wrap it in a module that does."
     )
-    raise ShapeError(msg)

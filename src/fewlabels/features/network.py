@@ -113,12 +113,11 @@ def sampled_logits(
         UsageError: If the network has no dropout, so that all samples would agree.
     """
     if not dropout.layers(network):
-        msg = (
+        raise UsageError(
             "The network has no dropout, so every sampled network would be the "
             "same. Train with dropout above 0, for example "
             'training.resolve("fixmatch", {"dropout": 0.1}).'
         )
-        raise UsageError(msg)
     key = rng.fork(generator)
     device = network.head.weight.device
     logits_KnC = torch.empty(

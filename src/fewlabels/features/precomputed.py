@@ -33,19 +33,17 @@ class PrecomputedClassifier:
         num_items = len(self.features)
         is_matrix = self.features.ndim == self.logits.ndim == 2
         if not is_matrix or len(self.logits) != num_items:
-            msg = (
+            raise ShapeError(
                 f"features has shape {tuple(self.features.shape)} and logits "
                 f"{tuple(self.logits.shape)}; give (N, F) and (N, C), one row per item "
                 "of the whole pool."
             )
-            raise ShapeError(msg)
         if self.samples is not None and self.samples.shape[1:] != self.logits.shape:
-            msg = (
+            raise ShapeError(
                 f"samples has shape {tuple(self.samples.shape)}; give "
                 f"(K, {num_items}, {self.num_classes}): K sampled networks, and items "
                 "and classes as in logits."
             )
-            raise ShapeError(msg)
 
     @property
     def num_classes(self) -> int:
@@ -79,10 +77,9 @@ class PrecomputedClassifier:
         del images, generator
         available = 0 if self.samples is None else len(self.samples)
         if self.samples is None or available < num_samples:
-            msg = (
+            raise UsageError(
                 f"{num_samples} sampled networks are wanted, but {available} were "
                 f"given. Give logits of shape (K, N, C) with K at least {num_samples}, "
                 "or ask the strategy for fewer samples."
             )
-            raise UsageError(msg)
         return self.samples[:num_samples, indices]

@@ -92,8 +92,9 @@ class SelfSupervised:
             UsageError: If there are fewer than two images to compare.
         """
         if len(images) < 2:
-            msg = f"{len(images)} images cannot be told apart; give at least two."
-            raise UsageError(msg)
+            raise UsageError(
+                f"{len(images)} images cannot be told apart; give at least two."
+            )
         key = rng.fork(generator)
         with torch.inference_mode(mode=False), torch.enable_grad():
             training = _Training.begun(self, images.shape, key)
@@ -270,11 +271,10 @@ def _run(training: _Training, images: Images, key: int, kept: _Kept | None) -> N
 
 def _check_finite(loss: float, step: int, settings: SelfSupervised) -> None:
     if not math.isfinite(loss):
-        msg = (
+        raise TrainingError(
             f"The loss is {loss} at step {step} of {settings.steps}, so the encoder is "
             f"lost. Lower learning_rate (now {settings.learning_rate})."
         )
-        raise TrainingError(msg)
 
 
 def _require(
