@@ -1,15 +1,17 @@
 """A call in a process of its own: events, canceling, dying, permission."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from fewlabels import jobs
+from fewlabels import jobs, progress
 from fewlabels.errors import JobError, UnknownNameError, UsageError
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +24,7 @@ def begun(name, **arguments):
 @pytest.fixture(scope="module")
 def worker():
     """One process for all calls that leave it as it was."""
-    with jobs.Worker(allow_code=True) as shared:
+    with closing(jobs.Worker(allow_code=True)) as shared:
         yield shared
 
 
@@ -58,12 +60,12 @@ def test_a_job_returns_what_its_call_does_whatever_is_printed(worker):
     assert job.wait() == job.end == {"event": "done", "result": [1, "é\n"]}
 
 
-def test_one_process_does_call_after_call_and_ends_when_it_is_stopped():
-    with jobs.Worker(allow_code=True) as own:
+def test_one_process_does_call_after_call_and_ends_when_it_is_closed():
+    with closing(jobs.Worker(allow_code=True)) as own:
         (one, *_), (other, *_) = (in_(own, "process").result() for _ in range(2))
     assert one == other
     assert not is_alive(one)
-    with pytest.raises(JobError, match="stopped"):
+    with pytest.raises(JobError, match="closed"):
         in_(own, "process")
 
 
@@ -104,7 +106,7 @@ def test_a_result_that_cannot_be_told_is_a_failure(worker):
     ],
 )
 def test_a_death_is_told_and_the_next_call_has_another_process(name, code, words):
-    with jobs.Worker(allow_code=True) as own:
+    with closing(jobs.Worker(allow_code=True)) as own:
         job = in_(own, name)
         end = job.wait()
         assert (end["event"], end["code"]) == ("died", code)
@@ -126,9 +128,12 @@ def test_events_tell_how_far_a_job_is_and_how_it_fares(worker):
     assert first == {**task, "done": 0, "is_over": False}
     assert last == {**task, "done": 200, "is_over": True}
     figures = [one for one in events if one["event"] == "figures"]
-    assert figures[-1]["figures"] == {"loss": 1 / 200, "accuracy": 0.5}
-    assert figures[-1]["step"] == 200
-    assert len(events) < 200  # what is replaced in a blink is not worth a line
+    told = {"event": "figures", "step": 200, "part": "round-000"}
+    assert figures[-2:] == [
+        {**told, "figures": {"loss": 1 / 200}},
+        {**told, "figures": {"accuracy": 0.5}},
+    ]
+    assert len(events) - len(figures) < 200  # not each step is worth a line
 
 
 def test_warnings_of_the_package_are_notes(worker):
@@ -183,7 +188,7 @@ def test_a_job_that_is_canceled_before_it_begins_never_does(tmp_path):
 
 
 def test_who_cancels_too_late_disturbs_nobody():
-    with jobs.Worker(allow_code=True) as own:
+    with closing(jobs.Worker(allow_code=True)) as own:
         first = in_(own, "add", one=1, other=1)
         assert first.result() == 2
         first.cancel()
@@ -200,7 +205,7 @@ def test_a_killed_job_says_so(tmp_path):
 
 PARENT = """
 import sys, time
-from fewlabels import jobs
+from fewlabels import jobs, progress
 jobs.start("tests.jobs.calls:sleep", {"marker": sys.argv[1]}, allow_code=True)
 time.sleep(600)
 """
@@ -226,7 +231,7 @@ def test_a_job_ends_with_the_process_that_started_it(tmp_path):
 @pytest.fixture(scope="module")
 def refusing():
     """A worker that may call one function of somebody else."""
-    with jobs.Worker(allow_code=["tests.jobs.calls:note"]) as shared:
+    with closing(jobs.Worker(allow_code=["tests.jobs.calls:note"])) as shared:
         yield shared
 
 
@@ -249,3 +254,58 @@ def test_a_strangers_function_is_not_called(refusing, call):
 
 def test_what_is_allowed_by_name_is_called(refusing):
     assert refusing.start("tests.jobs.calls:note", {}).wait()["event"] == "done"
+
+
+# ---------------------------------------------------------- events, there and back
+
+
+class Heard:
+    """Writes down what a listener is told."""
+
+    def __init__(self):
+        self.all = []
+
+    def start(self, *content):
+        self.all.append(("start", *content))
+        return len(self.all)
+
+    def advance(self, *content):
+        self.all.append(("advance", *content))
+
+    def tell(self, *content):
+        self.all.append(("tell", *content))
+
+    def finish(self, *content):
+        self.all.append(("finish", *content))
+
+
+def announced():
+    """Do some work inside other work, the inner one taken up again."""
+    with progress.track("Rounds", 2) as outer:
+        with progress.track("Training", 30, done=10) as inner:
+            inner(10)
+            progress.tell(20, {"loss": 0.5})
+            inner(10)
+        outer(2)
+
+
+def test_progress_is_the_same_after_it_was_events():
+    here, there, events = Heard(), Heard(), []
+    with progress.reporting(here, jobs.Sender(events.append)):
+        announced()
+    with progress.reporting(there), closing(jobs.Replay()) as replay:
+        for event in events:
+            replay.hear(json.loads(json.dumps(event)))
+    assert there.all == here.all
+
+
+def test_tasks_whose_end_was_lost_end_with_the_last_event():
+    there, events = Heard(), []
+    with progress.reporting(jobs.Sender(events.append)):
+        announced()
+    with progress.reporting(there), closing(jobs.Replay()) as replay:
+        for event in events[:3]:
+            replay.hear(event)
+    assert [kind for kind, *_ in there.all] == [
+        "start", "start", "advance", "finish", "finish",
+    ]  # fmt: skip

@@ -4,7 +4,7 @@ import os
 import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -73,7 +73,7 @@ class LocalEngine:
             idle: SimpleQueue[Worker] = SimpleQueue()
             for _ in range(min(self.num_workers, len(cells))):
                 worker = Worker(environment=ONE_THREAD, allow_code=[self.work])
-                idle.put(ends.enter_context(worker))
+                idle.put(ends.enter_context(closing(worker)))
             # One thread for each worker, to wait for it.
             threads = ThreadPoolExecutor(self.num_workers)
             ends.callback(threads.shutdown, wait=False, cancel_futures=True)

@@ -8,6 +8,7 @@ import math
 import re
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,7 +132,7 @@ class _Question:
             "rows": rows,
             "limit": self.memory.limit,
         }
-        with Worker() as worker:
+        with closing(Worker()) as worker:
             end = worker.start(_ASK, question).wait(self.memory.seconds)
         if end is None:
             return _Ended("out of time", is_late=True)

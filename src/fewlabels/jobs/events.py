@@ -24,78 +24,62 @@ class Sender:
 
     Args:
         send: Takes an event; called by one thread at a time.
-        pace: Seconds between two reports on the same task. What happens between them is
-            told with the next one; nothing is left out but values that were replaced.
+        has_beat: Whether somebody calls :meth:`beat` now and then; how far tasks are is
+            told then, and not whenever they advance.
     """
 
-    def __init__(self, send: Callable[[Event], None], pace: float = 0.0) -> None:
-        self._send, self._pace = send, pace
+    def __init__(
+        self, send: Callable[[Event], None], *, has_beat: bool = False
+    ) -> None:
+        self._send, self._has_beat = send, has_beat
         self._tasks: dict[int, Event] = {}
+        self._late: set[int] = set()
         self._numbers = count(1)
-        self._waiting: dict[str, Event] = {}
         self._at = time.monotonic()
         self._lock = RLock()
 
     def start(self, task: str, total: int, done: int) -> int:
         """Tell that a task begins."""
         number = next(self._numbers)
-        self._tasks[number] = {
-            "event": "progress",
-            "id": number,
-            "task": task,
-            "done": done,
-            "total": total,
-            "part": progress.current_part(),
-            "is_over": False,
-        }
-        self._tell(str(number), self._tasks[number], at_once=True)
+        event = {"event": "progress", "id": number, "task": task, "done": done}
+        event |= {"total": total, "part": progress.current_part(), "is_over": False}
+        self._tasks[number] = event
+        self.send(event)
         return number
 
     def advance(self, handle: int, amount: int) -> None:
         """Tell how much of a task is done."""
-        self._tasks[handle]["done"] += amount
-        self._tell(str(handle), self._tasks[handle])
+        with self._lock:
+            self._tasks[handle]["done"] += amount
+            self._late.add(handle)
+            if not self._has_beat:
+                self.beat()
 
     def tell(self, step: int, figures: Mapping[str, float]) -> None:
         """Tell how the task that was started last fares."""
-        with self._lock:
-            kept = self._waiting.get("figures", {}).get("figures", {})
-            part = progress.current_part()
-            told = {"step": step, "figures": {**kept, **figures}, "part": part}
-            self._tell("figures", {"event": "figures", **told})
+        told = {"step": step, "figures": dict(figures), "part": progress.current_part()}
+        self.send({"event": "figures", **told})
 
     def finish(self, handle: int) -> None:
         """Tell that a task ended."""
-        self._tell(
-            str(handle), {**self._tasks.pop(handle), "is_over": True}, at_once=True
-        )
+        with self._lock:
+            self._late.discard(handle)
+            self.send({**self._tasks.pop(handle), "is_over": True})
 
     def send(self, event: Event) -> None:
-        """Send an event, after all that happened before."""
+        """Send an event."""
         with self._lock:
-            self._flush()
-            self._send(event)
+            self._at = time.monotonic()
+            self._send(dict(event))
 
     def beat(self) -> None:
-        """Say what waits, or that all is well if nothing was said for a while."""
+        """Tell how far tasks are; if nobody said anything for a while, that it is."""
         with self._lock:
-            if self._waiting:
-                self._flush()
-            elif time.monotonic() - self._at >= _QUIET:
-                self._at = time.monotonic()
-                self._send({"event": "alive"})
-
-    def _tell(self, key: str, event: Event, *, at_once: bool = False) -> None:
-        with self._lock:
-            self._waiting[key] = event
-            if at_once or time.monotonic() - self._at >= self._pace:
-                self._flush()
-
-    def _flush(self) -> None:
-        waiting, self._waiting = self._waiting, {}
-        self._at = time.monotonic()
-        for event in waiting.values():
-            self._send(dict(event))
+            late, self._late = self._late, set()
+            for number in sorted(late):
+                self.send(self._tasks[number])
+            if not late and time.monotonic() - self._at >= _QUIET:
+                self.send({"event": "alive"})
 
 
 class Replay:
@@ -110,24 +94,23 @@ class Replay:
         if event["event"] == "figures":
             progress.tell(event["step"], event["figures"])
         elif event["event"] == "progress":
-            self._go_on(event["id"], event)
+            self._go_on(event["id"], event["done"], event)
 
     def close(self) -> None:
         """End the tasks whose end was not heard."""
         for stack, _ in reversed(self._tasks.values()):
             stack.close()
-        self._tasks.clear()
 
-    def _go_on(self, number: int, event: Event) -> None:
+    def _go_on(self, number: int, done: int, event: Event) -> None:
         if number not in self._tasks:
-            track = progress.track(event["task"], event["total"], done=event["done"])
-            stack = ExitStack()
+            track, stack = (
+                progress.track(event["task"], event["total"], done=done),
+                ExitStack(),
+            )
             self._tasks[number] = stack, stack.enter_context(track)
-            self._done[number] = event["done"]
         stack, advance = self._tasks[number]
-        if event["done"] > self._done[number]:
-            advance(event["done"] - self._done[number])
-            self._done[number] = event["done"]
+        if more := done - self._done.get(number, done):
+            advance(more)
+        self._done[number] = done
         if event["is_over"]:
             stack.close()
-            del self._tasks[number]

@@ -12,8 +12,7 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from threading import Condition, RLock, Thread
-from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any
 
 from fewlabels import errors
 from fewlabels.errors import FewlabelsError, JobError
@@ -46,8 +45,7 @@ def start(
     Args:
         call: What to call, as ``"module:function"``: a function of fewlabels that is
             made for it, or one that is allowed.
-        arguments: Its arguments, which JSON can hold; the values of all others become
-            text.
+        arguments: Its arguments. What JSON cannot hold, such as a path, becomes text.
         folder: The working folder of the process; None: that of this one.
         allow_code: Which other functions may be called: any (True), these, or none.
 
@@ -75,15 +73,13 @@ class Job:
         Yields:
             Events; the last one is ``done``, ``failed``, ``canceled`` or ``died``.
         """
-        seen = 0
-        while True:
+        seen, new = 0, [{"event": ""}]
+        while new[-1]["event"] not in _ENDS:
             seen, new = self._since(seen)
             yield from new
-            if new[-1]["event"] in _ENDS:
-                return
 
     def wait(self, timeout: float | None = None) -> Event | None:
-        """Wait until the job has ended.
+        """Wait until the job has ended, or for some seconds.
 
         Args:
             timeout: Seconds to wait; None: as long as it takes.
@@ -92,7 +88,7 @@ class Job:
             The last event; None if the job goes on.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self.end is not None, timeout)
+            self._changed.wait_for(lambda: self.end, timeout)
             return self.end
 
     def result(self) -> Any:
@@ -124,14 +120,14 @@ class Job:
 
     def kill(self) -> None:
         """End its process at once; the same job, started again, goes on."""
-        self._worker.stop()
+        self._worker.close()
 
     @property
     def end(self) -> Event | None:
         """The last event of a job that has ended."""
         with self._changed:
-            last = self._events[-1] if self._events else {"event": ""}
-            return last if last["event"] in _ENDS else None
+            is_over = self._events and self._events[-1]["event"] in _ENDS
+            return self._events[-1] if is_over else None
 
     def hear(self, event: Event) -> None:
         """Take an event of the process; nothing counts after the last one."""
@@ -167,48 +163,22 @@ class Worker:
         allow_code: AllowCode = False,
         is_reused: bool = True,
     ) -> None:
-        self._environment = dict(environment or {})
-        self._folder, self._is_reused = folder, is_reused
+        self._environment, self._folder = environment or {}, folder
         self._allowed = allow_code if allow_code is True else list(allow_code or ())
-        self._numbers = count(1)
-        self._lock = RLock()
+        self._is_reused, self._is_closed = is_reused, False
+        self._numbers, self._lock = count(1), RLock()
+        self._job = Job(self, 0)
         self._process: subprocess.Popen[str] | None = None
-        self._job: Job | None = None
-        self._reader: Thread | None = None
-        self._is_stopped = False
-
-    def __enter__(self) -> Self:
-        """Return the worker."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """End the process."""
-        self.stop()
+        self._reader = Thread()
 
     def start(self, call: str, arguments: Mapping[str, Any]) -> Job:
-        """Begin a call; the one before has to be over.
-
-        Args:
-            call: What to call.
-            arguments: Its arguments.
-
-        Returns:
-            The job.
-
-        Raises:
-            JobError: If the worker was stopped.
-        """
+        """Begin a call; the one before has to be over, and the worker not closed."""
         number = next(self._numbers)
         order = {"number": number, "call": call, "arguments": dict(arguments)}
         with self._lock:
+            if self._is_closed:
+                raise JobError("The worker of the job was closed.")
             self._job = Job(self, number)
-            if self._is_stopped:
-                raise JobError("The worker of the job was stopped.")
             if self._process is None:
                 self._begin()
             self.send({**order, "allow_code": self._allowed})
@@ -222,26 +192,21 @@ class Worker:
                 self._process.stdin.write(line)
                 self._process.stdin.flush()
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """End the process at once, whatever it does; there will be no other."""
         with self._lock:
-            self._is_stopped = True
-            process, reader = self._process, self._reader
-        if process is not None and reader is not None:
+            self._is_closed, process = True, self._process
+        if process is not None:
             process.kill()
-            reader.join()
+            self._reader.join()
 
     def _begin(self) -> None:
         # Python finds modules there where this process does.
-        places = [place or str(Path.cwd()) for place in sys.path]
+        places = os.pathsep.join(place or str(Path.cwd()) for place in sys.path)
         printed = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the reader
         self._process = subprocess.Popen(  # noqa: S603 - ourselves
             [sys.executable, "-P", "-X", "faulthandler", "-m", _PROGRAM],
-            env={
-                **os.environ,
-                **self._environment,
-                "PYTHONPATH": os.pathsep.join(places),
-            },
+            env={**os.environ, **self._environment, "PYTHONPATH": places},
             cwd=self._folder,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -258,20 +223,18 @@ class Worker:
         """Hand events to the job, to the last one."""
         assert process.stdin is not None
         assert process.stdout is not None
-        for line in process.stdout:
-            if line.endswith("\n") and self._job is not None:  # it may die in a line
-                self._job.hear(json.loads(line))
+        with printed, process.stdout:
+            for line in process.stdout:
+                if line.endswith("\n"):  # it may die in the middle of one
+                    self._job.hear(json.loads(line))
                 if not self._is_reused and self._job.end is not None:
                     process.stdin.close()
-        code = process.wait()
-        with self._lock:
-            job, self._process = self._job, None
-        process.stdout.close()
-        with suppress(OSError):  # what it has not read
-            process.stdin.close()
-        if job is not None and job.end is None:
+            code = process.wait()
+            with self._lock:
+                job, self._process = self._job, None
+            with suppress(OSError):  # what it has not read
+                process.stdin.close()
             job.hear(_death(code, printed))
-        printed.close()
 
 
 def _death(code: int, printed: IO[bytes]) -> Event:
@@ -286,13 +249,11 @@ def _death(code: int, printed: IO[bytes]) -> Event:
 
 
 def words_for_death(code: int) -> tuple[str, str]:
-    """Return what a process ended with, and what that most often means.
+    """Return what an exit code stands for, and what that most often means.
 
-    Args:
-        code: Its exit code; less than 0: minus the number of a signal.
-
-    Returns:
-        A few words each.
+    Example:
+        >>> words_for_death(-9)
+        ('signal 9 (SIGKILL)', 'most often because memory ran out')
     """
     if code >= 0:
         return f"exit code {code}", "something in it leaves Python"

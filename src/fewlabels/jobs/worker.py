@@ -19,8 +19,7 @@ from fewlabels.errors import FewlabelsError
 from fewlabels.jobs.events import Event, Sender
 from fewlabels.jobs.permission import permitted
 
-_PACE = 0.1  # seconds
-_BEAT = 0.25
+_BEAT = 0.25  # seconds
 
 
 class _Calls:
@@ -87,7 +86,7 @@ class _Calls:
 def main() -> None:
     """Do calls until there are no more."""
     orders, answers = _kept_apart()
-    calls = _Calls(Sender(lambda event: _write(answers, event), _PACE))
+    calls = _Calls(Sender(lambda event: _write(answers, event), has_beat=True))
     # In threads, so that a call neither keeps the end from being noticed nor is silent.
     threading.Thread(target=_listen, args=(orders, calls), daemon=True).start()
     threading.Thread(target=_beat, args=(calls,), daemon=True).start()
