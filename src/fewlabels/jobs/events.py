@@ -4,7 +4,6 @@
 progress of them again in another.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from itertools import count
@@ -15,8 +14,6 @@ from fewlabels import progress
 
 Event = dict[str, Any]
 """What happened: ``"event"`` says of which kind, and the other keys depend on that."""
-
-_QUIET = 0.5  # seconds
 
 
 class Sender:
@@ -35,7 +32,7 @@ class Sender:
         self._tasks: dict[int, Event] = {}
         self._late: set[int] = set()
         self._numbers = count(1)
-        self._at = time.monotonic()
+        self._is_quiet = True
         self._lock = RLock()
 
     def start(self, task: str, total: int, done: int) -> int:
@@ -69,17 +66,18 @@ class Sender:
     def send(self, event: Event) -> None:
         """Send an event."""
         with self._lock:
-            self._at = time.monotonic()
+            self._is_quiet = False
             self._send(dict(event))
 
     def beat(self) -> None:
-        """Tell how far tasks are; if nobody said anything for a while, that it is."""
+        """Tell how far tasks are; if nothing was sent since the last, say so."""
         with self._lock:
             late, self._late = self._late, set()
             for number in sorted(late):
                 self.send(self._tasks[number])
-            if not late and time.monotonic() - self._at >= _QUIET:
+            if self._is_quiet:
                 self.send({"event": "alive"})
+            self._is_quiet = True
 
 
 class Replay:
