@@ -78,5 +78,7 @@ def heed(folder):
             (place / "step").write_text(str(step))
             time.sleep(0.01)
             if progress.is_stopped():
+                (place / "saving").touch()
+                time.sleep(0.5)
                 (place / "saved").write_text(str(step))
                 raise progress.Canceled

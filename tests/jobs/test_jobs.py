@@ -177,6 +177,8 @@ def test_work_that_heeds_a_cancellation_ends_after_a_step(tmp_path):
     job = begun("heed", folder=tmp_path)
     assert eventually(lambda: int(told(tmp_path / "step") or 0) > 3)
     job.cancel()
+    assert eventually((tmp_path / "saving").exists)
+    job.cancel()  # by an impatient person
     assert job.wait()["event"] == "canceled"
     assert told(tmp_path / "saved") == told(tmp_path / "step")
 

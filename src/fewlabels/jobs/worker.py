@@ -52,9 +52,10 @@ class _Calls:
             self._sender.beat()
 
     def cancel(self, number: int) -> None:
-        """End a call as Ctrl-C would; called by another thread."""
+        """End a call as Ctrl-C would, once; called by another thread."""
+        is_known = number in self._canceled
         self._canceled.add(number)
-        if number != self._number:
+        if is_known or number != self._number:
             return
         if hasattr(signal, "pthread_kill"):  # which ends waiting, too
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
@@ -65,14 +66,18 @@ class _Calls:
         interrupt = progress.Interrupt()
         signal.signal(signal.SIGINT, interrupt)
         self._number = order["number"]
+
+        def is_stopped() -> bool:  # even if a library swallowed the interrupt
+            return interrupt.is_asked or self._number in self._canceled
+
         try:
-            if self._number in self._canceled:
+            if is_stopped():
                 raise progress.Canceled
             function = permitted(order["call"], order["allow_code"])
             with (
                 progress.reporting(self._sender),
                 progress.noting(self._note),
-                progress.stopping(lambda: interrupt.is_asked),
+                progress.stopping(is_stopped),
             ):
                 return {"event": "done", "result": function(**order["arguments"])}
         finally:
