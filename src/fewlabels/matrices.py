@@ -191,10 +191,9 @@ def _opened(
         file = np.memmap(path, dtype=np.uint8, mode="r")
         array = np.ndarray(shape, kind, buffer=file, offset=offset, strides=strides)
     except (OSError, TypeError, ValueError) as error:
-        msg = (
+        raise UsageError(
             f"The features are rows of '{path}', and this process cannot read them "
             f"there ({error}). Put the file where all processes find it, or pass the "
             "features in memory."
-        )
-        raise UsageError(msg) from error
+        ) from error
     return MappedRows(array, items)

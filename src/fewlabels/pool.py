@@ -77,11 +77,10 @@ class Split:
     def __post_init__(self) -> None:
         """Check that there is one label per image."""
         if len(self.images) != len(self.labels):
-            msg = (
+            raise ShapeError(
                 f"A split has {len(self.images)} images and {len(self.labels)} labels; "
                 "give exactly one label per image."
             )
-            raise ShapeError(msg)
 
     def __len__(self) -> int:
         """Return the number of items."""
@@ -122,29 +121,26 @@ class Pool:
         check_indices(self.candidates, len(self), "candidates")
         asked = self.candidates[self.labels[self.candidates] != UNKNOWN]
         if len(asked):
-            msg = (
+            raise UsageError(
                 f"{len(asked)} candidates are labeled already, the first at index "
                 f"{int(asked[0])}; a label would be paid for twice. Take them out."
             )
-            raise UsageError(msg)
 
     def _check_lengths(self) -> None:
         num_items = len(self.images)
         if not num_items == len(self.ids) == len(self.labels):
-            msg = (
+            raise ShapeError(
                 f"A pool has {num_items} images, {len(self.ids)} ids and "
                 f"{len(self.labels)} labels; all three must be equally many."
             )
-            raise ShapeError(msg)
 
     def _check_ids(self) -> None:
         if len(set(self.ids)) < len(self.ids):
             twice, count = Counter(self.ids).most_common(1)[0]
-            msg = (
+            raise UsageError(
                 f"The id '{twice}' names {count} items; labels are kept by id, so each "
                 "item needs its own."
             )
-            raise UsageError(msg)
 
     @classmethod
     def build(
@@ -246,11 +242,10 @@ class Answers:
     def __post_init__(self) -> None:
         """Check that there is one label per answered item."""
         if len(self.indices) != len(self.labels):
-            msg = (
+            raise ShapeError(
                 f"{len(self.indices)} items were answered with {len(self.labels)} "
                 "labels; give exactly one label per item."
             )
-            raise ShapeError(msg)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -279,12 +274,11 @@ def check_labels(labels: Tensor, num_classes: int) -> None:
     if len(wrong):
         first = int(wrong[0])
         numbers = f"numbers from 0 to {num_classes - 1}, or {UNKNOWN}"
-        msg = (
+        raise LabelError(
             f"{len(wrong)} labels are outside the {num_classes} classes, the first is "
             f"{int(labels[first])} at position {first}. Labels are "
             f"{numbers if num_classes else UNKNOWN} where the class is not known."
         )
-        raise LabelError(msg)
 
 
 def check_indices(indices: Tensor, num_items: int, name: str) -> None:
@@ -305,20 +299,18 @@ def check_indices(indices: Tensor, num_items: int, name: str) -> None:
         span = (
             f", from 0 to {num_items - 1}" if num_items else "; there is none to name"
         )
-        msg = (
+        raise UsageError(
             f"{name} run from {low} to {high}, but the pool has {num_items} items; an "
             f"index is a position in the whole pool{span}."
         )
-        raise UsageError(msg)
     if bool((indices[1:] > indices[:-1]).all()):  # ascending, as they mostly are
         return
     distinct = len(torch.unique(indices))
     if distinct < len(indices):
-        msg = (
+        raise UsageError(
             f"{name} hold {len(indices)} indices, but only {distinct} distinct ones; "
             "name each item once."
         )
-        raise UsageError(msg)
 
 
 def check_query(query: Query, pool: Pool, size: int) -> None:
@@ -340,35 +332,32 @@ def check_query(query: Query, pool: Pool, size: int) -> None:
     if len(query) == len(distinct) == size and not len(strangers):
         return
     first = f", such as {int(strangers[0])}" if len(strangers) else ""
-    msg = (
+    raise StrategyError(
         f"The strategy was to choose {size} distinct candidates and returned "
         f"{len(query)} items, {len(distinct)} of them distinct, {len(strangers)} of "
         f"them no candidates{first}. Labels would be paid for twice or for nothing; "
         "mend the strategy: it may choose from pool.candidates only, each item once."
     )
-    raise StrategyError(msg)
 
 
 def check_form(query: object) -> None:
     """Raise unless this is a query whose indices are a flat tensor of integers."""
     if not isinstance(query, Query):
-        msg = (
+        raise StrategyError(
             f"The strategy returned an object of type {type(query).__name__}; mend the "
             "strategy: it returns a fewlabels.Query(indices, value, record)."
         )
-        raise StrategyError(msg)
     given: object = query.indices
     if isinstance(given, Tensor) and given.ndim == 1 and given.dtype == torch.int64:
         return
     seen = type(given).__name__
     if isinstance(given, Tensor):
         seen = f"tensor of shape {tuple(given.shape)} and type {given.dtype}"
-    msg = (
+    raise StrategyError(
         f"The strategy returned its indices as a {seen}; mend the strategy: they are "
         "a tensor of shape (size,) and type torch.int64, such as a part of "
         "pool.candidates."
     )
-    raise StrategyError(msg)
 
 
 def check_record(query: Query) -> None:
@@ -390,9 +379,8 @@ def check_record(query: Query) -> None:
 
 
 def _refuse_record(name: str, seen: object, wanted: str) -> None:
-    msg = (
+    raise StrategyError(
         f"The strategy's {name} is of type {type(seen).__name__}, which is no JSON, so "
         "the round could not be written down and a resumed run would not remember it; "
         f"mend the strategy: give {wanted}, for example through .tolist() or float()."
     )
-    raise StrategyError(msg)

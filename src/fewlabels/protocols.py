@@ -102,14 +102,13 @@ def check_finite(name: str, outputs: Rows) -> None:
     lost = is_lost.reshape(-1, is_lost.shape[-1]).any(dim=0).nonzero().flatten()
     if len(lost):
         first = ", ".join(map(str, lost[:3].tolist()))
-        msg = (
+        raise NotFiniteError(
             f"The {name} that the classifier gave are NaN or infinite for {len(lost)} "
             f"of {is_lost.shape[-1]} items (number {first}{', ...' * (len(lost) > 3)} "
             "of those asked about, from 0), so nothing can be chosen or measured by "
             "them. Its training broke down or its weights are damaged: train it "
             "again, with a lower learning rate if need be, or look at these items."
         )
-        raise NotFiniteError(msg)
 
 
 class Classifier(Protocol):

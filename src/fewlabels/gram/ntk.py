@@ -79,12 +79,11 @@ def ntk_kernel(
         UsageError: If the sketches do not share the width evenly.
     """
     if not 1 <= num_sketches <= sketch_width or sketch_width % num_sketches:
-        msg = (
+        raise UsageError(
             f"sketch_width is {sketch_width} and num_sketches is {num_sketches}; every "
             "sketch gets the same number of buckets, so the width has to be a multiple "
             "of the number, for example 2048 and 8."
         )
-        raise UsageError(msg)
     tangents = Tangents.of(module, layers)
     sketches = [
         _Sketch.draw(direction, tangents.sizes, sketch_width // num_sketches, generator)

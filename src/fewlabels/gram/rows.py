@@ -41,11 +41,10 @@ class DoubleRows:
     def __post_init__(self) -> None:
         """Check that there is one row per item."""
         if self.features.ndim != 2:
-            msg = (
+            raise ShapeError(
                 f"{self.name} have shape {tuple(self.features.shape)}; give one row "
                 "per item, shape (N, F)."
             )
-            raise ShapeError(msg)
 
     @property
     def num_items(self) -> int:
@@ -72,26 +71,15 @@ class DoubleRows:
         return rows
 
     def logits(self, logits: Matrix) -> "DoubleRows":
-        """Return the logits of the same items as plain rows.
-
-        Args:
-            logits: Outputs of the last layer, shape (N, C).
-
-        Returns:
-            Rows without a 1.
-
-        Raises:
-            ShapeError: If features and logits are not equally many.
-        """
+        """Return the logits (N, C) of the same items as plain rows, without a 1."""
         outputs = DoubleRows(
             rows_of(logits), has_bias=False, is_normalized=False, name="logits"
         )
         if self.num_items != outputs.num_items:
-            msg = (
+            raise ShapeError(
                 f"features have {self.num_items} rows and logits {outputs.num_items}; "
                 "give one row per item of the whole pool in both."
             )
-            raise ShapeError(msg)
         return outputs
 
     def products(self, rows: Tensor, columns: Tensor) -> Tensor:

@@ -114,6 +114,7 @@ def softmax_kernel(
     rows = DoubleRows(rows_of(features), has_bias=True, is_normalized=normalize)
     outputs = rows.logits(logits)
     if not temperature > 0:
-        msg = f"temperature is {temperature}; it divides the logits: give more than 0."
-        raise UsageError(msg)
+        raise UsageError(
+            f"temperature is {temperature}; it divides the logits: give more than 0."
+        )
     return SoftmaxKernel(rows, outputs, temperature)

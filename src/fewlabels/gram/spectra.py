@@ -148,25 +148,12 @@ def ceiling_below(kernel: Kernel, labeled: Tensor, diagonals: Tensor) -> float:
 
 
 def largest_diagonals(kernel: Kernel, candidates: Tensor, size: int) -> Tensor:
-    """Return the ``size`` largest k(i, i) of the candidates, descending, streamed.
-
-    Args:
-        kernel: The kernel.
-        candidates: Indices to choose from.
-        size: How many are chosen.
-
-    Returns:
-        Shape (size,).
-
-    Raises:
-        BudgetError: If there are fewer candidates than are to be chosen.
-    """
+    """Return the ``size`` largest k(i, i) of the candidates, descending, streamed."""
     if not 1 <= size <= len(candidates):
-        msg = (
+        raise BudgetError(
             f"size is {size}, but there are {len(candidates)} candidates; give a size "
             f"from 1 to {len(candidates)}."
         )
-        raise BudgetError(msg)
     first, *others = torch.split(candidates, max(size, _CHUNK_LENGTH))
     best = kernel.diagonal(first).topk(size).values
     for part in others:

@@ -43,11 +43,10 @@ class Tangents:
         owners = [m for m in module.modules() if list(m.parameters(recurse=False))]
         count = len(owners) if layers == "all" else layers
         if not 1 <= count <= len(owners):
-            msg = (
+            raise UsageError(
                 f"layers is {layers}, and {len(owners)} modules of the network own "
                 "parameters; give a number from 1 to that, or a network that has some."
             )
-            raise UsageError(msg)
         chosen = {id(p) for m in owners[-count:] for p in m.parameters(recurse=False)}
         named = module.named_parameters()
         return cls(module, {name: p.detach() for name, p in named if id(p) in chosen})
@@ -63,15 +62,7 @@ class Tangents:
         return [parameter.numel() for parameter in self.parameters.values()]
 
     def gradients(self, chunk: Tensor, direction: Tensor) -> list[Tensor]:
-        """Return the gradients of direction . f(x), one (n, size) per parameter.
-
-        Args:
-            chunk: Inputs of the network, shape (n, ...).
-            direction: Weights of the logits, shape (C,).
-
-        Returns:
-            Gradients in the order of the parameters.
-        """
+        """Return the gradients of direction . f(x), (n, size) of each parameter."""
 
         def output(parameters: dict[str, Tensor], item: Tensor) -> Tensor:
             logits = functional_call(self.module, parameters, (item[None],))
@@ -98,8 +89,7 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 def _check_logits(logits: Tensor, num_classes: int) -> None:
     if logits.shape != (1, num_classes):
-        msg = (
+        raise ShapeError(
             f"The network gives shape {tuple(logits.shape)} for one item; with "
             f"{num_classes} classes its logits must have shape (1, {num_classes})."
         )
-        raise ShapeError(msg)

@@ -14,15 +14,7 @@ _HEAVY = 1e100
 
 
 def arm_probabilities(weights_K: Sequence[float], least: float) -> list[float]:
-    """Return the chance of each arm, (1 - K least) w / sum(w) + least.
-
-    Args:
-        weights_K: Positive weights.
-        least: The smallest chance an arm can have, at most 1 / K.
-
-    Returns:
-        K numbers that sum to one.
-    """
+    """Return the chance of each arm, (1 - K least) w / sum(w) + least."""
     total, share = math.fsum(weights_K), 1 - len(weights_K) * least
     return [share * weight / total + least for weight in weights_K]
 
@@ -35,15 +27,8 @@ def raised(
 ) -> list[float]:
     """Return the weights after an answer, w exp(least / 2 (reward + bonus)).
 
-    Args:
-        weights_K: The weights before.
-        rewards_K: What the answer was worth to each arm.
-        bonuses_K: What each arm gets for having been looked at rarely.
-        least: The smallest chance of an arm.
-
-    Returns:
-        K weights; scaled down together before they grow out of bounds, which changes
-        no chance.
+    They are scaled down together before they grow out of bounds, which changes no
+    chance.
     """
     weights = [
         weight * math.exp(least / 2 * (reward + bonus))
@@ -66,21 +51,11 @@ def draw_advised(
     size: int,
     generator: Generator,
 ) -> tuple[Tensor, list[list[float]]]:
-    """Draw items one after the other, each advised by an arm that is drawn first.
+    """Return items drawn one by one, each advised by an arm that is drawn first.
 
     An arm advises the first of its items that is not drawn yet; one arm more, the last,
-    advises any candidate that is not.
-
-    Args:
-        advice: The items of each arm but the last, best first, at least ``size``.
-        probabilities: The chance of each arm, shape (K,).
-        candidates: What the last arm advises.
-        size: How many items to draw.
-        generator: The only source of randomness.
-
-    Returns:
-        Distinct items in the order of drawing, and how strongly each arm advised each
-        of them when it was drawn, shape (Q, K).
+    advises any candidate that is not. With the items comes how strongly each arm
+    advised each of them when it was drawn, shape (Q, K).
     """
     drawn: dict[int, None] = {}
     strengths_QK: list[list[float]] = []

@@ -31,14 +31,7 @@ def chunks(length: int, width: int, num_entries: int = 2**18) -> list[slice]:
 
 
 def fill_block(kernel: Kernel, rows: Tensor, columns: Tensor, target: Tensor) -> None:
-    """Write k(i, j) of many rows and a few columns into ``target``.
-
-    Args:
-        kernel: The kernel.
-        rows: Indices, shape (n,).
-        columns: Indices, shape (c,).
-        target: Where to write, shape (n, c).
-    """
+    """Write k(i, j) of many rows and a few columns into ``target``."""
     for start in range(0, len(rows), _CHUNK_LENGTH):
         part = slice(start, start + _CHUNK_LENGTH)
         target[part] = kernel.block(rows[part], columns)

@@ -91,14 +91,6 @@ def average_linkage(
     The two clusters with the smallest mean distance between their rows are merged
     until few enough are left, or until they are farther apart than ``distance``.
     Distances of all pairs are held in memory.
-
-    Args:
-        rows: Shape (N, F), at least one.
-        num_clusters: How many are left at most; fewer where rows are copies.
-        distance: How far apart what is left is at least; instead of a number.
-
-    Returns:
-        Cluster numbers from 0 on.
     """
     if len(rows) == 1:
         return torch.zeros(1, dtype=torch.int64)
@@ -115,13 +107,7 @@ def round_robin(
 ) -> Tensor:
     """Return ``size`` members, one of each group in turn, round after round.
 
-    Args:
-        groups: Members of each group, in the order of turns; together enough.
-        size: How many to return.
-        choose: Returns one of the members (n,) that it gets, shape (1,).
-
-    Returns:
-        Members in the order of their choice, shape (size,).
+    ``choose`` returns one of the members (n,) that it gets, shape (1,).
     """
     left = list(groups)
     chosen: list[Tensor] = []
@@ -146,15 +132,6 @@ def neighbor_distances(
 
     Where there are more than ``num_references`` rows, neighbors are looked for among a
     random part of them, so that the cost grows with N, not with its square.
-
-    Args:
-        rows: Shape (N, F), at least two.
-        num_neighbors: How many neighbors count.
-        generator: Draws the part.
-        num_references: Size of the part.
-
-    Returns:
-        Distances in double precision.
     """
     chosen = torch.arange(len(rows))
     if len(rows) > num_references:
@@ -188,15 +165,6 @@ def typicality(
 
     Neighbors are looked for among a random part of the rows, so that the cost grows
     with N, not with its square.
-
-    Args:
-        rows: Shape (N, F).
-        generator: Draws the part.
-        num_neighbors: How many neighbors count.
-        num_references: Size of the part.
-
-    Returns:
-        Positive numbers; larger is denser.
     """
     order = torch.randperm(len(rows), generator=generator)
     references = rows[order[:num_references]].to(torch.float64)

@@ -9,15 +9,10 @@ import numba
 def compiled(
     function: Callable[..., Any], *, fastmath: Collection[str] = ()
 ) -> Callable[..., Any]:
-    """Compile, and keep the outcome on disk where there is a place for it.
+    """Return a compiled loop, kept on disk where there is a place for it.
 
-    Args:
-        function: A loop over arrays and numbers; other threads go on while it runs.
-        fastmath: What the compiler may do to sums, by the names of LLVM; nothing, and
-            they are as written.
-
-    Returns:
-        The compiled function.
+    Other threads go on while it runs. ``fastmath`` says what the compiler may do to
+    sums, by the names of LLVM.
     """
     options: dict[str, Any] = {"nogil": True}
     if fastmath:

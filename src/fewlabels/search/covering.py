@@ -121,17 +121,7 @@ def k_means_plus_plus(
 def nearest_squares(
     kernel: Kernel, items: Tensor, centers: Tensor, *, lengths: Tensor | None = None
 ) -> Tensor:
-    """Return the squared distance of each item to the nearest center, streamed.
-
-    Args:
-        kernel: The kernel.
-        items: Indices, shape (N,).
-        centers: Indices, shape (K,), at least one.
-        lengths: k(i, i) of ``items``, where they are known already.
-
-    Returns:
-        Shape (N,), float64; exactly 0 where only rounding is left.
-    """
+    """Return the squared distance of each item to the nearest center, streamed."""
     if lengths is None:
         lengths = kernel.diagonal(items)
     center_lengths = kernel.diagonal(centers)

@@ -198,37 +198,21 @@ def _uniforms(key: int, numbers: range, width: int) -> NDArray[np.float64]:
 
 
 def checked_draws(given: NDArray[np.generic], candidates: Tensor, size: int) -> Tensor:
-    """Return sets of ``size`` distinct candidates as a tensor.
-
-    Args:
-        given: One set per row.
-        candidates: What sets may hold.
-        size: Members that each set must have.
-
-    Returns:
-        Indices, shape (M, size).
-
-    Raises:
-        ShapeError: If the shape is not (M, size) with at least one set, or if there are
-            other things in it than whole numbers.
-        UsageError: If a set repeats an item or holds one that is no candidate.
-    """
+    """Return sets of ``size`` distinct candidates as a tensor, shape (M, size)."""
     is_whole = given.dtype.kind in "iu"
     if given.ndim != 2 or given.shape[1] != size or not len(given) or not is_whole:
-        msg = (
+        raise ShapeError(
             f"draws have shape {given.shape} and type {given.dtype}; give one subset "
             f"of {size} indices per row, shape (M, {size})."
         )
-        raise ShapeError(msg)
     draws = torch.from_numpy(given.astype(np.int64))
     ordered = draws.sort(dim=1).values
     repeats = (ordered[:, 1:] == ordered[:, :-1]).any(dim=1)
     strangers = ~torch.isin(draws, candidates).all(dim=1)
     if bool((repeats | strangers).any()):
-        msg = (
+        raise UsageError(
             f"{int(repeats.sum())} draws hold an item twice and {int(strangers.sum())} "
             "hold items that are no candidates; each row is a set of distinct "
             "candidates."
         )
-        raise UsageError(msg)
     return draws

@@ -117,18 +117,18 @@ def check_random_only(method: Method, **options: object) -> None:
     """Raise where options of the random search are set for another one."""
     given = [name for name, value in options.items() if value is not None]
     if method != "random" and given:
-        msg = (
+        raise UsageError(
             f"{' and '.join(given)} would do nothing: method '{method}' builds one set "
             "up and draws none. Leave it out, or use method='random'."
         )
-        raise UsageError(msg)
 
 
 def check_tie_tolerance(tie_tolerance: float) -> None:
     """Raise unless ``tie_tolerance`` is a share of the ceiling."""
     if not 0 <= tie_tolerance < 1:
-        msg = f"tie_tolerance is {tie_tolerance}; it is a share, from 0 to below 1."
-        raise UsageError(msg)
+        raise UsageError(
+            f"tie_tolerance is {tie_tolerance}; it is a share, from 0 to below 1."
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -190,11 +190,10 @@ def _source(
         return GivenDraws(subsets), len(subsets)
     num_draws = len(candidates) if draws is None else whole_number("draws", draws)
     if not 1 <= num_draws <= _MOST_DRAWS:
-        msg = (
+        raise BudgetError(
             f"draws is {num_draws}; give the number of sets to try, from 1 to "
             f"{_MOST_DRAWS:,}."
         )
-        raise BudgetError(msg)
     if proposal is not None:
         return proposal, num_draws
     return UniformDraws(candidates, size, fork(generator)), num_draws

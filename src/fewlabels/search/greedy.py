@@ -19,17 +19,7 @@ _FIRST_GUESS = 0.999  # the best of many items often comes that close to the lim
 def greedy_additions(
     kernel: Kernel, labeled: Tensor, candidates: Tensor, size: int
 ) -> Tensor:
-    """Add ``size`` candidates one by one, each the best for the smallest eigenvalue.
-
-    Args:
-        kernel: The kernel.
-        labeled: Indices of the set to begin with; may be empty.
-        candidates: Indices to choose from.
-        size: How many to add.
-
-    Returns:
-        The added indices, in order, shape (size,).
-    """
+    """Add ``size`` candidates one by one, each the best for the smallest eigenvalue."""
     system = SecularSystem.of(kernel, labeled, candidates)
     is_free = torch.ones(
         len(candidates), dtype=torch.bool, device=system.diagonal.device
@@ -53,13 +43,6 @@ def best_addition(system: SecularSystem, is_free_N: Tensor) -> int:
     m_i(t) > 0, and items without it can be forgotten. Of items whose values agree to
     rounding (several may reach the set's own smallest eigenvalue, which none exceeds)
     the one that the set explains least is taken.
-
-    Args:
-        system: The set and the items.
-        is_free_N: Which items may be added, shape (N,); at least one.
-
-    Returns:
-        A position in ``system.items``.
     """
     residuals = torch.where(is_free_N, system.residuals(), -torch.inf)
     narrowed, keep = system, is_free_N
@@ -84,18 +67,7 @@ def best_addition(system: SecularSystem, is_free_N: Tensor) -> int:
 def exchanged(
     kernel: Kernel, labeled: Tensor, candidates: Tensor, chosen: Tensor, value: float
 ) -> tuple[Tensor, float]:
-    """Swap single items until no swap raises the smallest eigenvalue.
-
-    Args:
-        kernel: The kernel.
-        labeled: Indices that stay.
-        candidates: Indices to choose from.
-        chosen: The set to begin with, shape (Q,).
-        value: Its value.
-
-    Returns:
-        The last set and its value, which is never below the first.
-    """
+    """Swap single items until no swap raises the smallest eigenvalue."""
     members = torch.cat([labeled, chosen])
     diagonal = kernel.diagonal(candidates)
     columns_NS = diagonal.new_empty(len(candidates), len(members))

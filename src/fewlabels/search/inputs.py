@@ -22,23 +22,15 @@ def known_sets(
 ) -> tuple[Tensor, Tensor]:
     """Return what is labeled and what may be chosen, checked with the kernel.
 
-    Args:
-        kernel: Kernel over the whole pool; a few of its values are looked at.
-        labeled: Indices, or one truth value per item of the pool.
-        candidates: The same.
-
-    Returns:
-        Both as indices: distinct positions in the pool, none in both.
-
-    Raises:
-        UsageError: If they are no such positions, or if the kernel is no kernel.
+    Both may be masks; they come back as distinct indices, none in both.
     """
     known = indices("labeled", labeled, kernel.num_items)
     free = indices("candidates", candidates, kernel.num_items)
     both = int(torch.isin(free, known).sum())
     if both:
-        msg = f"{both} candidates are labeled already; take them out of one of the two."
-        raise UsageError(msg)
+        raise UsageError(
+            f"{both} candidates are labeled already; take them out of one of the two."
+        )
     if len(free):
         step = -(-len(free) // _NUM_PROBED)
         least_eigenvalue(kernel, torch.cat([known[:_NUM_PROBED], free[::step]]))
@@ -46,67 +38,39 @@ def known_sets(
 
 
 def least_eigenvalue(kernel: Kernel, items: Tensor) -> float:
-    """Return the smallest eigenvalue of a Gram matrix that may have no negative ones.
-
-    Args:
-        kernel: The kernel.
-        items: Indices, at least one.
-
-    Returns:
-        The eigenvalue, below zero by rounding at most.
-
-    Raises:
-        NotFiniteError: If the kernel is NaN or infinite somewhere.
-        UsageError: If the matrix has a negative eigenvalue.
-    """
+    """Return the smallest eigenvalue of a Gram matrix; a negative one is refused."""
     gram = kernel.block(items, items)
     num_wrong = int((~torch.isfinite(gram)).sum())
     if num_wrong:
-        msg = (
+        raise NotFiniteError(
             f"The kernel is NaN or infinite for {num_wrong} of {gram.numel()} pairs of "
             "items; mend the kernel, or what it is computed from."
         )
-        raise NotFiniteError(msg)
     spectrum = torch.linalg.eigvalsh((gram + gram.mT) / 2)
     low, high = float(spectrum[0]), float(spectrum.abs().max())
     if low < -_NEGATIVE * high:
-        msg = (
+        raise UsageError(
             f"The kernel is not positive semi-definite: the Gram matrix of "
             f"{len(items)} items has the eigenvalue {low:.3g}, and the largest is "
             f"{float(spectrum[-1]):.3g}. What a search compares means nothing then; "
             "give a kernel that is an inner product of some features."
         )
-        raise UsageError(msg)
     return low
 
 
 def indices(name: str, positions: ArrayLike, num_items: int) -> Tensor:
-    """Return positions in a pool as a tensor.
-
-    Args:
-        name: What to call them in messages.
-        positions: Whole numbers in a flat list, array or tensor; or one truth value per
-            item of the pool.
-        num_items: Size of the pool.
-
-    Returns:
-        Distinct positions as given, a mask's ascending, shape (n,).
-
-    Raises:
-        UsageError: If they are nothing of that kind.
-    """
+    """Return positions, or where a mask is true, as distinct indices, shape (n,)."""
     given = array(name, positions)
     if given.dtype.kind == "b" and given.ndim == 1 and given.size:
         return _unmasked(name, given, num_items)
     if given.size == 0:
         return torch.empty(0, dtype=torch.int64)
     if given.ndim != 1 or given.dtype.kind not in "iu":
-        msg = (
+        raise UsageError(
             f"{name} has shape {given.shape} and type {given.dtype}; give positions in "
             "the pool as a flat list of whole numbers, or a mask with one truth value "
             "per item."
         )
-        raise UsageError(msg)
     found = torch.from_numpy(given.astype(np.int64))
     check_indices(found, num_items, name)
     return found
@@ -114,54 +78,42 @@ def indices(name: str, positions: ArrayLike, num_items: int) -> Tensor:
 
 def _unmasked(name: str, mask: NDArray[np.bool_], num_items: int) -> Tensor:
     if len(mask) != num_items:
-        msg = (
+        raise UsageError(
             f"{name} is a mask of {len(mask)} truth values, and the pool has "
             f"{num_items} items; give one truth value per item, or positions."
         )
-        raise UsageError(msg)
     return torch.from_numpy(np.flatnonzero(mask))
 
 
 def array(name: str, values: ArrayLike) -> NDArray[Any]:
     """Return ``values`` of any library as an array in which nothing is masked.
 
-    Args:
-        name: What to call them in messages.
-        values: Lists, a tensor, a NumPy or SciPy array, a column or table of pandas.
-
-    Returns:
-        The numbers; values that a nullable column lacks are NaN.
-
-    Raises:
-        ShapeError: If there is no array in it.
+    Values that a nullable column lacks are NaN.
     """
     if isinstance(values, Tensor):
         return numpy_of(values)
     if isinstance(values, np.ma.MaskedArray) and values.mask.any():
-        msg = (
+        raise ShapeError(
             f"{name} is a masked array, {values.mask.sum()} of its {values.size} "
             "entries masked, and there is no number to put in their "
             "place. Leave those items out, or fill them."
         )
-        raise ShapeError(msg)
     try:
         if issparse(values):
             return np.asarray(values.toarray())  # type: ignore[union-attr]  # it is
         found = np.asarray(values)
         return _plain(values, found) if found.dtype == object else found
     except MemoryError as error:
-        msg = (
+        raise ShapeError(
             f"{name} is sparse and does not fit into memory as a full array of shape "
             f"{np.shape(values)}; reduce it to some hundred columns first, such as by "
             "sklearn.decomposition.TruncatedSVD."
-        )
-        raise ShapeError(msg) from error
+        ) from error
     except (TypeError, ValueError, RuntimeError) as error:
-        msg = (
+        raise ShapeError(
             f"{name} cannot be read as an array ({error}); give rows of equal length, "
             "or a NumPy array."
-        )
-        raise ShapeError(msg) from error
+        ) from error
 
 
 def _plain(values: Any, objects: NDArray[Any]) -> NDArray[Any]:

@@ -63,14 +63,7 @@ class Posterior:
         return float(self._reference_variances_R.mean())
 
     def explained_by_labels(self, values_LC: Tensor) -> Tensor:
-        """Return K_nL (K_LL + noise)⁻¹ values, shape (n, C), before any item is added.
-
-        Args:
-            values_LC: One row per labeled item.
-
-        Returns:
-            What a process with these labels expects at the candidates.
-        """
+        """Return K_nL (K_LL + noise)⁻¹ values, (n, C), before an item is added."""
         whitened = torch.linalg.solve_triangular(
             self._factor_LL, values_LC.to(torch.float64), upper=False
         )
@@ -78,14 +71,7 @@ class Posterior:
         return expected
 
     def add(self, place: int) -> Tensor:
-        """Take in one more item and return how all candidates follow its label.
-
-        Args:
-            place: Position among the candidates.
-
-        Returns:
-            cov(x, item) / (var(item) + noise) for each candidate x, shape (n,).
-        """
+        """Take in one more item and return how all candidates follow its label."""
         item = self._candidates[place : place + 1]
         block_n1 = self.variances_n.new_empty(len(self._candidates), 1)
         fill_block(self._kernel, self._candidates, item, block_n1)

@@ -36,13 +36,6 @@ def largest(scores: Tensor, generator: Generator) -> int:
 
     Scores of copies differ by rounding, which depends on how rows are cut into chunks;
     so scores that agree to ten digits count as equal.
-
-    Args:
-        scores: Shape (n,), the largest one finite.
-        generator: Decides between equal scores.
-
-    Returns:
-        The position.
     """
     best = float(scores.max())
     positions = torch.nonzero(scores >= best - _SAME * abs(best)).flatten()
@@ -67,8 +60,7 @@ def check_size(size: int, num_candidates: int) -> None:
             if num_candidates
             else "nothing is left to choose"
         )
-        msg = (
+        raise BudgetError(
             f"{size} items are asked for, and there are {num_candidates} candidates; "
             f"{advice}."
         )
-        raise BudgetError(msg)

@@ -26,16 +26,7 @@ _CHUNK = 16_384
 def won_tie(
     problem: SearchProblem, survivors: Survivors | None, num_draws: int
 ) -> Tensor:
-    """Return the set that wins a tie.
-
-    Args:
-        problem: What is searched.
-        survivors: The sets of the tie; None: all draws.
-        num_draws: How many draws there are.
-
-    Returns:
-        The winner's indices, shape (Q,).
-    """
+    """Return the set that wins a tie of the survivors; None: of all draws."""
     if survivors is not None:
         return _best(problem, survivors.numbers, survivors.subsets)[1]
     everything = _Referee(problem, problem.draws.items) if problem.fits else None
@@ -106,18 +97,11 @@ class _Referee:
 
 
 def duplicate_groups(kernel: Kernel, items: Tensor) -> Tensor:
-    """Number the items so that equal numbers mean equal kernel rows, shape (n,).
+    """Return group numbers (n,) that are equal where kernel rows are.
 
     Equal items have the same angle to every other one. Items whose length and angles to
     a few probes have the same hash are compared in pairs: they are equal if their
     feature distance k_ii + k_jj - 2 k_ij is zero up to rounding.
-
-    Args:
-        kernel: The kernel.
-        items: Indices, shape (n,).
-
-    Returns:
-        Group numbers.
     """
     diagonal = kernel.diagonal(items).cpu()
     marks = _marks(kernel, items, diagonal)

@@ -56,12 +56,11 @@ class Workers:
     def __init__(self, executor: Mapper | None, work: float = 0) -> None:
         """Take an executor, or None for threads, and what torch itself has to do."""
         if executor is not None and not callable(getattr(executor, "map", None)):
-            msg = (
+            raise UsageError(
                 f"executor is of type {type(executor).__name__}, which has no map; "
                 "give one such as concurrent.futures.ProcessPoolExecutor(4), or leave "
                 "it out."
             )
-            raise UsageError(msg)
         self._executor, self._work = executor, work
         self._threads: ThreadPoolExecutor | None = None
         self._stack = ExitStack()
@@ -107,11 +106,7 @@ class Workers:
 
 @contextmanager
 def local_processes(count: int) -> Iterator[Mapper | None]:
-    """Yield an executor of so many processes; none where one is enough.
-
-    Args:
-        count: How many.
-    """
+    """Yield an executor of so many processes; none where one is enough."""
     if count == 1:
         yield None
         return
@@ -128,8 +123,7 @@ def local_processes(count: int) -> Iterator[Mapper | None]:
 def check_processes(processes: int) -> None:
     """Raise unless at least one process works."""
     if whole_number("processes", processes) < 1:
-        msg = f"processes is {processes}; at least one has to work."
-        raise UsageError(msg)
+        raise UsageError(f"processes is {processes}; at least one has to work.")
 
 
 def _joined(parts: list[range]) -> list[range]:

@@ -113,7 +113,8 @@ def _arm(given: Any) -> Strategy:
     if not isinstance(given, Mapping):
         return resolve(given)
     if "name" not in given:
-        msg = f"The arm {dict(given)} has no name; write it as name and options."
-        raise UsageError(msg)
+        raise UsageError(
+            f"The arm {dict(given)} has no name; write it as name and options."
+        )
     options = {key: value for key, value in given.items() if key != "name"}
     return resolve(given["name"], options)

@@ -51,23 +51,22 @@ class ActiveLearningByLearning:
         check_known("version", self.version, Version)
         for arm in self.arms or ():
             if isinstance(arm, type) or not hasattr(arm, "select"):
-                msg = (
+                raise UsageError(
                     f"The arm {arm!r} is no strategy object; give objects such as "
                     "Margin(). Names will do where 'albl' itself is given by name."
                 )
-                raise UsageError(msg)
         if self.arms is not None and len(self.arms) < 2:
-            msg = f"There are {len(self.arms)} arms; give at least 2 to choose between."
-            raise UsageError(msg)
+            raise UsageError(
+                f"There are {len(self.arms)} arms; give at least 2 to choose between."
+            )
         if self.num_draws is not None:
             whole_number("num_draws", self.num_draws)
         asks_nothing = self.num_draws is not None and self.num_draws < 1
         if asks_nothing or not 0 < self.delta < 1:
-            msg = (
+            raise UsageError(
                 f"delta is {self.delta:g} and num_draws {self.num_draws}; delta is "
                 "between 0 and 1, and at least 1 item is asked for."
             )
-            raise UsageError(msg)
 
     def select(
         self,

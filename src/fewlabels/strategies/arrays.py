@@ -48,8 +48,8 @@ def select(
     Args:
         strategy: A built-in name, ``"package.module:Name"``, or an object.
         features: One row per item, shape (N, F): any framework's embeddings, sparse
-            ones included. With F = 0 all items look alike, for strategies that need
-            logits only.
+            ones included; a memory map is read in place. With F = 0 all items look
+            alike, for strategies that need logits only.
         logits: Classifier outputs before softmax, shape (N, C); or (K, N, C) for
             methods that want K sampled classifiers. Not needed by strategies that
             look at features only.
@@ -141,17 +141,15 @@ def _split_samples(
     found = _finite("logits", logits, ndims=(2, 3))
     given = found if isinstance(found, Tensor) else found[:]
     if given.ndim == 3 and not len(given):
-        msg = (
+        raise ShapeError(
             f"logits has shape {tuple(given.shape)}, which is no sampled classifier at "
             "all; give (K, N, C) with K at least 1, or (N, C)."
         )
-        raise ShapeError(msg)
     if given.shape[-2] != num_items:
-        msg = (
+        raise ShapeError(
             f"features have {num_items} rows and logits {given.shape[-2]}; both need "
             "one row per item of the pool."
         )
-        raise ShapeError(msg)
     _check_no_probabilities(given)
     if given.ndim == 2:
         return None, given
@@ -164,12 +162,11 @@ def _check_no_probabilities(logits: Tensor) -> None:
     if logits.shape[-1] < 2 or not logits.numel() or float(logits.min()) < 0:
         return
     if bool(((logits.sum(dim=-1) - 1).abs() < _NEARLY).all()):
-        msg = (
+        raise UsageError(
             f"logits holds probabilities: the numbers of each of its {len(logits)} "
             "rows are 0 or more and sum to 1. Outputs before softmax are needed; pass "
             "them, or the logarithms of the probabilities."
         )
-        raise UsageError(msg)
 
 
 def _given_labels(labels: ArrayLike | None, labeled: Tensor, num_logits: int) -> Tensor:
@@ -178,11 +175,10 @@ def _given_labels(labels: ArrayLike | None, labeled: Tensor, num_logits: int) ->
         return torch.full_like(labeled, WITHHELD)
     given = array("labels", labels)
     if given.shape != tuple(labeled.shape):
-        msg = (
+        raise ShapeError(
             f"labeled names {len(labeled)} items and labels has shape "
             f"{given.shape}; give one class number per labeled item."
         )
-        raise ShapeError(msg)
     _check_classes(given, num_logits)
     return torch.from_numpy(given.astype(np.int64))
 
@@ -190,23 +186,21 @@ def _given_labels(labels: ArrayLike | None, labeled: Tensor, num_logits: int) ->
 def _check_classes(labels: NDArray[Any], num_logits: int) -> None:
     """Raise unless labels are whole numbers of classes that can be."""
     if labels.dtype.kind not in "biuf":
-        msg = (
+        raise LabelError(
             f"labels is of type {labels.dtype} where class numbers are needed; number "
             "the classes from 0 on."
         )
-        raise LabelError(msg)
     num_classes = num_logits or _MOST_CLASSES
     is_class = (labels >= 0) & (labels < num_classes) & (labels == np.floor(labels))
     wrong = np.flatnonzero(~is_class)
     if wrong.size:
         seen = f"{num_logits} logits" if num_logits else "no logits"
-        msg = (
+        raise LabelError(
             f"{wrong.size} labels are no class numbers, the first is "
             f"{labels[wrong[0]]} at position {wrong[0]}. With {seen} per item, labels "
             f"are whole numbers from 0 to {num_classes - 1}; take items without a "
             "label out of labeled."
         )
-        raise LabelError(msg)
 
 
 def _finite(name: str, values: ArrayLike, ndims: Sequence[int]) -> Rows:
@@ -214,19 +208,19 @@ def _finite(name: str, values: ArrayLike, ndims: Sequence[int]) -> Rows:
     given = _floats(name, array(name, values))
     if given.ndim not in ndims:
         wanted = " or ".join(map(str, ndims))
-        msg = f"{name} has shape {tuple(given.shape)}; {wanted} axes are needed."
-        raise ShapeError(msg)
+        raise ShapeError(
+            f"{name} has shape {tuple(given.shape)}; {wanted} axes are needed."
+        )
     ranges = [torch.aminmax(piece) for piece in pieces(given) if piece.numel()]
     low = min((float(least) for least, _ in ranges), default=0.0)
     high = max((float(most) for _, most in ranges), default=0.0)
     if not all(bool(most - least < torch.inf) for least, most in ranges):
         _refuse_lost(name, given)
     if max(-low, high) > _LARGEST:
-        msg = (
+        raise NotFiniteError(
             f"{name} runs from {low:.3g} to {high:.3g}, and products of such numbers "
             f"are infinite; scale {name} down, to at most {_LARGEST:g}."
         )
-        raise NotFiniteError(msg)
     return given
 
 
@@ -240,22 +234,20 @@ def _refuse_lost(name: str, given: Rows) -> None:
         start += len(piece)
     places = torch.cat(wrong)
     if len(places):
-        msg = (
+        raise NotFiniteError(
             f"{name} holds {len(places)} numbers that are NaN or infinite, the first "
             f"at position {tuple(places[0].tolist())}; distances to them mean nothing. "
             "Leave those items out or mend what computed them."
         )
-        raise NotFiniteError(msg)
 
 
 def _floats(name: str, array: NDArray[Any]) -> Rows:
     """Return real numbers in single or double precision, of a file where they are."""
     if array.dtype.kind not in "biuf":
-        msg = (
+        raise ShapeError(
             f"{name} is of type {array.dtype} where numbers are needed; pass floats or "
             "whole numbers."
         )
-        raise ShapeError(msg)
     with np.errstate(over="ignore"):  # what becomes infinite is told afterwards
         rows = rows_of(array)
     if isinstance(rows, Tensor) and rows.dtype == torch.float16:

@@ -50,13 +50,12 @@ class Bait:
         check_known("likelihood", self.likelihood, Likelihood)
         check_part(max_pool=self.max_pool)
         if not 0 < self.regularization < float("inf") or not self.oversample >= 1:
-            msg = (
+            raise UsageError(
                 f"regularization is {self.regularization} and oversample is "
                 f"{self.oversample}; the information has to be invertible before any "
                 "label, and at least the items wanted are added: give a finite "
                 "regularization above 0 and an oversample of at least 1."
             )
-            raise UsageError(msg)
 
     def select(
         self,
@@ -112,12 +111,11 @@ class Bait:
             return Considered(items, {})
         num_classes, num_features = outputs.logits.shape[1], outputs.features.shape[1]
         if num_classes * num_features > _MOST_PARAMETERS:
-            msg = (
+            raise UsageError(
                 f"{num_classes} classes times {num_features} features are "
                 f"{num_classes * num_features} parameters, and their information is a "
                 f"square matrix of that side, inverted; at most {_MOST_PARAMETERS} "
                 "fit. Choose likelihood='binary', whose matrix has the side "
                 f"{num_features}, or project the features to fewer."
             )
-            raise UsageError(msg)
         return considered(items, self.max_pool, generator, at_least=at_least)

@@ -32,12 +32,11 @@ class BatchBald:
         """Refuse numbers with which nothing can be compared."""
         check_part(max_pool=self.max_pool)
         if self.num_samples < 2 or self.num_configurations < 1:
-            msg = (
+            raise UsageError(
                 f"num_samples is {self.num_samples} and num_configurations "
                 f"{self.num_configurations}; give at least 2 networks, whose "
                 "predictions are compared, and at least 1 configuration."
             )
-            raise UsageError(msg)
 
     def select(
         self,

@@ -17,13 +17,6 @@ def best_temperature(logits_nC: Tensor, labels_n: Tensor) -> float:
     (Guo et al., 2017, have the method). A classifier is usually asked about the items
     that it was trained on, which make it look better than it is: T below 1, which would
     make it surer still, is never returned.
-
-    Args:
-        logits_nC: Outputs before softmax.
-        labels_n: Class numbers; negative ones, which are not known, do not count.
-
-    Returns:
-        The temperature; 1 where no label counts.
     """
     is_known = labels_n >= 0
     if not bool(is_known.any()):

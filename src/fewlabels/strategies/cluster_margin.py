@@ -44,24 +44,21 @@ class ClusterMargin:
         """Refuse options that leave nothing to choose from or contradict each other."""
         check_part(max_pool=self.max_pool)
         if not self.pool_factor >= 1:
-            msg = (
+            raise UsageError(
                 f"pool_factor is {self.pool_factor:g}, so fewer items would be looked "
                 "at than are to be chosen; give at least 1."
             )
-            raise UsageError(msg)
         if self.num_clusters is not None and self.distance is not None:
-            msg = (
+            raise UsageError(
                 f"Clusters are made either by number ({self.num_clusters}) or by "
                 f"distance ({self.distance:g}); leave one of the two out."
             )
-            raise UsageError(msg)
         is_empty = self.num_clusters is not None and self.num_clusters < 1
         if is_empty or not (self.distance or 0.0) >= 0:
-            msg = (
+            raise UsageError(
                 f"num_clusters is {self.num_clusters} and distance {self.distance}; "
                 "items need at least 1 cluster, and a distance is not negative."
             )
-            raise UsageError(msg)
 
     def select(
         self,

@@ -34,11 +34,10 @@ class Coreset:
         check_known("coreset method", self.method, CoverMethod)
         check_part(max_pool=self.max_pool)
         if not 0 <= self.outliers < 1:
-            msg = (
+            raise UsageError(
                 f"outliers is {self.outliers}, the share of candidates that may stay "
                 "uncovered; give 0 or more, and less than 1."
             )
-            raise UsageError(msg)
 
     @property
     def ignores_order(self) -> bool:

@@ -38,12 +38,11 @@ class DiscriminativeActiveLearning:
             or self.max_train < 1
             or not 0 < self.penalty < float("inf")
         ):
-            msg = (
+            raise UsageError(
                 f"num_parts is {self.num_parts}, max_train {self.max_train} and "
                 f"penalty {self.penalty:g}; the first two are at least 1, and the "
                 "penalty is positive and finite."
             )
-            raise UsageError(msg)
 
     def select(
         self,
@@ -82,9 +81,8 @@ class DiscriminativeActiveLearning:
 def _check_labeled(pool: Pool) -> None:
     """Raise where there is only one side to learn from."""
     if not len(pool.labeled):
-        msg = (
+        raise UsageError(
             f"None of the {len(pool)} items is labeled, and labeled items are told "
             "apart from the others; label some first, or begin with 'typiclust', "
             "'npc' or 'random'."
         )
-        raise UsageError(msg)

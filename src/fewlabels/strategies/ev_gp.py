@@ -41,7 +41,7 @@ class ExpectedVariance:
 
     def __post_init__(self) -> None:
         """Refuse a misspelt kernel, and noise that makes no sense."""
-        check_kernel(self.kernel, normalize=self.normalize)
+        check_kernel(self)
         check_share("noise", self.noise)
         check_part(max_pool=self.max_pool, num_references=self.num_references)
 
@@ -61,14 +61,7 @@ class ExpectedVariance:
         references = sampled(everything, self.num_references, generator)
         outputs = classifier.outputs(pool.images, everything)
         name, kernel = kernel_for(
-            self.kernel,
-            classifier,
-            outputs,
-            pool,
-            size,
-            generator,
-            history,
-            normalize=self.normalize,
+            self, classifier, outputs, pool, size, generator, history
         )
         indices, before, after = minimize_variance(
             kernel,

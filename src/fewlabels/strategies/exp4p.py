@@ -148,10 +148,9 @@ def _horizon(rule: Advised, past: Sequence[Round], pool: Pool) -> int:
     if rule.num_draws is not None:
         return rule.num_draws
     if pool.budget is None:
-        msg = (
+        raise UsageError(
             "How fast Exp4.P learns depends on how many items the whole run asks for, "
             "and neither num_draws nor a budget says; set num_draws, or choose "
             "version='batch'."
         )
-        raise UsageError(msg)
     return max(1, pool.budget - len(pool.labeled))

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from torch import Generator, Tensor
 
@@ -24,8 +24,23 @@ _METHODS = ("diagonal", "block")
 _log = logging.getLogger(__name__)
 
 
-def check_kernel(choice: KernelChoice, *, normalize: bool) -> None:
+class Looking(Protocol):
+    """A strategy that looks through a kernel."""
+
+    @property
+    def kernel(self) -> Any:
+        """What was asked for: a :data:`KernelChoice`."""
+        ...
+
+    @property
+    def normalize(self) -> bool:
+        """Whether gradients are scaled to length one first."""
+        ...
+
+
+def check_kernel(strategy: Looking) -> None:
     """Raise where a kernel is misspelt, is none, or is not scaled as is asked for."""
+    choice = strategy.kernel
     if isinstance(choice, str) and ":" not in choice:
         check_known("kernel", choice, KernelName)
         return
@@ -35,7 +50,7 @@ def check_kernel(choice: KernelChoice, *, normalize: bool) -> None:
             f"kernel is {found!r}; give a name, an object with num_items, rank_bound, "
             "diagonal and block, or a function that makes one of outputs and pool."
         )
-    if normalize:
+    if strategy.normalize:
         raise UsageError(
             "normalize=True would do nothing: it scales the gradients of the built-in "
             "kernels. Scale the rows in your own kernel, or leave it out."
@@ -43,35 +58,25 @@ def check_kernel(choice: KernelChoice, *, normalize: bool) -> None:
 
 
 def kernel_for(
-    choice: KernelChoice,
+    strategy: Looking,
     classifier: Classifier,
     outputs: Outputs,
     pool: Pool,
     size: int,
     generator: Generator,
     history: Sequence[Round],
-    *,
-    normalize: bool,
 ) -> tuple[str, Kernel]:
     """Return the name of the kernel to use, and the kernel over the whole pool.
 
-    Args:
-        choice: What was asked for.
-        classifier: The classifier, for the kernel of its whole network.
-        outputs: Its features and logits of the whole pool.
-        pool: The pool; its budget says how many labels there will be.
-        size: How many items are asked about now.
-        generator: Draws the sketch of the whole network's gradients.
-        history: The rounds so far: ``"auto"`` decides in the first, others follow.
-        normalize: Whether gradients are scaled to length one.
-
-    Returns:
-        The name for the record, and the kernel.
+    ``"auto"`` decides in the first round, and later ones follow. The generator draws
+    the sketch of a whole network's gradients.
     """
+    choice = strategy.kernel
     if isinstance(choice, str) and ":" not in choice:
         name = _decided(choice, outputs.features, pool, size, history)
+        scaled = strategy.normalize
         return name, _built_in(
-            name, classifier, outputs, pool, generator, normalize=normalize
+            name, classifier, outputs, pool, generator, normalize=scaled
         )
     found = _found(choice)
     told = getattr(found, "__qualname__", type(found).__qualname__)
@@ -80,19 +85,7 @@ def kernel_for(
 
 
 def own_kernel(choice: KernelChoice, outputs: Outputs, pool: Pool) -> Kernel:
-    """Return somebody's own kernel, made for this pool if it has to be made.
-
-    Args:
-        choice: The kernel, what makes it, or where that is imported.
-        outputs: Features and logits of the whole pool.
-        pool: The pool.
-
-    Returns:
-        The kernel.
-
-    Raises:
-        UsageError: If it is none, or not one of this pool.
-    """
+    """Return somebody's own kernel, made for this pool if it has to be made."""
     made: Any = _found(choice)
     if not _is_kernel(made):
         made = made(outputs, pool)
@@ -159,12 +152,11 @@ def _built_in(
         return gram.wide_head_kernel(outputs.features, normalize=normalize)
     if name == "softmax":
         if outputs.logits.shape[1] < 2:
-            msg = (
+            raise UsageError(
                 f"The softmax kernel compares predictions, and there are "
                 f"{outputs.logits.shape[1]} logits per item; pass logits with at least "
                 "two classes, or choose another kernel."
             )
-            raise UsageError(msg)
         return gram.softmax_kernel(
             outputs.features, outputs.logits, normalize=normalize
         )
@@ -178,11 +170,10 @@ def _built_in(
 def check_share(name: str, share: float) -> None:
     """Raise unless ``share`` of a kernel's diagonal makes every Gram matrix regular."""
     if not 0 < share < float("inf"):
-        msg = (
+        raise UsageError(
             f"{name} is {share}; copies make a Gram matrix singular without it, so it "
             f"is a positive share of the kernel's mean diagonal, such as {1e-3}."
         )
-        raise UsageError(msg)
 
 
 def share_of_variance(share: float, kernel: Kernel, items: Tensor) -> float:
@@ -195,11 +186,10 @@ def _tangent_kernel(
 ) -> Kernel:
     """Return the sketched kernel of all layers' gradients."""
     if classifier.module is None:
-        msg = (
+        raise UsageError(
             "The 'ntk' kernel needs the network, and only its outputs are known; "
             "choose 'auto', 'last-layer', 'wide-head' or 'softmax'."
         )
-        raise UsageError(msg)
     images = pool.images
     return gram.ntk_kernel(
         classifier.module,

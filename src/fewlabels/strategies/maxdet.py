@@ -30,7 +30,7 @@ class MaxDet:
 
     def __post_init__(self) -> None:
         """Refuse a misspelt kernel, which would pass for the last layer's."""
-        check_kernel(self.kernel, normalize=self.normalize)
+        check_kernel(self)
 
     def select(
         self,
@@ -45,14 +45,7 @@ class MaxDet:
         check_size(size, len(pool.candidates))
         outputs = classifier.outputs(pool.images, torch.arange(len(pool)))
         name, kernel = kernel_for(
-            self.kernel,
-            classifier,
-            outputs,
-            pool,
-            size,
-            generator,
-            history,
-            normalize=self.normalize,
+            self, classifier, outputs, pool, size, generator, history
         )
         indices, value = maximize_determinant(
             kernel,

@@ -54,7 +54,7 @@ class MostLikelyOutputChange:
 
     def __post_init__(self) -> None:
         """Refuse misspelt words, and a ridge that makes no sense."""
-        check_kernel(self.kernel, normalize=self.normalize)
+        check_kernel(self)
         check_known("way to choose several items", self.several, Several)
         check_share("ridge", self.ridge)
         check_part(max_pool=self.max_pool, num_references=self.num_references)
@@ -77,14 +77,7 @@ class MostLikelyOutputChange:
         outputs = classifier.outputs(pool.images, everything)
         check_classes(outputs.logits)
         name, kernel = kernel_for(
-            self.kernel,
-            classifier,
-            outputs,
-            pool,
-            size,
-            generator,
-            history,
-            normalize=self.normalize,
+            self, classifier, outputs, pool, size, generator, history
         )
         labeled = pool.labeled
         posterior = Posterior(

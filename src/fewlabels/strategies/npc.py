@@ -59,7 +59,7 @@ class NeuralPreconditioning:
 
     def __post_init__(self) -> None:
         """Refuse misspelt words, which would pass for the defaults, and no shares."""
-        check_kernel(self.kernel, normalize=self.normalize)
+        check_kernel(self)
         check_known("search method", self.method, Method)
         check_known("proposal", self.proposal, Proposal)
         check_tie_tolerance(self.tie_tolerance)
@@ -80,14 +80,7 @@ class NeuralPreconditioning:
         check_size(size, len(pool.candidates))
         outputs = classifier.outputs(pool.images, torch.arange(len(pool)))
         name, kernel = kernel_for(
-            self.kernel,
-            classifier,
-            outputs,
-            pool,
-            size,
-            generator,
-            history,
-            normalize=self.normalize,
+            self, classifier, outputs, pool, size, generator, history
         )
         with local_processes(self.processes) as executor:
             found = maximize_smallest_eigenvalue(

@@ -34,23 +34,20 @@ class ProbCover:
         """Refuse options that mean nothing."""
         check_part(max_pool=self.max_pool)
         if self.radius is not None and not self.radius > 0:
-            msg = (
+            raise UsageError(
                 f"radius is {self.radius}, and such a ball covers nothing; give more "
                 "than 0 (rows have length one), or None to estimate it."
             )
-            raise UsageError(msg)
         if not 0 < self.purity <= 1:
-            msg = (
+            raise UsageError(
                 f"purity is {self.purity}, the least share of balls that hold one "
                 "cluster only; give more than 0 and at most 1."
             )
-            raise UsageError(msg)
         if self.num_clusters is not None and self.num_clusters < 2:
-            msg = (
+            raise UsageError(
                 f"num_clusters is {self.num_clusters}, and one cluster is pure at "
                 "every radius; give at least 2, or a radius."
             )
-            raise UsageError(msg)
 
     def select(
         self,

@@ -33,8 +33,9 @@ class TypiClust:
     def __post_init__(self) -> None:
         """Refuse to make no cluster."""
         if self.max_clusters < 1:
-            msg = f"max_clusters is {self.max_clusters}; items need at least 1 cluster."
-            raise UsageError(msg)
+            raise UsageError(
+                f"max_clusters is {self.max_clusters}; items need at least 1 cluster."
+            )
 
     def select(
         self,

@@ -48,11 +48,10 @@ class UncertaintyHerding:
             check_known("uncertainty", self.uncertainty, Doubt)
         for name, value in (("temperature", self.temperature), ("radius", self.radius)):
             if value is not None and not value > 0:
-                msg = (
+                raise UsageError(
                     f"{name} is {value}, and something is divided by it; give more "
                     "than 0, or None to have it chosen."
                 )
-                raise UsageError(msg)
 
     def select(
         self,
