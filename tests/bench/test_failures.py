@@ -75,7 +75,7 @@ def test_a_run_that_another_command_is_at_work_on_has_not_failed(tmp_path):
     (cell,) = plan(experiment).cells
     with folder.run_folder(cell).owned():
         ended = list(run(experiment, folder, little.Here()))
-    assert "Another process is at work" in ended[-1].error
+    assert "Another process is using" in ended[-1].error
     assert folder.failure(cell) is None
 
 

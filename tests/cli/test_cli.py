@@ -32,7 +32,7 @@ def test_a_run_prints_its_rounds_and_resumes(fewlabels, tiny, tmp_path):
     assert (tmp_path / "r" / "rounds.jsonl").read_bytes() == before
     code, _, err = fewlabels(*words, "--seed", "1")
     assert code == 1
-    assert "holds a run with other settings: seed was 0 and is now 1" in err
+    assert "contains a run with different settings: seed was 0 and is now 1" in err
 
 
 def test_a_run_on_vectors(fewlabels, tmp_path):

@@ -269,5 +269,5 @@ def test_a_resumed_run_needs_its_code_named_again(fewlabels, tiny, tmp_path, has
     assert RunFolder(tmp_path / "out").lines()
     code, _, err = fewlabels(*words)
     assert code == 1
-    assert "holds a run with other settings: strategy was {'name': 'trap:" in err
+    assert "contains a run with different settings: strategy was {'name': 'trap:" in err
     assert not has_run()

@@ -111,7 +111,7 @@ def test_silence_is_not_waited_for(tmp_path, address):
 
 def test_only_the_web_is_asked(tmp_path, address):
     refused("file:///etc/hostname", tmp_path, "neither an http nor an https address")
-    refused(address + "/moved", tmp_path, "could not be fetched")
+    refused(address + "/moved", tmp_path, "could not be downloaded")
 
 
 def test_no_network_is_said(tmp_path, monkeypatch):

@@ -70,7 +70,7 @@ def test_a_set_with_the_same_file_names_is_told_apart(tmp_path, monkeypatch):
     monkeypatch.setenv("no_proxy", "*")
     write_set(tmp_path, first_labels=(9, 0, 0, 3, 0))
     # Not taken for MNIST, and not to be had.
-    with pytest.raises(DownloadError, match="could not be fetched"):
+    with pytest.raises(DownloadError, match="could not be downloaded"):
         standard_pool(TINY, [tmp_path])
     write_set(tmp_path / "mnist", first_labels=(9, 0, 0, 3, 0))
     with pytest.raises(

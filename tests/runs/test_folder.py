@@ -226,7 +226,7 @@ def test_two_processes_do_not_mix(run, digits):
     other.start()
     held.wait(30)
     try:
-        with pytest.raises(RunInUseError, match="Another process is at work"):
+        with pytest.raises(RunInUseError, match="Another process is using"):
             list(execute(toy.settings(), run.path, digits))
     finally:
         release.set()

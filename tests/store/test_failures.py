@@ -139,7 +139,7 @@ def test_addresses():
     assert store_url("sqlite:////a/b").database == "/a/b"
     assert store_url("postgresql://u@h/d").drivername == "postgresql+psycopg"
     for wrong in ("mysql://u@h/d", "sqlite://", "http://[", "sqlite:///:memory:"):
-        with pytest.raises(UsageError, match="is no place for a label store"):
+        with pytest.raises(UsageError, match="is not a place for a label store"):
             store_url(wrong)
 
 
@@ -149,8 +149,14 @@ def test_addresses():
         ("postgresql://ann:sesame@127.0.0.1:9/labels", "could not be reached"),
         ("postgresql://127.0.0.1:9/l?user=ann&password=sesame", "could not be reached"),
         ("postgresql://127.0.0.1:9/l?passwort=sesame", "refused the work"),
-        ("mysql://127.0.0.1:9/labels?password=sesame", "is no place for a label store"),
-        ("postgresql://ann:sesame@127.0.0.1:port/labels", "'postgresql' is no place"),
+        (
+            "mysql://127.0.0.1:9/labels?password=sesame",
+            "is not a place for a label store",
+        ),
+        (
+            "postgresql://ann:sesame@127.0.0.1:port/labels",
+            "'postgresql' is not a place",
+        ),
     ],
 )
 def test_no_message_tells_the_password(address, message):

@@ -177,8 +177,8 @@ class RayEngine:
             found = [f"{n.get('CPU', 0):g} and {n.get('GPU', 0):g}" for n in most]
             raise UsageError(
                 f"A run needs {self.cpus:g} cores and {self.gpus:g} GPUs, and no "
-                f"machine of the Ray cluster has so many: {', '.join(found)}. Ask for "
-                "less."
+                f"machine of the Ray cluster has that many: {', '.join(found)}. Ask "
+                "for less."
             )
         blind = _blind(ray, nodes, root)
         if blind:
@@ -240,12 +240,12 @@ def _environment() -> dict[str, Any]:
 def _told_loss(ray: Any, lost: Exception, times: int) -> str:
     """Say that a run has no answer, and what to do."""
     if isinstance(lost, ray.exceptions.RayTaskError):
-        return f"The run could not be begun on its machine: {_short(lost.cause)}"
+        return f"The run could not be started on its machine: {_short(lost.cause)}"
     often = f"{times} times" if times > 1 else "once"
     return (
         f"The worker of this run died {often}, most often because memory ran out or a "
         "machine was lost. Run the same command again with fewer runs at a time on a "
-        "machine (more cores or GPUs for each); the run goes on at its last "
+        "machine (more cores or GPUs for each); the run resumes from its last "
         f"checkpoint. Ray says: {_short(lost)}"
     )
 

@@ -120,7 +120,7 @@ def _split(test: tuple[Arrays, Labels], classes: Sequence[str], items: Tensor) -
         raise ShapeError(
             f"Items of the pool have the shape {tuple(items.shape[1:])}, those of the "
             f"test split {tuple(test_items.shape[1:])}; one network cannot read both. "
-            "Bring them to one shape."
+            "Give them the same shape."
         )
     numbers = label_tensor(test[1], classes, len(test_items))
     if bool((numbers == UNKNOWN).any()):
@@ -149,8 +149,8 @@ def _vectors(array: NDArray[Any]) -> Tensor:
 def _check_image_shape(shape: tuple[int, ...]) -> None:
     if len(shape) not in {3, 4}:
         raise ShapeError(
-            f"Images have the shape {shape}; pass (N, H, W) for grey images or "
-            "(N, H, W, C) for colored ones."
+            f"Images have the shape {shape}; pass (N, H, W) for gray images or (N, H, "
+            "W, C) for color images."
         )
     if len(shape) == 4 and shape[-1] not in _CHANNELS:
         first = shape[1] in _CHANNELS

@@ -98,8 +98,8 @@ def _copied(source: Source, response: HTTPResponse, file: IO[bytes]) -> str:
 
 def _failed(source: Source, seen: str) -> DownloadError:
     return DownloadError(
-        f"{source.url} could not be fetched: {seen}. Nothing was kept. Try again, or "
-        f"put {source.file_name} into the folder that FEWLABELS_DATA names."
+        f"{source.url} could not be downloaded: {seen}. Nothing was kept. Try again, "
+        f"or put {source.file_name} into the folder that FEWLABELS_DATA names."
     )
 
 

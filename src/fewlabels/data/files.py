@@ -67,9 +67,9 @@ class FileImages:
             pixels = decode(file, self.shape)
         except DataError as error:
             raise DataError(
-                f"{file.path} was a good image when the pool was made and is not any "
-                f"more: {error}. Run the same command again; the file is then left out "
-                "or read anew."
+                f"{file.path} was a good image when the pool was loaded and is not "
+                f"anymore: {error}. Run the same command again; the file is then left "
+                "out or read again."
             ) from error
         if (len(self._decoded) + 1) * pixels.nbytes <= _MEMORY:
             self._decoded[index] = pixels

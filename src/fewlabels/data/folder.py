@@ -77,9 +77,10 @@ def _warn_of_one_class(folder: Path, only: str | None, num_images: int) -> None:
     """Say that a single folder was not taken for a class, if there is one."""
     if only is not None:
         msg = (
-            f"All {num_images} images in {folder} are in the one folder '{only}'. One "
-            "folder is not taken for classes, so these images have no label. If it is "
-            "a class, put the images of each other class into a folder beside it."
+            f"All {num_images} images in {folder} are in the one folder '{only}'. A "
+            "single folder is not treated as a class, so these images have no label. "
+            "If it is one, put the images of every other class into a folder next to "
+            "it."
         )
         warnings.warn(msg, FewlabelsWarning, stacklevel=3)
 

@@ -60,7 +60,7 @@ def class_names(*labels: Labels | None) -> tuple[str, ...]:
         raise LabelError(
             f"The largest label is {largest:,}, which would make {largest + 1:,} "
             f"classes for {num_labels:,} labels. Class numbers count from 0 without "
-            "gaps; number the classes anew, or name them in classes."
+            "gaps; renumber the classes, or name them in classes."
         )
     return tuple(map(str, range(largest + 1)))
 

@@ -140,8 +140,8 @@ def _nothing_left(
     folder: Path, files: Sequence[ImageFile], entries: Sequence[Listed]
 ) -> str:
     measured = (
-        f"All {len(files)} images in {folder} belong to the test split, so that there "
-        "is nothing to label"
+        f"All {len(files)} images in {folder} belong to the test split, so there is "
+        "nothing to label"
     )
     split = entries[0].split
     if split in MEASURED:

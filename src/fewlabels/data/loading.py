@@ -136,8 +136,8 @@ def _path(source: str | PathLike[str]) -> Path:
         raise UnknownNameError("data set", str(source)[:100], names()) from error
     if not is_utf8(str(path)):
         raise DataError(
-            f"The name of {printable(str(path))} is not UTF-8, so that no run could "
-            "write down where its data are. Rename it."
+            f"The name of {printable(str(path))} is not UTF-8, so no run could record "
+            "where its data are. Rename it."
         )
     return path
 
@@ -150,7 +150,7 @@ def _nothing_there(source: str | PathLike[str], path: Path) -> Exception:
     if isinstance(source, str):
         kind = "file or folder and no data set"
         return UnknownNameError(kind, source, names())
-    return DataError(f"There is no file or folder {path}. Check how it is written.")
+    return DataError(f"There is no file or folder {path}. Check the spelling.")
 
 
 def _check_numbers(

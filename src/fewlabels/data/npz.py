@@ -73,7 +73,7 @@ def _check_unpacked(archive: zipfile.ZipFile, num_bytes: int, path: Path) -> Non
     if unpacked > max(_UNPACKED_BYTES, _UNPACKED_RATIO * num_bytes):
         raise DataError(
             f"{path} has {num_bytes:,} bytes and would unpack to {unpacked:,}; files "
-            "that grow so much are made to fill the memory. If its arrays are yours, "
+            "that grow that much are made to exhaust memory. If its arrays are yours, "
             "save them again with numpy.savez, which does not compress."
         )
 

@@ -45,8 +45,8 @@ def check_plan(pool: Pool, *, start: int, query: int, budget: int) -> None:
     known = len(pool.labeled)
     if not known:
         raise DataError(
-            f"None of the {len(pool)} items has a label, so nobody can answer in a "
-            "simulated run. Give a labeled set, such as a folder per class."
+            f"None of the {len(pool)} items has a label, so nothing can answer in a "
+            "simulated run. Give a labeled data set, such as a folder per class."
         )
     _require(
         budget <= known,

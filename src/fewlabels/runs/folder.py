@@ -106,8 +106,8 @@ class RunFolder:
         self.check_ours()
         make_folder(self.path)
         in_use = RunInUseError(
-            f"Another process is at work in '{self.path}'; two would mix their "
-            "results. Wait for it, or give another folder."
+            f"Another process is using '{self.path}'; two would mix their results. "
+            "Wait for it, or choose another folder."
         )
         with alone(self.path / _LOCK, in_use):
             sweep(self._written())
@@ -141,9 +141,9 @@ class RunFolder:
         changed = self.changes(settings)
         if changed:
             raise SettingsChangedError(
-                f"'{self.path}' holds a run with other settings: {'; '.join(changed)}. "
-                "Results of both would mix. Repeat the old settings to go on with that "
-                "run, or give another folder."
+                f"'{self.path}' contains a run with different settings: "
+                f"{'; '.join(changed)}. Results of both would mix. Use the old "
+                "settings to resume that run, or choose another folder."
             )
 
     def changes(self, settings: RunSettings) -> list[str]:
@@ -284,7 +284,7 @@ def _readable(file: Path) -> Iterator[None]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(
             f"'{file}' could not be read: {error}. It is missing, or was changed by "
-            "something else than fewlabels; restore it or give another folder."
+            "something other than fewlabels; restore it or choose another folder."
         ) from error
 
 

@@ -97,12 +97,12 @@ def _of_server(place: str, error: DBAPIError) -> FewlabelsError:
     if state in _READ_ONLY_OR_FORBIDDEN | _OUT_OF_SPACE:
         return StorageError(
             f"The label store '{place}' could not be written: {said}. Everything "
-            "acknowledged before is safe; mend this on the server and try again."
+            "acknowledged before is safe; fix this on the server and try again."
         )
     if isinstance(error, OperationalError) and not state:
         return StoreError(
             f"The label store '{place}' could not be reached: {said}. Everything "
-            "acknowledged before is safe; see that the server runs and that the "
+            "acknowledged before is safe; check that the server is running and the "
             "address is right, and try again."
         )
     return _other(place, said)
@@ -110,9 +110,9 @@ def _of_server(place: str, error: DBAPIError) -> FewlabelsError:
 
 def _busy(place: str) -> StoreBusyError:
     return StoreBusyError(
-        f"Somebody else was writing to the label store '{place}' for longer than was "
-        "waited, so nothing was written. Try again; if this goes on, look for a "
-        "process that hangs, or wait longer with busy_seconds."
+        f"Another writer held the label store '{place}' beyond the waiting time, so "
+        "nothing was written. Try again; if this persists, look for a process that "
+        "hangs, or wait longer with busy_seconds."
     )
 
 

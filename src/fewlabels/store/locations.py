@@ -95,7 +95,7 @@ def check_drive(path: Path, mounts: Mounts = system_mounts) -> None:
     nearest = max(reversed(above), key=lambda m: len(m.folder.parts), default=None)
     if nearest and nearest.kind in NETWORK_SYSTEMS:
         msg = (
-            f"'{path}' lies on a network drive ({nearest.kind} at '{nearest.folder}'). "
+            f"'{path}' is on a network drive ({nearest.kind} at '{nearest.folder}'). "
             "SQLite cannot keep labels safe there: two machines would overwrite each "
             "other. Give a folder on this machine's own disk, or the address of a "
             "PostgreSQL server."
@@ -112,7 +112,7 @@ def _plain(folder: str) -> str:
 
 def _not_an_address(seen: str) -> str:
     return (
-        f"'{seen}' is no place for a label store. Give a file, such as "
+        f"'{seen}' is not a place for a label store. Give a file, such as "
         "'labels.sqlite', or the address of a PostgreSQL server, such as "
         "'postgresql://user:password@host/database'."
     )
