@@ -75,6 +75,7 @@ _BOTH = ("", "-darp")
 _LEARNERS = {
     "supervised": _Learner("supervised:Supervised"),
     "fixmatch": _Learner("fixmatch:FixMatch", alignments=_BOTH),
+    "flexmatch": _Learner("flexmatch:FlexMatch", alignments=_BOTH),
     "linear": _Learner(
         "frozen_linear:Linear",
         inputs=("frozen-",),
