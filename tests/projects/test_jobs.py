@@ -8,9 +8,10 @@ from tests.projects.toy import begin, go_on, pictures
 
 from fewlabels.errors import UsageError
 from fewlabels.projects import Project
+from fewlabels.projects.jobs import train
 from fewlabels.runs import Choice
 
-LONG = Choice(name="supervised", options={"steps": 400, "checkpoint_every": 400})
+LONG = Choice(name="supervised", options={"steps": 300, "checkpoint_every": 300})
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +65,6 @@ def test_a_training_canceled_and_killed_ends_with_the_weights_of_an_undisturbed_
     assert all(found[name].equal(expected[name]) for name in found)
 
 
-def test_what_a_training_refuses_arrives_as_a_sentence(tmp_path):
+def test_what_a_training_refuses_is_raised_in_the_job(tmp_path):
     with begin(tmp_path) as project, pytest.raises(UsageError, match="two classes"):
-        project.start_training().result()
+        train(str(project.folder), allow_code=False)
