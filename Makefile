@@ -50,10 +50,10 @@ demo: setup ## The whole story on the embedded digits; writes fewlabels-demo/rep
 	$(BIN)/fewlabels demo
 
 test: setup ## All tests that take no more than seconds, on two processes.
-	$(PYTEST) -n 2 -m "not slow"
+	$(PYTEST) -n 2 --dist loadfile -m "not slow"
 
-test-slow: setup ## The tests that take minutes.
-	$(PYTEST) -m slow
+test-slow: setup ## The tests that take minutes, and properties with many examples.
+	$(PYTEST) -m "slow or hypothesis" --hypothesis-profile thorough
 
 skactiveml: setup ## scikit-activeml's own tests on our strategies; fetches them.
 	OMP_NUM_THREADS=1 $(BIN)/python scripts/skactiveml_suite.py

@@ -1,5 +1,6 @@
 """What all tests share: one thread, no deadlines, no touched global randomness."""
 
+import gc
 import random
 import signal
 
@@ -12,8 +13,18 @@ torch.set_num_threads(1)  # two test processes share two cores
 # A shell has what it starts in the background ignore Ctrl-C, and children inherit it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-hypothesis.settings.register_profile("patient", deadline=None, print_blob=True)
-hypothesis.settings.load_profile("patient")
+# A change is tested with few examples of each property, `make test-slow` with many.
+hypothesis.settings.register_profile(
+    "fast", deadline=None, print_blob=True, max_examples=20, database=None
+)
+hypothesis.settings.register_profile("thorough", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("fast")
+
+
+def pytest_collection_finish():
+    """Let nobody look for garbage among what was imported: that stays to the end."""
+    gc.collect()
+    gc.freeze()
 
 
 def global_random_state():

@@ -46,7 +46,7 @@ def test_of_two_that_begin_in_one_folder_the_slower_is_refused(
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
-@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("number", range(4))
 def test_of_two_that_begin_at_the_same_time_one_wins(tmp_path, number):
     pictures(tmp_path / "images")
     if number % 2:
@@ -85,7 +85,10 @@ def test_what_is_called_like_something_of_ours_is_left_alone(tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
 @pytest.mark.parametrize("is_there", [False, True])
-def test_a_beginning_that_is_killed_at_any_moment_is_begun_anew(tmp_path, is_there):
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_beginning_that_is_killed_at_any_moment_is_begun_anew(
+    tmp_path, is_there, every
+):
     pictures(tmp_path / "images", range(6))
     place, moment, is_whole = tmp_path / "project", 0, False
     while not is_whole:
@@ -97,7 +100,7 @@ def test_a_beginning_that_is_killed_at_any_moment_is_begun_anew(tmp_path, is_the
             Project.open(place).close()
         else:
             begin(tmp_path).close()
-        moment += 1
+        moment += every
     assert moment >= 8
 
 
