@@ -19,7 +19,7 @@ with Store.open(place, busy_seconds=120) as store:
     print("ready", flush=True)
     sys.stdin.readline()  # until all are there
     while True:
-        got = store.lease(name, 20, overlap=overlap, ttl=120)
+        got = store.lease(name, 10, overlap=overlap, ttl=120)
         time.sleep(0.02)  # a look at the images
         store.append(
             Event(kind=Kind.LABEL, annotator=name, item=one.item, class_number=0)
@@ -62,7 +62,7 @@ def names(leased):
 @pytest.mark.parametrize("overlap", [1, 2])
 def test_four_annotators_at_once(place, overlap):
     with Store.open(place) as store:
-        items = fill(store, 2000)
+        items = fill(store, 400)
     words = [sys.executable, "-c", ANNOTATOR, place]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     people = [
