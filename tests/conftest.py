@@ -17,7 +17,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 hypothesis.settings.register_profile(
     "fast", deadline=None, print_blob=True, max_examples=20, database=None
 )
-hypothesis.settings.register_profile("thorough", deadline=None, print_blob=True)
+hypothesis.settings.register_profile(
+    "thorough", deadline=None, print_blob=True, max_examples=200
+)
 hypothesis.settings.load_profile("fast")
 
 

@@ -6,13 +6,12 @@ import sys
 import pytest
 from benchmarks import fuzz_mutations, fuzzing
 
-NUM_CASES = 300
 
-
-def test_damaged_files_are_read_or_refused_with_a_sentence():
-    told = list(fuzzing.cases(seed=2026, last=NUM_CASES))
+@pytest.mark.parametrize("number", [100, pytest.param(1000, marks=pytest.mark.slow)])
+def test_damaged_files_are_read_or_refused_with_a_sentence(number):
+    told = list(fuzzing.cases(seed=2026, last=number))
     assert [one for one in told if fuzzing.is_failure(one)] == []
-    assert [one["case"] for one in told] == list(range(NUM_CASES))
+    assert [one["case"] for one in told] == list(range(number))
     assert {one["outcome"] for one in told} == {"read", "refused"}
 
 

@@ -28,7 +28,7 @@ from fewlabels.errors import (
     UnknownNameError,
     UsageError,
 )
-from fewlabels.projects import asking
+from fewlabels.projects import choosing
 from fewlabels.runs import Choice
 from fewlabels.store import Kind, candidates_digest
 
@@ -63,7 +63,7 @@ def test_the_audit_slice_is_drawn_uniformly(tmp_path):
         plain, snapshot = project.settings, project.snapshot()
         for seed in range(200):
             drawn = replace(project, settings=plain.model_copy(update={"seed": seed}))
-            counts[asking._audit_slice(drawn, snapshot)] += 1
+            counts[choosing._audit_slice(drawn, snapshot)] += 1
     expected = 200 * 2 / 8
     chi_square = ((counts - expected) ** 2 / expected).sum()
     assert counts.sum() == 400

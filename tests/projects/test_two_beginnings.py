@@ -8,21 +8,20 @@ from benchmarks.killed_project import killed_at
 from tests.projects.toy import begin, go_on, pictures
 
 from fewlabels.errors import ProjectError
-from fewlabels.projects import Project
-from fewlabels.projects import project as project_module
+from fewlabels.projects import Project, indexing
 from fewlabels.store import Store
 
 
 def paused(monkeypatch, meanwhile):
     """Let something happen while the next project to begin looks at its images."""
-    look = project_module.scan
+    look = indexing.scan
 
     def slow(*arguments, **options):
-        monkeypatch.setattr(project_module, "scan", look)
+        monkeypatch.setattr(indexing, "scan", look)
         meanwhile()
         return look(*arguments, **options)
 
-    monkeypatch.setattr(project_module, "scan", slow)
+    monkeypatch.setattr(indexing, "scan", slow)
 
 
 @pytest.mark.parametrize("is_there", [False, True])

@@ -97,6 +97,12 @@ class Writer:
         return self
 
 
+@pytest.fixture(autouse=True)
+def small_figures(monkeypatch):
+    """Let figures for files have few pixels."""
+    monkeypatch.setattr("fewlabels.report.drawing._FILE_DOTS_PER_INCH", 20)
+
+
 @pytest.fixture
 def pool():
     return make_pool()

@@ -95,7 +95,7 @@ def play(store, items, steps, first_uuid=1):
     return twin
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=actions)
 def test_the_view_is_what_the_events_say(tmp_path_factory, steps):
     folder = tmp_path_factory.mktemp("undo")

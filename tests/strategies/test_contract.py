@@ -15,16 +15,16 @@ CASES = [(name, {}) for name in strategies.names()] + [
     ("albl", {"version": "exp4p", "num_draws": 40}),
     ("batchbald", {"num_samples": 3, "num_configurations": 12}),
     ("dal", {"num_parts": 2, "max_train": 7}),
-    ("npc", {"kernel": "last-layer"}),
-    ("npc", {"kernel": "wide-head"}),
-    ("npc", {"kernel": "softmax"}),
+    ("npc", {"kernel": "last-layer", "draws": 20}),
+    ("npc", {"kernel": "wide-head", "draws": 20}),
+    ("npc", {"kernel": "softmax", "draws": 20}),
     ("npc", {"normalize": True, "draws": 7}),
     ("npc", {"method": "greedy"}),
     ("npc", {"method": "exchange"}),
-    ("npc", {"proposal": "clusters"}),
-    ("npc", {"proposal": "typical"}),
-    ("npc", {"kernel": "softmax", "normalize": True}),
-    ("npc", {"kernel": "wide-head", "normalize": True}),
+    ("npc", {"proposal": "clusters", "draws": 20}),
+    ("npc", {"proposal": "typical", "draws": 20}),
+    ("npc", {"kernel": "softmax", "normalize": True, "draws": 20}),
+    ("npc", {"kernel": "wide-head", "normalize": True, "draws": 20}),
     ("maxdet", {"kernel": "last-layer"}),
     ("maxdet", {"kernel": "wide-head"}),
     ("probcover", {"radius": 0.5}),
@@ -52,7 +52,15 @@ NEED_LABELS = ("dal",)
 IDS = ["-".join(map(str, case)) for case in CASES]
 
 
-@pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
+# Each of these is among the others with numbers that are quickly done.
+LONG = [("batchbald", {}), ("coreset", {"method": "robust"})]
+PROMISING = [
+    pytest.param(*case, marks=[pytest.mark.slow] if case in LONG else [])
+    for case in CASES
+]
+
+
+@pytest.mark.parametrize(("name", "options"), PROMISING, ids=IDS)
 def test_every_promise_is_kept(name, options, untouched_randomness):
     findings = list(check(name, options))
     wrong = {"failed"} if name in NEED_LABELS else {"failed", "refused"}

@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 from tests import reference
+from tests.sizes import seeds
 from tests.strategies import contract
 
 from fewlabels.errors import DegenerateGramWarning, UnknownNameError
@@ -31,7 +32,7 @@ def test_algorithm_1_by_its_definition():
     assert query.value <= query.record["ceiling"]
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_without_a_tolerance_the_best_draw_wins_however_close(seed):
     chance = stream(seed, "close")
     features = torch.randn(200, 80, generator=chance)

@@ -164,7 +164,14 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("supervised", marks=pytest.mark.slow),
+        pytest.param("fixmatch", marks=pytest.mark.slow),
+        "fixmatch-darp",  # which does all that the others do
+    ],
+)
 def test_two_processes_equal_one_that_normalizes_by_groups(tmp_path, name):
     options = COMMON | CASES[name]
     words = [name, json.dumps(options | {"devices": 2}), str(tmp_path)]

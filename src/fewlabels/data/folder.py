@@ -9,12 +9,14 @@ import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
-from fewlabels.data.listing import MEASURED, TRAIN, Listed, file_pool
 from fewlabels.data.order import natural_key
 from fewlabels.data.unreadable import is_utf8, left_out
 from fewlabels.errors import DataError, FewlabelsWarning, UnreadableFile
-from fewlabels.pool import Pool
+
+if TYPE_CHECKING:
+    from fewlabels.pool import Pool
 
 EXTENSIONS = frozenset(
     {".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".gif"}
@@ -34,7 +36,7 @@ _NO_TEXT = "its name is not UTF-8 and cannot be written down; rename it"
 
 def folder_pool(
     folder: Path, *, size: int | None, test_share: float, use_labels: bool = True
-) -> Pool:
+) -> "Pool":
     """Return a pool of a folder.
 
     Where at least two folders directly below hold images, they are the classes, if
@@ -42,6 +44,8 @@ def folder_pool(
     ``train``, the folders ``train``, ``test``, ``val``, ``validation`` and ``valid``
     are the splits and the classes lie below them.
     """
+    from fewlabels.data.listing import Listed, file_pool
+
     names, unreadable = image_names(folder)
     paths = [PurePosixPath(name) for name in names]
     split_of = _splits(paths) if use_labels else {}
@@ -68,6 +72,8 @@ def folder_pool(
 
 def _splits(paths: Sequence[PurePosixPath]) -> dict[str, str]:
     """Return which folders at the top are splits; none unless one is ``train``."""
+    from fewlabels.data.listing import MEASURED, TRAIN
+
     tops = {path.parts[0] for path in paths if len(path.parts) > 1}
     known = {top: top.lower() for top in tops if top.lower() in {TRAIN, *MEASURED}}
     return known if TRAIN in known.values() else {}

@@ -6,9 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-import torch
-
-from fewlabels.data.decode import digest_of
 from fewlabels.errors import Fault, UsageError
 from fewlabels.projects.asking import Asked
 from fewlabels.projects.exchange import (
@@ -190,6 +187,8 @@ def _is_changed(item: Item, path: Path) -> bool:
         state = path.stat()
         if (state.st_size, state.st_mtime_ns) == (item.size, item.mtime_ns):
             return False
+        from fewlabels.data.decode import digest_of
+
         return digest_of(path.read_bytes()) != item.digest
     except OSError:  # moved, or on a drive that is not connected: labels are taken
         return False
@@ -276,7 +275,7 @@ def _event(
 
 def _guesses(
     project: ProjectFolder, snapshot: Snapshot, asked: Asked
-) -> dict[str, list[float]]:
+) -> Mapping[str, list[float]]:
     """Return what the model thinks of each image that is asked about.
 
     A model that does not know all classes keeps its guesses to itself.
@@ -284,9 +283,10 @@ def _guesses(
     record = next(one for one in project.records() if one.name == asked.model)
     if record.classes != snapshot.classes:
         return {}
-    pool = snapshot.pool(project.images(snapshot))
-    known = [one.item for one in asked.items if one.item in snapshot.positions]
-    indices = torch.tensor([snapshot.positions[item] for item in known])
-    logits = project.classifier(record, pool).outputs(pool.images, indices).logits
-    shares = logits.double().softmax(dim=1).tolist()
-    return dict(zip(known, shares, strict=True))
+    found: Mapping[str, list[float]] | None
+    found = snapshot.rounds[asked.step].options.get("guesses")
+    if found is None:  # a round of a version that did not keep them
+        from fewlabels.projects.choosing import guesses
+
+        found = guesses(project, snapshot, record, asked.items)
+    return found

@@ -7,35 +7,26 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-import torch
-
-from fewlabels import files, training
-from fewlabels.data.derived import ChosenImages
-from fewlabels.data.files import FileImages
+from fewlabels import files
 from fewlabels.data.unreadable import warn_of
 from fewlabels.errors import ProjectError, UnreadableFile
-from fewlabels.features import (
-    Embedded,
-    FeatureCache,
-    FrozenClassifier,
-    embedded,
-    encoders,
-)
 from fewlabels.naming import AllowCode, check_code
-from fewlabels.pool import Pool
 from fewlabels.projects import models
-from fewlabels.projects.catalog import as_indexed, take_in
-from fewlabels.projects.export import load_model
-from fewlabels.projects.indexing import Index, scan
 from fewlabels.projects.models import ModelRecord
 from fewlabels.projects.settings import FILE, ProjectSettings
 from fewlabels.projects.shares import outgrown
 from fewlabels.projects.snapshot import Snapshot
-from fewlabels.protocols import Classifier, Trainer
 from fewlabels.runs import Choice
 from fewlabels.store import Store
+
+if TYPE_CHECKING:
+    from fewlabels.data.files import FileImages
+    from fewlabels.features import FeatureCache, encoders
+    from fewlabels.pool import Pool
+    from fewlabels.projects.indexing import Index
+    from fewlabels.protocols import Classifier, Trainer
 
 LOCK = ".lock"
 """File in the folder that keeps other processes out."""
@@ -136,7 +127,7 @@ class ProjectFolder:
         with files.alone(self.folder / LOCK, in_use):
             yield
 
-    def index(self) -> Index:
+    def index(self) -> "Index":
         """Look at the folder of the images again and take in what changed.
 
         Returns:
@@ -146,6 +137,9 @@ class ProjectFolder:
         Raises:
             ProjectError: If the folder, or every image in it, is gone.
         """
+        from fewlabels.projects.catalog import as_indexed, take_in
+        from fewlabels.projects.indexing import scan
+
         known = {one.name: one for one in map(as_indexed, self.store.items())}
         if not self.images_folder.is_dir():
             raise ProjectError(self._gone(len(known)))
@@ -156,7 +150,8 @@ class ProjectFolder:
         )
         if known and not index.files:  # such as a drive that is not connected
             raise ProjectError(self._gone(len(known)))
-        take_in(self.store, index, known)
+        if index.num_read or len(index.files) != len(known):
+            take_in(self.store, index, known)
         self.warn_once(index.unreadable)
         return index
 
@@ -188,14 +183,19 @@ class ProjectFolder:
         """Read the label store once."""
         return Snapshot.of(self.store, self.settings.overlap)
 
-    def images(self, snapshot: Snapshot) -> FileImages:
+    def images(self, snapshot: Snapshot) -> "FileImages":
         """Return the images of a snapshot, read when they are needed."""
+        from fewlabels.data.files import FileImages
+        from fewlabels.projects.catalog import as_indexed
+
         folder = self.images_folder
         found = tuple(as_indexed(item).file(folder) for item in snapshot.items)
         return FileImages(found, self.settings.shape)
 
-    def trainer(self) -> Trainer:
+    def trainer(self) -> "Trainer":
         """Return the trainer of the project."""
+        from fewlabels import training
+
         chosen = self.chosen_trainer()
         return training.resolve(chosen.name, chosen.options)
 
@@ -213,7 +213,7 @@ class ProjectFolder:
         """Return what is known of every model, in the order of training."""
         return models.records(self.models_folder)
 
-    def classifier(self, record: ModelRecord, pool: Pool) -> Classifier:
+    def classifier(self, record: ModelRecord, pool: "Pool") -> "Classifier":
         """Return a trained model, with the features of the pool that are kept.
 
         Args:
@@ -223,6 +223,9 @@ class ProjectFolder:
         Returns:
             The model.
         """
+        from fewlabels.features import Embedded, FrozenClassifier, embedded
+        from fewlabels.projects.export import load_model
+
         place = self.models_folder / record.name
         found = load_model(place, encoder=self._own_encoder(pool)).classifier
         if not isinstance(found, FrozenClassifier):
@@ -231,12 +234,17 @@ class ProjectFolder:
         rows = embedded(pool.images, found.encoder, cache=cache)
         return replace(found, known=(Embedded(pool.images, rows),), cache=cache)
 
-    def _own_encoder(self, pool: Pool) -> encoders.Encoder | None:
+    def _own_encoder(self, pool: "Pool") -> "encoders.Encoder | None":
         """Return the encoder that its owner named by module; no file holds it."""
         options = self.settings.trainer.options
         name = options.get("encoder")
         if not isinstance(name, str) or ":" not in name:
             return None
+        import torch
+
+        from fewlabels.data.derived import ChosenImages
+        from fewlabels.features import embedded, encoders
+
         self.allowed(self.settings.trainer)
         found = encoders.resolve(name, **options.get("encoder_options", {}))
         # A module does not know how many features it gives before its first image.
@@ -244,8 +252,10 @@ class ProjectFolder:
         return found
 
     @property
-    def feature_cache(self) -> FeatureCache:
+    def feature_cache(self) -> "FeatureCache":
         """Where features are kept, for all projects that have the same images."""
+        from fewlabels.features import FeatureCache
+
         return FeatureCache.of_this_user()
 
 

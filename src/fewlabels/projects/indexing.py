@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from fewlabels.data.decode import ImageFile
@@ -17,7 +18,6 @@ from fewlabels.data.folder import image_names
 from fewlabels.data.unreadable import left_out
 from fewlabels.errors import DataError, UnreadableFile
 from fewlabels.progress import track
-from fewlabels.projects.duplicates import representatives
 from fewlabels.projects.fingerprint import fingerprint, image_file, is_current
 
 UNSETTLED = -1
@@ -56,10 +56,15 @@ class Index:
     """The readable files, in natural order of their names."""
     unreadable: tuple[UnreadableFile, ...]
     """What looks like an image and is not one, by name and reason."""
-    representative: Mapping[str, str]
-    """For each content hash the one that stands for its group of near duplicates."""
     num_read: int
     """How many files had to be read; the others were known."""
+
+    @cached_property
+    def representative(self) -> Mapping[str, str]:
+        """For each content hash the one that stands for its group of duplicates."""
+        from fewlabels.projects.duplicates import representatives
+
+        return representatives({one.digest: one.fingerprint for one in self.files})
 
     def groups(self) -> tuple[tuple[IndexedFile, ...], ...]:
         """Return the groups of more than one file: copies and near duplicates."""
@@ -107,9 +112,6 @@ def scan(
     return Index(
         files=files,
         unreadable=tuple(sorted(unreadable)),
-        representative=representatives(
-            {file.digest: file.fingerprint for file in files}
-        ),
         num_read=len(unread),
     )
 

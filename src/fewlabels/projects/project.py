@@ -4,11 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from fewlabels import files, strategies, training
-from fewlabels.data.decode import ImageFile
-from fewlabels.data.files import FileImages, common_shape
+from fewlabels import files
 from fewlabels.errors import (
     DataError,
     FewlabelsError,
@@ -17,14 +15,11 @@ from fewlabels.errors import (
     UsageError,
 )
 from fewlabels.jobs import Job, start
-from fewlabels.projects import answers, asking, exporting, learning, status
+from fewlabels.projects import answers, asking, status
 from fewlabels.projects.answers import Told
 from fewlabels.projects.asking import Asked
-from fewlabels.projects.catalog import take_in
 from fewlabels.projects.classes import OWNER, add, class_names, rename
 from fewlabels.projects.exchange import AskedItem
-from fewlabels.projects.export.config import LARGEST_SIDE
-from fewlabels.projects.exporting import Exported
 from fewlabels.projects.folder import (
     LOCK,
     ProjectFolder,
@@ -32,14 +27,16 @@ from fewlabels.projects.folder import (
     reference,
     store_place,
 )
-from fewlabels.projects.indexing import scan
-from fewlabels.projects.learning import Trained
-from fewlabels.projects.planning import duration, foretold, plan
 from fewlabels.projects.settings import FILE, checked
 from fewlabels.projects.shares import Shares, informed, read_shares
 from fewlabels.projects.status import Status
 from fewlabels.runs import Choice
 from fewlabels.store import Store
+
+if TYPE_CHECKING:
+    from fewlabels.data.decode import ImageFile
+    from fewlabels.projects.exporting import Exported
+    from fewlabels.projects.learning import Trained
 
 _PATIENCE = 10.0  # seconds for another beginning to put its files in place
 _STORE = "labels.sqlite"
@@ -92,6 +89,10 @@ class Project(ProjectFolder):
         Returns:
             The project, with its images indexed.
         """
+        from fewlabels import strategies, training
+        from fewlabels.projects import catalog, indexing
+        from fewlabels.projects.export.config import LARGEST_SIDE
+
         place, pictures = Path(folder), Path(images).expanduser()
         names = class_names(classes)
         known_shares = read_shares(shares, len(names))
@@ -104,7 +105,7 @@ class Project(ProjectFolder):
         _check_free(place)
         if not pictures.is_dir():
             raise DataError(f"There is no folder '{pictures}' with images.")
-        index = scan(pictures, without=inside(place, pictures))
+        index = indexing.scan(pictures, without=inside(place, pictures))
         if not index.files:
             first = f" ({index.unreadable[0]})" if index.unreadable else ""
             msg = (
@@ -133,7 +134,7 @@ class Project(ProjectFolder):
         with _whole(place) as partial:
             with Store.open(store_place(partial, settings)) as labels:
                 identity = labels.begin(names, annotator=OWNER)
-                take_in(labels, index)
+                catalog.take_in(labels, index)
             settings.model_copy(update={"store_identity": identity}).write(partial)
         project = cls.open(place, allow_code=True)  # the caller named it all
         project.warn_once(index.unreadable)
@@ -210,8 +211,10 @@ class Project(ProjectFolder):
         """Give a class another name, and return all there are now."""
         return rename(self, old, new)
 
-    def train(self) -> Trained:
+    def train(self) -> "Trained":
         """Train on what is labeled, or go on with a training that was interrupted."""
+        from fewlabels.projects import learning
+
         with self.owned():
             self.index()
             return learning.train(self)
@@ -236,6 +239,9 @@ class Project(ProjectFolder):
         Returns:
             A sentence; empty where nothing is to be trained.
         """
+        from fewlabels.projects import learning
+        from fewlabels.projects.planning import duration, foretold
+
         with self.owned():
             self.index()
         if not learning.is_needed(self):
@@ -259,7 +265,7 @@ class Project(ProjectFolder):
         *,
         onnx: bool = False,
         also: Callable[[Path], object] | None = None,
-    ) -> Exported:
+    ) -> "Exported":
         """Write labels, predictions and the latest model for other programs.
 
         Args:
@@ -271,6 +277,8 @@ class Project(ProjectFolder):
         Returns:
             The files.
         """
+        from fewlabels.projects import exporting
+
         with self.owned():
             self.index()
             return exporting.export(self, Path(folder), onnx=onnx, also=also)
@@ -334,13 +342,16 @@ def _is_unused(store: Path) -> bool:
 
 
 def _planned(
-    found: tuple[ImageFile, ...],
+    found: "tuple[ImageFile, ...]",
     num_classes: int,
     trainer: str | Choice | None,
     size: int | None,
     shares: Shares,
 ) -> tuple[Choice, tuple[int, int, int], str | None]:
     """Return trainer, shape of images and reason: as told, or as fits."""
+    from fewlabels.data.files import FileImages, common_shape
+    from fewlabels.projects.planning import plan
+
     if trainer is not None:
         told = informed(Choice.model_validate(trainer), shares)
         return told, common_shape(found, size), None

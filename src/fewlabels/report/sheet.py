@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 from fewlabels.data.decode import ImageFile, decode
 from fewlabels.errors import DataError, UsageError
 from fewlabels.files import open_regular
@@ -138,7 +136,7 @@ def _numbered(one: AskedItem, file: ImageFile) -> NumberedImage:
     height, width = (max(1, round(scale * s)) for s in (file.height, file.width))
     try:
         pixels = decode(file, (1 if file.is_grey else 3, height, width))
-        picture = data_uri(torch.tensor(pixels), _SIDE)
+        picture = data_uri(pixels, _SIDE)
     except DataError:
         picture = None
     return NumberedImage(one.number, one.path, picture, longest <= LARGEST_LOSSLESS)

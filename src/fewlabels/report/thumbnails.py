@@ -4,14 +4,16 @@ import base64
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
-from torch import Tensor
 
 from fewlabels.errors import FewlabelsError
-from fewlabels.pool import Images, Pool
+
+if TYPE_CHECKING:
+    from fewlabels.pool import Images, Pool
 
 _LARGEST = 128
 LARGEST_LOSSLESS = 64
@@ -25,7 +27,7 @@ _READ_TOGETHER = 64
 class Thumbnails:
     """Pictures of a pool's items by id; each is read once, however often shown."""
 
-    pool: Pool
+    pool: "Pool"
     _made: dict[str, str | None] = field(default_factory=dict)
 
     @property
@@ -50,9 +52,11 @@ class Thumbnails:
         return self._made.get(name)
 
 
-def _pictures(images: Images, there: Mapping[str, int]) -> dict[str, str | None]:
+def _pictures(images: "Images", there: Mapping[str, int]) -> dict[str, str | None]:
     if len(images.shape) != 3 or not there:
         return {}
+    import torch
+
     try:
         pixels = images.read(torch.tensor(list(there.values()), dtype=torch.int64))
     except (FewlabelsError, OSError):
@@ -60,12 +64,13 @@ def _pictures(images: Images, there: Mapping[str, int]) -> dict[str, str | None]
             return {}
         one_by_one = [_pictures(images, {name: there[name]}) for name in there]
         return {name: uri for found in one_by_one for name, uri in found.items()}
-    return {name: data_uri(item) for name, item in zip(there, pixels, strict=True)}
+    shown = pixels.to(torch.uint8).numpy()
+    return {name: data_uri(item) for name, item in zip(there, shown, strict=True)}
 
 
-def data_uri(pixels: Tensor, largest: int = _LARGEST) -> str:
+def data_uri(pixels: NDArray[np.uint8], largest: int = _LARGEST) -> str:
     """Return an image (C, H, W) as a data URI: PNG if small, else a reduced JPEG."""
-    channels_last = pixels.to(torch.uint8).permute(1, 2, 0).contiguous().numpy()
+    channels_last = np.ascontiguousarray(pixels.transpose(1, 2, 0))
     grey = channels_last[:, :, 0]
     image = Image.fromarray(channels_last if channels_last.shape[2] == 3 else grey)
     is_small = max(image.size) <= LARGEST_LOSSLESS

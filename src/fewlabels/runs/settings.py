@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -20,9 +20,11 @@ from pydantic_core import ErrorDetails
 from fewlabels import data
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.identity import Identity
-from fewlabels.loop import Seeds, check_numbers
 from fewlabels.naming import AllowCode, check_code
 from fewlabels.runs.yaml_files import read_mapping
+
+if TYPE_CHECKING:
+    from fewlabels.loop import Seeds
 
 _LIKE = "Give a YAML file with one 'name: value' per line."
 _MOST_THREADS = 1024
@@ -142,9 +144,11 @@ class RunSettings(BaseModel):
     """Threads of one process; part of the settings, since sums depend on it."""
 
     @property
-    def all_seeds(self) -> Seeds:
+    def all_seeds(self) -> "Seeds":
         """The seed of each purpose."""
         given = self.seeds.model_dump(exclude_none=True)
+        from fewlabels.loop import Seeds
+
         return replace(Seeds.of(self.seed), **given)
 
     @property
@@ -191,6 +195,8 @@ def settled(settings: RunSettings) -> RunSettings:
     cannot be right raises :class:`UsageError`.
     """
     s = settings
+    from fewlabels.loop import check_numbers
+
     check_numbers(start=s.start, query=s.query, budget=s.budget)
     if not 1 <= s.threads <= _MOST_THREADS:
         raise UsageError(

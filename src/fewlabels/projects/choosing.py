@@ -1,0 +1,186 @@
+"""A new round: what a strategy chooses, with what measures in between, is stored."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from fewlabels import strategies
+from fewlabels.errors import BudgetError, FewlabelsWarning
+from fewlabels.pool import UNKNOWN, Pool, Query, check_query
+from fewlabels.projects.folder import ProjectFolder
+from fewlabels.projects.models import ModelRecord
+from fewlabels.projects.settings import largest_audit
+from fewlabels.projects.snapshot import Snapshot
+from fewlabels.protocols import Classifier
+from fewlabels.rng import stream
+from fewlabels.runs import Choice
+from fewlabels.store import RoundItem, StoredRound, candidates_digest
+
+
+def new_round(
+    project: ProjectFolder,
+    snapshot: Snapshot,
+    size: int | None,
+    strategy: Choice | None,
+) -> StoredRound:
+    """Choose images and store the round.
+
+    Args:
+        project: The project.
+        snapshot: What is known of it.
+        size: How many images the strategy chooses; None: as the project says.
+        strategy: Another strategy than the project's, for this round.
+
+    Returns:
+        The round. The latest model's guesses are in it, so that it can be written
+        for people again without the model.
+    """
+    chosen_by = strategy or project.allowed(project.settings.strategy)
+    measuring = _audit_slice(project, snapshot)
+    again = [one for one in snapshot.open if one.role == "audit"]
+    size = _size(project, snapshot, size, len(measuring), len(again))
+    done = project.records()
+    model = done[-1] if done else None
+    pool, query = _chosen(project, snapshot, measuring, size, chosen_by, model)
+    asked = _shuffled(project, len(snapshot.rounds), pool, query, measuring, again)
+    facts = {
+        "strategy_options": chosen_by.options,
+        "value": query.value,
+        "record": dict(query.record),
+        "class_counts": list(pool.class_counts),
+    }
+    if model is not None and all(one.role == "query" for one in asked):
+        facts["guesses"] = guesses(project, snapshot, model, asked)
+    return project.store.add_round(
+        StoredRound(
+            step=len(snapshot.rounds),
+            strategy=chosen_by.name,
+            items=asked,
+            options=facts,
+            seed=project.settings.seed,
+            model=None if model is None else model.name,
+            candidates_digest=candidates_digest(
+                pool.ids[index] for index in pool.candidates.tolist()
+            ),
+        )
+    )
+
+
+def guesses(
+    project: ProjectFolder,
+    snapshot: Snapshot,
+    model: ModelRecord,
+    asked: Sequence[RoundItem],
+) -> dict[str, list[float]]:
+    """Return what a model thinks of each image that is asked about and is there."""
+    known = [one.item for one in asked if one.item in snapshot.positions]
+    pool = snapshot.pool(project.images(snapshot))
+    indices = torch.tensor([snapshot.positions[item] for item in known])
+    logits = project.classifier(model, pool).outputs(pool.images, indices).logits
+    shares = logits.double().softmax(dim=1).tolist()
+    return dict(zip(known, shares, strict=True))
+
+
+def _audit_slice(project: ProjectFolder, snapshot: Snapshot) -> Tensor:
+    """Draw what is missing of the audit slice, uniformly, shape (n,)."""
+    free = torch.tensor(snapshot.candidates, dtype=torch.int64)
+    most = largest_audit(len({item.group for item in snapshot.items}))
+    wanted = min(project.settings.audit, most) - len(snapshot.audit)
+    missing = min(wanted, len(free) - 1)
+    if missing <= 0:
+        return free[:0]
+    draws = stream(project.settings.seed, "audit", len(snapshot.rounds))
+    return free[torch.randperm(len(free), generator=draws)[:missing]].sort().values
+
+
+def _size(
+    project: ProjectFolder,
+    snapshot: Snapshot,
+    wanted: int | None,
+    num_audit: int,
+    num_again: int,
+) -> int:
+    """Return how many images the strategy may choose."""
+    budget, spent = project.settings.budget, snapshot.num_spent
+    left = budget - spent - num_audit - num_again
+    free = len(snapshot.candidates) - num_audit
+    if left < 1 or free < 1:
+        why = (
+            f"{spent} of {budget} labels are spent"
+            if left < 1
+            else "every image has been asked about"
+        )
+        msg = (
+            f"Nothing more to ask: {why}. To go on, raise 'budget' in "
+            f"'{project.settings_file}' or add images; to finish, train and export."
+        )
+        raise BudgetError(msg)
+    return min(project.settings.query if wanted is None else wanted, left, free)
+
+
+def _chosen(
+    project: ProjectFolder,
+    snapshot: Snapshot,
+    measuring: Tensor,
+    size: int,
+    chosen_by: Choice,
+    model: ModelRecord | None,
+) -> tuple[Pool, Query]:
+    """Return the pool that the strategy saw, and its query."""
+    settings = project.settings
+    pool = snapshot.pool(
+        project.images(snapshot), budget=settings.budget - settings.audit
+    )
+    apart = ~torch.isin(pool.candidates, measuring)
+    pool = replace(pool, candidates=pool.candidates[apart])
+    chooser = strategies.resolve(chosen_by.name, chosen_by.options)
+    step = len(snapshot.rounds)
+    query = chooser.select(
+        _classifier(project, pool, model),
+        pool,
+        size,
+        stream(settings.seed, "query", step),
+        history=snapshot.history(),
+    )
+    check_query(query, pool, size)
+    return pool, query
+
+
+def _classifier(
+    project: ProjectFolder, pool: Pool, model: ModelRecord | None
+) -> Classifier:
+    """Return the latest model; without one, the untrained network."""
+    if model is not None:
+        return project.classifier(model, pool)
+    num_labeled = len(pool.labeled)
+    if num_labeled:
+        msg = (
+            f"{num_labeled} labels have been given but no model was trained on them; "
+            "the choice uses an untrained network. Train first for a better one."
+        )
+        warnings.warn(msg, FewlabelsWarning, stacklevel=5)
+    unlabeled = replace(pool, labels=torch.full_like(pool.labels, UNKNOWN))
+    seed = project.settings.seed
+    return project.trainer().fit(unlabeled, stream(seed, "train", 0))
+
+
+def _shuffled(
+    project: ProjectFolder,
+    step: int,
+    pool: Pool,
+    query: Query,
+    measuring: Tensor,
+    again: Sequence[RoundItem],
+) -> tuple[RoundItem, ...]:
+    """Mix the audit slice among the query, so that nobody can tell it apart."""
+    items = [RoundItem(pool.ids[index]) for index in query.indices.tolist()]
+    audit = [RoundItem(pool.ids[index], "audit") for index in measuring.tolist()]
+    if not audit and not again:
+        return tuple(items)
+    items += [*audit, *again]
+    draws = stream(project.settings.seed, "order", step)
+    order = torch.randperm(len(items), generator=draws).tolist()
+    return tuple(items[place] for place in order)
