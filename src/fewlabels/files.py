@@ -26,8 +26,6 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from fewlabels.errors import FewlabelsError, ForeignFolderError, StorageError
 
 _OURS = re.compile(r"\.(.+)\.[0-9a-f]{16}\.partial", re.DOTALL)
@@ -246,6 +244,8 @@ def alone(lock: Path, in_use: FewlabelsError, *, patience: float = 0) -> Iterato
     Yields:
         Nothing.
     """
+    from filelock import FileLock, Timeout
+
     held = FileLock(lock)
     with explained(lock.parent):
         try:

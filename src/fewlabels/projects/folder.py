@@ -22,6 +22,7 @@ from fewlabels.runs import Choice
 from fewlabels.store import Store
 
 if TYPE_CHECKING:
+    from fewlabels.data.decode import ImageFile
     from fewlabels.data.files import FileImages
     from fewlabels.features import FeatureCache, encoders
     from fewlabels.pool import Pool
@@ -186,11 +187,15 @@ class ProjectFolder:
     def images(self, snapshot: Snapshot) -> "FileImages":
         """Return the images of a snapshot, read when they are needed."""
         from fewlabels.data.files import FileImages
+
+        return FileImages(self.image_files(snapshot), self.settings.shape)
+
+    def image_files(self, snapshot: Snapshot) -> "tuple[ImageFile, ...]":
+        """Return the files of a snapshot's images, without opening them."""
         from fewlabels.projects.catalog import as_indexed
 
         folder = self.images_folder
-        found = tuple(as_indexed(item).file(folder) for item in snapshot.items)
-        return FileImages(found, self.settings.shape)
+        return tuple(as_indexed(item).file(folder) for item in snapshot.items)
 
     def trainer(self) -> "Trainer":
         """Return the trainer of the project."""

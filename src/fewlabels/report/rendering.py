@@ -2,13 +2,13 @@
 
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from fewlabels.files import make_folder, replace_text
 from fewlabels.report import wording
-from fewlabels.report.measures import share_of_ceiling
 
 _STYLE = "style.css"
 
@@ -30,7 +30,7 @@ def write_page(path: Path, template: str, page: object) -> Path:
         seconds=wording.seconds,
         number=wording.number,
         count=wording.count,
-        share_of_ceiling=share_of_ceiling,
+        share_of_ceiling=_share_of_ceiling,
     )
     style = Markup(_packaged(_STYLE))  # noqa: S704 - our own file
     html = environment.get_template(template).render(
@@ -40,6 +40,12 @@ def write_page(path: Path, template: str, page: object) -> Path:
     # Half a surrogate pair, as in a file name of unknown encoding, has no UTF-8.
     replace_text(path, html.encode("utf-8", "replace").decode("utf-8"))
     return path
+
+
+def _share_of_ceiling(line: Any) -> float | None:
+    from fewlabels.report.measures import share_of_ceiling
+
+    return share_of_ceiling(line)
 
 
 def _packaged(name: str) -> str:

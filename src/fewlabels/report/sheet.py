@@ -105,7 +105,7 @@ def write_contact_sheet(
         ``path``.
     """
     snapshot = project.snapshot()
-    files = project.images(snapshot).files
+    files = project.image_files(snapshot)
     guesses = []
     for one in asked:
         best = suggestion(one, snapshot.classes)

@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from fewlabels.errors import UsageError
 from fewlabels.files import read_regular
 
@@ -35,6 +33,8 @@ def read_mapping(file: Path, *, kind: str, like: str) -> dict[str, Any]:
 
 def read_value(text: str) -> Any:
     """Return what YAML says; a ValueError where it is none, or far too much."""
+    import yaml
+
     try:
         found = yaml.safe_load(text)
     except RecursionError as error:
