@@ -84,3 +84,6 @@ _.annotator  # a column of labels.csv, read by its name
 _.encoding  # torch finds weights under it
 _.worst_coverage  # a field of the data of a report
 _.__signature__  # of a name of a training: inspect reads it
+pytest_collection_finish  # pytest calls it
+small_figures  # a fixture of every test there
+empty_figures

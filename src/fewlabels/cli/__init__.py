@@ -4,6 +4,7 @@ A command and what it needs are imported when it is called, which may take secon
 from the very start, Ctrl-C ends in a message.
 """
 
+import gc
 import io
 import os
 import signal
@@ -26,6 +27,7 @@ def main() -> None:
     0 is done, 1 failed for the reason given, 2 is wrong usage.
     """
     _on_signals(_stop_loading)
+    gc.disable()  # until a command is imported: nothing of that is garbage
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name must not end the run
             stream.reconfigure(errors="backslashreplace")
@@ -47,6 +49,8 @@ def main() -> None:
         sys.exit(1)
     except OSError as error:
         _leave(f"Error: reading or writing failed: {error}.", 1)
+    finally:
+        gc.enable()
 
 
 def _on_signals(handler: Callable[[int, FrameType | None], None]) -> None:

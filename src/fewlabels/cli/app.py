@@ -1,5 +1,6 @@
 """The commands by name; each is imported when it is called, with what it needs."""
 
+import gc
 from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -54,6 +55,7 @@ def command(name: str) -> Any:
     """Import a command and return it, as Typer runs it."""
     module, inner = _COMMANDS[name][0].split(":")
     found = getattr(import_module(f"fewlabels.cli.{module}"), inner)
+    gc.enable()
     if not isinstance(found, typer.Typer):
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
         alone.command(name)(found)
