@@ -288,5 +288,6 @@ def _guesses(
     if found is None:  # a round of a version that did not keep them
         from fewlabels.projects.choosing import guesses
 
-        found = guesses(project, snapshot, record, asked.items)
+        pool = snapshot.pool(project.images(snapshot))
+        found = guesses(project.classifier(record, pool), pool, asked.items)
     return found

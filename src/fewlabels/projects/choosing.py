@@ -44,7 +44,9 @@ def new_round(
     size = _size(project, snapshot, size, len(measuring), len(again))
     done = project.records()
     model = done[-1] if done else None
-    pool, query = _chosen(project, snapshot, measuring, size, chosen_by, model)
+    pool = _asked_of(project, snapshot, measuring)
+    classifier = _classifier(project, pool, model)
+    query = _chosen(project, snapshot, pool, classifier, size, chosen_by)
     asked = _shuffled(project, len(snapshot.rounds), pool, query, measuring, again)
     facts = {
         "strategy_options": chosen_by.options,
@@ -53,7 +55,7 @@ def new_round(
         "class_counts": list(pool.class_counts),
     }
     if model is not None and all(one.role == "query" for one in asked):
-        facts["guesses"] = guesses(project, snapshot, model, asked)
+        facts["guesses"] = guesses(classifier, pool, asked)
     return project.store.add_round(
         StoredRound(
             step=len(snapshot.rounds),
@@ -70,18 +72,14 @@ def new_round(
 
 
 def guesses(
-    project: ProjectFolder,
-    snapshot: Snapshot,
-    model: ModelRecord,
-    asked: Sequence[RoundItem],
+    classifier: Classifier, pool: Pool, asked: Sequence[RoundItem]
 ) -> dict[str, list[float]]:
     """Return what a model thinks of each image that is asked about and is there."""
-    known = [one.item for one in asked if one.item in snapshot.positions]
-    pool = snapshot.pool(project.images(snapshot))
-    indices = torch.tensor([snapshot.positions[item] for item in known])
-    logits = project.classifier(model, pool).outputs(pool.images, indices).logits
+    names = {one.item for one in asked}
+    indices = [index for index, name in enumerate(pool.ids) if name in names]
+    logits = classifier.outputs(pool.images, torch.tensor(indices)).logits
     shares = logits.double().softmax(dim=1).tolist()
-    return dict(zip(known, shares, strict=True))
+    return dict(zip((pool.ids[index] for index in indices), shares, strict=True))
 
 
 def _audit_slice(project: ProjectFolder, snapshot: Snapshot) -> Tensor:
@@ -121,32 +119,34 @@ def _size(
     return min(project.settings.query if wanted is None else wanted, left, free)
 
 
-def _chosen(
-    project: ProjectFolder,
-    snapshot: Snapshot,
-    measuring: Tensor,
-    size: int,
-    chosen_by: Choice,
-    model: ModelRecord | None,
-) -> tuple[Pool, Query]:
-    """Return the pool that the strategy saw, and its query."""
+def _asked_of(project: ProjectFolder, snapshot: Snapshot, measuring: Tensor) -> Pool:
+    """Return the pool that the strategy sees: none of what measures is a candidate."""
     settings = project.settings
     pool = snapshot.pool(
         project.images(snapshot), budget=settings.budget - settings.audit
     )
     apart = ~torch.isin(pool.candidates, measuring)
-    pool = replace(pool, candidates=pool.candidates[apart])
-    chooser = strategies.resolve(chosen_by.name, chosen_by.options)
-    step = len(snapshot.rounds)
-    query = chooser.select(
-        _classifier(project, pool, model),
+    return replace(pool, candidates=pool.candidates[apart])
+
+
+def _chosen(
+    project: ProjectFolder,
+    snapshot: Snapshot,
+    pool: Pool,
+    classifier: Classifier,
+    size: int,
+    chosen_by: Choice,
+) -> Query:
+    """Return what the strategy asks about."""
+    query = strategies.resolve(chosen_by.name, chosen_by.options).select(
+        classifier,
         pool,
         size,
-        stream(settings.seed, "query", step),
+        stream(project.settings.seed, "query", len(snapshot.rounds)),
         history=snapshot.history(),
     )
     check_query(query, pool, size)
-    return pool, query
+    return query
 
 
 def _classifier(
@@ -161,7 +161,7 @@ def _classifier(
             f"{num_labeled} labels have been given but no model was trained on them; "
             "the choice uses an untrained network. Train first for a better one."
         )
-        warnings.warn(msg, FewlabelsWarning, stacklevel=5)
+        warnings.warn(msg, FewlabelsWarning, stacklevel=4)
     unlabeled = replace(pool, labels=torch.full_like(pool.labels, UNKNOWN))
     seed = project.settings.seed
     return project.trainer().fit(unlabeled, stream(seed, "train", 0))
