@@ -1,6 +1,7 @@
 """A project from its first image to its last export."""
 
 import csv
+import shutil
 
 import pyarrow.parquet as pq
 import pytest
@@ -141,3 +142,21 @@ def test_a_head_over_an_encoder_of_ones_own(tmp_path, monkeypatch):
         assert len(seen) == 2  # a look at one image whenever the model is loaded
         table = pq.read_table(tmp_path / "out/predictions.parquet").to_pylist()
         assert len(table) == 24
+
+
+def test_another_project_with_the_same_photographs_embeds_none(tmp_path, monkeypatch):
+    options = {"steps": 5, "encoder": "tests.projects.toy:ENCODER"}
+    trainer = Choice(name="frozen-supervised", options=options)
+    monkeypatch.setenv("FEWLABELS_CACHE", str(tmp_path / "cache"))
+    with begin(tmp_path / "one", trainer=trainer) as project:
+        go_on(project)
+        project.train()
+    images = tmp_path / "two" / "images"
+    shutil.copytree(tmp_path / "one" / "images", images)
+    (images / "moved").mkdir()
+    for path in sorted(images.glob("*.png"))[:3]:
+        path.rename(images / "moved" / path.name)
+    monkeypatch.setattr(toy.Halves, "forward", None)
+    with begin(tmp_path / "two", trainer=trainer) as project:
+        go_on(project)
+        assert project.train().is_new
