@@ -211,7 +211,7 @@ def scale_worker(num_items: int) -> None:
     )
 
 
-def thread_worker(threads: int) -> None:
+def thread_worker(threads: int, num_draws: int = NUM_DRAWS) -> None:
     """Search at random with so many threads of torch, and print how long it took."""
     torch.set_num_threads(threads)
     kernel, labeled, candidates = problem(0)
@@ -222,7 +222,7 @@ def thread_worker(threads: int) -> None:
             labeled=labeled,
             candidates=candidates,
             size=SIZE,
-            draws=NUM_DRAWS,
+            draws=num_draws,
             generator=stream(0, "draws"),
         )
 
@@ -267,6 +267,12 @@ def thread_runs(*, is_busy: bool) -> dict[str, dict[str, object]]:
 def compare_threads() -> dict[str, object]:
     """Compare numbers of threads, and one thread with the batched eigenvalues."""
     load = os.getloadavg()[0]
+    module = "import benchmarks.npc_search as b"
+    many = {
+        n: fresh(f"{module}; b.thread_worker({n}, {10 * NUM_DRAWS})")["wall"]
+        for n in (1, 2)
+    }
+    say(f"ten times the draws, wall seconds by threads: {many}")
     runs = {"quiet": thread_runs(is_busy=False), "busy": thread_runs(is_busy=True)}
     ratios = {}
     for clock in ("wall", "processor"):
@@ -287,6 +293,7 @@ def compare_threads() -> dict[str, object]:
         "same_set": len(sets) == 1,
         "eigvalsh_processor_seconds": dense,
         "faster_than_eigvalsh": {n: dense / median(r["processor"]) for n, r in quiet},
+        "wall_seconds_of_ten_times_the_draws": many,
         "runs": runs,
     }
 

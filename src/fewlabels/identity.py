@@ -75,7 +75,7 @@ def identity(thing: object) -> Identity:
     return Identity(
         type=type(thing).__qualname__,
         options=_options(thing),
-        source=dict(_sources(type(thing))),
+        source=dict(_sources(type(thing))) | dict(_hashes(_imported(thing))),
     )
 
 
@@ -98,7 +98,7 @@ def _told(options: Mapping[str, Any], name: str) -> str:
 def _options(thing: Any) -> dict[str, Any]:
     if dataclasses.is_dataclass(thing):
         options = {
-            field.name: _code(value) if field.metadata.get("code") else value
+            field.name: _path(value) if field.metadata.get("code") else value
             for field in dataclasses.fields(thing)
             if field.metadata != UNDECIDING
             for value in [getattr(thing, field.name)]
@@ -109,17 +109,20 @@ def _options(thing: Any) -> dict[str, Any]:
     return {str(name): _plain(options[name]) for name in options}
 
 
-def _code(value: Any) -> Any:
-    """Return somebody's own code by name and source; a name of ours as it is."""
-    if isinstance(value, str) and ":" not in value:
-        return value
-    if isinstance(value, str):
-        module, _, name = value.partition(":")
-    elif hasattr(value, "__qualname__"):
-        module, name = value.__module__, value.__qualname__
-    else:
-        return identity(value).model_dump()
-    return {"type": name, "options": {}, "source": dict(_hashes([module]))}
+def _path(value: Any) -> Any:
+    """Return a function or a class by its import path, and others as they are."""
+    is_code = inspect.isfunction(value) or isinstance(value, type)
+    return f"{value.__module__}:{value.__qualname__}" if is_code else value
+
+
+def _imported(thing: Any) -> Iterator[str]:
+    """Yield the modules that options of a dataclass name as somebody's own code."""
+    for field in dataclasses.fields(thing) if dataclasses.is_dataclass(thing) else ():
+        if field.metadata.get("code"):
+            value = _path(getattr(thing, field.name))
+            path = value if isinstance(value, str) else f"{type(value).__module__}:"
+            if ":" in path:
+                yield path.partition(":")[0]
 
 
 def _plain(value: Any) -> Any:

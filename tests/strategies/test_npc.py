@@ -6,7 +6,8 @@ from tests import reference
 from tests.sizes import seeds
 from tests.strategies import contract
 
-from fewlabels.errors import DegenerateGramWarning, UnknownNameError
+from fewlabels import strategies
+from fewlabels.errors import DegenerateGramWarning, UnknownNameError, UsageError
 from fewlabels.features import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, Answers, ArrayImages, Pool, Query, Round
 from fewlabels.rng import fork, stream
@@ -148,3 +149,19 @@ def test_copies_are_not_chosen_while_other_sets_are_drawn(kernel):  # Propositio
     originals = [index % 15 for index in query.indices.tolist()]
     assert len(set(originals)) == 3
     assert not set(originals) & {index % 15 for index in pool.labeled.tolist()}
+
+
+def test_processes_change_neither_choice_nor_record():
+    pool, classifier = contract.problem(0)
+    one, two = (
+        contract.chosen_by(
+            strategies.resolve("npc", {"draws": 20_000, "processes": count}),
+            pool,
+            classifier,
+        )
+        for count in (1, 2)
+    )
+    assert two.indices.tolist() == one.indices.tolist()
+    assert (two.value, two.record) == (one.value, one.record)
+    with pytest.raises(UsageError, match="processes is 0; at least one has to work"):
+        strategies.resolve("npc", {"processes": 0})

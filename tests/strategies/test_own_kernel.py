@@ -12,6 +12,7 @@ from fewlabels import gram, strategies
 from fewlabels.conformance import check
 from fewlabels.errors import UsageError
 from fewlabels.identity import identity
+from fewlabels.protocols import Outputs
 
 FEATURES = np.random.default_rng(1).normal(size=(60, 20))
 MODULE = '''
@@ -111,13 +112,17 @@ def test_the_source_of_an_own_kernel_is_a_part_of_what_was_done(own):
         return identity(strategy)
 
     one = made("own_kernels:wide")
-    assert one.options["kernel"]["source"]["own_kernels"] != "unknown"
+    assert one.source["own_kernels"] != "unknown"
     function = sys.modules["own_kernels"].wide
     assert made(function) == one
     (own / "own_kernels.py").write_text(MODULE + "\n# another one")
     sys.modules.pop("own_kernels")
-    assert one.changes(made("own_kernels:wide"))
+    said = one.changes(made("own_kernels:wide"))
+    assert said == ["the source of 'own_kernels' is not what it was"]
     assert made("auto").options["kernel"] == "auto"
+    assert not made("auto").source
+    kernel = sys.modules["own_kernels"].Squares(Outputs(*[torch.ones(2, 2)] * 2), "ab")
+    assert list(made(kernel).source) == ["own_kernels"]
 
 
 def test_functions_that_make_kernels_are_checked(own):
