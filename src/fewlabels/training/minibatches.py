@@ -143,13 +143,6 @@ def balanced(indices: Tensor, labels: Tensor) -> Tensor:
     Example:
         >>> balanced(torch.tensor([4, 6, 7]), torch.tensor([0, 1, 1])).tolist()
         [4, 4, 6, 7]
-
-    Args:
-        indices: Items, shape (n,).
-        labels: Their class numbers, shape (n,).
-
-    Returns:
-        Items, shape (classes that occur · items of the most frequent one,).
     """
     members = [indices[labels == number] for number in sorted(set(labels.tolist()))]
     most = max(map(len, members))

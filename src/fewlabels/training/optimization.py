@@ -21,13 +21,6 @@ def cosine_factor(step: int, num_steps: int) -> float:
     Example:
         >>> round(cosine_factor(500, 1000), 6)
         0.77301
-
-    Args:
-        step: The step, from zero (k).
-        num_steps: Number of steps (K).
-
-    Returns:
-        What the learning rate is multiplied by.
     """
     return math.cos(7 * math.pi * step / (16 * num_steps))
 

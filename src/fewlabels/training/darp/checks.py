@@ -30,20 +30,7 @@ def check_options(
     rounds: int,
     tolerance: float,
 ) -> None:
-    """Raise unless every option has a meaning.
-
-    Args:
-        capacity: At least one, or None.
-        weighting: A known name.
-        masking: A known name.
-        solver: A known name.
-        rounds: At least one.
-        tolerance: Above zero.
-
-    Raises:
-        UnknownNameError: For a name that stands for nothing.
-        UsageError: For a number out of range.
-    """
+    """Raise unless every option has a meaning."""
     chosen = {"weighting": weighting, "masking": masking, "solver": solver}
     for option, name in chosen.items():
         if name not in _CHOICES[option]:
@@ -67,18 +54,7 @@ def check_options(
 
 
 def probability_rows(probabilities: Tensor) -> Tensor:
-    """Return the matrix, detached, in single or double precision.
-
-    Args:
-        probabilities: What was given.
-
-    Returns:
-        The rows, shape (M, K).
-
-    Raises:
-        ShapeError: If it is no matrix.
-        UsageError: If the rows are not probabilities.
-    """
+    """Return the matrix, detached, in single or double precision."""
     if probabilities.dim() != _NUM_AXES or not probabilities.numel():
         msg = (
             f"probabilities have shape {tuple(probabilities.shape)}; give one row per "
@@ -116,19 +92,7 @@ def probability_rows(probabilities: Tensor) -> Tensor:
 
 
 def column_target(target: Tensor, matrix_MK: Tensor) -> Tensor:
-    """Return the target in double precision, adding up to M exactly.
-
-    Args:
-        target: What was given.
-        matrix_MK: The probabilities.
-
-    Returns:
-        The target, shape (K,).
-
-    Raises:
-        ShapeError: If it does not have one entry per class.
-        UsageError: If an entry is not above zero, or if they do not add up to M.
-    """
+    """Return the target in double precision, adding up to M exactly."""
     num_rows, num_classes = matrix_MK.shape
     target_K = torch.as_tensor(target).detach().to(matrix_MK.device, torch.float64)
     if target_K.shape != (num_classes,):
@@ -158,19 +122,7 @@ def column_target(target: Tensor, matrix_MK: Tensor) -> Tensor:
 
 
 def starting_dual(start: Tensor | None, target_K: Tensor) -> Tensor:
-    """Return where a solver begins, of mean zero.
-
-    Args:
-        start: An earlier dual, or None for zeros.
-        target_K: The target.
-
-    Returns:
-        The dual, shape (K,), float64.
-
-    Raises:
-        ShapeError: If it does not have one entry per class.
-        UsageError: If it is not finite.
-    """
+    """Return where a solver begins, of mean zero."""
     if start is None:
         return torch.zeros_like(target_K)
     start_K = start.detach().to(target_K)

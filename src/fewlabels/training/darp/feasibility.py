@@ -20,14 +20,7 @@ _MOST_NAMED = 10
 
 
 def check_places(problem: RefinementProblem) -> None:
-    """Raise if a class asks for more rows than have anything above zero for it.
-
-    Args:
-        problem: The problem.
-
-    Raises:
-        InfeasibleTargetError: If there is such a class.
-    """
+    """Raise if a class asks for more rows than have anything above zero for it."""
     if not problem.has_zeros:
         return
     places_K = torch.zeros_like(problem.target)
@@ -45,15 +38,7 @@ def check_places(problem: RefinementProblem) -> None:
 
 
 def check_reachable(problem: RefinementProblem, dual_K: Tensor) -> None:
-    """Raise if the order of a dual shows that the target is out of reach.
-
-    Args:
-        problem: The problem.
-        dual_K: A dual, or the direction in which it runs away.
-
-    Raises:
-        InfeasibleTargetError: If classes together ask for more rows than they can get.
-    """
+    """Raise if the order of a dual shows that the target is out of reach."""
     order_K = dual_K.argsort()
     first_M = torch.cat(
         [
