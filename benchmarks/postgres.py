@@ -102,6 +102,7 @@ def resume(folder: Path, *, is_durable: bool = False) -> Server:
     words = [
         *map(str, [binaries() / "postgres", "-D", folder / "data", "-k", folder]),
         *["-p", str(port), "-c", "listen_addresses=127.0.0.1"],
+        *["-c", "autovacuum=off", "-c", "jit=off"],
         *["-c", "shared_buffers=16MB", "-c", f"fsync={'on' if is_durable else 'off'}"],
     ]
     with (folder / "log").open("ab") as log:

@@ -297,7 +297,10 @@ def test_a_place_that_cannot_be_written_to(tmp_path):
 # --------------------------------------------------------------------------- ONNX
 
 
-@pytest.mark.parametrize("kind", ["from scratch", "photos", "self-supervised"])
+@pytest.mark.parametrize(
+    "kind",
+    ["from scratch", pytest.param("photos", marks=pytest.mark.slow), "self-supervised"],
+)
 def test_onnx_says_the_same(tmp_path, kind):
     pytest.importorskip("onnxscript")
     runtime = pytest.importorskip("onnxruntime")

@@ -37,7 +37,7 @@ def clock(monkeypatch):
 
     def embed_in_step(self, inputs):
         clock.now += STEP
-        return forward(self, inputs)
+        return forward(self, inputs[..., ::3, ::3])  # time is counted, not spent
 
     def embed(self, chunk):
         clock.now += EMBED * len(chunk)

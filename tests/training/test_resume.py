@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 import torch
@@ -230,7 +231,7 @@ def test_a_killed_process_goes_on(tmp_path):
     log.touch()
     child = subprocess.Popen(command)
     while len(log.read_text().splitlines()) < 20 and child.poll() is None:
-        pass
+        time.sleep(0.02)
     child.send_signal(signal.SIGKILL)
     assert child.wait() == -signal.SIGKILL
     before = len(log.read_text().splitlines())
