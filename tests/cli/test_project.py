@@ -205,10 +205,11 @@ def test_a_project_at_work(fewlabels, tmp_path, place):
         asked = project.ask()
         file = project.write_query(asked, tmp_path / "q.csv")
         fill_in(file)
-        with project.owned():
+        with project.alone(".training.lock", "training"):
             code, _, err = fewlabels("train", place)
             assert code == 1
-            assert "Another process chooses or trains in 'project'." in err
+            assert "Another process is training in 'project'; wait until" in err
+            assert fewlabels("ask", place, "--out", "open.csv")[0] == 0
             assert fewlabels("tell", place, "q.csv")[0] == 0
             assert fewlabels("status", place)[0] == 0
 

@@ -8,7 +8,7 @@ from tests.projects.exchange.annotators import fill_studio
 from tests.projects.toy import answer, begin, go_on, num_events, paths, truth, write
 
 from fewlabels.errors import AnswersError, DataError, UsageError
-from fewlabels.projects import Project, telling
+from fewlabels.projects import Project, answers
 from fewlabels.store import Kind
 
 
@@ -64,14 +64,14 @@ def test_telling_the_same_file_twice_changes_nothing(project):
 
 def test_telling_a_file_at_the_same_moment_counts_once(project, monkeypatch):
     asked = project.ask()
-    told, parse = [], telling._parsed
+    told, parse = [], answers._parsed
 
     def overtaken(*arguments, **options):
-        monkeypatch.setattr(telling, "_parsed", parse)
+        monkeypatch.setattr(answers, "_parsed", parse)
         told.append(answer(project, asked))
         return parse(*arguments, **options)
 
-    monkeypatch.setattr(telling, "_parsed", overtaken)
+    monkeypatch.setattr(answers, "_parsed", overtaken)
     before = num_events(project)
     told.append(answer(project, asked))
     assert [(one.num_new, one.num_same) for one in told] == [(7, 0), (0, 7)]
@@ -111,7 +111,7 @@ def test_a_changed_mind_is_a_relabel(project, tmp_path):
     told = project.tell(write(tmp_path / "b.csv", [(name, other)]), annotator="ann")
     assert (told.num_new, told.num_changed) == (0, 1)
     assert labels(project)[name, "ann"] == other
-    kinds = [one.event.kind for one in project.store.history(asked.items[0].item)]
+    kinds = [one.event.kind for one in project.store.events(item=asked.items[0].item)]
     assert kinds == [Kind.LABEL, Kind.RELABEL]
     assert project.status().num_spent == 7
 

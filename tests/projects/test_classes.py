@@ -4,7 +4,9 @@ import pyarrow.parquet as pq
 import pytest
 from tests.projects.toy import begin, go_on, paths, truth, write
 
-from fewlabels.errors import AnswersError, UnknownNameError, UsageError
+from fewlabels.errors import AnswersError, ReplayError, UnknownNameError, UsageError
+from fewlabels.projects import Project
+from fewlabels.store import new_uuid
 
 
 @pytest.fixture
@@ -57,7 +59,10 @@ def test_a_class_is_renamed_and_keeps_its_labels(project, tmp_path):
         project.tell(write(tmp_path / "a.csv", [(name, "even")]))
 
 
-@pytest.mark.parametrize("name", ["odd", "ODD ", " ", "new, new", "a\x1b[31m"])
+BAD_NAMES = ["odd", "ODD ", " ", "new, new", "a\x1b[31m", "?", " Skip", "unsure"]
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
 def test_a_class_that_could_not_be_told_apart_is_refused(project, name):
     with pytest.raises(UsageError, match="was not taken"):
         project.add_classes(name.split(","))
@@ -67,3 +72,28 @@ def test_a_class_that_could_not_be_told_apart_is_refused(project, name):
     with pytest.raises(UnknownNameError, match="Did you mean 'even'"):
         project.rename_class("evne", "new")
     assert project.snapshot().classes == ("even", "odd")
+
+
+@pytest.mark.parametrize("name", ["?", "Skip", "unsure"])
+def test_a_word_that_files_of_answers_know_is_no_class(tmp_path, name):
+    with pytest.raises(UsageError, match="a file of answers means something else"):
+        Project.create(tmp_path / "p", tmp_path, ["even", name], budget=4)
+
+
+def test_a_class_that_is_sent_twice_is_there_once(project):
+    add, rename = new_uuid(), new_uuid()
+    for _ in range(2):
+        assert project.add_class("neither", uuid=add) == ("even", "odd", "neither")
+    for _ in range(2):
+        found = project.rename_class("neither", "none", uuid=rename)
+        assert found == ("even", "odd", "none")
+    assert project.add_class("neither", uuid=add) == ("even", "odd", "none")
+    for wrong in (
+        lambda: project.add_class("another", uuid=add),
+        lambda: project.rename_class("odd", "neither", uuid=add),
+        lambda: project.rename_class("odd", "other", uuid=rename),
+        lambda: project.undo(uuid=rename),
+    ):
+        with pytest.raises((ReplayError, UsageError)):
+            wrong()
+    assert project.snapshot().classes == ("even", "odd", "none")

@@ -15,9 +15,7 @@ from tests.projects.toy import (
     write,
 )
 
-from fewlabels.errors import (
-    ProjectError,
-)
+from fewlabels.errors import FewlabelsWarning, ProjectError
 from fewlabels.projects import Project
 from fewlabels.runs import Choice
 from fewlabels.training import loop
@@ -112,7 +110,7 @@ def test_labels_may_change_between_a_kill_and_the_next_training(tmp_path):
 
 
 @needs_fork
-def test_while_one_process_trains_people_label_and_nobody_else_chooses(project):
+def test_while_one_process_trains_others_label_ask_look_and_export(project, tmp_path):
     asked = project.ask()
     names = paths(project, asked)
     first = [(name, truth(name)) for name in names[:-1]]
@@ -127,13 +125,29 @@ def test_while_one_process_trains_people_label_and_nobody_else_chooses(project):
     child = in_a_child(project.folder, wait)
     os.read(is_training[0], 1)
     try:
-        for verb in (project.ask, project.train):
-            with pytest.raises(ProjectError, match="Another process chooses or trains"):
-                verb()
+        with pytest.raises(ProjectError, match="Another process is training in"):
+            project.train()
+        assert project.ask().items == asked.items[-1:]
         last = write(project.folder / "b.csv", [(names[-1], truth(names[-1]))])
         assert project.tell(last, annotator="ann").num_new == 1
         assert project.status().num_spent == 7
+        with pytest.warns(FewlabelsWarning, match="no model was trained"):
+            fresh = project.ask()
+        assert fresh.is_new
+        go_on(project)
+        assert project.status().num_spent == 11
+        assert not project.export(tmp_path / "export").has_model
     finally:
         os.write(told[1], b"!")
         os.waitpid(child, 0)
-    assert len(project.records()) == 1
+    (record,) = project.records()
+    assert record.num_labeled == 3 + (asked.items[-1].role == "audit")  # as it began
+
+
+@needs_fork
+def test_of_two_that_choose_at_once_one_is_told_so(project):
+    with (
+        project.alone(".lock", "choosing images"),
+        pytest.raises(ProjectError, match="Another process is choosing images in"),
+    ):
+        project.ask()

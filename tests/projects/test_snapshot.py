@@ -6,6 +6,7 @@ import pytest
 from tests.data.pictures import save
 from tests.projects.toy import (
     QUICK,
+    answer,
     begin,
     changed,
     go_on,
@@ -18,6 +19,7 @@ from fewlabels.errors import (
     UnreadableFilesWarning,
 )
 from fewlabels.projects import Project
+from fewlabels.store import Store
 
 
 @pytest.fixture
@@ -140,3 +142,30 @@ def test_labels_that_a_raised_overlap_disqualifies_are_counted(tmp_path):
     with changed(project, overlap=2) as project:
         notes = project.status().notes
     assert any("4 images of earlier rounds have fewer than 2" in note for note in notes)
+
+
+@pytest.mark.parametrize("after", ["items", "rounds", "verdicts", "classes"])
+def test_a_snapshot_is_of_one_moment(tmp_path, place, after, monkeypatch):
+    """Somebody writes between any two of the things that a snapshot reads."""
+    with begin(tmp_path, store=place) as project:
+        asked = project.ask()
+        read = getattr(Store, after)
+
+        def overtaken(self, *arguments, **options):
+            found = read(self, *arguments, **options)
+            found = tuple(found) if after == "items" else found
+            monkeypatch.setattr(Store, after, read)
+            with Project.open(project.folder) as other:
+                other.add_classes(["neither"])
+                answer(other, asked)
+                save(other.images_folder / "new.png", 99)
+                other.index()
+            return found
+
+        monkeypatch.setattr(Store, after, overtaken)
+        seen = project.snapshot()
+        assert (seen.classes, len(seen.open)) == (("even", "odd"), 7)
+        assert (len(seen.items), seen.verdicts) == (24, ())
+        later = project.snapshot()
+        assert (len(later.classes), len(later.open)) == (3, 0)
+        assert (len(later.items), len(later.verdicts)) == (25, 7)

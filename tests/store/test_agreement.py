@@ -107,5 +107,5 @@ def test_the_store_measures_its_current_labels(store):
     store.append([label(one, 0), label(two, 1), label(three, 1)])
     store.append([label(one, 0, "bob"), label(two, 0, "bob")])
     store.append([label(two, 1, "bob")])  # he changed his mind
-    assert store.agreement().cohen == {("ann", "bob"): 1.0}
-    assert [c.class_number for c in store.consensus(overlap=2)] == [0, 1, None]
+    assert agreement(store.labels()).cohen == {("ann", "bob"): 1.0}
+    assert [c.class_number for c in consensus(store.labels(), 2)] == [0, 1, None]

@@ -1,6 +1,7 @@
 """What a store holds is what was written to it, or it is refused."""
 
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import text
@@ -42,8 +43,8 @@ def unguarded(store, table):
 def filled(store):
     """Use all that writes: classes, files, groups, a round, labels, undos."""
     one, two, three = fill(store)
-    store.index([*files(2), found("moved.png", f"{2:016x}")])
-    store.regroup([(one, "a"), (two, "a")])
+    grouped = [replace(file, group="a") for file in files(2)]
+    store.index([*grouped, found("moved.png", f"{2:016x}")])
     asked = (RoundItem(one), RoundItem(two, "audit"))
     store.add_round(StoredRound(step=0, strategy="npc", items=asked, seed=7))
     store.append([label(one, 1, round=0), label(two)])

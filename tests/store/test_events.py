@@ -25,7 +25,7 @@ def test_what_was_written_is_read_back_as_it_was(store):
         payload={"seconds": 1.5, "über": [1, None, "ß"]},
     )
     (number,) = store.append([given])
-    (stored,) = store.history(item)
+    (stored,) = store.events(item=item)
     assert stored.sequence == number
     assert stored.event == given
     assert abs(stored.server_time - datetime.now(UTC)) < timedelta(minutes=5)
@@ -124,12 +124,12 @@ def test_a_relabel_wins_and_a_skip_takes_the_label_away(store):
 def test_undo_without_a_target_goes_back_step_by_step(store):
     one, two, _ = fill(store)
     store.append([label(one, 1), label(two, 2), label(one, 0, "bob")])
-    (undone,) = store.undo("ann")
+    undone = store.undo("ann")
     assert undone.event.item == two
     assert current(store) == {(one, "ann"): 1, (one, "bob"): 0}
     store.undo("ann")
     assert current(store) == {(one, "bob"): 0}
-    with pytest.raises(UsageError, match="'ann' has no label to undo"):
+    with pytest.raises(UsageError, match="'ann' has nothing to undo"):
         store.undo("ann")
 
 
@@ -139,23 +139,23 @@ def test_redo_is_the_undo_of_an_undo_at_any_depth(store):
     store.append([given])
     target = given.uuid
     for depth in range(1, 8):
-        (done,) = store.undo("ann", target)
+        done = store.undo("ann", target=target)
         target = done.event.uuid
         assert (current(store) == {}) == bool(depth % 2)
-    assert len(store.history(item)) == 8
+    assert len(tuple(store.events(item=item))) == 8
 
 
 def test_what_does_not_hold_cannot_be_undone(store):
     item = fill(store)[0]
     given = label(item, 1)
     store.append([given])
-    (first,) = store.undo("ann", given.uuid)
+    first = store.undo("ann", target=given.uuid)
     with pytest.raises(StoreError, match=r"Event 4 \(label\) does not hold.*event 5"):
-        store.undo("ann", given.uuid)
-    store.undo("ann", first.event.uuid)
-    store.undo("ann", given.uuid)
+        store.undo("ann", target=given.uuid)
+    store.undo("ann", target=first.event.uuid)
+    store.undo("ann", target=given.uuid)
     with pytest.raises(StoreError, match=r"Event 5 \(undo\) does not hold.*event 7"):
-        store.undo("ann", first.event.uuid)
+        store.undo("ann", target=first.event.uuid)
     assert current(store) == {}
 
 
@@ -164,9 +164,9 @@ def test_each_annotator_undoes_her_own(store):
     given = label(item)
     store.append([given])
     with pytest.raises(StoreError, match="is by 'ann', so 'bob' cannot"):
-        store.undo("bob", given.uuid)
+        store.undo("bob", target=given.uuid)
     with pytest.raises(StoreError, match=r"no event .* to undo"):
-        store.undo("bob", new_uuid())
+        store.undo("bob", target=new_uuid())
     assert current(store) == {(item, "ann"): 0}
 
 
@@ -197,7 +197,7 @@ def test_classes_are_added_renamed_retired_and_restored(store):
     with pytest.raises(StoreError, match="a new one gets number 4"):
         change(Kind.CLASS_RETIRED, 9)
     with pytest.raises(StoreError, match="cannot be undone; rename"):
-        store.undo("owner", next(store.events()).event.uuid)
+        store.undo("owner", target=next(store.events()).event.uuid)
 
 
 def test_a_label_outlives_the_store_object(place):

@@ -199,7 +199,7 @@ def test_readers_do_not_wait_for_the_writer(store, place):
     with Store.open(place, busy_seconds=0.2) as other, store.database.writing() as own:
         own.execute(text("DELETE FROM leases"))
         assert other.labels() == ()
-        assert other.history(item) == ()
+        assert tuple(other.events(item=item)) == ()
 
 
 def test_many_processes_may_open_a_new_store_at_once(place):

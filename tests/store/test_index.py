@@ -111,11 +111,8 @@ def test_a_copy_at_a_path_that_once_gave_a_name_gets_another(store):
 
 def test_groups_stay_until_others_are_given(store):
     store.index([found("a.png", "01", group="g"), found("b.png", "02")])
-    store.regroup([("b.png@02", "g")])
+    store.index([found("a.png", "01"), found("b.png", "02", group="g")])
     store.index([found("a.png", "01"), found("b.png", "02")])
-    assert {item.group for item in store.items()} == {"g"}
-    with pytest.raises(UsageError, match="no item 'c'"):
-        store.regroup([("a.png@01", "x"), ("c", "x")])
     assert {item.group for item in store.items()} == {"g"}
 
 

@@ -2,12 +2,13 @@
 
 from uuid import UUID
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.store.toy import fill
+from tests.store.toy import current, fill, label
 
-from fewlabels.errors import StoreError
-from fewlabels.store import Event, Kind, Store
+from fewlabels.errors import ReplayError, StoreError, UsageError
+from fewlabels.store import Event, Kind, Store, new_uuid
 
 ANNOTATORS = ("ann", "bob")
 NUM_ITEMS = 3
@@ -134,8 +135,127 @@ def test_undoing_everything_and_the_undos_restores_the_view(store):
     ]
     store.append(events)
     before = store.labels()
-    undone = [store.undo("ann")[0] for _ in events]
+    for _ in events:
+        store.undo("ann")
     assert store.labels() == ()
-    store.undo("ann", *(one.event.uuid for one in reversed(undone)))
+    for _ in events:
+        store.redo("ann")
     assert store.labels() == before
     assert len(list(store.events(after=3))) == 3 * len(events)
+
+
+class Editor:
+    """Undo and redo of one annotator as everybody knows them: two stacks."""
+
+    def __init__(self):
+        self.done, self.undone = [], []
+
+    def say(self, event):
+        self.done.append(event)
+        self.undone.clear()
+
+    def undo(self):
+        self.undone.append(self.done.pop())
+
+    def redo(self):
+        self.done.append(self.undone.pop())
+
+    def labels(self):
+        """The last word on each item; a skip takes the label away."""
+        words = {event.item: event.class_number for event in self.done}
+        return {item: word for item, word in words.items() if word is not None}
+
+
+SKIPPED = 3  # in the place of a class
+keys = st.lists(
+    st.tuples(
+        st.sampled_from(["say", "undo", "undo", "redo", "redo"]),
+        st.sampled_from(ANNOTATORS),
+        st.integers(0, NUM_ITEMS - 1),
+        st.integers(0, SKIPPED),
+    ),
+    max_size=40,
+)
+
+
+def press(store, items, steps):
+    """Do the steps to the store and to an editor per annotator, comparing."""
+    editors = {name: Editor() for name in ANNOTATORS}
+    for verb, annotator, item, number in steps:
+        editor = editors[annotator]
+        if verb == "say":
+            said = None if number == SKIPPED else number
+            kind = Kind.SKIP if said is None else Kind.LABEL
+            event = Event(
+                kind=kind, annotator=annotator, item=items[item], class_number=said
+            )
+            store.append([event])
+            editor.say(event)
+        elif getattr(editor, "done" if verb == "undo" else "undone"):
+            moved = getattr(store, verb)(annotator)
+            getattr(editor, verb)()
+            assert store.event(moved.event.uuid) == moved
+        else:
+            with pytest.raises(UsageError, match=f"'{annotator}' has nothing to"):
+                getattr(store, verb)(annotator)
+        labels = {(v.item, v.annotator): v.class_number for v in store.labels()}
+        assert labels == {
+            (item, name): number
+            for name, editor in editors.items()
+            for item, number in editor.labels().items()
+        }
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=keys)
+def test_undo_and_redo_are_those_of_an_editor(tmp_path_factory, steps):
+    folder = tmp_path_factory.mktemp("redo")
+    with Store.open(folder / "labels.sqlite") as store:
+        press(store, fill(store, NUM_ITEMS), steps)
+
+
+def test_undo_and_redo_are_the_same_on_both_databases(store):
+    verbs = ("say", "say", "undo", "undo", "redo", "say", "undo", "redo", "redo")
+    steps = [
+        (verbs[i % 9], ANNOTATORS[i // 20 % 2], i * 7 % NUM_ITEMS, i * i % 4)
+        for i in range(80)
+    ]
+    press(store, fill(store, NUM_ITEMS), steps)
+
+
+def test_an_undo_or_redo_that_is_sent_twice_counts_once(store):
+    one, two, three = fill(store, NUM_ITEMS)
+    store.append([label(one), label(two), label(three)])
+    undo, redo = new_uuid(), new_uuid()
+    first = store.undo("ann", uuid=undo)
+    store.undo("ann")
+    assert store.undo("ann", uuid=undo) == first
+    assert set(current(store)) == {(one, "ann")}
+    back = store.redo("ann", uuid=redo)
+    store.redo("ann")
+    assert (store.redo("ann", uuid=redo), store.undo("ann", uuid=undo)) == (back, first)
+    assert len(current(store)) == 3
+    store.undo("ann")  # so that there is something to redo
+    before = current(store)
+    for wrong in (
+        lambda: store.redo("ann", uuid=undo),
+        lambda: store.undo("ann", uuid=redo),
+        lambda: store.undo("ann", uuid=undo, target=redo),
+        lambda: store.append([label(one, uuid=undo)]),
+    ):
+        with pytest.raises(ReplayError, match="came again with another content"):
+            wrong()
+    assert current(store) == before
+
+
+def test_a_redo_brings_back_what_was_undone_out_of_order(store):
+    one, two, three = fill(store, NUM_ITEMS)
+    given_first = label(one, 1)
+    store.append([given_first, label(two), label(three)])
+    store.undo("ann", target=given_first.uuid)
+    store.undo("ann")
+    assert set(current(store)) == {(two, "ann")}
+    store.redo("ann")
+    assert set(current(store)) == {(two, "ann"), (three, "ann")}
+    store.redo("ann")
+    assert current(store)[one, "ann"] == 1

@@ -1,12 +1,13 @@
 """What people are asked in a file, and what they answer in one."""
 
-import getpass
+import errno
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
 from fewlabels.errors import Fault, UsageError
+from fewlabels.files import read_regular
 from fewlabels.projects.asking import Asked
 from fewlabels.projects.exchange import (
     Answer,
@@ -18,8 +19,9 @@ from fewlabels.projects.exchange import (
 from fewlabels.projects.exchange import write_query as write_file
 from fewlabels.projects.exchange.writing import IMAGE_ADDRESS
 from fewlabels.projects.folder import ProjectFolder
+from fewlabels.projects.labeling import event_of, user_name
 from fewlabels.projects.snapshot import Snapshot
-from fewlabels.store import Annotation, Event, Item, Kind, StoredRound
+from fewlabels.store import Annotation, Event, Item, Kind
 from fewlabels.store.records import LABELS
 
 _CHANGED = "changed:"
@@ -124,27 +126,24 @@ def tell(
         What was taken; it is on the disk.
     """
     snapshot = project.snapshot()
-    round_of = _round_of(snapshot)
-    if not round_of:
+    if not snapshot.rounds:
         msg = "Nothing was asked yet, so there is nothing to tell; ask first."
         raise UsageError(msg)
     parsed = _parsed(project, path, snapshot, partial=partial)
-    who = annotator or _user()
+    number_of = {name: number for number, name in enumerate(snapshot.classes)}
     counts = dict.fromkeys(("num_new", "num_changed", "num_same", "num_skipped"), 0)
     events: list[Event] = []
-
-    def decided(verdicts: tuple[Annotation, ...]) -> list[Event]:
+    with project.store.writing() as store:  # what holds is read where nobody writes
+        verdicts, asked = store.verdicts(with_missing=True), store.asked()
         held = {(one.item, one.annotator): one for one in verdicts}
-        for answer in parsed.answers:
-            name = answer.annotator or who
-            before = held.get((answer.id, name))
-            event = _event(answer, name, before, round_of[answer.id], snapshot)
-            counts[_outcome(event, before)] += 1
-            if event is not None:
-                events.append(event)
-        return events
-
-    project.store.append_given(decided)
+        for row in parsed.answers:
+            said = replace(row, annotator=row.annotator or annotator or user_name())
+            before = held.get((said.id, str(said.annotator)))
+            outcome, kind = _outcome(said, before, number_of)
+            counts[outcome] += 1
+            if kind is not None:
+                events.append(event_of(said, kind, number_of, asked))
+        store.append(events)
     labeled = {event.item for event in events if event.kind in LABELS}
     votes = project.snapshot().consensus.values()
     contradicting = [o for o in votes if o.item in labeled and len(o.votes) > 1]
@@ -157,16 +156,12 @@ def tell(
     )
 
 
-def _round_of(snapshot: Snapshot) -> dict[str, StoredRound]:
-    """Return the latest round that asked about each image."""
-    return {one.item: asked for asked in snapshot.rounds for one in asked.items}
-
-
 def _parsed(
     project: ProjectFolder, path: Path, snapshot: Snapshot, *, partial: bool
 ) -> Parsed:
     """Read answers; a name that shows another image by now is that of no known one."""
-    asked, folder = _round_of(snapshot).keys(), project.images_folder
+    asked = {one.item for asked in snapshot.rounds for one in asked.items}
+    folder = project.images_folder
     return read_answers(
         path,
         items={
@@ -187,11 +182,12 @@ def _is_changed(item: Item, path: Path) -> bool:
         state = path.stat()
         if (state.st_size, state.st_mtime_ns) == (item.size, item.mtime_ns):
             return False
-        from fewlabels.data.decode import digest_of
+        from fewlabels.data.decode import MAX_BYTES, digest_of
 
-        return digest_of(path.read_bytes()) != item.digest
-    except OSError:  # moved, or on a drive that is not connected: labels are taken
-        return False
+        return digest_of(read_regular(path, MAX_BYTES)) != item.digest
+    except OSError as error:
+        # Moved, or on a drive that is not connected: labels are taken.
+        return error.errno in {errno.EFBIG, errno.EINVAL}  # no image any more
 
 
 def _check_told(project: ProjectFolder, path: Path, snapshot: Snapshot) -> None:
@@ -213,64 +209,30 @@ def _check_told(project: ProjectFolder, path: Path, snapshot: Snapshot) -> None:
         )
         msg = (
             f"'{path}' is there already, with {answers} not told; "
-            "it was not touched. Tell it first, or give another file: --out."
+            "it was not touched. Tell it first, or give another file."
         )
         raise UsageError(msg)
     if not is_query(path):
         msg = (
             f"'{path}' exists already, is not a query that fewlabels wrote, and was "
-            "not touched. Give another file: --out."
+            "not touched. Give another file."
         )
         raise UsageError(msg)
 
 
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (ImportError, KeyError, OSError):  # a system without user names
-        return "owner"
-
-
-def _outcome(event: Event | None, before: Annotation | None) -> str:
-    if event is None:
-        return "num_same"
-    if event.kind in {Kind.SKIP, Kind.UNSURE}:
-        return "num_skipped"
-    return "num_new" if before is None else "num_changed"
-
-
-def _event(
-    answer: Answer,
-    annotator: str,
-    before: Annotation | None,
-    asked: StoredRound,
-    snapshot: Snapshot,
-) -> Event | None:
-    """Return what to write down; None where it is written already."""
-    number = None if answer.label is None else snapshot.classes.index(answer.label)
-    kind = Kind.SKIP if answer.skipped else Kind.UNSURE
-    if number is not None:
-        kind = Kind.LABEL if before is None else Kind.RELABEL
-    if before is not None and before.class_number == number:
-        is_same = number is not None or before.kind is kind
-        if is_same:
-            return None
-    payload: dict[str, object] = {}
-    if answer.lead_time is not None:
-        payload["lead_time"] = answer.lead_time
-    if answer.unsure and number is not None:
-        payload["unsure"] = True
-    return Event(
-        kind=kind,
-        annotator=annotator,
-        item=answer.id,
-        class_number=number,
-        client_time=answer.time,
-        round=asked.step,
-        strategy=asked.strategy,
-        model=asked.model,
-        payload=payload,
-    )
+def _outcome(
+    said: Answer, before: Annotation | None, number_of: Mapping[str, int]
+) -> tuple[str, Kind | None]:
+    """Return what an answer counts as, and what it is; None: it was known already."""
+    if said.label is None:
+        kind = Kind.SKIP if said.skipped else Kind.UNSURE
+        is_known = before is not None and before.kind is kind
+        return ("num_same", None) if is_known else ("num_skipped", kind)
+    if before is None:
+        return "num_new", Kind.LABEL
+    if before.class_number == number_of[said.label]:
+        return "num_same", None
+    return "num_changed", Kind.RELABEL
 
 
 def _guesses(

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from fewlabels.errors import UnknownNameError, UsageError
-from fewlabels.projects.folder import ProjectFolder
-from fewlabels.store import Event, Kind
+from fewlabels.projects.exchange.records import SAYINGS
+from fewlabels.store import Event, Kind, Store, new_uuid
 
 OWNER = "owner"
 """In whose name classes are added and renamed."""
@@ -25,53 +25,65 @@ def class_names(names: Sequence[str]) -> tuple[str, ...]:
     if len(found) < 2:
         msg = (
             f"The classes are {found}; give at least two different names, such as "
-            "--classes cat,dog."
+            "'cat' and 'dog'."
         )
         raise UsageError(msg)
     return tuple(found)
 
 
-def add(project: ProjectFolder, names: Sequence[str]) -> tuple[str, ...]:
-    """Add classes that were forgotten; labels stay as they are.
+def add(store: Store, name: str, uuid: str | None = None) -> None:
+    """Add a class that was forgotten, inside a transaction; labels stay as they are.
 
     Args:
-        project: The project.
-        names: Names of the classes.
-
-    Returns:
-        All classes there are now.
+        store: The label store.
+        name: Name of the class.
+        uuid: Names the call; the same one again changes nothing.
     """
-    known = [one.name for one in project.store.classes()]
-    fresh: list[str] = []
-    for name in names:
-        fresh.append(_free(name, [*known, *fresh]))
-    project.store.add_classes(fresh, annotator=OWNER)
-    return project.snapshot().classes
+    names = all_names(store)
+    known = store.event(uuid) if uuid else None
+    if known is None:
+        _write(store, Kind.CLASS_ADDED, len(names), _free(name, names), uuid)
+    else:
+        _write(store, Kind.CLASS_ADDED, known.event.class_number, name.strip(), uuid)
 
 
-def rename(project: ProjectFolder, old: str, new: str) -> tuple[str, ...]:
-    """Give a class another name; its labels stay with it.
+def rename(store: Store, old: str, new: str, uuid: str | None = None) -> None:
+    """Give a class another name, inside a transaction; its labels stay with it.
 
     Args:
-        project: The project.
+        store: The label store.
         old: Its name so far.
         new: Its name from now on.
-
-    Returns:
-        All classes there are now.
+        uuid: Names the call; the same one again changes nothing.
     """
-    number_of = {one.name: one.number for one in project.store.classes()}
-    if old not in number_of:
-        raise UnknownNameError("class", old, number_of)
-    name = _free(new, [known for known in number_of if known != old])
-    renamed = Event(
-        kind=Kind.CLASS_RENAMED,
+    names = all_names(store)
+    known = store.event(uuid) if uuid else None
+    if known is not None:
+        number, name = known.event.class_number, new.strip()
+    elif old not in names:
+        raise UnknownNameError("class", old, names)
+    else:
+        number = names.index(old)
+        name = _free(new, [other for other in names if other != old])
+    _write(store, Kind.CLASS_RENAMED, number, name, uuid)
+
+
+def all_names(store: Store) -> tuple[str, ...]:
+    """Return the names of all classes in the order of their numbers."""
+    return tuple(one.name for one in store.classes())
+
+
+def _write(
+    store: Store, kind: Kind, number: int | None, name: str, uuid: str | None
+) -> None:
+    event = Event(
+        kind=kind,
         annotator=OWNER,
-        class_number=number_of[old],
+        uuid=uuid or new_uuid(),
+        class_number=0 if number is None else number,  # of another event: it is refused
         payload={"name": name},
     )
-    project.store.append([renamed])
-    return project.snapshot().classes
+    store.append([event])
 
 
 def _free(name: str, taken: Sequence[str]) -> str:
@@ -82,6 +94,8 @@ def _free(name: str, taken: Sequence[str]) -> str:
         why = "a class needs a name"
     elif alike:
         why = f"'{alike[0]}' is a class already"
+    elif plain.casefold() in SAYINGS:
+        why = "a file of answers means something else by it"
     elif not plain.isprintable():
         why = "it holds characters that cannot be printed"
     else:

@@ -6,7 +6,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from fewlabels import files
@@ -30,7 +29,9 @@ if TYPE_CHECKING:
     from fewlabels.protocols import Classifier, Trainer
 
 LOCK = ".lock"
-"""File in the folder that keeps other processes out."""
+"""File in the folder that keeps two processes from choosing, or beginning, at once."""
+TRAINING_LOCK = ".training.lock"
+"""The same for training, which takes longer and keeps nobody from choosing."""
 _UNUSABLE = "unusable.txt"
 
 
@@ -87,12 +88,7 @@ class ProjectFolder:
         """Return the project."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the project."""
         self.close()
 
@@ -112,20 +108,24 @@ class ProjectFolder:
         return self.folder / "models"
 
     @contextmanager
-    def owned(self) -> Iterator[None]:
-        """Keep other processes from choosing and training while the block runs.
+    def alone(self, lock: str, doing: str) -> Iterator[None]:
+        """Keep other processes from doing the same while the block runs.
 
-        People may label meanwhile: the label store has its own order. A
-        :class:`ProjectError` tells that another process is at work.
+        Only who does the same is kept out: people label, others ask and look while one
+        process trains. A :class:`ProjectError` tells that another is at it.
+
+        Args:
+            lock: ``LOCK`` or ``TRAINING_LOCK``.
+            doing: What the block does, for the message.
 
         Yields:
             Nothing.
         """
         in_use = ProjectError(
-            f"Another process chooses or trains in '{self.folder}'. Labels can be told "
-            "meanwhile; for everything else wait until it is done."
+            f"Another process is {doing} in '{self.folder}'; wait until it is done. "
+            "Everything else can go on meanwhile."
         )
-        with files.alone(self.folder / LOCK, in_use):
+        with files.alone(self.folder / lock, in_use):
             yield
 
     def index(self) -> "Index":
@@ -181,7 +181,7 @@ class ProjectFolder:
         )
 
     def snapshot(self) -> Snapshot:
-        """Read the label store once."""
+        """Read the label store, as of one moment."""
         return Snapshot.of(self.store, self.settings.overlap)
 
     def images(self, snapshot: Snapshot) -> "FileImages":

@@ -18,15 +18,16 @@ from fewlabels.jobs import Job, start
 from fewlabels.projects import answers, asking, status
 from fewlabels.projects.answers import Told
 from fewlabels.projects.asking import Asked
-from fewlabels.projects.classes import OWNER, add, class_names, rename
+from fewlabels.projects.classes import OWNER, class_names
 from fewlabels.projects.exchange import AskedItem
 from fewlabels.projects.folder import (
     LOCK,
-    ProjectFolder,
+    TRAINING_LOCK,
     inside,
     reference,
     store_place,
 )
+from fewlabels.projects.labeling import Labeling
 from fewlabels.projects.settings import FILE, checked
 from fewlabels.projects.shares import Shares, informed, read_shares
 from fewlabels.projects.status import Status
@@ -43,7 +44,7 @@ _STORE = "labels.sqlite"
 _OPEN_STORE = (f"{_STORE}-wal", f"{_STORE}-shm")  # while it is open, or after a kill
 
 
-class Project(ProjectFolder):
+class Project(Labeling):
     """Ask, tell, train, export: each verb of the command line is a method.
 
     All of them can be interrupted at any moment and called again.
@@ -158,7 +159,7 @@ class Project(ProjectFolder):
             The images, in the order in which to label them.
         """
         chosen = None if strategy is None else Choice.model_validate(strategy)
-        with self.owned():
+        with self.alone(LOCK, "choosing images"):
             self.index()
             return asking.ask(self, size=size, strategy=chosen, anew=anew)
 
@@ -203,19 +204,18 @@ class Project(ProjectFolder):
         """
         return answers.tell(self, Path(path), annotator=annotator, partial=partial)
 
-    def add_classes(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Add classes that were forgotten, and return all there are now."""
-        return add(self, names)
-
-    def rename_class(self, old: str, new: str) -> tuple[str, ...]:
-        """Give a class another name, and return all there are now."""
-        return rename(self, old, new)
-
     def train(self) -> "Trained":
-        """Train on what is labeled, or go on with a training that was interrupted."""
+        """Train on what is labeled, or go on with a training that was interrupted.
+
+        It learns from what is there when it begins; people may label, and ask for more,
+        while it runs.
+
+        Returns:
+            The model.
+        """
         from fewlabels.projects import learning
 
-        with self.owned():
+        with self.alone(TRAINING_LOCK, "training"):
             self.index()
             return learning.train(self)
 
@@ -242,8 +242,7 @@ class Project(ProjectFolder):
         from fewlabels.projects import learning
         from fewlabels.projects.planning import duration, foretold
 
-        with self.owned():
-            self.index()
+        self.index()
         if not learning.is_needed(self):
             return ""
         snapshot = self.snapshot()
@@ -279,9 +278,8 @@ class Project(ProjectFolder):
         """
         from fewlabels.projects import exporting
 
-        with self.owned():
-            self.index()
-            return exporting.export(self, Path(folder), onnx=onnx, also=also)
+        self.index()
+        return exporting.export(self, Path(folder), onnx=onnx, also=also)
 
     def backup(self, path: str | PathLike[str]) -> None:
         """Copy all labels, as of one moment, into a new SQLite file."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Snapshot:
-    """What the store holds, read once."""
+    """What the store held at one moment."""
 
     items: tuple[Item, ...]
     """The images that are there, by path."""
@@ -39,16 +39,18 @@ class Snapshot:
 
     @classmethod
     def of(cls, store: Store, overlap: int) -> Self:
-        """Read a store."""
-        items = tuple(store.items())
+        """Read a store, all of it in one transaction."""
+        with store.reading() as moment:
+            items, rounds = tuple(moment.items()), moment.rounds()
+            verdicts = moment.verdicts(with_missing=True)
+            classes = tuple(one.name for one in moment.classes())
         there = {item.id for item in items}
-        verdicts = store.verdicts(with_missing=True)
         labeled = {one.item for one in verdicts if one.kind in LABELS}
         return cls(
             items=items,
-            classes=tuple(one.name for one in store.classes()),
+            classes=classes,
             verdicts=tuple(one for one in verdicts if one.item in there),
-            rounds=store.rounds(),
+            rounds=rounds,
             overlap=overlap,
             vanished=frozenset(labeled - there),
         )

@@ -14,6 +14,7 @@ from fewlabels.store.agreement import (
 )
 from fewlabels.store.records import (
     Annotation,
+    Asking,
     Event,
     Indexed,
     Item,
@@ -33,6 +34,7 @@ from fewlabels.store.store import Store
 __all__ = [
     "Agreement",
     "Annotation",
+    "Asking",
     "Consensus",
     "Event",
     "Indexed",

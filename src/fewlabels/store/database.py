@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, text
 
-from fewlabels.errors import StoreError
+from fewlabels.errors import StoreError, UsageError
 from fewlabels.store.failures import explained
 from fewlabels.store.locations import Mounts, check_drive, shown, store_url
 
@@ -26,7 +26,7 @@ Clock = Callable[[], datetime]
 """Something that tells the time, with its zone."""
 
 _PAUSE = 0.02
-_WRITES = {"fewlabels_writes": True}
+_WRITES = "fewlabels_writes"
 _WRITER_LOCK = 0x6665776C6162656C  # "fewlabel", so that it is nobody else's by chance
 
 
@@ -41,10 +41,15 @@ class Database:
     """Its file; None on a server."""
     clock: Clock | None = None
     """Who tells the time; None: the server where there is one, else this machine."""
+    joined: Connection | None = None
+    """A transaction that all reading and writing joins; None: each has its own."""
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Yield a connection that sees one moment of the store."""
+        if self.joined is not None:
+            yield self.joined
+            return
         with explained(self.place), self.engine.begin() as connection:
             if not self.path:
                 _say(connection, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -53,6 +58,11 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """Yield a connection that alone may write; all becomes durable at the end."""
+        if self.joined is not None:
+            if not self.joined.get_execution_options().get(_WRITES):
+                raise UsageError("Nothing can be written while one moment is read.")
+            yield self.joined
+            return
         with (
             explained(self.place),
             self.engine.connect() as connection,
@@ -63,14 +73,14 @@ class Database:
     @contextmanager
     def transaction(self, connection: Connection) -> Iterator[None]:
         """Let a connection write alone until the end of the block."""
-        connection.execution_options(**_WRITES)
+        connection.execution_options(**{_WRITES: True})
         try:
             with connection.begin():
                 if not self.path:
                     _say(connection, f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})")
                 yield
         finally:
-            connection.execution_options(fewlabels_writes=False)
+            connection.execution_options(**{_WRITES: False})
 
     def now(self, connection: Connection) -> datetime:
         """Tell the time; on a server its time, which all annotators share."""
@@ -183,7 +193,7 @@ def _use_log(cursor: sqlite3.Cursor, until: float) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    writes = connection.get_execution_options().get("fewlabels_writes")
+    writes = connection.get_execution_options().get(_WRITES)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 

@@ -108,23 +108,6 @@ def items(connection: Connection, *, with_missing: bool) -> Iterator[Item]:
         )
 
 
-def regroup(connection: Connection, groups: Iterable[tuple[str, str]]) -> None:
-    """Put items into groups of near duplicates.
-
-    Args:
-        connection: Of a writing transaction.
-        groups: Id of an item and name of its group.
-    """
-    for item, group in groups:
-        changed = connection.execute(
-            update(ITEMS).where(ITEMS.c.id == item).values(duplicates=group)
-        )
-        if not changed.rowcount:
-            msg = f"There is no item '{item}' in the store; no group was changed."
-            raise UsageError(msg)
-    checksums.renew(connection, ITEMS)
-
-
 def _take_in(connection: Connection, some: Iterable[ListedFile]) -> None:
     rows = [
         {

@@ -27,7 +27,7 @@ from sqlalchemy import (
 from fewlabels.errors import UsageError
 from fewlabels.store.chunks import chunked
 from fewlabels.store.records import Kind, Lease, Leased, new_uuid
-from fewlabels.store.schema import ITEMS, LEASES, PRESENT, ROUND_ITEMS, VERDICTS
+from fewlabels.store.schema import ITEMS, LEASES, PRESENT, ROUND_ITEMS, ROUNDS, VERDICTS
 
 MOST_LISTED = 10_000
 """Longest list of items that a lease chooses from."""
@@ -45,7 +45,7 @@ class Wish:
     ttl: float
     """Seconds until a lease ends by itself."""
     among: int | Sequence[str] | None
-    """Step of a round, ids of items, or None: all items."""
+    """Step of a round (-1: the last), ids of items, or None: all items."""
     token: str | None
 
     def __post_init__(self) -> None:
@@ -164,7 +164,11 @@ def _candidates(wish: Wish) -> tuple[Select[Any], tuple[Any, ...]]:
         return query, (ITEMS.c.path,)
     if isinstance(wish.among, int):
         query = query.join(ROUND_ITEMS, ROUND_ITEMS.c.item == ITEMS.c.id)
-        return query.where(ROUND_ITEMS.c.round == wish.among), (ROUND_ITEMS.c.rank,)
+        step: Any = wish.among
+        if wish.among < 0:
+            last = select(func.max(ROUNDS.c.step) + 1 + wish.among)
+            step = last.scalar_subquery()
+        return query.where(ROUND_ITEMS.c.round == step), (ROUND_ITEMS.c.rank,)
     parts = [ITEMS.c.id.in_(some) for some in chunked(wish.among)]
     return query.where(or_(false(), *parts)), (ITEMS.c.path,)
 

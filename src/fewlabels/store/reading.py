@@ -1,23 +1,16 @@
 """Events, verdicts and classes as they are in the store."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, func, select
 
-from fewlabels.errors import StoreError, UsageError
+from fewlabels.errors import StoreError
 from fewlabels.store.appending import event_of, events_with_targets
-from fewlabels.store.records import (
-    LABELS,
-    Annotation,
-    Kind,
-    LabelClass,
-    StoredEvent,
-)
+from fewlabels.store.records import Annotation, Kind, LabelClass, StoredEvent
 from fewlabels.store.schema import (
     CLASSES,
     EVENTS,
-    IN_FORCE,
     ITEMS,
     PRESENT,
     ROUNDS,
@@ -29,14 +22,19 @@ ROWS_AT_ONCE = 1000
 
 
 def events(
-    connection: Connection, *, item: str | None = None, after: int = 0
+    connection: Connection,
+    *,
+    after: int = 0,
+    item: str | None = None,
+    uuid: str | None = None,
 ) -> Iterator[StoredEvent]:
     """Yield events in their order.
 
     Args:
         connection: Of a reading transaction.
-        item: Only those about this item.
         after: Only those with a higher sequence number.
+        item: Only those about this item.
+        uuid: Only the one of this name.
 
     Yields:
         Each event.
@@ -45,6 +43,8 @@ def events(
     query = query.order_by(EVENTS.c.sequence)
     if item is not None:
         query = query.where(EVENTS.c.item == item)
+    if uuid is not None:
+        query = query.where(EVENTS.c.uuid == uuid)
     for row in streamed(connection, query):
         yield StoredEvent(row.sequence, row.server_time, event_of(row))
 
@@ -85,52 +85,26 @@ def check_empty(connection: Connection) -> None:
 
 
 def verdicts(
-    connection: Connection, *, labels_only: bool, with_missing: bool
+    connection: Connection, *, with_missing: bool, items: Sequence[str] | None
 ) -> Iterator[Annotation]:
     """Yield the current word of each annotator on each item, by item and annotator.
 
     Args:
         connection: Of a reading transaction.
-        labels_only: Leave out what was skipped or not known.
         with_missing: Also those on files that are not there any more.
+        items: Only those on these few items; None: on all.
 
     Yields:
         Each verdict.
     """
     query = select(VERDICTS).order_by(VERDICTS.c.item, VERDICTS.c.annotator)
-    if labels_only:
-        query = query.where(VERDICTS.c.kind.in_(sorted(LABELS)))
+    if items is not None:
+        query = query.where(VERDICTS.c.item.in_(items))
     if not with_missing:
         present = select(ITEMS.c.id).where(ITEMS.c.state == PRESENT)
         query = query.where(VERDICTS.c.item.in_(present))
     for row in streamed(connection, query):
         yield Annotation(**(dict(row._mapping) | {"kind": Kind(row.kind)}))
-
-
-def last_verdict(connection: Connection, annotator: str) -> tuple[str, ...]:
-    """Return the UUID of the last verdict of an annotator that holds.
-
-    Args:
-        connection: Of a transaction.
-        annotator: Who.
-
-    Returns:
-        One UUID.
-
-    Raises:
-        UsageError: If there is none.
-    """
-    query = (
-        select(IN_FORCE.c.uuid)
-        .where(IN_FORCE.c.annotator == annotator)
-        .order_by(IN_FORCE.c.sequence.desc())
-        .limit(1)
-    )
-    found = connection.execute(query).scalar()
-    if found is None:
-        msg = f"'{annotator}' has no label to undo; nothing was changed."
-        raise UsageError(msg)
-    return (found,)
 
 
 def classes(connection: Connection) -> tuple[LabelClass, ...]:

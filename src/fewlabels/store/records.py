@@ -245,6 +245,15 @@ class StoredRound:
 
 
 @dataclass(frozen=True)
+class Asking:
+    """Which round asked about an item."""
+
+    round: int
+    strategy: str
+    model: str | None
+
+
+@dataclass(frozen=True)
 class Lease:
     """The promise that an item is not handed to more annotators than wanted."""
 

@@ -1,6 +1,6 @@
 """Rounds: who proposed which items, and why; stored once and never changed."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from hashlib import blake2b
@@ -10,7 +10,7 @@ from sqlalchemy import Connection, select
 from fewlabels.errors import StoreError, UsageError
 from fewlabels.store import checksums
 from fewlabels.store.chunks import unknown_of
-from fewlabels.store.records import RoundItem, StoredRound, canonical
+from fewlabels.store.records import Asking, RoundItem, StoredRound, canonical
 from fewlabels.store.schema import ITEMS, ROUND_ITEMS, ROUNDS
 
 
@@ -64,6 +64,25 @@ def rounds(connection: Connection) -> tuple[StoredRound, ...]:
         StoredRound(**row._mapping, items=tuple(members.get(row.step, ())))
         for row in rows
     )
+
+
+def asked(
+    connection: Connection, items: Sequence[str] | None = None
+) -> dict[str, Asking]:
+    """Return the latest round that asked about each item.
+
+    Args:
+        connection: Of a transaction.
+        items: Only about these few; None: about all that were asked about.
+
+    Returns:
+        Rounds by item.
+    """
+    query = select(ROUND_ITEMS.c.item, ROUNDS.c.step, ROUNDS.c.strategy, ROUNDS.c.model)
+    query = query.join_from(ROUND_ITEMS, ROUNDS).order_by(ROUNDS.c.step)
+    if items is not None:
+        query = query.where(ROUND_ITEMS.c.item.in_(items))
+    return {item: Asking(*one) for item, *one in connection.execute(query)}
 
 
 def _check_same(known: StoredRound, given: StoredRound) -> None:

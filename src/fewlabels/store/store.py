@@ -1,10 +1,10 @@
 """The label store: everything that people said about the images, kept safe."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
 from typing import Self
 
 from fewlabels.store import (
@@ -14,24 +14,26 @@ from fewlabels.store import (
     leasing,
     reading,
     rounding,
+    undoing,
 )
-from fewlabels.store.agreement import Agreement, Consensus, agreement, consensus
 from fewlabels.store.database import Clock, Database, connect
 from fewlabels.store.failures import explained
 from fewlabels.store.locations import Mounts, system_mounts
 from fewlabels.store.opening import make_ready
 from fewlabels.store.records import (
+    LABELS,
     Annotation,
+    Asking,
     Event,
     Indexed,
     Item,
-    Kind,
     LabelClass,
     Lease,
     Leased,
     ListedFile,
     StoredEvent,
     StoredRound,
+    new_uuid,
 )
 
 LEASE_SECONDS = 120.0
@@ -49,6 +51,7 @@ class Store:
     forked needs its own.
 
     Example:
+        >>> from fewlabels.store import Kind
         >>> from tempfile import TemporaryDirectory
         >>> folder = TemporaryDirectory()
         >>> store = Store.open(Path(folder.name) / "labels.sqlite")
@@ -112,14 +115,30 @@ class Store:
         """Return the store."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the store."""
         self.close()
+
+    # -------------------------------------------------------------- transactions
+
+    @contextmanager
+    def reading(self) -> Iterator[Self]:
+        """Yield this store as of one moment: all that is read of it fits together.
+
+        Others may write meanwhile; the block does not see it, and cannot write.
+        """
+        with self.database.reading() as connection:
+            yield replace(self, database=replace(self.database, joined=connection))
+
+    @contextmanager
+    def writing(self) -> Iterator[Self]:
+        """Yield this store for one transaction, so that nobody writes in between.
+
+        All that the block wrote becomes durable at its end or, where it raises an
+        error, none of it.
+        """
+        with self.database.writing() as connection:
+            yield replace(self, database=replace(self.database, joined=connection))
 
     # -------------------------------------------------------------------- events
 
@@ -137,97 +156,83 @@ class Store:
         with self.database.writing() as connection:
             return appending.append(connection, given, self.database.now(connection))
 
-    def append_given(
-        self, decide: Callable[[tuple[Annotation, ...]], Iterable[Event]]
-    ) -> tuple[int, ...]:
-        """Write down what follows from what holds now; nobody can write in between.
-
-        Args:
-            decide: Takes all verdicts and returns what happened.
-
-        Returns:
-            A sequence number per event, as :meth:`append` does.
-        """
-        with self.database.writing() as connection:
-            held = reading.verdicts(connection, labels_only=False, with_missing=True)
-            events = tuple(decide(tuple(held)))
-            return appending.append(connection, events, self.database.now(connection))
-
-    def undo(self, annotator: str, *targets: str) -> tuple[StoredEvent, ...]:
-        """Cancel events, or bring back what an undo had canceled.
-
-        Each call makes new events; who must be able to send an undo twice makes the
-        event and gives it to :meth:`append`.
+    def undo(
+        self, annotator: str, *, target: str | None = None, uuid: str | None = None
+    ) -> StoredEvent:
+        """Cancel a verdict, or bring back what an undo had canceled.
 
         Args:
             annotator: Who undoes; each annotator her own events.
-            targets: UUIDs of the events, in the order in which to cancel them; those of
-                undos for a redo. None at all: the annotator's last verdict that holds.
+            target: UUID of the event to cancel; None: the annotator's last verdict
+                that holds.
+            uuid: Names this undo; the same one again changes nothing. None: a new one.
 
         Returns:
-            The undos as stored; undo one of them for a redo.
+            The undo as stored.
         """
+        wish = undoing.Wish(annotator, target, uuid or new_uuid())
         with self.database.writing() as connection:
-            chosen = targets or reading.last_verdict(connection, annotator)
-            undos = [
-                Event(kind=Kind.UNDO, annotator=annotator, target=target)
-                for target in chosen
-            ]
-            now = self.database.now(connection)
-            numbers = appending.append(connection, undos, now)
-            after = min(numbers, default=1) - 1
-            return tuple(reading.events(connection, after=after))
+            return undoing.undo(connection, wish, self.database.now(connection))
 
-    def events(self, *, after: int = 0) -> Iterator[StoredEvent]:
-        """Yield all events with a sequence number above ``after``, in their order."""
-        with self.database.reading() as connection:
-            yield from reading.events(connection, after=after)
+    def redo(self, annotator: str, *, uuid: str | None = None) -> StoredEvent:
+        """Bring back what the annotator's last undo canceled, one step per call.
 
-    def history(self, item: str) -> tuple[StoredEvent, ...]:
-        """Return everything that happened to an item, undone or not."""
+        As in an editor, whoever says something new after an undo has nothing to redo.
+
+        Args:
+            annotator: Who.
+            uuid: Names this redo; the same one again changes nothing. None: a new one.
+
+        Returns:
+            The undo of the undo, as stored.
+        """
+        wish = undoing.Wish(annotator, None, uuid or new_uuid(), is_redo=True)
+        with self.database.writing() as connection:
+            return undoing.undo(connection, wish, self.database.now(connection))
+
+    def events(
+        self, *, after: int = 0, item: str | None = None
+    ) -> Iterator[StoredEvent]:
+        """Yield events in their order, undone or not.
+
+        Args:
+            after: Only those with a higher sequence number.
+            item: Only those about this item.
+
+        Yields:
+            Each event.
+        """
         with self.database.reading() as connection:
-            return tuple(reading.events(connection, item=item))
+            yield from reading.events(connection, after=after, item=item)
+
+    def event(self, uuid: str) -> StoredEvent | None:
+        """Return the event of this name; None where there is none."""
+        with self.database.reading() as connection:
+            return next(reading.events(connection, uuid=uuid), None)
 
     # -------------------------------------------------------------------- labels
 
     def labels(self, *, with_missing: bool = False) -> tuple[Annotation, ...]:
-        """Return the current labels, one per item and annotator, by item.
+        """Return the current labels: those verdicts that have a class."""
+        found = self.verdicts(with_missing=with_missing)
+        return tuple(one for one in found if one.kind in LABELS)
+
+    def verdicts(
+        self, *, with_missing: bool = False, items: Sequence[str] | None = None
+    ) -> tuple[Annotation, ...]:
+        """Return the current labels, and what was skipped or not known.
 
         Args:
             with_missing: Also those of images that are not there any more.
+            items: Only those on these few items; None: on all.
 
         Returns:
-            Verdicts with a class.
+            One per item and annotator, by item.
         """
-        return self._verdicts(labels_only=True, with_missing=with_missing)
-
-    def verdicts(self, *, with_missing: bool = False) -> tuple[Annotation, ...]:
-        """Return the current labels, and what was skipped or not known."""
-        return self._verdicts(labels_only=False, with_missing=with_missing)
-
-    def consensus(self, *, overlap: int = 1) -> tuple[Consensus, ...]:
-        """Return what the annotators together say of each labeled item.
-
-        Args:
-            overlap: How many labels an item needs before it has a class.
-
-        Returns:
-            One entry per labeled item that is there.
-        """
-        return consensus(self.labels(), overlap)
-
-    def agreement(self) -> Agreement:
-        """Measure how far annotators agree on the items that they share."""
-        return agreement(self.labels())
-
-    def _verdicts(
-        self, *, labels_only: bool, with_missing: bool
-    ) -> tuple[Annotation, ...]:
         with self.database.reading() as connection:
-            found = reading.verdicts(
-                connection, labels_only=labels_only, with_missing=with_missing
+            return tuple(
+                reading.verdicts(connection, with_missing=with_missing, items=items)
             )
-            return tuple(found)
 
     # ------------------------------------------------------------------- classes
 
@@ -298,15 +303,6 @@ class Store:
         with self.database.reading() as connection:
             yield from indexing.items(connection, with_missing=with_missing)
 
-    def regroup(self, groups: Iterable[tuple[str, str]]) -> None:
-        """Put items into groups of near duplicates.
-
-        Args:
-            groups: Id of an item and name of its group.
-        """
-        with self.database.writing() as connection:
-            indexing.regroup(connection, groups)
-
     def add_round(self, given: StoredRound) -> StoredRound:
         """Store a round for good.
 
@@ -318,13 +314,17 @@ class Store:
             same step is refused.
         """
         with self.database.writing() as connection:
-            now = self.database.now(connection)
-            return rounding.add_round(connection, given, now)
+            return rounding.add_round(connection, given, self.database.now(connection))
 
     def rounds(self) -> tuple[StoredRound, ...]:
         """Return all rounds in the order of their steps."""
         with self.database.reading() as connection:
             return rounding.rounds(connection)
+
+    def asked(self, items: Sequence[str] | None = None) -> dict[str, Asking]:
+        """Return the latest round that asked about each item; None: about any."""
+        with self.database.reading() as connection:
+            return rounding.asked(connection, items)
 
     # -------------------------------------------------------------------- leases
 
@@ -345,7 +345,7 @@ class Store:
             count: How many items, at most.
             overlap: How many annotators shall label each item.
             ttl: Seconds until the lease ends by itself; :meth:`heartbeat` prolongs it.
-            among: Step of a round, ids of items, or None: all items by path.
+            among: Step of a round (-1: the last), ids of items, or None: all by path.
             token: Of an earlier lease of the same tab or process: what it still holds
                 comes first. Without it nothing is handed out that the annotator holds
                 elsewhere, so that two tabs never show the same item.

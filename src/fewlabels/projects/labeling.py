@@ -1,0 +1,272 @@
+"""What people say about the images of a project, one call at a time.
+
+Each verb is one transaction, on the disk when it returns. Whoever calls may name what
+is done by a UUID (:func:`fewlabels.store.new_uuid`). The same call under the same UUID,
+because an answer was lost or a process was killed, writes nothing and returns what the
+first one did; another call under it is a :class:`fewlabels.errors.ReplayError`.
+"""
+
+import getpass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from fewlabels.errors import StoreError, UnknownNameError
+from fewlabels.projects import classes
+from fewlabels.projects.exchange import Answer
+from fewlabels.projects.folder import ProjectFolder
+from fewlabels.store import Asking, Event, Kind, Lease, Leased, Store, StoredEvent
+from fewlabels.store.records import new_uuid
+from fewlabels.store.store import LEASE_SECONDS
+
+_INCIDENTAL = ("client_time", "round", "strategy", "model", "payload")
+_NOTHING = "Nothing was written."
+
+
+class Labeling(ProjectFolder):
+    """Label, change, skip, undo, redo, lease: what a page or a script calls."""
+
+    # ------------------------------------------------------------------- answers
+
+    def label(
+        self,
+        item: str,
+        name: str,
+        *,
+        annotator: str | None = None,
+        uuid: str | None = None,
+        time: datetime | None = None,
+        lead_time: float | None = None,
+    ) -> StoredEvent:
+        """Give an image its class.
+
+        Args:
+            item: Id of an image that was asked about.
+            name: Name of the class.
+            annotator: Who says so; None: the name of this computer's user.
+            uuid: Names this call, for sending it again; None: a new one.
+            time: When it was said, by the annotator's clock.
+            lead_time: How long it took, in seconds.
+
+        Returns:
+            What was written. It is refused where the annotator has answered about the
+            image already: no tab silently overwrites what another said.
+        """
+        said = _answer(item, name, annotator, time=time, lead_time=lead_time)
+        return self._say(said, Kind.LABEL, uuid, is_change=False)
+
+    def skip(
+        self, item: str, *, annotator: str | None = None, uuid: str | None = None
+    ) -> StoredEvent:
+        """Say that an image is not worth a label; arguments as for :meth:`label`."""
+        said = _answer(item, None, annotator)
+        return self._say(said, Kind.SKIP, uuid, is_change=False)
+
+    def unsure(
+        self, item: str, *, annotator: str | None = None, uuid: str | None = None
+    ) -> StoredEvent:
+        """Say that somebody else may know; arguments as for :meth:`label`."""
+        said = _answer(item, None, annotator)
+        return self._say(said, Kind.UNSURE, uuid, is_change=False)
+
+    def change(
+        self,
+        item: str,
+        name: str | None,
+        *,
+        annotator: str | None = None,
+        uuid: str | None = None,
+        unsure: bool = False,
+    ) -> StoredEvent:
+        """Say something else of an image than before.
+
+        Args:
+            item: Id of an image that the annotator has answered about.
+            name: Name of the class; None: it is not worth a label after all.
+            annotator: Whose answer changes; None: that of this computer's user.
+            uuid: Names this call, for sending it again; None: a new one.
+            unsure: With None as its name: the annotator cannot tell after all.
+
+        Returns:
+            What was written.
+        """
+        kind = Kind.RELABEL if name else Kind.UNSURE if unsure else Kind.SKIP
+        said = _answer(item, name, annotator)
+        return self._say(said, kind, uuid, is_change=True)
+
+    def undo(
+        self, *, annotator: str | None = None, uuid: str | None = None
+    ) -> StoredEvent:
+        """Take back the annotator's last answer that holds, of whichever round."""
+        return self.store.undo(annotator or user_name(), uuid=uuid)
+
+    def redo(
+        self, *, annotator: str | None = None, uuid: str | None = None
+    ) -> StoredEvent:
+        """Bring back what was undone last; a new answer ends that, as in an editor."""
+        return self.store.redo(annotator or user_name(), uuid=uuid)
+
+    def events(self, *, after: int = 0) -> Iterator[StoredEvent]:
+        """Yield all that happened since event number ``after``, in its order."""
+        return self.store.events(after=after)
+
+    # -------------------------------------------------------------------- leases
+
+    def lease(
+        self,
+        count: int = 1,
+        *,
+        annotator: str | None = None,
+        token: str | None = None,
+        ttl: float = LEASE_SECONDS,
+    ) -> Leased:
+        """Hand out the next images of the last round, to nobody else meanwhile.
+
+        Args:
+            count: How many, at most.
+            annotator: Who labels; None: the name of this computer's user.
+            token: Names the browser tab or process, for sending it again: what it still
+                holds comes first. None: a new one.
+            ttl: Seconds until the lease ends without a :meth:`heartbeat`.
+
+        Returns:
+            The images, and how many more others hold.
+        """
+        who, overlap = annotator or user_name(), self.settings.overlap
+        return self.store.lease(
+            who, count, overlap=overlap, ttl=ttl, among=-1, token=token
+        )
+
+    def heartbeat(self, token: str, *, ttl: float = LEASE_SECONDS) -> tuple[Lease, ...]:
+        """Prolong the leases of a token and return those it still holds."""
+        return self.store.heartbeat(token, ttl=ttl)
+
+    def release(self, token: str, items: Sequence[str] | None = None) -> int:
+        """Give back the leases of a token, or those on some images; return how many."""
+        return self.store.release(token, items)
+
+    # ------------------------------------------------------------------- classes
+
+    def add_class(self, name: str, *, uuid: str | None = None) -> tuple[str, ...]:
+        """Add a class that was forgotten, and return all there are now."""
+        with self.store.writing() as store:
+            classes.add(store, name, uuid)
+            return classes.all_names(store)
+
+    def add_classes(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Add several classes or, where one is refused, none; return all there are."""
+        with self.store.writing() as store:
+            for name in names:
+                classes.add(store, name)
+            return classes.all_names(store)
+
+    def rename_class(
+        self, old: str, new: str, *, uuid: str | None = None
+    ) -> tuple[str, ...]:
+        """Give a class another name, and return all there are now."""
+        with self.store.writing() as store:
+            classes.rename(store, old, new, uuid)
+            return classes.all_names(store)
+
+    def _say(
+        self, said: Answer, kind: Kind, uuid: str | None, *, is_change: bool
+    ) -> StoredEvent:
+        """Write an answer, unless it is written already."""
+        with self.store.writing() as store:
+            known = store.event(uuid) if uuid else None
+            number_of = {one.name: one.number for one in store.classes()}
+            if known is not None and said.label is not None:  # renamed since, perhaps
+                number_of.setdefault(said.label, known.event.class_number or 0)
+            event = event_of(said, kind, number_of, store.asked([said.id]), uuid)
+            if known is not None:  # who said what decides, not when and in which round
+                other = {name: getattr(known.event, name) for name in _INCIDENTAL}
+                store.append([replace(event, **other)])
+                return known
+            _check_turn(store, event, number_of, is_change=is_change)
+            store.append([event])
+            written = store.event(event.uuid)
+            assert written is not None
+            return written
+
+
+def event_of(
+    said: Answer,
+    kind: Kind,
+    number_of: Mapping[str, int],
+    asked: Mapping[str, Asking],
+    uuid: str | None = None,
+) -> Event:
+    """Return an answer as the store keeps it.
+
+    Args:
+        said: The answer; somebody's.
+        kind: What it is.
+        number_of: Numbers of the classes by name.
+        asked: Which round asked about each image.
+        uuid: Names it; None: a new one.
+
+    Returns:
+        The event.
+
+    Raises:
+        StoreError: If nobody asked about the image.
+    """
+    if said.label is not None and said.label not in number_of:
+        raise UnknownNameError("class", said.label, number_of)
+    if said.id not in asked:
+        msg = (
+            f"Nobody asked about the image '{said.id}', so it has no place in the "
+            f"budget. Ask first, and answer what is asked. {_NOTHING}"
+        )
+        raise StoreError(msg)
+    by = asked[said.id]
+    payload: dict[str, Any] = {}
+    if said.lead_time is not None:
+        payload["lead_time"] = said.lead_time
+    if said.unsure and said.label is not None:
+        payload["unsure"] = True
+    return Event(
+        kind=kind,
+        annotator=said.annotator or user_name(),
+        uuid=uuid or new_uuid(),
+        item=said.id,
+        class_number=None if said.label is None else number_of[said.label],
+        client_time=said.time,
+        round=by.round,
+        strategy=by.strategy,
+        model=by.model,
+        payload=payload,
+    )
+
+
+def user_name() -> str:
+    """Return the name of this computer's user, who labels unless somebody else does."""
+    try:
+        return getpass.getuser()
+    except (ImportError, KeyError, OSError):  # a system without user names
+        return classes.OWNER
+
+
+def _answer(item: str, name: str | None, annotator: str | None, **more: Any) -> Answer:
+    return Answer(
+        id=item, label=name, annotator=annotator or user_name(), line=0, **more
+    )
+
+
+def _check_turn(
+    store: Store, event: Event, number_of: Mapping[str, int], *, is_change: bool
+) -> None:
+    """Refuse a first answer where there is one, and a change where there is none."""
+    who, item = event.annotator, str(event.item)
+    held = store.verdicts(with_missing=True, items=[item])
+    before = next((one for one in held if one.annotator == who), None)
+    if (before is not None) == is_change:
+        return
+    if before is None:
+        told = f"'{who}' has not answered about '{item}' yet; there is nothing to"
+        raise StoreError(f"{told} change. Label it. {_NOTHING}")
+    name_of = {number: name for name, number in number_of.items()}
+    word = before.kind if before.class_number is None else name_of[before.class_number]
+    told = f"'{who}' has answered about '{item}' already: '{word}'."
+    raise StoreError(f"{told} Change or undo that. {_NOTHING}")

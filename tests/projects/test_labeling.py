@@ -1,0 +1,189 @@
+"""The verbs of labeling: each is one event, sent as often as one likes."""
+
+from datetime import UTC, datetime
+
+import pytest
+from tests.projects.toy import begin, changed, num_events, pictures, truth, write
+
+from fewlabels.errors import ReplayError, StoreError, UnknownNameError, UsageError
+from fewlabels.projects import Project
+from fewlabels.store import Kind, new_uuid
+
+
+@pytest.fixture
+def project(tmp_path, place):
+    with begin(tmp_path, store=place) as opened:
+        yield opened
+
+
+def words(project, annotator="ann"):
+    """Return what an annotator says now, by item."""
+    snapshot = project.snapshot()
+    return {
+        one.item: (
+            one.kind.value
+            if one.class_number is None
+            else snapshot.classes[one.class_number]
+        )
+        for one in snapshot.verdicts
+        if one.annotator == annotator
+    }
+
+
+def test_every_verb_is_one_event_that_says_who_and_why(project):
+    one, two, three, *_ = (asked.item for asked in project.ask().items)
+    now = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    before = num_events(project)
+    given = project.label(one, "odd", annotator="ann", time=now, lead_time=2.5)
+    assert (given.sequence, given.event.kind) == (before + 1, Kind.LABEL)
+    assert (given.event.round, given.event.strategy) == (0, "random")
+    assert (given.event.client_time, given.event.payload) == (now, {"lead_time": 2.5})
+    project.skip(two, annotator="ann")
+    project.unsure(three, annotator="ann")
+    assert words(project) == {one: "odd", two: "skip", three: "unsure"}
+    changed = project.change(one, "even", annotator="ann")
+    assert changed.event.kind is Kind.RELABEL
+    project.change(two, "odd", annotator="ann")
+    project.change(three, None, annotator="ann")
+    assert words(project) == {one: "even", two: "odd", three: "skip"}
+    project.change(three, None, unsure=True, annotator="ann")
+    assert words(project)[three] == "unsure"
+    assert [stored.sequence for stored in project.events(after=before)] == list(
+        range(before + 1, before + 8)
+    )
+    assert words(project, "bob") == {}
+    assert project.label(one, "odd", annotator="bob").event.annotator == "bob"
+
+
+def test_undo_and_redo_go_back_across_rounds(project):
+    first = [asked.item for asked in project.ask().items]
+    for item in first:
+        project.label(item, "odd", annotator="ann")
+    with pytest.warns(UserWarning, match="no model was trained"):
+        second = project.ask().items[0].item
+    project.label(second, "even", annotator="ann")
+    project.label(first[0], "even", annotator="bob")
+    assert project.undo(annotator="ann").event.item == second
+    assert project.undo(annotator="ann").event.item == first[-1]
+    assert project.redo(annotator="ann").event.item == first[-1]
+    project.change(first[0], "even", annotator="ann")
+    with pytest.raises(UsageError, match="'ann' has nothing to redo"):
+        project.redo(annotator="ann")
+    assert project.undo(annotator="ann").event.item == first[0]
+    assert words(project) == dict.fromkeys(first, "odd")
+    assert words(project, "bob") == {first[0]: "even"}
+
+
+def test_a_call_that_is_sent_twice_counts_once(project):
+    one, two, *_ = (a.item for a in project.ask().items if a.role == "query")
+    uuids = [new_uuid() for _ in range(6)]
+    calls = [
+        lambda: project.label(one, "odd", annotator="ann", uuid=uuids[0]),
+        lambda: project.change(one, "even", annotator="ann", uuid=uuids[1]),
+        lambda: project.skip(two, annotator="ann", uuid=uuids[2]),
+        lambda: project.undo(annotator="ann", uuid=uuids[3]),
+        lambda: project.redo(annotator="ann", uuid=uuids[4]),
+        lambda: project.change(two, None, unsure=True, annotator="ann", uuid=uuids[5]),
+    ]
+    first = [call() for call in calls]
+    before = num_events(project)
+    assert [call() for call in calls] == first
+    project.rename_class("odd", "strange")  # the word is another, the class is not
+    with pytest.warns(UserWarning, match="no model was trained"):
+        project.ask(anew=True)  # and perhaps another round asks about the same image
+    assert [call() for call in calls] == first
+    assert num_events(project) == before + 1
+    assert words(project) == {one: "even", two: "unsure"}
+
+
+def test_a_name_of_another_call_is_refused(project):
+    one, two, *_ = (asked.item for asked in project.ask().items)
+    uuid = new_uuid()
+    project.label(one, "odd", annotator="ann", uuid=uuid)
+    for wrong in (
+        lambda: project.label(one, "even", annotator="ann", uuid=uuid),
+        lambda: project.label(two, "odd", annotator="ann", uuid=uuid),
+        lambda: project.label(one, "odd", annotator="bob", uuid=uuid),
+        lambda: project.change(one, "odd", annotator="ann", uuid=uuid),
+        lambda: project.skip(one, annotator="ann", uuid=uuid),
+        lambda: project.undo(annotator="ann", uuid=uuid),
+    ):
+        with pytest.raises(ReplayError, match=f"The UUID {uuid} came again"):
+            wrong()
+    assert words(project) == {one: "odd"}
+
+
+def test_what_does_not_fit_is_refused_in_a_sentence(project):
+    asked = project.ask()
+    item = asked.items[0].item
+    unasked = next(
+        one.id
+        for one in project.store.items()
+        if one.id not in {other.item for other in asked.items}
+    )
+    before = num_events(project)
+    with pytest.raises(StoreError, match=f"^Nobody asked about the image '{unasked}'"):
+        project.label(unasked, "odd", annotator="ann")
+    with pytest.raises(UnknownNameError, match="Did you mean 'even'"):
+        project.label(item, "evne", annotator="ann")
+    with pytest.raises(StoreError, match=r"has not answered .* nothing to change"):
+        project.change(item, "odd", annotator="ann")
+    with pytest.raises(UsageError, match="is not a UUID"):
+        project.label(item, "odd", annotator="ann", uuid="1")
+    assert num_events(project) == before
+    project.label(item, "odd", annotator="ann")
+    for again in (
+        lambda: project.label(item, "odd", annotator="ann"),
+        lambda: project.label(item, "even", annotator="ann"),
+        lambda: project.skip(item, annotator="ann"),
+        lambda: project.unsure(item, annotator="ann"),
+    ):
+        with pytest.raises(StoreError, match=r"already: 'odd'\. Change or undo that"):
+            again()
+    assert num_events(project) == before + 1
+
+
+def test_the_next_images_go_to_one_person_each(project):
+    assert project.lease(3, annotator="ann").leases == ()  # nothing was asked yet
+    items = [asked.item for asked in project.ask().items]
+    token = new_uuid()
+    for _ in range(2):  # sent twice
+        mine = project.lease(3, annotator="ann", token=token)
+        assert [lease.item for lease in mine.leases] == items[:3]
+    others = project.lease(10, annotator="bob")
+    assert [lease.item for lease in others.leases] == items[3:]
+    assert others.num_held == 3
+    project.label(items[0], "odd", annotator="ann")
+    assert [lease.item for lease in project.heartbeat(token)] == sorted(items[1:3])
+    assert project.release(token, items[1:2]) == 1
+    project.unsure(items[2], annotator="ann")  # then somebody else is asked
+    assert [one.item for one in project.lease(10, annotator="eve").leases] == items[1:3]
+
+
+def test_a_file_that_is_told_is_the_same_verbs(project, tmp_path):
+    asked = project.ask()
+    path_of = {item.id: item.path for item in project.store.items()}
+    one, two = (asked.items[place].item for place in (0, 1))
+    project.label(one, "odd", annotator="ann")
+    rows = [(path_of[one], "even"), (path_of[two], "", "skip")]
+    told = project.tell(write(tmp_path / "a.csv", rows), annotator="ann")
+    assert (told.num_changed, told.num_skipped) == (1, 1)
+    assert words(project) == {one: "even", two: "skip"}
+    project.undo(annotator="ann")
+    project.undo(annotator="ann")
+    assert words(project) == {one: "odd"}
+    project.redo(annotator="ann")
+    assert words(project) == {one: "even"}
+
+
+def test_several_people_label_one_image(tmp_path):
+    pictures(tmp_path / "images")
+    with begin(tmp_path) as project:
+        item = project.ask().items[0].item
+        project.label(item, "odd", annotator="ann")
+    with changed(Project.open(tmp_path / "project"), overlap=2) as project:
+        assert len(project.snapshot().open) == 7
+        leased = project.lease(1, annotator="bob").leases[0].item
+        assert leased == item
+        project.label(leased, truth("01"), annotator="bob")
+        assert project.snapshot().known == {item: 1}
