@@ -10,6 +10,7 @@ of undos lead to it, and that is how the view counts.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, bindparam, delete, func, select, update
@@ -86,6 +87,7 @@ def add_classes(
     return numbers
 
 
+@cache
 def events_with_targets() -> Select[Any]:
     """Select events; an undo comes with the UUID of the event that it cancels."""
     canceled = EVENTS.alias()

@@ -1,0 +1,130 @@
+"""Four processes that label at random and are killed, against a simple twin."""
+
+import os
+from dataclasses import replace
+
+import pytest
+from benchmarks import labeling_verbs
+from benchmarks.labeling_twin import Notes, faults, token_of
+from benchmarks.labeling_verbs import begin, survive, work
+
+from fewlabels.projects import Project
+from fewlabels.store import new_uuid, undoing
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
+
+
+def address(place):
+    """A server's address; None for a file, which the project makes in its folder."""
+    return place if "://" in place else None
+
+
+def test_what_four_processes_say_is_what_a_twin_says(tmp_path, place):
+    found = survive(tmp_path / "place", address(place), 160, 3, seed=1)
+    assert found["faults"] == []
+    assert (found["calls"], found["kills"]) == (160, 3)
+    assert found["written as events"] > 60
+    assert found["refused"] > 10
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_ten_thousand_calls_and_thirty_kills(tmp_path, place):
+    found = survive(tmp_path / "place", address(place), 10_000, 30, seed=2)
+    assert found["faults"] == []
+    assert (found["calls"], found["kills"]) == (10_000, 30)
+
+
+@pytest.fixture(scope="module")
+def labeled(tmp_path_factory):
+    """A project that one process after the other has labeled, and their notes."""
+    place = tmp_path_factory.mktemp("labeled")
+    folder = begin(place / "place", None)
+    files = [place / f"notes-{number}.jsonl" for number in range(3)]
+    for number, file in enumerate(files):
+        work(folder, file, number, 3, 40)
+    return folder, files
+
+
+def read(files):
+    return [Notes.read(file) for file in files]
+
+
+def test_the_comparison_sees_what_is_lost_or_doubled(labeled):
+    folder, files = labeled
+    assert faults(folder, read(files)) == []
+    notes = read(files)
+    uuid = next(u for u, told in notes[0].got.items() if "sequence" in told)
+    notes[0].got[uuid]["sequence"] += 1000
+    assert "is not there so" in faults(folder, notes)[0]
+    notes = read(files)
+    del notes[0].sent[uuid], notes[0].got[uuid]
+    assert f"event {uuid} was never sent" in faults(folder, notes)
+    notes = read(files)
+    refused = next(u for u, t in notes[0].got.items() if "refused" in t)
+    notes[0].sent[refused] |= {"verb": "undo"}
+    assert any("refused without a reason" in one for one in faults(folder, notes))
+
+
+def test_the_comparison_sees_leases_that_are_lost_or_shared(labeled):
+    folder, files = labeled
+    notes = read(files)
+    number, told = next(
+        (number, told)
+        for number, one in enumerate(notes)
+        for told in reversed(one.got.values())
+        if told.get("leases")
+    )
+    other = next(n for n in range(3) if n % 2 != number % 2)  # of another person
+    call = {"uuid": new_uuid(), "begun": told["ended"], "after": 0, "count": 3}
+    call |= {"verb": "heartbeat", "annotator": ("ann", "bob")[other % 2]}
+    notes[other].sent[call["uuid"]] = call | {"token": token_of(other)}
+    notes[other].got[call["uuid"]] = dict(told)
+    said = " ".join(faults(folder, notes))
+    assert "at once" in said or "lost" in said
+    assert f"{token_of(other)}" in said
+
+
+def play(folder, file):
+    """Label from one tab, breaking off at the first error."""
+    work(folder, file, 0, 5, 60)
+    return faults(folder, [Notes.read(file)])
+
+
+def test_the_comparison_sees_a_redo_out_of_order(tmp_path, monkeypatch):
+    folder, to_redo = begin(tmp_path / "place", None), undoing._to_redo
+    assert play(folder, tmp_path / "right.jsonl") == []
+    folder = begin(tmp_path / "again", None)
+
+    def earliest(connection, annotator):
+        """Take back the first undo that holds, not the last."""
+        found, before = to_redo(connection, annotator), None
+        for one in undoing.events(connection):
+            if found and before is None and one.event.target is not None:
+                before = one.event.uuid
+        return before or found
+
+    monkeypatch.setattr(undoing, "_to_redo", earliest)
+    assert play(folder, tmp_path / "wrong.jsonl") != []
+
+
+def test_the_comparison_sees_an_answer_that_was_out_of_turn(tmp_path):
+    folder, file = begin(tmp_path / "place", None), tmp_path / "notes.jsonl"
+    work(folder, file, 0, 5, 30)
+    notes = Notes.read(file)
+    with Project.open(folder) as project:
+        label = next(o.event for o in project.events() if o.event.kind == "label")
+        again = replace(label, uuid=new_uuid())
+        (number,) = project.store.append([again])
+    call = notes.sent[label.uuid] | {"uuid": again.uuid}
+    notes.sent[again.uuid] = call
+    notes.got[again.uuid] = {"sequence": number, "seen": number, "ended": 1e9}
+    (fault, *_) = faults(folder, [notes])
+    assert "should have been refused" in fault or "is about" in fault
+
+
+def test_the_names_of_the_figures(labeled):
+    assert set(labeling_verbs.WEIGHTS) == {
+        *("label", "change", "skip", "unsure", "undo", "redo"),
+        *("lease", "release", "heartbeat"),
+    }
