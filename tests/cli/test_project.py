@@ -4,9 +4,18 @@ import json
 
 import pytest
 from tests.projects.exchange.annotators import fill_csv
-from tests.projects.toy import begin, go_on, num_events, pictures, truth, write
+from tests.projects.toy import (
+    answer,
+    begin,
+    go_on,
+    num_events,
+    pictures,
+    truth,
+    write,
+)
 
 from fewlabels.projects import Project
+from fewlabels.store import Store
 
 
 @pytest.fixture
@@ -324,3 +333,35 @@ def test_training_from_inside_the_folder_finds_what_was_trained(
     assert code == 0, err
     assert "before, unchanged" in out
     assert not (tmp_path / "project/models/model-001").exists()
+
+
+def test_a_backup_is_a_store_of_that_moment(fewlabels, tmp_path, place):
+    with Project.open(tmp_path / place) as project:
+        answer(project, project.ask())
+        labels = project.store.labels()
+        code, out, err = fewlabels("backup", place, "copy.sqlite")
+        assert (code, out) == (0, f"copy.sqlite: {num_events(project)} events.\n"), err
+        project.undo(annotator="ann")
+    with Store.open(tmp_path / "copy.sqlite", create=False) as copy:
+        assert copy.labels() == labels
+    code, _, err = fewlabels("backup", place, "copy.sqlite")
+    assert code == 2
+    assert "'copy.sqlite' exists already, and a backup never replaces a file" in err
+
+
+def test_the_next_step_is_a_word_for_programs_and_a_command_for_people(
+    fewlabels, tmp_path, place
+):
+    def steps():
+        (*_, last) = fewlabels("status", place)[1].splitlines()
+        word = json.loads(fewlabels("status", place, "--json")[1])["next_step"]
+        return word, last.removeprefix("Next: ")
+
+    assert steps() == ("ask", "Run fewlabels ask project.")
+    with Project.open(tmp_path / place) as project:
+        asked = project.ask()
+        word, sentence = steps()
+        assert word == "tell"
+        assert sentence.startswith(f"Label the {len(asked.items)} open images and run")
+        answer(project, asked)
+    assert steps() == ("train", "Run fewlabels train project.")

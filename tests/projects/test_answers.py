@@ -7,8 +7,9 @@ import pytest
 from tests.projects.exchange.annotators import fill_studio
 from tests.projects.toy import answer, begin, go_on, num_events, paths, truth, write
 
+from fewlabels.cli.project import next_sentence
 from fewlabels.errors import AnswersError, DataError, UsageError
-from fewlabels.projects import Project, answers
+from fewlabels.projects import NextStep, Project, answers
 from fewlabels.store import Kind
 
 
@@ -146,7 +147,8 @@ def test_two_annotators_with_overlap_two(tmp_path):
         answer(project, asked, annotator="ann")
         standing = project.status()
         assert (standing.num_open, sum(standing.class_counts)) == (4, 0)
-        assert "(2 people each, by --annotator)" in standing.next_step
+        assert standing.next_step is NextStep.TELL
+        assert "(2 people each, by --annotator)" in next_sentence(project, standing)
         assert project.ask().items == asked.items  # the second person gets them too
         wrong = "odd" if truth(first) == "even" else "even"
         rows = [(first, wrong), *((name, truth(name)) for name in others)]

@@ -28,7 +28,7 @@ from fewlabels.errors import (
     UnknownNameError,
     UsageError,
 )
-from fewlabels.projects import choosing
+from fewlabels.projects import NextStep, choosing
 from fewlabels.runs import Choice
 from fewlabels.store import Kind, candidates_digest
 
@@ -115,7 +115,7 @@ def test_a_budget_beyond_the_images_leaves_images_to_learn_from(tmp_path):
         assert project.settings.audit == 4  # a fifth of the 24 images
         assert len(go_on(project).items) == 9
         assert project.train().record.num_labeled == 5
-    with pytest.raises(ProjectError, match=r"13 of 24 images .* --audit 12"):
+    with pytest.raises(ProjectError, match=r"13 of 24 images .* half of them, 12, may"):
         begin(tmp_path / "other", budget=1_000_000, audit=13)
 
 
@@ -208,7 +208,7 @@ def test_the_budget_holds_with_the_audit_slice(tmp_path):
             project.ask()
         assert sizes == [8, 4]
         assert project.status().num_spent == 12
-        assert project.status().next_step == f"Run fewlabels export {project.folder}."
+        assert project.status().next_step is NextStep.EXPORT
 
 
 def test_the_budget_holds_for_audit_images_that_are_asked_again(tmp_path):

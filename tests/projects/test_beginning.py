@@ -18,6 +18,7 @@ from tests.projects.toy import (
 )
 from tests.store.conftest import emptied
 
+from fewlabels.cli.project import next_sentence
 from fewlabels.errors import (
     DamagedStoreError,
     DataError,
@@ -114,7 +115,7 @@ def test_the_time_is_foretold_after_images_were_deleted(project):
     go_on(project)
     for path in sorted(project.images_folder.iterdir())[:12]:
         path.unlink()
-    assert "not foretold" in project.expectation()
+    assert "how long it takes is not known" in project.expectation()
     assert project.status().num_images == 12
 
 
@@ -279,7 +280,7 @@ def test_a_project_in_the_folder_one_stands_in(tmp_path, monkeypatch):
     kept = place.stat().st_ino
     with Project.create(".", images, ["even", "odd"], budget=5, trainer=QUICK) as made:
         # A full stop after a dot would read as the folder above.
-        assert made.status().next_step == f"Run fewlabels ask {place}."
+        assert next_sentence(made, made.status()) == f"Run fewlabels ask {place}."
     assert place.stat().st_ino == kept  # or the shell would stand in a deleted folder
     assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "images"]
     with Project.open(place) as opened:
@@ -289,7 +290,8 @@ def test_a_project_in_the_folder_one_stands_in(tmp_path, monkeypatch):
 def test_commands_can_be_pasted(tmp_path):
     (tmp_path / "my own").mkdir()
     with begin(tmp_path / "my own") as opened:
-        words = shlex.split(opened.status().next_step.removesuffix("."))
+        sentence = next_sentence(opened, opened.status())
+    words = shlex.split(sentence.removesuffix("."))
     assert words == ["Run", "fewlabels", "ask", str(tmp_path / "my own/project")]
 
 

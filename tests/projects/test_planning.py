@@ -127,7 +127,7 @@ def test_nobody_waits_for_a_network_from_scratch_in_each_round(
     found = plan(small, 10, clock=clock)  # 300 s from scratch
     assert (found.trainer, found.options) == ("frozen-linear", options)
     assert "from scratch would take about 5 minutes in each round" in found.reason
-    assert "--trainer fixmatch does it all the same" in found.reason
+    assert "the trainer 'fixmatch' does it all the same" in found.reason
     assert words in found.reason
     assert found.seconds == pytest.approx(100 * EMBED)
     many = images(5000, (1, 8, 8))  # features would take 500 s, steps take 300

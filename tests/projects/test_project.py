@@ -18,7 +18,7 @@ from tests.projects.toy import (
 from fewlabels.errors import (
     UsageError,
 )
-from fewlabels.projects import predict
+from fewlabels.projects import NextStep, predict
 from fewlabels.runs import Choice
 from fewlabels.store import Event, Kind
 
@@ -82,9 +82,9 @@ def test_a_changed_label_trains_again(project, tmp_path):
         if one.role == "query"
     )
     other = "odd" if truth(name) == "even" else "even"
-    assert project.status().next_step.startswith("Run fewlabels ask")
+    assert project.status().next_step is NextStep.ASK
     project.tell(write(tmp_path / "b.csv", [(name, other)]), annotator="ann")
-    assert project.status().next_step.startswith("Run fewlabels train")
+    assert project.status().next_step is NextStep.TRAIN
     assert project.train().is_new
 
 
@@ -95,7 +95,7 @@ def test_too_few_classes_to_train_on(project, tmp_path):
     project.tell(write(tmp_path / "a.csv", rows))
     with pytest.raises(UsageError, match=r"4 labels of 1 classes.* the 3 audit"):
         project.train()
-    assert project.status().next_step.startswith("Run fewlabels ask")
+    assert project.status().next_step is NextStep.ASK
 
 
 def test_a_class_that_is_renamed_keeps_labels_and_accuracy(project, tmp_path):

@@ -23,6 +23,7 @@ _COMMANDS = {
     "train": ("project:train", "Train a model on the labels."),
     "status": ("project:status", "Show labels, accuracy and the next step."),
     "export": ("project:export", "Write labels, predictions, model and report."),
+    "backup": ("project:backup", "Copy all labels of a project into a new file."),
     "predict": ("predict:predict", "Use an exported model on new images."),
     "classes": ("classes:app", "Add and rename the classes of a project."),
     "cache": ("cache:app", "List and prune cached image features."),

@@ -1,4 +1,4 @@
-"""``fewlabels init, ask, tell, train, status, export``: a project from the shell."""
+"""``fewlabels init, ask, tell, train, ..., backup``: a project from the shell."""
 
 import json
 import shlex
@@ -10,7 +10,8 @@ import typer
 
 from fewlabels.cli.options import AllowCode, Json, Quiet
 from fewlabels.cli.terminal import Terminal, print_line
-from fewlabels.projects import Project, Status, Told
+from fewlabels.naming import import_paths
+from fewlabels.projects import NextStep, Project, Status, Told
 from fewlabels.report.project_headline import why_unmeasured
 from fewlabels.report.wording import count
 
@@ -84,7 +85,7 @@ def init(
                 f"{settings.audit} of the {labels} labels will be drawn at random and "
                 "only measure accuracy; --audit changes that."
             )
-        terminal.result(standing.next_step)
+        terminal.result(next_sentence(project, standing))
 
 
 def ask(
@@ -171,7 +172,7 @@ def tell(
             terminal.result(_contradiction(told))
         for fault in told.faults:
             terminal.say(f"Left out: {fault}")
-        terminal.result(project.status().next_step)
+        terminal.result(next_sentence(project, project.status()))
     if as_json:
         faults = [str(fault) for fault in told.faults]
         print_line(json.dumps(asdict(told) | {"faults": faults}))
@@ -199,7 +200,7 @@ def train(place: Place, *, allow_code: AllowCode = False, quiet: Quiet = False) 
         terminal.result(accuracy_sentence(standing))
         for note in standing.notes:
             terminal.result(f"Note: {note}")
-        terminal.result(standing.next_step)
+        terminal.result(next_sentence(project, standing))
 
 
 def status(place: Place, *, quiet: Quiet = False, as_json: Json = False) -> None:
@@ -207,6 +208,7 @@ def status(place: Place, *, quiet: Quiet = False, as_json: Json = False) -> None
     terminal = Terminal.open(quiet=quiet or as_json)
     with terminal.busy(), Project.open(place) as project:
         standing = project.status()
+        following = next_sentence(project, standing)
     if as_json:
         print_line(json.dumps(_facts(standing), default=str))
         return
@@ -216,7 +218,7 @@ def status(place: Place, *, quiet: Quiet = False, as_json: Json = False) -> None
         terminal.result(str(standing.gain))
     for note in standing.notes:
         terminal.result(f"Note: {note}")
-    terminal.result(f"Next: {standing.next_step}")
+    terminal.result(f"Next: {following}")
 
 
 def export(
@@ -254,6 +256,39 @@ def export(
             f"The model has not seen the latest {num_unused} labels. To use them: "
             "train, then export again."
         )
+
+
+def backup(
+    place: Place,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")],
+    *,
+    quiet: Quiet = False,
+) -> None:
+    """Copy all labels, as of one moment, into a new SQLite file.
+
+    Others may label meanwhile. To go back, put the copy in the place of the project's
+    labels.sqlite. Images and models are not in it.
+    """
+    with Project.open(place) as project:
+        project.backup(file)
+        num_events = sum(1 for _ in project.events())
+    Terminal.open(quiet=quiet).result(f"{file}: {count(num_events, 'event')}.")
+
+
+def next_sentence(project: Project, standing: Status) -> str:
+    """Say what to do now, as commands."""
+    folder = project.folder if project.folder.name else project.folder.resolve()
+    place = shlex.quote(str(folder))  # '.' would vanish in the full stop
+    chosen = (project.settings.strategy.code, project.settings.trainer.code)
+    allowing = " --allow-code" if any(import_paths(chosen)) else ""
+    if standing.next_step is not NextStep.TELL:
+        return f"Run fewlabels {standing.next_step} {place}{allowing}."
+    overlap = project.settings.overlap
+    by = f" ({overlap} people each, by --annotator)" if overlap > 1 else ""
+    return (
+        f"Label the {count(standing.num_open, 'open image')}{by} and run fewlabels "
+        f"tell {place} FILE; fewlabels ask {place}{allowing} writes them again."
+    )
 
 
 def accuracy_sentence(standing: Status) -> str:

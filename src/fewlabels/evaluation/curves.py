@@ -185,9 +185,12 @@ def _why_not(num_labeled: Sequence[int], right: Rights, more: int) -> str:
     num_audited = len(right[0]) if right else 0
     distinct = len(set(num_labeled))
     if distinct < LEAST_ROUNDS:
+        seen = f"{distinct} different numbers of labels"
+        if distinct == 1:
+            seen = "the same number of labels"
         return (
-            f"the models so far saw {distinct} different numbers of labels; at least "
-            f"{LEAST_ROUNDS} are needed to see where the curve goes."
+            f"the models so far were trained on {seen}; at least {LEAST_ROUNDS} "
+            "different ones are needed to see where the curve goes."
         )
     if num_audited < LEAST_AUDITED:
         return (

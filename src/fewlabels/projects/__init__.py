@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from fewlabels.projects.planning import TrainingPlan, duration, plan
     from fewlabels.projects.predicting import Predictions, predict
     from fewlabels.projects.project import Project
-    from fewlabels.projects.status import Status
+    from fewlabels.projects.status import NextStep, Status
 else:
     __getattr__ = imported_when_used(__name__)
 
 __all__ = [
     "Asked",
     "Exported",
+    "NextStep",
     "Predictions",
     "Project",
     "Status",

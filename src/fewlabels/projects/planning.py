@@ -125,7 +125,7 @@ def plan(
             return small
         why = (
             f"{seen}, but a network from scratch would take {duration(small.seconds)} "
-            f"in each round here (--trainer {small.trainer} does it all the same)"
+            f"in each round here (the trainer '{small.trainer}' does it all the same)"
         )
         over = OVER_PIXELS if is_grey else OVER_ENCODER
         frozen = _frozen(images, num_classes, shares, why, clock, over)

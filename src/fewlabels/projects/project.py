@@ -252,7 +252,7 @@ class Project(Labeling):
         if seconds is not None:
             return f"{reason} Expected: {duration(seconds)}."
         name = self.settings.trainer.name
-        return f"{reason} Trainer: {name}; its time was not foretold."
+        return f"{reason} Trainer: {name}; how long it takes is not known."
 
     def status(self) -> Status:
         """Return how the project stands, and how good its model is."""

@@ -84,8 +84,8 @@ class ProjectSettings(BaseModel):
             return cls.model_validate_json(files.read_regular(path, _MOST_BYTES))
         except FileNotFoundError as error:
             msg = (
-                f"There is no project in '{folder}': it has no {FILE}. Begin one with "
-                f"fewlabels init {folder} --images FOLDER --classes a,b --budget 100."
+                f"There is no project in '{folder}': it has no {FILE}. Begin one there "
+                "(init) or give the folder of another."
             )
             raise ProjectError(msg) from error
         except OSError as error:
@@ -163,7 +163,7 @@ def checked(num_images: int, **given: Any) -> ProjectSettings:
         msg = (
             f"The project cannot be made. The audit slice would take {settings.audit} "
             f"of {num_images} images and leave too few to learn from; at most half of "
-            f"them may measure: --audit {largest}."
+            f"them, {largest}, may measure."
         )
         raise ProjectError(msg)
     return settings

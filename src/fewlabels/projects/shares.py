@@ -46,7 +46,7 @@ def read_shares(given: str | Sequence[float], num_classes: int) -> Shares:
         shown = given if isinstance(given, str) else ",".join(map(str, given))
         msg = (
             f"The shares are '{shown}'. Give a number above zero for each of the "
-            f"{num_classes} classes, in their order, such as --shares "
+            f"{num_classes} classes, in their order, such as "
             f"{','.join(['2'] + ['1'] * (num_classes - 1))}; or 'even', or 'unknown'."
         )
         raise UsageError(msg)
@@ -60,8 +60,8 @@ def informed(trainer: Choice, shares: Shares) -> Choice:
     option = training.share_option(trainer.name)
     if option is None:
         raise UsageError(
-            f"The trainer '{trainer.name}' has no use for class shares; leave out "
-            "--shares, or choose 'frozen-linear' or 'fixmatch-darp'."
+            f"The trainer '{trainer.name}' has no use for class shares; leave them "
+            "out, or choose 'frozen-linear' or 'fixmatch-darp'."
         )
     return _with(trainer, option.telling(shares))
 

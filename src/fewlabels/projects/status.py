@@ -1,9 +1,9 @@
 """How a project stands, and how good its model is, honestly."""
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from fewlabels import training
 from fewlabels.evaluation import (
@@ -15,13 +15,25 @@ from fewlabels.evaluation import (
     fall_note,
     learning_curve,
 )
-from fewlabels.naming import import_paths
 from fewlabels.projects.folder import ProjectFolder
 from fewlabels.projects.models import NUM_TO_TELL_APART, ModelRecord
 from fewlabels.projects.shares import assumed
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.store import Agreement, agreement
 from fewlabels.store.records import LABELS
+
+
+class NextStep(StrEnum):
+    """What to do next with a project."""
+
+    ASK = "ask"
+    """Choose images to label."""
+    TELL = "tell"
+    """Label the images that are open."""
+    TRAIN = "train"
+    """Learn from labels that no model has seen."""
+    EXPORT = "export"
+    """The budget is spent, or every image is: use what there is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +70,7 @@ class Status:
     agreement: Agreement
     notes: tuple[str, ...]
     """What to keep in mind, in sentences."""
-    next_step: str
+    next_step: NextStep
 
 
 def status(project: ProjectFolder) -> Status:
@@ -265,28 +277,14 @@ def _next_step(
     snapshot: Snapshot,
     latest: ModelRecord | None,
     counts: tuple[int, ...],
-) -> str:
-    """Say what to do now."""
-    folder = project.folder if project.folder.name else project.folder.resolve()
-    place = shlex.quote(str(folder))  # '.' would vanish in the full stop
+) -> NextStep:
+    """Return what to do now."""
     if snapshot.open:
-        several = snapshot.overlap > 1
-        by = f" ({snapshot.overlap} people each, by --annotator)" if several else ""
-        return (
-            f"Label the {len(snapshot.open)} open images{by} and run fewlabels tell "
-            f"{place} FILE; fewlabels ask {place}{_flag(project)} writes them again."
-        )
+        return NextStep.TELL
     seen = latest.class_counts if latest else ()
     is_changed = seen + (0,) * (len(counts) - len(seen)) != counts
-    verb = "export"
     if is_changed and sum(count > 0 for count in counts) >= NUM_TO_TELL_APART:
-        verb = "train"
-    elif snapshot.num_spent < project.settings.budget and len(snapshot.candidates):
-        verb = "ask"
-    return f"Run fewlabels {verb} {place}{_flag(project)}."
-
-
-def _flag(project: ProjectFolder) -> str:
-    """Return what a command needs besides, where the project uses code of its owner."""
-    chosen = (project.settings.strategy.code, project.settings.trainer.code)
-    return " --allow-code" if any(import_paths(chosen)) else ""
+        return NextStep.TRAIN
+    if snapshot.num_spent < project.settings.budget and len(snapshot.candidates):
+        return NextStep.ASK
+    return NextStep.EXPORT

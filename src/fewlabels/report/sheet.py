@@ -83,7 +83,7 @@ def sheet_path(query: Path) -> Path:
     if not is_ours:
         raise UsageError(
             f"'{path}' already exists, is not a contact sheet, and was not touched. "
-            "Choose another name for the query: --out."
+            "Choose another name for the query."
         )
     return path
 

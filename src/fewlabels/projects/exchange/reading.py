@@ -23,9 +23,7 @@ from fewlabels.projects.exchange.records import (
     format_of,
 )
 from fewlabels.projects.exchange.tables import csv_rows, json_rows
-
-MAX_BYTES = 256 * 2**20
-"""Largest file of answers that is read."""
+from fewlabels.projects.exchange.writing import MAX_BYTES
 
 _ROWS: dict[Format, Callable[[str], Iterator[Numbered | Fault]]] = {
     "csv": csv_rows,

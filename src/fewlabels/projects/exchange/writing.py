@@ -26,6 +26,9 @@ from fewlabels.projects.exchange.tables import csv_rows, json_rows
 IMAGE_ADDRESS = "/data/local-files/?d="
 """Where Label Studio serves local files from; the path below its root follows."""
 
+MAX_BYTES = 256 * 2**20
+"""Largest file of answers that is read."""
+
 _LARGEST = 2**20
 _CHOICE = re.compile(r"""    <Choice value=("[^"]*"|'[^']*')/>\n""")
 _COLUMNS = (
@@ -92,7 +95,8 @@ def is_query(path: Path) -> bool:
     Returns:
         False where it has columns of somebody's own, or none that only a query has.
     """
-    text, kind = path.read_text("utf-8-sig"), format_of(path, None)
+    text = read_regular(path, MAX_BYTES).decode("utf-8-sig")
+    kind = format_of(path, None)
     if kind == "label-studio":
         tasks = json.loads(text)
         return all(one.keys() <= _TASK and "round" in one["data"] for one in tasks)
@@ -132,7 +136,7 @@ def _check_config(path: Path) -> None:
             return
     msg = (
         f"'{path}' exists already, is not as fewlabels wrote it, and was not "
-        "touched. Give the query another name: --out."
+        "touched. Give the query another name."
     )
     raise UsageError(msg)
 

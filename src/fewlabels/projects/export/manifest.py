@@ -49,7 +49,7 @@ def check_replaceable(folder: Path) -> None:
         UsageError: If a file there would be lost; it is named.
     """
     if folder.exists() and not folder.is_dir():
-        msg = f"'{folder}' is a file; an export needs a folder. Give another: --out."
+        msg = f"'{folder}' is a file; an export needs a folder. Give another."
         raise UsageError(msg)
     with files.explained(folder):
         known = _known(folder)
@@ -61,7 +61,7 @@ def check_replaceable(folder: Path) -> None:
 def _would_be_lost(folder: Path, name: str) -> str:
     return (
         f"'{folder}' holds '{name}', which no export wrote or which was changed since; "
-        "nothing was touched. Move it away, or give another folder: --out."
+        "nothing was touched. Move it away, or give another folder."
     )
 
 

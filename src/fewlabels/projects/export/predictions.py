@@ -96,7 +96,7 @@ def check_replaceable_table(path: Path) -> None:
     if not path.is_file() or tuple(first_columns(path, len(_FIRST))) != _FIRST:
         msg = (
             f"'{path}' exists already and holds no predictions; it was not touched. "
-            "Give another file: --out."
+            "Give another file."
         )
         raise UsageError(msg)
 
