@@ -111,6 +111,6 @@ def test_the_library_names_no_option_of_the_command_line():
         for path in sorted(root.rglob("*.py"))
         if not path.relative_to(root).as_posix().startswith(EDGES + REPORTED)
         for text in said(path)
-        if re.search(r"(?:^|[\s('\"])--[a-z]", text)
+        if re.search(r"(?:^|[\s'\"])--[a-z]", text)
     ]
     assert found == []

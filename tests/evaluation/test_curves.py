@@ -141,25 +141,18 @@ def test_the_same_draws_give_the_same_forecast():
     assert first == second != other
 
 
+TRAINED = "the models so far were trained on"
+
+
 @pytest.mark.parametrize(
     ("labels", "num_audited", "more", "reason"),
     [
-        (
-            [10, 20],
-            50,
-            5,
-            "trained on 2 different numbers of labels; at least 3",
-        ),
-        ([10], 50, 5, "the models so far were trained on the same number of labels;"),
-        ([10, 20, 20], 50, 5, "the models so far were trained on 2 different"),
+        ([10, 20], 50, 5, f"{TRAINED} 2 different numbers of labels; at least 3"),
+        ([10], 50, 5, f"{TRAINED} the same number of labels; at least 3"),
+        ([10, 20, 20], 50, 5, f"{TRAINED} 2 different"),
         ([10, 20, 30], 9, 5, "9 audited images; at least 10"),
-        ([], 50, 5, "the models so far were trained on 0"),
-        (
-            [0, 20, 30],
-            50,
-            5,
-            "the models so far saw 2",
-        ),  # untrained: no point of the curve
+        ([], 50, 5, f"{TRAINED} 0"),
+        ([0, 20, 30], 50, 5, f"{TRAINED} 2"),  # untrained: no point of the curve
         ([10, 20, 30], 50, 31, "31 more labels would exceed 2 times the current 30"),
     ],
 )

@@ -45,13 +45,13 @@ def in_a_child(place, at_step):
     child = os.fork()
     if child:
         return child
-    advance = loop.Training.advance
+    advance = loop.Stepper.advance
 
     def watched(self, step, minibatch):
         at_step(step)
         return advance(self, step, minibatch)
 
-    loop.Training.advance = watched
+    loop.Stepper.advance = watched
     try:
         Project.open(place).train()
     finally:
@@ -75,9 +75,9 @@ def test_a_training_that_is_killed_goes_on_to_the_same_weights(tmp_path):
     assert os.WTERMSIG(status) == signal.SIGKILL
     steps = []
     with pytest.MonkeyPatch.context() as patch:
-        advance = loop.Training.advance
+        advance = loop.Stepper.advance
         patch.setattr(
-            loop.Training,
+            loop.Stepper,
             "advance",
             lambda self, step, batch: (steps.append(step), advance(self, step, batch))[
                 1
