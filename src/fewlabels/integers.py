@@ -26,8 +26,7 @@ def whole_number(name: str, value: object) -> int:
             return index(value)  # type: ignore[arg-type]  # it raises TypeError
     except TypeError:
         pass
-    msg = (
+    raise UsageError(
         f"{name} is {value!r}, of type {type(value).__name__}; give a whole number, "
         "such as 4."
     )
-    raise UsageError(msg)

@@ -49,11 +49,10 @@ class LocalEngine:
         self.retries = retries
         self.work = work
         if self.num_workers < 1 or retries < 0:
-            msg = (
+            raise UsageError(
                 f"num_workers is {num_workers} and retries {retries}; give at least "
                 "one worker, and no fewer than 0 retries."
             )
-            raise UsageError(msg)
 
     def run(
         self, cells: Sequence[Cell], root: Path, *, tensorboard: bool = False

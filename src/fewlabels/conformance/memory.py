@@ -53,11 +53,10 @@ class Memory:
         """Refuse a pool that is too small to show anything, or too large to build."""
         most = int(self.limit / _BYTES_PER_ROW)
         if not _LEAST_ROWS <= self.rows <= most:
-            msg = (
+            raise UsageError(
                 f"rows is {self.rows:,}; give at least {_LEAST_ROWS}, since fewer show "
                 f"nothing, and at most {most:,}, which alone fill {self.limit_gb:g} GB."
             )
-            raise UsageError(msg)
         if not 0 < self.seconds < math.inf:
             msg = f"seconds is {self.seconds}; say how long to wait, such as 300."
             raise UsageError(msg)

@@ -69,16 +69,7 @@ def slices(num_items: int, chunk_size: int) -> Iterator[slice]:
 
 
 def outputs_of(network: Network, chunks: Chunks, num_items: int) -> Outputs:
-    """Return features and logits of all inputs, in evaluation mode, on the CPU.
-
-    Args:
-        network: The network; its own mode is left as it was.
-        chunks: Rows of the result and their inputs.
-        num_items: How many rows there are in all (n).
-
-    Returns:
-        Features (n, F) and logits (n, C), float32.
-    """
+    """Return features and logits of all inputs, in evaluation mode, on the CPU."""
     device = network.head.weight.device
     features_nF = torch.empty(num_items, network.feature_size, dtype=torch.float32)
     logits_nC = torch.empty(num_items, network.head.out_features, dtype=torch.float32)

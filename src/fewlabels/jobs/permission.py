@@ -38,9 +38,8 @@ def permitted(call: str, allowed: AllowCode) -> Callable[..., Any]:
         found: Callable[..., Any] = imported(_KIND, call)
         if is_allowed or getattr(found, _MARK, False):
             return found
-    msg = (
+    raise UsageError(
         f"'{call}' may not be called in a job, since it would run with your "
         "permissions. Functions of fewlabels that are meant for jobs may be called; "
         "the program that starts the job has to allow any other with allow_code."
     )
-    raise UsageError(msg)

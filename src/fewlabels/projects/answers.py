@@ -51,18 +51,11 @@ class Told:
 
 
 def questions(project: ProjectFolder, asked: Asked) -> tuple[AskedItem, ...]:
-    """Return what people are asked, each image with its number in the round.
+    """Return an entry per image that is there, with its number, in the order to ask.
 
     The latest model's guess is there too, unless the round holds images that measure: a
     guess would sway the label that is to judge it, and guesses for the others alone
     would tell which measure.
-
-    Args:
-        project: The project.
-        asked: The query.
-
-    Returns:
-        An entry per image that is there, in the order in which to ask.
     """
     snapshot = project.snapshot()
     path_of = {item.id: item.path for item in snapshot.items}
@@ -88,18 +81,10 @@ def questions(project: ProjectFolder, asked: Asked) -> tuple[AskedItem, ...]:
 def write_questions(
     project: ProjectFolder, asked: Sequence[AskedItem], path: Path
 ) -> Path:
-    """Write what people are asked.
+    """Return ``path``, after writing what people are asked, by its ending.
 
     A file with answers that were not told is left as it is, by a
     :class:`fewlabels.errors.UsageError`.
-
-    Args:
-        project: The project.
-        asked: What :func:`questions` returned.
-        path: The file; its ending tells the format.
-
-    Returns:
-        The path.
     """
     snapshot = project.snapshot()
     _check_told(project, path, snapshot)
@@ -113,17 +98,10 @@ def write_questions(
 def tell(
     project: ProjectFolder, path: Path, *, annotator: str | None, partial: bool
 ) -> Told:
-    """Take the answers of a file: all of them or, where one is wrong, none.
+    """Return what was taken of a file of answers: all or, where one is wrong, none.
 
-    Args:
-        project: The project.
-        path: The file.
-        annotator: Who answered, where the file does not say; None: the name of this
-            computer's user.
-        partial: Take the good rows of a file with faults.
-
-    Returns:
-        What was taken; it is on the disk.
+    It is on the disk. Without an annotator, and where the file does not say, it is this
+    computer's user. Partial: the good rows of a file with faults are taken.
     """
     snapshot = project.snapshot()
     if not snapshot.rounds:
@@ -207,17 +185,15 @@ def _check_told(project: ProjectFolder, path: Path, snapshot: Snapshot) -> None:
             if num_untold == 1
             else f"{num_untold} answers that were"
         )
-        msg = (
+        raise UsageError(
             f"'{path}' is there already, with {answers} not told; "
             "it was not touched. Tell it first, or give another file."
         )
-        raise UsageError(msg)
     if not is_query(path):
-        msg = (
+        raise UsageError(
             f"'{path}' exists already, is not a query that fewlabels wrote, and was "
             "not touched. Give another file."
         )
-        raise UsageError(msg)
 
 
 def _outcome(

@@ -36,14 +36,8 @@ def ask(
 ) -> Asked:
     """Return the round that is open, or choose a new one and store it.
 
-    Args:
-        project: The project.
-        size: How many images the strategy chooses; None: as the project says.
-        strategy: Another strategy than the project's, for this round.
-        anew: Leave what is open of the last round and choose again.
-
-    Returns:
-        The images to label. The audit slice is in the first round, in between.
+    Size and strategy are the project's unless given; anew leaves what is open of the
+    last round. The audit slice is in the first round, in between.
     """
     snapshot = project.snapshot()
     is_new = anew or not snapshot.open

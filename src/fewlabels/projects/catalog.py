@@ -12,16 +12,7 @@ _FINGERPRINT = "fingerprint"
 def take_in(
     store: Store, index: Index, known: Mapping[str, IndexedFile] | None = None
 ) -> Indexed:
-    """Bring the store's list of images up to date.
-
-    Args:
-        store: The label store.
-        index: Every image there is now.
-        known: What the store knew before, by name; None: nothing.
-
-    Returns:
-        What changed.
-    """
+    """Return what changed in the store's list of images, now up to date."""
     before = known or {}
     return store.index(
         ListedFile(

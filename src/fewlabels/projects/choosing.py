@@ -111,11 +111,10 @@ def _size(
             if left < 1
             else "every image has been asked about"
         )
-        msg = (
+        raise BudgetError(
             f"Nothing more to ask: {why}. To go on, raise 'budget' in "
             f"'{project.settings_file}' or add images; to finish, train and export."
         )
-        raise BudgetError(msg)
     return min(project.settings.query if wanted is None else wanted, left, free)
 
 

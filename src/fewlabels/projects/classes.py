@@ -11,34 +11,20 @@ OWNER = "owner"
 
 
 def class_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the classes that a project begins with.
-
-    Args:
-        names: Their names; blanks around them do not count.
-
-    Returns:
-        At least two names.
-    """
+    """Return the classes that a project begins with: at least two."""
     found: list[str] = []
     for name in names:
         found.append(_free(name, found))
     if len(found) < 2:
-        msg = (
+        raise UsageError(
             f"The classes are {found}; give at least two different names, such as "
             "'cat' and 'dog'."
         )
-        raise UsageError(msg)
     return tuple(found)
 
 
 def add(store: Store, name: str, uuid: str | None = None) -> None:
-    """Add a class that was forgotten, inside a transaction; labels stay as they are.
-
-    Args:
-        store: The label store.
-        name: Name of the class.
-        uuid: Names the call; the same one again changes nothing.
-    """
+    """Add a class that was forgotten, inside a transaction; once for a UUID."""
     names = all_names(store)
     known = store.event(uuid) if uuid else None
     if known is None:
@@ -48,14 +34,7 @@ def add(store: Store, name: str, uuid: str | None = None) -> None:
 
 
 def rename(store: Store, old: str, new: str, uuid: str | None = None) -> None:
-    """Give a class another name, inside a transaction; its labels stay with it.
-
-    Args:
-        store: The label store.
-        old: Its name so far.
-        new: Its name from now on.
-        uuid: Names the call; the same one again changes nothing.
-    """
+    """Give a class another name, inside a transaction; once for a UUID."""
     names = all_names(store)
     known = store.event(uuid) if uuid else None
     if known is not None:

@@ -48,35 +48,26 @@ def export(
     onnx: bool = False,
     also: Callable[[Path], object] | None = None,
 ) -> Exported:
-    """Write labels, predictions and the latest model, all of one moment.
+    """Return what was written: labels, predictions and the latest model of one moment.
 
-    They are written beside ``folder`` and take its place in one step, when all of them
-    are there: nobody ever sees files of two exports.
-
-    Args:
-        project: The project.
-        folder: Where to; new, empty, or an earlier export that nobody changed.
-        onnx: Also as ``model.onnx``.
-        also: Writes further files into a folder, which come with the others.
-
-    Returns:
-        What was written; labels alone, where no model was trained.
+    They are written beside ``folder``, with what ``also`` writes, and take its place in
+    one step, when all of them are there: nobody ever sees files of two exports. The
+    folder is new, empty, or an earlier export that nobody changed. Labels come alone,
+    where no model was trained.
     """
     done = project.records()
     if onnx and not done:
-        msg = (
+        raise UsageError(
             "No model has been trained yet, so there is none to write as ONNX; train "
             "first."
         )
-        raise UsageError(msg)
     check_replaceable(folder)
     real = folder.resolve()
     if Path.cwd().is_relative_to(real):
-        msg = (
+        raise UsageError(
             f"You are in '{folder}', and an export replaces its entire folder. Run the "
             "command from another folder."
         )
-        raise UsageError(msg)
     snapshot = project.snapshot()
     rows = tuple(_label_rows(snapshot))
     with files.building(real) as partial:

@@ -32,16 +32,9 @@ _LAYOUT = np.dtype(
 
 
 def fingerprint(name: str, path: Path) -> tuple[ImageFile, bytes]:
-    """Check a file down to its last pixel and take its fingerprint.
+    """Return what is known of a file, checked to its last pixel, and its fingerprint.
 
     A damaged file raises :class:`fewlabels.errors.DataError`.
-
-    Args:
-        name: What to call it.
-        path: Where it is.
-
-    Returns:
-        What is known of the file, and its fingerprint.
     """
     file, thumbnail = inspect_with_thumbnail(name, path, SIDE)
     record = np.zeros((), dtype=_LAYOUT)
@@ -60,17 +53,7 @@ def is_current(taken: bytes) -> bool:
 
 
 def image_file(name: str, path: Path, digest: str, taken: bytes) -> ImageFile:
-    """Return what is known of a file without opening it.
-
-    Args:
-        name: Path below the folder, with forward slashes.
-        path: Where it is.
-        digest: Hash of its content.
-        taken: Its fingerprint.
-
-    Returns:
-        The same as when the fingerprint was taken.
-    """
+    """Return what is known of a file by its fingerprint, without opening it."""
     record = np.frombuffer(taken, dtype=_LAYOUT)[0]
     return ImageFile(
         name=name,
@@ -86,14 +69,7 @@ def image_file(name: str, path: Path, digest: str, taken: bytes) -> ImageFile:
 def unpacked(
     taken: Iterable[bytes],
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.float64]]:
-    """Return what fingerprints of N images say about the pictures.
-
-    Args:
-        taken: The fingerprints.
-
-    Returns:
-        Lightness (N, 256), color (N, 32), and width divided by height (N,).
-    """
+    """Return lightness (N, 256), color (N, 32) and aspect (N,) of N fingerprints."""
     records = np.frombuffer(b"".join(taken), dtype=_LAYOUT)
     count = len(records)
     return (

@@ -68,12 +68,11 @@ class ProjectFolder:
         store = Store.open(store_place(place, settings), create=False)
         if settings.store_identity not in {None, store.identity}:
             store.close()
-            msg = (
+            raise ProjectError(
                 f"The label store of '{place}' is not the one that it began with, but "
                 "that of another project; nothing was touched. Put the right one back "
                 f"or correct 'store' in '{place / FILE}'."
             )
-            raise ProjectError(msg)
         settings.tell_changes(place)
         found = cls(place, settings, store, allow_code)
         with suppress(ProjectError):  # damaged: who needs a model is told
@@ -114,10 +113,6 @@ class ProjectFolder:
         Only who does the same is kept out: people label, others ask and look while one
         process trains. A :class:`ProjectError` tells that another is at it.
 
-        Args:
-            lock: ``LOCK`` or ``TRAINING_LOCK``.
-            doing: What the block does, for the message.
-
         Yields:
             Nothing.
         """
@@ -129,14 +124,11 @@ class ProjectFolder:
             yield
 
     def index(self) -> "Index":
-        """Look at the folder of the images again and take in what changed.
+        """Return all images there are now, after taking in what changed there.
 
-        Returns:
-            All images there are now; files that were known are not read again. One
-            warning names those that cannot be read, when they are met first.
-
-        Raises:
-            ProjectError: If the folder, or every image in it, is gone.
+        Files that were known are not read again. One warning names those that cannot be
+        read, when they are met first. A folder or images that are all gone raise
+        :class:`ProjectError`.
         """
         from fewlabels.projects.catalog import as_indexed, take_in
         from fewlabels.projects.indexing import scan
@@ -160,9 +152,6 @@ class ProjectFolder:
         """Give one warning of files that cannot be used, but for those known already.
 
         All of them are listed in ``unusable.txt``, which is how they are known.
-
-        Args:
-            unreadable: The files.
         """
         listed = self.folder / _UNUSABLE
         lines = [f"{one}\n" for one in unreadable]
@@ -219,15 +208,7 @@ class ProjectFolder:
         return models.records(self.models_folder)
 
     def classifier(self, record: ModelRecord, pool: "Pool") -> "Classifier":
-        """Return a trained model, with the features of the pool that are kept.
-
-        Args:
-            record: What is known of the model.
-            pool: The images it will be asked about.
-
-        Returns:
-            The model.
-        """
+        """Return a trained model, with the features of the pool that are kept."""
         from fewlabels.features import Embedded, FrozenClassifier, embedded
         from fewlabels.projects.export import load_model
 

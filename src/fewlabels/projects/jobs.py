@@ -9,15 +9,7 @@ from fewlabels.projects.project import Project
 
 @startable
 def train(folder: str, allow_code: AllowCode) -> dict[str, Any]:
-    """Train a project, or go on with its training.
-
-    Args:
-        folder: The folder of the project.
-        allow_code: Which import paths its settings may name.
-
-    Returns:
-        The name of the model, and whether it was trained now.
-    """
+    """Return the name of a model, and whether it was trained now."""
     with Project.open(folder, allow_code=allow_code) as project:
         trained = project.train()
     return {"model": trained.record.name, "is_new": trained.is_new}

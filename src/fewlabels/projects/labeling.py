@@ -197,29 +197,14 @@ def event_of(
     asked: Mapping[str, Asking],
     uuid: str | None = None,
 ) -> Event:
-    """Return an answer as the store keeps it.
-
-    Args:
-        said: The answer; somebody's.
-        kind: What it is.
-        number_of: Numbers of the classes by name.
-        asked: Which round asked about each image.
-        uuid: Names it; None: a new one.
-
-    Returns:
-        The event.
-
-    Raises:
-        StoreError: If nobody asked about the image.
-    """
+    """Return an answer as the store keeps it, if somebody asked about the image."""
     if said.label is not None and said.label not in number_of:
         raise UnknownNameError("class", said.label, number_of)
     if said.id not in asked:
-        msg = (
+        raise StoreError(
             f"Nobody asked about the image '{said.id}', so it has no place in the "
             f"budget. Ask first, and answer what is asked. {_NOTHING}"
         )
-        raise StoreError(msg)
     by = asked[said.id]
     payload: dict[str, Any] = {}
     if said.lead_time is not None:

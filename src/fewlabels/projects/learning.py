@@ -102,12 +102,11 @@ def _check_labels(pool: Pool, snapshot: Snapshot) -> None:
     num_classes = _num_labeled_classes(pool)
     if num_classes >= models.NUM_TO_TELL_APART:
         return
-    msg = (
+    raise UsageError(
         f"{len(pool.labeled)} labels of {num_classes} classes are available for "
         f"training; the {len(snapshot.audited)} audit labels do not count. A "
         "classifier needs labels of at least two classes: ask and tell some more."
     )
-    raise UsageError(msg)
 
 
 def _digest(pool: Pool, snapshot: Snapshot, trainer: Trainer) -> str:

@@ -56,27 +56,16 @@ def folder_name(number: int) -> str:
 
 
 def records(folder: Path) -> tuple[ModelRecord, ...]:
-    """Return what is known of every finished model, in the order of training.
-
-    Args:
-        folder: The folder of all models.
-
-    Returns:
-        Records, the first of ``model-000``.
-
-    Raises:
-        ProjectError: If a record is damaged.
-    """
+    """Return what is known of every finished model, in the order of training."""
     found: list[ModelRecord] = []
     while (path := folder / folder_name(len(found)) / RECORD).is_file():
         try:
             found.append(_record(path))
         except (OSError, ValueError) as error:
-            msg = (
+            raise ProjectError(
                 f"'{path}' is damaged. Labels are not touched by this: remove the "
                 f"folder '{path.parent}' and those after it, and train again."
-            )
-            raise ProjectError(msg) from error
+            ) from error
     return tuple(found)
 
 
@@ -88,11 +77,7 @@ def write(folder: Path, record: ModelRecord) -> None:
 
 
 def seal(folder: Path) -> None:
-    """Give checksums to the records of versions that wrote none, and say so.
-
-    Args:
-        folder: The folder of all models.
-    """
+    """Give checksums to the records of versions that wrote none, and say so."""
     number = 0
     for record in records(folder):
         place = folder / record.name

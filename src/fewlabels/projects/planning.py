@@ -109,11 +109,10 @@ def plan(
         ShapeError: If the items are vectors, not images.
     """
     if len(images.shape) != _IMAGE_AXES or not len(images):
-        msg = (
+        raise ShapeError(
             f"There are {len(images)} items of shape {images.shape}; a plan is made "
             "for images of shape (channels, height, width)."
         )
-        raise ShapeError(msg)
     side = _longest_side(images)
     seen = f"The images measure {side} pixels a side"
     missing = _missing_encoder()

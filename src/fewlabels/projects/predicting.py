@@ -83,11 +83,10 @@ def predict(
     loaded = model if isinstance(model, LoadedModel) else load_model(Path(model))
     shape = loaded.input_shape
     if len(shape) != _IMAGE_AXES:
-        msg = (
+        raise ShapeError(
             f"The model takes rows of {shape[0]} numbers, not images; use its "
             "classifier on your rows in Python."
         )
-        raise ShapeError(msg)
     images, unreadable = _images(Path(folder), (shape[0], shape[1], shape[2]))
     return Predictions(
         tuple(file.name for file in images.files),
@@ -99,10 +98,6 @@ def predict(
 
 def probabilities(classifier: Classifier, images: Images) -> Iterator[Tensor]:
     """Yield what a classifier says about all images, some hundred at a time.
-
-    Args:
-        classifier: The classifier.
-        images: The images (n).
 
     Yields:
         Probabilities of the next images, float32, shape (at most 512, C).
@@ -126,9 +121,8 @@ def _images(
     if not files:
         first = f"; the first of {len(unreadable)} that cannot be used is "
         why = f"{first}{unreadable[0]}" if unreadable else ""
-        msg = (
+        raise DataError(
             f"There is no image to be used in {folder}{why}. Give the folder that "
             "holds the images."
         )
-        raise DataError(msg)
     return FileImages(tuple(files), shape), unreadable

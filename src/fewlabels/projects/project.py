@@ -98,22 +98,20 @@ class Project(Labeling):
         names = class_names(classes)
         known_shares = read_shares(shares, len(names))
         if size is not None and not 1 <= size <= LARGEST_SIDE:
-            msg = (
+            raise UsageError(
                 f"Images cannot be resized to {size} pixels a side; give 8 to "
                 f"{LARGEST_SIDE}."
             )
-            raise UsageError(msg)
         _check_free(place)
         if not pictures.is_dir():
             raise DataError(f"There is no folder '{pictures}' with images.")
         index = indexing.scan(pictures, without=inside(place, pictures))
         if not index.files:
             first = f" ({index.unreadable[0]})" if index.unreadable else ""
-            msg = (
+            raise DataError(
                 f"There is no readable image in '{pictures}'{first}. Give a folder of "
                 "PNG, JPEG or other common images."
             )
-            raise DataError(msg)
         found = tuple(one.file(pictures) for one in index.files)
         chosen, shape, reason = _planned(found, len(names), trainer, size, known_shares)
         settings = checked(
@@ -323,11 +321,10 @@ def _check_free(folder: Path) -> None:
         found = files.strangers(folder, LOCK, *_OPEN_STORE)
         if not found or (found == [_STORE] and _is_unused(folder / _STORE)):
             return
-    msg = (
+    raise ProjectError(
         f"'{folder}' is not empty; nothing was touched. Give a new or empty folder "
         "for the project. To go on with a project that is there, ask it."
     )
-    raise ProjectError(msg)
 
 
 def _is_unused(store: Path) -> bool:

@@ -59,35 +59,23 @@ class ProjectSettings(BaseModel):
     @model_validator(mode="after")
     def _leaves_something_to_train_on(self) -> Self:
         if self.audit >= self.budget:
-            msg = (
+            raise ValueError(
                 f"the audit slice takes {self.audit} of {self.budget} labels and "
                 "leaves none to train on; make audit smaller or budget larger"
             )
-            raise ValueError(msg)
         return self
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Read the settings of the project in a folder.
-
-        Args:
-            folder: The folder of the project.
-
-        Returns:
-            The checked settings.
-
-        Raises:
-            ProjectError: If there is no project, or its settings cannot be meant.
-        """
+        """Return the checked settings of the project in a folder."""
         path = folder / FILE
         try:
             return cls.model_validate_json(files.read_regular(path, _MOST_BYTES))
         except FileNotFoundError as error:
-            msg = (
+            raise ProjectError(
                 f"There is no project in '{folder}': it has no {FILE}. Begin one there "
                 "(init) or give the folder of another."
-            )
-            raise ProjectError(msg) from error
+            ) from error
         except OSError as error:
             msg = f"'{path}' cannot be read: {error.strerror}. Make it readable."
             raise ProjectError(msg) from error
@@ -102,9 +90,6 @@ class ProjectSettings(BaseModel):
         """Say once what is not as it was when the project was used before.
 
         People edit the file, and so may a failing disk: nothing of it goes unsaid.
-
-        Args:
-            folder: The folder of the project.
         """
         before, now = None, self._without_address()
         with suppress(OSError, ValueError):  # damaged, or of an earlier version
@@ -160,12 +145,11 @@ def checked(num_images: int, **given: Any) -> ProjectSettings:
         raise ProjectError(f"The project cannot be made. {faults(error)}") from error
     largest = largest_audit(num_images)
     if settings.audit > largest:
-        msg = (
+        raise ProjectError(
             f"The project cannot be made. The audit slice would take {settings.audit} "
             f"of {num_images} images and leave too few to learn from; at most half of "
             f"them, {largest}, may measure."
         )
-        raise ProjectError(msg)
     return settings
 
 

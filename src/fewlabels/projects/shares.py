@@ -15,22 +15,11 @@ EVEN: Shares = "even"
 
 
 def read_shares(given: str | Sequence[float], num_classes: int) -> Shares:
-    """Return shares from what a person wrote.
+    """Return shares from what a person wrote, scaled so that they add up to one.
 
     Example:
         >>> read_shares("50,30,20", 3), read_shares("even", 3)
         ((0.5, 0.3, 0.2), 'even')
-
-    Args:
-        given: ``"unknown"``, ``"even"``, or a number above zero for each class; they
-            are scaled so that they add up to one.
-        num_classes: Number of classes.
-
-    Returns:
-        The shares.
-
-    Raises:
-        UsageError: If they cannot be meant.
     """
     if given == UNKNOWN:
         return UNKNOWN
@@ -44,12 +33,11 @@ def read_shares(given: str | Sequence[float], num_classes: int) -> Shares:
     total = sum(numbers)
     if len(numbers) != num_classes or not all(0 < one < total for one in numbers):
         shown = given if isinstance(given, str) else ",".join(map(str, given))
-        msg = (
+        raise UsageError(
             f"The shares are '{shown}'. Give a number above zero for each of the "
             f"{num_classes} classes, in their order, such as "
             f"{','.join(['2'] + ['1'] * (num_classes - 1))}; or 'even', or 'unknown'."
         )
-        raise UsageError(msg)
     return tuple(one / total for one in numbers)
 
 

@@ -138,15 +138,7 @@ class Snapshot:
         return found
 
     def pool(self, images: "Images", *, budget: int | None = None) -> "Pool":
-        """Return the pool that strategies and trainers see.
-
-        Args:
-            images: The images, in the order of ``items``.
-            budget: Labels to train on at the end.
-
-        Returns:
-            A pool without the labels of the audit slice.
-        """
+        """Return the pool that strategies and trainers see: no label that measures."""
         import torch
 
         from fewlabels.pool import UNKNOWN, Pool

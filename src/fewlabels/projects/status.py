@@ -74,16 +74,10 @@ class Status:
 
 
 def status(project: ProjectFolder) -> Status:
-    """Measure how a project stands.
+    """Return how a project stands.
 
     Only the audit slice measures: it was drawn at random, and no model was trained on
     its labels. Labels that a strategy chose say nothing about accuracy.
-
-    Args:
-        project: The project.
-
-    Returns:
-        How it stands.
     """
     snapshot = project.snapshot()
     done = project.records()

@@ -12,15 +12,7 @@ _CHUNK_LENGTH = 8192
 
 
 def chunks(length: int, width: int, num_entries: int = 2**18) -> list[slice]:
-    """Cut a range into slices whose rows fit a bounded piece of memory.
-
-    Args:
-        length: How many rows there are.
-        width: Numbers that are held for each row.
-        num_entries: Numbers that are held at once, unless one row alone has more.
-
-    Returns:
-        Slices in order; none where there are no rows.
+    """Return slices of a range whose rows, so many numbers wide, fit some memory.
 
     Example:
         >>> chunks(5, width=10, num_entries=20)

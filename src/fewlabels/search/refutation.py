@@ -93,19 +93,11 @@ class Race:
 
 
 def race(problem: SearchProblem, num_draws: int, workers: Workers) -> Race:
-    """Return the draws that no other one beats.
+    """Return the draws that no other one beats, or all that are inside the window.
 
     Draws are tried in generations, each as large as all before it together, against the
     best value of those before. Inside of one, draws have nothing to do with each other:
     threads or processes may share it, and nothing depends on how they do.
-
-    Args:
-        problem: What is searched.
-        num_draws: How many draws to try.
-        workers: Who tries them.
-
-    Returns:
-        The best draws above zero (equally good ones, or all inside the window).
     """
     heat = _Heat(problem, float("-inf"))
     state = Race(Survivors.none(problem.size), 0, 0)

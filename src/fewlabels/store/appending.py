@@ -36,16 +36,7 @@ _NOTHING = "Nothing of this call was written."
 def append(
     connection: Connection, events: Sequence[Event], now: datetime
 ) -> tuple[int, ...]:
-    """Add events inside a writing transaction.
-
-    Args:
-        connection: Of the transaction.
-        events: What happened, in order.
-        now: The time of the store.
-
-    Returns:
-        A sequence number per event; that of the first time for a repeated one.
-    """
+    """Return a sequence number per event, added in a writing transaction or before."""
     stored = _stored(connection, [event.uuid for event in events])
     fresh = [event for event in events if event.uuid not in stored]
     _check_names(connection, fresh)
@@ -97,14 +88,7 @@ def events_with_targets() -> Select[Any]:
 
 
 def event_of(row: Row[Any]) -> Event:
-    """Return the event in a row of :func:`events_with_targets`.
-
-    Args:
-        row: The row.
-
-    Returns:
-        The event as it was given, and of an undo also the item.
-    """
+    """Return the event in a row of :func:`events_with_targets`."""
     names = [f.name for f in fields(Event) if f.name not in {"kind", "target"}]
     known = {name: getattr(row, name) for name in names}
     return Event(kind=Kind(row.kind), target=row.target_uuid, **known)
@@ -161,12 +145,11 @@ def _check_replay(event: Event, earlier: tuple[int, Event] | None) -> None:
     different = [name for name, value in after.items() if before[name] != value]
     if different:
         name = different[0]
-        msg = (
+        raise ReplayError(
             f"The UUID {event.uuid} came again with another content: {name} was "
             f"{before[name]!r} in event {number} and is {after[name]!r} now. A UUID "
             f"stands for one action; make a new one for a new action. {_NOTHING}"
         )
-        raise ReplayError(msg)
 
 
 def _content(event: Event) -> dict[str, Any]:
@@ -189,12 +172,11 @@ def _check_names(connection: Connection, events: Sequence[Event]) -> None:
     active |= {e.class_number for e in events if e.kind is Kind.CLASS_ADDED}
     for event in events:
         if event.kind in LABELS and event.class_number not in active:
-            msg = (
+            raise StoreError(
                 f"The label for '{event.item}' names class {event.class_number}; the "
                 f"classes in use are {sorted(active)}. Add the class first, or bring "
                 f"it back if it was retired. {_NOTHING}"
             )
-            raise StoreError(msg)
 
 
 def _check_known(
@@ -203,11 +185,10 @@ def _check_known(
     named = {getattr(event, what) for event in events} - {None}
     unknown = unknown_of(connection, column, named)
     if unknown:
-        msg = (
+        raise StoreError(
             f"{len(unknown)} of {len(named)} {what}s are not in the store, the first "
             f"is {min(unknown)!r}. {do} {_NOTHING}"
         )
-        raise StoreError(msg)
 
 
 def _switched(connection: Connection, undo: Event) -> dict[str, Any]:
@@ -215,20 +196,17 @@ def _switched(connection: Connection, undo: Event) -> dict[str, Any]:
     query = select(EVENTS).where(EVENTS.c.uuid == undo.target)
     target = connection.execute(query).one_or_none()
     if target is None:
-        msg = f"There is no event {undo.target} to undo. {_NOTHING}"
-        raise StoreError(msg)
+        raise StoreError(f"There is no event {undo.target} to undo. {_NOTHING}")
     if Kind(target.kind) in CLASS_EVENTS:
-        msg = (
+        raise StoreError(
             f"Event {target.sequence} ({target.kind}) cannot be undone; rename, retire "
             f"or restore the class instead. {_NOTHING}"
         )
-        raise StoreError(msg)
     if target.annotator != undo.annotator:
-        msg = (
+        raise StoreError(
             f"Event {target.sequence} is by '{target.annotator}', so '{undo.annotator}'"
             f" cannot undo it. Each annotator undoes her own events. {_NOTHING}"
         )
-        raise StoreError(msg)
     root = target.sequence if target.root is None else target.root
     switches = connection.execute(
         select(EVENTS.c.sequence).where(EVENTS.c.root == root).order_by("sequence")
@@ -242,11 +220,10 @@ def _check_undoable(target: Row[Any], switches: Sequence[int]) -> None:
     if (is_root and len(switches) % 2) or (
         not is_root and target.sequence != switches[-1]
     ):
-        msg = (
+        raise StoreError(
             f"Event {target.sequence} ({target.kind}) does not hold any more: event "
             f"{switches[-1]} came later. Undo that one to go back. {_NOTHING}"
         )
-        raise StoreError(msg)
 
 
 def _change_class(connection: Connection, event: Event) -> None:
@@ -255,18 +232,16 @@ def _change_class(connection: Connection, event: Event) -> None:
     rows = connection.execute(select(CLASSES.c.name, CLASSES.c.number)).all()
     number_of = {row.name: row.number for row in rows}
     if name is not None and number_of.get(name, number) != number:
-        msg = (
+        raise StoreError(
             f"The class name '{name}' is taken by class {number_of[name]}; two classes "
             f"of one name could not be told apart. {_NOTHING}"
         )
-        raise StoreError(msg)
     is_new = event.kind is Kind.CLASS_ADDED
     if is_new != (number not in number_of.values()) or (is_new and number != len(rows)):
-        msg = (
+        raise StoreError(
             f"An event '{event.kind}' names class {number}; there are classes 0 to "
             f"{len(rows) - 1}, and a new one gets number {len(rows)}. {_NOTHING}"
         )
-        raise StoreError(msg)
     if is_new:
         values = {"number": number, "name": name, "active": True}
         connection.execute(CLASSES.insert(), values)

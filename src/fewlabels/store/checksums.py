@@ -47,12 +47,7 @@ def renew(connection: Connection, *tables: Table) -> None:
 
 
 def extend(connection: Connection, last: int) -> None:
-    """Write the checksum of the events after some were added in this transaction.
-
-    Args:
-        connection: Of the transaction.
-        last: Sequence number of the last event before.
-    """
+    """Write the checksum of the events after ``last``, added in this transaction."""
     added = _raw(EVENTS).where(EVENTS.c.sequence > last)
     before = _written(connection).get(EVENTS.name, _NOTHING)
     _write(connection, EVENTS.name, _chained(connection, added, before, at_once=1))
@@ -65,14 +60,7 @@ def renew_all(connection: Connection) -> None:
 
 
 def damaged_part(connection: Connection) -> str | None:
-    """Return the name of the first table that is not what its checksum says.
-
-    Args:
-        connection: Of a reading transaction.
-
-    Returns:
-        The name; None if all is as it was written.
-    """
+    """Return the first table that is not what its checksum says; None if all are."""
     written = _written(connection)
     if written.get(_SCHEMA) != _of_schema(connection):
         return _SCHEMA

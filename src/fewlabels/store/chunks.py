@@ -27,16 +27,7 @@ def chunked(entries: Iterable[Entry], size: int = CHUNK) -> Iterator[list[Entry]
 def unknown_of(
     connection: Connection, column: ColumnElement[Any], named: Iterable[Entry]
 ) -> set[Entry]:
-    """Return the entries that stand in no row of a column.
-
-    Args:
-        connection: Of a transaction.
-        column: Where they should be.
-        named: The entries.
-
-    Returns:
-        Those that are not there.
-    """
+    """Return the entries that stand in no row of a column."""
     unknown = set(named)
     for some in chunked(tuple(unknown)):
         query = select(column).where(column.in_(some))

@@ -24,29 +24,16 @@ EXPORT_VERSION = 1
 
 
 def check_free(path: Path) -> None:
-    """Refuse to write over a file.
-
-    Args:
-        path: Where a copy shall stand.
-
-    Raises:
-        UsageError: If something stands there.
-    """
+    """Refuse to write over a file."""
     if path.exists():
-        msg = (
+        raise UsageError(
             f"'{path}' exists already, and a backup never replaces a file: it could be "
             "the last good one. Give another name."
         )
-        raise UsageError(msg)
 
 
 def copy_file(database: Database, path: Path) -> None:
-    """Copy a store on SQLite to another file; the copy is of one moment.
-
-    Args:
-        database: The store.
-        path: Where the copy shall stand; what stands there is replaced.
-    """
+    """Copy a store on SQLite, as of one moment, over another file."""
     with (
         explained(database.place),
         replacing(path) as partial,
@@ -59,12 +46,7 @@ def copy_file(database: Database, path: Path) -> None:
 
 
 def copy_tables(database: Database, target: Database) -> None:
-    """Copy all rows of a store, as of one moment, into another that is empty.
-
-    Args:
-        database: The store to copy.
-        target: A store of the same version without a row.
-    """
+    """Copy all rows of a store, as of one moment, into an empty one of its version."""
     with database.reading() as source, target.writing() as connection:
         for table in METADATA.sorted_tables:
             if table in {VERSION, CHECKSUMS}:
@@ -75,15 +57,7 @@ def copy_tables(database: Database, target: Database) -> None:
 
 
 def export_events(database: Database, path: Path) -> int:
-    """Write all events, as of one moment, to a file with one JSON object per line.
-
-    Args:
-        database: The store.
-        path: The file; an older one is replaced when the new one is whole.
-
-    Returns:
-        How many events there are.
-    """
+    """Return the number of events, written as of one moment, a JSON object a line."""
     number = 0
     with (
         replacing(path) as partial,

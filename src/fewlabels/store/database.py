@@ -96,19 +96,9 @@ class Database:
 def connect(
     place: str | Path, *, busy_seconds: float, mounts: Mounts, clock: Clock | None
 ) -> Database:
-    """Make a database ready for connections, without making one yet.
+    """Return a database that is ready for connections, without making one yet.
 
-    Args:
-        place: A file, or the address of a PostgreSQL server.
-        busy_seconds: How long to wait for another writer.
-        mounts: Lists the mounted file systems.
-        clock: Who tells the time.
-
-    Returns:
-        The database.
-
-    Raises:
-        StoreError: If the driver for PostgreSQL is not installed.
+    The place is a file, or the address of a PostgreSQL server.
     """
     url = store_url(place)
     if url.get_backend_name() == "sqlite":
@@ -123,11 +113,10 @@ def connect(
     try:
         engine = create_engine(url, connect_args={"options": wait}, pool_pre_ping=True)
     except ModuleNotFoundError as error:
-        msg = (
+        raise StoreError(
             f"The label store '{address}' is on a PostgreSQL server, and the driver "
             "for it is not installed. Run: pip install 'fewlabels[postgres]'"
-        )
-        raise StoreError(msg) from error
+        ) from error
     return Database(engine, address, None, clock)
 
 
@@ -136,10 +125,6 @@ def count_anew(connection: Connection, table: Table) -> None:
 
     It does so by itself every minute or so, and until then plans for an empty table:
     reading 10,000 labels then takes seconds instead of a third of one.
-
-    Args:
-        connection: Of a writing transaction.
-        table: What has grown.
     """
     if connection.dialect.name == "postgresql":
         _say(connection, f"ANALYZE {table.name}")
@@ -162,12 +147,7 @@ def _sqlite_engine(url: URL, path: Path, busy_seconds: float) -> Engine:
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, busy_seconds: float | None) -> None:
-    """Set up a new connection: durable commits, keys that hold, our own BEGIN.
-
-    Args:
-        connection: The connection.
-        busy_seconds: How long to wait for another writer; None: it only reads.
-    """
+    """Set up a connection: durable commits, keys that hold, our own BEGIN."""
     connection.isolation_level = None
     cursor = connection.cursor()
     if busy_seconds is not None:

@@ -35,14 +35,7 @@ class UnreadableValueError(Exception):
 
 @contextmanager
 def explained(place: str) -> Iterator[None]:
-    """Turn an error of the database inside the block into a sentence.
-
-    Args:
-        place: The store as messages name it, without a password.
-
-    Yields:
-        Nothing.
-    """
+    """Turn an error of the database inside the block into a sentence about a place."""
     try:
         yield
     # The latter in the names of tables, or in a message of SQLite.
@@ -58,15 +51,7 @@ def explained(place: str) -> Iterator[None]:
 
 
 def damaged(place: str, what: str) -> DamagedStoreError:
-    """Return the error that says a store cannot be read.
-
-    Args:
-        place: The store as messages name it.
-        what: What was found.
-
-    Returns:
-        The error; nothing was written.
-    """
+    """Return the error that says a store cannot be read; nothing was written."""
     return DamagedStoreError(
         f"The label store '{place}' cannot be read: {what}. Nothing was changed. Move "
         "the file aside (do not delete it), put the newest backup in its place, and "

@@ -59,14 +59,9 @@ _SEEN = Table(
 
 
 def index(database: Database, found: Iterable[ListedFile]) -> Indexed:
-    """Take in a complete list of the files.
+    """Return what changed with a complete list of the files.
 
-    Args:
-        database: The store.
-        found: Every file there is; read as it comes, never held as a whole.
-
-    Returns:
-        What changed.
+    The list is read as it comes, and never held as a whole.
     """
     with database.engine.connect() as connection:
         with connection.begin():
@@ -83,14 +78,10 @@ def index(database: Database, found: Iterable[ListedFile]) -> Indexed:
 
 
 def items(connection: Connection, *, with_missing: bool) -> Iterator[Item]:
-    """Yield all items by path.
-
-    Args:
-        connection: Of a reading transaction.
-        with_missing: Also those whose file is not there any more.
+    """Yield all items by path, on demand also those whose file is not there any more.
 
     Yields:
-        Each item.
+        An item.
     """
     query = select(ITEMS).order_by(ITEMS.c.path, ITEMS.c.id)
     if not with_missing:
@@ -124,11 +115,10 @@ def _take_in(connection: Connection, some: Iterable[ListedFile]) -> None:
         with connection.begin():
             connection.execute(_SEEN.insert(), rows)
     except IntegrityError as error:
-        msg = (
+        raise UsageError(
             f"A path was listed twice, somewhere from '{rows[0]['path']}' to "
             f"'{rows[-1]['path']}'; an item has one path. Nothing was changed."
-        )
-        raise UsageError(msg) from error
+        ) from error
 
 
 def _merge(connection: Connection) -> Indexed:

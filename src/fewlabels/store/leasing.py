@@ -51,20 +51,18 @@ class Wish:
     def __post_init__(self) -> None:
         """Check the numbers."""
         if self.count < 0 or self.overlap < 1 or self.ttl <= 0:
-            msg = (
+            raise UsageError(
                 f"A lease needs count >= 0, overlap >= 1 and ttl > 0; got count="
                 f"{self.count}, overlap={self.overlap}, ttl={self.ttl}."
             )
-            raise UsageError(msg)
         if isinstance(self.among, str):
             msg = f"among='{self.among}' is one id; give a list of ids or a round."
             raise UsageError(msg)
         if isinstance(self.among, Sequence) and len(self.among) > MOST_LISTED:
-            msg = (
+            raise UsageError(
                 f"among lists {len(self.among)} items; at most {MOST_LISTED} can be "
                 "compared at once. Add them as a round and give its step."
             )
-            raise UsageError(msg)
 
 
 def lease(connection: Connection, wish: Wish, now: datetime) -> Leased:

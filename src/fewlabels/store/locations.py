@@ -49,17 +49,7 @@ def system_mounts() -> list[Mount]:
 
 
 def store_url(place: str | Path) -> URL:
-    """Return the address of a store.
-
-    Args:
-        place: A file, or an address such as ``"postgresql://user@host/labels"``.
-
-    Returns:
-        The address with the driver to use.
-
-    Raises:
-        UsageError: If the address names another kind of database, or none.
-    """
+    """Return the address of a store, a file or a server, with the driver to use."""
     if isinstance(place, Path) or "://" not in place:
         return URL.create("sqlite", database=str(Path(place).absolute()))
     try:
@@ -80,27 +70,18 @@ def shown(url: URL) -> str:
 
 
 def check_drive(path: Path, mounts: Mounts = system_mounts) -> None:
-    """Refuse a file on a network drive.
-
-    Args:
-        path: Where the store is or shall be.
-        mounts: Lists the mounted file systems.
-
-    Raises:
-        NetworkDriveError: If the file lies on another machine.
-    """
+    """Refuse a file on a network drive."""
     real = path.resolve()
     above = [m for m in mounts() if real.is_relative_to(m.folder)]
     # Of several mounts at one folder the last one is seen.
     nearest = max(reversed(above), key=lambda m: len(m.folder.parts), default=None)
     if nearest and nearest.kind in NETWORK_SYSTEMS:
-        msg = (
+        raise NetworkDriveError(
             f"'{path}' is on a network drive ({nearest.kind} at '{nearest.folder}'). "
             "SQLite cannot keep labels safe there: two machines would overwrite each "
             "other. Give a folder on this machine's own disk, or the address of a "
             "PostgreSQL server."
         )
-        raise NetworkDriveError(msg)
 
 
 def _plain(folder: str) -> str:

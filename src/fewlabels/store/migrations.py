@@ -135,14 +135,9 @@ MIGRATIONS = (_FIRST, _CHECKSUMS)
 
 
 def upgrade(database: Database, migrations: tuple[Migration, ...]) -> Path | None:
-    """Bring a store to the newest version; make its tables where there are none.
+    """Return the copy of a file that was older, after bringing a store up to date.
 
-    Args:
-        database: The database.
-        migrations: All migrations, the oldest first.
-
-    Returns:
-        The copy of a file that was older; None where nothing was copied to a file.
+    Its tables are made where there are none. None: nothing was copied to a file.
     """
     with database.reading() as connection:
         old = _version(connection, database.place)
@@ -178,22 +173,20 @@ def _version(connection: Connection, place: str) -> int:
         return found[0]
     strange = names & set(METADATA.tables)
     if strange:
-        msg = (
+        raise DamagedStoreError(
             f"'{place}' holds a table '{min(strange)}' that fewlabels did not make, so "
             "it belongs to something else. Nothing was changed; give another file or "
             "an empty database."
         )
-        raise DamagedStoreError(msg)
     return 0
 
 
 def _check_not_newer(version: int, newest: int, place: str) -> None:
     if version > newest:
-        msg = (
+        raise NewerStoreError(
             f"The label store '{place}' is of version {version}, and this fewlabels "
             f"knows versions up to {newest}. Nothing was changed; update fewlabels."
         )
-        raise NewerStoreError(msg)
 
 
 def _apply(connection: Connection, migration: Migration) -> None:

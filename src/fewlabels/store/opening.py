@@ -12,25 +12,16 @@ from fewlabels.store.failures import damaged
 
 
 def make_ready(database: Database, *, create: bool) -> None:
-    """Check a store and bring it up to date, or make a new one.
-
-    Args:
-        database: Where it is.
-        create: Whether to make a store where there is none.
-
-    Raises:
-        StoreError: If there is none and none is wanted, or it cannot be used.
-    """
+    """Check a store and bring it up to date, or make a new one if that is wanted."""
     path = database.path
     is_there = path is None or _has_content(path)
     if path and is_there:
         _check_file(database)
     if not create and (not is_there or migrations.is_empty(database)):
-        msg = (
+        raise StoreError(
             f"There is no label store in '{database.place}'. If there was one, put the "
             "newest backup there; nothing was changed."
         )
-        raise StoreError(msg)
     migrations.upgrade(database, migrations.MIGRATIONS)
     _check_content(database)
 

@@ -28,16 +28,10 @@ def events(
     item: str | None = None,
     uuid: str | None = None,
 ) -> Iterator[StoredEvent]:
-    """Yield events in their order.
-
-    Args:
-        connection: Of a reading transaction.
-        after: Only those with a higher sequence number.
-        item: Only those about this item.
-        uuid: Only the one of this name.
+    """Yield events in their order: all, those after a number, or of an item or UUID.
 
     Yields:
-        Each event.
+        An event.
     """
     query = events_with_targets().where(EVENTS.c.sequence > after)
     query = query.order_by(EVENTS.c.sequence)
@@ -57,14 +51,7 @@ def identity(connection: Connection) -> str | None:
 
 
 def check_empty(connection: Connection) -> None:
-    """Raise unless nothing was ever written to a store.
-
-    Args:
-        connection: Of a writing transaction, so that nobody does so meanwhile.
-
-    Raises:
-        StoreError: If there is anything in it.
-    """
+    """Raise unless nothing was ever written to a store, in a writing transaction."""
     counts = {
         name: connection.execute(select(func.count()).select_from(table)).scalar_one()
         for name, table in (
@@ -76,12 +63,11 @@ def check_empty(connection: Connection) -> None:
     }
     if any(counts.values()):
         found = ", ".join(f"{count} {name}" for name, count in counts.items())
-        msg = (
+        raise StoreError(
             f"The label store belongs to another project, or to one whose beginning "
             f"was interrupted: it holds {found}. Nothing was touched; give this "
             "project an empty database."
         )
-        raise StoreError(msg)
 
 
 def verdicts(
@@ -89,13 +75,8 @@ def verdicts(
 ) -> Iterator[Annotation]:
     """Yield the current word of each annotator on each item, by item and annotator.
 
-    Args:
-        connection: Of a reading transaction.
-        with_missing: Also those on files that are not there any more.
-        items: Only those on these few items; None: on all.
-
     Yields:
-        Each verdict.
+        A verdict.
     """
     query = select(VERDICTS).order_by(VERDICTS.c.item, VERDICTS.c.annotator)
     if items is not None:

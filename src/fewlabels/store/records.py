@@ -106,18 +106,16 @@ class Event:
         _check_text([word for word in words if word is not None])
         _check_json("payload of an event", self.payload)
         if self.client_time is not None and self.client_time.tzinfo is None:
-            msg = (
+            raise UsageError(
                 f"The client_time {self.client_time} has no time zone, so nobody "
                 "could tell when it was. Give one, such as datetime.now(UTC)."
             )
-            raise UsageError(msg)
         if not _is_uuid(self.uuid):
-            msg = (
+            raise UsageError(
                 f"'{self.uuid}' is not a UUID in its usual form, such as "
                 f"'{UUID(int=0)}'. Repeated events are known by it; let "
                 "fewlabels.store.new_uuid() make one."
             )
-            raise UsageError(msg)
 
 
 @dataclass(frozen=True)
@@ -295,8 +293,7 @@ def _check_json(what: str, value: Mapping[str, Any]) -> None:
     try:
         _check_text([canonical(value)])
     except (TypeError, ValueError) as error:
-        msg = f"The {what} cannot be written as JSON: {error}"
-        raise UsageError(msg) from error
+        raise UsageError(f"The {what} cannot be written as JSON: {error}") from error
 
 
 def _is_name(given: object) -> bool:

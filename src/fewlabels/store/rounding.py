@@ -34,11 +34,10 @@ def add_round(connection: Connection, given: StoredRound, now: datetime) -> Stor
         _check_same(known[given.step], given)
         return known[given.step]
     if given.step != len(known):
-        msg = (
+        raise UsageError(
             f"The next round is number {len(known)}; got step {given.step}. Rounds are "
             "numbered 0, 1, 2, ... without a gap."
         )
-        raise UsageError(msg)
     _check_items(connection, given)
     columns = ("step", "strategy", "options", "seed", "model", "candidates_digest")
     row = {name: getattr(given, name) for name in columns}
@@ -90,13 +89,12 @@ def _check_same(known: StoredRound, given: StoredRound) -> None:
     before = replace(known, created=None, options={})
     after = replace(given, created=None, options={})
     if before != after or canonical(known.options) != canonical(given.options):
-        msg = (
+        raise StoreError(
             f"Round {given.step} is in the store already ({known.strategy}, "
             f"{len(known.items)} items, seed {known.seed}), and is another than the "
             f"one given ({given.strategy}, {len(given.items)} items, seed "
             f"{given.seed}). Rounds never change; add the next one."
         )
-        raise StoreError(msg)
 
 
 def _check_items(connection: Connection, given: StoredRound) -> None:
@@ -106,8 +104,7 @@ def _check_items(connection: Connection, given: StoredRound) -> None:
         raise UsageError(msg)
     unknown = unknown_of(connection, ITEMS.c.id, wanted)
     if unknown:
-        msg = (
+        raise StoreError(
             f"{len(unknown)} of {len(wanted)} items of round {given.step} are not in "
             f"the store, the first is '{min(unknown)}'. Index the images first."
         )
-        raise StoreError(msg)

@@ -45,20 +45,10 @@ def advised(
     past: Sequence[Round],
     history: Sequence[Round],
 ) -> Query:
-    """Choose ``size`` candidates by Exp4.P.
+    """Return ``size`` candidates by Exp4.P; the record holds what the next one needs.
 
-    Args:
-        rule: Arms and constants.
-        classifier: The classifier of this round.
-        pool: The pool.
-        size: How many items to draw.
-        generator: The only source of randomness.
-        mine: What marks records of this bandit.
-        past: Rounds with such records.
-        history: All rounds, for the arms.
-
-    Returns:
-        The query; its record holds all that the next one needs.
+    ``mine`` marks records of this bandit, and ``past`` are the rounds with such
+    records.
     """
     num_arms = len(rule.arms) + 1
     horizon = _horizon(rule, past, pool)

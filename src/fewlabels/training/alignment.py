@@ -74,20 +74,18 @@ class Darp:
             msg = f"target is {self.target}; every share must be a number above zero."
             raise UsageError(msg)
         if self.capacity is not None and not self.capacity >= 1:
-            msg = (
+            raise UsageError(
                 f"capacity is {self.capacity}; below 1 a class could not reach its "
                 "target. Give 1 or more, or None for no limit."
             )
-            raise UsageError(msg)
 
     def check(self, pool: Pool) -> None:
         """Raise unless a target that was given has a share for each class."""
         if not isinstance(self.target, str) and len(self.target) != pool.num_classes:
-            msg = (
+            raise UsageError(
                 f"target gives {len(self.target)} shares, and there are "
                 f"{pool.num_classes} classes; give one share for each."
             )
-            raise UsageError(msg)
 
     def memory(self, pool: Pool) -> dict[str, Tensor]:
         """Return what is known of the pool's items: nothing yet.

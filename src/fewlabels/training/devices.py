@@ -63,16 +63,7 @@ class Trainable(Protocol):
 
 
 def trained(task: Trainable, network: Network, on_checkpoint: OnCheckpoint) -> Network:
-    """Do a training on the devices of its settings.
-
-    Args:
-        task: The training.
-        network: The untrained network; it is used up.
-        on_checkpoint: Called in this process with the step and the averaged network.
-
-    Returns:
-        The averaged network, in this process.
-    """
+    """Return the averaged network of a training on the devices of its settings."""
     if task.settings.devices == 1:
         return task.train(ProcessGroup(_fabric(task.settings)), network, on_checkpoint)
     return _trained_by_several(task, network, on_checkpoint)
@@ -96,12 +87,11 @@ def _fabric(settings: Schedule) -> "Fabric":
             precision=settings.precision,
         )
     except (RuntimeError, ValueError) as error:
-        msg = (
+        raise UsageError(
             f"Training cannot use accelerator '{settings.accelerator}' with "
             f"{settings.devices} devices and precision '{settings.precision}': {error} "
             'Choose what this machine has; accelerator="cpu" works everywhere.'
-        )
-        raise UsageError(msg) from error
+        ) from error
 
 
 def _trained_by_several(
@@ -124,13 +114,12 @@ def _trained_by_several(
         raise listener.error from failure
     if failure is not None or not listener.is_done:
         reason = str(failure).strip().splitlines()[-1] if failure else "no reason given"
-        msg = (
+        raise TrainingError(
             f"One of the {task.settings.devices} processes of the training ended early "
             f"({reason}). Run the same again: with a workspace, it goes on from the "
             "last saved state. A script that trains on several devices needs "
             'if __name__ == "__main__": around its work.'
-        )
-        raise TrainingError(msg) from failure
+        ) from failure
     return network
 
 

@@ -211,11 +211,10 @@ class Task:
             found.features[:], self.pool.num_classes, schedule.rate_limit
         )
         if bound <= 0:
-            msg = (
+            raise TrainingError(
                 f"The Gram matrix of the {len(labeled)} labeled items is singular: "
                 "some look alike to the untrained network, or there are more of them "
                 f"than features. rate_limit '{schedule.rate_limit}' leaves no learning "
                 "rate; take 'linearized' or 'none'."
             )
-            raise TrainingError(msg)
         return min(schedule.learning_rate, bound)

@@ -81,11 +81,10 @@ class FrozenInputs:
     def check_network(self, name: str) -> None:
         """Raise unless a network takes rows."""
         if name.startswith("wrn"):
-            msg = (
+            raise UsageError(
                 f"The network '{name}' takes images, and features are frozen here: "
                 "choose a head, 'linear' or 'mlp-256'."
             )
-            raise UsageError(msg)
 
     def of(self, pool: Pool, cache: str | None) -> Views:
         """Return stored features of views; what is not there yet is embedded."""

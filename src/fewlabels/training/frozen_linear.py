@@ -86,11 +86,10 @@ class Linear:
     def check(self, pool: Pool) -> None:
         """Raise unless shares that were given are one for each class."""
         if not isinstance(self.shares, str) and len(self.shares) != pool.num_classes:
-            msg = (
+            raise UsageError(
                 f"{len(self.shares)} shares are given, and there are "
                 f"{pool.num_classes} classes; give one share for each."
             )
-            raise UsageError(msg)
 
     def begin(self, head: Head, rows: Rows) -> None:
         """Let the head standardize by the mean and spread of the pool's rows."""

@@ -165,12 +165,11 @@ def check_finite(
     if math.isfinite(value) and value < _LOST:
         return
     kept = "" if saved is None else saved.last_good()
-    msg = (
+    raise TrainingError(
         f"The loss is {value:.6g} by step {step} of {schedule.steps}, so the network "
         f"is lost. Lower learning_rate (now {schedule.learning_rate}), and check that "
         f"the images hold finite numbers.{kept}"
     )
-    raise TrainingError(msg)
 
 
 def _is_checkpoint(done: int, schedule: Schedule) -> bool:

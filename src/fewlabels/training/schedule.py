@@ -96,11 +96,10 @@ class Schedule:
         for name in ("momentum", "ema_decay", "dropout"):
             check_range(name, getattr(self, name), at_least=0, below=1)
         if self.minibatch_size % self.devices:
-            msg = (
+            raise UsageError(
                 f"minibatch_size is {self.minibatch_size} and devices {self.devices}: "
                 "the devices cannot share a minibatch equally. Take a multiple."
             )
-            raise UsageError(msg)
 
     @property
     def bn_momentum(self) -> float:
@@ -139,5 +138,4 @@ def check_range(
     """Raise unless ``at_least <= value < below``."""
     if not at_least <= value < below:
         limit = " and finite" if below == float("inf") else f" and below {below}"
-        msg = f"{name} is {value}; it must be at least {at_least}{limit}."
-        raise UsageError(msg)
+        raise UsageError(f"{name} is {value}; it must be at least {at_least}{limit}.")

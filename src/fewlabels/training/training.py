@@ -75,13 +75,12 @@ class Training:
         """Raise if it cannot be right for a pool; quick, so ask early."""
         kinds = {view.kind for view in self.learner.views.values()}
         if "strong" in kinds and len(pool.images.shape) == 1:
-            msg = (
+            raise UsageError(
                 f"The items are vectors of shape {pool.images.shape}, and "
                 f"{type(self.learner).__name__} learns from strong views, which are "
                 "made of images. Take the trainer 'supervised' with the network "
                 "'linear' or 'mlp-256'."
             )
-            raise UsageError(msg)
         self.learner.check(pool)
         if self.alignment is not None:
             self.alignment.check(pool)

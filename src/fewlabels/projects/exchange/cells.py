@@ -21,12 +21,6 @@ def guarded(cell: str) -> str:
     Example:
         >>> guarded("=1+1.png"), guarded("cat.png")
         ("'=1+1.png", 'cat.png')
-
-    Args:
-        cell: Any text.
-
-    Returns:
-        The text, with an apostrophe in front where it needs one.
     """
     return f"'{cell}" if _RISKY.match(cell) else cell
 
@@ -37,11 +31,5 @@ def unguarded(cell: str) -> str:
     Example:
         >>> unguarded("'=1+1.png"), unguarded("'tis.png")
         ('=1+1.png', "'tis.png")
-
-    Args:
-        cell: A cell of a table.
-
-    Returns:
-        The text.
     """
     return cell[1:] if _GUARDED.match(cell) else cell

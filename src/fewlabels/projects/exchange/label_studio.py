@@ -18,13 +18,10 @@ _BLANK = " \t\r\n"
 
 
 def studio_rows(text: str) -> Iterator[Numbered | Fault]:
-    """Read an export: an array of tasks.
-
-    Args:
-        text: The whole file.
+    """Yield a row per annotation of an export, an array of tasks, and faults.
 
     Yields:
-        A row per annotation, on the line where its task begins, and faults.
+        A row, on the line where its task begins, or a fault.
     """
     for number, (line, task) in enumerate(_elements(text), start=1):
         if isinstance(task, Fault):

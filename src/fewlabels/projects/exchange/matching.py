@@ -32,27 +32,15 @@ class Images:
     """Which image a row means."""
 
     def __init__(self, items: Mapping[str, str], asked: Collection[str] | None) -> None:
-        """Take the names.
-
-        Args:
-            items: Identifier of each image by its path below the folder.
-            asked: Identifiers of the images that were asked about; None: all.
-        """
+        """Take identifiers by path, and those that were asked about; None: all."""
         self._items = items
         self._asked = None if asked is None else frozenset(asked)
 
     def find(self, row: Row) -> str:
         """Return the identifier of the image that a row means.
 
-        Args:
-            row: The row; its identifier counts where there is one, its name otherwise.
-
-        Returns:
-            The identifier.
-
-        Raises:
-            FaultyRowError: If there is no such image, if identifier and name are of
-                two images, or if nobody asked about it.
+        Its identifier counts where there is one, its name otherwise. No such image, two
+        of them, or one that nobody asked about raises :class:`FaultyRowError`.
         """
         identifier = text_of(row, "id")
         cells = map(row.get, NAMES)
@@ -138,17 +126,7 @@ class Classes:
         self._hints: dict[str, str] = {}
 
     def find(self, row: Row) -> str | None:
-        """Return the class of a row, or one of ``SAYINGS`` that is no class.
-
-        Args:
-            row: The row.
-
-        Returns:
-            The word; None if the row has no label.
-
-        Raises:
-            FaultyRowError: If there is no such class.
-        """
+        """Return the class of a row, or one of ``SAYINGS``; None if it has no label."""
         word = text_of(row, "label", strip=False)
         if word is None or not word.strip():
             return None
@@ -182,20 +160,7 @@ def is_answered(row: Row) -> bool:
 
 
 def answer_of(row: Row, line: int, images: Images, classes: Classes) -> Answer:
-    """Return the answer in a row.
-
-    Args:
-        row: The row, which :func:`is_answered`.
-        line: Where it is.
-        images: What can be meant.
-        classes: What the images can be.
-
-    Returns:
-        The answer.
-
-    Raises:
-        FaultyRowError: If anything in the row is wrong.
-    """
+    """Return the answer in a row that :func:`is_answered`, if all of it is right."""
     identifier = images.find(row)
     status = (text_of(row, "status") or "").lower()
     if status not in {"", SKIP, UNSURE}:
@@ -256,19 +221,7 @@ def _lead_time(row: Row) -> float | None:
 
 
 def text_of(row: Row, column: str, *, strip: bool = True) -> str | None:
-    """Return a cell as text; None where it is empty.
-
-    Args:
-        row: The row.
-        column: Which cell.
-        strip: Whether blanks around it do not count.
-
-    Returns:
-        The text.
-
-    Raises:
-        FaultyRowError: If the cell is something else than text or a number.
-    """
+    """Return a cell as text; None where it is empty."""
     cell = row.get(column)
     if cell is None:
         return None

@@ -100,18 +100,7 @@ class Parsed:
 
 
 def format_of(path: Path, wanted: Format | None) -> Format:
-    """Return the format of a file, by its extension unless it is given.
-
-    Args:
-        path: The file.
-        wanted: The format, or None.
-
-    Returns:
-        The format.
-
-    Raises:
-        UnknownNameError: If there is no such format or no such extension.
-    """
+    """Return the format of a file, by its extension unless it is given."""
     if wanted is None:
         if path.suffix.lower() not in EXTENSIONS:
             raise UnknownNameError("kind of file of answers", path.name, EXTENSIONS)

@@ -23,17 +23,13 @@ _SEPARATOR_LINE = re.compile(r"sep=[,;\t]\s*", re.IGNORECASE)
 
 
 def csv_rows(text: str) -> Iterator[Numbered | Fault]:
-    """Read the rows of a table.
+    """Yield rows that have an image and a label column, and faults.
 
     Cells may be separated by commas, semicolons or tabs. Blank lines, and the line
-    ``sep=;`` that Excel knows, are passed over.
-
-    Args:
-        text: The whole file.
+    ``sep=;`` that Excel knows, are passed over. After a header of no use comes nothing.
 
     Yields:
-        Rows that have an image and a label column, and faults; none after the header
-        if the header is of no use.
+        A row or a fault.
     """
     numbered = _cells(text, _separator(text))
     header_line, header = next(
@@ -89,13 +85,10 @@ def _cells(text: str, separator: str) -> Iterator[tuple[int, list[str] | str]]:
 
 
 def json_rows(text: str) -> Iterator[Numbered | Fault]:
-    """Read JSON Lines: one object per line; blank lines are passed over.
-
-    Args:
-        text: The whole file.
+    """Yield rows of JSON Lines and faults; blank lines are passed over.
 
     Yields:
-        Rows and faults; a column that looks misspelt is named once.
+        A row or a fault; a column that looks misspelt is named once.
     """
     named: set[str] = set()
     for line, words in enumerate(text.split("\n"), start=1):

@@ -62,8 +62,7 @@ def write_query(
         UsageError: If nothing is asked, or somebody else's file would be replaced.
     """
     if not asked:
-        msg = f"There is nothing to ask, so '{path}' was not written."
-        raise UsageError(msg)
+        raise UsageError(f"There is nothing to ask, so '{path}' was not written.")
     ordered = sorted(asked, key=lambda item: item.number)
     for item in ordered:
         _check_probabilities(item, classes)
@@ -111,14 +110,7 @@ def config_path(path: Path) -> Path:
 
 
 def label_config(classes: Sequence[str]) -> str:
-    """Return the labeling configuration for Label Studio.
-
-    Args:
-        classes: Names of the classes.
-
-    Returns:
-        XML to paste into the project's labeling interface.
-    """
+    """Return XML for Label Studio's labeling interface."""
     choices = "".join(f"    <Choice value={quoteattr(name)}/>\n" for name in classes)
     return (
         '<View>\n  <Image name="image" value="$image"/>\n'
@@ -134,32 +126,22 @@ def _check_config(path: Path) -> None:
         found = read_regular(path, _LARGEST).decode("utf-8")
         if _CHOICE.sub("", found) == label_config(()):
             return
-    msg = (
+    raise UsageError(
         f"'{path}' exists already, is not as fewlabels wrote it, and was not "
         "touched. Give the query another name."
     )
-    raise UsageError(msg)
 
 
 def _check_probabilities(item: AskedItem, classes: Sequence[str]) -> None:
     if item.probabilities is not None and len(item.probabilities) != len(classes):
-        msg = (
+        raise ShapeError(
             f"'{item.path}' has {len(item.probabilities)} probabilities and there are "
             f"{len(classes)} classes; give one for each."
         )
-        raise ShapeError(msg)
 
 
 def suggestion(item: AskedItem, classes: Sequence[str]) -> tuple[str, float] | None:
-    """Return the likeliest class and its probability; None where nothing is known.
-
-    Args:
-        item: What is asked.
-        classes: Names of the classes.
-
-    Returns:
-        Name and probability.
-    """
+    """Return the likeliest class and its probability; None where nothing is known."""
     if not item.probabilities:
         return None
     numbers = [float(number) for number in item.probabilities]

@@ -40,15 +40,7 @@ class Facts:
 
 
 def card(config: ModelConfig, facts: Facts) -> str:
-    """Return the text of the card, in Markdown.
-
-    Args:
-        config: The configuration of the model.
-        facts: How it was made.
-
-    Returns:
-        The text; names that people chose are escaped.
-    """
+    """Return the card in Markdown; names that people chose are escaped."""
     counts = zip(config.classes, facts.label_counts, strict=True)
     rows = [f"| {_plain(name)} | {count} |" for name, count in counts]
     return "\n".join(

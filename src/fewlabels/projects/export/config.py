@@ -102,26 +102,15 @@ def enclosed_network(encoder: Encoder) -> WideResNet | None:
 
 
 def read_config(folder: Path) -> ModelConfig:
-    """Read the configuration of an exported model.
-
-    Args:
-        folder: The folder of the model.
-
-    Returns:
-        The configuration.
-
-    Raises:
-        DataError: If there is none, or if it is not one of this package.
-    """
+    """Return the configuration in the folder of an exported model of this package."""
     path = folder / CONFIG
     try:
         content = files.read_regular(path, _LARGEST)
     except OSError as error:
-        msg = (
+        raise DataError(
             f"There is no exported model in {folder}: {CONFIG} cannot be read "
             f"({error.strerror}). Give the folder that holds {CONFIG} and {WEIGHTS}."
-        )
-        raise DataError(msg) from error
+        ) from error
     try:
         return ModelConfig.model_validate_json(opened(content)[0])
     except ValidationError as error:
@@ -133,21 +122,12 @@ def read_config(folder: Path) -> ModelConfig:
 
 
 def check_classes(classes: Sequence[str], num_classes: int) -> None:
-    """Raise unless there is a name for each output.
-
-    Args:
-        classes: Names of the classes.
-        num_classes: Outputs of the model.
-
-    Raises:
-        DataError: If there are more or fewer.
-    """
+    """Raise unless there is a name for each output."""
     if len(classes) != num_classes or len(set(classes)) < len(classes):
-        msg = (
+        raise DataError(
             f"The model tells {num_classes} classes apart, and {len(classes)} names "
             f"were given, {len(set(classes))} of them distinct; give one per class."
         )
-        raise DataError(msg)
 
 
 def _foreign(path: Path, reason: str) -> str:

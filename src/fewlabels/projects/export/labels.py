@@ -72,9 +72,8 @@ def _parts(rows: Iterator[LabelRow]) -> Iterator[dict[str, Any]]:
 
 def _check_time(row: LabelRow) -> None:
     if row.time is not None and row.time.tzinfo is None:
-        msg = (
+        raise UsageError(
             f"The label of {row.file_name} was given at {row.time}, without a time "
             "zone, so that nobody elsewhere could tell when that was. Give one, for "
             "example datetime.now(UTC)."
         )
-        raise UsageError(msg)

@@ -139,26 +139,15 @@ def load_model(folder: Path, *, encoder: Encoder | None = None) -> LoadedModel:
 
 
 def exportable(classifier: Classifier) -> Exportable:
-    """Return the classifier as one that can be written as files.
-
-    Args:
-        classifier: Any classifier.
-
-    Returns:
-        The same.
-
-    Raises:
-        UsageError: If there is no network, or if it is not one of this package.
-    """
+    """Return the classifier if it has a network of this package, else raise."""
     if isinstance(classifier, NetworkClassifier | FrozenClassifier):
         models.name_of(classifier.module)
         return classifier
-    msg = (
+    raise UsageError(
         f"A classifier of type {type(classifier).__name__} cannot be exported, since "
         "only networks of this package can be built anew from files. Train with one "
         "of fewlabels.training.names()."
     )
-    raise UsageError(msg)
 
 
 def _check_weights(path: Path, config: ModelConfig) -> None:
@@ -167,18 +156,16 @@ def _check_weights(path: Path, config: ModelConfig) -> None:
         with files.open_regular(path, _LARGEST_WEIGHTS) as file:
             found = file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        msg = (
+        raise DataError(
             f"The weights {path} cannot be read ({error.strerror}). Put the file back "
             "beside its config.json, or export the model again."
-        )
-        raise DataError(msg) from error
+        ) from error
     if found != config.weights_sha256:
-        msg = (
+        raise DataError(
             f"{path} is damaged, or belongs to another {CONFIG}: its SHA-256 begins "
             f"with {found[:12]}, not {config.weights_sha256[:12]}. Export the model "
             "again."
         )
-        raise DataError(msg)
 
 
 def _enclosed_tensors(encoder: Encoder) -> Mapping[str, Tensor]:
@@ -246,17 +233,15 @@ def _encoder(
         network = _network(config.network, shape, config.num_outputs, saved, _ENCLOSED)
         return ModuleEncoder(network, name=config.identity)
     elif given is None:
-        msg = (
+        raise DataError(
             f"The encoder '{config.identity}' is somebody's own, and is not in the "
             "files. Load the model in Python with load_model(folder, encoder=...)."
         )
-        raise DataError(msg)
     else:
         found = given
     if found.name != config.identity:
-        msg = (
+        raise DataError(
             f"The model was trained over the encoder '{config.identity}', and this one "
             f"is '{found.name}': its features mean something else. Use that version."
         )
-        raise DataError(msg)
     return found

@@ -35,11 +35,10 @@ class Pixels(nn.Module):
         self.encoder: ModuleEncoder | None = None
         if isinstance(classifier, FrozenClassifier):
             if not isinstance(classifier.encoder, ModuleEncoder):
-                msg = (
+                raise UsageError(
                     f"The encoder '{classifier.encoder.name}' is no torch module, and "
                     "cannot be written as ONNX. Use model.safetensors instead."
                 )
-                raise UsageError(msg)
             self.encoder = classifier.encoder
             self.encoding = classifier.encoder.module  # so that its weights are found
             self.keeps_half = classifier.dtype == "float16"
@@ -71,11 +70,10 @@ def write_onnx(path: Path, classifier: Classifier, input_shape: Sequence[int]) -
     """
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
-        msg = (
+        raise UsageError(
             f"Writing ONNX needs {' and '.join(missing)}, which is not installed. Run: "
             "pip install 'fewlabels[onnx]'"
         )
-        raise UsageError(msg)
     whole = copy.deepcopy(Pixels(exportable(classifier))).cpu().eval()
     example = torch.zeros((_EXAMPLES, *input_shape), dtype=torch.uint8)
     with _quiet(), torch.no_grad():

@@ -34,12 +34,11 @@ class PredictionRows:
         lengths = {len(self.file_names), len(self.probabilities)}
         lengths |= {len(self.human)} if self.human else set()
         if len(lengths) > 1:
-            msg = (
+            raise ShapeError(
                 f"There are {len(self.file_names)} file names, probabilities of shape "
                 f"{tuple(self.probabilities.shape)} and {len(self.human)} labels of "
                 "people; give one row per file."
             )
-            raise ShapeError(msg)
 
 
 def write_predictions(
@@ -65,11 +64,10 @@ def write_predictions(
         UsageError: If two classes share a name.
     """
     if len(set(classes)) < len(classes):
-        msg = (
+        raise UsageError(
             f"{len(classes)} classes have {len(set(classes))} different names, and "
             "each is a column; give each its own."
         )
-        raise UsageError(msg)
     names = [f"p_{name}" for name in classes]
     kinds = (pa.string(), pa.string(), pa.float32(), pa.string())
     numbers = ((name, pa.float32()) for name in names)
@@ -94,11 +92,10 @@ def check_replaceable_table(path: Path) -> None:
     if not path.exists() or (path.is_file() and not path.stat().st_size):
         return
     if not path.is_file() or tuple(first_columns(path, len(_FIRST))) != _FIRST:
-        msg = (
+        raise UsageError(
             f"'{path}' exists already and holds no predictions; it was not touched. "
             "Give another file."
         )
-        raise UsageError(msg)
 
 
 def _split(part: PredictionRows) -> Iterator[PredictionRows]:
@@ -113,11 +110,10 @@ def _columns(rows: PredictionRows, number_of: dict[str, int]) -> dict[str, Any]:
     """Return the columns of a table."""
     probabilities_nC = rows.probabilities.detach().float().cpu()
     if probabilities_nC.shape[1:] != (len(number_of),):
-        msg = (
+        raise ShapeError(
             f"Probabilities have shape {tuple(probabilities_nC.shape)}, and there are "
             f"{len(number_of)} classes; give one column per class."
         )
-        raise ShapeError(msg)
     human = rows.human or [None] * len(rows.file_names)
     label_n = probabilities_nC.argmax(dim=1)
     for row, name in enumerate(human):

@@ -19,32 +19,17 @@ _LONGEST = 4096
 
 
 def check_ending(path: Path) -> None:
-    """Raise unless a file's name says that it is a table that can be written.
-
-    Args:
-        path: The file.
-
-    Raises:
-        UnknownNameError: If it ends otherwise.
-    """
+    """Raise unless a file's name says that it is a table that can be written."""
     if path.suffix.lower() not in ENDINGS:
         raise UnknownNameError("format of a table", path.suffix or path.name, ENDINGS)
 
 
 def write_table(path: Path, schema: pa.Schema, parts: Iterable[dict[str, Any]]) -> int:
-    """Write a table, wholly or not at all.
+    """Return the number of rows of a table, written wholly or not at all.
 
-    A Parquet file gets a row group per part. In a CSV file (UTF-8, a line feed after
-    each row) an empty cell stands for nothing, numbers have six digits, and times are
-    in ISO 8601, UTC.
-
-    Args:
-        path: The file; its ending decides the format.
-        schema: Names and types of the columns.
-        parts: Columns of some rows each, by name.
-
-    Returns:
-        The number of rows.
+    The ending decides the format. A Parquet file gets a row group per part. In a CSV
+    file (UTF-8, a line feed after each row) an empty cell stands for nothing, numbers
+    have six digits, and times are in ISO 8601, UTC.
     """
     check_ending(path)
     tables = (pa.table(columns, schema=schema) for columns in parts)

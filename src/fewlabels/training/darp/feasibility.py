@@ -29,12 +29,11 @@ def check_places(problem: RefinementProblem) -> None:
     missing_K = problem.target - places_K
     worst = int(missing_K.argmax())
     if float(missing_K[worst]) > _SLACK:
-        msg = (
+        raise InfeasibleTargetError(
             f"Class {worst} should get {float(problem.target[worst]):.6g} rows, and "
             f"only {int(places_K[worst])} of {len(problem.reference)} rows leave it "
             "any probability: the target cannot be reached."
         )
-        raise InfeasibleTargetError(msg)
 
 
 def check_reachable(problem: RefinementProblem, dual_K: Tensor) -> None:
@@ -59,11 +58,10 @@ def check_reachable(problem: RefinementProblem, dual_K: Tensor) -> None:
         members = order_K[size:]
         seen = f"{len(first_M) - served} rows leave no other class any probability"
     wanted = float(problem.target[members].sum())
-    msg = (
+    raise InfeasibleTargetError(
         f"{_named(members)} should get {wanted:.6g} rows, and {seen}: the target "
         "cannot be reached."
     )
-    raise InfeasibleTargetError(msg)
 
 
 def _named(classes: Tensor) -> str:

@@ -49,11 +49,10 @@ def minimize(
     if error <= tolerance:
         return point, step
     check_reachable(problem, point.dual)
-    msg = (
+    raise InfeasibleTargetError(
         f"After {step} steps of Newton's method a class is still {error:.3g} rows away "
         "from its target: entries that would have to grow are all but zero."
     )
-    raise InfeasibleTargetError(msg)
 
 
 def _begun(tilter: Tilter, start_K: Tensor, rows_MK: Tensor) -> Point:

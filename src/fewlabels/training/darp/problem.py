@@ -68,11 +68,7 @@ class Tilter:
     """Tilts the rows of one problem, chunk by chunk."""
 
     def __init__(self, problem: RefinementProblem) -> None:
-        """Make room for a chunk.
-
-        Args:
-            problem: The problem.
-        """
+        """Make room for a chunk."""
         self.problem = problem
         self.chunks = chunks(problem.reference)
         self.speeds = problem.entropies * (1 / math.log(2))

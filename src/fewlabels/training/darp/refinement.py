@@ -110,8 +110,7 @@ def solve(
             )
             point = tilter.point(dual_K, row_duals_M, rows_MK)
     except InfeasibleTargetError as error:
-        msg = f"{error} {_advice(capacity, masking)}"
-        raise InfeasibleTargetError(msg) from None
+        raise InfeasibleTargetError(f"{error} {_advice(capacity, masking)}") from None
     return Refinement(
         refined=rows_MK.to(probabilities.dtype),
         dual=point.dual - point.dual.mean(),

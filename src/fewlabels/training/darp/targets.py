@@ -69,19 +69,17 @@ def from_labels(labels: Tensor, num_classes: int, num_rows: int) -> Tensor:
     """
     num_classes = _positive("num_classes", num_classes)
     if labels.dim() != 1 or labels.is_floating_point():
-        msg = (
+        raise ShapeError(
             f"labels have shape {tuple(labels.shape)} and type {labels.dtype}; give "
             "one class number for each labeled item."
         )
-        raise ShapeError(msg)
     is_wrong = (labels < 0) | (labels >= num_classes)
     if bool(is_wrong.any()):
-        msg = (
+        raise LabelError(
             f"{int(is_wrong.sum())} of {len(labels)} labels are no class from 0 to "
             f"{num_classes - 1}, the first of them {int(labels[is_wrong][0])}; give "
             "the labels of labeled items only."
         )
-        raise LabelError(msg)
     counts_K = torch.bincount(labels.long(), minlength=num_classes)
     return from_shares(counts_K + 1, num_rows)
 
@@ -110,11 +108,10 @@ def estimated(probabilities: Tensor, prior: Tensor | None = None) -> Tensor:
     equal_K = rows_MK.new_full((num_classes,), 1 / num_classes)
     prior_K = equal_K if prior is None else _shares("prior", prior).to(rows_MK.device)
     if len(prior_K) != num_classes:
-        msg = (
+        raise ShapeError(
             f"prior has {len(prior_K)} entries, and probabilities have {num_classes} "
             "columns; give one share for each class."
         )
-        raise ShapeError(msg)
     shares_K = prior_K
     for _ in range(_MOST_ROUNDS):
         ratios_K = shares_K / prior_K
@@ -148,18 +145,16 @@ def _shares(name: str, shares: Tensor) -> Tensor:
     """Return numbers above zero scaled to sum to one."""
     shares_K = torch.as_tensor(shares).detach().double()
     if shares_K.dim() != 1 or not len(shares_K):
-        msg = (
+        raise ShapeError(
             f"{name} has shape {tuple(shares_K.shape)}; give one number for each class."
         )
-        raise ShapeError(msg)
     is_wrong_K = ~((shares_K > 0) & shares_K.isfinite())
     if bool(is_wrong_K.any()):
         number = int(is_wrong_K.byte().argmax())
-        msg = (
+        raise UsageError(
             f"{name} gives class {number} the number {float(shares_K[number]):.6g}; "
             "every class needs a finite number above 0."
         )
-        raise UsageError(msg)
     return shares_K / shares_K.sum()
 
 
@@ -167,6 +162,5 @@ def _positive(name: str, value: int) -> int:
     """Return a whole number that is at least one."""
     number = whole_number(name, value)
     if number < 1:
-        msg = f"{name} is {number}; give at least 1."
-        raise UsageError(msg)
+        raise UsageError(f"{name} is {number}; give at least 1.")
     return number
