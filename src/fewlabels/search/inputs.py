@@ -12,6 +12,7 @@ from fewlabels.errors import NotFiniteError, ShapeError, UsageError
 from fewlabels.matrices import numpy_of
 from fewlabels.pool import check_indices
 from fewlabels.protocols import Kernel
+from fewlabels.search.workers import threads_for
 
 _NUM_PROBED = 32
 _NEGATIVE = 1e-5  # of the largest eigenvalue; rounding of single precision is below
@@ -24,16 +25,18 @@ def known_sets(
 
     Both may be masks; they come back as distinct indices, none in both.
     """
-    known = indices("labeled", labeled, kernel.num_items)
-    free = indices("candidates", candidates, kernel.num_items)
-    both = int(torch.isin(free, known).sum())
-    if both:
-        raise UsageError(
-            f"{both} candidates are labeled already; take them out of one of the two."
-        )
-    if len(free):
-        step = -(-len(free) // _NUM_PROBED)
-        least_eigenvalue(kernel, torch.cat([known[:_NUM_PROBED], free[::step]]))
+    with threads_for(0):
+        known = indices("labeled", labeled, kernel.num_items)
+        free = indices("candidates", candidates, kernel.num_items)
+        both = int(torch.isin(free, known).sum())
+        if both:
+            raise UsageError(
+                f"{both} candidates are labeled already; take them out of one of the "
+                "two."
+            )
+        if len(free):
+            step = -(-len(free) // _NUM_PROBED)
+            least_eigenvalue(kernel, torch.cat([known[:_NUM_PROBED], free[::step]]))
     return known, free
 
 
