@@ -123,8 +123,8 @@ class BenchFolder:
             ) from error
         if not isinstance(found, dict) or found.get("kind") != _KIND:
             raise ForeignFolderError(
-                f"'{self.path}' does not contain a benchmark. Give the folder that "
-                "'fewlabels bench run' was given with --out."
+                f"'{self.path}' does not contain a benchmark. Give the folder that a "
+                "benchmark was written to."
             )
         if found.get("schema_version") != SCHEMA:
             raise ForeignFolderError(

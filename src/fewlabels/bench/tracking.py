@@ -105,6 +105,6 @@ def _imported() -> Any:
     except ImportError as error:
         raise UsageError(
             f"MLflow is not installed ({error}). Install it with: pip install "
-            "'fewlabels[mlflow]', or go on without --mlflow."
+            "'fewlabels[mlflow]', or go on without it."
         ) from error
     return mlflow
