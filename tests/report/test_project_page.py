@@ -71,7 +71,7 @@ def test_the_curve_says_the_interval_of_each_model(trained):
         accuracy, ends = rough_percent(point.audited.accuracy), point.audited
         words = f"{accuracy} ({interval_text(ends)}) after {point.num_labeled} labels"
         assert words in drawings[0]
-    assert "No forecast: the models so far saw 2" in text_of(
+    assert "No forecast: the models so far were trained on 2" in text_of(
         trained.folder / "report.html"
     )
 
