@@ -79,7 +79,7 @@ def test_a_solver_that_gives_up_is_not_called_proof(monkeypatch):
     def give_up(*_, **__):
         return type("Solved", (), {"x": None, "status": 1})()
 
-    monkeypatch.setattr("fewlabels.search.k_center.milp", give_up)
+    monkeypatch.setattr("scipy.optimize.milp", give_up)
     found = smallest_radius(
         euclidean_kernel(rows),
         labeled=torch.empty(0, dtype=torch.int64),

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.sparse.linalg import lobpcg
 from torch import Generator, Tensor
 
 from fewlabels.errors import BudgetError
@@ -193,6 +192,8 @@ def _lobpcg(
     gram: Tensor, tolerance: float, generator: Generator
 ) -> tuple[float, Tensor]:
     """Return the value and the unit vector at which LOBPCG stops, right or wrong."""
+    from scipy.sparse.linalg import lobpcg
+
     start = torch.randn(len(gram), 1, generator=generator, dtype=torch.float64)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what it would warn about is checked

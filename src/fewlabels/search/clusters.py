@@ -6,7 +6,6 @@ Shapes: N rows, F features, K clusters.
 from collections.abc import Callable, Sequence
 
 import torch
-from scipy.cluster.hierarchy import fcluster, linkage
 from torch import Generator, Tensor
 
 from fewlabels.gram import euclidean_kernel
@@ -94,6 +93,8 @@ def average_linkage(
     """
     if len(rows) == 1:
         return torch.zeros(1, dtype=torch.int64)
+    from scipy.cluster.hierarchy import fcluster, linkage
+
     tree = linkage(rows.to(torch.float64).numpy(), method="average")
     if distance is None:
         numbers = fcluster(tree, num_clusters, criterion="maxclust")

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from torch import Tensor
 
 _MOST_TURNS = 1000
@@ -63,6 +62,8 @@ def discriminator(one: Tensor, other: Tensor, *, penalty: float) -> Discriminato
         slope = torch.cat([slope_F, slopes.sum()[None]])
         total = shares @ losses + penalty / 2 * weights.square().sum()
         return float(total), slope.numpy()
+
+    from scipy.optimize import minimize
 
     options = {"maxiter": _MOST_TURNS, "ftol": 1e-14, "gtol": 1e-8}
     start = np.zeros(rows.shape[1] + 1)

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import issparse
 from torch import Tensor
 
 from fewlabels.errors import NotFiniteError, ShapeError, UsageError
@@ -101,6 +100,8 @@ def array(name: str, values: ArrayLike) -> NDArray[Any]:
             "entries masked, and there is no number to put in their "
             "place. Leave those items out, or fill them."
         )
+    from scipy.sparse import issparse
+
     try:
         if issparse(values):
             return np.asarray(values.toarray())  # type: ignore[union-attr]  # it is

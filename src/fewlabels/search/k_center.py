@@ -10,8 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, milp
 from torch import Generator, Tensor
 
 from fewlabels.progress import track
@@ -123,6 +121,9 @@ class _Problem:
         self, radius: float, size: int, node_limit: int
     ) -> tuple[NDArray[np.int64] | None, bool]:
         """Return places that do with a radius, if found, and whether that is sure."""
+        from scipy import sparse
+        from scipy.optimize import Bounds, LinearConstraint, milp
+
         open_u = np.flatnonzero(self.to_labeled_n > radius)
         n, u = len(self.to_labeled_n), len(open_u)
         covers_un = sparse.csr_array(self.distances_nn[open_u] <= radius, dtype=float)
