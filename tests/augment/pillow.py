@@ -12,7 +12,7 @@ from PIL import Image, ImageEnhance, ImageOps
 import fewlabels
 from fewlabels.rng import stream
 
-NUM_IMAGES = 120
+NUM_IMAGES = 160
 SIGNED = ("rotate", "shear-x", "shear-y", "translate-x", "translate-y")
 LEVELLESS = ("identity", "autocontrast", "equalize")
 OPAQUE = ("autocontrast", "equalize", "solarize", "posterize")
