@@ -62,8 +62,12 @@ def _makes_kernel(thing: object) -> bool:
     maker = naming.imported("kernel", thing) if isinstance(thing, str) else thing
     if not callable(maker):
         return False
-    needed = inspect.signature(maker).parameters.values()
-    return sum(one.default is inspect.Parameter.empty for one in needed) == 2
+    needed = [
+        one
+        for one in inspect.signature(maker).parameters.values()
+        if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD
+    ]
+    return len(needed) == 2
 
 
 def _made_kernel(maker: Any) -> Kernel:

@@ -23,7 +23,7 @@ def balance_note(
 
     Example:
         >>> print(balance_note(["cat", "dog"], [0.5, 0.5], [38, 2]))
-        Of 40 images drawn at random, 38 are 'cat', and the training assumes 50.0 %.
+        Of 40 images drawn at random, 38 are 'cat', but training assumes 50.0 %.
 
     Args:
         classes: Names of the classes (C).

@@ -153,7 +153,7 @@ def fall_note(right: Rights) -> str | None:
     Example:
         >>> right = [[item < known for item in range(60)] for known in (37, 43, 34)]
         >>> print(fall_note(right)[:64])
-        The accuracy fell from 72 % to 57 %: of 60 audited images 9 that
+        The accuracy fell from 72 % to 57 %: of 60 audited images, 9 cha
 
     Args:
         right: Whether each round's model was right about each audited item.

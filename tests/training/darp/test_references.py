@@ -30,7 +30,7 @@ def by_interior_point(rows, target, capacity):
     wanted = np.concatenate([np.ones(near.shape[0]), target.numpy()])
     weights = 1 / problem.entropies.numpy()[places[:, 0]]
     distances = cvxpy.kl_div(x, near[tuple(places.T)])
-    task = cvxpy.RefinementProblem(
+    task = cvxpy.Problem(
         cvxpy.Minimize(cvxpy.sum(cvxpy.multiply(weights, distances))),
         [sums @ x == wanted],
     )
