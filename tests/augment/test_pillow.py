@@ -85,7 +85,7 @@ def test_an_operation_changes_most_pictures(name):
     """Else the comparison with Pillow would show nothing."""
     images = pictures("color")
     at_nine = ours(images, name, 9, 1)
-    assert (at_nine != images).flatten(1).any(dim=1).double().mean() > 0.6
+    assert (at_nine != images).flatten(1).any(dim=1).double().mean() > 0.7
     if name not in LEVELLESS:
         assert not torch.equal(at_nine, ours(images, name, 3, 1))
     if name in SIGNED:
