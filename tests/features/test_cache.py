@@ -1,6 +1,8 @@
 """Rows on disk belong to items: found again, taken up after a kill, never another's."""
 
 import json
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -251,6 +253,60 @@ def test_rows_that_are_open_outlive_what_others_do(tmp_path):
         path.unlink()
     kept(tmp_path, toy.images(seed=2))
     assert np.array_equal(rows, values())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that can fork")
+@pytest.mark.parametrize(
+    ("ending", "content"),
+    [
+        ("json", b""),
+        ("json", b"{}"),
+        ("index", b""),
+        ("index", bytes(70)),
+        ("rows", None),
+    ],
+)
+def test_damage_that_somebody_mends_harms_no_reader(tmp_path, ending, content):
+    """Memory that is mapped to a file which gets shorter ends the process."""
+    rows = kept(tmp_path, toy.images(num_items=4096))
+    path = file_in(tmp_path, ending)
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
+    child = os.fork()
+    if not child:
+        kept(tmp_path, toy.images(seed=1))
+        is_same = np.array_equal(rows, values(toy.images(num_items=4096)))
+        os._exit(0 if is_same else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize("name", ["rows", "index", "json"])
+def test_rows_that_cannot_be_read_now_are_not_made_again(tmp_path, monkeypatch, name):
+    """For want of memory, or of a right; the files are as good as they were."""
+    kept(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    plain = Path.read_bytes
+
+    def read_bytes(path):
+        if path.suffix == f".{name}":
+            raise PermissionError(13, "Permission denied")
+        return plain(path)
+
+    def memmap(*args, **options):
+        raise OSError(12, "Cannot allocate memory")
+
+    if name == "rows":
+        monkeypatch.setattr(np, "memmap", memmap)
+    else:
+        monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    encoder = toy.Means()
+    with pytest.raises(StorageError, match=r"cannot be read: .* left as they are"):
+        kept(tmp_path, encoder=encoder)
+    monkeypatch.undo()
+    assert encoder.num_embedded == 0
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_a_full_disk_is_told_and_what_was_written_stays(tmp_path, monkeypatch):

@@ -7,9 +7,11 @@ hash of what the item holds, and a checksum of the row. Where an item stands in 
 what it is called and which others there are has no say.
 
 One process at a time adds to a shard, the others wait, and whoever only reads waits for
-nobody: files grow and are never changed. Rows are flushed to the disk before their
-entries, and a row counts if its entry is whole and its checksum fits. So a process can
-be killed anywhere, and the next one goes on from there. Nothing is pickled.
+nobody: files grow, and what somebody may have opened is never changed. Rows are flushed
+to the disk before their entries, and a row counts if its entry is whole and its
+checksum fits. So a process can be killed anywhere, and the next one goes on from there,
+after cutting off what has no entry yet. Where more is wrong, new files take the place
+of the old ones, which stay valid for whoever has opened them. Nothing is pickled.
 
 Shapes: N items, M rows of a shard, F features.
 """
@@ -18,8 +20,8 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -207,14 +209,30 @@ class Shard:
         files.append(self.file("index"), entries.tobytes())
 
     def cut_torn_ends(self) -> None:
-        """Cut off what a killed process left behind the last whole row and entry."""
-        entries, stored = self._read()
-        ends = {"index": entries.nbytes, "rows": stored.nbytes}
-        for ending, end in ends.items():
-            path = self.file(ending)
-            with files.explained(path):
-                if path.exists() and path.stat().st_size > end:
-                    os.truncate(path, end)
+        """Cut off what a killed process left behind the last whole row and entry.
+
+        It left the rows of a block at most. Where more has no entry, or the description
+        is damaged, others may read what would be cut off, and all is begun anew.
+        """
+        row_bytes = self._feature_size() * self._little_endian.itemsize
+        units = {"index": ENTRY.itemsize, "rows": row_bytes or 1}
+        ends = {ending: self._size(ending) for ending in units}
+        num_entries, num_rows = (ends[ending] // units[ending] for ending in units)
+        if not row_bytes or not num_entries or num_rows > num_entries + BLOCK:
+            self.remove()
+            return
+        for ending, unit in units.items():
+            whole = min(num_entries, num_rows) * unit
+            if ends[ending] > whole:
+                with files.explained(self.file(ending)):
+                    os.truncate(self.file(ending), whole)
+
+    def _size(self, ending: str) -> int:
+        """Return how many bytes one of the files has; 0 where it is not there."""
+        path = self.file(ending)
+        with _legible(path), suppress(FileNotFoundError):
+            return path.stat().st_size
+        return 0
 
     def remove(self) -> None:
         """Remove the rows; other processes keep those that they have opened."""
@@ -229,22 +247,21 @@ class Shard:
         if not feature_size:
             return nothing
         row_bytes = feature_size * self._little_endian.itemsize
-        try:
+        path = self.file("rows")
+        with _legible(path), suppress(FileNotFoundError):  # none yet, or none any more
             index = self.file("index").read_bytes()
-            num_rows = self.file("rows").stat().st_size // row_bytes
-            size = min(len(index) // ENTRY.itemsize, num_rows)
-            if not size:
-                return nothing
-            shape = (size, feature_size)
-            stored = np.memmap(self.file("rows"), self._little_endian, "r", shape=shape)
-        except (OSError, ValueError):  # there are none yet, or none any more
-            return nothing
-        return np.frombuffer(index, dtype=ENTRY, count=size), stored
+            with path.open("rb") as file:
+                num_rows = os.fstat(file.fileno()).st_size // row_bytes
+                shape = min(len(index) // ENTRY.itemsize, num_rows), feature_size
+                if shape[0]:
+                    stored = np.memmap(file, self._little_endian, "r", shape=shape)
+                    return np.frombuffer(index, dtype=ENTRY, count=shape[0]), stored
+        return nothing
 
     def _feature_size(self) -> int:
         """Return the length of a row (F); 0 where there is no shard, or a damaged one.
 
-        Who writes finds that it is none of his, and begins anew.
+        Whoever adds rows to a damaged one begins it anew.
         """
         told = described(self.file("json"))
         size = told.pop("features", 0)
@@ -273,11 +290,27 @@ class Shard:
 def described(path: Path) -> dict[str, str | int]:
     """Return what ``NAME.json`` says; nothing where it is damaged or is not there."""
     try:
-        text, is_sealed = opened(path.read_bytes())
+        with _legible(path):
+            text, is_sealed = opened(path.read_bytes())
         told = files.parsed(text)
-    except (OSError, ValueError):
+    except (FileNotFoundError, ValueError):
         return {}
     return told if is_sealed and isinstance(told, dict) else {}
+
+
+@contextmanager
+def _legible(path: Path) -> Iterator[None]:
+    """Tell why a file that is there cannot be read; it is no reason to replace it."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise StorageError(
+            f"'{path}' cannot be read: {error.strerror or error}. Its rows were left "
+            "as they are. Make the file readable, or give this process more memory if "
+            "that is what it lacks, and try again."
+        ) from error
 
 
 def in_use(encoder: str) -> StorageError:

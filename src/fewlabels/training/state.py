@@ -1,6 +1,6 @@
 """An unfinished training on disk, so that a killed process loses seconds.
 
-Weights, averaged weights, momentum and the objective's memory (for DARP: the stored
+Weights, averaged weights, momentum and the learner's memory (for DARP: the stored
 pseudo-labels, the refined ones and the dual variables) are written whole or not at all.
 Generators and the position in the data need no place: all randomness is named by the
 step. A training that goes on from here ends with the same bits as one that was never
