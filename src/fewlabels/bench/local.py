@@ -71,7 +71,8 @@ class LocalEngine:
         with ExitStack() as ends:
             idle: SimpleQueue[Worker] = SimpleQueue()
             for _ in range(min(self.num_workers, len(cells))):
-                worker = Worker(environment=ONE_THREAD, allow_code=[self.work])
+                # What the runs import was allowed when they were planned.
+                worker = Worker(environment=ONE_THREAD, allow_code=True)
                 idle.put(ends.enter_context(closing(worker)))
             # One thread for each worker, to wait for it.
             threads = ThreadPoolExecutor(self.num_workers)

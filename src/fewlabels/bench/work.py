@@ -17,12 +17,19 @@ from fewlabels.bench.cells import Cell
 from fewlabels.bench.folder import BenchFolder, Failure
 from fewlabels.errors import FewlabelsError, FewlabelsWarning, RunError, RunInUseError
 from fewlabels.jobs import startable
+from fewlabels.naming import AllowCode, check_code
 from fewlabels.pool import Pool
 from fewlabels.runs import Choice, RunSettings, execute
 
 
 @startable
-def work(root: str, settings: str, *, tensorboard: bool = False) -> str | None:
+def work(
+    root: str,
+    settings: str,
+    *,
+    tensorboard: bool = False,
+    allow_code: AllowCode = True,
+) -> str | None:
     """Do one run of a benchmark, or go on with it; never raise for what fails in it.
 
     Arguments and result are text, so that they can be sent anywhere.
@@ -31,12 +38,15 @@ def work(root: str, settings: str, *, tensorboard: bool = False) -> str | None:
         root: The folder of the benchmark.
         settings: The settings of the run, as JSON.
         tensorboard: Write the curves of its trainings for TensorBoard too.
+        allow_code: Which import paths the settings may name; a job always says so.
 
     Returns:
         None if the run is finished, else what went wrong in a sentence; it is also
         written down in the folder, unless another process is at work on the run.
     """
     cell = Cell(RunSettings.model_validate_json(settings))
+    chosen = [cell.settings.strategy.code, cell.settings.trainer.code]
+    check_code("job", chosen, allow_code)
     folder = BenchFolder(Path(root))
     folder.clear_failure(cell)
     try:

@@ -14,6 +14,7 @@ from fewlabels.conformance.memory import Seen
 from fewlabels.errors import FewlabelsError
 from fewlabels.features import PrecomputedClassifier
 from fewlabels.jobs import startable
+from fewlabels.naming import AllowCode, check_code
 from fewlabels.pool import UNKNOWN, ArrayImages, Images, Pool, check_query
 from fewlabels.protocols import Classifier, Strategy
 from fewlabels.rng import stream
@@ -87,7 +88,12 @@ def _hold_at_most(limit: int) -> None:
 
 @startable
 def ask(
-    strategy: str, options: dict[str, Any], rows: int, limit: int
+    strategy: str,
+    options: dict[str, Any],
+    rows: int,
+    limit: int,
+    *,
+    allow_code: AllowCode,
 ) -> dict[str, Any]:
     """Let a strategy choose from a large pool in this process, under a limit of memory.
 
@@ -96,10 +102,12 @@ def ask(
         options: Its options.
         rows: Items in the pool.
         limit: What the process may hold, in bytes.
+        allow_code: Which import paths the strategy and its options may name.
 
     Returns:
         The fields of :class:`fewlabels.conformance.memory.Seen`.
     """
+    check_code("job", [strategy, options], allow_code)
     asked = resolve(strategy, options)
     pool, classifier = large_problem(rows)
     _hold_at_most(limit)

@@ -131,7 +131,7 @@ class _Question:
             "rows": rows,
             "limit": self.memory.limit,
         }
-        with closing(Worker()) as worker:
+        with closing(Worker(allow_code=True)) as worker:  # the caller named it
             end = worker.start(_ASK, question).wait(self.memory.seconds)
         if end is None:
             return _Ended("out of time", is_late=True)

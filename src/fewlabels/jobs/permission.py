@@ -1,6 +1,7 @@
 """What may be called by name in a job."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from fewlabels.errors import UsageError
@@ -14,32 +15,56 @@ _MARK = "is_startable"
 
 
 def startable(function: _Function) -> _Function:
-    """Mark a function of this package as one that jobs may call by its name."""
+    """Mark a function of this package as one that jobs may call by its name.
+
+    The job hands it ``allow_code``, which nobody can give as an argument: the function
+    imports nothing that its other arguments name unless that allows it.
+
+    Returns:
+        The function.
+    """
     function.__dict__[_MARK] = True
     return function
 
 
-def permitted(call: str, allowed: AllowCode) -> Callable[..., Any]:
-    """Return the function that a job shall call.
+def permitted(
+    call: str, arguments: Mapping[str, Any], allowed: AllowCode
+) -> Callable[[], Any]:
+    """Return the function that a job shall call, with its arguments.
 
     Args:
         call: ``"module:function"``: one of this package that is marked as
             :func:`startable`, or one that was allowed.
-        allowed: Which other import paths may be called: any (True), these, or none.
+        arguments: Its arguments.
+        allowed: Which other import paths may be called, or named by the arguments of
+            one that is marked: any (True), these, or none.
 
     Returns:
-        The function.
+        The function, ready to be called.
 
     Raises:
-        UsageError: If nobody has allowed it; nothing is imported then.
+        UsageError: If nobody has allowed it; then at most a module of this package was
+            imported, to see whether its function is marked.
     """
     is_allowed = allowed is True or call in (allowed or ())
     if is_allowed or call.startswith(_OURS):
         found: Callable[..., Any] = imported(_KIND, call)
-        if is_allowed or getattr(found, _MARK, False):
-            return found
+        if getattr(found, _MARK, False) is True:
+            _check_arguments(call, arguments)
+            return partial(found, **arguments, allow_code=allowed)
+        if is_allowed:
+            return partial(found, **arguments)
     raise UsageError(
         f"'{call}' may not be called in a job, since it would run with your "
         "permissions. Functions of fewlabels that are meant for jobs may be called; "
         "the program that starts the job has to allow any other with allow_code."
     )
+
+
+def _check_arguments(call: str, arguments: Mapping[str, Any]) -> None:
+    if "allow_code" in arguments:
+        raise UsageError(
+            f"The arguments of '{call}' hold allow_code, by which the text of a job "
+            "would permit itself to import code. Leave it out; the program that starts "
+            "the job allows code with the allow_code of start or Worker."
+        )

@@ -47,7 +47,8 @@ def start(
             made for it, or one that is allowed.
         arguments: Its arguments. What JSON cannot hold, such as a path, becomes text.
         folder: The working folder of the process; None: that of this one.
-        allow_code: Which other functions may be called: any (True), these, or none.
+        allow_code: Which other functions may be called, and which import paths the
+            arguments of ours may name: any (True), these, or none.
 
     Returns:
         The job, which goes on by itself.
@@ -151,7 +152,8 @@ class Worker:
     Args:
         environment: Variables that it has beside those of this process.
         folder: Its working folder; None: that of this process.
-        allow_code: Which functions it may call beside those made for it.
+        allow_code: Which functions it may call beside those made for it, and which
+            import paths the arguments of those may name.
         is_reused: Whether it waits for another call after the first.
     """
 

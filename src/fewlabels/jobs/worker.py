@@ -73,13 +73,13 @@ class _Calls:
         try:
             if is_stopped():
                 raise progress.Canceled
-            function = permitted(order["call"], order["allow_code"])
+            function = permitted(order["call"], order["arguments"], order["allow_code"])
             with (
                 progress.reporting(self._sender),
                 progress.noting(self._note),
                 progress.stopping(is_stopped),
             ):
-                return {"event": "done", "result": function(**order["arguments"])}
+                return {"event": "done", "result": function()}
         finally:
             self._number = 0
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to stop

@@ -8,7 +8,7 @@ from fewlabels.projects.project import Project
 
 
 @startable
-def train(folder: str, allow_code: AllowCode) -> dict[str, Any]:
+def train(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
     """Return the name of a model, and whether it was trained now."""
     with Project.open(folder, allow_code=allow_code) as project:
         trained = project.train()

@@ -224,10 +224,9 @@ class Project(Labeling):
             The job, to watch, cancel or wait for. Its result holds the name of the
             ``model`` and whether it ``is_new``.
         """
-        allowed = self.allow_code
-        code = allowed if isinstance(allowed, bool) else list(allowed)
-        arguments = {"folder": self.folder.resolve(), "allow_code": code}
-        return start("fewlabels.projects.jobs:train", arguments)
+        arguments = {"folder": self.folder.resolve()}
+        call = "fewlabels.projects.jobs:train"
+        return start(call, arguments, allow_code=self.allow_code)
 
     def expectation(self) -> str:
         """Say how the next training will be done, and how long it will take here.
