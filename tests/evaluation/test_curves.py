@@ -108,7 +108,7 @@ def test_few_rounds_leave_more_open_than_many():
 
 def test_the_interval_covers_what_then_happens():
     """Learners that obey another law, with a floor, audited on 100 items."""
-    labels, more, covered, num_foretold = [20, 40, 60, 80], 20, 0, 0
+    labels, more, covered, num_forecasts = [20, 40, 60, 80], 20, 0, 0
 
     def error(n, floor, start):
         return floor + start * n**-0.7
@@ -121,10 +121,10 @@ def test_the_interval_covers_what_then_happens():
         noise = 0.02 * torch.randn(4, generator=draws)
         right = hardness > (torch.tensor(law[:4]) + noise)[:, None]
         found = expected_gain(labels, right.tolist(), more, project)
-        num_foretold += found.gain is not None
+        num_forecasts += found.gain is not None
         covered += found.gain is not None and found.low <= law[3] - law[4] <= found.high
-    assert num_foretold >= 80
-    assert covered >= 0.7 * num_foretold
+    assert num_forecasts >= 80
+    assert covered >= 0.7 * num_forecasts
 
 
 def test_a_round_without_labels_does_not_count():

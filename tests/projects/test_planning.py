@@ -12,7 +12,7 @@ from fewlabels.features import FeatureCache, ModuleEncoder, embedded, encoders
 from fewlabels.models import WideResNet
 from fewlabels.pool import ArrayImages, Pool
 from fewlabels.projects import plan
-from fewlabels.projects.planning import OVER_PIXELS, duration, foretold
+from fewlabels.projects.planning import OVER_PIXELS, duration, expected_seconds
 from fewlabels.runs import Choice
 from fewlabels.training import darp
 
@@ -134,27 +134,27 @@ def test_nobody_waits_for_a_network_from_scratch_in_each_round(
     assert plan(many, 10, clock=clock).trainer == "fixmatch"
 
 
-def test_the_time_foretold_knows_which_features_are_there(clock, tmp_path):
+def test_the_expected_time_knows_which_features_are_there(clock, tmp_path):
     chosen = Choice(name="frozen-linear", options={"encoder": "efficientnet-lite0"})
     pool = Pool.build(images(50), torch.arange(50) % 2, ["a", "b"])
     cache = FeatureCache(tmp_path)
-    assert foretold(chosen, pool, cache, clock) == pytest.approx(50 * EMBED)
+    assert expected_seconds(chosen, pool, cache, clock) == pytest.approx(50 * EMBED)
     encoder = encoders.resolve("efficientnet-lite0")
     embedded(ChosenImages(pool.images, torch.arange(40)), encoder, cache=cache)
-    assert foretold(chosen, pool, cache, clock) == pytest.approx(10 * EMBED)
+    assert expected_seconds(chosen, pool, cache, clock) == pytest.approx(10 * EMBED)
     embedded(pool.images, encoder, cache=cache)
-    assert foretold(chosen, pool, cache, clock) == 0
+    assert expected_seconds(chosen, pool, cache, clock) == 0
     changed = Pool.build(images(50, seed=1), pool.labels, pool.classes)
-    assert foretold(chosen, changed, cache, clock) == pytest.approx(50 * EMBED)
+    assert expected_seconds(chosen, changed, cache, clock) == pytest.approx(50 * EMBED)
 
 
 def test_the_time_of_a_shorter_training_is_shorter(clock, tmp_path):
     pool = Pool.build(images(50), torch.arange(50) % 2, ["a", "b"])
     chosen = Choice(name="fixmatch", options={"steps": 60})
     cache = FeatureCache(tmp_path)
-    assert foretold(chosen, pool, cache, clock) == pytest.approx(60 * STEP)
+    assert expected_seconds(chosen, pool, cache, clock) == pytest.approx(60 * STEP)
     for name in ("frozen-fixmatch", "somebody:Trainer"):
-        assert foretold(Choice(name=name), pool, cache, clock) is None
+        assert expected_seconds(Choice(name=name), pool, cache, clock) is None
 
 
 def test_without_the_pretrained_network_photos_are_made_small(

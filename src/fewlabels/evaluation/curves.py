@@ -15,13 +15,13 @@ Rights = Sequence[Sequence[bool]]
 """Whether each round's model was right about each audited item: R rows of n."""
 
 LEAST_ROUNDS = 3
-"""Rounds below which nothing is foretold: two points fit every law."""
+"""Rounds below which no forecast is made: two points fit every law."""
 
 LEAST_AUDITED = 10
-"""Audited items below which nothing is foretold."""
+"""Audited items below which no forecast is made."""
 
 FURTHEST = 2.0
-"""How far ahead is foretold, as a multiple of the labels there are."""
+"""How far ahead forecasts reach, as a multiple of the labels there are."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def expected_gain(
     distribution with R - 2 degrees of freedom). With three rounds that leaves much
     open, as it should. Where the error does not fall in four of five draws, such as
     after a fall of the accuracy, the rounds do not carry a forecast and none is made. A
-    law without a floor promises too much far ahead, so nothing is foretold past twice
+    law without a floor promises too much far ahead, so there is no forecast past twice
     the labels there are. Rounds without a label are left out.
 
     Args:
@@ -134,9 +134,9 @@ def expected_gain(
     right = [right[number] for number in trained]
     reason = _why_not(num_labeled, right, more)
     if not reason:
-        from fewlabels.evaluation.forecast import foretold_fall
+        from fewlabels.evaluation.forecast import expected_fall
 
-        found = foretold_fall(num_labeled, right, more, seed, level)
+        found = expected_fall(num_labeled, right, more, seed, level)
         if found is not None:
             gain, low, high = found
             return Gain(num_more=more, gain=gain, low=low, high=high, level=level)
@@ -181,7 +181,7 @@ def fall_note(right: Rights) -> str | None:
 
 
 def _why_not(num_labeled: Sequence[int], right: Rights, more: int) -> str:
-    """Return why nothing is foretold; nothing if it can be."""
+    """Return why there is no forecast; nothing if there is one."""
     num_audited = len(right[0]) if right else 0
     distinct = len(set(num_labeled))
     if distinct < LEAST_ROUNDS:

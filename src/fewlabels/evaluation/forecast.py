@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 CARRIED = 0.8
-"""Share of the draws in which the error has to fall for anything to be foretold."""
+"""Share of the draws in which the error has to fall before a forecast is made."""
 
 _DRAWS = 2000
 _Array = NDArray[np.float64]
 
 
-def foretold_fall(
+def expected_fall(
     num_labeled: Sequence[int],
     right: Sequence[Sequence[bool]],
     num_more: int,

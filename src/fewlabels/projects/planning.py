@@ -84,7 +84,7 @@ def plan(
     bearable: float = BEARABLE,
     clock: Clock = time.perf_counter,
 ) -> TrainingPlan:
-    """Choose a trainer for some images on this machine, and foretell its time.
+    """Choose a trainer for some images on this machine, and estimate its time.
 
     Images of at most 32 pixels a side are trained on from scratch by FixMatch, unless
     people would have to wait for that in each round: then a linear head is fitted, over
@@ -136,7 +136,7 @@ def plan(
     return _frozen(images, num_classes, shares, why, clock, OVER_ENCODER)
 
 
-def foretold(
+def expected_seconds(
     trainer: Choice, pool: Pool, cache: FeatureCache, clock: Clock = time.perf_counter
 ) -> float | None:
     """Return how many seconds a training will take here."""

@@ -237,14 +237,14 @@ class Project(Labeling):
             A sentence; empty where nothing is to be trained.
         """
         from fewlabels.projects import learning
-        from fewlabels.projects.planning import duration, foretold
+        from fewlabels.projects.planning import duration, expected_seconds
 
         self.index()
         if not learning.is_needed(self):
             return ""
         snapshot = self.snapshot()
         pool = snapshot.pool(self.images(snapshot))
-        seconds = foretold(self.chosen_trainer(), pool, self.feature_cache)
+        seconds = expected_seconds(self.chosen_trainer(), pool, self.feature_cache)
         reason = self.settings.reason
         if seconds is not None:
             return f"{reason} Expected: {duration(seconds)}."
