@@ -54,8 +54,8 @@ def damaged(place: str, what: str) -> DamagedStoreError:
     """Return the error that says a store cannot be read; nothing was written."""
     return DamagedStoreError(
         f"The label store '{place}' cannot be read: {what}. Nothing was changed. Move "
-        "the file aside (do not delete it), put the newest backup in its place, and "
-        "try again."
+        "the file aside together with its -wal and -shm (do not delete them), put the "
+        "newest backup in its place, and try again."
     )
 
 
