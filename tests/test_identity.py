@@ -1,4 +1,6 @@
+import importlib
 import json
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -79,6 +81,25 @@ def test_the_source_is_that_of_all_modules_outside():
 
     assert set(identity(Child()).source) == {__name__, "tests.runs.toy"}
     assert set(identity(FirstOnes()).source) == {"tests.runs.toy"}
+
+
+def test_the_source_of_an_own_encoder_is_a_part_of_a_training(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def made(text):
+        (tmp_path / "own_encoder.py").write_text(f"from torch import nn\n{text}")
+        sys.modules.pop("own_encoder", None)
+        importlib.invalidate_caches()
+        return identity(training.make("frozen-linear", encoder="own_encoder:net"))
+
+    one = made("net = nn.Flatten()\n")
+    assert list(one.source) == ["own_encoder"]
+    assert one.source["own_encoder"] != "unknown"
+    assert made("net = nn.Flatten()\n") == one
+    changes = one.changes(made("net = nn.Flatten()  # another one\n"))
+    assert changes == ["the source of 'own_encoder' is not what it was"]
+    sys.modules.pop("own_encoder")
+    assert not identity(training.make("frozen-linear", encoder="pixels")).source
 
 
 def test_any_object_has_an_identity():

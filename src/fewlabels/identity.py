@@ -75,11 +75,11 @@ def identity(thing: object) -> Identity:
     return Identity(
         type=type(thing).__qualname__,
         options=_options(thing),
-        source=dict(_sources(type(thing))) | dict(_hashes(_imported(thing))),
+        source=dict(_sources(thing)),
     )
 
 
-def composed(name: str, options: Mapping[str, Any], kinds: Iterable[type]) -> Identity:
+def composed(name: str, options: Mapping[str, Any], parts: Iterable[Any]) -> Identity:
     """Return the identity of something that is made of parts."""
     told = {
         name: dataclasses.asdict(value)
@@ -87,7 +87,7 @@ def composed(name: str, options: Mapping[str, Any], kinds: Iterable[type]) -> Id
         else value
         for name, value in options.items()
     }
-    source = {module: code for kind in kinds for module, code in _sources(kind)}
+    source = {module: code for part in parts for module, code in _sources(part)}
     return Identity(type=name, options=_plain(told), source=source)
 
 
@@ -141,19 +141,21 @@ def _plain(value: Any) -> Any:
     return value if is_plain else _ADDRESS.sub("", repr(value))
 
 
-def _sources(kind: type) -> Iterator[tuple[str, str]]:
-    """Return modules from outside that define a type or its parents, with hashes."""
-    return _hashes(parent.__module__ for parent in kind.__mro__)
+def _sources(thing: Any) -> Iterator[tuple[str, str]]:
+    """Yield modules from outside that define an object's types or options, hashed."""
+    modules = (parent.__module__ for parent in type(thing).__mro__)
+    for name in dict.fromkeys((*modules, *_imported(thing))):
+        if is_outside(name):
+            yield name, hash_of(name)
 
 
-def _hashes(modules: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield those of some modules that are from outside, with hashes."""
-    for name in dict.fromkeys(modules):
-        if name.partition(".")[0] not in {_OWN, *sys.stdlib_module_names}:
-            yield name, _hash_of(name)
+def is_outside(module: str) -> bool:
+    """Return whether a module is neither of this package nor of Python itself."""
+    return module.partition(".")[0] not in {_OWN, *sys.stdlib_module_names}
 
 
-def _hash_of(module: str) -> str:
+def hash_of(module: str) -> str:
+    """Return a hash of the source of a module; "unknown" where there is none."""
     try:
         source = inspect.getsource(sys.modules[module])
     except (KeyError, OSError, TypeError):  # typed into a console, or compiled

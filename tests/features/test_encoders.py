@@ -92,6 +92,55 @@ def test_names_tell_weights_structures_and_sizes_apart():
     assert encoders.resolve(Maps()).name == encoders.resolve(Maps()).name
 
 
+NET = """
+from torch import nn
+
+class Net(nn.Module):
+    def forward(self, images):
+        return images.flatten(1)WORDS
+"""
+
+
+@pytest.mark.parametrize("is_wrapped", [False, True])
+@pytest.mark.parametrize("is_console", [False, True])
+def test_networks_of_equal_looks_and_other_code_have_other_names(
+    tmp_path, monkeypatch, is_console, is_wrapped
+):
+    def made(words):
+        source, file = NET.replace("WORDS", words), tmp_path / "own_net.py"
+        module = types.ModuleType("own_net")
+        module.__file__ = str(file)
+        if not is_console:
+            file.write_text(source)
+        exec(compile(source, str(file), "exec"), vars(module))
+        monkeypatch.setitem(sys.modules, "own_net", module)
+        net = module.Net()
+        return encoders.resolve(nn.Sequential(net) if is_wrapped else net).name
+
+    assert len({made(""), made(" * 2"), made(".sin()")}) == 3
+    assert made("") == made("")
+
+
+def test_plain_numbers_that_a_network_holds_are_part_of_the_name():
+    class Scaled(nn.Module):
+        def __init__(self, scale):
+            super().__init__()
+            self.scale = scale
+
+        def forward(self, images):
+            return images.flatten(1) * self.scale
+
+    one, two = Scaled(1.0), Scaled(2.0)
+    assert encoders.resolve(one).name != encoders.resolve(two).name
+    assert encoders.resolve(one.eval()).name == encoders.resolve(one.train()).name
+
+
+def test_names_of_what_is_built_in_stay():
+    """Rows that were kept under them are found again."""
+    assert encoders.resolve("pixels").name == "pixels-7dcef0b77476beec-16px"
+    assert encoders.resolve(nn.Flatten()).name == "Flatten-4a0261254375b2c1"
+
+
 def test_buffers_are_part_of_the_name():
     networks = [nn.BatchNorm2d(1) for _ in range(2)]
     networks[1].running_mean += 1

@@ -4,13 +4,17 @@ Shapes: n images, c channels, F features.
 """
 
 import copy
+import inspect
+from collections.abc import Iterator
 from hashlib import blake2b
+from types import CodeType
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fewlabels.errors import ShapeError, UsageError
+from fewlabels.identity import hash_of, is_outside
 from fewlabels.models import Network, as_input
 
 _CHUNK = 32
@@ -46,7 +50,8 @@ class ModuleEncoder:
         Args:
             module: The network.
             name: What identifies network, weights and preparation in a cache; None:
-                the network's class, a hash of its structure and numbers, the size.
+                the network's class, a hash of its structure, numbers and source, the
+                size.
             size: Side of the square that images are brought to; None: as they are.
             repeats_grey: Whether grey images are given three equal channels.
             feature_size: Length of a row (F); None: what the network says in an
@@ -135,13 +140,51 @@ def _averaged(outputs: Tensor) -> Tensor:
 
 
 def fingerprint(module: nn.Module) -> str:
-    """Return a hash of a network's structure and numbers: 16 hexadecimal digits."""
+    """Return a hash of a network's structure, numbers and source: 16 digits.
+
+    The source is that of classes which are neither PyTorch's nor this package's.
+    """
     found = blake2b(repr(module).encode(), digest_size=8)
+    for told in _own_code(module):
+        found.update(told.encode())
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         plain = tensor.detach().cpu().contiguous().reshape(-1)
         found.update(plain.view(torch.uint8).numpy().tobytes())
     return found.hexdigest()
+
+
+def _own_code(module: nn.Module) -> Iterator[str]:
+    """Yield the source of somebody's own classes, and what their objects hold."""
+    usual = vars(nn.Module())
+    for part in module.modules():
+        kinds = [kind for kind in type(part).__mro__ if _is_own(kind)]
+        for kind in kinds:
+            # A script is edited all the time; of it, the class alone counts.
+            is_script = kind.__module__ == "__main__"
+            yield _source(kind) + ("" if is_script else hash_of(kind.__module__))
+        for name, value in vars(part).items() if kinds else ():
+            if name not in usual and isinstance(value, str | int | float | tuple):
+                yield f"{name} {value!r}"
+
+
+def _is_own(kind: type) -> bool:
+    root = kind.__module__.partition(".")[0]
+    return is_outside(root) and root != torch.__name__
+
+
+def _source(kind: type) -> str:
+    """Return the source of a class; of one typed into a console, what it became."""
+    try:
+        return inspect.getsource(kind)
+    except (OSError, TypeError):
+        codes = (getattr(value, "__code__", None) for value in vars(kind).values())
+        return "".join(_told(code) for code in codes if code is not None)
+
+
+def _told(code: CodeType) -> str:
+    held = [_told(x) if isinstance(x, CodeType) else repr(x) for x in code.co_consts]
+    return repr((code.co_code, code.co_names, code.co_varnames, held))
 
 
 def _own_name(module: nn.Module, size: int | None) -> str:

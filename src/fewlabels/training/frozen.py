@@ -53,7 +53,7 @@ class FrozenInputs:
     has_features: ClassVar = True
     defaults: ClassVar[Mapping[str, Any]] = {"network": "linear", "learning_rate": 0.03}
 
-    encoder: str = "efficientnet-lite0"
+    encoder: str = field(default="efficientnet-lite0", metadata={"code": True})
     """Name of an encoder, or ``"package.module:name"`` of a ``torch.nn.Module`` (see
     :mod:`fewlabels.features.encoders`), or ``"self-supervised"``: one that is trained
     on the images of the pool first, without labels, and kept."""
@@ -73,10 +73,12 @@ class FrozenInputs:
     """Strong views of each image that are embedded."""
 
     def __post_init__(self) -> None:
-        """Check the ranges and the name of the preset."""
+        """Check the ranges, the name of the preset and the path of an encoder."""
         check_range("weak_views", self.weak_views, at_least=1)
         check_range("strong_views", self.strong_views, at_least=1)
         strong_settings(self.strong)
+        if ":" in self.encoder:
+            naming.imported("encoder", self.encoder)
 
     def check_network(self, name: str) -> None:
         """Raise unless a network takes rows."""

@@ -54,10 +54,11 @@ class Training:
     @property
     def identity(self) -> Identity:
         """What decides the outcome: the kinds of its parts, and all their options."""
-        kinds: list[type] = [type(self.inputs), type(self.learner)]
-        kinds += [] if self.alignment is None else [type(self.alignment)]
-        words = [self.inputs.word, *(kind.__name__ for kind in kinds[1:]), "Trainer"]
-        return composed("".join(words), self.options, kinds)
+        parts: list[Any] = [self.inputs, self.learner]
+        parts += [] if self.alignment is None else [self.alignment]
+        names = (type(part).__name__ for part in parts[1:])
+        words = [self.inputs.word, *names, "Trainer"]
+        return composed("".join(words), self.options, parts)
 
     @property
     def num_steps(self) -> int | None:
