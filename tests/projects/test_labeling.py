@@ -187,3 +187,34 @@ def test_several_people_label_one_image(tmp_path):
         assert leased == item
         project.label(leased, truth("01"), annotator="bob")
         assert project.snapshot().known == {item: 1}
+
+
+def test_what_one_is_unsure_of_waits_for_the_others(project):
+    items = [asked.item for asked in project.ask().items]
+    for item in items:
+        project.unsure(item, annotator="ann")
+    assert project.status().num_open == 0  # ann is alone: nobody else could know
+    offered = project.lease(10, annotator="bob")
+    assert [one.item for one in offered.leases] == items  # bob has just joined
+    project.label(items[0], "odd", annotator="bob")
+    assert [one.item for one in project.snapshot().open] == items[1:]
+    assert project.status().next_step == "tell"
+    assert not project.ask().is_new
+    assert project.lease(10, annotator="ann").leases == ()
+    for item in items[1:]:
+        project.unsure(item, annotator="bob")
+    assert project.snapshot().open == ()
+
+
+def test_a_skip_closes_an_image_for_everybody(tmp_path):
+    with changed(begin(tmp_path), overlap=2) as project:
+        one, two, *rest = (asked.item for asked in project.ask().items)
+        project.skip(one, annotator="ann")
+        project.unsure(two, annotator="ann")
+        for name in ("bob", "eve"):  # two may answer about each of the others
+            offered = project.lease(10, annotator=name).leases
+            assert [lease.item for lease in offered] == [two, *rest]
+        assert [asked.item for asked in project.snapshot().open] == [two, *rest]
+        project.undo(annotator="ann")
+        project.undo(annotator="ann")
+        assert [o.item for o in project.lease(1, annotator="bob").leases] == [one]

@@ -16,7 +16,7 @@ from fewlabels.store import (
     StoredRound,
     consensus,
 )
-from fewlabels.store.records import LABELS
+from fewlabels.store.records import LABELS, num_answers
 
 if TYPE_CHECKING:
     from fewlabels.pool import Images, Pool, Round
@@ -103,9 +103,24 @@ class Snapshot:
         """Images that somebody found not worth a label."""
         return frozenset(o.item for o in self.verdicts if o.kind is Kind.SKIP)
 
+    @cached_property
+    def _num_answers(self) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for one in self.verdicts:
+            found[one.item] += num_answers(one.kind, self.overlap)
+        return found
+
+    @cached_property
+    def _num_people(self) -> int:
+        """Annotators there are, known by what they said, or else shall be."""
+        return max(self.overlap, len({one.annotator for one in self.verdicts}))
+
     def is_answered(self, item: str) -> bool:
-        """Whether nobody has to be asked about an image any more."""
-        return item in self.skipped or self._num_verdicts[item] >= self.overlap
+        """Whether an image has its answers, or nobody is left who could give one."""
+        return (
+            self._num_answers[item] >= self.overlap
+            or self._num_verdicts[item] >= self._num_people
+        )
 
     @cached_property
     def open(self) -> tuple[RoundItem, ...]:

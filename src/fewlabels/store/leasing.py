@@ -1,9 +1,9 @@
 """Who labels what: leases that several annotators hold at the same time.
 
-An item is handed to an annotator while fewer than ``overlap`` others have answered it
-or hold it. A label or a skip counts as an answer. *Unsure* does not, so that the item
-goes to somebody else; but it never comes back to the same annotator. A lease ends when
-its holder answers, releases it, or lets it expire.
+An item is handed to an annotator while its answers (:func:`records.num_answers`) and
+the others who hold it are fewer than ``overlap``. It never comes back to an annotator
+who has spoken about it. A lease ends when its holder answers, releases it, or lets it
+expire.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,6 +16,7 @@ from sqlalchemy import (
     Connection,
     Select,
     and_,
+    case,
     delete,
     false,
     func,
@@ -26,13 +27,12 @@ from sqlalchemy import (
 
 from fewlabels.errors import UsageError
 from fewlabels.store.chunks import chunked
-from fewlabels.store.records import Kind, Lease, Leased, new_uuid
+from fewlabels.store.records import VERDICTS as ANSWERS
+from fewlabels.store.records import Lease, Leased, new_uuid, num_answers
 from fewlabels.store.schema import ITEMS, LEASES, PRESENT, ROUND_ITEMS, ROUNDS, VERDICTS
 
 MOST_LISTED = 10_000
 """Longest list of items that a lease chooses from."""
-
-_COUNTED = sorted({Kind.LABEL, Kind.RELABEL, Kind.SKIP})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +131,7 @@ def _fresh(connection: Connection, wish: Wish, count: int) -> list[str]:
     if count <= 0:
         return []
     query, order = _candidates(wish)
-    query = query.where(_is_open(wish), _num_busy() < wish.overlap)
+    query = query.where(_is_open(wish), _num_busy(wish) < wish.overlap)
     if isinstance(wish.among, Sequence):
         return _in_order(wish, connection.execute(query).scalars())[:count]
     rows = connection.execute(query.order_by(*order).limit(count))
@@ -144,7 +144,7 @@ def _held_by_others(
     """Count the items that only leases keep from the annotator, and when these end."""
     query, _ = _candidates(wish)
     waiting = query.where(
-        _is_answerable(wish), _num_answers() < wish.overlap
+        _is_answerable(wish), _num_answers(wish) < wish.overlap
     ).subquery()
     rows = connection.execute(
         select(func.count(LEASES.c.item.distinct()), func.min(LEASES.c.expires)).where(
@@ -195,17 +195,16 @@ def _is_open(wish: Wish) -> ColumnElement[bool]:
     return and_(_is_answerable(wish), ~holds.exists())
 
 
-def _num_answers() -> ColumnElement[int]:
-    query = select(func.count()).where(
-        VERDICTS.c.item == ITEMS.c.id, VERDICTS.c.kind.in_(_COUNTED)
-    )
-    return query.scalar_subquery()
+def _num_answers(wish: Wish) -> ColumnElement[int]:
+    worth = {kind.value: num_answers(kind, wish.overlap) for kind in sorted(ANSWERS)}
+    total = func.coalesce(func.sum(case(worth, value=VERDICTS.c.kind)), 0)
+    return select(total).where(VERDICTS.c.item == ITEMS.c.id).scalar_subquery()
 
 
-def _num_busy() -> ColumnElement[int]:
+def _num_busy(wish: Wish) -> ColumnElement[int]:
     """Count others who answered the item or hold it; nobody does both."""
     holding = select(func.count()).where(LEASES.c.item == ITEMS.c.id)
-    return _num_answers() + holding.scalar_subquery()
+    return _num_answers(wish) + holding.scalar_subquery()
 
 
 def _prolong(

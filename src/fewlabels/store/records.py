@@ -22,7 +22,7 @@ class Kind(StrEnum):
     RELABEL = "relabel"
     """An annotator changed her mind about an item."""
     SKIP = "skip"
-    """The item is not worth a label; it counts as answered."""
+    """The item is not worth a label; nobody else is asked about it."""
     UNSURE = "unsure"
     """The annotator cannot tell; somebody else may."""
     UNDO = "undo"
@@ -39,6 +39,17 @@ VERDICTS = LABELS | {Kind.SKIP, Kind.UNSURE}
 """Events about an item; the last one in force is the annotator's word on it."""
 NAMING = frozenset({Kind.CLASS_ADDED, Kind.CLASS_RENAMED})
 CLASS_EVENTS = NAMING | {Kind.CLASS_RETIRED, Kind.CLASS_RESTORED}
+
+
+def num_answers(kind: Kind, overlap: int) -> int:
+    """Return how many of the ``overlap`` answers that an item needs a verdict gives.
+
+    A label gives one and a skip all of them. *Unsure* gives none: somebody else may
+    know.
+    """
+    if kind is Kind.SKIP:
+        return overlap
+    return 1 if kind in LABELS else 0
 
 
 def new_uuid() -> str:
