@@ -110,6 +110,42 @@ def test_rows_that_are_being_made_stay(fewlabels, folder):
     assert some.exists()
 
 
+def test_the_rest_goes_though_some_rows_are_being_made(fewlabels, folder):
+    (some, *_) = folder.glob("other-*.json")  # the longest unused go first
+    with FileLock(some.with_suffix(".lock")):
+        code, _, err = fewlabels("cache", "prune", folder, "--all", "-y")
+    assert code == 1
+    assert "Another process is embedding images with 'other'" in err
+    assert list(folder.glob("*.rows")) == [some.with_suffix(".rows")]
+    assert some.with_suffix(".index").exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["{}", "", "[1]", '{"encoder": "other"}', '{"encoder": "\\x"}', "\0" * 99],
+)
+@pytest.mark.parametrize(("one", "other"), [("json", "npy"), ("json", "rows")])
+def test_files_of_others_stay_whatever_their_names(
+    fewlabels, folder, content, one, other
+):
+    theirs = [folder / f"photos-{32 * 'a'}.{ending}" for ending in (one, other)]
+    for path in theirs:
+        path.write_text(content)
+    assert "photos" not in fewlabels("cache", "list", folder)[1]
+    assert fewlabels("cache", "prune", folder, "--all", "--yes")[0] == 0
+    assert [path.read_text() for path in theirs] == [content, content]
+    assert not list(folder.glob("means-*.rows"))
+
+
+def test_rows_with_a_damaged_description_are_listed_and_go(fewlabels, folder):
+    (some,) = folder.glob("means-*.json")
+    some.write_text(some.read_text()[:-30])
+    told = json.loads(fewlabels("cache", "list", folder, "--json")[1])["kept"]
+    assert "(earlier version, or damaged)" in {one["view"] for one in told}
+    assert fewlabels("cache", "prune", folder, "--all", "--yes")[0] == 0
+    assert not list(folder.glob("means-*.rows"))
+
+
 def test_rows_are_made_again_after_all_went(fewlabels, folder):
     assert fewlabels("cache", "prune", folder, "--all", "--yes")[0] == 0
     digits = 32 * "0"

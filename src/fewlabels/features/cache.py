@@ -169,7 +169,7 @@ class Shard:
 
     def file(self, ending: str) -> Path:
         """Return one of the files: some words for people, a hash for certainty."""
-        words = re.sub(r"[^\w.]+", "-", self.facts["encoder"])[:_LONGEST_NAME]
+        words = words_of(self.facts["encoder"])
         return self.folder / f"{words}-{self._digest.hex()}.{ending}"
 
     def find(self, contents: Contents) -> StoredRows:
@@ -285,6 +285,11 @@ class Shard:
     @property
     def _little_endian(self) -> np.dtype[Any]:
         return np.dtype(self.facts["dtype"]).newbyteorder("<")
+
+
+def words_of(encoder: str) -> str:
+    """Return how the names of an encoder's files begin."""
+    return re.sub(r"[^\w.]+", "-", encoder)[:_LONGEST_NAME]
 
 
 def described(path: Path) -> dict[str, str | int]:

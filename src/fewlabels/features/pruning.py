@@ -1,9 +1,10 @@
 """What a cache of features holds, and how it gets smaller.
 
-Files are known by their names: words, a hash of 32 digits, an ending; and at least two
-with the same name, as a cache writes them. Whatever else is in the folder is left.
+Files are known by a description that names the encoder their own name begins with, and
+lies beside rows, as a cache writes them. Whatever else is in the folder is left.
 """
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,10 +12,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from fewlabels import files
-from fewlabels.features.cache import ENTRY, FeatureCache, described, in_use
+from fewlabels.errors import StorageError
+from fewlabels.features.cache import ENTRY, FeatureCache, described, in_use, words_of
 
-_OURS = re.compile(r"(.+)-[0-9a-f]{32}\.(index|rows|json|npy|jsonl)")
-_ORDER = ("index", "npy", "rows", "jsonl", "json")  # what is counted goes first
+_NAME = re.compile(r"(.+)-[0-9a-f]{32}\.(json|jsonl)")
+_ENCODER = re.compile(rb'\s*\{.*?"encoder": ("(?:[^"\\]|\\.)*")', re.DOTALL)
+_MOST_BYTES = 10_000
+_BESIDE = {"json": ("index", "rows"), "jsonl": ("npy",)}
+"""What lies beside a description; that of earlier versions was ``NAME.jsonl``."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +43,12 @@ class Kept:
 
 def listed(cache: FeatureCache) -> list[Kept]:
     """Return what a cache holds, the last used first."""
-    found: dict[str, list[Path]] = {}
-    if cache.folder.is_dir():
-        for path in cache.folder.iterdir():
-            if _OURS.fullmatch(path.name) and path.is_file():
-                found.setdefault(path.stem, []).append(path)
-    kept = [_kept(stem, paths) for stem, paths in found.items() if len(paths) > 1]
+    kept = []
+    for path in cache.folder.iterdir() if cache.folder.is_dir() else ():
+        if path.is_file() and _is_ours(path):
+            others = (path.with_suffix(f".{one}") for one in _BESIDE[path.suffix[1:]])
+            there = [other for other in others if other.is_file()]
+            kept += [_kept([*there, path])] if there else []
     return sorted(kept, key=lambda one: one.last_used, reverse=True)
 
 
@@ -79,27 +84,46 @@ def remove(kept: Iterable[Kept]) -> None:
     """Remove rows; who has opened them can read on, who needs them makes them again.
 
     Rows that another process is adding to stay, and are told by a
-    :class:`~fewlabels.errors.StorageError`.
+    :class:`~fewlabels.errors.StorageError` when the others are gone.
     """
+    left: dict[str, None] = {}
     for one in kept:
         lock = one.files[0].with_suffix(".lock")
-        with files.alone(lock, in_use(one.encoder)), files.explained(lock.parent):
-            for path in one.files:
-                path.unlink(missing_ok=True)
+        try:
+            with files.alone(lock, in_use(one.encoder)), files.explained(lock.parent):
+                for path in one.files:
+                    path.unlink(missing_ok=True)
+        except StorageError as error:
+            left[str(error)] = None
+    if left:
+        raise StorageError(" ".join(left))
 
 
-def _kept(stem: str, paths: list[Path]) -> Kept:
-    by_ending = {path.suffix[1:]: path for path in paths}
-    told = described(by_ending["json"]) if "json" in by_ending else {}
-    states = {ending: path.stat() for ending, path in by_ending.items()}
+def _is_ours(path: Path) -> bool:
+    """Return whether a file describes rows: it names its encoder, damaged or not."""
+    name = _NAME.fullmatch(path.name)
+    if not name:
+        return False
+    try:
+        with path.open("rb") as file:
+            found = _ENCODER.match(file.read(_MOST_BYTES))
+        return found is not None and words_of(json.loads(found[1])) == name[1]
+    except (OSError, ValueError):  # what cannot be read cannot be told to be ours
+        return False
+
+
+def _kept(paths: list[Path]) -> Kept:
+    """Measure rows; their description is the last of the files."""
+    told = described(paths[-1]) if paths[-1].suffix == ".json" else {}
+    states = {path.suffix[1:]: path.stat() for path in paths}
     last = states["json"] if told else max(states.values(), key=lambda s: s.st_mtime)
     is_read = told and "index" in states
     return Kept(
-        encoder=str(told.get("encoder", stem.rpartition("-")[0])),
+        encoder=str(told.get("encoder", paths[-1].stem.rpartition("-")[0])),
         view=str(told["view"]) if is_read else "(earlier version, or damaged)",
         images=str(told.get("images", "")),
         num_rows=states["index"].st_size // ENTRY.itemsize if is_read else 0,
         num_bytes=sum(state.st_size for state in states.values()),
         last_used=datetime.fromtimestamp(last.st_mtime, UTC),
-        files=tuple(by_ending[one] for one in _ORDER if one in by_ending),
+        files=tuple(paths),
     )
