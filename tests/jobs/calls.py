@@ -5,6 +5,7 @@ import signal
 import sys
 import time
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 from fewlabels import progress
@@ -68,6 +69,27 @@ def sleep(marker):
     Path(marker).write_text(str(os.getpid()))
     while True:
         time.sleep(60)
+
+
+def fork(folder, is_killed=False):
+    """Wait for ever, or die, beside a child that waits; leave their numbers."""
+    child = os.fork()
+    if child == 0:
+        while True:
+            time.sleep(60)
+    Path(folder, "child").write_text(str(child))
+    if is_killed:
+        die()
+    sleep(Path(folder, "parent"))
+
+
+def write():
+    """Write lines that are no events among the events."""
+    lines = b'\xff\xfe\n[1]\n5\n{"event": []}\n{}\n' + 10_000 * b"[" + b"\n{\n\n"
+    for answers in range(3, 10):
+        with suppress(OSError):
+            os.write(answers, lines)
+    return "heard"
 
 
 def heed(folder):

@@ -5,8 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,24 @@ def test_warnings_of_the_package_are_notes(worker):
     assert end["event"] == "done"
 
 
+def test_lines_that_are_no_events_are_skipped():
+    job = begun("write")
+    assert job.wait(60) == {"event": "done", "result": "heard"}
+
+
+def test_a_job_whose_events_cannot_be_taken_has_an_end(tmp_path, monkeypatch):
+    def hear(self, event):
+        if event["event"] != "died":
+            raise MemoryError
+        kept(self, event)
+
+    kept = jobs.Job.hear
+    monkeypatch.setattr(jobs.Job, "hear", hear)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    job = begun("sleep", marker=tmp_path / "marker")
+    assert job.wait(60)["event"] == "died"
+
+
 def test_several_hear_all_events_however_late_they_begin(worker):
     job = in_(worker, "work", steps=3)
     early = list(job.events())
@@ -205,19 +224,41 @@ def test_a_killed_job_says_so(tmp_path):
     assert job.end["code"] == -signal.SIGKILL
 
 
+@pytest.fixture
+def forked(tmp_path):
+    """Give the number of the child of a job; end it, whatever the test shows."""
+    yield lambda: int(told(tmp_path / "child") or 0)
+    with suppress(ProcessLookupError, ValueError):
+        os.kill(int(told(tmp_path / "child")), signal.SIGKILL)
+
+
+def test_a_killed_job_takes_its_children_along(tmp_path, forked):
+    job = begun("fork", folder=tmp_path)
+    assert eventually(lambda: told(tmp_path / "parent"))
+    job.kill()
+    assert job.end["code"] == -signal.SIGKILL
+    assert eventually(lambda: not is_alive(forked()))
+
+
+def test_the_death_of_a_job_is_told_while_its_children_live(tmp_path, forked):
+    job = begun("fork", folder=tmp_path, is_killed=True)
+    assert job.wait(60)["code"] == -signal.SIGKILL
+    assert eventually(lambda: not is_alive(forked()))
+
+
 PARENT = """
 import sys, time
 from fewlabels import jobs, progress
-jobs.start("tests.jobs.calls:sleep", {"marker": sys.argv[1]}, allow_code=True)
+jobs.start("tests.jobs.calls:fork", {"folder": sys.argv[1]}, allow_code=True)
 time.sleep(600)
 """
 
 
-def test_a_job_ends_with_the_process_that_started_it(tmp_path):
-    marker = tmp_path / "marker"
+def test_a_job_and_its_children_end_with_the_process_that_started_it(tmp_path, forked):
+    marker = tmp_path / "parent"
     path = os.pathsep.join([str(ROOT), *sys.path])
     with subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(marker)],
+        [sys.executable, "-c", PARENT, str(tmp_path)],
         env=os.environ | {"PYTHONPATH": path},
     ) as parent:
         assert eventually(lambda: told(marker))
@@ -225,6 +266,7 @@ def test_a_job_ends_with_the_process_that_started_it(tmp_path):
         assert is_alive(process)
         parent.kill()
     assert eventually(lambda: not is_alive(process))
+    assert eventually(lambda: not is_alive(forked()))
 
 
 # --------------------------------------------------------------------- permission

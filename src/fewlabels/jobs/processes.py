@@ -198,8 +198,9 @@ class Worker:
         """End the process at once, whatever it does; there will be no other."""
         with self._lock:
             self._is_closed, process = True, self._process
+            if process is not None:
+                _end(process)
         if process is not None:
-            process.kill()
             self._reader.join()
 
     def _begin(self) -> None:
@@ -214,7 +215,8 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=printed,
             encoding="utf-8",
-            start_new_session=True,  # Ctrl-C is ours to see, not its
+            errors="replace",
+            start_new_session=True,  # Ctrl-C is ours to see; one group to end
         )
         self._reader = Thread(
             target=self._read, args=(self._process, printed), daemon=True
@@ -226,17 +228,39 @@ class Worker:
         assert process.stdin is not None
         assert process.stdout is not None
         with printed, process.stdout:
-            for line in process.stdout:
-                if line.endswith("\n"):  # it may die in the middle of one
-                    self._job.hear(json.loads(line))
-                if not self._is_reused and self._job.end is not None:
+            try:
+                for line in process.stdout:
+                    if (event := _event(line)) is not None:
+                        self._job.hear(event)
+                    if not self._is_reused and self._job.end is not None:
+                        break
+            finally:
+                with self._lock:
+                    _end(process)  # a dead one may have left others
+                    code = process.wait()
+                    job, self._process = self._job, None
+                with suppress(OSError):  # what it has not read
                     process.stdin.close()
-            code = process.wait()
-            with self._lock:
-                job, self._process = self._job, None
-            with suppress(OSError):  # what it has not read
-                process.stdin.close()
-            job.hear(_death(code, printed))
+                job.hear(_death(code, printed))
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End a process that was not waited for, and all that it has started."""
+    if not hasattr(os, "killpg"):
+        process.kill()
+        return
+    with suppress(ProcessLookupError, PermissionError):  # it is ending already
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _event(line: str) -> Event | None:
+    """Return the event in a line; None if there is none, whoever has written it."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    is_event = isinstance(found, dict) and isinstance(found.get("event"), str)
+    return found if is_event else None
 
 
 def _death(code: int, printed: IO[bytes]) -> Event:

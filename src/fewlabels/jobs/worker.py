@@ -1,8 +1,8 @@
 """A process of its own that does one call after another, started by ``processes``.
 
 A call comes as a line of JSON, and so do the events that answer it. When the lines end,
-since whoever wrote them has closed them or is dead, the process ends at once: all that
-is called here can bear that.
+since whoever wrote them has closed them or is dead, the process ends at once, and so do
+those that it has started: all that is called here can bear that.
 """
 
 import json
@@ -115,6 +115,11 @@ def _kept_apart() -> tuple[TextIO, int]:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
+    if hasattr(os, "register_at_fork"):  # events end with this process, not a child
+        unheard = os.open(os.devnull, os.O_WRONLY)
+        os.register_at_fork(
+            after_in_child=lambda: os.dup2(unheard, answers, inheritable=False)
+        )
     return orders, answers
 
 
@@ -131,6 +136,8 @@ def _listen(orders: TextIO, calls: _Calls) -> None:
             calls.cancel(order["cancel"])
         else:
             calls.orders.put(order)
+    if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)  # with all that it has started
     os._exit(0)  # from a thread, nothing less ends the process
 
 
