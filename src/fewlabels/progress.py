@@ -1,4 +1,4 @@
-"""How long work tells that it goes on and how it fares, without printing, and stops.
+"""How long-running work reports progress, and how it is stopped.
 
 The inside of the package says *what* advances; the edge (a terminal, a file, a test)
 says what to do with it by :func:`reporting`. Where nobody listens, nothing happens.
@@ -34,7 +34,7 @@ from fewlabels.errors import FewlabelsWarning
 
 
 class Reporter(Protocol):
-    """Somebody who wants to know how long work advances."""
+    """Somebody who wants to know how long-running work advances."""
 
     def start(self, task: str, total: int, done: int) -> int:
         """Hear that a task begins, ``done`` of its ``total`` units done before.
