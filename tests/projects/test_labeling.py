@@ -102,6 +102,7 @@ def test_a_name_of_another_call_is_refused(project):
     project.label(one, "odd", annotator="ann", uuid=uuid)
     for wrong in (
         lambda: project.label(one, "even", annotator="ann", uuid=uuid),
+        lambda: project.label(one, "no class", annotator="ann", uuid=uuid),
         lambda: project.label(two, "odd", annotator="ann", uuid=uuid),
         lambda: project.label(one, "odd", annotator="bob", uuid=uuid),
         lambda: project.change(one, "odd", annotator="ann", uuid=uuid),
@@ -111,6 +112,17 @@ def test_a_name_of_another_call_is_refused(project):
         with pytest.raises(ReplayError, match=f"The UUID {uuid} came again"):
             wrong()
     assert words(project) == {one: "odd"}
+
+
+def test_a_call_that_is_sent_twice_means_the_class_of_its_time(project):
+    item, uuid = project.ask().items[0].item, new_uuid()
+    first = project.label(item, "odd", annotator="ann", uuid=uuid)
+    project.rename_class("odd", "strange")
+    project.add_class("odd")  # another class of the same name
+    assert project.label(item, "odd", annotator="ann", uuid=uuid) == first
+    with pytest.raises(ReplayError, match="no class 'strange' at event"):
+        project.label(item, "strange", annotator="ann", uuid=uuid)
+    assert words(project) == {item: "strange"}
 
 
 def test_what_does_not_fit_is_refused_in_a_sentence(project):

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.projects.exchange.records import SAYINGS
 from fewlabels.store import Event, Kind, Store, new_uuid
+from fewlabels.store.records import NAMING
 
 OWNER = "owner"
 """In whose name classes are added and renamed."""
@@ -50,6 +51,16 @@ def rename(store: Store, old: str, new: str, uuid: str | None = None) -> None:
 def all_names(store: Store) -> tuple[str, ...]:
     """Return the names of all classes in the order of their numbers."""
     return tuple(one.name for one in store.classes())
+
+
+def numbers_before(store: Store, sequence: int) -> dict[str, int]:
+    """Return the number of each class by the name it had before an event."""
+    name_of = {
+        one.event.class_number or 0: str(one.event.payload["name"])
+        for one in store.events(kinds=NAMING)
+        if one.sequence < sequence
+    }
+    return {name: number for number, name in name_of.items()}
 
 
 def _write(

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from fewlabels.errors import StoreError, UnknownNameError
+from fewlabels.errors import ReplayError, StoreError, UnknownNameError
 from fewlabels.projects import classes
 from fewlabels.projects.exchange import Answer
 from fewlabels.projects.folder import ProjectFolder
@@ -177,7 +177,13 @@ class Labeling(ProjectFolder):
             known = store.event(uuid) if uuid else None
             number_of = {one.name: one.number for one in store.classes()}
             if known is not None and said.label is not None:  # renamed since, perhaps
-                number_of.setdefault(said.label, known.event.class_number or 0)
+                number_of = classes.numbers_before(store, known.sequence)
+                if said.label not in number_of:
+                    raise ReplayError(
+                        f"The UUID {uuid} came again with another content: there was "
+                        f"no class '{said.label}' at event {known.sequence}. Make a "
+                        f"new UUID for a new action. {_NOTHING}"
+                    )
             event = event_of(said, kind, number_of, store.asked([said.id]), uuid)
             if known is not None:  # who said what decides, not when and in which round
                 other = {name: getattr(known.event, name) for name in _INCIDENTAL}

@@ -1,6 +1,6 @@
 """Events, verdicts and classes as they are in the store."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, func, select
@@ -27,8 +27,9 @@ def events(
     after: int = 0,
     item: str | None = None,
     uuid: str | None = None,
+    kinds: Collection[Kind] = (),
 ) -> Iterator[StoredEvent]:
-    """Yield events in their order: all, those after a number, or of an item or UUID.
+    """Yield events in order: all, those after a number, of an item, UUID or kinds.
 
     Yields:
         An event.
@@ -39,6 +40,8 @@ def events(
         query = query.where(EVENTS.c.item == item)
     if uuid is not None:
         query = query.where(EVENTS.c.uuid == uuid)
+    if kinds:
+        query = query.where(EVENTS.c.kind.in_(sorted(kinds)))
     for row in streamed(connection, query):
         yield StoredEvent(row.sequence, row.server_time, event_of(row))
 

@@ -1,6 +1,6 @@
 """The label store: everything that people said about the images, kept safe."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +27,7 @@ from fewlabels.store.records import (
     Event,
     Indexed,
     Item,
+    Kind,
     LabelClass,
     Lease,
     Leased,
@@ -191,19 +192,20 @@ class Store:
             return undoing.undo(connection, wish, self.database.now(connection))
 
     def events(
-        self, *, after: int = 0, item: str | None = None
+        self, *, after: int = 0, item: str | None = None, kinds: Collection[Kind] = ()
     ) -> Iterator[StoredEvent]:
         """Yield events in their order, undone or not.
 
         Args:
             after: Only those with a higher sequence number.
             item: Only those about this item.
+            kinds: Only those of these kinds; none given: of all.
 
         Yields:
             Each event.
         """
         with self.database.reading() as connection:
-            yield from reading.events(connection, after=after, item=item)
+            yield from reading.events(connection, after=after, item=item, kinds=kinds)
 
     def event(self, uuid: str) -> StoredEvent | None:
         """Return the event of this name; None where there is none."""
@@ -230,9 +232,8 @@ class Store:
             One per item and annotator, by item.
         """
         with self.database.reading() as connection:
-            return tuple(
-                reading.verdicts(connection, with_missing=with_missing, items=items)
-            )
+            found = reading.verdicts(connection, with_missing=with_missing, items=items)
+            return tuple(found)
 
     # ------------------------------------------------------------------- classes
 
@@ -366,9 +367,8 @@ class Store:
 
     def heartbeat(self, token: str, *, ttl: float = LEASE_SECONDS) -> tuple[Lease, ...]:
         """Prolong the leases of a token and return those it still holds."""
-        with self.database.writing() as connection:
-            now = self.database.now(connection)
-            return leasing.heartbeat(connection, token, ttl, now)
+        with self.database.writing() as one:
+            return leasing.heartbeat(one, token, ttl, self.database.now(one))
 
     def release(self, token: str, items: Sequence[str] | None = None) -> int:
         """Give back the leases of a token, or those on some items; return how many."""
