@@ -10,7 +10,7 @@ from tests.strategies import contract
 import fewlabels
 from fewlabels import gram, strategies
 from fewlabels.conformance import check
-from fewlabels.errors import UsageError
+from fewlabels.errors import NotFiniteError, UsageError
 from fewlabels.identity import identity
 from fewlabels.protocols import Outputs
 
@@ -104,6 +104,79 @@ def test_a_class_makes_a_kernel_that_only_fits_the_protocol(own):
 def test_what_is_no_kernel_is_refused(kernel, options, message, own):
     with pytest.raises(UsageError, match=message):
         chosen("npc", kernel, **options)
+
+
+class Table:
+    """A kernel that breaks one promise."""
+
+    num_items, rank_bound = len(FEATURES), None
+
+    def __init__(self, **flaws):
+        rows = torch.from_numpy(FEATURES)
+        self.table = rows @ rows.T + torch.eye(len(rows))
+        self.__dict__ |= flaws
+
+    def block(self, rows, columns):
+        return self.table[rows[..., :, None], columns[..., None, :]]
+
+    def diagonal(self, items):
+        return self.table.diagonal()[items]
+
+
+def spoiled(change):
+    """A kernel whose values, all of them, were changed in place."""
+    kernel = Table()
+    change(kernel.table)
+    return kernel
+
+
+SQUARE = Table().block
+DIAGONAL = Table().diagonal
+
+
+@pytest.mark.parametrize("name", ["npc", "maxdet"])
+@pytest.mark.parametrize(
+    ("kernel", "error", "message"),
+    [
+        (spoiled(lambda k: k.triu_()), UsageError, r"block\(b, a\) transposed"),
+        (spoiled(lambda k: k[41].fill_(torch.nan)), NotFiniteError, "item 41; no"),
+        (spoiled(lambda k: k[41, :41].fill_(torch.inf)), NotFiniteError, "item 41; no"),
+        (
+            Table(block=lambda a, b: SQUARE(a, b)[:, 0]),
+            UsageError,
+            r"block .* shape \(60,\) where \(60, 30\) was asked for",
+        ),
+        (
+            Table(block=lambda a, b: SQUARE(a, b)[:, :1]),
+            UsageError,
+            r"shape \(60, 1\) where \(60, 30\) was asked for",
+        ),
+        (
+            Table(block=lambda a, b: SQUARE(a, b).numpy()),
+            UsageError,
+            "block .* returned an object of type ndarray; return a tensor",
+        ),
+        (
+            Table(diagonal=lambda items: DIAGONAL(items)[1:]),
+            UsageError,
+            r"diagonal .* shape \(59,\) where \(60,\) was asked for",
+        ),
+        (
+            Table(diagonal=lambda items: 2 * DIAGONAL(items)),
+            UsageError,
+            r"diagonal\(a\) is the diagonal of block\(a, a\)",
+        ),
+        (
+            Table(rank_bound="many"),
+            UsageError,
+            "rank_bound .* is 'many'; it is a whole",
+        ),
+    ],
+)
+def test_a_kernel_that_breaks_a_promise_is_refused(name, kernel, error, message):
+    assert len(chosen(name, Table())) == 5
+    with pytest.raises(error, match=message):
+        chosen(name, kernel)
 
 
 def test_the_source_of_an_own_kernel_is_a_part_of_what_was_done(own):

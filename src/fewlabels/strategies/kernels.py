@@ -2,12 +2,14 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any, Literal, Protocol
 
+import torch
 from torch import Generator, Tensor
 
 from fewlabels import gram
-from fewlabels.errors import UsageError
+from fewlabels.errors import NotFiniteError, UsageError
 from fewlabels.matrices import Rows
 from fewlabels.models import as_input
 from fewlabels.naming import check_known, imported
@@ -21,6 +23,10 @@ KernelChoice = KernelName | str | Kernel | Callable[[Outputs, Pool], Kernel]
 
 _RANK_SHARE = 0.9
 _METHODS = ("diagonal", "block")
+_NUM_PROBED = 32
+_CHUNK = 4096
+_ROUNDING = 1e-3
+"""Share of the largest entry that single precision may leave between equal ones."""
 _log = logging.getLogger(__name__)
 
 
@@ -81,7 +87,9 @@ def kernel_for(
     found = _found(choice)
     told = getattr(found, "__qualname__", type(found).__qualname__)
     name = choice if isinstance(choice, str) else told
-    return name, own_kernel(choice, outputs, pool)
+    kernel = own_kernel(choice, outputs, pool)
+    _check_own(name, kernel, torch.cat([pool.labeled, pool.candidates]))
+    return name, kernel
 
 
 def own_kernel(choice: KernelChoice, outputs: Outputs, pool: Pool) -> Kernel:
@@ -103,6 +111,57 @@ def own_kernel(choice: KernelChoice, outputs: Outputs, pool: Pool) -> Kernel:
         )
     kernel: Kernel = made
     return kernel
+
+
+def _check_own(name: str, kernel: Kernel, items: Tensor) -> None:
+    """Raise where a kernel breaks its promises between ``items`` and a few of them."""
+    bound: Any = getattr(kernel, "rank_bound", None)
+    if bound is not None and not isinstance(bound, Integral):
+        raise UsageError(
+            f"rank_bound of the kernel {name!r} is {bound!r}; it is a whole number "
+            "that no Gram matrix's rank exceeds, or None where none is known."
+        )
+    few = items[:: -(-len(items) // _NUM_PROBED) or 1]
+    for start in range(0, len(items), _CHUNK):
+        part = items[start : start + _CHUNK]
+        _check_values(name, "diagonal", kernel.diagonal(part), part)
+        _check_values(name, "block", kernel.block(part, few), part, few)
+    block, diagonal = kernel.block(few, few).double(), kernel.diagonal(few).double()
+    rounding = _ROUNDING * float(block.abs().max())
+    for one, other, rule in (
+        (block, block.mT, "block(a, b) is block(b, a) transposed"),
+        (block.diagonal(), diagonal, "diagonal(a) is the diagonal of block(a, a)"),
+    ):
+        if not torch.allclose(one, other, rtol=0, atol=rounding):
+            raise UsageError(
+                f"The kernel {name!r} contradicts itself by up to "
+                f"{float((one - other).abs().max()):.3g} among {len(few)} items: "
+                f"{rule} for every kernel, and choices rely on it."
+            )
+
+
+def _check_values(name: str, method: str, values: Any, *items: Tensor) -> None:
+    """Raise unless a kernel's method returned finite values, one per item or pair."""
+    if not isinstance(values, Tensor):
+        raise UsageError(
+            f"{method} of the kernel {name!r} returned an object of type "
+            f"{type(values).__name__}; return a tensor, as torch.as_tensor makes one."
+        )
+    shape = tuple(len(given) for given in items)
+    if values.shape != shape:
+        raise UsageError(
+            f"{method} of the kernel {name!r} returned the shape "
+            f"{tuple(values.shape)} where {shape} was asked for; it is called with "
+            "positions in the pool and returns one value per item or pair of items."
+        )
+    is_bad = ~values.isfinite().reshape(len(items[0]), -1).all(1)
+    if is_bad.any():
+        raise NotFiniteError(
+            f"{method} of the kernel {name!r} is not finite for {int(is_bad.sum())} of "
+            f"{len(is_bad)} items, first for item {int(items[0][is_bad.cpu()][0])}; no "
+            "choice can be made with such values. Look for missing or overflowing "
+            "numbers in what it is computed from."
+        )
 
 
 def _found(choice: KernelChoice) -> Any:
