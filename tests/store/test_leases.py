@@ -197,8 +197,12 @@ def test_missing_images_are_not_handed_out(timed):
     "wrong",
     [
         {"count": -1},
+        {"count": 10_001},
         {"overlap": 0},
         {"ttl": 0},
+        {"ttl": float("inf")},
+        {"ttl": float("nan")},
+        {"ttl": 1e300},
         {"among": "one id"},
         {"among": ["x"] * 10_001},
     ],
@@ -206,3 +210,12 @@ def test_missing_images_are_not_handed_out(timed):
 def test_impossible_wishes_are_refused(timed, wrong):
     with pytest.raises(UsageError, match=next(iter(wrong))):
         timed.lease("ann", **({"count": 1} | wrong))
+
+
+@pytest.mark.parametrize("ttl", [0, -1, float("inf"), float("nan"), 1e300])
+def test_a_sign_of_life_for_an_impossible_time_is_refused(timed, ttl):
+    fill(timed, 1)
+    got = timed.lease("ann", 1)
+    with pytest.raises(UsageError, match="ttl"):
+        timed.heartbeat(got.token, ttl=ttl)
+    assert timed.heartbeat(got.token) == got.leases

@@ -32,7 +32,10 @@ from fewlabels.store.records import Lease, Leased, new_uuid, num_answers
 from fewlabels.store.schema import ITEMS, LEASES, PRESENT, ROUND_ITEMS, ROUNDS, VERDICTS
 
 MOST_LISTED = 10_000
-"""Longest list of items that a lease chooses from."""
+"""Most items that a lease chooses from a list, or hands out."""
+
+MOST_SECONDS = 7 * 24 * 3600
+"""Longest time that a lease lasts without a sign of life."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +53,12 @@ class Wish:
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        if self.count < 0 or self.overlap < 1 or self.ttl <= 0:
+        if not 0 <= self.count <= MOST_LISTED or self.overlap < 1:
             raise UsageError(
-                f"A lease needs count >= 0, overlap >= 1 and ttl > 0; got count="
-                f"{self.count}, overlap={self.overlap}, ttl={self.ttl}."
+                f"A lease needs a count of 0 to {MOST_LISTED} and overlap >= 1; got "
+                f"count={self.count}, overlap={self.overlap}."
             )
+        _check_ttl(self.ttl)
         if isinstance(self.among, str):
             msg = f"among='{self.among}' is one id; give a list of ids or a round."
             raise UsageError(msg)
@@ -69,10 +73,8 @@ def lease(connection: Connection, wish: Wish, now: datetime) -> Leased:
     """Hand out items inside a writing transaction; see :meth:`Store.lease`."""
     connection.execute(delete(LEASES).where(LEASES.c.expires <= now))
     token = wish.token or new_uuid()
-    held = _held_by(connection, wish.annotator, token)
     expires = now + timedelta(seconds=wish.ttl)
-    given = [item for item in _among(connection, wish, held) if item in held]
-    given = given[: wish.count]
+    given = _held(connection, wish, token)[: wish.count]
     _prolong(connection, wish.annotator, given, expires)
     fresh = _fresh(connection, wish, wish.count - len(given))
     rows = [
@@ -92,6 +94,7 @@ def heartbeat(
     connection: Connection, token: str, ttl: float, now: datetime
 ) -> tuple[Lease, ...]:
     """Prolong all leases of a token that have not expired, and return them."""
+    _check_ttl(ttl)
     mine = and_(LEASES.c.token == token, LEASES.c.expires > now)
     values = {"expires": now + timedelta(seconds=ttl)}
     connection.execute(update(LEASES).where(mine).values(values))
@@ -110,19 +113,23 @@ def release(connection: Connection, token: str, items: Sequence[str] | None) -> 
     )
 
 
-def _held_by(connection: Connection, annotator: str, token: str) -> set[str]:
-    query = select(LEASES.c.item).where(
-        LEASES.c.annotator == annotator, LEASES.c.token == token
-    )
-    return set(connection.execute(query).scalars())
+def _check_ttl(ttl: float) -> None:
+    if not 0 < ttl <= MOST_SECONDS:  # nor is it, for what is no number
+        raise UsageError(
+            f"A lease cannot last ttl={ttl} seconds; give more than 0 and at most "
+            f"{MOST_SECONDS}, and prolong it while somebody is at work."
+        )
 
 
-def _among(connection: Connection, wish: Wish, held: set[str]) -> list[str]:
-    """Return those items of the wish that are held, in the order of the wish."""
-    if not held:
-        return []
+def _held(connection: Connection, wish: Wish, token: str) -> list[str]:
+    """Return those items of the wish that the token holds, in the order of the wish."""
     query, order = _candidates(wish)
-    rows = connection.execute(query.where(ITEMS.c.id.in_(held)).order_by(*order))
+    held = select(LEASES.c.item).where(
+        LEASES.c.item == ITEMS.c.id,
+        LEASES.c.annotator == wish.annotator,
+        LEASES.c.token == token,
+    )
+    rows = connection.execute(query.where(held.exists()).order_by(*order))
     return _in_order(wish, rows.scalars())
 
 
