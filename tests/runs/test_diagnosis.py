@@ -8,6 +8,7 @@ import torch
 from tests.runs.toy import digits, settings, whole_run
 
 from fewlabels import training
+from fewlabels.cli.diagnose import _remarks
 from fewlabels.errors import DamagedWarning
 from fewlabels.gram import last_layer_kernel, numerical_rank, spectrum, wide_head_kernel
 from fewlabels.rng import stream
@@ -114,6 +115,25 @@ def test_the_last_round_is_seen_by_the_kernel_of_the_run(tmp_path, pool):
     gram = wide_head_kernel(outputs.features).block(known.labeled, known.labeled)
     assert last.spectrum == spectrum(gram)
     assert last.step_limit == last.spectrum.step_limit
+
+
+def test_an_own_kernel_is_named_where_the_last_layers_stands_in(
+    tmp_path, pool, monkeypatch
+):
+    source = "from fewlabels import gram\n\n\ndef K(outputs, pool):\n"
+    source += "    return gram.wide_head_kernel(outputs.features)\n"
+    (tmp_path / "mykern.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    choice = Choice(name="npc", options={"draws": 20, "kernel": "mykern:K"})
+    _, folder = whole_run(tmp_path / "run", pool, strategy=choice)
+    rows = list(diagnose(folder, pool))
+    assert [row.query_kernel for row in rows] == ["mykern:K", "mykern:K", None]
+    assert {(row.kernel, row.is_stand_in) for row in rows} == {("last-layer", True)}
+    assert rows[0].to_json()["query_kernel"] == "mykern:K"
+    remark, *_ = _remarks(rows)
+    assert "The run used its own kernel 'mykern:K'" in remark
+    assert "those of the last-layer kernel instead" in remark
+    assert not any("did not use a kernel" in said for said in _remarks(rows))
 
 
 @pytest.mark.usefixtures("untrained")

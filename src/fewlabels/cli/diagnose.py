@@ -124,8 +124,15 @@ def _number(value: float | None) -> str:
 
 def _remarks(rows: Sequence[Conditioning]) -> list[str]:
     """Say what the marks of the table mean, where there are some."""
-    remarks = []
-    if any(row.is_stand_in and row.missing is None for row in rows):
+    stand_ins = [row for row in rows if row.is_stand_in and row.missing is None]
+    others = {row.query_kernel: row.kernel for row in stand_ins if row.query_kernel}
+    remarks = [
+        f"{_STAND_IN} The run used {'its own' if ':' in used else 'the'} kernel "
+        f"'{used}', which is not computed here: the values shown are those of the "
+        f"{shown} kernel instead."
+        for used, shown in others.items()
+    ]
+    if stand_ins and not others:
         remarks.append(
             f"{_STAND_IN} The round asked for nothing, or did not use a kernel: shown "
             "is the run's earlier kernel, or else the last layer's."

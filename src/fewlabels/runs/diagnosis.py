@@ -53,6 +53,8 @@ class Conditioning:
     """Kernel of the Gram matrix."""
     is_stand_in: bool
     """Whether the query used no kernel, or one that is not computed here."""
+    query_kernel: str | None = None
+    """Kernel that the query used; None where it used none."""
     missing: str | None = None
     """Why there is no spectrum, in words; None where there is one."""
     spectrum: Spectrum | None = None
@@ -93,8 +95,8 @@ def diagnose(
     """Compute the spectrum of every finished round from its saved network.
 
     The Gram matrix is that of the labeled items under the kernel that the round's query
-    used. Where it used none, as in the last round or with another strategy than NPC,
-    that of an earlier round stands in, or else the last layer's.
+    used. Where it used none, as in the last round or with another strategy than NPC, or
+    somebody's own, that of an earlier round stands in, or else the last layer's.
 
     Args:
         folder: The folder of the run.
@@ -143,6 +145,7 @@ def _conditioning(
         "num_labeled": line.num_labeled,
         "kernel": name,
         "is_stand_in": is_stand_in,
+        "query_kernel": line.kernel,
         "value": line.value if is_recorded else None,
         "ceiling": line.ceiling if is_recorded else None,
     }
