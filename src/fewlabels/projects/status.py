@@ -168,7 +168,7 @@ def _notes(
         notes += _share_notes(project, snapshot)
     empty = [name for name, n in zip(snapshot.classes, counts, strict=True) if not n]
     if empty and sum(counts):
-        notes.append(f"No label yet of: {', '.join(empty)}.")
+        notes.append(f"No labels yet for: {', '.join(empty)}.")
     return tuple(notes)
 
 
