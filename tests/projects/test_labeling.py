@@ -140,6 +140,10 @@ def test_what_does_not_fit_is_refused_in_a_sentence(project):
         project.label(item, "evne", annotator="ann")
     with pytest.raises(StoreError, match=r"has not answered .* nothing to change"):
         project.change(item, "odd", annotator="ann")
+    with pytest.raises(UsageError, match="The class is 0, of type int"):
+        project.label(item, 0)
+    with pytest.raises(UsageError, match="an empty name"):
+        project.label(item, "odd", annotator="")
     with pytest.raises(UsageError, match="is not a UUID"):
         project.label(item, "odd", annotator="ann", uuid="1")
     assert num_events(project) == before

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from fewlabels.errors import ReplayError, StoreError, UnknownNameError
+from fewlabels.errors import ReplayError, StoreError, UnknownNameError, UsageError
 from fewlabels.projects import classes
 from fewlabels.projects.exchange import Answer
 from fewlabels.projects.folder import ProjectFolder
@@ -99,13 +99,13 @@ class Labeling(ProjectFolder):
         self, *, annotator: str | None = None, uuid: str | None = None
     ) -> StoredEvent:
         """Take back the annotator's last answer that holds, of whichever round."""
-        return self.store.undo(annotator or user_name(), uuid=uuid)
+        return self.store.undo(_named(annotator), uuid=uuid)
 
     def redo(
         self, *, annotator: str | None = None, uuid: str | None = None
     ) -> StoredEvent:
         """Bring back what was undone last; a new answer ends that, as in an editor."""
-        return self.store.redo(annotator or user_name(), uuid=uuid)
+        return self.store.redo(_named(annotator), uuid=uuid)
 
     def events(self, *, after: int = 0) -> Iterator[StoredEvent]:
         """Yield all that happened since event number ``after``, in its order."""
@@ -133,7 +133,7 @@ class Labeling(ProjectFolder):
         Returns:
             The images, and how many more others hold.
         """
-        who, overlap = annotator or user_name(), self.settings.overlap
+        who, overlap = _named(annotator), self.settings.overlap
         return self.store.lease(
             who, count, overlap=overlap, ttl=ttl, among=-1, token=token
         )
@@ -240,9 +240,22 @@ def user_name() -> str:
 
 
 def _answer(item: str, name: str | None, annotator: str | None, **more: Any) -> Answer:
-    return Answer(
-        id=item, label=name, annotator=annotator or user_name(), line=0, **more
-    )
+    if not isinstance(name, str | None):
+        raise UsageError(
+            f"The class is {name!r}, of type {type(name).__name__}; give the name of a "
+            f"class. {_NOTHING}"
+        )
+    return Answer(id=item, label=name, annotator=_named(annotator), line=0, **more)
+
+
+def _named(annotator: str | None) -> str:
+    """Return who speaks; an empty name would put words in somebody's mouth."""
+    if annotator == "":
+        raise UsageError(
+            "The annotator has an empty name, and two people would be taken for one. "
+            f"Give a name, or None for this computer's user. {_NOTHING}"
+        )
+    return annotator or user_name()
 
 
 def _check_turn(
