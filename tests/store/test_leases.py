@@ -16,10 +16,10 @@ import sys, time
 from fewlabels.store import Event, Kind, Store
 place, name, overlap = sys.argv[1], sys.argv[2], int(sys.argv[3])
 with Store.open(place, busy_seconds=120) as store:
+    got = store.lease(name, 10, overlap=overlap, ttl=120)
     print("ready", flush=True)
     sys.stdin.readline()  # until all are there
     while True:
-        got = store.lease(name, 10, overlap=overlap, ttl=120)
         time.sleep(0.02)  # a look at the images
         store.append(
             Event(kind=Kind.LABEL, annotator=name, item=one.item, class_number=0)
@@ -28,6 +28,7 @@ with Store.open(place, busy_seconds=120) as store:
         if not got.leases and not got.num_held:
             break
         time.sleep(0 if got.leases else 0.05)
+        got = store.lease(name, 10, overlap=overlap, ttl=120)
 """
 
 
