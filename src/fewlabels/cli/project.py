@@ -73,19 +73,19 @@ def init(
         ) as project,
     ):
         settings = project.settings
-        standing = project.status()
+        status = project.status()
         terminal.result(
-            f"{standing.num_images} images, {standing.num_candidates} to choose from "
+            f"{status.num_images} images, {status.num_candidates} to choose from "
             "(copies count once)."
         )
         terminal.result(f"{settings.reason} Trainer: {settings.trainer.name}.")
         if settings.audit:
-            labels = min(settings.budget, standing.num_candidates)
+            labels = min(settings.budget, status.num_candidates)
             terminal.result(
                 f"{settings.audit} of the {labels} labels will be drawn at random and "
                 "only measure accuracy; --audit changes that."
             )
-        terminal.result(next_sentence(project, standing))
+        terminal.result(next_sentence(project, status))
 
 
 def ask(
@@ -196,27 +196,27 @@ def train(place: Place, *, allow_code: AllowCode = False, quiet: Quiet = False) 
             f"in {duration(record.seconds)}" if trained.is_new else "before, unchanged"
         )
         terminal.result(f"{record.name}: {record.num_labeled} labels, trained {done}.")
-        standing = project.status()
-        terminal.result(accuracy_sentence(standing))
-        for note in standing.notes:
+        status = project.status()
+        terminal.result(accuracy_sentence(status))
+        for note in status.notes:
             terminal.result(f"Note: {note}")
-        terminal.result(next_sentence(project, standing))
+        terminal.result(next_sentence(project, status))
 
 
 def status(place: Place, *, quiet: Quiet = False, as_json: Json = False) -> None:
     """Show labels, accuracy with its interval, and the next step."""
     terminal = Terminal.open(quiet=quiet or as_json)
     with terminal.busy(), Project.open(place) as project:
-        standing = project.status()
-        following = next_sentence(project, standing)
+        status = project.status()
+        following = next_sentence(project, status)
     if as_json:
-        print_line(json.dumps(_facts(standing), default=str))
+        print_line(json.dumps(_facts(status), default=str))
         return
-    terminal.result(_table(standing))
-    terminal.result(accuracy_sentence(standing))
-    if standing.gain is not None:
-        terminal.result(str(standing.gain))
-    for note in standing.notes:
+    terminal.result(_table(status))
+    terminal.result(accuracy_sentence(status))
+    if status.gain is not None:
+        terminal.result(str(status.gain))
+    for note in status.notes:
         terminal.result(f"Note: {note}")
     terminal.result(f"Next: {following}")
 
@@ -275,27 +275,27 @@ def backup(
     Terminal.open(quiet=quiet).result(f"{file}: {count(num_events, 'event')}.")
 
 
-def next_sentence(project: Project, standing: Status) -> str:
+def next_sentence(project: Project, status: Status) -> str:
     """Say what to do now, as commands."""
     folder = project.folder if project.folder.name else project.folder.resolve()
     place = shlex.quote(str(folder))  # '.' would vanish in the full stop
     chosen = (project.settings.strategy.code, project.settings.trainer.code)
     allowing = " --allow-code" if any(import_paths(chosen)) else ""
-    if standing.next_step is not NextStep.TELL:
-        return f"Run fewlabels {standing.next_step} {place}{allowing}."
+    if status.next_step is not NextStep.TELL:
+        return f"Run fewlabels {status.next_step} {place}{allowing}."
     overlap = project.settings.overlap
     by = f" ({overlap} people each, by --annotator)" if overlap > 1 else ""
     return (
-        f"Label the {count(standing.num_open, 'open image')}{by} and run fewlabels "
+        f"Label the {count(status.num_open, 'open image')}{by} and run fewlabels "
         f"tell {place} FILE; fewlabels ask {place}{allowing} writes them again."
     )
 
 
-def accuracy_sentence(standing: Status) -> str:
+def accuracy_sentence(status: Status) -> str:
     """Say how good the latest model is, or why that is unknown."""
-    audited = standing.curve[-1].audited if standing.curve else None
+    audited = status.curve[-1].audited if status.curve else None
     if audited is None or audited.accuracy is None:
-        return f"Accuracy: not measured, since {why_unmeasured(standing)}."
+        return f"Accuracy: not measured, since {why_unmeasured(status)}."
     return (
         f"Accuracy: {100 * audited.accuracy:.0f} % ({100 * audited.low:.0f} to "
         f"{100 * audited.high:.0f} % at the {100 * audited.level:g} % level), from "
@@ -325,34 +325,34 @@ def _contradiction(told: Told) -> str:
     )
 
 
-def _table(standing: Status) -> Any:
+def _table(status: Status) -> Any:
     from rich.table import Table
 
     table = Table(show_header=False, box=None, pad_edge=False)
     rows: list[tuple[str, str]] = [
-        ("images", f"{standing.num_images} ({standing.num_candidates} to choose from)"),
-        ("labels", f"{standing.num_spent} of {standing.budget}"),
-        ("open", str(standing.num_open)),
-        ("skipped", str(standing.num_skipped)),
-        ("rounds", str(standing.num_rounds)),
-        ("audit", f"{standing.num_audited} of {standing.audit_size} labeled"),
-        ("model", standing.model.name if standing.model else "none yet"),
+        ("images", f"{status.num_images} ({status.num_candidates} to choose from)"),
+        ("labels", f"{status.num_spent} of {status.budget}"),
+        ("open", str(status.num_open)),
+        ("skipped", str(status.num_skipped)),
+        ("rounds", str(status.num_rounds)),
+        ("audit", f"{status.num_audited} of {status.audit_size} labeled"),
+        ("model", status.model.name if status.model else "none yet"),
     ]
-    if standing.num_disputed:
-        rows.append(("disputed", str(standing.num_disputed)))
-    kappa = standing.agreement.fleiss
+    if status.num_disputed:
+        rows.append(("disputed", str(status.num_disputed)))
+    kappa = status.agreement.fleiss
     if kappa is not None:
         rows.append(("agreement", f"{kappa:.2f} (Fleiss' kappa)"))
-    counts = zip(standing.classes, standing.class_counts, strict=True)
+    counts = zip(status.classes, status.class_counts, strict=True)
     rows.append(("classes", ", ".join(f"{name} {count}" for name, count in counts)))
     for name, value in rows:
         table.add_row(name, value)
     return table
 
 
-def _facts(standing: Status) -> dict[str, Any]:
+def _facts(status: Status) -> dict[str, Any]:
     """Return a status as JSON can hold it."""
-    facts = asdict(standing)
-    facts["agreement"] = {"fleiss": standing.agreement.fleiss}
-    facts["model"] = standing.model.name if standing.model else None
+    facts = asdict(status)
+    facts["agreement"] = {"fleiss": status.agreement.fleiss}
+    facts["model"] = status.model.name if status.model else None
     return facts
