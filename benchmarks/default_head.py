@@ -196,6 +196,7 @@ def linear(case: Case) -> Training:
     class Read(FrozenInputs):
         def of(self, pool: Pool, cache: str | None) -> Any:
             del cache
+            # It has its rows already, and asks no cache.
             return FrozenViews(self, pool, case.stored, None)  # type: ignore[arg-type]
 
     return replace(training.make("frozen-linear"), inputs=Read())
@@ -213,6 +214,7 @@ def former(case: Case) -> Training:
     class Read(FrozenInputs):
         def of(self, pool: Pool, cache: str | None) -> Any:
             del cache
+            # It has its rows already, and asks no cache.
             return Views(self, pool, stored, None)  # type: ignore[arg-type]
 
     trainer = training.make("frozen-fixmatch-darp", accelerator="cpu")

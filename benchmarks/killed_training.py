@@ -42,6 +42,7 @@ def child(folder: Path, log: Path, name: str, steps: int, save_every: float) -> 
             file.flush()
             return advance(self, step, minibatch)
 
+        # To count the steps of a training that is not told about it.
         loop.Stepper.advance = counted  # type: ignore[method-assign]
         options = {"steps": steps, "save_every": save_every, "accelerator": "cpu"}
         trainer = training.resolve(name, options)
