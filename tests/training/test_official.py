@@ -5,6 +5,7 @@ import pytest
 from fewlabels import models, rng
 from fewlabels.augment import WeakAugment
 from fewlabels.training import make
+from fewlabels.training.fixmatch import FixMatch
 from fewlabels.training.optimization import sgd
 
 OFFICIAL = {
@@ -30,6 +31,14 @@ def test_the_settings():
     settings = make("fixmatch", preset="official")
     assert {name: settings.options[name] for name in OFFICIAL} == OFFICIAL
     assert settings.schedule.bn_momentum == pytest.approx(0.001)
+
+
+def test_a_learner_may_have_official_settings_of_its_own(monkeypatch):
+    monkeypatch.setattr(FixMatch, "official", {"mu": 1, "weight_decay": 1e-3})
+    settings = make("fixmatch", preset="official", weight_decay=2e-3)
+    assert (settings.options["mu"], settings.options["weight_decay"]) == (1, 2e-3)
+    assert settings.num_steps == OFFICIAL["steps"]
+    assert make("fixmatch").learner == FixMatch()
 
 
 def test_the_optimizer():

@@ -145,7 +145,9 @@ class _Alias:
         if preset not in _PRESETS:
             raise UnknownNameError("preset", str(preset), _PRESETS)
         kinds = self.kinds
-        official = OFFICIAL if preset == "official" else {}
+        official = {}
+        if preset == "official":
+            official = {**OFFICIAL, **kinds["learner"].official}
         chosen = {**official, **kinds["inputs"].defaults}
         chosen = {name: chosen[name] for name in chosen if name in self.options} | given
         dealt = routed(chosen, kinds)

@@ -9,7 +9,7 @@ Shapes: B labeled items in a minibatch, U unlabeled ones, C classes.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Generator, Tensor, nn
@@ -145,6 +145,8 @@ class Learner:
     """What minimizes a loss, step by step: inherit, or offer the same."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
+    official: ClassVar[Mapping[str, Any]] = {}
+    """What its official code has instead of the defaults and of FixMatch's code."""
 
     mu: int = 0
     """Unlabeled items for each labeled one in a step."""
