@@ -66,7 +66,7 @@ def digits() -> Experiment:
 
 def digits_imbalanced() -> Experiment:
     """Digits with long-tailed classes."""
-    return _imbalanced(digits(), _long_tail(120, num_classes=10))
+    return _imbalanced(digits(), long_tail(120, num_classes=10))
 
 
 def digits_shots() -> Experiment:
@@ -113,7 +113,7 @@ def mnist() -> Experiment:
 
 def mnist_imbalanced() -> Experiment:
     """MNIST with long-tailed classes."""
-    return _imbalanced(mnist(), _long_tail(1500, num_classes=10))
+    return _imbalanced(mnist(), long_tail(1500, num_classes=10))
 
 
 def fashion_mnist() -> Experiment:
@@ -132,7 +132,7 @@ def fashion_mnist() -> Experiment:
 
 def fashion_mnist_imbalanced() -> Experiment:
     """Fashion-MNIST with long-tailed classes."""
-    return _imbalanced(fashion_mnist(), _long_tail(1500, num_classes=10))
+    return _imbalanced(fashion_mnist(), long_tail(1500, num_classes=10))
 
 
 def repeated_mnist() -> Experiment:
@@ -186,7 +186,7 @@ def cifar10() -> Experiment:
 
 def cifar10_imbalanced() -> Experiment:
     """CIFAR-10 through frozen features, with long-tailed classes."""
-    return _imbalanced(cifar10(), _long_tail(3000, num_classes=10))
+    return _imbalanced(cifar10(), long_tail(3000, num_classes=10))
 
 
 def cifar100() -> Experiment:
@@ -213,7 +213,7 @@ def cifar100() -> Experiment:
 
 def cifar100_imbalanced() -> Experiment:
     """CIFAR-100 through frozen features, with long-tailed classes."""
-    return _imbalanced(cifar100(), _long_tail(300, num_classes=100))
+    return _imbalanced(cifar100(), long_tail(300, num_classes=100))
 
 
 def cifar100_iou() -> Experiment:
@@ -282,7 +282,7 @@ def _imbalanced(even: Experiment, counts: list[int]) -> Experiment:
     )
 
 
-def _long_tail(most: int, *, num_classes: int) -> list[int]:
+def long_tail(most: int, *, num_classes: int) -> list[int]:
     """Return counts that fall by one factor from class to class, from ``most``."""
     last = num_classes - 1
     return [round(most * _RATIO ** (-k / last)) for k in range(num_classes)]

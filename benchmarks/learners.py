@@ -1,0 +1,294 @@
+"""Which learner makes the most of few random labels, on five data sets.
+
+Every learner of the package at three numbers of labels: on digits, MNIST and
+Fashion-MNIST (5,000 images at 14 x 14 pixels) at 10, 30 and 50, from pixels; on
+CIFAR-10 and CIFAR-100 (10,000 images) at 40, 100 and 250, and at 200, 400 and 1,000,
+over features of EfficientNet-Lite0 at 160 pixels. Labels are drawn from the whole pool
+at random, the same ones for all learners with a seed. Each pool has a long-tailed twin,
+whose first class is 20 times as frequent as its last; test images are even. Learners
+that take no steps have ten seeds, the others five.
+
+``FEWLABELS_DATA=DIR python benchmarks/learners.py run --bench FOLDER`` does what is
+missing, by the engine of ``fewlabels bench run``: what is in the record is not done
+again, and what was interrupted goes on. ``report`` prints the tables, and ``times``
+measures the processor time of one training by each learner.
+"""
+
+import argparse
+import json
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any, NamedTuple
+
+import torch
+
+from fewlabels import data, evaluation, journal, rng, training
+from fewlabels.bench import BenchFolder, Cell, LocalEngine
+from fewlabels.bench.recipes.cpu import long_tail
+from fewlabels.loop import hidden
+from fewlabels.pool import Answers
+from fewlabels.projects.planning import OVER_PIXELS
+from fewlabels.runs import Choice, RunSettings, as_made
+
+RESULTS = Path(__file__).parent / "results"
+RECORD, TIMES = RESULTS / "learners.jsonl", RESULTS / "learner_times.json"
+PIXELS, EARLIER_PIXELS = 160, 96
+POOLS = ("even", "long-tailed")
+RIVAL = "fixmatch-darp"
+"""The paper's, which all others are compared with."""
+
+
+class Source(NamedTuple):
+    """A data set, and at how many labels learners are compared on it."""
+
+    name: str
+    num_labels: tuple[int, ...]
+    even: Sequence[int] | None
+    tail: Sequence[int]
+    is_frozen: bool = False
+    options: Mapping[str, Any] = {}
+
+    def data(self, pool: str) -> Choice:
+        """Return one of its two pools."""
+        counts = self.even if pool == "even" else self.tail
+        given = {} if counts is None else {"counts": list(counts)}
+        return Choice(name=self.name, options={**self.options, **given})
+
+
+_FEW, _SMALL = (10, 30, 50), {"size": 14}
+_TAIL, _HUNDRED = long_tail(1500, num_classes=10), [100] * 100
+SOURCES = (
+    Source("digits", _FEW, None, long_tail(120, num_classes=10)),
+    Source("mnist", _FEW, [500] * 10, _TAIL, options=_SMALL),
+    Source("fashion-mnist", _FEW, [500] * 10, _TAIL, options=_SMALL),
+    Source(
+        *("cifar10", (40, 100, 250), [1000] * 10, long_tail(3000, num_classes=10)),
+        is_frozen=True,
+    ),
+    Source(
+        *("cifar100", (200, 400, 1000), _HUNDRED, long_tail(300, num_classes=100)),
+        is_frozen=True,
+    ),
+)
+
+
+class Row(NamedTuple):
+    """A learner of the table."""
+
+    label: str
+    trainer: Choice
+    takes_steps: bool
+
+    @property
+    def num_seeds(self) -> int:
+        """How often it is repeated."""
+        return 5 if self.takes_steps else 10
+
+
+def rows(source: Source) -> Iterator[Row]:
+    """Yield what is compared on a data set."""
+    for name in training.names():
+        is_frozen = name.startswith("frozen-")
+        if is_frozen == source.is_frozen:
+            own = {"encoder_options": {"size": PIXELS}} if is_frozen else {}
+            yield row(name.removeprefix("frozen-"), name, own)
+    if not source.is_frozen:
+        yield row("linear", "frozen-linear", OVER_PIXELS)
+    if source.name == "cifar10":  # what photographs were trained with before
+        own = {"encoder_options": {"size": EARLIER_PIXELS}}
+        label = f"{RIVAL}, {EARLIER_PIXELS} pixels"
+        yield row(label, f"frozen-{RIVAL}", own)
+
+
+def row(label: str, name: str, options: Mapping[str, Any]) -> Row:
+    """Return a learner that is measured after its last step alone."""
+    steps = training.make(name).num_steps
+    last = {} if steps is None else {"checkpoint_every": steps}
+    trainer = Choice(name=name, options={**options, **last})
+    made = as_made(trainer, training.make(name, **trainer.options))
+    return Row(label, made, steps is not None)
+
+
+class Place(NamedTuple):
+    """Where a training stands in the tables."""
+
+    data: str
+    pool: str
+    labels: int
+    learner: str
+    seed: int
+
+
+def plan(sources: Sequence[str], names: Sequence[str]) -> Iterator[tuple[Place, Cell]]:
+    """Yield every training on some data by some learners, quick ones and seeds first.
+
+    All labels of a run are asked for at once, by an untrained network and at random.
+    """
+    found: list[tuple[bool, int, Place, Cell]] = []
+    for source in (one for one in SOURCES if one.name in sources):
+        for one in rows(source):
+            if names and one.label not in names:
+                continue
+            for pool in POOLS:
+                for number in source.num_labels:
+                    settings = RunSettings(
+                        data=source.data(pool),
+                        strategy=Choice(name="random"),
+                        trainer=one.trainer,
+                        start=0,
+                        query=number,
+                        budget=number,
+                    )
+                    for seed in range(one.num_seeds):
+                        place = Place(source.name, pool, number, one.label, seed)
+                        cell = Cell(settings.model_copy(update={"seed": seed}))
+                        found.append((one.takes_steps, seed, place, cell))
+    for *_, place, cell in sorted(found, key=lambda one: one[:2]):
+        yield place, cell
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Do the trainings that the record lacks."""
+    done = {place_of(line) for line in recorded(arguments.record)}
+    every = plan(arguments.data, arguments.learners)
+    missing = {c.address: (place, c) for place, c in every if place not in done}
+    print(f"{len(missing)} trainings to do", flush=True)
+    folder = BenchFolder(arguments.bench.absolute())
+    folder.open()
+    engine = LocalEngine(arguments.workers)
+    cells = [cell for _, cell in missing.values()]
+    for number, ended in enumerate(engine.run(cells, folder.path), 1):
+        place, cell = missing[ended.cell.address]
+        told = ended.error or ""
+        if not told:
+            line = folder.lines(cell)[-1]
+            seconds = folder.timings(cell)[-1].get("train_seconds")
+            own = {"accuracy": line.accuracy, "seconds": seconds}
+            journal.append(arguments.record, {**place._asdict(), **own})
+            told = f"{line.accuracy:.4f}"
+        print(
+            f"{number}/{len(missing)}  {', '.join(map(str, place))}: {told}", flush=True
+        )
+
+
+def recorded(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of the record."""
+    return journal.read(path) if path.exists() else []
+
+
+def place_of(line: Mapping[str, Any]) -> Place:
+    """Return where a line of the record belongs."""
+    return Place(*(line[name] for name in Place._fields))
+
+
+# ------------------------------------------------------------------------- the tables
+
+
+Found = dict[tuple[str, str, int], dict[str, dict[int, float]]]
+
+
+def found_in(path: Path) -> Found:
+    """Return percentages by data, pool and labels, then by learner and seed."""
+    found: Found = defaultdict(lambda: defaultdict(dict))
+    for line in recorded(path):
+        *column, learner, seed = place_of(line)
+        found[tuple(column)][learner][seed] = 100 * line["accuracy"]
+    return found
+
+
+def report(path: Path) -> str:
+    """Return the tables in Markdown."""
+    found, lines = found_in(path), []
+    for source in SOURCES:
+        for pool in POOLS:
+            columns = [(source.name, pool, number) for number in source.num_labels]
+            labels = {name for one in columns for name in found.get(one, ())}
+            if not labels:
+                continue
+            order = [one.label for one in rows(source) if one.label in labels]
+            marked = {one: significant(found[one]) for one in columns}
+            heads = [f"{number} labels" for *_, number in columns]
+            lines += ["", f"{source.name}, {pool}", ""]
+            lines += [f"| learner | {' | '.join(heads)} |", "|---" * 4 + "|"]
+            for name in order:
+                cells = [
+                    summary(found[one].get(name, {})) + marked[one].get(name, "")
+                    for one in columns
+                ]
+                lines += [f"| {name} | {' | '.join(cells)} |"]
+    return "\n".join(lines[1:])
+
+
+def significant(found: Mapping[str, Mapping[int, float]]) -> dict[str, str]:
+    """Mark learners that differ from the rival by paired t tests and Holm."""
+    rival = found.get(RIVAL, {})
+    others = [one for one in found if one != RIVAL]
+    tests = []
+    for name in others:
+        seeds = sorted(found[name].keys() & rival.keys())
+        values = {one: [found[one][seed] for seed in seeds] for one in (name, RIVAL)}
+        made = evaluation.paired_tests(values, against=RIVAL) if len(seeds) > 2 else []
+        tests.append(made[0] if made else None)
+    raw = [float("nan") if one is None else one.t_p for one in tests]
+    return {
+        name: " ▲" if one.difference > 0 else " ▼"
+        for name, one, p in zip(others, tests, evaluation.holm(raw), strict=True)
+        if one is not None and p < 0.05
+    }
+
+
+def summary(found: Mapping[int, float]) -> str:
+    """Return mean, standard deviation and worst of some accuracies."""
+    numbers = list(found.values())
+    if len(numbers) < 2:
+        return ""
+    return f"{mean(numbers):.1f} ± {stdev(numbers):.1f} ({min(numbers):.1f})"
+
+
+# -------------------------------------------------------------------------- the times
+
+
+def times(path: Path) -> None:
+    """Measure one training by each learner, digits at 30 labels, CIFAR-10 at 40."""
+    torch.set_num_threads(1)
+    told: dict[str, dict[str, float]] = {}
+    for source, number in ((SOURCES[0], 30), (SOURCES[3], 40)):
+        choice = source.data("even")
+        whole = data.load(choice.name, **choice.options)
+        items = torch.randperm(len(whole), generator=rng.stream(0, "labels"))[:number]
+        answers = Answers(items, whole.labels[items])
+        pool = hidden(whole, number).with_answers(answers)
+        own = told.setdefault(source.name, {})
+        for one in rows(source):
+            trainer = training.make(one.trainer.name, **one.trainer.options)
+            for _ in range(1 + (not one.takes_steps)):  # rows and graphs are kept
+                begin = time.process_time()
+                trainer.fit(pool, rng.stream(0, "train"))
+                own[one.label] = round(time.process_time() - begin, 4)
+            print(source.name, one.label, own[one.label], flush=True)
+    path.write_text(json.dumps({"seconds": told}, indent=1) + "\n")
+
+
+def main() -> None:
+    """Do what was asked."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=("run", "report", "times"))
+    parser.add_argument("--bench", type=Path, default=Path("bench-learners"))
+    parser.add_argument("--record", type=Path, default=RECORD)
+    parser.add_argument("--workers", type=int)
+    parser.add_argument("--data", nargs="+", default=[one.name for one in SOURCES])
+    parser.add_argument("--learners", nargs="+", default=[])
+    arguments = parser.parse_args()
+    if arguments.what == "run":
+        run(arguments)
+    elif arguments.what == "times":
+        times(TIMES)
+    else:
+        print(report(arguments.record))
+
+
+if __name__ == "__main__":
+    main()
