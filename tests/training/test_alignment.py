@@ -10,6 +10,7 @@ from tests.training.conftest import NUM_ITEMS, tiny_pool
 from fewlabels import models, rng
 from fewlabels.errors import InfeasibleTargetError, TargetWarning, UsageError
 from fewlabels.training import alignment, darp, make
+from fewlabels.training import options as names_of
 from fewlabels.training.distributed import ProcessGroup
 from fewlabels.training.fitting import Task
 from fewlabels.training.minibatches import Minibatch
@@ -20,7 +21,8 @@ CLASSES = 3
 def begun(num_classes=CLASSES, name="fixmatch-darp", **options):
     """Return a training on the tiny pool before its first step."""
     settings = {"steps": 100, "minibatch_size": 4, "mu": 2, "threshold": 0.6}
-    trainer = make(name, **settings | options)
+    known = {key: settings[key] for key in settings if key in names_of(name)}
+    trainer = make(name, **known | options)
     pool = tiny_pool(num_classes=num_classes)
     task = Task(trainer, pool, trainer.inputs.of(pool, None), 5, None)
     network = models.build("wrn-10-1", (1, 4, 4), num_classes, rng.stream(0, "w"))

@@ -15,24 +15,32 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fewlabels.naming import check_known
-from fewlabels.training.learner import Learner, Loss, PseudoLabels, Step
+from fewlabels.training.learner import (
+    IsSure,
+    Learned,
+    Learner,
+    Loss,
+    PseudoLabels,
+    Step,
+)
 from fewlabels.training.schedule import check_range
 from fewlabels.training.views import View
 
 Forward = Literal["joint", "split"]
+Outputs = tuple[Learned, Learned, Learned]
+"""What the network says of labeled, weak and strong views."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class FixMatch(Learner):
+class Consistency(Learner):
     """Supervised plus consistency loss (FixMatch paper, Eqs. 3 and 4).
 
-    Labeled items are among the unlabeled ones too, as in the official code.
+    Which pseudo-labels count is left to those that inherit. Labeled items are among the
+    unlabeled ones too, as in the official code.
     """
 
     mu: int = 2
     """Unlabeled items for each labeled one in a step."""
-    threshold: float = 0.95
-    """Least probability at which a pseudo-label counts (tau)."""
     consistency_weight: float = 1.0
     """Weight of the unlabeled loss (lambda_u)."""
     forward: Forward = "joint"
@@ -43,7 +51,6 @@ class FixMatch(Learner):
     def __post_init__(self) -> None:
         """Check the words and the ranges."""
         check_range("mu", self.mu, at_least=1)
-        check_range("threshold", self.threshold, at_least=0, below=1)
         check_range("consistency_weight", self.consistency_weight, at_least=0)
         check_known("forward", self.forward, Forward)
 
@@ -53,20 +60,56 @@ class FixMatch(Learner):
         return {**super().views, "weak": View("weak"), "strong": View("strong")}
 
     def loss(self, step: Step) -> Loss:
-        """Return the sum of both terms."""
-        logits_BC, weak_UC, strong_UC = self._logits(step)
-        pseudo = self.pseudo_labels(step, weak_UC.softmax(dim=1))
-        supervised = F.cross_entropy(logits_BC, step.minibatch.labels)
-        consistency = consistency_loss(strong_UC, pseudo.classes, pseudo.keeps)
-        return Loss(
-            supervised + self.consistency_weight * consistency,
-            {
-                "supervised": supervised,
-                "consistency": consistency,
-                "kept": pseudo.keeps.float().mean(),
-                **pseudo.figures,
-            },
-        )
+        """Return the sum of all terms."""
+        outputs = self.outputs(step)
+        labeled, weak, strong = outputs
+        pseudo = self.pseudo_labels(step, weak.logits.detach().softmax(dim=1))
+        supervised = F.cross_entropy(labeled.logits, step.minibatch.labels)
+        consistency = consistency_loss(strong.logits, pseudo.classes, pseudo.keeps)
+        total = supervised + self.consistency_weight * consistency
+        others = self.other_terms(step, outputs, pseudo)
+        for term in others.values():
+            total = total + term
+        told = {
+            "supervised": supervised,
+            "consistency": consistency,
+            "kept": pseudo.keeps.float().mean(),
+        }
+        return Loss(total, {**told, **others, **pseudo.figures})
+
+    def outputs(self, step: Step) -> Outputs:
+        """Return what the network says of labeled, weak and strong views."""
+        if self.forward == "split":
+            with torch.no_grad():
+                [weak] = step.outputs("weak")
+            labeled, strong = step.outputs("labeled", "strong")
+        else:  # one pass over all three: batch normalization sees them together
+            labeled, weak, strong = step.outputs("labeled", "weak", "strong")
+        return labeled, weak, strong
+
+    def pseudo_labels(self, step: Step, probabilities_UC: Tensor) -> PseudoLabels:
+        """Return what to believe of the weak views, and which of it counts."""
+        raise NotImplementedError
+
+    def other_terms(
+        self, step: Step, outputs: Outputs, pseudo: PseudoLabels
+    ) -> Mapping[str, Tensor]:
+        """Return what else is minimized, weighted, by name."""
+        del step, outputs, pseudo
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixMatch(Consistency):
+    """Pseudo-labels count where the network is sure: one threshold for all."""
+
+    threshold: float = 0.95
+    """Least probability at which a pseudo-label counts (tau)."""
+
+    def __post_init__(self) -> None:
+        """Check the words and the ranges."""
+        super().__post_init__()
+        check_range("threshold", self.threshold, at_least=0, below=1)
 
     def pseudo_labels(self, step: Step, probabilities_UC: Tensor) -> PseudoLabels:
         """Return the most probable class of each item; it counts where it is sure."""
@@ -74,15 +117,15 @@ class FixMatch(Learner):
             probabilities_UC, lambda rows: rows.amax(dim=1) >= self.threshold
         )
 
-    def _logits(self, step: Step) -> tuple[Tensor, Tensor, Tensor]:
-        """Return logits of labeled, weak and strong views; no gradient of the weak."""
-        if self.forward == "split":
-            with torch.no_grad():
-                [weak] = step.outputs("weak")
-            labeled, strong = step.outputs("labeled", "strong")
-        else:  # one pass over all three: batch normalization sees them together
-            labeled, weak, strong = step.outputs("labeled", "weak", "strong")
-        return labeled.logits, weak.logits.detach(), strong.logits
+
+def sure_by_class(least_C: Tensor) -> IsSure:
+    """Return who is sure, with a least probability for each class."""
+
+    def is_sure(rows_UC: Tensor) -> Tensor:
+        confidence_U, classes_U = rows_UC.max(dim=1)
+        return confidence_U >= least_C.to(rows_UC)[classes_U]
+
+    return is_sure
 
 
 def consistency_loss(strong_UC: Tensor, classes_U: Tensor, keeps_U: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fewlabels.pool import Pool
-from fewlabels.training.fixmatch import FixMatch
+from fewlabels.training.fixmatch import FixMatch, sure_by_class
 from fewlabels.training.learner import PseudoLabels, Step
 
 _NONE = -1
@@ -57,13 +57,7 @@ class FlexMatch(FixMatch):
         """Return the most probable class of each item, if it is sure enough for it."""
         selected_N = step.memory["selected"]
         thresholds_C = self.thresholds(selected_N, probabilities_UC.shape[1])
-        least_C = thresholds_C.to(probabilities_UC)
-
-        def is_sure(rows_UC: Tensor) -> Tensor:
-            confidence_U, classes_U = rows_UC.max(dim=1)
-            return confidence_U >= least_C[classes_U]
-
-        pseudo = step.pseudo_labels(probabilities_UC, is_sure)
+        pseudo = step.pseudo_labels(probabilities_UC, sure_by_class(thresholds_C))
         items = step.group.gathered(step.minibatch.items).cpu()
         confidence, classes = step.group.gathered(probabilities_UC).cpu().max(dim=1)
         sure = confidence >= self.threshold
