@@ -76,6 +76,7 @@ _LEARNERS = {
     "supervised": _Learner("supervised:Supervised"),
     "fixmatch": _Learner("fixmatch:FixMatch", alignments=_BOTH),
     "flexmatch": _Learner("flexmatch:FlexMatch", alignments=_BOTH),
+    "freematch": _Learner("freematch:FreeMatch", alignments=_BOTH),
     "linear": _Learner(
         "frozen_linear:Linear",
         inputs=("frozen-",),
