@@ -43,6 +43,9 @@ CASES = [(name, {}) for name in strategies.names()] + [
     ("ev-gp", {"kernel": "softmax"}),
     ("ev-gp", {"max_pool": 20, "num_references": 10}),
     ("typiclust", {"max_clusters": 3}),
+    ("medoids", {"max_clusters": 3}),
+    ("rdss", {"alpha": 0.0}),
+    ("rdss", {"width": 0.3, "max_pool": 20}),
     ("cluster-margin", {"distance": 2.0}),
     ("cluster-margin", {"max_pool": 10}),
 ]

@@ -36,6 +36,7 @@ def chosen(name, options, rows=ROWS):
         "mlmoc",
         "ev-gp",
         "uherding",
+        "rdss",
     ],
 )
 @pytest.mark.parametrize("limit", [0, -1])
@@ -63,6 +64,9 @@ def test_a_mean_over_no_references_is_refused(name, count):
         ("npc", {"tie_tolerance": math.nan}),
         ("npc", {"tie_tolerance": -0.1}),
         ("npc", {"tie_tolerance": 1.0}),
+        ("rdss", {"alpha": 1.1}),
+        ("rdss", {"alpha": math.nan}),
+        ("rdss", {"width": 0.0}),
     ],
 )
 def test_numbers_without_meaning_are_refused(name, options):

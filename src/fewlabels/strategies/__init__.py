@@ -20,7 +20,8 @@ from fewlabels.strategies.mlmoc import MostLikelyOutputChange
 from fewlabels.strategies.npc import NeuralPreconditioning
 from fewlabels.strategies.probcover import ProbCover
 from fewlabels.strategies.random import Random
-from fewlabels.strategies.typiclust import TypiClust
+from fewlabels.strategies.rdss import RepresentativeDiverse
+from fewlabels.strategies.typiclust import Medoids, TypiClust
 from fewlabels.strategies.uherding import UncertaintyHerding
 from fewlabels.strategies.uncertainty import Entropy, LeastConfidence, Margin
 
@@ -38,10 +39,12 @@ __all__ = [
     "LeastConfidence",
     "Margin",
     "MaxDet",
+    "Medoids",
     "MostLikelyOutputChange",
     "NeuralPreconditioning",
     "ProbCover",
     "Random",
+    "RepresentativeDiverse",
     "TypiClust",
     "UncertaintyHerding",
     "names",
@@ -68,6 +71,8 @@ _BY_NAME: dict[str, Callable[..., Strategy]] = {
     "mlmoc": MostLikelyOutputChange,
     "ev-gp": ExpectedVariance,
     "uherding": UncertaintyHerding,
+    "medoids": Medoids,
+    "rdss": RepresentativeDiverse,
 }
 
 

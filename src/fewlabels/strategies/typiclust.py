@@ -6,6 +6,7 @@ clusters (Hacohen, Dekel and Weinshall, 2022).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Generator, Tensor
@@ -17,7 +18,6 @@ from fewlabels.search import check_size, top
 from fewlabels.search.clusters import k_means, neighbor_distances, round_robin
 from fewlabels.strategies.inputs import unit_rows
 
-_SMALL_CLUSTER = 5
 _NUM_NEIGHBORS = 20
 _NEAREST = 1e-5
 _NUM_FITTED = 100_000
@@ -27,6 +27,8 @@ _NUM_FITTED = 100_000
 class TypiClust:
     """Take the densest item of each cluster, those with the fewest labels first."""
 
+    too_small: ClassVar[int] = 5
+    """Clusters up to this size are left out where the others hold enough."""
     max_clusters: int = 500
     """There are as many clusters as labels after the query, at most this many."""
 
@@ -56,39 +58,47 @@ class TypiClust:
         clusters = k_means(rows, num_clusters, generator, num_fitted=_NUM_FITTED)
         members = [
             torch.nonzero(clusters[num_labeled:] == number).flatten() + num_labeled
-            for number in _in_order(clusters, num_labeled, num_clusters, size)
+            for number in self._in_order(clusters, num_labeled, num_clusters, size)
         ]
 
-        def most_typical(free: Tensor) -> Tensor:
-            return top(_typicality(rows[free], generator), free, 1, generator)
+        def best(free: Tensor) -> Tensor:
+            return top(self.scores(rows[free], generator), free, 1, generator)
 
-        chosen = round_robin(members, size, most_typical)
+        chosen = round_robin(members, size, best)
         record: Record = {"clusters": num_clusters, "clusters_used": len(members)}
         if len(items) > _NUM_FITTED:
             notice = {"considered": _NUM_FITTED, "out_of": len(items)}
             record = {**record, "fitted_to": notice}
         return Query(items[chosen], record=record)
 
+    def scores(self, rows: Tensor, generator: Generator) -> Tensor:
+        """Return how typical each of the free members of a cluster is, shape (n,)."""
+        num_neighbors = min(_NUM_NEIGHBORS, len(rows) // 2)
+        if not num_neighbors:
+            return torch.zeros(1)
+        return 1 / (neighbor_distances(rows, num_neighbors, generator) + _NEAREST)
 
-def _in_order(
-    clusters: Tensor, num_labeled: int, num_clusters: int, size: int
-) -> list[int]:
-    """Return the clusters to choose from: fewest labels first, then the largest.
-
-    Small ones, whose density means little, are left out where the others hold enough.
-    """
-    sizes = torch.bincount(clusters, minlength=num_clusters)
-    labels = torch.bincount(clusters[:num_labeled], minlength=num_clusters)
-    is_large = sizes > _SMALL_CLUSTER
-    if int((sizes - labels)[is_large].sum()) < size:
-        is_large = torch.ones_like(is_large)
-    large = torch.nonzero(is_large).flatten().tolist()
-    return sorted(large, key=lambda number: (int(labels[number]), -int(sizes[number])))
+    def _in_order(
+        self, clusters: Tensor, num_labeled: int, num_clusters: int, size: int
+    ) -> list[int]:
+        """Return the clusters to choose from: fewest labels first, then the largest."""
+        sizes = torch.bincount(clusters, minlength=num_clusters)
+        labels = torch.bincount(clusters[:num_labeled], minlength=num_clusters)
+        is_large = sizes > self.too_small
+        if int((sizes - labels)[is_large].sum()) < size:
+            is_large = torch.ones_like(is_large)
+        large = torch.nonzero(is_large).flatten().tolist()
+        return sorted(large, key=lambda one: (int(labels[one]), -int(sizes[one])))
 
 
-def _typicality(rows: Tensor, generator: Generator) -> Tensor:
-    """Return 1 / mean distance to the nearest members of one cluster, shape (n,)."""
-    num_neighbors = min(_NUM_NEIGHBORS, len(rows) // 2)
-    if not num_neighbors:
-        return torch.zeros(1)
-    return 1 / (neighbor_distances(rows, num_neighbors, generator) + _NEAREST)
+@dataclass(frozen=True)
+class Medoids(TypiClust):
+    """Take the middle item of each cluster instead: a baseline."""
+
+    too_small: ClassVar[int] = 0
+
+    def scores(self, rows: Tensor, generator: Generator) -> Tensor:
+        """Return minus the distance of free members to their mean, shape (n,)."""
+        del generator
+        rows = rows.double()
+        return -(rows - rows.mean(dim=0)).square().sum(dim=1).sqrt()
