@@ -70,13 +70,15 @@ class _Learner(NamedTuple):
     shares: ShareOption | None = None
 
 
-_BOTH = ("", "-darp")
+_ALL = ("", "-darp", "-da")
 
 _LEARNERS = {
     "supervised": _Learner("supervised:Supervised"),
-    "fixmatch": _Learner("fixmatch:FixMatch", alignments=_BOTH),
-    "flexmatch": _Learner("flexmatch:FlexMatch", alignments=_BOTH),
-    "freematch": _Learner("freematch:FreeMatch", alignments=_BOTH),
+    "fixmatch": _Learner("fixmatch:FixMatch", alignments=_ALL),
+    "flexmatch": _Learner("flexmatch:FlexMatch", alignments=_ALL),
+    "freematch": _Learner("freematch:FreeMatch", alignments=_ALL),
+    "softmatch": _Learner("softmatch:SoftMatch", alignments=_ALL),
+    "adamatch": _Learner("adamatch:AdaMatch", alignments=_ALL),
     "linear": _Learner(
         "frozen_linear:Linear",
         inputs=("frozen-",),
@@ -85,7 +87,11 @@ _LEARNERS = {
     ),
 }
 _INPUTS = {"": "views:PoolInputs", "frozen-": "frozen:FrozenInputs"}
-_ALIGNMENTS = {"": "", "-darp": "alignment:Darp"}
+_ALIGNMENTS = {
+    "": "",
+    "-darp": "alignment:Darp",
+    "-da": "distribution:DistributionAlignment",
+}
 _TARGET = ShareOption("target", even="uniform", unknown="estimated", default="uniform")
 _PRESETS = ("small", "official")
 
@@ -146,10 +152,12 @@ class _Alias:
         if preset not in _PRESETS:
             raise UnknownNameError("preset", str(preset), _PRESETS)
         kinds = self.kinds
-        official = {}
+        chosen: dict[str, Any] = {}
         if preset == "official":
-            official = {**OFFICIAL, **kinds["learner"].official}
-        chosen = {**official, **kinds["inputs"].defaults}
+            chosen |= OFFICIAL
+            for kind in kinds.values():
+                chosen |= getattr(kind, "official", {})
+        chosen |= kinds["inputs"].defaults
         chosen = {name: chosen[name] for name in chosen if name in self.options} | given
         dealt = routed(chosen, kinds)
         return Training(

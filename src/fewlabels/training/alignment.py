@@ -10,7 +10,7 @@ Shapes: N items in the pool, U unlabeled items in a minibatch, C classes.
 import math
 import warnings
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -22,18 +22,18 @@ from fewlabels.pool import Pool
 from fewlabels.training import darp
 from fewlabels.training.darp import targets
 from fewlabels.training.darp.refinement import Masking, Solver
+from fewlabels.training.distribution import Targeted
 from fewlabels.training.learner import IsSure, PseudoLabels, Step
 from fewlabels.training.schedule import check_range
 
 MaskOn = Literal["refined", "raw", "both"]
-Target = Literal["uniform", "labeled", "estimated"]
 
 _PLAIN_MISFIT = 0.25
 _REHEARSED_ROWS = 5000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Darp:
+class Darp(Targeted):
     """Refines the pseudo-labels of any learner by DARP.
 
     Predictions for the whole pool are stored as they come. After a warm-up, every few
@@ -41,16 +41,10 @@ class Darp:
     are those of the target; pseudo-labels are taken from the refined rows.
     """
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
-
     warmup: float = 0.4
     """Share of the steps without refinement; DARP's code takes 200 of 500 epochs."""
     refine_every: int = 10
     """Steps between two refinements; in between, refined rows are used as they are."""
-    target: Target | tuple[float, ...] = "uniform"
-    """Class shares of the pool: ``"uniform"`` as in the NPC paper, ``"labeled"`` (those
-    of the labeled items), ``"estimated"`` (from the predictions, by expectation
-    maximization), or the shares themselves."""
     mask_on: MaskOn = "refined"
     """Whose confidence counts: that of the refined row as in the papers, that of the
     network's own prediction, or both. Refined rows are often sure without reason."""
@@ -63,28 +57,16 @@ class Darp:
 
     def __post_init__(self) -> None:
         """Check the words and the ranges."""
+        super().__post_init__()
         check_range("warmup", self.warmup, at_least=0, below=1)
         check_range("refine_every", self.refine_every, at_least=1)
         check_known("mask_on", self.mask_on, MaskOn)
         check_known("masking", self.masking, Masking)
         check_known("solver", self.solver, Solver)
-        if isinstance(self.target, str):
-            check_known("target", self.target, Target)
-        elif not all(0 < share < math.inf for share in self.target):
-            msg = f"target is {self.target}; every share must be a number above zero."
-            raise UsageError(msg)
         if self.capacity is not None and not self.capacity >= 1:
             raise UsageError(
                 f"capacity is {self.capacity}; below 1 a class could not reach its "
                 "target. Give 1 or more, or None for no limit."
-            )
-
-    def check(self, pool: Pool) -> None:
-        """Raise unless a target that was given has a share for each class."""
-        if not isinstance(self.target, str) and len(self.target) != pool.num_classes:
-            raise UsageError(
-                f"target gives {len(self.target)} shares, and there are "
-                f"{pool.num_classes} classes; give one share for each."
             )
 
     def memory(self, pool: Pool) -> dict[str, Tensor]:
@@ -111,14 +93,8 @@ class Darp:
 
     def wanted(self, pool: Pool, probabilities_NC: Tensor) -> Tensor:
         """Return how many items of the pool each class shall get."""
-        if not isinstance(self.target, str):
-            return targets.from_shares(torch.tensor(self.target), len(pool))
-        if self.target == "labeled":
-            labels = pool.labels[pool.labeled]
-            return targets.from_labels(labels, pool.num_classes, len(pool))
-        if self.target == "estimated":
-            return targets.estimated(probabilities_NC)
-        return targets.uniform(len(pool), pool.num_classes)
+        known_C = self.known(pool, len(pool))
+        return targets.estimated(probabilities_NC) if known_C is None else known_C
 
     def pseudo_labels(
         self, step: Step, probabilities_UC: Tensor, is_sure: IsSure

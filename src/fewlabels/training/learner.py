@@ -103,21 +103,26 @@ class Step:
     alignment: "Alignment | None"
     as_input: Callable[[Tensor], Tensor]
     """Makes of views what the network takes."""
-    network: Callable[[Tensor], Learned]
+    network: nn.Module
     """The network, whose gradients are averaged over all processes."""
     average: Callable[[Tensor], Learned]
     """The averaged network, in evaluation mode."""
     key: int
     group: ProcessGroup
 
-    def outputs(self, *names: str) -> Sequence[Learned]:
+    def outputs(self, *names: str, moves_statistics: bool = True) -> Sequence[Learned]:
         """Return what the network says of each of some views that it sees together.
 
-        Batch normalization sees them as one.
+        Batch normalization sees them as one. Its running statistics move, unless they
+        are told to stay.
         """
         inputs = [self.as_input(self.minibatch.views[name]) for name in names]
         sizes = [len(one) for one in inputs]
+        buffers = [] if moves_statistics else list(self.network.buffers())
+        kept = [buffer.clone() for buffer in buffers]
         features, logits, heads = self.network(torch.cat(inputs))
+        for buffer, before in zip(buffers, kept, strict=True):
+            buffer.data.copy_(before)  # unseen by autograd, which needs no statistics
         parts = {name: torch.split(head, sizes) for name, head in heads.items()}
         return [
             Learned(*both, {name: parts[name][number] for name in parts})

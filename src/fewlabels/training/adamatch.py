@@ -1,0 +1,142 @@
+"""AdaMatch: alignment to the labeled items, and a threshold relative to theirs.
+
+Berthelot et al., "AdaMatch: A Unified Approach to Semi-Supervised Learning and Domain
+Adaptation" (ICLR 2022).
+
+Shapes: B labeled items in a minibatch, U unlabeled ones, C classes.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fewlabels.pool import Pool
+from fewlabels.training.distribution import aligned
+from fewlabels.training.fixmatch import consistency_loss
+from fewlabels.training.learner import Learner, Loss, PseudoLabels, Step
+from fewlabels.training.schedule import check_range
+from fewlabels.training.views import View
+
+_LABELED = ("labeled", "labeled-strong")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaMatch(Learner):
+    """FixMatch that is measured by what the network says of labeled items.
+
+    Labeled items have strong views too, and are seen both alone and together with the
+    unlabeled ones; their loss is that of a random point between. Predictions are
+    aligned to those for labeled items; where an alignment is chosen, it takes that
+    place. The unlabeled loss comes in over the first half of the training.
+    """
+
+    official: ClassVar[Mapping[str, Any]] = {
+        "mu": 3,
+        "memory_decay": 0.999,
+        "weight_decay": 0.001,
+        "steps": 2**17,
+    }
+
+    mu: int = 2
+    """Unlabeled items for each labeled one in a step."""
+    threshold: float = 0.9
+    """Least probability at which a pseudo-label counts, as a multiple of the mean
+    confidence about labeled items (tau)."""
+    consistency_weight: float = 1.0
+    """Weight of the unlabeled loss at its highest."""
+    memory_decay: float = 0.99
+    """Weight of the past in the running means of predictions."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_range("mu", self.mu, at_least=1)
+        check_range("threshold", self.threshold, at_least=0)
+        check_range("consistency_weight", self.consistency_weight, at_least=0)
+        check_range("memory_decay", self.memory_decay, at_least=0, below=1)
+
+    @property
+    def views(self) -> Mapping[str, View]:
+        """Weak and strong views of labeled and of unlabeled items."""
+        return {
+            **super().views,
+            "labeled-strong": View("strong", is_labeled=True),
+            "weak": View("weak"),
+            "strong": View("strong"),
+        }
+
+    def memory(self, pool: Pool) -> dict[str, Tensor]:
+        """Return running means of predictions for weak views, equal at first, (C,)."""
+        even_C = torch.full((pool.num_classes,), 1 / pool.num_classes)
+        return {"labeled": even_C, "unlabeled": even_C.clone()}
+
+    def loss(self, step: Step) -> Loss:
+        """Return the sum of both terms."""
+        labels_B = step.minibatch.labels
+        labeled_BC, labeled_strong_BC, weak_UC, strong_UC = self._logits(step)
+        pseudo = self.pseudo_labels(
+            step, weak_UC.softmax(dim=1), labeled_BC.detach().softmax(dim=1)
+        )
+        supervised = F.cross_entropy(labeled_BC, labels_B) / 2
+        supervised = supervised + F.cross_entropy(labeled_strong_BC, labels_B) / 2
+        consistency = consistency_loss(strong_UC, pseudo.classes, pseudo.keeps)
+        weight = self.consistency_weight * warmed_up(step.number, step.schedule.steps)
+        told = {
+            "supervised": supervised,
+            "consistency": consistency,
+            "kept": pseudo.keeps.float().mean(),
+        }
+        return Loss(supervised + weight * consistency, {**told, **pseudo.figures})
+
+    def pseudo_labels(
+        self, step: Step, probabilities_UC: Tensor, labeled_BC: Tensor
+    ) -> PseudoLabels:
+        """Return what to believe of weak views, given predictions for labeled items."""
+        memory = step.memory
+        every = {"labeled": labeled_BC, "unlabeled": probabilities_UC}
+        every = {name: step.group.gathered(rows).cpu() for name, rows in every.items()}
+        for name, rows in every.items():
+            mean_C = rows.mean(dim=0).to(memory[name])
+            memory[name].lerp_(mean_C, 1 - self.memory_decay)
+        least = self.threshold * every["labeled"].amax(dim=1).mean()
+        if step.alignment is None:
+            probabilities_UC = aligned(
+                probabilities_UC, memory["labeled"], memory["unlabeled"]
+            )
+        pseudo = step.pseudo_labels(
+            probabilities_UC, lambda rows: rows.amax(dim=1) >= least.to(rows)
+        )
+        return replace(pseudo, figures={**pseudo.figures, "threshold": least})
+
+    def _logits(self, step: Step) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return logits of all four views; no gradient of the weak unlabeled ones.
+
+        Those of labeled items lie between what the network says of them alone and what
+        it says where batch normalization sees the others too.
+        """
+        alone = step.outputs(*_LABELED, moves_statistics=False)
+        *together, weak, strong = step.outputs(*_LABELED, "weak", "strong")
+        draws = step.stream("logit interpolation")
+        labeled, labeled_strong = (
+            torch.lerp(
+                whole.logits,
+                own.logits,
+                torch.rand(whole.logits.shape, generator=draws).to(whole.logits),
+            )
+            for whole, own in zip(together, alone, strict=True)
+        )
+        return labeled, labeled_strong, weak.logits.detach(), strong.logits
+
+
+def warmed_up(number: int, num_steps: int) -> float:
+    """Return the share of the unlabeled loss in a step: 0 at first, 1 from half on.
+
+    Example:
+        >>> [round(warmed_up(number, 8), 3) for number in (0, 1, 2, 4, 8)]
+        [0.0, 0.146, 0.5, 1.0, 1.0]
+    """
+    return (1 - math.cos(min(math.pi, 2 * math.pi * number / num_steps))) / 2

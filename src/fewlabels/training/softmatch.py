@@ -1,0 +1,91 @@
+"""SoftMatch: every pseudo-label counts, the more the surer it is.
+
+Chen et al., "SoftMatch: Addressing the Quantity-Quality Trade-off in Semi-supervised
+Learning" (ICLR 2023).
+
+Shapes: U unlabeled items in a minibatch, C classes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from fewlabels.pool import Pool
+from fewlabels.training.distribution import aligned
+from fewlabels.training.fixmatch import Consistency
+from fewlabels.training.learner import PseudoLabels, Step
+from fewlabels.training.schedule import check_range
+
+_TINY = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoftMatch(Consistency):
+    """FixMatch with weights instead of a threshold.
+
+    Confidences at or above their running mean count fully; below it, the weight falls
+    as a Gaussian of their running variance. Confidences are those of predictions
+    aligned to equal class shares; where an alignment is chosen, it takes that place.
+    """
+
+    official: ClassVar[Mapping[str, Any]] = {"memory_decay": 0.999}
+
+    memory_decay: float = 0.99
+    """Weight of the past in the running means (m)."""
+    narrowing: float = 2.0
+    """What the deviation of the Gaussian is divided by."""
+
+    def __post_init__(self) -> None:
+        """Check the words and the ranges."""
+        super().__post_init__()
+        check_range("memory_decay", self.memory_decay, at_least=0, below=1)
+        check_range("narrowing", self.narrowing, at_least=0)
+
+    def memory(self, pool: Pool) -> dict[str, Tensor]:
+        """Return running means over weak views, as the paper begins them.
+
+        ``predictions``: the probability of each class, shape (C,). ``confidence`` and
+        ``variance`` of the highest probability, shape (1,).
+        """
+        even_C = torch.full((pool.num_classes,), 1 / pool.num_classes)
+        return {
+            "predictions": even_C,
+            "confidence": even_C[:1].clone(),
+            "variance": torch.ones(1),
+        }
+
+    def pseudo_labels(self, step: Step, probabilities_UC: Tensor) -> PseudoLabels:
+        """Return the most probable class of each item, and how much it counts."""
+        memory, is_even = step.memory, step.alignment is None
+        rows = step.group.gathered(probabilities_UC).cpu()
+        self._follow(memory, "predictions", rows.mean(dim=0))
+
+        def confidence(rows_UC: Tensor) -> Tensor:
+            if is_even:
+                mean_C = memory["predictions"]
+                rows_UC = aligned(rows_UC, 1 / len(mean_C), mean_C)
+            return rows_UC.amax(dim=1)
+
+        sure = confidence(rows)
+        self._follow(memory, "confidence", sure.mean())
+        if len(sure) > 1:
+            self._follow(memory, "variance", sure.var())
+        pseudo = step.pseudo_labels(
+            probabilities_UC, lambda found: self.weights(memory, confidence(found))
+        )
+        told = {"mean-confidence": memory["confidence"].mean()}
+        return replace(pseudo, figures={**pseudo.figures, **told})
+
+    def weights(self, memory: Mapping[str, Tensor], confidence_U: Tensor) -> Tensor:
+        """Return how much each counts, from 0 to 1 (Eq. 7)."""
+        mean, variance = (
+            memory[name].to(confidence_U) for name in ("confidence", "variance")
+        )
+        below_U = (confidence_U - mean).clamp(max=0) * self.narrowing
+        return (-below_U.square() / (2 * variance).clamp(min=_TINY)).exp()
+
+    def _follow(self, memory: Mapping[str, Tensor], name: str, now: Tensor) -> None:
+        memory[name].lerp_(now.to(memory[name]), 1 - self.memory_decay)

@@ -1,0 +1,94 @@
+"""SoftMatch: weights against a slow twin, step by step."""
+
+import math
+
+import pytest
+import torch
+from tests.training.conftest import NUM_ITEMS
+from tests.training.test_alignment import CLASSES, begun, labels_of, rows
+from tests.training.test_distribution import Twin as Aligned
+
+from fewlabels.errors import UsageError
+from fewlabels.training import make
+from fewlabels.training.softmatch import SoftMatch
+
+
+class Twin:
+    """The paper's equations, one number after the other."""
+
+    def __init__(self, decay, narrowing, *, is_aligned):
+        self.decay, self.narrowing = decay, narrowing
+        self.uniform = Aligned([1 / CLASSES] * CLASSES, decay) if is_aligned else None
+        self.mean, self.variance = 1 / CLASSES, 1.0
+
+    def confidence(self, row):
+        return max(row if self.uniform is None else self.uniform.aligned(row))
+
+    def weights(self, found):
+        if self.uniform is not None:
+            self.uniform.see(found)
+        sure = [self.confidence(row) for row in found]
+        mean = sum(sure) / len(sure)
+        variance = sum((one - mean) ** 2 for one in sure) / (len(sure) - 1)
+        self.mean = self.decay * self.mean + (1 - self.decay) * mean
+        self.variance = self.decay * self.variance + (1 - self.decay) * variance
+        return [self.weight(one) for one in sure]
+
+    def weight(self, sure):
+        if sure >= self.mean:
+            return 1.0
+        spread = self.variance / self.narrowing**2
+        return math.exp(-((sure - self.mean) ** 2) / (2 * spread))
+
+
+@pytest.mark.parametrize("name", ["softmatch", "softmatch-darp"])
+def test_weights_are_those_of_a_slow_twin_step_by_step(name):
+    """DARP is not warm yet, and leaves the predictions as they are."""
+    stepper = begun(name=name, memory_decay=0.7, narrowing=3.0)
+    twin = Twin(0.7, 3.0, is_aligned=name == "softmatch")
+    spread = []
+    for number in range(12):
+        items = (number + torch.arange(10)) % NUM_ITEMS
+        found = rows(10, seed=number, sharpness=1 + number / 4)
+        found[:, 0] += 0.3
+        found /= found.sum(dim=1, keepdim=True)
+        pseudo = labels_of(stepper, found, items, number)
+        expected = twin.weights(found.tolist())
+        assert pseudo.keeps.tolist() == pytest.approx(expected, rel=1e-4)
+        assert float(pseudo.figures["mean-confidence"]) == pytest.approx(twin.mean)
+        assert torch.equal(pseudo.classes, found.argmax(dim=1))  # never the aligned
+        spread += expected
+    assert min(spread) < 0.7
+    assert max(spread) == 1.0
+
+
+def test_with_darp_refined_rows_are_weighed():
+    stepper = begun(name="softmatch-darp", warmup=0, capacity=None)
+    pseudo = labels_of(stepper, rows(NUM_ITEMS), torch.arange(NUM_ITEMS), 0)
+    sure = stepper.memory["refined"].amax(dim=1)
+    assert torch.equal(pseudo.keeps, stepper.learner.weights(stepper.memory, sure))
+    assert torch.equal(pseudo.classes, stepper.memory["refined"].argmax(dim=1))
+
+
+def test_weights_enter_the_loss():
+    stepper = begun(name="softmatch")
+    stepper.learning.eval()  # so that both passes see the same statistics
+    minibatch = stepper.minibatcher.at(0)
+    step = stepper.step(0, minibatch)
+    labeled, weak, strong = step.outputs("labeled", "weak", "strong")
+    loss = stepper.learner.loss(step)
+    found = weak.logits.softmax(dim=1).tolist()
+    weights = Twin(0.99, 2.0, is_aligned=True).weights(found)
+    logs = strong.logits.log_softmax(dim=1).tolist()
+    taught = [-log[row.index(max(row))] for log, row in zip(logs, found, strict=True)]
+    unlabeled = sum(w * t for w, t in zip(weights, taught, strict=True)) / len(weights)
+    entropy = torch.nn.functional.cross_entropy(labeled.logits, minibatch.labels)
+    assert loss.total.item() == pytest.approx(entropy.item() + unlabeled, rel=1e-5)
+
+
+def test_settings():
+    official = make("softmatch", preset="official")
+    assert official.learner == SoftMatch(mu=7, memory_decay=0.999)
+    for wrong in ({"memory_decay": 1.0}, {"narrowing": -1.0}):
+        with pytest.raises(UsageError, match=f"{next(iter(wrong))} is"):
+            SoftMatch(**wrong)
