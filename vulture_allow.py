@@ -87,3 +87,9 @@ _.__signature__  # of a name of a training: inspect reads it
 pytest_collection_finish  # pytest calls it
 small_figures  # a fixture of every test there
 empty_figures
+efficientnet_lite0  # imported by the table of encoders
+efficientnet_lite2
+onnx_file
+OnnxEncoder
+_.intra_op_num_threads  # onnxruntime reads these
+_.log_severity_level

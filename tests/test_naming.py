@@ -93,8 +93,26 @@ def test_a_module_that_fails_is_told_in_a_sentence(written, text, message):
 
 
 def test_a_relative_path_is_refused():
-    with pytest.raises(UsageError, match=r"'\.a:Box' could not be imported: TypeError"):
+    message = r"'\.a:Box' could not be imported: that names no module"
+    with pytest.raises(UsageError, match=message):
         resolve("thing", ".a:Box", {}, KNOWN)
+
+
+NO_CODE = ["box", "onnx:a.onnx", "local-dir:/a", "hf-hub:a/b@c", "C:\\a", "a b:c", ":a"]
+
+
+@pytest.mark.parametrize("text", NO_CODE)
+def test_what_is_no_import_path_is_neither_asked_about_nor_imported(text):
+    assert not list(naming.import_paths([text]))
+    naming.check_code("file", [text], allowed=False)
+    with pytest.raises(UsageError):
+        naming.imported("thing", text)
+
+
+@pytest.mark.parametrize("text", ["a:b", "a.b:C", "onnx:model", "vectors:Rows"])
+def test_what_could_be_imported_is_asked_about(text):
+    with pytest.raises(UsageError, match="names code to import"):
+        naming.check_code("file", {"options": [text]}, allowed=False)
 
 
 def test_the_current_folder_is_looked_in_last_and_only_for_the_moment(written):

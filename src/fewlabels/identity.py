@@ -16,6 +16,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from fewlabels.naming import is_import_path
+
 UNDECIDING = {"decides": False}
 """Marks a field of a dataclass that changes how something is done, not its outcome."""
 
@@ -119,10 +121,12 @@ def _imported(thing: Any) -> Iterator[str]:
     """Yield the modules that options of a dataclass name as somebody's own code."""
     for field in dataclasses.fields(thing) if dataclasses.is_dataclass(thing) else ():
         if field.metadata.get("code"):
-            value = _path(getattr(thing, field.name))
-            path = value if isinstance(value, str) else f"{type(value).__module__}:"
-            if ":" in path:
-                yield path.partition(":")[0]
+            value = getattr(thing, field.name)
+            if not isinstance(value, str):
+                is_code = inspect.isfunction(value) or isinstance(value, type)
+                yield (value if is_code else type(value)).__module__
+            elif is_import_path(value):
+                yield value.partition(":")[0]
 
 
 def _plain(value: Any) -> Any:

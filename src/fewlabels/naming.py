@@ -1,7 +1,8 @@
 """From a name and options to an object, with clear words for a wrong name.
 
-Short names live in one dictionary per kind, next to what they name. A name with a colon
-is an import path, so that somebody's own class needs no fork and no registration.
+Short names live in one dictionary per kind, next to what they name. A name such as
+``package.module:Name`` is an import path, so that somebody's own class needs no fork
+and no registration.
 
 Whoever writes a path in a call or a command means it. A path that stands in a file may
 be a stranger's, so who reads files asks :func:`check_code` first.
@@ -62,10 +63,10 @@ def resolve(
     _check_options(kind, options)
     if not isinstance(choice, str):
         found = _as_it_is(kind, choice, options)
-    elif ":" in choice:
-        found = _built(choice, imported(kind, choice), options)
     elif choice in known:
         found = _built(choice, known[choice], options)
+    elif ":" in choice:
+        found = _built(choice, imported(kind, choice), options)
     else:
         raise UnknownNameError(kind, choice, known)
     if method is not None:
@@ -89,6 +90,8 @@ def imported(kind: str, path: str) -> Any:
         UsageError: If there is no such module, if it fails while it is imported, or if
             it has no such name.
     """
+    if not is_import_path(path):
+        raise _not_imported(kind, path, "that names no module and no object in it")
     module_name, _, attribute = path.partition(":")
     module = _module(kind, path, module_name)
     try:
@@ -125,7 +128,7 @@ def check_code(file: str | PathLike[str], chosen: Any, allowed: AllowCode) -> No
 
 
 def import_paths(chosen: Any) -> Iterator[str]:
-    """Yield every text that could be taken for an import path, at any depth.
+    """Yield every text that is an import path, at any depth.
 
     Example:
         >>> list(import_paths({"name": "albl", "options": {"arms": ["npc", "my:Own"]}}))
@@ -135,7 +138,7 @@ def import_paths(chosen: Any) -> Iterator[str]:
         A text.
     """
     if isinstance(chosen, str):
-        if ":" in chosen:
+        if is_import_path(chosen):
             yield chosen
     elif isinstance(chosen, Mapping):
         yield from import_paths(list(chosen.values()))
@@ -144,16 +147,32 @@ def import_paths(chosen: Any) -> Iterator[str]:
             yield from import_paths(inner)
 
 
+def is_import_path(text: str) -> bool:
+    """Return whether a text names code; nothing else is ever imported.
+
+    Example:
+        >>> is_import_path("my.module:Name"), is_import_path("onnx:model.onnx")
+        (True, False)
+    """
+    module, colon, name = text.partition(":")
+    words = (*module.split("."), name)
+    return bool(colon) and all(word.isidentifier() for word in words)
+
+
 def _module(kind: str, path: str, name: str) -> ModuleType:
     try:
         with _current_folder_importable():
             return import_module(name)
     except (Exception, SystemExit) as error:
-        raise UsageError(
-            f"The {kind} '{path}' could not be imported: {_told(error)}. Give it as "
-            "package.module:Name, and make sure that Python finds the module and can "
-            "run it."
-        ) from error
+        raise _not_imported(kind, path, _told(error)) from error
+
+
+def _not_imported(kind: str, path: str, reason: str) -> UsageError:
+    return UsageError(
+        f"The {kind} '{path}' could not be imported: {reason}. Give it as "
+        "package.module:Name, and make sure that Python finds the module and can "
+        "run it."
+    )
 
 
 @contextmanager

@@ -51,6 +51,12 @@ class Condition(BaseModel):
         """The condition, whatever its trainer came to."""
         return self.model_copy(update={"settings": self.settings.bare})
 
+    def over(self, encoder: str) -> "Condition":
+        """Return the condition with features of another encoder."""
+        changes = {"trainer": self.settings.trainer.over(encoder)}
+        settings = self.settings.model_copy(update=changes)
+        return self.model_copy(update={"settings": settings})
+
     def of(self, strategy: Choice, seed: int) -> RunSettings:
         """Return the settings of the run of one strategy with one seed."""
         return self.settings.model_copy(update={"strategy": strategy, "seed": seed})

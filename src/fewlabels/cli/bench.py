@@ -6,13 +6,12 @@ import secrets
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 from fewlabels import bench
-from fewlabels.bench import BenchFolder, Engine, Experiment, ExperimentCost
 from fewlabels.cli.bench_words import (
     cost_lines,
     duration,
@@ -24,10 +23,12 @@ from fewlabels.cli.bench_words import (
     split_names,
     total_line,
 )
-from fewlabels.cli.options import AllowCode, Json, Quiet
+from fewlabels.cli.options import AllowCode, Encoder, Json, Quiet, found_encoder
 from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.errors import UnknownNameError, UsageError
-from fewlabels.report import write_bench_report
+
+if TYPE_CHECKING:
+    from fewlabels.bench import BenchFolder, Engine, Experiment, ExperimentCost
 
 _MOST_DRAWN = 1000  # short enough to be typed again
 
@@ -79,6 +80,7 @@ def run(
             help="Names or module:Class, comma-separated. [default: recipe's]"
         ),
     ] = None,
+    encoder: Encoder = None,
     seeds: Annotated[
         str | None,
         typer.Option(help="How many (3) or which (5-9 or 0,4). [default: recipe's]"),
@@ -121,12 +123,16 @@ def run(
     Prints the cost first. Safe to stop or kill at any time: the same command resumes;
     more strategies or seeds add only what is missing.
     """
+    features = found_encoder(encoder)
     experiments = [
-        _chosen(recipe, strategies, seeds, allow_code=allow_code) for recipe in recipes
+        _chosen(recipe, strategies, seeds, features, allow_code=allow_code)
+        for recipe in recipes
     ]
+    from fewlabels.report import write_bench_report
+
     does = _engine(engine, workers=workers, address=address, gpus=gpus)
     terminal = Terminal.open(quiet=quiet or as_json)
-    folder = BenchFolder(out)
+    folder = bench.BenchFolder(out)
     folder.check_usable()
     costs = [_told_cost(one, folder, does, measure, terminal) for one in experiments]
     if len(experiments) > 1:
@@ -163,7 +169,9 @@ def report(
     quiet: Quiet = False,
 ) -> None:
     """Write a page, figures and tables with the results so far."""
-    folder = BenchFolder(path)
+    from fewlabels.report import write_bench_report
+
+    folder = bench.BenchFolder(path)
     known = folder.experiments()
     names = [_known_name(recipe, known)] if recipe else list(known)
     terminal = Terminal.open(quiet=quiet)
@@ -189,7 +197,9 @@ def verify(
     terminal = Terminal.open(quiet=quiet)
     drawn = secrets.randbelow(_MOST_DRAWN) if seed is None else seed
     with terminal.busy():
-        verdict = bench.verify(BenchFolder(path), seed=drawn, allow_code=allow_code)
+        verdict = bench.verify(
+            bench.BenchFolder(path), seed=drawn, allow_code=allow_code
+        )
     terminal.result(f"{verdict.cell.label} ({verdict.cell.address}), --seed {drawn}")
     for change in verdict.changes:
         terminal.say(f"Note: {change}")
@@ -210,9 +220,14 @@ def _known_name(name: str, known: Collection[str]) -> str:
 
 
 def _chosen(
-    recipe: str, strategies: str | None, seeds: str | None, *, allow_code: bool
-) -> Experiment:
-    """Return the experiment with the strategies and seeds that were asked for."""
+    recipe: str,
+    strategies: str | None,
+    seeds: str | None,
+    encoder: str | None,
+    *,
+    allow_code: bool,
+) -> "Experiment":
+    """Return the experiment with strategies, seeds and encoder as asked for."""
     if recipe.endswith((".yaml", ".yml")):
         allowed = allow_code or split_names(strategies or "")
         found = bench.read_experiment(Path(recipe), allow_code=allowed)
@@ -223,12 +238,14 @@ def _chosen(
         changes["strategies"] = read_strategies(strategies, found)
     if seeds is not None:
         changes["seeds"] = read_seeds(seeds)
+    if encoder is not None:
+        changes["conditions"] = tuple(one.over(encoder) for one in found.conditions)
     return bench.checked(found.model_copy(update=changes))
 
 
 def _engine(
     name: str, *, workers: int | None, address: str | None, gpus: float
-) -> Engine:
+) -> "Engine":
     if name == "local":
         _refuse("--engine ray", {"--address": address, "--gpus": gpus or None})
         return bench.LocalEngine(num_workers=workers)
@@ -248,20 +265,20 @@ def _refuse(belongs_to: str, given: Mapping[str, object]) -> None:
             )
 
 
-def _new_cost(experiment: Experiment) -> ExperimentCost:
+def _new_cost(experiment: "Experiment") -> "ExperimentCost":
     """Return what an experiment costs where nothing is done yet."""
-    nowhere = BenchFolder(Path(os.devnull))
+    nowhere = bench.BenchFolder(Path(os.devnull))
     workers = bench.LocalEngine().num_workers
     return bench.estimate(experiment, nowhere, num_workers=workers)
 
 
 def _told_cost(
-    experiment: Experiment,
-    folder: BenchFolder,
-    engine: Engine,
+    experiment: "Experiment",
+    folder: "BenchFolder",
+    engine: "Engine",
     num_steps: int | None,
     terminal: Terminal,
-) -> ExperimentCost:
+) -> "ExperimentCost":
     """Say what an experiment will cost; train a few steps before, if asked to."""
     seconds = None
     if num_steps is not None:
@@ -282,9 +299,9 @@ def _told_cost(
 
 
 def _do(
-    experiment: Experiment,
-    folder: BenchFolder,
-    engine: Engine,
+    experiment: "Experiment",
+    folder: "BenchFolder",
+    engine: "Engine",
     terminal: Terminal,
     *,
     tensorboard: bool,

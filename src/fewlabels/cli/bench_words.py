@@ -2,16 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from fewlabels.bench import (
-    BenchFolder,
-    Ended,
-    Experiment,
-    ExperimentCost,
-    num_trainings,
-)
+from fewlabels import bench
 from fewlabels.errors import UsageError
 from fewlabels.runs import Choice
+
+if TYPE_CHECKING:
+    from fewlabels.bench import BenchFolder, Ended, Experiment, ExperimentCost
 
 _UNITS = (
     (365.25 * 24, "years"),
@@ -26,7 +24,7 @@ _MOST_SEEDS = 10_000
 _POWERS = {2**power: f"2^{power}" for power in range(16, 31)}
 
 
-def read_strategies(words: str, experiment: Experiment) -> tuple[Choice, ...]:
+def read_strategies(words: str, experiment: "Experiment") -> tuple[Choice, ...]:
     """Return strategies by name; those of the recipe as they are there."""
     found: list[Choice] = []
     for name in split_names(words):
@@ -69,7 +67,7 @@ def read_seeds(words: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-def cost_lines(experiment: Experiment, cost: ExperimentCost) -> Iterator[str]:
+def cost_lines(experiment: "Experiment", cost: "ExperimentCost") -> Iterator[str]:
     """Say what an experiment will cost, before it begins."""
     other = ""
     if cost.num_other:
@@ -97,7 +95,7 @@ def space_lines(disk: float, free: float) -> Iterator[str]:
         )
 
 
-def other_conditions_line(experiment: Experiment) -> str:
+def other_conditions_line(experiment: "Experiment") -> str:
     """Say that an experiment takes the place of another of its name."""
     return (
         f"Note: '{experiment.name}' had different conditions, or a different trainer "
@@ -108,11 +106,11 @@ def other_conditions_line(experiment: Experiment) -> str:
 
 
 def total_line(
-    experiments: Sequence[Experiment], costs: Sequence[ExperimentCost]
+    experiments: "Sequence[Experiment]", costs: "Sequence[ExperimentCost]"
 ) -> str:
     """Say what several experiments cost together; what they share counts once."""
-    total = num_trainings(experiments)
-    own = num_trainings(experiments, other_readings=False)
+    total = bench.num_trainings(experiments)
+    own = bench.num_trainings(experiments, other_readings=False)
     lengths = {cost.steps for cost in costs}
     length = steps(lengths.pop()) if len(lengths) == 1 else "different lengths"
     other = f", and {total - own} for other readings" if total > own else ""
@@ -134,7 +132,7 @@ def duration(hours: float) -> str:
     return f"{_figures(hours * _HOUR)} seconds"
 
 
-def ended_line(ended: Ended, folder: BenchFolder, done: int, total: int) -> str:
+def ended_line(ended: "Ended", folder: "BenchFolder", done: int, total: int) -> str:
     """Say in a line how a run ended."""
     told = f"failed: {ended.error}"
     if ended.error is None:

@@ -23,6 +23,15 @@ StrategyOptions = Annotated[
     ),
 ]
 
+Encoder = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="What makes features: a name that 'fewlabels encoders' lists, or "
+        "module:name. [default: the trainer's]",
+    ),
+]
+
 AllowCode = Annotated[
     bool,
     typer.Option(
@@ -34,6 +43,20 @@ AllowCode = Annotated[
 def read_options(words: Iterable[str] | None) -> dict[str, Any]:
     """Return names and values; a value is read as in a settings file."""
     return dict(map(_option, words or ()))
+
+
+def found_encoder(encoder: str | None) -> str | None:
+    """Return the name of an encoder, once it is known to be on this machine.
+
+    Whoever misspelled a path hears of it before anything heavy is imported.
+    """
+    from fewlabels.features import encoders
+
+    if encoder is None:
+        return None
+    encoders.check(encoder)
+    encoders.find(encoder)
+    return encoders.placed(encoder)
 
 
 def _option(word: str) -> tuple[str, Any]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fewlabels.cli.options import AllowCode, Json, Quiet
+from fewlabels.cli.options import AllowCode, Encoder, Json, Quiet, found_encoder
 from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.naming import import_paths
 from fewlabels.projects import NextStep, Project, Status, Told
@@ -37,6 +37,7 @@ def init(
         str | None,
         typer.Option(help="Name or module:Class. [default: what fits the images]"),
     ] = None,
+    encoder: Encoder = None,
     size: Annotated[
         int | None,
         typer.Option(help="Resize images to this side. [default: what fits]"),
@@ -53,6 +54,7 @@ def init(
     quiet: Quiet = False,
 ) -> None:
     """Start a project: images to label, classes, a label budget."""
+    features = found_encoder(encoder)
     terminal = Terminal.open(quiet=quiet)
     with (
         terminal.busy(),
@@ -66,6 +68,7 @@ def init(
             overlap=overlap,
             strategy=strategy,
             trainer=trainer,
+            encoder=features,
             size=size,
             seed=seed,
             store=store,

@@ -2,24 +2,16 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
 import typer
 
-from fewlabels import data
-from fewlabels.cli.options import AllowCode, Json, Quiet
+from fewlabels.cli.options import AllowCode, Encoder, Json, Quiet, found_encoder
 from fewlabels.cli.terminal import Terminal, print_line
-from fewlabels.pool import Pool, Round
-from fewlabels.report import write_report
-from fewlabels.runs import (
-    RoundLine,
-    RunFolder,
-    RunSettings,
-    check_choices,
-    execute,
-    settled,
-)
+
+if TYPE_CHECKING:
+    from fewlabels.pool import Pool, Round
+    from fewlabels.runs import RunFolder, RunSettings
 
 
 def run(
@@ -38,6 +30,7 @@ def run(
     trainer: Annotated[
         str | None, typer.Option(help="Name or module:Class. [default: fixmatch]")
     ] = None,
+    encoder: Encoder = None,
     start: Annotated[
         int | None, typer.Option(help="Labels at the start. [default: 10]")
     ] = None,
@@ -75,6 +68,11 @@ def run(
 
     Safe to stop or kill at any time: the same command resumes.
     """
+    features = found_encoder(encoder)  # before torch is imported
+    from fewlabels import data
+    from fewlabels.report import write_report
+    from fewlabels.runs import RoundLine, RunFolder, RunSettings, check_choices, settled
+
     given: dict[str, Any] = {
         "data": source,
         "strategy": strategy,
@@ -86,7 +84,10 @@ def run(
         "initial_models": initial_models,
         "threads": threads,
     }
-    resolved = settled(RunSettings.merged(settings, given, allow_code=allow_code))
+    merged = RunSettings.merged(
+        settings, given, encoder=features, allow_code=allow_code
+    )
+    resolved = settled(merged)
     check_choices(resolved)
     folder = RunFolder(out or _default_folder(resolved))
     terminal = Terminal.open(quiet=quiet or as_json)
@@ -106,13 +107,19 @@ def run(
     terminal.result(f"Report: {report}")
 
 
-def in_folder(settings: RunSettings, folder: RunFolder, pool: Pool) -> Iterator[Round]:
+def in_folder(
+    settings: "RunSettings", folder: "RunFolder", pool: "Pool"
+) -> "Iterator[Round]":
     """Do a run with the number of threads in its settings."""
+    import torch
+
+    from fewlabels.runs import execute
+
     torch.set_num_threads(settings.threads)
     return execute(settings, folder.path, pool)
 
 
-def described(finished: Round) -> str:
+def described(finished: "Round") -> str:
     """Describe a round in one line."""
     accuracy = "not measured"
     if finished.accuracy is not None:
@@ -121,7 +128,7 @@ def described(finished: Round) -> str:
     return f"{finished.num_labeled:>6} labels   accuracy {accuracy}   {asked}"
 
 
-def _default_folder(settings: RunSettings) -> Path:
+def _default_folder(settings: "RunSettings") -> Path:
     words = [Path(settings.data.name).stem[:60], settings.strategy.name]
     words += [settings.trainer.name, str(settings.seed)]
     return Path("runs") / "-".join(words).replace(":", ".")

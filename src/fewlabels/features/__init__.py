@@ -4,19 +4,26 @@ Classifiers give features and logits; encoders, which are frozen, give rows that
 computed once and kept.
 """
 
-from fewlabels.features.cache import FeatureCache
-from fewlabels.features.embedding import (
-    StoredViews,
-    content_key,
-    embedded,
-    embedded_views,
-    num_missing,
-    read_rows,
-)
-from fewlabels.features.frozen import Embedded, FrozenClassifier, moments
-from fewlabels.features.module_encoder import ModuleEncoder
-from fewlabels.features.network import NetworkClassifier
-from fewlabels.features.precomputed import PrecomputedClassifier
+from typing import TYPE_CHECKING
+
+from fewlabels.deferred import imported_when_used
+
+if TYPE_CHECKING:
+    from fewlabels.features.cache import FeatureCache
+    from fewlabels.features.embedding import (
+        StoredViews,
+        content_key,
+        embedded,
+        embedded_views,
+        num_missing,
+        read_rows,
+    )
+    from fewlabels.features.frozen import Embedded, FrozenClassifier, moments
+    from fewlabels.features.module_encoder import ModuleEncoder
+    from fewlabels.features.network import NetworkClassifier
+    from fewlabels.features.precomputed import PrecomputedClassifier
+else:
+    __getattr__ = imported_when_used(__name__)
 
 __all__ = [
     "Embedded",

@@ -3,18 +3,24 @@
 An encoder is frozen: it maps images to rows of features and never learns. Its name says
 which network, which weights and which preparation of images, so that rows kept under
 that name stay true.
+
+Nothing here imports torch: what a name stands for is imported when it is made, and
+whether a model is on this machine is known before.
 """
 
-from collections.abc import Callable
-from typing import Any, Protocol
-
-from torch import Tensor, nn
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from fewlabels import naming
-from fewlabels.errors import UsageError
-from fewlabels.features.efficientnet import efficientnet_lite0, efficientnet_lite2
-from fewlabels.features.module_encoder import ModuleEncoder, fingerprint
-from fewlabels.features.pixels import pixels
+from fewlabels.errors import UnknownNameError, UsageError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from fewlabels.features.cache import FeatureCache
+    from fewlabels.pool import Images
 
 
 class Encoder(Protocol):
@@ -30,7 +36,7 @@ class Encoder(Protocol):
         """Length of a row (F)."""
         ...
 
-    def embed(self, images: Tensor) -> Tensor:
+    def embed(self, images: "Tensor") -> "Tensor":
         """Return rows (n, F), float32, of uint8 images (n, c, h, w).
 
         Evaluation mode, no gradients; a row depends on its image alone.
@@ -38,19 +44,92 @@ class Encoder(Protocol):
         ...
 
 
-_ENCODERS: dict[str, Callable[..., Encoder]] = {
-    "efficientnet-lite0": efficientnet_lite0,
-    "efficientnet-lite2": efficientnet_lite2,
-    "pixels": pixels,
+class _Source(NamedTuple):
+    """Where encoders come from whose names begin alike."""
+
+    form: str
+    """What stands behind the prefix."""
+    find: str
+    """Returns where it is on this machine, or raises; imports nothing heavy."""
+    make: str
+    """Makes the encoder of what was found, and of options."""
+    is_path: bool = True
+    """Whether a file or folder is named, which can be meant from the current one."""
+
+
+_BUILT_IN = {
+    "efficientnet-lite0": "efficientnet:efficientnet_lite0",
+    "efficientnet-lite2": "efficientnet:efficientnet_lite2",
+    "pixels": "pixels:pixels",
+    "self-supervised": "self_supervised:SelfSupervised",
+}
+_SOURCES = {
+    "onnx:": _Source("FILE.onnx", "found:onnx_file", "onnx_encoder:OnnxEncoder"),
 }
 
 
 def names() -> tuple[str, ...]:
     """Return the names of the built-in encoders."""
-    return tuple(_ENCODERS)
+    return tuple(_BUILT_IN)
 
 
-def resolve(encoder: str | Encoder | nn.Module, **options: Any) -> Encoder:
+def forms() -> tuple[str, ...]:
+    """Return how encoders that are brought along are named, such as ``onnx:FILE``."""
+    own = (f"{prefix}{source.form}" for prefix, source in _SOURCES.items())
+    return (*own, "package.module:name")
+
+
+def check(encoder: str) -> None:
+    """Raise unless a text can name an encoder; an import path is imported.
+
+    Whether a model that it names is there is left to :func:`find`.
+    """
+    if _split(encoder) is None and encoder not in _BUILT_IN:
+        if not naming.is_import_path(encoder):
+            raise UnknownNameError("encoder", encoder, (*names(), *forms()))
+        naming.imported("encoder", encoder)
+
+
+def placed(encoder: str) -> str:
+    """Return a name that means the same in every folder: its path in full."""
+    parts = _split(encoder)
+    if parts is None or not parts[1].is_path:
+        return encoder
+    prefix, _, place = parts
+    return f"{prefix}{Path(place).expanduser().resolve()}"
+
+
+def find(encoder: str) -> Path | None:
+    """Return where on this machine the model is that a name stands for.
+
+    Nothing heavy is imported, and nobody is asked for it over a network.
+
+    Args:
+        encoder: The name.
+
+    Returns:
+        A file or a folder; None for a built-in name and an import path. Where it is not
+        there, a :class:`UsageError` says so.
+    """
+    parts = _split(encoder)
+    if parts is None:
+        return None
+    _, source, place = parts
+    found: Path = _imported(source.find)(place)
+    return found
+
+
+def side(encoder: str, **options: Any) -> int | None:
+    """Return the side, in pixels, of images that an encoder need not resize.
+
+    None: it takes images as they are.
+    """
+    found = _found(encoder, options)
+    told = getattr(found, "side", None)
+    return told if isinstance(told, int) else None
+
+
+def resolve(encoder: "str | Encoder | nn.Module", **options: Any) -> Encoder:
     """Return the encoder that a name, an import path or an object stands for.
 
     Example:
@@ -59,35 +138,96 @@ def resolve(encoder: str | Encoder | nn.Module, **options: Any) -> Encoder:
         True
 
     Args:
-        encoder: One of :func:`names`; ``"package.module:name"`` of an encoder, a
-            ``torch.nn.Module``, or a function or class that makes one; or such an
-            object. A module takes float images in [-1, 1] and returns (n, F), or
-            (n, F, h, w), of which the spatial mean is taken.
+        encoder: One of :func:`names` or :func:`forms`; ``"package.module:name"`` is
+            that of an encoder, a ``torch.nn.Module``, or a function or class that makes
+            one; or such an object. A module takes float images in [-1, 1] and returns
+            (n, F), or (n, F, h, w), of which the spatial mean is taken.
         **options: Arguments for what the name or path stands for, such as ``size``.
 
     Returns:
         The encoder.
     """
     found = _found(encoder, options)
-    if isinstance(found, nn.Module):
-        path = encoder if isinstance(encoder, str) else type(found).__qualname__
-        return ModuleEncoder(found, name=f"{path}-{fingerprint(found)}")
-    _check(encoder, found)
-    checked: Encoder = found
-    return checked
+    if _needs_images(found):
+        raise UsageError(
+            f"The encoder {encoder!r} is made for the images of a pool; call "
+            "encoders.for_images(images, encoder, cache)."
+        )
+    return _checked(encoder, found)
 
 
-def _found(encoder: object, options: dict[str, Any]) -> Any:
+def for_images(
+    images: "Images", encoder: str, cache: "FeatureCache", **options: Any
+) -> Encoder:
+    """Return the encoder of a name for some images.
+
+    Args:
+        images: All images of a pool: some encoders learn from them, and some have rows
+            of no others.
+        encoder: What :func:`resolve` takes.
+        cache: Where an encoder that learns is kept, and found again.
+        **options: As of :func:`resolve`.
+
+    Returns:
+        The encoder.
+    """
+    found = _found(encoder, options)
+    if _needs_images(found):
+        found = found.for_images(images, cache)
+    return _checked(encoder, found)
+
+
+def _split(encoder: object) -> tuple[str, _Source, str] | None:
+    """Return prefix, source and what stands behind the prefix; None without one."""
+    if isinstance(encoder, str):
+        for prefix, source in _SOURCES.items():
+            if encoder.startswith(prefix):
+                return prefix, source, encoder.removeprefix(prefix)
+    return None
+
+
+def _found(encoder: Any, options: dict[str, Any]) -> Any:
     """Return what was named, or the object itself, modules not wrapped yet."""
-    if isinstance(encoder, str) and ":" in encoder:
-        imported = naming.imported("encoder", encoder)
-        if isinstance(imported, nn.Module):  # callable, and yet not to be called
-            encoder = imported
-    return naming.resolve("encoder", encoder, options, _ENCODERS, method=None)
+    from torch import nn
+
+    known = {}
+    if isinstance(encoder, str):
+        maker = _maker(encoder)
+        if isinstance(maker, nn.Module):  # callable, and yet not to be called
+            encoder = maker
+        else:
+            known[encoder] = maker
+    return naming.resolve("encoder", encoder, options, known, method=None)
 
 
-def _check(given: object, found: object) -> None:
-    """Raise unless this is an encoder."""
+def _maker(encoder: str) -> Any:
+    """Return what makes the encoder of a name, or is it."""
+    parts = _split(encoder)
+    if parts is not None:
+        return partial(_imported(parts[1].make), find(encoder))
+    check(encoder)
+    path = _BUILT_IN.get(encoder)
+    return naming.imported("encoder", encoder) if path is None else _imported(path)
+
+
+def _imported(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(import_module(f"fewlabels.features.{module}"), name)
+
+
+def _needs_images(found: Any) -> bool:
+    return callable(getattr(found, "for_images", None))
+
+
+def _checked(given: object, found: Any) -> Encoder:
+    """Return an encoder, a module as one; raise if it is neither."""
+    from torch import nn
+
+    from fewlabels.features.module_encoder import ModuleEncoder, fingerprint
+
+    if isinstance(found, nn.Module):
+        path = given if isinstance(given, str) else type(found).__qualname__
+        return ModuleEncoder(found, name=f"{path}-{fingerprint(found)}")
     name = getattr(found, "name", None)
     is_made = not isinstance(found, type) and callable(getattr(found, "embed", None))
     if not is_made or not isinstance(name, str):
@@ -96,3 +236,5 @@ def _check(given: object, found: object) -> None:
             "name (a string), a feature_size and a method embed(images); see "
             "features.encoders.Encoder."
         )
+    checked: Encoder = found
+    return checked

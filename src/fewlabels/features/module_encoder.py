@@ -59,7 +59,8 @@ class ModuleEncoder:
         """
         self.module = copy.deepcopy(module).eval().requires_grad_(requires_grad=False)
         self.name = _own_name(module, size) if name is None else name
-        self._size = size
+        self.side = size
+        """Side of the images that need not be resized; None: they never are."""
         self._repeats_grey = repeats_grey
         self._feature_size = (
             _told_size(module) if feature_size is None else feature_size
@@ -122,7 +123,7 @@ class ModuleEncoder:
     def _outputs(self, inputs: Tensor) -> Tensor:
         if self._repeats_grey and inputs.shape[1] == 1:
             inputs = inputs.expand(-1, _COLORS, -1, -1)
-        side = self._size
+        side = self.side
         if side is not None and inputs.shape[2:] != (side, side):
             inputs = F.interpolate(
                 inputs, (side, side), mode="bilinear", antialias=True

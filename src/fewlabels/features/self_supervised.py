@@ -16,16 +16,19 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from filelock import FileLock
 from torch import Generator, Tensor
 
 from fewlabels import files, models, progress, rng
 from fewlabels.augment import Strong, StrongAugment, strong
 from fewlabels.errors import DataError, TrainingError, UsageError
+from fewlabels.features.cache import FeatureCache
 from fewlabels.features.embedding import content_key
 from fewlabels.features.module_encoder import ModuleEncoder, fingerprint
 from fewlabels.models import Network, as_input, checkpoint
 from fewlabels.pool import Images
 
+_NAME = "self-supervised"
 _REPORT_EVERY = 10
 _FINISHED = "encoder.safetensors"
 _UNFINISHED = "encoder-state.safetensors"
@@ -107,6 +110,22 @@ class SelfSupervised:
                 kept.finish(training.network, self)
             return training.encoder()
 
+    def for_images(self, images: Images, cache: FeatureCache) -> ModuleEncoder:
+        """Return the encoder of some images; it is trained once and kept.
+
+        Args:
+            images: All images of the pool.
+            cache: It is kept in a folder of its own beside the rows.
+
+        Returns:
+            The encoder.
+        """
+        told = sha256(repr(self).encode()).hexdigest()[:16]
+        place = cache.folder / _NAME / f"{content_key(images)}-{told}"
+        files.make_folder(place)
+        with FileLock(place / ".lock"):  # of two processes, one trains and one waits
+            return self.fit(images, rng.stream(0, _NAME), workspace=place)
+
     def _mark(self, images: Images, key: int) -> str:
         """Return a hash of all that decides the outcome."""
         settings = {**asdict(self), "save_every": None}
@@ -176,7 +195,7 @@ class _Training:
 
     def encoder(self) -> ModuleEncoder:
         """Return the network as it is now."""
-        name = f"self-supervised-{fingerprint(self.network)}"
+        name = f"{_NAME}-{fingerprint(self.network)}"
         return ModuleEncoder(self.network, name=name)
 
 

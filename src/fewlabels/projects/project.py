@@ -63,6 +63,7 @@ class Project(Labeling):
         overlap: int | None = None,
         strategy: str | Choice | None = None,
         trainer: str | Choice | None = None,
+        encoder: str | None = None,
         size: int | None = None,
         seed: int | None = None,
         store: str | None = None,
@@ -81,6 +82,8 @@ class Project(Labeling):
             overlap: Annotators who shall label each image; None: one.
             strategy: What chooses images; None: ``npc``.
             trainer: What learns; None: what fits the images and the machine.
+            encoder: What makes the features that it learns from; None: as the trainer
+                says.
             size: Side of the square that images are brought to; None: what fits.
             seed: Seed of everything random; None: 0.
             store: Address of a PostgreSQL server; None: a file in the folder.
@@ -113,7 +116,9 @@ class Project(Labeling):
                 "PNG, JPEG or other common images."
             )
         found = tuple(one.file(pictures) for one in index.files)
-        chosen, shape, reason = _planned(found, len(names), trainer, size, known_shares)
+        chosen, shape, reason = _planned(
+            found, len(names), trainer, encoder, size, known_shares
+        )
         settings = checked(
             len(set(index.representative.values())),
             images=reference(pictures, place),
@@ -335,10 +340,30 @@ def _is_unused(store: Path) -> bool:
         return False
 
 
+def _over(
+    encoder: str,
+    found: "tuple[ImageFile, ...]",
+    trainer: str | Choice | None,
+    size: int | None,
+    shares: Shares,
+) -> tuple[Choice, tuple[int, int, int], str]:
+    """Return trainer, shape of images and reason, where somebody chose an encoder."""
+    from fewlabels.data.files import common_shape
+    from fewlabels.features import encoders
+    from fewlabels.projects.planning import OVER_FEATURES
+
+    name = encoders.placed(encoder)
+    head = Choice.model_validate(OVER_FEATURES if trainer is None else trainer)
+    side = encoders.side(name) if size is None else size
+    reason = f"You chose the encoder {name}; its features are computed once and kept."
+    return informed(head.over(name), shares), common_shape(found, side), reason
+
+
 def _planned(
     found: "tuple[ImageFile, ...]",
     num_classes: int,
     trainer: str | Choice | None,
+    encoder: str | None,
     size: int | None,
     shares: Shares,
 ) -> tuple[Choice, tuple[int, int, int], str | None]:
@@ -346,6 +371,8 @@ def _planned(
     from fewlabels.data.files import FileImages, common_shape
     from fewlabels.projects.planning import plan
 
+    if encoder is not None:
+        return _over(encoder, found, trainer, size, shares)
     if trainer is not None:
         told = informed(Choice.model_validate(trainer), shares)
         return told, common_shape(found, size), None

@@ -17,7 +17,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from fewlabels import data
+from fewlabels import data, training
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.identity import Identity
 from fewlabels.naming import AllowCode, check_code
@@ -60,6 +60,11 @@ class Choice(BaseModel):
         """
         options = [f"{key} = {_text(value)}" for key, value in self.options.items()]
         return f"{self.name} ({', '.join(options)})" if options else self.name
+
+    def over(self, encoder: str) -> "Choice":
+        """Return the same trainer over the features of another encoder."""
+        options = training.over_encoder(self.name, self.options, encoder)
+        return self.model_copy(update={"options": options, "made": None})
 
     @property
     def code(self) -> list[Any]:
@@ -169,13 +174,15 @@ class RunSettings(BaseModel):
         file: Path | None,
         given: dict[str, Any],
         *,
+        encoder: str | None = None,
         allow_code: AllowCode = False,
     ) -> Self:
         """Return the settings of a YAML file, overruled by what was given directly.
 
-        What was given as None counts as left out. A :class:`UsageError` tells of a
-        setting that is unknown or of a wrong type, and of code in the file that is not
-        allowed.
+        What was given as None counts as left out. An encoder is that of the trainer; if
+        none is named, of the default one over features. A :class:`UsageError` tells of
+        a setting that is unknown or of a wrong type, and of code in the file that is
+        not allowed.
         """
         merged = read_mapping(file, kind="settings file", like=_LIKE) if file else {}
         own = {key: value for key, value in given.items() if value is not None}
@@ -184,6 +191,12 @@ class RunSettings(BaseModel):
             check_code(file, left, allow_code)
         merged |= own
         settings = _checked(cls, merged, "setting")
+        if encoder is not None:
+            trainer = settings.trainer
+            if "trainer" not in merged:
+                twin = training.variant(trainer.name, inputs="frozen-")
+                trainer = Choice(name=twin or trainer.name)
+            settings = settings.model_copy(update={"trainer": trainer.over(encoder)})
         check_data(settings.data)
         return settings
 

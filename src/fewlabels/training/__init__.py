@@ -10,7 +10,7 @@ from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fewlabels import naming
-from fewlabels.errors import UnknownNameError
+from fewlabels.errors import UnknownNameError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,11 +27,15 @@ __all__ = [
     "make",
     "names",
     "options",
+    "over_encoder",
     "resolve",
     "restored",
     "share_option",
     "variant",
 ]
+
+
+_FROZEN = "frozen-"
 
 
 class ShareOption(NamedTuple):
@@ -64,7 +68,7 @@ class _Learner(NamedTuple):
     """A line of the table: what a learner's name stands for, and what it goes with."""
 
     path: str
-    inputs: tuple[str, ...] = ("", "frozen-")
+    inputs: tuple[str, ...] = ("", _FROZEN)
     alignments: tuple[str, ...] = ("",)
     takes_steps: bool = True
     shares: ShareOption | None = None
@@ -81,12 +85,12 @@ _LEARNERS = {
     "adamatch": _Learner("adamatch:AdaMatch", alignments=_ALL),
     "linear": _Learner(
         "frozen_linear:Linear",
-        inputs=("frozen-",),
+        inputs=(_FROZEN,),
         takes_steps=False,
         shares=ShareOption("shares", even="even", unknown="unknown", default="unknown"),
     ),
 }
-_INPUTS = {"": "views:PoolInputs", "frozen-": "frozen:FrozenInputs"}
+_INPUTS = {"": "views:PoolInputs", _FROZEN: "frozen:FrozenInputs"}
 _ALIGNMENTS = {
     "": "",
     "-darp": "alignment:Darp",
@@ -189,6 +193,34 @@ def names() -> tuple[str, ...]:
 def options(name: str) -> tuple[str, ...]:
     """Return the options of a built-in name; of anything else none are known."""
     return _TRAININGS[name].options if name in _TRAININGS else ()
+
+
+def over_encoder(name: str, options: Mapping[str, Any], encoder: str) -> dict[str, Any]:
+    """Return the options of a training whose features another encoder makes.
+
+    What the options said of the encoder before goes.
+
+    Args:
+        name: A name or an import path of a training.
+        options: Its options so far.
+        encoder: Name of the encoder.
+
+    Returns:
+        The options.
+
+    Raises:
+        UsageError: If the training has no use for features.
+    """
+    known = _TRAININGS.get(name)
+    if known is not None and known.inputs != _FROZEN:
+        twin = variant(name, inputs=_FROZEN)
+        raise UsageError(
+            f"The trainer '{name}' learns from images themselves, so the encoder "
+            f"'{encoder}' would have no effect; take the trainer '{twin}', or leave "
+            "the encoder out."
+        )
+    kept = {one: options[one] for one in options if one != "encoder_options"}
+    return kept | {"encoder": encoder}
 
 
 def share_option(name: str) -> ShareOption | None:

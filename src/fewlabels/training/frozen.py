@@ -10,15 +10,12 @@ Shapes: n items asked about, V views of each, D features of the encoder.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from filelock import FileLock
 from torch import Generator, Tensor
 
-from fewlabels import files, naming, rng
 from fewlabels.augment import Strong, WeakAugment
 from fewlabels.errors import UsageError
 from fewlabels.features import (
@@ -26,7 +23,6 @@ from fewlabels.features import (
     FeatureCache,
     FrozenClassifier,
     StoredViews,
-    content_key,
     embedded,
     embedded_views,
     encoders,
@@ -34,13 +30,11 @@ from fewlabels.features import (
 )
 from fewlabels.features.cache import Rows
 from fewlabels.features.encoders import Encoder
-from fewlabels.features.self_supervised import SelfSupervised
 from fewlabels.models import Head, Network
 from fewlabels.pool import Pool
 from fewlabels.training.schedule import OF_STRONG_VIEWS, OF_VIEWS, check_range
 from fewlabels.training.views import Kind, Views, Wanted, strong_settings
 
-_SELF_SUPERVISED = "self-supervised"
 _VIEWS_KEY = 0  # the same views for every training, so that they are embedded once
 
 
@@ -54,9 +48,9 @@ class FrozenInputs:
     defaults: ClassVar[Mapping[str, Any]] = {"network": "linear", "learning_rate": 0.03}
 
     encoder: str = field(default="efficientnet-lite0", metadata={"code": True})
-    """Name of an encoder, or ``"package.module:name"`` of a ``torch.nn.Module`` (see
-    :mod:`fewlabels.features.encoders`), or ``"self-supervised"``: one that is trained
-    on the images of the pool first, without labels, and kept."""
+    """Which one, in any of the forms of :func:`fewlabels.features.encoders.resolve`;
+    ``"self-supervised"`` is trained on the images of the pool first, without labels,
+    and kept."""
     encoder_options: dict[str, Any] = field(default_factory=dict)
     """Options of the encoder, such as ``size``, the side images are brought to."""
     weak: WeakAugment = field(
@@ -73,12 +67,11 @@ class FrozenInputs:
     """Strong views of each image that are embedded."""
 
     def __post_init__(self) -> None:
-        """Check the ranges, the name of the preset and the path of an encoder."""
+        """Check the ranges, the name of the preset and that of the encoder."""
         check_range("weak_views", self.weak_views, at_least=1)
         check_range("strong_views", self.strong_views, at_least=1)
         strong_settings(self.strong)
-        if ":" in self.encoder:
-            naming.imported("encoder", self.encoder)
+        encoders.check(self.encoder)
 
     def check_network(self, name: str) -> None:
         """Raise unless a network takes rows."""
@@ -93,26 +86,9 @@ class FrozenInputs:
         kept = (
             FeatureCache.of_this_user() if cache is None else FeatureCache(Path(cache))
         )
-        return FrozenViews(self, pool, self.encoder_for(pool, kept), kept)
-
-    def encoder_for(self, pool: Pool, cache: FeatureCache) -> Encoder:
-        """Return the encoder; one that learns from the pool is trained once."""
-        if self.encoder != _SELF_SUPERVISED:
-            return encoders.resolve(self.encoder, **self.encoder_options)
-        learner: SelfSupervised = naming.resolve(
-            "encoder",
-            self.encoder,
-            self.encoder_options,
-            {_SELF_SUPERVISED: SelfSupervised},
-            method="fit(images, generator)",
-        )
-        told = sha256(repr(learner).encode()).hexdigest()[:16]
-        name = f"{content_key(pool.images)}-{told}"
-        place = cache.folder / _SELF_SUPERVISED / name
-        files.make_folder(place)
-        draws = rng.stream(_VIEWS_KEY, _SELF_SUPERVISED)
-        with FileLock(place / ".lock"):  # of two processes, one trains and one waits
-            return learner.fit(pool.images, draws, workspace=place)
+        options = self.encoder_options
+        encoder = encoders.for_images(pool.images, self.encoder, kept, **options)
+        return FrozenViews(self, pool, encoder, kept)
 
 
 @dataclass(frozen=True, eq=False)
