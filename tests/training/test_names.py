@@ -74,7 +74,7 @@ def test_heads_over_frozen_features_look_at_photographs():
 
 def test_variants():
     assert training.variant("fixmatch-darp", inputs="frozen-") == "frozen-fixmatch-darp"
-    assert training.variant("frozen-linear", inputs="") is None
+    assert training.variant("frozen-linear", inputs="") == "linear"
     assert training.variant("supervised", alignment="-darp") is None
     assert training.variant("somebody:Trainer", alignment="") is None
 

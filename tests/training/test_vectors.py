@@ -6,7 +6,13 @@ import torch
 
 import fewlabels
 from fewlabels import data, rng, training
-from fewlabels.errors import ShapeError, UsageError
+from fewlabels.errors import UsageError
+from fewlabels.evaluation import accuracy
+from fewlabels.loop import hidden
+from fewlabels.pool import Answers
+from fewlabels.training import frozen, loop
+from fewlabels.training import rows as training_rows
+from fewlabels.training.rows import RowViews, VariedRows
 
 
 def clouds(scale=50.0, middle=200.0):
@@ -41,18 +47,147 @@ def test_vectors_are_standardized_so_that_their_scale_does_not_matter():
     torch.testing.assert_close(*logits, rtol=1e-3, atol=1e-3)
 
 
+def with_labels(pool, num_labels=6):
+    items = torch.arange(num_labels)
+    return hidden(pool, num_labels).with_answers(Answers(items, pool.labels[items]))
+
+
+OVER_ROWS = [name for name in training.names() if not name.startswith("frozen-")]
+
+
+@pytest.mark.parametrize("name", OVER_ROWS)
+@pytest.mark.filterwarnings("ignore::fewlabels.errors.TargetWarning")
+def test_every_learner_works_on_rows_with_its_defaults(name):
+    pool = with_labels(clouds())
+    short = {"steps": 3} if "steps" in training.options(name) else {}
+    found = training.make(name, **short).fit(pool, rng.stream(0, "train"))
+    outputs = found.outputs(pool.images, torch.arange(len(pool)))
+    assert outputs.logits.shape == (90, 3)
+    assert outputs.logits.isfinite().all()
+
+
+def test_fixmatch_learns_from_views_of_rows():
+    test, pool = clouds().test, with_labels(clouds(), 3)
+    options = {"steps": 100, "strong": {"dropout": 0.4, "noise": 1.0}}
+    found = training.make("fixmatch", **options).fit(pool, rng.stream(0, "train"))
+    plain = training.make("supervised", steps=100).fit(pool, rng.stream(0, "train"))
+    assert accuracy(found, test) > max(0.8, accuracy(plain, test))
+
+
+def test_a_training_on_rows_that_was_stopped_ends_with_the_same_bits(
+    tmp_path, monkeypatch
+):
+    pool, advance = with_labels(clouds()), loop.Stepper.advance
+    views = {"dropout": 0.2, "noise": 0.5}
+    trainer = training.make(
+        "fixmatch", steps=9, threshold=0.4, save_every=0.0, weak=views, strong=views
+    )
+    whole = trainer.fit(pool, rng.stream(0, "train"))
+
+    def stopping(self, step, minibatch):
+        if step == 6:
+            raise KeyboardInterrupt
+        return advance(self, step, minibatch)
+
+    monkeypatch.setattr(loop.Stepper, "advance", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(pool, rng.stream(0, "train"), workspace=tmp_path)
+    monkeypatch.setattr(loop.Stepper, "advance", advance)
+    found = trainer.fit(pool, rng.stream(0, "train"), workspace=tmp_path)
+    for one, other in zip(
+        found.module.parameters(), whole.module.parameters(), strict=True
+    ):
+        assert torch.equal(one, other)
+
+
+def slowly_varied(rows, item, settings, draws):
+    """A view of one item, number by number; the slow twin of ``VariedRows``."""
+    which, far, chances = draws
+    middle, deviation = rows.mean(axis=0), rows.std(axis=0)
+    scaled = (rows - middle) / deviation
+    distances = np.linalg.norm(scaled - scaled[item], axis=1)
+    near = [one for one in np.argsort(distances, kind="stable") if one != item]
+    other = rows[near[which % settings.neighbors]]
+    return [
+        middle[number]
+        if chances[number] < settings.dropout
+        else value + settings.noise * far * (other[number] - value)
+        for number, value in enumerate(rows[item])
+    ]
+
+
+@pytest.mark.parametrize("settings", [RowViews(), RowViews(dropout=0.5, noise=1.5)])
+def test_views_of_rows_are_those_of_the_slow_twin(settings):
+    rows = np.random.default_rng(3).normal(size=(40, 7)) * np.arange(1, 8) + 5
+    items = torch.tensor([0, 7, 7, 39])
+    found = VariedRows(rows, settings).of(items, rng.stream(1, "views"))
+    again = rng.stream(1, "views")
+    which = torch.randint(2**31, (4,), generator=again)
+    far, chances = torch.rand(4, 1, generator=again), torch.rand(4, 7, generator=again)
+    expected = [
+        slowly_varied(
+            rows, item, settings, (int(which[n]), float(far[n]), chances[n].tolist())
+        )
+        for n, item in enumerate(items.tolist())
+    ]
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_settings_of_zero_leave_rows_as_they_are():
+    rows = np.random.default_rng(3).normal(size=(5, 3)).astype(np.float32)
+    views = VariedRows(rows, RowViews(dropout=0, noise=0))
+    found = views.of(torch.arange(5), rng.stream(0, "views"))
+    assert np.array_equal(found.numpy(), rows)
+
+
+def test_a_single_row_has_no_neighbor_and_stays():
+    views = VariedRows(np.ones((1, 3), dtype=np.float32), RowViews())
+    assert views.of(torch.tensor([0]), rng.stream(0, "views")).tolist() == [[1, 1, 1]]
+
+
+def test_of_a_large_pool_some_rows_serve_as_neighbors(monkeypatch):
+    monkeypatch.setattr(training_rows, "_MOST_NEIGHBORS_FROM", 10)
+    rows = np.arange(100, dtype=np.float32)[:, None]
+    views = VariedRows(rows, RowViews(dropout=0, noise=1e-9, neighbors=2))
+    near = views._near
+    assert near.shape == (100, 2)
+    assert set(near.unique().tolist()) <= {0, 11, 22, 33, 44, 55, 66, 77, 88, 99}
+    assert sorted(near[50].tolist()) == [44, 55]
+
+
+def test_features_of_an_encoder_can_be_varied_instead_of_images(tmp_path, monkeypatch):
+    monkeypatch.setattr(frozen, "embedded_views", None)  # nothing is embedded twice
+    pool = with_labels(data.subset(fewlabels.load("digits"), [4] * 10))
+    views = {"dropout": 0.2, "noise": 0.5}
+    trainer = training.make(
+        "frozen-fixmatch",
+        encoder="pixels",
+        cache=str(tmp_path),
+        steps=3,
+        weak=views,
+        strong=views,
+    )
+    found = trainer.fit(pool, rng.stream(0, "train"))
+    assert found.outputs(pool.images, torch.arange(40)).logits.isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["frozen-linear", "frozen-fixmatch"])
+def test_rows_need_no_encoder(name):
+    message = "rows of 6 numbers, which are features already.*without 'frozen-'"
+    with pytest.raises(UsageError, match=message):
+        training.make(name).fit(clouds(), rng.stream(0, "train"))
+
+
+@pytest.mark.parametrize("kind", ["weak", "strong"])
+def test_images_are_not_varied_as_rows_are(kind):
+    trainer = training.make("fixmatch", **{kind: {"dropout": 0.5}})
+    with pytest.raises(UsageError, match=r"images of shape \(1, 8, 8\).*how rows"):
+        trainer.check(fewlabels.load("digits"))
+
+
 @pytest.mark.parametrize(
-    ("name", "kind", "message"),
-    [
-        ("fixmatch", UsageError, r"vectors of shape \(6,\).*Take the trainer 'superv"),
-        ("fixmatch-darp", UsageError, "strong views, which are made of images"),
-        ("frozen-fixmatch", UsageError, "strong views, which are made of images"),
-        ("frozen-supervised", ShapeError, "take the trainer 'supervised' with the"),
-        ("supervised", UsageError, "served by the networks 'linear' and 'mlp-256'"),
-    ],
+    "wrong", [{"dropout": 1.0}, {"noise": -1.0}, {"neighbors": 0}, {"nois": 1.0}]
 )
-def test_what_needs_images_says_what_to_take_instead(name, kind, message, tmp_path):
-    options = {"cache": str(tmp_path)} if name.startswith("frozen") else {}
-    trainer = training.resolve(name, options)
-    with pytest.raises(kind, match=message):
-        trainer.fit(clouds(), rng.stream(0, "train"))
+def test_views_of_rows_out_of_range_are_refused(wrong):
+    with pytest.raises(UsageError):
+        training.make("fixmatch", strong=wrong)

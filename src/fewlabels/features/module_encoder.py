@@ -207,8 +207,7 @@ def _check_images(images: Tensor) -> None:
         raise ShapeError(
             f"An encoder takes images as uint8 of shape (n, channels, height, width), "
             f"and was given {images.dtype} of shape {tuple(images.shape)}. Vectors "
-            "are features already: take the trainer 'supervised' with the network "
-            "'linear', which trains a head on them directly."
+            "are features already: train on them directly, without an encoder."
         )
 
 

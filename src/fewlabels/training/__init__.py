@@ -85,7 +85,6 @@ _LEARNERS = {
     "adamatch": _Learner("adamatch:AdaMatch", alignments=_ALL),
     "linear": _Learner(
         "frozen_linear:Linear",
-        inputs=(_FROZEN,),
         takes_steps=False,
         shares=ShareOption("shares", even="even", unknown="unknown", default="unknown"),
     ),

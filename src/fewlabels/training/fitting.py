@@ -99,6 +99,13 @@ class Task:
         assert self.training.schedule is not None
         return self.training.schedule
 
+    @property
+    def _network(self) -> str:
+        """Name of the network; over rows, a head takes the place of a Wide ResNet."""
+        name = self.settings.network
+        is_for_images = name.startswith("wrn")
+        return "linear" if is_for_images and len(self.views.shape) == 1 else name
+
     def classifier(self, network: Network) -> Classifier:
         """Return a network as a classifier of the pool's images."""
         return self.views.classifier(network, self.pool.num_classes)
@@ -110,7 +117,7 @@ class Task:
         learner = self.training.learner
         if isinstance(learner, Learner):
             network = models.build(
-                self.settings.network,
+                self._network,
                 shape,
                 num_classes,
                 draws,

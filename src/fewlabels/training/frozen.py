@@ -32,6 +32,7 @@ from fewlabels.features.cache import Rows
 from fewlabels.features.encoders import Encoder
 from fewlabels.models import Head, Network
 from fewlabels.pool import Pool
+from fewlabels.training.rows import RowViews, VariedRows
 from fewlabels.training.schedule import OF_STRONG_VIEWS, OF_VIEWS, check_range
 from fewlabels.training.views import Kind, Views, Wanted, strong_settings
 
@@ -53,13 +54,16 @@ class FrozenInputs:
     and kept."""
     encoder_options: dict[str, Any] = field(default_factory=dict)
     """Options of the encoder, such as ``size``, the side images are brought to."""
-    weak: WeakAugment = field(
+    weak: WeakAugment | RowViews = field(
         default_factory=lambda: WeakAugment(flip=True), metadata=OF_VIEWS
     )
-    """How labeled images, and those that pseudo-labels come from, are varied."""
-    strong: str | Strong = field(default="official", metadata=OF_STRONG_VIEWS)
+    """How labeled images, and those that pseudo-labels come from, are varied; or how
+    their features are, so that no views need to be embedded."""
+    strong: str | Strong | RowViews = field(
+        default="official", metadata=OF_STRONG_VIEWS
+    )
     """How the images that learn from pseudo-labels are varied: the name of a preset
-    (see :func:`fewlabels.augment.preset`) or settings."""
+    (see :func:`fewlabels.augment.preset`) or settings; or how their features are."""
     weak_views: int = field(default=1, metadata=OF_VIEWS)
     """Weak views of each image that are embedded."""
     # It belongs to learners without strong views too: runs say so since the first.
@@ -79,6 +83,15 @@ class FrozenInputs:
             raise UsageError(
                 f"The network '{name}' takes images, and features are frozen here: "
                 "choose a head, 'linear' or 'mlp-256'."
+            )
+
+    def check(self, pool: Pool) -> None:
+        """Raise unless there are images to encode."""
+        if len(pool.images.shape) == 1:
+            raise UsageError(
+                f"The items are rows of {pool.images.shape[0]} numbers, which are "
+                "features already and need no encoder. Take the same trainer without "
+                "'frozen-'."
             )
 
     def of(self, pool: Pool, cache: str | None) -> Views:
@@ -120,7 +133,7 @@ class FrozenViews:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def shown(self, items: Tensor, wanted: Wanted) -> dict[str, Tensor]:
-        """Return one of the stored views of each item, for each that is wanted."""
+        """Return a view of each item, stored or made anew, for each that is wanted."""
         return {
             name: _drawn(self._stored(kind), items, generator)
             for name, (kind, generator) in wanted.items()
@@ -152,18 +165,22 @@ class FrozenViews:
         return embedded(pool.images, self.encoder, cache=self.cache)
 
     @cached_property
-    def _weak(self) -> StoredViews:
+    def _weak(self) -> StoredViews | VariedRows:
         return self._embedded(self.inputs.weak, self.inputs.weak_views)
 
     @cached_property
-    def _strong(self) -> StoredViews:
+    def _strong(self) -> StoredViews | VariedRows:
         settings = strong_settings(self.inputs.strong)
         return self._embedded(settings, self.inputs.strong_views)
 
-    def _stored(self, kind: Kind) -> StoredViews:
+    def _stored(self, kind: Kind) -> StoredViews | VariedRows:
         return self._weak if kind == "weak" else self._strong
 
-    def _embedded(self, settings: WeakAugment | Strong, num_views: int) -> StoredViews:
+    def _embedded(
+        self, settings: WeakAugment | Strong | RowViews, num_views: int
+    ) -> StoredViews | VariedRows:
+        if isinstance(settings, RowViews):
+            return VariedRows(self.rows, settings)
         return embedded_views(
             self.pool.images,
             self.encoder,
@@ -174,8 +191,12 @@ class FrozenViews:
         )
 
 
-def _drawn(views: StoredViews, items: Tensor, generator: Generator) -> Tensor:
+def _drawn(
+    views: StoredViews | VariedRows, items: Tensor, generator: Generator
+) -> Tensor:
     """Return a random view of each item."""
+    if isinstance(views, VariedRows):
+        return views.of(items, generator)
     num_views = views.shape[1]
     numbers_n = torch.randint(num_views, (len(items),), generator=generator)
     return views.read(items, numbers_n)

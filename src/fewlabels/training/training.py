@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Generator
 
-from fewlabels.errors import UnknownNameError, UsageError
+from fewlabels.errors import UnknownNameError
 from fewlabels.identity import Identity, composed
 from fewlabels.pool import Pool
 from fewlabels.protocols import Classifier, ignore
@@ -74,14 +74,7 @@ class Training:
 
     def check(self, pool: Pool) -> None:
         """Raise if it cannot be right for a pool; quick, so ask early."""
-        kinds = {view.kind for view in self.learner.views.values()}
-        if "strong" in kinds and len(pool.images.shape) == 1:
-            raise UsageError(
-                f"The items are vectors of shape {pool.images.shape}, and "
-                f"{type(self.learner).__name__} learns from strong views, which are "
-                "made of images. Take the trainer 'supervised' with the network "
-                "'linear' or 'mlp-256'."
-            )
+        self.inputs.check(pool)
         self.learner.check(pool)
         if self.alignment is not None:
             self.alignment.check(pool)

@@ -6,6 +6,7 @@ become :class:`Views`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import torch
@@ -13,11 +14,13 @@ from torch import Generator, Tensor
 
 from fewlabels import augment
 from fewlabels.augment import Strong, WeakAugment
+from fewlabels.errors import UsageError
 from fewlabels.features import NetworkClassifier, moments
 from fewlabels.features.cache import Rows
 from fewlabels.models import Head, Network, as_input
 from fewlabels.pool import Images, Pool
 from fewlabels.protocols import Classifier
+from fewlabels.training.rows import RowViews, VariedRows
 from fewlabels.training.schedule import OF_STRONG_VIEWS, OF_VIEWS
 
 Kind = Literal["weak", "strong"]
@@ -86,6 +89,10 @@ class Inputs(Protocol):
         """Raise unless a network of this name can take such inputs."""
         ...
 
+    def check(self, pool: Pool) -> None:
+        """Raise unless there are such inputs of a pool; quick, so ask early."""
+        ...
+
     def of(self, pool: Pool, cache: str | None) -> Views:
         """Return the views of a pool; features are kept in a folder, if there are."""
         ...
@@ -93,18 +100,22 @@ class Inputs(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class PoolInputs:
-    """What the pool holds: images, varied anew in each step, or rows as they are."""
+    """What the pool holds, images or rows, varied anew in each step."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
     word: ClassVar = ""
     has_features: ClassVar = False
     defaults: ClassVar[Mapping[str, Any]] = {}
 
-    weak: WeakAugment = field(default_factory=WeakAugment, metadata=OF_VIEWS)
-    """How labeled images, and those that pseudo-labels come from, are varied."""
-    strong: str | Strong = field(default="small-grey", metadata=OF_STRONG_VIEWS)
+    weak: WeakAugment | RowViews = field(default_factory=WeakAugment, metadata=OF_VIEWS)
+    """How labeled images, and those that pseudo-labels come from, are varied. Rows stay
+    as they are, unless :class:`RowViews` are given."""
+    strong: str | Strong | RowViews = field(
+        default="small-grey", metadata=OF_STRONG_VIEWS
+    )
     """How the images that learn from pseudo-labels are varied: the name of a preset
-    (see :func:`fewlabels.augment.preset`) or settings."""
+    (see :func:`fewlabels.augment.preset`) or settings. Rows are varied by
+    :class:`RowViews`, the default ones unless others are given."""
 
     def __post_init__(self) -> None:
         """Check the name of the preset."""
@@ -113,32 +124,46 @@ class PoolInputs:
     def check_network(self, name: str) -> None:
         """Do nothing: networks say themselves what shapes they take."""
 
+    def check(self, pool: Pool) -> None:
+        """Raise if images shall be varied as rows are."""
+        shape = pool.images.shape
+        if len(shape) > 1 and RowViews in {type(self.weak), type(self.strong)}:
+            raise UsageError(
+                f"The items are images of shape {shape}, and the views say how rows "
+                "are varied (dropout, noise, neighbors). Say how images are, or leave "
+                "out 'weak' and 'strong'."
+            )
+
     def of(self, pool: Pool, cache: str | None) -> Views:
         """Return views of the pool's images or vectors."""
         del cache
-        kind = VectorViews if len(pool.images.shape) == 1 else ImageViews
-        return kind(pool.images, self.weak, strong_settings(self.strong))
+        weak, strong = self.weak, strong_settings(self.strong)
+        if len(pool.images.shape) == 1:
+            return VectorViews(
+                pool.images,
+                weak if isinstance(weak, RowViews) else None,
+                strong if isinstance(strong, RowViews) else RowViews(),
+            )
+        assert isinstance(weak, WeakAugment)
+        assert not isinstance(strong, RowViews)
+        return ImageViews(pool.images, weak, strong)
 
 
-def strong_settings(strong: str | Strong) -> Strong:
+def strong_settings(strong: str | Strong | RowViews) -> Strong | RowViews:
     """Return how strong views are made, by the name of a preset or as it is."""
     return augment.preset(strong) if isinstance(strong, str) else strong
 
 
 @dataclass(frozen=True, eq=False)
-class ImageViews:
-    """Views of images, made anew in each step."""
+class _ItemViews:
+    """What views of images and of vectors have in common."""
 
     images: Images
-    """The images of the pool."""
-    weak: WeakAugment
-    """How weak views are made."""
-    strong: Strong
-    """How strong views are made."""
+    """The images or vectors of the pool."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of one image."""
+        """Shape of one item."""
         return self.images.shape
 
     @property
@@ -155,6 +180,24 @@ class ImageViews:
     def prepare(self, kinds: set[Kind]) -> None:
         """Do nothing: views are made anew in each step."""
 
+    def as_input(self, views: Tensor) -> Tensor:
+        """Map bytes to [-1, 1]."""
+        return as_input(views)
+
+    def classifier(self, network: Network, num_classes: int) -> NetworkClassifier:
+        """Return the network as a classifier."""
+        return NetworkClassifier(network, num_classes)
+
+
+@dataclass(frozen=True, eq=False)
+class ImageViews(_ItemViews):
+    """Views of images, made anew in each step."""
+
+    weak: WeakAugment
+    """How weak views are made."""
+    strong: Strong
+    """How strong views are made."""
+
     def shown(self, items: Tensor, wanted: Wanted) -> dict[str, Tensor]:
         """Return views of the images, which are read once."""
         images = self.images.read(items)
@@ -165,25 +208,37 @@ class ImageViews:
             return augment.weak(images, generator, self.weak)
         return augment.strong(images, generator, self.strong)
 
-    def as_input(self, views: Tensor) -> Tensor:
-        """Map bytes to [-1, 1]."""
-        return as_input(views)
-
     def begin(self, network: Network) -> None:
         """Do nothing: images need no fitting."""
 
-    def classifier(self, network: Network, num_classes: int) -> NetworkClassifier:
-        """Return the network as a classifier."""
-        return NetworkClassifier(network, num_classes)
-
 
 @dataclass(frozen=True, eq=False)
-class VectorViews(ImageViews):
-    """Views of vectors: what may vary in them nobody knows, so that nothing does."""
+class VectorViews(_ItemViews):
+    """Views of vectors, made anew in each step."""
 
-    def _varied(self, images: Tensor, kind: Kind, generator: Generator) -> Tensor:
-        del kind, generator
-        return images
+    weak: RowViews | None
+    """How weak views are made; None: they are the vectors themselves."""
+    strong: RowViews
+    """How strong views are made."""
+
+    @cached_property
+    def rows(self) -> Rows:
+        """All items, as the network takes them."""
+        return super().rows
+
+    @cached_property
+    def _varied(self) -> dict[Kind, VariedRows]:
+        kinds: dict[Kind, RowViews | None] = {"weak": self.weak, "strong": self.strong}
+        return {kind: VariedRows(self.rows, how) for kind, how in kinds.items() if how}
+
+    def shown(self, items: Tensor, wanted: Wanted) -> dict[str, Tensor]:
+        """Return views of the vectors."""
+        return {
+            name: self._varied[kind].of(items, generator)
+            if kind in self._varied
+            else self.images.read(items)
+            for name, (kind, generator) in wanted.items()
+        }
 
     def begin(self, network: Network) -> None:
         """Let the head standardize by the mean and spread of the pool's vectors."""
