@@ -33,8 +33,9 @@ class SoftMatch(Consistency):
 
     official: ClassVar[Mapping[str, Any]] = {"memory_decay": 0.999}
 
-    memory_decay: float = 0.99
-    """Weight of the past in the running means (m)."""
+    memory_decay: float = 0.9
+    """Weight of the past in the running means (m). The variance begins at 1, where all
+    pseudo-labels count; a short training has to forget that soon."""
     narrowing: float = 2.0
     """What the deviation of the Gaussian is divided by."""
 
