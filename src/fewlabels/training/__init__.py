@@ -81,6 +81,7 @@ _LEARNERS = {
     "fixmatch": _Learner("fixmatch:FixMatch", alignments=_ALL),
     "flexmatch": _Learner("flexmatch:FlexMatch", alignments=_ALL),
     "freematch": _Learner("freematch:FreeMatch", alignments=_ALL),
+    "fixmatch-abc": _Learner("balanced_head:FixMatchAbc", alignments=_ALL),
     "softmatch": _Learner("softmatch:SoftMatch", alignments=_ALL),
     "adamatch": _Learner("adamatch:AdaMatch", alignments=_ALL),
     "linear": _Learner(

@@ -22,7 +22,7 @@ from fewlabels.pool import Pool
 from fewlabels.training.distributed import ProcessGroup
 from fewlabels.training.minibatches import Minibatch
 from fewlabels.training.schedule import Schedule
-from fewlabels.training.views import View
+from fewlabels.training.views import View, Views
 
 IsSure = Callable[[Tensor], Tensor]
 """From probabilities, shape (U, C), to whether each row counts, or how much, (U,)."""
@@ -68,16 +68,19 @@ class Learned(NamedTuple):
 class LearningNetwork(nn.Module):
     """A network together with the layers that a learner wants besides.
 
-    The layers see the features; they serve the training and are not part of its result.
+    The layers see the features; they serve the training and are not part of its result,
+    unless the learner makes them so.
     """
 
-    def __init__(self, network: Network, heads: Mapping[str, int], key: int) -> None:
-        """Add layers to a network."""
+    def __init__(
+        self, network: Network, heads: Mapping[str, int | None], key: int
+    ) -> None:
+        """Add layers to a network, each of a width; None: one for each class."""
         super().__init__()
         self.network = network
         self.heads = nn.ModuleDict()
         for name, width in heads.items():
-            layer = Dense(network.feature_size, width)
+            layer = Dense(network.feature_size, width or network.head.out_features)
             layer.initialize(rng.stream(key, f"initialize {name}"))
             self.heads[name] = layer
 
@@ -162,8 +165,11 @@ class Learner:
         return {"labeled": View("weak", is_labeled=True)}
 
     @property
-    def heads(self) -> Mapping[str, int]:
-        """Width of each layer over the features that it wants besides, by name."""
+    def heads(self) -> Mapping[str, int | None]:
+        """Width of each layer over the features that it wants besides, by name.
+
+        None: one for each class.
+        """
         return {}
 
     def check(self, pool: Pool) -> None:
@@ -180,6 +186,17 @@ class Learner:
     def loss(self, step: Step) -> Loss:
         """Return the loss; called once for each step, in order."""
         raise NotImplementedError
+
+    def result(self, average: LearningNetwork, inputs: Views) -> Network:
+        """Return what the training gives, at its end or at a checkpoint.
+
+        Args:
+            average: A copy of the averaged network and layers, in evaluation mode; may
+                be changed.
+            inputs: Where the network's inputs come from.
+        """
+        del inputs
+        return average.network
 
 
 class DirectLearner(Protocol):

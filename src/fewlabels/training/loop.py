@@ -90,6 +90,11 @@ class Stepper:
             self.group,
         )
 
+    def result(self) -> Network:
+        """Return what the training gives if it ends here."""
+        average = copy.deepcopy(self.average.module)
+        return self.learner.result(average, self.minibatcher.inputs)
+
     def rate_at(self, step: int) -> float:
         """Return the learning rate of a step."""
         return self.learning_rate * cosine_factor(step, self.schedule.steps)
@@ -149,7 +154,7 @@ def run(
                 since, at = done, now
             if is_first and _is_checkpoint(done, stepper.schedule):
                 paused = time.perf_counter()
-                on_checkpoint(done, copy.deepcopy(stepper.average.module.network))
+                on_checkpoint(done, stepper.result())
                 at += time.perf_counter() - paused  # measuring is not training
             if is_first and progress.is_stopped() and saved is None:
                 raise progress.Canceled
