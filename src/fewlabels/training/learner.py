@@ -108,18 +108,22 @@ class Step:
     """Makes of views what the network takes."""
     network: nn.Module
     """The network, whose gradients are averaged over all processes."""
-    average: Callable[[Tensor], Learned]
+    average: LearningNetwork
     """The averaged network, in evaluation mode."""
     key: int
     group: ProcessGroup
 
-    def outputs(self, *names: str, moves_statistics: bool = True) -> Sequence[Learned]:
+    def outputs(
+        self, *views: str | Tensor, moves_statistics: bool = True
+    ) -> Sequence[Learned]:
         """Return what the network says of each of some views that it sees together.
 
         Batch normalization sees them as one. Its running statistics move, unless they
-        are told to stay.
+        are told to stay. Views are those of the minibatch, by name, or any others.
         """
-        inputs = [self.as_input(self.minibatch.views[name]) for name in names]
+        known = self.minibatch.views
+        shown = [known[view] if isinstance(view, str) else view for view in views]
+        inputs = [self.as_input(view) for view in shown]
         sizes = [len(one) for one in inputs]
         buffers = [] if moves_statistics else list(self.network.buffers())
         kept = [buffer.clone() for buffer in buffers]
