@@ -82,6 +82,7 @@ _LEARNERS = {
     "flexmatch": _Learner("flexmatch:FlexMatch", alignments=_ALL),
     "freematch": _Learner("freematch:FreeMatch", alignments=_ALL),
     "fixmatch-abc": _Learner("balanced_head:FixMatchAbc", alignments=_ALL),
+    "fixmatch-cdmad": _Learner("neutral_image:FixMatchCdmad", alignments=_ALL),
     "softmatch": _Learner("softmatch:SoftMatch", alignments=_ALL),
     "adamatch": _Learner("adamatch:AdaMatch", alignments=_ALL),
     "linear": _Learner(

@@ -1,0 +1,74 @@
+"""CDMAD: what the network says of an image that shows nothing is its bias.
+
+Lee and Kim, "CDMAD: Class-Distribution-Mismatch-Aware Debiasing for Class-Imbalanced
+Semi-Supervised Learning" (CVPR 2024).
+
+Shapes: U unlabeled items in a minibatch, C classes.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fewlabels.models import Head, Network
+from fewlabels.training.fixmatch import FixMatch, Outputs
+from fewlabels.training.learner import LearningNetwork, Step
+from fewlabels.training.schedule import check_range
+from fewlabels.training.views import Views
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixMatchCdmad(FixMatch):
+    """FixMatch whose logits are compared with those of a neutral image.
+
+    The difference decides pseudo-labels, and what is predicted in the end.
+    """
+
+    correct_from: float = 0.2
+    """Share of the steps before pseudo-labels are corrected; CDMAD's code takes 100 of
+    500 epochs."""
+
+    def __post_init__(self) -> None:
+        """Check the words and the ranges."""
+        super().__post_init__()
+        check_range("correct_from", self.correct_from, at_least=0)
+
+    def outputs(self, step: Step) -> Outputs:
+        """Return what the network says, of weak views less what it says of nothing."""
+        sample = step.minibatch.views["weak"]
+        nothing = neutral(step.average.network, sample.shape[1:]).to(sample.device)
+        if self.forward == "split":
+            with torch.no_grad():
+                weak, bias = step.outputs("weak", nothing)
+            labeled, strong = step.outputs("labeled", "strong")
+        else:
+            labeled, weak, strong, bias = step.outputs(
+                "labeled", "weak", "strong", nothing
+            )
+        if step.number >= self.correct_from * step.schedule.steps:
+            weak = weak._replace(logits=weak.logits - bias.logits)
+        return labeled, weak, strong
+
+    def result(self, average: LearningNetwork, inputs: Views) -> Network:
+        """Return the network with the bias taken from that of its last layer."""
+        network = average.network
+        nothing = neutral(network, inputs.shape).to(network.head.bias.device)
+        with torch.no_grad():
+            network.head.bias.sub_(network(nothing)[0])
+        return network
+
+
+def neutral(network: Network, shape: tuple[int, ...]) -> Tensor:
+    """Return an input that says nothing of its class: white, or the mean of all rows.
+
+    Args:
+        network: The network that it is for.
+        shape: Shape of an input.
+
+    Returns:
+        One input, of shape (1, *shape).
+    """
+    if isinstance(network, Head):
+        return network.mean[None]
+    return torch.ones(1, *shape)
