@@ -85,6 +85,10 @@ _LEARNERS = {
     "fixmatch-cdmad": _Learner("neutral_image:FixMatchCdmad", alignments=_ALL),
     "softmatch": _Learner("softmatch:SoftMatch", alignments=_ALL),
     "adamatch": _Learner("adamatch:AdaMatch", alignments=_ALL),
+    "pseudo-label": _Learner("pseudo_label:PseudoLabel", alignments=_ALL),
+    "pi-model": _Learner("pi_model:PiModel"),
+    "mean-teacher": _Learner("mean_teacher:MeanTeacher"),
+    "mixmatch": _Learner("mixmatch:MixMatch", alignments=_ALL),
     "linear": _Learner(
         "frozen_linear:Linear",
         takes_steps=False,
@@ -157,7 +161,7 @@ class _Alias:
         if preset not in _PRESETS:
             raise UnknownNameError("preset", str(preset), _PRESETS)
         kinds = self.kinds
-        chosen: dict[str, Any] = {}
+        chosen = dict(getattr(kinds["learner"], "defaults", {}))
         if preset == "official":
             chosen |= OFFICIAL
             for kind in kinds.values():

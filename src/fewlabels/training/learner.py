@@ -157,6 +157,8 @@ class Learner:
     """What minimizes a loss, step by step: inherit, or offer the same."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    """What it changes of the defaults of other parts."""
     official: ClassVar[Mapping[str, Any]] = {}
     """What its official code has instead of the defaults and of FixMatch's code."""
 

@@ -1,0 +1,48 @@
+"""Mean Teacher: the averaged network teaches the network that it is an average of.
+
+Tarvainen and Valpola, "Mean teachers are better role models: Weight-averaged
+consistency targets improve semi-supervised deep learning results" (NeurIPS 2017).
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from fewlabels.training.learner import Learned, Step
+from fewlabels.training.pi_model import PiModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanTeacher(PiModel):
+    """The Pi-Model whose second prediction is that of the averaged network."""
+
+    # An average that reaches far back is a poor teacher as long as the steps are few.
+    defaults: ClassVar[Mapping[str, Any]] = {**PiModel.defaults, "ema_decay": 0.95}
+
+    consistency_weight: float = 50.0
+    """Weight of the unlabeled loss, at last."""
+
+    def taught(self, step: Step) -> Tensor:
+        """Return logits of the averaged network, shape (U, C)."""
+        view = step.as_input(step.minibatch.views["teacher"])
+        with _seeing_minibatches(step.average):
+            learned: Learned = step.average(view)
+        return learned.logits
+
+
+@contextmanager
+def _seeing_minibatches(average: nn.Module) -> Iterator[None]:
+    """Let batch normalization go by the minibatch, as it does in the other network.
+
+    At the beginning its running statistics are those of no network at all. They change
+    here, and are those of the other network again after the step.
+    """
+    layers = [m for m in average.modules() if isinstance(m, nn.BatchNorm2d)]
+    for layer in layers:
+        layer.train()
+    yield
+    for layer in layers:
+        layer.eval()

@@ -1,0 +1,68 @@
+"""The Pi-Model: two views of an item shall get the same prediction.
+
+Laine and Aila, "Temporal Ensembling for Semi-Supervised Learning" (ICLR 2017).
+
+Shapes: B labeled items in a minibatch, U unlabeled ones, C classes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fewlabels.training.consistency import ramped, squared_difference
+from fewlabels.training.learner import Learner, Loss, Step
+from fewlabels.training.schedule import check_range
+from fewlabels.training.views import View
+
+
+@dataclass(frozen=True, kw_only=True)
+class PiModel(Learner):
+    """Supervised loss plus squared difference of two predictions (Algorithm 1).
+
+    Gradients go through one of the two, as in the code of Berthelot et al. (2019),
+    whose settings these are.
+    """
+
+    defaults: ClassVar[Mapping[str, Any]] = {"weak_views": 2}
+    official: ClassVar[Mapping[str, Any]] = {"mu": 1}
+
+    mu: int = 2
+    """Unlabeled items for each labeled one in a step."""
+    consistency_weight: float = 10.0
+    """Weight of the unlabeled loss, at last."""
+    ramp_up: float = 0.4
+    """Share of the steps in which that weight grows from zero."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_range("mu", self.mu, at_least=1)
+        check_range("consistency_weight", self.consistency_weight, at_least=0)
+        check_range("ramp_up", self.ramp_up, at_least=0)
+
+    @property
+    def views(self) -> Mapping[str, View]:
+        """Weak views of labeled items, and two of unlabeled ones."""
+        both = {"student": View("weak"), "teacher": View("weak")}
+        return {**super().views, **both}
+
+    def loss(self, step: Step) -> Loss:
+        """Return the sum of both terms."""
+        labeled, student = step.outputs("labeled", "student")
+        with torch.no_grad():
+            taught_UC = self.taught(step).softmax(dim=1)
+        supervised = F.cross_entropy(labeled.logits, step.minibatch.labels)
+        consistency = squared_difference(student.logits, taught_UC)
+        weight = self.consistency_weight * ramped(step, self.ramp_up)
+        return Loss(
+            supervised + weight * consistency,
+            {"supervised": supervised, "consistency": consistency},
+        )
+
+    def taught(self, step: Step) -> Tensor:
+        """Return logits that the others shall resemble, shape (U, C)."""
+        [teacher] = step.outputs("teacher")
+        return teacher.logits

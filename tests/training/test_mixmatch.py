@@ -1,0 +1,118 @@
+"""MixMatch: the loss against a slow twin, mixtures, and DARP."""
+
+import pytest
+import torch
+from scipy import stats
+from tests.training.twins import CLASSES, cross_entropy, ramp, rows, squared, taken
+
+from fewlabels import rng
+from fewlabels.errors import UsageError
+from fewlabels.training import make, names
+from fewlabels.training.consistency import mixed, sharpened
+from fewlabels.training.mixmatch import MixMatch
+
+
+def slow_sharpened(row, temperature):
+    powers = [one ** (1 / temperature) for one in row]
+    return [one / sum(powers) for one in powers]
+
+
+def shares_and_partners(num, concentration, draws):
+    partners = torch.randperm(num, generator=draws).tolist()
+    both = torch.full((num, 2), concentration)
+    found = torch._sample_dirichlet(both, generator=draws)
+    return [max(pair) for pair in found.tolist()], partners
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("number", [7, 60])
+def test_the_loss_is_that_of_a_slow_twin(seed, number):
+    """Berthelot et al. (2019), Algorithm 1 and Eqs. 2 to 5."""
+    options = {"temperature": 0.6, "mixup": 0.5, "consistency_weight": 3.0}
+    found = taken("mixmatch", seed, number, **options)
+    guesses, mixture = found.passes
+    first, second = (rows(part) for part in guesses.learned.logits.split(8))
+    targets = [[float(number == label) for number in range(CLASSES)]
+               for label in found.step.minibatch.labels.tolist()]  # fmt: skip
+    guessed = [
+        slow_sharpened([(a + b) / 2 for a, b in zip(*both, strict=True)], 0.6)
+        for both in zip(first, second, strict=True)
+    ]
+    targets += guessed + guessed
+    views = [found.step.minibatch.views[n] for n in ("labeled", "weak_0", "weak_1")]
+    inputs = found.step.as_input(torch.cat(views))
+    shares, partners = shares_and_partners(20, 0.5, found.step.stream("mixture"))
+    blended = [
+        [s * a + (1 - s) * b for a, b in zip(targets[i], targets[j], strict=True)]
+        for i, (s, j) in enumerate(zip(shares, partners, strict=True))
+    ]
+    shown = [
+        s * inputs[i] + (1 - s) * inputs[j]
+        for i, (s, j) in enumerate(zip(shares, partners, strict=True))
+    ]
+    torch.testing.assert_close(mixture.inputs, torch.stack(shown))
+    said = rows(mixture.learned.logits)
+    expected = cross_entropy(said[:4], blended[:4])
+    expected += 3 * ramp(number, 0.4) * squared(said[4:], blended[4:])
+    assert found.loss.total.item() == pytest.approx(expected, rel=1e-5)
+    assert not guesses.learned.logits.requires_grad
+
+
+def test_shares_follow_a_beta_distribution_and_stay_with_their_item():
+    ones = torch.eye(2000)
+    _, targets = mixed(ones, ones, 0.75, rng.stream(0, "mixture"))
+    own = targets.diagonal()
+    assert (own >= 0.5).all()
+    torch.testing.assert_close(targets.sum(dim=1), torch.ones(2000))
+    folded = stats.beta(0.75, 0.75)
+    test = stats.kstest(own[own < 1].numpy(), lambda x: 2 * folded.cdf(x) - 1)
+    assert test.pvalue > 0.01
+
+
+def test_nothing_is_mixed_on_request():
+    inputs, targets = torch.rand(5, 2, 3), torch.eye(5)
+    same = mixed(inputs, targets, 0.0, rng.stream(0, "mixture"))
+    assert torch.equal(same[0], inputs)
+    assert torch.equal(same[1], targets)
+
+
+def test_sharpening_of_sure_rows_gives_numbers():
+    sure = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]])
+    torch.testing.assert_close(sharpened(sure, 0.01), sure)
+    found = sharpened(torch.tensor([[0.5, 0.3, 0.2]]), 0.5)
+    assert found[0].tolist() == pytest.approx([0.25 / 0.38, 0.09 / 0.38, 0.04 / 0.38])
+
+
+def test_with_darp_refined_guesses_are_mixed():
+    """Memory holds the mean of two predictions; all items end up in even classes."""
+    found = taken("mixmatch-darp", number=40, warmup=0.0, mixup=0.0, capacity=None)
+    guesses, _ = found.passes
+    first, second = guesses.learned.logits.softmax(dim=1).split(8)
+    items, memory = found.step.minibatch.items, found.step.memory
+    last = {int(item): row for row, item in enumerate(items)}
+    for item, row in last.items():
+        torch.testing.assert_close(memory["stored"][item], (first + second)[row] / 2)
+    assert memory["counts"].tolist() == [1, 0]
+    targets = sharpened(memory["refined"][items], 0.5)
+    said = rows(found.passes[1].learned.logits)
+    expected = squared(said[4:], (targets.tolist() * 2))
+    assert found.loss.figures["consistency"].item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_its_names_and_official_settings():
+    every = ["mixmatch", "mixmatch-darp", "mixmatch-da"]
+    every += [f"frozen-{name}" for name in every]
+    assert [n for n in names() if n.removeprefix("frozen-").startswith("mix")] == every
+    options = make("mixmatch", preset="official").options
+    told = [options[n] for n in ("mu", "temperature", "mixup", "consistency_weight")]
+    assert told == [1, 0.5, 0.75, 75.0]
+    assert options["ramp_up"] == 1 / 64
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("mu", 0), ("temperature", 0), ("mixup", -1), ("ramp_up", float("nan"))],
+)
+def test_settings_that_make_no_sense_are_explained(option, value):
+    with pytest.raises(UsageError, match=f"{option} is {value}; it must be at least"):
+        MixMatch(**{option: value})

@@ -1,0 +1,93 @@
+"""One step of a learner, and its loss by plain arithmetic, one number at a time."""
+
+import math
+from dataclasses import dataclass
+
+from lightning_fabric import Fabric
+from tests.training.conftest import tiny_pool
+
+from fewlabels import models, rng
+from fewlabels.training import make
+from fewlabels.training.distributed import ProcessGroup
+from fewlabels.training.fitting import Task
+from fewlabels.training.learner import Learned, Loss, Step
+
+CLASSES, STEPS = 3, 100
+
+
+@dataclass
+class Pass:
+    """What a network was shown, and what it said."""
+
+    inputs: object
+    learned: Learned
+
+
+@dataclass
+class Taken:
+    """A step whose loss was asked for."""
+
+    step: Step
+    loss: Loss
+    passes: list[Pass]
+    """Of the network that learns."""
+    averaged: list[Pass]
+    """Of its average."""
+
+
+def taken(name, seed=0, number=20, **options):
+    """Ask a learner for the loss of a step, from random weights."""
+    settings = {"steps": STEPS, "minibatch_size": 4, "mu": 2, "weak": {"shift": 0.5}}
+    trainer = make(name, **settings | options)
+    pool = tiny_pool(num_classes=CLASSES, seed=seed)
+    task = Task(trainer, pool, trainer.inputs.of(pool, None), 5 + seed, None)
+    draws = rng.stream(seed, "weights")
+    network = models.build("wrn-10-1", (1, 4, 4), CLASSES, draws)
+    stepper = task.begun(ProcessGroup(Fabric(accelerator="cpu")), network)
+    for parameter in stepper.average.module.parameters():
+        parameter.mul_(1.1)  # so that it can be told from the network
+    both = [], []
+    for module, passes in zip(
+        (stepper.learning.train(), stepper.average.module), both, strict=True
+    ):
+        module.register_forward_hook(
+            lambda _, shown, said, passes=passes: passes.append(Pass(shown[0], said))
+        )
+    step = stepper.step(number, stepper.minibatcher.at(number))
+    return Taken(step, stepper.learner.loss(step), *both)
+
+
+def rows(logits):
+    """Return probabilities as lists of floats."""
+    found = []
+    for row in logits.detach().double().tolist():
+        powers = [math.exp(one) for one in row]
+        found.append([one / sum(powers) for one in powers])
+    return found
+
+
+def cross_entropy(found, targets):
+    """Return the mean over rows; targets are classes or distributions."""
+    losses = []
+    for row, target in zip(found, targets, strict=True):
+        if isinstance(target, int):
+            losses.append(-math.log(row[target]))
+        else:
+            pairs = zip(row, target, strict=True)
+            losses.append(-sum(share * math.log(one) for one, share in pairs))
+    return sum(losses) / len(losses)
+
+
+def squared(found, targets):
+    """Return the mean squared difference over rows and classes."""
+    differences = [
+        (one - other) ** 2
+        for row, target in zip(found, targets, strict=True)
+        for one, other in zip(row, target, strict=True)
+    ]
+    return sum(differences) / len(differences)
+
+
+def ramp(number, share):
+    """Return how much of its weight a term has in a step."""
+    return min(1.0, number / (share * STEPS)) if share else 1.0
