@@ -11,6 +11,7 @@ from tests.projects.trained import (
     CLASSES,
     FACTS,
     SHAPE,
+    by_neighbors,
     from_scratch,
     images,
     over,
@@ -37,6 +38,7 @@ KINDS = {
     "head over rows": (lambda: from_scratch("mlp-5", (6,)), (6,)),
     "photos": (lambda: over(encoders.resolve("efficientnet-lite0", size=32)), PHOTO),
     "self-supervised": (self_supervised, SHAPE),
+    "neighbors": (by_neighbors, SHAPE),
 }
 
 
@@ -299,7 +301,12 @@ def test_a_place_that_cannot_be_written_to(tmp_path):
 
 @pytest.mark.parametrize(
     "kind",
-    ["from scratch", pytest.param("photos", marks=pytest.mark.slow), "self-supervised"],
+    [
+        "from scratch",
+        pytest.param("photos", marks=pytest.mark.slow),
+        "self-supervised",
+        "neighbors",
+    ],
 )
 def test_onnx_says_the_same(tmp_path, kind):
     pytest.importorskip("onnxscript")

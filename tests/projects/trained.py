@@ -2,11 +2,11 @@
 
 import torch
 
-from fewlabels import models
+from fewlabels import models, training
 from fewlabels.evaluation import accuracy_interval
 from fewlabels.features import FrozenClassifier, ModuleEncoder, NetworkClassifier
 from fewlabels.features.self_supervised import SelfSupervised
-from fewlabels.pool import ArrayImages
+from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.projects.export import Facts
 from fewlabels.rng import stream
 
@@ -54,6 +54,15 @@ def self_supervised():
     found = images(16)
     learner = SelfSupervised(steps=1, minibatch_size=8)
     return over(learner.fit(found, stream(3, "encoder")), "mlp-6")
+
+
+def by_neighbors():
+    """Return a vote of 30 images, the first of which are those of ``images()``."""
+    found = images(30)
+    labels = torch.tensor([*range(3), *range(3), *[UNKNOWN] * 24])
+    pool = Pool.build(found, labels, CLASSES)
+    trainer = training.make("spreading", neighbors=4)
+    return trainer.fit(pool, stream(4, "train"))
 
 
 def own_encoder():

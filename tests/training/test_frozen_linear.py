@@ -15,7 +15,7 @@ from fewlabels.rng import stream
 from fewlabels.training import frozen_linear
 from fewlabels.training.frozen_linear import Linear, LinearProblem
 from fewlabels.training.linear import logistic
-from fewlabels.training.spreading import neighbor_graph, spread
+from fewlabels.training.propagation import neighbor_graph, spread
 
 EVERY = torch.arange(NUM_ITEMS)
 POOL = tiny_pool(shape=(1, 8, 8))

@@ -33,6 +33,7 @@ from fewlabels.features.cache import (
     RowsOf,
 )
 from fewlabels.features.encoders import Encoder
+from fewlabels.neighbors import RowSource
 from fewlabels.pool import Images
 from fewlabels.progress import track
 
@@ -72,7 +73,7 @@ class StoredViews:
         return rows_nF
 
 
-def read_rows(rows: Rows, indices: Tensor) -> Tensor:
+def read_rows(rows: RowSource, indices: Tensor) -> Tensor:
     """Return some rows, from the disk or from memory, as float32 (n, F)."""
     return torch.from_numpy(np.asarray(rows[indices.numpy()])).to(torch.float32)
 

@@ -15,6 +15,7 @@ from fewlabels.features.embedding import Precision, embedded, read_rows
 from fewlabels.features.encoders import Encoder
 from fewlabels.features.network import Chunks, outputs_of, sampled_logits, slices
 from fewlabels.models import Network
+from fewlabels.neighbors import RowSource
 from fewlabels.pool import Images
 from fewlabels.protocols import Outputs
 
@@ -96,7 +97,7 @@ class FrozenClassifier:
         return rows, torch.arange(len(indices))
 
 
-def moments(rows: Rows) -> tuple[Tensor, Tensor]:
+def moments(rows: RowSource) -> tuple[Tensor, Tensor]:
     """Return mean and standard deviation of each feature, to standardize a head by.
 
     Args:

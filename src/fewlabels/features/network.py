@@ -75,7 +75,7 @@ def outputs_of(network: Network, chunks: Chunks, num_items: int) -> Outputs:
     logits_nC = torch.empty(num_items, network.head.out_features, dtype=torch.float32)
     with torch.inference_mode(), evaluating(network):
         for rows, inputs in chunks:
-            embedded = network.embed(inputs.to(device))
+            embedded = network.recall(inputs.to(device))
             features_nF[rows] = embedded.float().cpu()
             logits_nC[rows] = network.head(embedded).float().cpu()
     return Outputs(features_nF, logits_nC)

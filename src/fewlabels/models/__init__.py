@@ -3,19 +3,23 @@
 ``build("wrn-28-2", ...)`` is the network of the FixMatch and NPC papers;
 ``build("wrn-10-1", ...)`` is the same code with one block a stage, for small images.
 ``build("linear", ...)`` and ``build("mlp-256", ...)`` are heads over rows of features.
+``build("neighbors-10-500-800", ...)`` remembers 800 rows; the 10 nearest of 500 vote.
 """
 
+import math
 import re
 
 from torch import Generator
 
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.models.heads import Head, check_hidden
+from fewlabels.models.neighbors import Neighbors, check_sizes
 from fewlabels.models.network import Network, as_input
 from fewlabels.models.wide_resnet import WideResNet, check_size
 
 __all__ = [
     "Head",
+    "Neighbors",
     "Network",
     "WideResNet",
     "as_input",
@@ -29,6 +33,7 @@ _PAPER_DEPTH = 28
 _PAPER_MOMENTUM = 0.001
 _SHORT_MOMENTUM = 0.01
 _HEADS = re.compile(r"linear|mlp-(\d{1,9})")
+_NEIGHBORS = re.compile(r"neighbors-(\d{1,9})-(\d{1,9})-(\d{1,9})")
 _EXAMPLES = ("linear", "mlp-256", "wrn-10-1", "wrn-28-2")
 
 
@@ -51,7 +56,8 @@ def build(
 
     Args:
         name: For images ``"wrn-DEPTH-WIDTH"``, such as ``"wrn-28-2"``; for rows of
-            features ``"linear"``, or ``"mlp-WIDTH"`` with a hidden layer.
+            features ``"linear"``, or ``"mlp-WIDTH"`` with a hidden layer; for either
+            ``"neighbors-K-R-M"``, which has nothing to initialize.
         item_shape: Shape of one item: (channels, height, width), or (features,).
         num_classes: Number of classes.
         generator: Where the initial weights come from.
@@ -67,6 +73,16 @@ def build(
         The network, in training mode.
     """
     check_name(name)
+    votes = _NEIGHBORS.fullmatch(name)
+    if votes is not None:
+        num_neighbors, num_voters, num_nodes = map(int, votes.groups())
+        return Neighbors(
+            math.prod(item_shape),
+            num_neighbors=num_neighbors,
+            num_voters=num_voters,
+            num_nodes=num_nodes,
+            num_classes=num_classes,
+        )
     head = _HEADS.fullmatch(name)
     _check_shape(name, item_shape, num_axes=_IMAGE_AXES if head is None else 1)
     if head is not None:
@@ -92,7 +108,7 @@ def build(
 
 
 def name_of(network: Network) -> str:
-    """Return the name that :func:`build` makes a Wide ResNet or a head by.
+    """Return the name that :func:`build` makes a network by.
 
     Example:
         >>> name_of(build("wrn-16-2", (3, 8, 8), 10, Generator().manual_seed(0)))
@@ -103,6 +119,9 @@ def name_of(network: Network) -> str:
     if isinstance(network, Head):
         hidden = network.hidden
         return "linear" if hidden is None else f"mlp-{hidden.out_features}"
+    if isinstance(network, Neighbors):
+        sizes = network.num_neighbors, network.num_voters, len(network.hashes)
+        return f"neighbors-{'-'.join(map(str, sizes))}"
     raise UsageError(
         f"A network of type {type(network).__name__} has no name here; only those that "
         f"models.build makes have one, such as {', '.join(_EXAMPLES)}."
@@ -111,6 +130,10 @@ def name_of(network: Network) -> str:
 
 def check_name(name: str) -> None:
     """Raise unless :func:`build` knows a network of this name."""
+    votes = _NEIGHBORS.fullmatch(name)
+    if votes is not None:
+        check_sizes(*map(int, votes.groups()))
+        return
     head = _HEADS.fullmatch(name)
     if head is None:
         check_size(*_depth_and_width(name))

@@ -21,6 +21,10 @@ class Network(nn.Module):
         """Return the features of images in [-1, 1]: (n, c, h, w) to (n, F)."""
         raise NotImplementedError
 
+    def recall(self, images: Tensor) -> Tensor:
+        """Return the features as :meth:`embed` does, sooner for what is remembered."""
+        return self.embed(images)
+
     def forward(self, images: Tensor) -> Tensor:
         """Return the logits of images in [-1, 1]: (n, c, h, w) to (n, C)."""
         logits: Tensor = self.head(self.embed(images))

@@ -144,11 +144,27 @@ def expected_seconds(
     images, shape, num_classes = pool.images, pool.images.shape, pool.num_classes
     if known is None or len(shape) != _IMAGE_AXES:
         return None
+    if known.num_steps is None:
+        return _solving(images, num_classes, known, cache, clock)
+    if known.inputs.has_features:
+        return None
+    wanted = (shape[0], shape[1], shape[2])
+    return _stepping(images, wanted, num_classes, known, clock)
+
+
+def _solving(
+    images: Images,
+    num_classes: int,
+    known: Training,
+    cache: FeatureCache,
+    clock: Clock,
+) -> float | None:
+    """Return how long a training without steps takes, embedding included."""
     if not known.inputs.has_features:
-        wanted = (shape[0], shape[1], shape[2])
-        return _stepping(images, wanted, num_classes, known, clock)
+        width = math.prod(images.shape)
+        return _rehearsed(known, len(images), num_classes, width, clock)
     name = known.options["encoder"]
-    if known.num_steps is not None or name not in encoders.names():
+    if name not in encoders.names():
         return None
     encoder = encoders.resolve(name, **known.options["encoder_options"])
     width = encoder.feature_size

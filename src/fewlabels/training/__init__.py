@@ -75,6 +75,7 @@ class _Learner(NamedTuple):
 
 
 _ALL = ("", "-darp", "-da")
+_SHARES = ShareOption("shares", even="even", unknown="unknown", default="unknown")
 
 _LEARNERS = {
     "supervised": _Learner("supervised:Supervised"),
@@ -89,11 +90,8 @@ _LEARNERS = {
     "pi-model": _Learner("pi_model:PiModel"),
     "mean-teacher": _Learner("mean_teacher:MeanTeacher"),
     "mixmatch": _Learner("mixmatch:MixMatch", alignments=_ALL),
-    "linear": _Learner(
-        "frozen_linear:Linear",
-        takes_steps=False,
-        shares=ShareOption("shares", even="even", unknown="unknown", default="unknown"),
-    ),
+    "linear": _Learner("frozen_linear:Linear", takes_steps=False, shares=_SHARES),
+    "spreading": _Learner("spreading:Spreading", takes_steps=False, shares=_SHARES),
 }
 _INPUTS = {"": "views:PoolInputs", _FROZEN: "frozen:FrozenInputs"}
 _ALIGNMENTS = {

@@ -10,7 +10,7 @@ from torch import Generator
 
 from fewlabels import models, progress, rng
 from fewlabels.errors import TrainingError
-from fewlabels.models import Head, Network
+from fewlabels.models import Network
 from fewlabels.pool import Pool
 from fewlabels.protocols import Classifier
 from fewlabels.training import devices, loop
@@ -112,23 +112,19 @@ class Task:
 
     def untrained(self) -> Network:
         """Return the network before the first step, in evaluation mode."""
-        shape, num_classes = self.views.shape, self.pool.num_classes
-        draws = rng.stream(self.key, "initialize")
         learner = self.training.learner
         if isinstance(learner, Learner):
             network = models.build(
                 self._network,
-                shape,
-                num_classes,
-                draws,
+                self.views.shape,
+                self.pool.num_classes,
+                rng.stream(self.key, "initialize"),
                 dropout=self.settings.dropout,
                 bn_momentum=self.settings.bn_momentum,
             )
             self.views.begin(network)
         else:
-            network = models.build(learner.network, shape, num_classes, draws)
-            assert isinstance(network, Head)
-            learner.begin(network, self.views.rows)
+            network = learner.begin(self.views, self.pool, self.key)
         return network.eval()
 
     def trained(self, network: Network, tell: devices.OnCheckpoint) -> Network:
@@ -140,8 +136,7 @@ class Task:
                 network = devices.trained(self, network, tell)
                 self._keep(network)
             return network
-        assert isinstance(network, Head)
-        learner.solve(network, self.views.rows, self.pool, self.key)
+        learner.solve(network, self.views, self.pool, self.key)
         self._keep(network)
         tell(1, network)
         return network

@@ -36,6 +36,7 @@ from fewlabels.training.rows import RowViews, VariedRows
 from fewlabels.training.schedule import OF_STRONG_VIEWS, OF_VIEWS, check_range
 from fewlabels.training.views import Kind, Views, Wanted, strong_settings
 
+_PIXELS = "pixels"
 _VIEWS_KEY = 0  # the same views for every training, so that they are embedded once
 
 
@@ -142,6 +143,11 @@ class FrozenViews:
     def as_input(self, views: Tensor) -> Tensor:
         """Return the rows as they are; the head standardizes them."""
         return views
+
+    @property
+    def origin(self) -> float:
+        """Zero, and black where features are the pixels themselves."""
+        return -1.0 if self.inputs.encoder == _PIXELS else 0.0
 
     def begin(self, network: Network) -> None:
         """Let the head standardize by the mean and spread of the pool's features."""

@@ -16,22 +16,20 @@ import torch.nn.functional as F
 from scipy import sparse
 from torch import Generator, Tensor
 
-from fewlabels import progress, rng
-from fewlabels.errors import UsageError
+from fewlabels import models, progress, rng
 from fewlabels.features import moments, read_rows
-from fewlabels.features.cache import Rows
-from fewlabels.models import Head
+from fewlabels.models import Head, Network
 from fewlabels.naming import check_known
 from fewlabels.pool import Pool
 from fewlabels.training import darp
 from fewlabels.training.darp import targets
 from fewlabels.training.linear import logistic
+from fewlabels.training.propagation import neighbor_graph, spread
 from fewlabels.training.schedule import check_range
-from fewlabels.training.spreading import neighbor_graph, spread
-from fewlabels.training.views import View
+from fewlabels.training.shares import Shares, check_number_of_shares, check_shares
+from fewlabels.training.views import View, Views
 
 Unlabeled = Literal["auto", "use", "ignore"]
-Shares = Literal["unknown", "even"]
 Scale = Literal["each", "common"]
 
 _MOST_ITEMS = 6000  # of a pool that are looked at; the head then speaks of all
@@ -54,13 +52,12 @@ class Linear:
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
-    network: ClassVar = "linear"
     views: ClassVar[Mapping[str, View]] = {}
 
     unlabeled: Unlabeled = "auto"
     """Whether to learn from unlabeled images: ``"use"``, ``"ignore"``, or ``"auto"``,
     which uses them unless cross-validation on the labels speaks against it."""
-    shares: Shares | tuple[float, ...] = "unknown"
+    shares: Shares = "unknown"
     """Class shares of the pool: the shares themselves, ``"even"``, or ``"unknown"``;
     only where they are known is what unlabeled images are taken for aligned to them."""
     scale: Scale = "each"
@@ -77,39 +74,35 @@ class Linear:
         check_known("scale", self.scale, Scale)
         check_range("penalty", self.penalty, at_least=1e-9)
         check_range("pool_weight", self.pool_weight, at_least=0)
-        if isinstance(self.shares, str):
-            check_known("shares", self.shares, Shares)
-        elif not all(0 < share < math.inf for share in self.shares):
-            msg = f"shares are {self.shares}; every share must be a number above zero."
-            raise UsageError(msg)
+        check_shares(self.shares)
 
     def check(self, pool: Pool) -> None:
         """Raise unless shares that were given are one for each class."""
-        if not isinstance(self.shares, str) and len(self.shares) != pool.num_classes:
-            raise UsageError(
-                f"{len(self.shares)} shares are given, and there are "
-                f"{pool.num_classes} classes; give one share for each."
-            )
+        check_number_of_shares(self.shares, pool)
 
-    def begin(self, head: Head, rows: Rows) -> None:
-        """Let the head standardize by the mean and spread of the pool's rows."""
-        middle, deviation = moments(rows)
+    def begin(self, views: Views, pool: Pool, key: int) -> Network:
+        """Return a head that standardizes by mean and spread of the pool's rows."""
+        draws = rng.stream(key, "initialize")
+        head = models.build("linear", views.shape, pool.num_classes, draws)
+        assert isinstance(head, Head)
+        middle, deviation = moments(views.rows)
         if self.scale == "common":
             deviation = deviation.square().mean().sqrt().expand_as(deviation)
         head.standardize_by(middle, deviation)
+        return head
 
-    def solve(self, head: Head, rows: Rows, pool: Pool, key: int) -> None:
+    def solve(self, network: Network, views: Views, pool: Pool, key: int) -> None:
         """Fit the head to the labels, and to the pool where that is told or better."""
         items = _items(pool, key)
         labels = pool.labels[pool.labeled]
         seen, numbers = torch.unique(labels, return_inverse=True)
         with torch.no_grad():
-            scaled = head.embed(read_rows(rows, items))
+            scaled = network.embed(read_rows(views.rows, items))
         scaled /= math.sqrt(scaled.shape[1])  # to a length of about one
         known = torch.arange(len(labels))  # the labeled items come first
         problem = LinearProblem(self, scaled, self._shares(pool)[seen])
         weight, bias = problem.solution(known, numbers, rng.stream(key, "folds"))
-        layer = head.head
+        layer = network.head
         with torch.no_grad():
             layer.weight.zero_()
             layer.bias.fill_(_NEVER_SEEN)

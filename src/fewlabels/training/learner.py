@@ -15,8 +15,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from fewlabels import rng
-from fewlabels.features.cache import Rows
-from fewlabels.models import Head, Network
+from fewlabels.models import Network
 from fewlabels.models.network import Dense
 from fewlabels.pool import Pool
 from fewlabels.training.distributed import ProcessGroup
@@ -206,10 +205,8 @@ class Learner:
 
 
 class DirectLearner(Protocol):
-    """What takes no steps, but finds the weights of a head over rows by itself."""
+    """What takes no steps, but fills a network over rows by itself."""
 
-    network: ClassVar[str]
-    """Name of the head."""
     views: ClassVar[Mapping[str, View]]
     """Nothing: it sees the rows themselves."""
 
@@ -217,12 +214,12 @@ class DirectLearner(Protocol):
         """Raise if it cannot learn from a pool; quick, so ask early."""
         ...
 
-    def begin(self, head: Head, rows: Rows) -> None:
-        """Fit an untrained head to the rows of a pool, labels or not."""
+    def begin(self, views: Views, pool: Pool, key: int) -> Network:
+        """Return an untrained network that fits the rows of a pool, labels or not."""
         ...
 
-    def solve(self, head: Head, rows: Rows, pool: Pool, key: int) -> None:
-        """Fill the head with weights that fit the labels."""
+    def solve(self, network: Network, views: Views, pool: Pool, key: int) -> None:
+        """Fill the network with what fits the labels."""
         ...
 
     def rehearse(self, num_items: int, num_classes: int, width: int) -> float:

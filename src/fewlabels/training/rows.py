@@ -17,7 +17,7 @@ import torch
 from torch import Generator, Tensor
 
 from fewlabels.features import moments, read_rows
-from fewlabels.features.cache import Rows
+from fewlabels.neighbors import RowSource
 from fewlabels.training.schedule import check_range
 
 _MOST_NEIGHBORS_FROM = 6000  # rows of a pool that are looked at; others are passed over
@@ -48,7 +48,7 @@ class RowViews:
 class VariedRows:
     """Rows of a pool, and what they become when they are varied."""
 
-    rows: Rows
+    rows: RowSource
     """Shape (N, F)."""
     settings: RowViews
 

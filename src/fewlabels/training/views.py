@@ -4,20 +4,23 @@ The inputs of a training are a frozen object of settings; together with a pool t
 become :class:`Views`.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from fewlabels import augment
 from fewlabels.augment import Strong, WeakAugment
 from fewlabels.errors import UsageError
 from fewlabels.features import NetworkClassifier, moments
-from fewlabels.features.cache import Rows
 from fewlabels.models import Head, Network, as_input
+from fewlabels.neighbors import RowSource
 from fewlabels.pool import Images, Pool
 from fewlabels.protocols import Classifier
 from fewlabels.training.rows import RowViews, VariedRows
@@ -45,8 +48,13 @@ class Views(Protocol):
         ...
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> RowSource:
         """All items of the pool as rows, for learners that take no steps."""
+        ...
+
+    @property
+    def origin(self) -> float:
+        """What stands for nothing in a row: black, or zero."""
         ...
 
     @property
@@ -167,10 +175,14 @@ class _ItemViews:
         return self.images.shape
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> RowSource:
         """All items, as the network takes them."""
-        everything = self.images.read(torch.arange(len(self.images)))
-        return as_input(everything).flatten(start_dim=1).numpy()
+        return ImageRows(self.images)
+
+    @property
+    def origin(self) -> float:
+        """Black."""
+        return -1.0
 
     @property
     def identity(self) -> str:
@@ -213,6 +225,27 @@ class ImageViews(_ItemViews):
 
 
 @dataclass(frozen=True, eq=False)
+class ImageRows:
+    """Images, or vectors, as rows that a network takes, read as they are asked for."""
+
+    images: Images
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of items, and of numbers in each."""
+        return len(self.images), math.prod(self.images.shape)
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+        return len(self.images)
+
+    def __getitem__(self, items: NDArray[np.int64], /) -> NDArray[np.float32]:
+        """Return the rows of some items."""
+        read = as_input(self.images.read(torch.from_numpy(items)))
+        return read.flatten(start_dim=1).numpy()
+
+
+@dataclass(frozen=True, eq=False)
 class VectorViews(_ItemViews):
     """Views of vectors, made anew in each step."""
 
@@ -221,10 +254,10 @@ class VectorViews(_ItemViews):
     strong: RowViews
     """How strong views are made."""
 
-    @cached_property
-    def rows(self) -> Rows:
-        """All items, as the network takes them."""
-        return super().rows
+    @property
+    def origin(self) -> float:
+        """Zero."""
+        return 0.0
 
     @cached_property
     def _varied(self) -> dict[Kind, VariedRows]:

@@ -1,0 +1,143 @@
+"""A network without weights: what is near tells what something is.
+
+Shapes: n rows, D numbers per row, M nodes, R of them that vote, K neighbors, C classes.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from fewlabels.errors import UsageError
+from fewlabels.models.network import Dense, Network
+from fewlabels.neighbors import NeighborGraph, Nodes, directions, row_hashes
+
+FLOOR = -10.0
+"""Logarithm of the least probability."""
+
+_MINUTE = 1e-3
+_SAME = 1e-10
+_FARTHEST = 50.0
+_CHUNK = 512
+
+
+class Neighbors(Network):
+    """A vote of the nearest rows of a pool, by what is believed about each of them.
+
+    A row of the pool itself gets what is believed about it. Another gets the mean of
+    its neighbors' probabilities, by the weights that edges of the graph have.
+
+    The features are directions, centered and scaled, and behind them the logarithms of
+    probabilities, so small that distances do not see them; the last layer makes logits
+    of these and has nothing to learn. All tensors but that layer's are buffers.
+    """
+
+    origin: Tensor
+    center: Tensor
+    spread: Tensor
+    rows: Tensor
+    reach: Tensor
+    hashes: Tensor
+    beliefs: Tensor
+
+    def __init__(
+        self,
+        row_size: int,
+        *,
+        num_neighbors: int,
+        num_voters: int,
+        num_nodes: int,
+        num_classes: int,
+    ) -> None:
+        """Reserve the tensors; every class is equally likely everywhere.
+
+        Args:
+            row_size: Numbers in a row, or in an image (D).
+            num_neighbors: How many vote on a new row (K).
+            num_voters: How many rows are kept (R): the first nodes.
+            num_nodes: How many rows are remembered by their hashes (M).
+            num_classes: Number of classes (C).
+        """
+        super().__init__()
+        self.num_neighbors = num_neighbors
+        single = torch.float32
+        self.register_buffer("origin", torch.zeros(1, dtype=single))
+        self.register_buffer("center", torch.zeros(row_size, dtype=single))
+        self.register_buffer("spread", torch.ones(1, dtype=single))
+        self.register_buffer("rows", torch.zeros(num_voters, row_size, dtype=single))
+        self.register_buffer("reach", torch.ones(num_voters, dtype=single))
+        self.register_buffer("hashes", torch.zeros(num_nodes, dtype=torch.int64))
+        even = torch.full((num_nodes, num_classes), -math.log(num_classes))
+        self.register_buffer("beliefs", even.to(single))
+        self.head = Dense(row_size + num_classes, num_classes)
+        with torch.no_grad():
+            self.head.weight.zero_()
+            self.head.weight[:, row_size:] = torch.eye(num_classes) / _MINUTE
+            self.head.bias.zero_()
+        self.requires_grad_(requires_grad=False)
+
+    @property
+    def num_voters(self) -> int:
+        """How many rows are kept (R)."""
+        return len(self.rows)
+
+    def remember(self, nodes: Nodes) -> None:
+        """Take over how rows are seen, and the hashes of all nodes."""
+        self.origin.fill_(nodes.origin)
+        self.center.copy_(nodes.center)
+        self.spread.fill_(nodes.spread)
+        self.hashes.copy_(torch.from_numpy(nodes.hashes))
+
+    def believe(self, graph: NeighborGraph, voters: Tensor, beliefs: Tensor) -> None:
+        """Take over what is believed about the nodes of a graph.
+
+        Args:
+            graph: The graph.
+            voters: Directions of the first nodes, shape (R, D); shared, not copied.
+            beliefs: Logarithms of probabilities, shape (M, C).
+        """
+        self.rows = voters
+        self.reach.copy_(torch.from_numpy(graph.reach[: self.num_voters]))
+        self.beliefs.copy_(beliefs)
+
+    def embed(self, images: Tensor) -> Tensor:
+        """Return directions and, minute, logarithms of probabilities: (n, D + C)."""
+        unit = directions(images.flatten(start_dim=1), self.origin)
+        count = min(self.num_neighbors, self.num_voters)
+        near_nK = (unit @ self.rows.T).topk(count, dim=1).indices
+        squares_nK = (unit[:, None] - self.rows[near_nK]).square().sum(dim=2)
+        own_reach = squares_nK.amax(dim=1, keepdim=True).sqrt()
+        scale_nK = (own_reach * self.reach[near_nK]).clamp(min=_SAME)
+        weights_nK = torch.exp(-(squares_nK / scale_nK).clamp(max=_FARTHEST))
+        is_same = (squares_nK <= _SAME).to(weights_nK)
+        is_known = is_same.amax(dim=1, keepdim=True)
+        weights_nK = torch.where(is_known > 0, is_same, weights_nK)
+        weights_nK = weights_nK / weights_nK.sum(dim=1, keepdim=True)
+        voted = (weights_nK[:, :, None] * self.beliefs[near_nK].exp()).sum(dim=1)
+        return self._features(unit, voted.log())
+
+    def recall(self, images: Tensor) -> Tensor:
+        """Return the features; rows of the pool are looked up, not searched for."""
+        rows = images.flatten(start_dim=1)
+        unit = directions(rows, self.origin)
+        found = row_hashes(rows)
+        places = torch.searchsorted(self.hashes, found).clamp(max=len(self.hashes) - 1)
+        features = self._features(unit, self.beliefs[places])
+        is_new = self.hashes[places] != found
+        for part in torch.split(torch.nonzero(is_new).flatten(), _CHUNK):
+            features[part] = self.embed(rows[part])
+        return features
+
+    def _features(self, unit: Tensor, beliefs: Tensor) -> Tensor:
+        centered = (unit - self.center) / self.spread
+        return torch.cat([centered, beliefs * _MINUTE], dim=1)
+
+
+def check_sizes(num_neighbors: int, num_voters: int, num_nodes: int) -> None:
+    """Raise unless there is somebody to vote, and no voter is unknown."""
+    if not (num_neighbors >= 1 and 1 <= num_voters <= num_nodes):
+        raise UsageError(
+            f"{num_neighbors} of {num_voters} rows vote, and {num_nodes} are "
+            "remembered; at least one has to vote, and those that vote are among those "
+            "that are remembered."
+        )

@@ -1,0 +1,196 @@
+"""Learners over a graph of near items: no steps, and a new label in milliseconds.
+
+The graph takes long and does not depend on labels, so that it is remembered: of the
+same images at once, of images that hold the same after one look at all rows.
+
+Shapes: N items, M nodes, s sources, C classes, R voters, D numbers per row.
+"""
+
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fewlabels import models, rng
+from fewlabels.models import Neighbors, Network
+from fewlabels.neighbors import Floats, NeighborGraph, Nodes
+from fewlabels.pool import Images, Pool
+from fewlabels.training.calibration import floored
+from fewlabels.training.schedule import check_range
+from fewlabels.training.shares import Shares, check_number_of_shares, check_shares
+from fewlabels.training.transport import balanced
+from fewlabels.training.views import View, Views
+
+_MOST_REMEMBERED = 4
+_REHEARSED_ROWS = 1000
+_LABELS_EACH = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Sources:
+    """What is labeled: nodes and their classes, each pair once."""
+
+    nodes: NDArray[np.int64]
+    """Shape (s,)."""
+    classes: NDArray[np.int64]
+    """Shape (s,)."""
+    num_classes: int
+
+    @classmethod
+    def of(cls, pool: Pool, nodes: Nodes) -> "Sources":
+        """Return the labels of a pool; copies with the same label count once."""
+        labeled = pool.labeled
+        places = nodes.node_of[labeled.numpy()]
+        pairs = np.stack([places, pool.labels[labeled].numpy()], axis=1)
+        found = np.unique(pairs, axis=0)
+        return cls(found[:, 0], found[:, 1], pool.num_classes)
+
+    def __len__(self) -> int:
+        """Return the number of pairs."""
+        return len(self.nodes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphLearner:
+    """What finds the classes of all nodes of a graph from those of a few."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+    views: ClassVar[Mapping[str, View]] = {}
+
+    neighbors: int = 10
+    """Nearest items that each item is joined to."""
+    landmarks: int = 10_000
+    """Most rows that are kept with the classifier, to vote on new images."""
+    shares: Shares = "unknown"
+    """Class shares of the pool: the shares themselves, ``"even"``, or ``"unknown"``."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges and the shares."""
+        check_range("neighbors", self.neighbors, at_least=1)
+        check_range("landmarks", self.landmarks, at_least=1)
+        check_shares(self.shares)
+
+    def check(self, pool: Pool) -> None:
+        """Raise unless shares that were given are one for each class."""
+        check_number_of_shares(self.shares, pool)
+
+    def beliefs(self, graph: NeighborGraph, sources: Sources) -> Floats:
+        """Return logarithms of probabilities of all nodes, shape (M, C)."""
+        raise NotImplementedError
+
+    def begin(self, views: Views, pool: Pool, key: int) -> Network:
+        """Return a network that knows the rows of the pool, and nothing about them."""
+        del key
+        nodes = surroundings(views, pool.images).nodes
+        sizes = (self.neighbors, min(self.landmarks, len(nodes)), len(nodes))
+        name = f"neighbors-{'-'.join(map(str, sizes))}"
+        draws = rng.stream(0, "nothing to draw")
+        network = models.build(name, views.shape, pool.num_classes, draws)
+        assert isinstance(network, Neighbors)
+        network.remember(nodes)
+        return network
+
+    def solve(self, network: Network, views: Views, pool: Pool, key: int) -> None:
+        """Fill the network with what is believed about each node."""
+        del key
+        assert isinstance(network, Neighbors)
+        around = surroundings(views, pool.images)
+        graph = around.graph(self.neighbors)
+        sources = Sources.of(pool, around.nodes)
+        found = self.aligned(self.beliefs(graph, sources), around.nodes, sources)
+        voters = around.voters(network.num_voters)
+        network.believe(graph, voters, torch.from_numpy(found))
+
+    def rehearse(self, num_items: int, num_classes: int, width: int) -> float:
+        """Solve a problem of random rows; return how many times longer all take."""
+        num_rows = min(num_items, _REHEARSED_ROWS)
+        draws = rng.stream(0, "probe of a graph")
+        rows = torch.rand(num_rows, width, generator=draws).numpy()
+        graph = NeighborGraph.of(Nodes.of(rows, 0.0), self.neighbors)
+        some = np.arange(min(_LABELS_EACH * num_classes, len(graph)))
+        self.beliefs(graph, Sources(some, some % num_classes, num_classes))
+        return (num_items / num_rows) ** 2  # most of it looks at all pairs
+
+    def aligned(self, logs: Floats, nodes: Nodes, sources: Sources) -> Floats:
+        """Return beliefs of which each labeled class gets its share, if that is told.
+
+        Args:
+            logs: Logarithms of probabilities, shape (M, C).
+            nodes: The nodes; they count as often as there are copies.
+            sources: Classes without any label have no share.
+
+        Returns:
+            Logarithms of probabilities, shape (M, C).
+        """
+        if self.shares == "unknown":
+            return logs
+        seen = np.unique(sources.classes)
+        even = np.ones(sources.num_classes)
+        shares = even if isinstance(self.shares, str) else np.array(self.shares)
+        counts = np.bincount(nodes.node_of).astype(np.float64)
+        found = logs.copy()
+        found[:, seen] = balanced(logs[:, seen], counts, shares[seen])
+        return floored(found)
+
+
+@dataclass(eq=False)
+class Surroundings:
+    """What is near what in a pool, worked out when it is asked for."""
+
+    nodes: Nodes
+    images: "weakref.ref[Images]"
+    identity: tuple[Any, ...]
+    _graphs: dict[int, NeighborGraph] = field(default_factory=dict)
+    _voters: dict[int, Tensor] = field(default_factory=dict)
+
+    def graph(self, num_neighbors: int) -> NeighborGraph:
+        """Return the graph."""
+        if num_neighbors not in self._graphs:
+            self._graphs[num_neighbors] = NeighborGraph.of(self.nodes, num_neighbors)
+        return self._graphs[num_neighbors]
+
+    def voters(self, number: int) -> Tensor:
+        """Return directions of the first nodes, shape (R, D)."""
+        if number not in self._voters:
+            self._voters[number] = self.nodes.read(np.arange(number))
+        return self._voters[number]
+
+    def is_of(self, images: Images, identity: tuple[Any, ...]) -> bool:
+        """Return whether it was worked out for these images, seen in this way."""
+        return self.images() is images and self.identity == identity
+
+    def equals(self, nodes: Nodes) -> bool:
+        """Return whether the items of these nodes have the same rows."""
+        mine = self.nodes
+        return (
+            mine.origin == nodes.origin
+            and mine.rows.shape == nodes.rows.shape
+            and np.array_equal(mine.hashes, nodes.hashes)
+            and np.array_equal(mine.node_of, nodes.node_of)
+        )
+
+
+_remembered: list[Surroundings] = []
+
+
+def surroundings(views: Views, images: Images) -> Surroundings:
+    """Return what is near what in a pool; the last few pools are remembered."""
+    identity = (views.identity, views.origin, views.shape)
+    for one in _remembered:
+        if one.is_of(images, identity):
+            return one
+    nodes = Nodes.of(views.rows, views.origin)
+    found = Surroundings(nodes, weakref.ref(images), identity)
+    for number, one in enumerate(_remembered):
+        if one.equals(nodes):
+            found = _remembered.pop(number)
+            found.images, found.identity = weakref.ref(images), identity
+            break
+    _remembered.append(found)
+    del _remembered[:-_MOST_REMEMBERED]
+    return found
