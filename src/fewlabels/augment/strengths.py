@@ -9,7 +9,8 @@ from fewlabels.augment.settings import Ranges
 _MOST = 10
 _BYTES = 256
 _OFFICIAL_SIDE = 32
-_DIRECTED = frozenset({"rotate", "shear-x", "shear-y", "translate-x", "translate-y"})
+DIRECTED = frozenset({"rotate", "shear-x", "shear-y", "translate-x", "translate-y"})
+"""Operations that go either way: a sign says which."""
 
 _Rule = Callable[[Tensor, int], Tensor]
 """From strengths, signed where there is a direction, and a side in pixels."""
@@ -40,7 +41,7 @@ def argument(
     if operation not in _KINDS:
         return levels
     return _RULES[ranges][_KINDS[operation]](
-        levels * signs if operation in _DIRECTED else levels,
+        levels * signs if operation in DIRECTED else levels,
         width if operation == "translate-x" else height,
     )
 

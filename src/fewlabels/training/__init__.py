@@ -84,6 +84,7 @@ _LEARNERS = {
     "freematch": _Learner("freematch:FreeMatch", alignments=_ALL),
     "fixmatch-abc": _Learner("balanced_head:FixMatchAbc", alignments=_ALL),
     "fixmatch-cdmad": _Learner("neutral_image:FixMatchCdmad", alignments=_ALL),
+    "fixmatch-cta": _Learner("cta:FixMatchCta", inputs=("",), alignments=_ALL),
     "softmatch": _Learner("softmatch:SoftMatch", alignments=_ALL),
     "adamatch": _Learner("adamatch:AdaMatch", alignments=_ALL),
     "pseudo-label": _Learner("pseudo_label:PseudoLabel", alignments=_ALL),

@@ -1,0 +1,169 @@
+"""CTAugment: strong views as strong as the network can still recognize.
+
+Berthelot et al., "ReMixMatch: Semi-Supervised Learning with Distribution Matching and
+Augmentation Anchoring" (ICLR 2020), Sec. 3.2.2, as FixMatch's official code uses it.
+
+Shapes: n images, k operations for each, K operations in all, S bins of strengths,
+B labeled items in a minibatch, C classes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from fewlabels.augment import OPERATIONS, RandAugment
+from fewlabels.augment.randaugment import DrawnOperations, changed
+from fewlabels.augment.strengths import DIRECTED
+from fewlabels.errors import UsageError
+from fewlabels.pool import Pool
+from fewlabels.training.fixmatch import FixMatch, Outputs
+from fewlabels.training.learner import Step
+from fewlabels.training.schedule import check_range
+from fewlabels.training.views import View
+
+NUM_BINS = 17
+_MOST = 10
+_IS_DIRECTED = torch.tensor([name in DIRECTED for name in OPERATIONS])
+
+
+class Policy(NamedTuple):
+    """What is done to some images."""
+
+    operations: Tensor
+    """Positions in ``OPERATIONS``, shape (n, k)."""
+    strengths: Tensor
+    """From 0 to below 1; the middle changes nothing where both directions are. Float64,
+    shape (n, k)."""
+
+    @property
+    def bins(self) -> Tensor:
+        """Which bin each strength is in, shape (n, k)."""
+        return (self.strengths * NUM_BINS).long()
+
+    def applied(self, images: Tensor, cutout: float, generator: Generator) -> Tensor:
+        """Return the images, bytes, after all of it and Cutout."""
+        num_images, (operations, strengths) = len(images), self
+        around = 2 * strengths - 1
+        is_directed = _IS_DIRECTED[operations]
+        draws = DrawnOperations(
+            weak=torch.zeros(3, num_images, dtype=torch.float64),
+            operations=operations.T,
+            levels=torch.where(is_directed, around.abs(), strengths).T * _MOST,
+            signs=torch.where(around < 0, -1.0, 1.0).double().T,
+            centers=torch.rand(2, num_images, generator=generator, dtype=torch.float64),
+            sides=torch.full((num_images,), cutout, dtype=torch.float64),
+        )
+        settings = RandAugment(ranges="paper-table", shift=0.0, cutout=cutout)
+        return changed(images, draws, settings)
+
+
+def probing(num_images: int, num_operations: int, generator: Generator) -> Policy:
+    """Return any operations of any strengths."""
+    shape = num_images, num_operations
+    operations = torch.randint(len(OPERATIONS), shape, generator=generator)
+    strengths = torch.rand(shape, generator=generator, dtype=torch.float64)
+    return Policy(operations, strengths)
+
+
+def learned(
+    num_images: int, num_operations: int, weights_KS: Tensor, generator: Generator
+) -> Policy:
+    """Return any operations, of strengths from bins that are drawn by their weights."""
+    operations, within = probing(num_images, num_operations, generator)
+    rows = weights_KS[operations.flatten()]
+    bins = torch.multinomial(rows, 1, generator=generator).view_as(operations)
+    return Policy(operations, (bins + within) / NUM_BINS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixMatchCta(FixMatch):
+    """FixMatch whose strong views are learned from labeled items.
+
+    In each step, labeled items are changed by operations of any strength. How near the
+    averaged network's answers are to the labels is remembered for each operation and
+    strength; strong views are drawn from what it still recognizes. They are made within
+    the step: minibatches that are made ahead could not know.
+    """
+
+    official: ClassVar[Mapping[str, Any]] = {"cutout": 0.5}
+
+    num_operations: int = 2
+    """Operations for each image (k)."""
+    least_rate: float = 0.8
+    """Least rate of a strength that is drawn, relative to the best of the operation."""
+    rate_decay: float = 0.99
+    """Weight of the past in the rates, with each labeled item that is looked at."""
+    cutout: float = 0.25
+    """Side of the square that is covered in the end, as a share of the side."""
+
+    def __post_init__(self) -> None:
+        """Check the words and the ranges."""
+        super().__post_init__()
+        check_range("num_operations", self.num_operations, at_least=1)
+        for name in ("least_rate", "rate_decay", "cutout"):
+            check_range(name, getattr(self, name), at_least=0, below=1)
+
+    def check(self, pool: Pool) -> None:
+        """Raise unless items are images."""
+        if len(pool.images.shape) == 1:
+            raise UsageError(
+                f"The items are rows of {pool.images.shape[0]} numbers, and CTAugment "
+                "changes images. Take the trainer 'fixmatch'."
+            )
+
+    @property
+    def views(self) -> Mapping[str, View]:
+        """Weak views only; those called strong become it within the step."""
+        return {**super().views, "strong": View("weak")}
+
+    def memory(self, pool: Pool) -> dict[str, Tensor]:
+        """Return the rates: everything counts as recognized, shape (K, S)."""
+        del pool
+        return {"rates": torch.ones(len(OPERATIONS), NUM_BINS, dtype=torch.float64)}
+
+    def weights(self, rates_KS: Tensor) -> Tensor:
+        """Return how likely strengths are drawn: in proportion, or not at all."""
+        raised_KS = rates_KS + (1 - self.rate_decay)
+        shares_KS = raised_KS / raised_KS.amax(dim=1, keepdim=True)
+        return shares_KS.where(shares_KS >= self.least_rate, 0)
+
+    def outputs(self, step: Step) -> Outputs:
+        """Return what the network says; strong views are made first."""
+        draws = step.stream("learned operations")
+        weak = step.minibatch.views["strong"].cpu()
+        weights_KS = self.weights(step.memory["rates"])
+        policy = learned(len(weak), self.num_operations, weights_KS, draws)
+        strong = policy.applied(weak, self.cutout, draws).to(step.group.device)
+        self._probe(step)
+        views = {**step.minibatch.views, "strong": strong}
+        minibatch = replace(step.minibatch, views=views)
+        return super().outputs(replace(step, minibatch=minibatch))
+
+    def _probe(self, step: Step) -> None:
+        """Let the rates follow what the averaged network recognizes."""
+        draws, labels_B = step.stream("probes"), step.minibatch.labels
+        images = step.minibatch.views["labeled"].cpu()
+        policy = probing(len(images), self.num_operations, draws)
+        probes = policy.applied(images, 0.0, draws).to(step.group.device)
+        with torch.no_grad():
+            logits_BC = step.average(step.as_input(probes)).logits
+        truth_BC = F.one_hot(labels_B, logits_BC.shape[1])
+        near_B = 1 - (logits_BC.softmax(dim=1) - truth_BC).abs().sum(dim=1) / 2
+        found = (policy.operations, policy.bins, near_B)
+        every = [step.group.gathered(one.to(step.group.device)).cpu() for one in found]
+        self.follow(step.memory["rates"], *every)
+
+    def follow(
+        self, rates_KS: Tensor, operations: Tensor, bins: Tensor, near: Tensor
+    ) -> None:
+        """Move rates toward how near each answer is, one image after the other."""
+        rates = rates_KS.numpy()
+        for own, places, one in zip(
+            operations.tolist(), bins.tolist(), near.tolist(), strict=True
+        ):
+            for place in zip(own, places, strict=True):
+                rates[place] += (1 - self.rate_decay) * (one - rates[place])
