@@ -10,6 +10,7 @@ _.model_config  # pydantic reads it
 _._from_name  # pydantic calls it before validation
 _._leaves_something_to_train_on  # and these after
 _._can_name_files
+_._has_items
 _._has_a_label_per_item
 _.strategy_source  # pydantic checks it
 _._tells_runs_apart
@@ -90,6 +91,7 @@ empty_figures
 efficientnet_lite0  # imported by the table of encoders
 efficientnet_lite2
 onnx_file
+no_encoder
 OnnxEncoder
 _.intra_op_num_threads  # onnxruntime reads these
 _.log_severity_level

@@ -87,7 +87,7 @@ def test_quiet(fewlabels, model, folder):
             1,
             "could not be written",
         ),
-        (["predict", "model"], 2, "Missing argument 'FOLDER'"),
+        (["predict", "model"], 2, "Missing argument 'SOURCE'"),
     ],
 )
 def test_exit_codes(fewlabels, model, folder, words, code, message):

@@ -53,9 +53,7 @@ class Condition(BaseModel):
 
     def over(self, encoder: str) -> "Condition":
         """Return the condition with features of another encoder."""
-        changes = {"trainer": self.settings.trainer.over(encoder)}
-        settings = self.settings.model_copy(update=changes)
-        return self.model_copy(update={"settings": settings})
+        return self.model_copy(update={"settings": self.settings.over(encoder)})
 
     def of(self, strategy: Choice, seed: int) -> RunSettings:
         """Return the settings of the run of one strategy with one seed."""

@@ -19,10 +19,12 @@ def predict(
     model: Annotated[
         Path, typer.Argument(metavar="MODEL", help="Folder of an exported model.")
     ],
-    folder: Annotated[
+    source: Annotated[
         Path,
         typer.Argument(
-            metavar="FOLDER", help="Folder of images, including subfolders."
+            metavar="SOURCE",
+            help="Folder of images, including subfolders; or a file of rows (.parquet, "
+            ".npz, .npy).",
         ),
     ],
     *,
@@ -42,7 +44,7 @@ def predict(
     check_replaceable_table(out)
     terminal = Terminal.open(quiet=quiet or as_json)
     with terminal.busy():
-        found = predicted(model, folder)
+        found = predicted(model, source)
     found.write(out)
     for file in found.unreadable:
         terminal.say(f"Left out: {file}")

@@ -22,8 +22,12 @@ def init(
     place: Place,
     *,
     images: Annotated[
-        Path, typer.Option(help="Image folder; images stay there, unchanged.")
-    ],
+        Path | None,
+        typer.Option(
+            help="Image folder; images stay there, unchanged. May be left out with "
+            "--encoder vectors:FILE."
+        ),
+    ] = None,
     classes: Annotated[str, typer.Option(help="Names, such as cat,dog,other.")],
     budget: Annotated[int, typer.Option(help="Total number of labels.")],
     audit: Annotated[
@@ -77,8 +81,9 @@ def init(
     ):
         settings = project.settings
         status = project.status()
+        items = "rows" if settings.images is None else "images"
         terminal.result(
-            f"{status.num_images} images, {status.num_candidates} to choose from "
+            f"{status.num_images} {items}, {status.num_candidates} to choose from "
             "(copies count once)."
         )
         terminal.result(f"{settings.reason} Trainer: {settings.trainer.name}.")
@@ -127,7 +132,8 @@ def ask(
         asked = project.ask(size=size, strategy=strategy, anew=anew)
         path = out or place / f"round-{asked.step:03d}.csv"
         questions = project.questions(asked)
-        sheet = None if path.suffix.lower() == ".json" else sheet_path(path)
+        is_seen = project.settings.images is not None and path.suffix.lower() != ".json"
+        sheet = sheet_path(path) if is_seen else None
         project.write_questions(questions, path)
         if sheet is not None:
             write_contact_sheet(sheet, project, questions, path)

@@ -24,6 +24,7 @@ from fewlabels.data.manifest import MANIFESTS, manifest_pool
 from fewlabels.data.named import named_pool, names
 from fewlabels.data.npz import npz_pool
 from fewlabels.data.unreadable import is_utf8, printable
+from fewlabels.data.vectors import with_vectors
 from fewlabels.errors import DataError, UnknownNameError, UsageError
 from fewlabels.pool import Pool
 
@@ -41,6 +42,7 @@ def load(
     *,
     classes: Sequence[str] | None = None,
     test: tuple[Arrays, Labels] | None = None,
+    vectors: str | PathLike[str] | None = None,
     size: int | None = None,
     counts: Counts | None = None,
     times: int | None = None,
@@ -67,6 +69,8 @@ def load(
             the folders' names or the manifest.
         classes: Names of the classes of an array.
         test: Images and labels to measure on, beside an array.
+        vectors: A file of rows (.npy, .npz, .parquet) that are seen in the place of the
+            images: matched by file name or, where the rows have no names, by order.
         size: Side of the square to bring images to. None: the native size of a data
             set, an array, or files that share one of at most 64 pixels; else 32.
         counts: How many items of each class to keep; see :func:`subset`.
@@ -92,6 +96,8 @@ def load(
         pool = _from_name_or_path(
             source, use_labels=labels is None, size=size, test_share=test_share
         )
+    if vectors is not None:
+        pool = with_vectors(pool, Path(vectors))
     if size is not None:
         pool = resized(pool, size)
     if counts is not None:

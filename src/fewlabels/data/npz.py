@@ -6,7 +6,7 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,19 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
         ) from error
 
 
+def read_npy(path: Path) -> NDArray[Any]:
+    """Return the array of an ``.npy`` file, which is not pickled."""
+    try:
+        with open_regular(path, _MOST_BYTES) as file:
+            return _plain_array(file, path.name, os.fstat(file.fileno()).st_size)
+    except _DAMAGE as error:
+        said = _without_advice(str(error))
+        raise DataError(
+            f"{path} is not a whole .npy file of a plain array: {said}. Save it again "
+            "with numpy.save."
+        ) from error
+
+
 def _check_unpacked(archive: zipfile.ZipFile, num_bytes: int, path: Path) -> None:
     unpacked = sum(member.file_size for member in archive.infolist())
     if unpacked > max(_UNPACKED_BYTES, _UNPACKED_RATIO * num_bytes):
@@ -81,14 +94,17 @@ def _check_unpacked(archive: zipfile.ZipFile, num_bytes: int, path: Path) -> Non
 def _array(
     archive: zipfile.ZipFile, member: zipfile.ZipInfo, num_bytes: int
 ) -> NDArray[Any]:
-    """Read one array; refuse one whose length nothing in the file vouches for."""
     with archive.open(member) as content:
-        array: NDArray[Any] = np.lib.format.read_array(
-            content, allow_pickle=False, max_header_size=_LONGEST_HEADER
-        )
+        return _plain_array(content, member.filename, num_bytes)
+
+
+def _plain_array(content: IO[bytes], name: str, num_bytes: int) -> NDArray[Any]:
+    """Read one array; refuse one whose length nothing in the file vouches for."""
+    array: NDArray[Any] = np.lib.format.read_array(
+        content, allow_pickle=False, max_header_size=_LONGEST_HEADER
+    )
     if not array.itemsize or max(array.shape, default=0) > max(_MANY_ITEMS, num_bytes):
-        msg = f"{member.filename} announces the shape {array.shape} and holds less"
-        raise ValueError(msg)
+        raise ValueError(f"{name} announces the shape {array.shape} and holds less")
     return array
 
 
@@ -123,6 +139,10 @@ def _reason(path: Path, error: BaseException) -> str:
         return said
     if not zipfile.is_zipfile(path):
         return "it is no archive at all"
+    return _without_advice(said)
+
+
+def _without_advice(said: str) -> str:
     if "Header info" in said:
         return "the header of an array is too long"
     pickled = "it holds Python objects, not only numbers and text"

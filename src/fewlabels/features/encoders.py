@@ -57,6 +57,7 @@ class _Source(NamedTuple):
     """Whether a file or folder is named, which can be meant from the current one."""
 
 
+_ROWS = "vectors:"
 _BUILT_IN = {
     "efficientnet-lite0": "efficientnet:efficientnet_lite0",
     "efficientnet-lite2": "efficientnet:efficientnet_lite2",
@@ -65,6 +66,7 @@ _BUILT_IN = {
 }
 _SOURCES = {
     "onnx:": _Source("FILE.onnx", "found:onnx_file", "onnx_encoder:OnnxEncoder"),
+    _ROWS: _Source("FILE.parquet", "found:rows_file", "found:no_encoder"),
 }
 
 
@@ -77,6 +79,12 @@ def forms() -> tuple[str, ...]:
     """Return how encoders that are brought along are named, such as ``onnx:FILE``."""
     own = (f"{prefix}{source.form}" for prefix, source in _SOURCES.items())
     return (*own, "package.module:name")
+
+
+def rows_file(encoder: str | None) -> Path | None:
+    """Return the file of rows that ``vectors:FILE`` names; None: another encoder."""
+    is_file = encoder is not None and encoder.startswith(_ROWS)
+    return find(encoder) if is_file and encoder else None
 
 
 def check(encoder: str) -> None:

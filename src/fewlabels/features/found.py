@@ -18,6 +18,24 @@ def onnx_file(place: str) -> Path:
     return path
 
 
+def rows_file(place: str) -> Path:
+    """Return the file of rows that ``vectors:FILE`` names."""
+    path = Path(place).expanduser()
+    if not path.is_file():
+        raise UsageError(f"There is no file '{path}' with rows; give its path.")
+    return path
+
+
+def no_encoder(path: Path, **options: object) -> None:
+    """Raise: rows in a file belong to items, and none can be made of another image."""
+    del options
+    raise UsageError(
+        f"'{path}' holds rows of items that are known, and makes none of images. Give "
+        "it where items are named: data.load(..., vectors=FILE), the encoder of a run "
+        "or of a new project."
+    )
+
+
 def _check_installed(module: str, extra: str, why: str) -> None:
     """Raise unless a package is there; it is not imported."""
     if find_spec(module) is None:

@@ -140,11 +140,12 @@ def _parsed(
     """Read answers; a name that shows another image by now is that of no known one."""
     asked = {one.item for asked in snapshot.rounds for one in asked.items}
     folder = project.images_folder
+    is_file = project.settings.images is not None
     return read_answers(
         path,
         items={
             item.path: _CHANGED + item.id
-            if item.id in asked and _is_changed(item, folder / item.path)
+            if is_file and item.id in asked and _is_changed(item, folder / item.path)
             else item.id
             for item in snapshot.items
         },

@@ -22,9 +22,8 @@ from fewlabels.store import Store
 
 if TYPE_CHECKING:
     from fewlabels.data.decode import ImageFile
-    from fewlabels.data.files import FileImages
     from fewlabels.features import FeatureCache, encoders
-    from fewlabels.pool import Pool
+    from fewlabels.pool import Images, Pool
     from fewlabels.projects.indexing import Index
     from fewlabels.protocols import Classifier, Trainer
 
@@ -98,8 +97,16 @@ class ProjectFolder:
 
     @property
     def images_folder(self) -> Path:
-        """Where the images are."""
+        """Where the images are; of rows alone, where those they are named after may."""
+        if self.settings.images is None:
+            return self.vectors_file.parent
         return self.folder / self.settings.images
+
+    @property
+    def vectors_file(self) -> Path:
+        """Where the rows are that are learned from in the place of images."""
+        assert self.settings.vectors is not None
+        return self.folder / self.settings.vectors
 
     @property
     def models_folder(self) -> Path:
@@ -134,6 +141,13 @@ class ProjectFolder:
         from fewlabels.projects.indexing import scan
 
         known = {one.name: one for one in map(as_indexed, self.store.items())}
+        if self.settings.images is None:
+            from fewlabels.projects.rows import rows_in, scan_rows
+
+            index = scan_rows(rows_in(self.vectors_file), known)
+            if index.num_read or len(index.files) != len(known):
+                take_in(self.store, index, known)
+            return index
         if not self.images_folder.is_dir():
             raise ProjectError(self._gone(len(known)))
         index = scan(
@@ -173,16 +187,35 @@ class ProjectFolder:
         """Read the label store, as of one moment."""
         return Snapshot.of(self.store, self.settings.overlap)
 
-    def images(self, snapshot: Snapshot) -> "FileImages":
-        """Return the images of a snapshot, read when they are needed."""
+    def images(self, snapshot: Snapshot) -> "Images":
+        """Return what is learned from: images, read when they are needed, or rows."""
         from fewlabels.data.files import FileImages
 
-        return FileImages(self.image_files(snapshot), self.settings.shape)
+        shape = self.settings.shape
+        if len(shape) > 1:
+            return FileImages(self.image_files(snapshot), shape)
+        from fewlabels.projects.rows import row_images, rows_in
+
+        paths = [item.path for item in snapshot.items]
+        are_items = self.settings.images is None
+        found = row_images(rows_in(self.vectors_file), paths, are_items=are_items)
+        if found.shape != shape:
+            raise ProjectError(
+                f"The rows in '{self.vectors_file}' have {found.shape[0]} numbers, and "
+                f"the project began with rows of {shape[0]}. Put those back, or begin "
+                "another project; the labels are safe."
+            )
+        return found
 
     def image_files(self, snapshot: Snapshot) -> "tuple[ImageFile, ...]":
-        """Return the files of a snapshot's images, without opening them."""
+        """Return the files of a snapshot's images, without opening them.
+
+        None, where what is labeled are rows.
+        """
         from fewlabels.projects.catalog import as_indexed
 
+        if self.settings.images is None:
+            return ()
         folder = self.images_folder
         return tuple(as_indexed(item).file(folder) for item in snapshot.items)
 

@@ -64,7 +64,9 @@ class Index:
         """For each content hash the one that stands for its group of duplicates."""
         from fewlabels.projects.duplicates import representatives
 
-        return representatives({one.digest: one.fingerprint for one in self.files})
+        looks = {one.digest: one.fingerprint for one in self.files if one.fingerprint}
+        alone = {one.digest: one.digest for one in self.files}
+        return alone | dict(representatives(looks)) if looks else alone
 
     def groups(self) -> tuple[tuple[IndexedFile, ...], ...]:
         """Return the groups of more than one file: copies and near duplicates."""

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from fewlabels.data.files import FileImages, check_files
 from fewlabels.data.folder import image_names
+from fewlabels.data.vectors import Vectors
 from fewlabels.errors import DataError, ShapeError, UnreadableFile
-from fewlabels.pool import Images
+from fewlabels.pool import ArrayImages, Images
 from fewlabels.progress import track
 from fewlabels.projects.export import (
     LoadedModel,
@@ -23,6 +24,7 @@ from fewlabels.projects.export import (
     load_model,
     write_predictions,
 )
+from fewlabels.projects.rows import row_names
 from fewlabels.protocols import Classifier
 
 _IMAGE_AXES = 3
@@ -63,31 +65,28 @@ class Predictions:
 
 
 def predict(
-    model: str | PathLike[str] | LoadedModel, folder: str | PathLike[str]
+    model: str | PathLike[str] | LoadedModel, source: str | PathLike[str]
 ) -> Predictions:
-    """Use an exported model on all images below a folder.
+    """Use an exported model on all images below a folder, or on all rows of a file.
 
     Images are decoded as they were for training: brought to the same size and number
     of channels. What cannot be read is left out and listed.
 
     Args:
         model: The folder of an exported model, or one that was loaded.
-        folder: Where the images are.
+        source: Where the images are; for a model of rows a file of them (.parquet,
+            .npz or .npy) that are as long as those it learned from.
 
     Returns:
-        Probabilities, in the natural order of the files' names.
-
-    Raises:
-        ShapeError: If the model takes rows of numbers, not images.
+        Probabilities, in the natural order of the files' names, or that of the rows.
     """
     loaded = model if isinstance(model, LoadedModel) else load_model(Path(model))
     shape = loaded.input_shape
     if len(shape) != _IMAGE_AXES:
-        raise ShapeError(
-            f"The model takes rows of {shape[0]} numbers, not images; use its "
-            "classifier on your rows in Python."
-        )
-    images, unreadable = _images(Path(folder), (shape[0], shape[1], shape[2]))
+        rows, names = _rows(Path(source), shape[0])
+        shares = torch.cat(list(probabilities(loaded.classifier, rows)))
+        return Predictions(names, loaded.classes, shares)
+    images, unreadable = _images(Path(source), (shape[0], shape[1], shape[2]))
     return Predictions(
         tuple(file.name for file in images.files),
         loaded.classes,
@@ -106,6 +105,22 @@ def probabilities(classifier: Classifier, images: Images) -> Iterator[Tensor]:
         for part in torch.split(torch.arange(len(images)), _CHUNK):
             yield torch.softmax(classifier.outputs(images, part).logits, dim=1)
             advance(len(part))
+
+
+def _rows(path: Path, width: int) -> tuple[Images, tuple[str, ...]]:
+    """Return the rows of a file, and their names."""
+    if path.is_dir():
+        raise ShapeError(
+            f"The model takes rows of {width} numbers, not images, and '{path}' is a "
+            "folder. Give a file of rows (.parquet, .npz or .npy)."
+        )
+    found = Vectors.read(path)
+    if found.rows.shape[1] != width:
+        raise ShapeError(
+            f"The model takes rows of {width} numbers, and those in '{path}' have "
+            f"{found.rows.shape[1]}. Make them by what made the rows it learned from."
+        )
+    return ArrayImages(torch.from_numpy(found.rows)), row_names(found)
 
 
 def _images(

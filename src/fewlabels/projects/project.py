@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Self
 
 from fewlabels import files
 from fewlabels.errors import (
-    DataError,
     FewlabelsError,
     ProjectError,
     StorageError,
-    UsageError,
 )
 from fewlabels.jobs import Job, start
 from fewlabels.projects import answers, asking, status
@@ -23,19 +21,17 @@ from fewlabels.projects.exchange import AskedItem
 from fewlabels.projects.folder import (
     LOCK,
     TRAINING_LOCK,
-    inside,
     reference,
     store_place,
 )
 from fewlabels.projects.labeling import Labeling
 from fewlabels.projects.settings import FILE, checked
-from fewlabels.projects.shares import Shares, informed, read_shares
+from fewlabels.projects.shares import read_shares
 from fewlabels.projects.status import Status
 from fewlabels.runs import Choice
 from fewlabels.store import Store
 
 if TYPE_CHECKING:
-    from fewlabels.data.decode import ImageFile
     from fewlabels.projects.exporting import Exported
     from fewlabels.projects.learning import Trained
 
@@ -54,7 +50,7 @@ class Project(Labeling):
     def create(
         cls,
         folder: str | PathLike[str],
-        images: str | PathLike[str],
+        images: str | PathLike[str] | None,
         classes: Sequence[str],
         *,
         budget: int,
@@ -73,7 +69,8 @@ class Project(Labeling):
 
         Args:
             folder: Where to keep it; new or empty.
-            images: Folder of the images, which stay there and are not changed.
+            images: Folder of the images, which stay there and are not changed; None:
+                what is labeled are the rows that the encoder ``vectors:FILE`` names.
             classes: Names of the classes.
             budget: Labels in all.
             audit: How many of them measure, at most half of the images; None: a fifth
@@ -83,7 +80,7 @@ class Project(Labeling):
             strategy: What chooses images; None: ``npc``.
             trainer: What learns; None: what fits the images and the machine.
             encoder: What makes the features that it learns from; None: as the trainer
-                says.
+                says. ``vectors:FILE`` has them in a file (.parquet, .npz or .npy).
             size: Side of the square that images are brought to; None: what fits.
             seed: Seed of everything random; None: 0.
             store: Address of a PostgreSQL server; None: a file in the folder.
@@ -94,43 +91,29 @@ class Project(Labeling):
             The project, with its images indexed.
         """
         from fewlabels import strategies, training
-        from fewlabels.projects import catalog, indexing
-        from fewlabels.projects.export.config import LARGEST_SIDE
+        from fewlabels.projects import beginning, catalog
 
-        place, pictures = Path(folder), Path(images).expanduser()
-        names = class_names(classes)
+        place, names = Path(folder), class_names(classes)
         known_shares = read_shares(shares, len(names))
-        if size is not None and not 1 <= size <= LARGEST_SIDE:
-            raise UsageError(
-                f"Images cannot be resized to {size} pixels a side; give 8 to "
-                f"{LARGEST_SIDE}."
-            )
+        pictures = None if images is None else Path(images).expanduser()
+        beginning.check_size(size)
         _check_free(place)
-        if not pictures.is_dir():
-            raise DataError(f"There is no folder '{pictures}' with images.")
-        index = indexing.scan(pictures, without=inside(place, pictures))
-        if not index.files:
-            first = f" ({index.unreadable[0]})" if index.unreadable else ""
-            raise DataError(
-                f"There is no readable image in '{pictures}'{first}. Give a folder of "
-                "PNG, JPEG or other common images."
-            )
-        found = tuple(one.file(pictures) for one in index.files)
-        chosen, shape, reason = _planned(
-            found, len(names), trainer, encoder, size, known_shares
-        )
+        source = beginning.Source.of(place, pictures, encoder)
+        planned = source.planned(len(names), trainer, encoder, size, known_shares)
+        index = source.index
         settings = checked(
             len(set(index.representative.values())),
-            images=reference(pictures, place),
+            images=None if pictures is None else reference(pictures, place),
+            vectors=source.reference,
             store=store,
             budget=budget,
             audit=audit,
             query=query,
             overlap=overlap,
             strategy=strategy,
-            trainer=chosen,
-            reason=reason,
-            shape=shape,
+            trainer=planned.trainer,
+            reason=planned.reason,
+            shape=planned.shape,
             seed=seed,
         )
         strategies.resolve(settings.strategy.name, settings.strategy.options)
@@ -338,46 +321,3 @@ def _is_unused(store: Path) -> bool:
             return not opened.rounds()
     except FewlabelsError:
         return False
-
-
-def _over(
-    encoder: str,
-    found: "tuple[ImageFile, ...]",
-    trainer: str | Choice | None,
-    size: int | None,
-    shares: Shares,
-) -> tuple[Choice, tuple[int, int, int], str]:
-    """Return trainer, shape of images and reason, where somebody chose an encoder."""
-    from fewlabels.data.files import common_shape
-    from fewlabels.features import encoders
-    from fewlabels.projects.planning import OVER_FEATURES
-
-    name = encoders.placed(encoder)
-    head = Choice.model_validate(OVER_FEATURES if trainer is None else trainer)
-    side = encoders.side(name) if size is None else size
-    reason = f"You chose the encoder {name}; its features are computed once and kept."
-    return informed(head.over(name), shares), common_shape(found, side), reason
-
-
-def _planned(
-    found: "tuple[ImageFile, ...]",
-    num_classes: int,
-    trainer: str | Choice | None,
-    encoder: str | None,
-    size: int | None,
-    shares: Shares,
-) -> tuple[Choice, tuple[int, int, int], str | None]:
-    """Return trainer, shape of images and reason: as told, or as fits."""
-    from fewlabels.data.files import FileImages, common_shape
-    from fewlabels.projects.planning import plan
-
-    if encoder is not None:
-        return _over(encoder, found, trainer, size, shares)
-    if trainer is not None:
-        told = informed(Choice.model_validate(trainer), shares)
-        return told, common_shape(found, size), None
-    images = FileImages(found, common_shape(found, size))
-    fitting = plan(images, num_classes, shares=shares)
-    shape = fitting.shape if size is None else common_shape(found, size)
-    chosen = Choice(name=fitting.trainer, options=dict(fitting.options))
-    return chosen, shape, fitting.reason

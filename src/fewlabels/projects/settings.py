@@ -34,8 +34,11 @@ class ProjectSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     schema_version: Literal[1] = 1
-    images: str
-    """Folder of the images: a path, from the project's folder or absolute."""
+    images: str | None = None
+    """Folder of the images: a path, from the project's folder or absolute; None: what
+    is labeled are rows."""
+    vectors: str | None = None
+    """File of rows that are learned from in the place of images, written likewise."""
     store: str = "labels.sqlite"
     """The label store: a file in the project's folder, or a PostgreSQL address."""
     store_identity: str | None = None
@@ -52,9 +55,16 @@ class ProjectSettings(BaseModel):
     trainer: Choice
     reason: str = "You chose the trainer."
     """Why this trainer."""
-    shape: tuple[int, int, int]
-    """Channels, height and width that images are brought to; fixed from the start."""
+    shape: tuple[int, int, int] | tuple[int]
+    """Channels, height and width that images are brought to, or the length of a row;
+    fixed from the start."""
     seed: int = 0
+
+    @model_validator(mode="after")
+    def _has_items(self) -> Self:
+        if self.images is None and self.vectors is None:
+            raise ValueError("neither 'images' nor 'vectors' says what is labeled")
+        return self
 
     @model_validator(mode="after")
     def _leaves_something_to_train_on(self) -> Self:

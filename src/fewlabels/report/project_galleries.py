@@ -9,7 +9,8 @@ from typing import Literal
 
 import torch
 
-from fewlabels.data.files import FileImages
+from fewlabels.data.files import FileImages, common_shape
+from fewlabels.pool import Images
 from fewlabels.projects import Project
 from fewlabels.projects.models import ModelRecord
 from fewlabels.projects.snapshot import Snapshot
@@ -58,7 +59,7 @@ def project_images(
     learned = [one for one in doubts if one.item not in snapshot.audit]
     measuring = [one for one in doubts if one.item in snapshot.audit]
     asked = [one.item for one in snapshot.rounds[-1].items] if snapshot.rounds else []
-    thumbnails = Thumbnails(snapshot.pool(enlarged(images)))
+    thumbnails = Thumbnails(snapshot.pool(_pictures(project, snapshot, images)))
     doubtful = (*learned[:_LARGEST_DOUBT], *measuring[:_LARGEST_DOUBT])
     thumbnails.prepare([*asked[:_LARGEST_ROUND], *(one.item for one in doubtful)])
     pictures = _Pictures(snapshot, thumbnails)
@@ -71,7 +72,7 @@ def project_images(
 
 
 def find_doubts(
-    project: Project, snapshot: Snapshot, images: FileImages, model: ModelRecord
+    project: Project, snapshot: Snapshot, images: Images, model: ModelRecord
 ) -> tuple[Doubt, ...]:
     """Return where a model contradicts people, the least likely labels first."""
     known = [item for item in snapshot.known if item in snapshot.positions]
@@ -90,6 +91,14 @@ def find_doubts(
             names = snapshot.classes[given], snapshot.classes[predicted]
             found.append(Doubt(item, *names, shares[predicted], share_of_given))
     return tuple(sorted(found, key=lambda one: (one.share_of_given, one.item)))
+
+
+def _pictures(project: Project, snapshot: Snapshot, images: Images) -> Images:
+    """Return what people see of the items; rows, where there is nothing to see."""
+    if isinstance(images, FileImages):
+        return enlarged(images)
+    files = project.image_files(snapshot)
+    return FileImages(files, common_shape(files, _SIDE)) if files else images
 
 
 def enlarged(images: FileImages) -> FileImages:

@@ -19,6 +19,7 @@ from pydantic_core import ErrorDetails
 
 from fewlabels import data, training
 from fewlabels.errors import UnknownNameError, UsageError
+from fewlabels.features import encoders
 from fewlabels.identity import Identity
 from fewlabels.naming import AllowCode, check_code
 from fewlabels.runs.yaml_files import read_mapping
@@ -97,6 +98,7 @@ class DataOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     labels: Literal["none"] | None = None
+    vectors: str | None = None
     size: int | None = None
     counts: list[int] | dict[str | int, int] | None = None
     times: int | None = None
@@ -192,13 +194,28 @@ class RunSettings(BaseModel):
         merged |= own
         settings = _checked(cls, merged, "setting")
         if encoder is not None:
-            trainer = settings.trainer
-            if "trainer" not in merged:
-                twin = training.variant(trainer.name, inputs="frozen-")
-                trainer = Choice(name=twin or trainer.name)
-            settings = settings.model_copy(update={"trainer": trainer.over(encoder)})
+            if "trainer" not in merged and not encoders.rows_file(encoder):
+                twin = training.variant(settings.trainer.name, inputs="frozen-")
+                trainer = Choice(name=twin or settings.trainer.name)
+                settings = settings.model_copy(update={"trainer": trainer})
+            settings = settings.over(encoder)
         check_data(settings.data)
         return settings
+
+    def over(self, encoder: str) -> Self:
+        """Return the settings with features of another encoder, or rows of a file."""
+        file = encoders.rows_file(encoder)
+        if file is None:
+            return self.model_copy(update={"trainer": self.trainer.over(encoder)})
+        options = self.data.options | {"vectors": str(file)}
+        bare = training.variant(self.trainer.name, inputs="") or self.trainer.name
+        changes = {"name": bare, "made": None}
+        return self.model_copy(
+            update={
+                "data": self.data.model_copy(update={"options": options}),
+                "trainer": self.trainer.model_copy(update=changes),
+            }
+        )
 
 
 def settled(settings: RunSettings) -> RunSettings:
@@ -225,7 +242,10 @@ def settled(settings: RunSettings) -> RunSettings:
 
 def _placed(choice: Choice) -> Choice:
     """Return data with their path in full, if they have one."""
-    name = choice.name
+    name, options = choice.name, choice.options
+    if options.get("vectors"):
+        rows = str(Path(options["vectors"]).expanduser().resolve())
+        choice = choice.model_copy(update={"options": options | {"vectors": rows}})
     if not name:
         msg = "The data have an empty name; say which data set, folder or file it is."
         raise UsageError(msg)

@@ -43,6 +43,7 @@ def card(config: ModelConfig, facts: Facts) -> str:
     """Return the card in Markdown; names that people chose are escaped."""
     counts = zip(config.classes, facts.label_counts, strict=True)
     rows = [f"| {_plain(name)} | {count} |" for name, count in counts]
+    source = "ROWS.parquet" if len(config.input_shape) == 1 else "FOLDER_OF_IMAGES"
     return "\n".join(
         [
             _FRONT,
@@ -70,7 +71,7 @@ def card(config: ModelConfig, facts: Facts) -> str:
             _input(config),
             "",
             "```",
-            "fewlabels predict THIS_FOLDER FOLDER_OF_IMAGES --out predictions.csv",
+            f"fewlabels predict THIS_FOLDER {source} --out predictions.csv",
             "```",
             "",
             "## Limits",

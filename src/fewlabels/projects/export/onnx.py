@@ -57,7 +57,8 @@ def write_onnx(path: Path, classifier: Classifier, input_shape: Sequence[int]) -
     """Write a trained model as ONNX, any number of images at a time.
 
     The input ``images`` is uint8, shape (n, channels, height, width), brought to the
-    size that the model was trained on; the output ``probabilities`` is (n, C).
+    size that the model was trained on; of a model of rows it is float32, shape (n, F).
+    The output ``probabilities`` is (n, C).
 
     Args:
         path: The file.
@@ -75,7 +76,8 @@ def write_onnx(path: Path, classifier: Classifier, input_shape: Sequence[int]) -
             "pip install 'fewlabels[onnx]'"
         )
     whole = copy.deepcopy(Pixels(exportable(classifier))).cpu().eval()
-    example = torch.zeros((_EXAMPLES, *input_shape), dtype=torch.uint8)
+    kind = torch.float32 if len(input_shape) == 1 else torch.uint8
+    example = torch.zeros((_EXAMPLES, *input_shape), dtype=kind)
     with _quiet(), torch.no_grad():
         written = torch.onnx.export(
             whole,

@@ -1,0 +1,73 @@
+"""Rows that somebody brings, as what a project learns from and, alone, as its items."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+
+from fewlabels.data.decode import digest_of
+from fewlabels.data.vectors import Vectors
+from fewlabels.errors import DataError
+from fewlabels.pool import ArrayImages
+from fewlabels.projects.indexing import Index, IndexedFile
+
+OVER_ROWS = "linear"
+"""The trainer of rows, unless another is chosen."""
+
+_SETTLED = 0  # rows have no time of change of their own
+
+
+def rows_in(path: Path) -> Vectors:
+    """Return the rows of a file; it is read again only after it was changed."""
+    try:
+        state = path.stat()
+    except OSError as error:
+        raise DataError(
+            f"The rows are not in '{path}' ({error.strerror}). Put the file back or, "
+            "if it is elsewhere now, write that place as 'vectors' into project.json. "
+            "The labels are safe."
+        ) from error
+    return _read(path, state.st_size, state.st_mtime_ns)
+
+
+@lru_cache(maxsize=1)
+def _read(path: Path, size: int, mtime_ns: int) -> Vectors:
+    del size, mtime_ns
+    return Vectors.read(path)
+
+
+def scan_rows(
+    vectors: Vectors, known: Mapping[str, IndexedFile] | None = None
+) -> Index:
+    """Return an index of rows as items: a label belongs to the name of a row.
+
+    So it stays when the numbers of a row change. Rows without names go by what they
+    hold, as images do, since another one may stand in their place next time.
+    """
+    before, num_new, files = known or {}, 0, []
+    for name, row in zip(row_names(vectors), vectors.rows, strict=True):
+        content = row.tobytes() if vectors.names is None else name.encode()
+        found = IndexedFile(name, row.nbytes, _SETTLED, digest_of(content), b"")
+        is_known = before.get(name) == found
+        files.append(before[name] if is_known else found)
+        num_new += not is_known
+    return Index(files=tuple(files), unreadable=(), num_read=num_new)
+
+
+def row_images(
+    vectors: Vectors, paths: Sequence[str], *, are_items: bool
+) -> ArrayImages:
+    """Return the rows of items, which are rows themselves or images."""
+    if are_items:
+        vectors = replace(vectors, names=row_names(vectors))
+    return ArrayImages(torch.from_numpy(vectors.of(paths)))
+
+
+def row_names(vectors: Vectors) -> tuple[str, ...]:
+    """Return the names of rows; of those without, their numbers from one."""
+    if vectors.names is not None:
+        return vectors.names
+    width = len(str(len(vectors.rows)))
+    return tuple(f"row-{n:0{width}}" for n in range(1, len(vectors.rows) + 1))
