@@ -3,25 +3,21 @@
 import pytest
 import torch
 from scipy import stats
-from tests.training.twins import CLASSES, cross_entropy, ramp, rows, squared, taken
+from tests.training.twins import (
+    cross_entropy,
+    mixture_of,
+    ramp,
+    rows,
+    sharpened_slowly,
+    squared,
+    taken,
+)
 
 from fewlabels import rng
 from fewlabels.errors import UsageError
 from fewlabels.training import make, names
 from fewlabels.training.consistency import mixed, sharpened
 from fewlabels.training.mixmatch import MixMatch
-
-
-def slow_sharpened(row, temperature):
-    powers = [one ** (1 / temperature) for one in row]
-    return [one / sum(powers) for one in powers]
-
-
-def shares_and_partners(num, concentration, draws):
-    partners = torch.randperm(num, generator=draws).tolist()
-    both = torch.full((num, 2), concentration)
-    found = torch._sample_dirichlet(both, generator=draws)
-    return [max(pair) for pair in found.tolist()], partners
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -32,25 +28,12 @@ def test_the_loss_is_that_of_a_slow_twin(seed, number):
     found = taken("mixmatch", seed, number, **options)
     guesses, mixture = found.passes
     first, second = (rows(part) for part in guesses.learned.logits.split(8))
-    targets = [[float(number == label) for number in range(CLASSES)]
-               for label in found.step.minibatch.labels.tolist()]  # fmt: skip
     guessed = [
-        slow_sharpened([(a + b) / 2 for a, b in zip(*both, strict=True)], 0.6)
+        sharpened_slowly([(a + b) / 2 for a, b in zip(*both, strict=True)], 0.6)
         for both in zip(first, second, strict=True)
     ]
-    targets += guessed + guessed
-    views = [found.step.minibatch.views[n] for n in ("labeled", "weak_0", "weak_1")]
-    inputs = found.step.as_input(torch.cat(views))
-    shares, partners = shares_and_partners(20, 0.5, found.step.stream("mixture"))
-    blended = [
-        [s * a + (1 - s) * b for a, b in zip(targets[i], targets[j], strict=True)]
-        for i, (s, j) in enumerate(zip(shares, partners, strict=True))
-    ]
-    shown = [
-        s * inputs[i] + (1 - s) * inputs[j]
-        for i, (s, j) in enumerate(zip(shares, partners, strict=True))
-    ]
-    torch.testing.assert_close(mixture.inputs, torch.stack(shown))
+    inputs, blended = mixture_of(found, ["weak_0", "weak_1"], guessed, 0.5)
+    torch.testing.assert_close(mixture.inputs, inputs)
     said = rows(mixture.learned.logits)
     expected = cross_entropy(said[:4], blended[:4])
     expected += 3 * ramp(number, 0.4) * squared(said[4:], blended[4:])

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+import torch
 from lightning_fabric import Fabric
 from tests.training.conftest import tiny_pool
 
@@ -91,3 +92,32 @@ def squared(found, targets):
 def ramp(number, share):
     """Return how much of its weight a term has in a step."""
     return min(1.0, number / (share * STEPS)) if share else 1.0
+
+
+def sharpened_slowly(row, temperature):
+    """Return a row of probabilities, sharpened."""
+    powers = [one ** (1 / temperature) for one in row]
+    return [one / sum(powers) for one in powers]
+
+
+def mixture_of(found, names, guessed, concentration):
+    """Return the mixed inputs of a step, and its mixed targets as lists."""
+    minibatch = found.step.minibatch
+    targets = [
+        [float(number == label) for number in range(CLASSES)]
+        for label in minibatch.labels.tolist()
+    ]
+    targets += guessed * len(names)
+    views = [minibatch.views[name] for name in ("labeled", *names)]
+    inputs = found.step.as_input(torch.cat(views))
+    draws = found.step.stream("mixture")
+    partners = torch.randperm(len(inputs), generator=draws).tolist()
+    both = torch.full((len(inputs), 2), concentration)
+    pairs = torch._sample_dirichlet(both, generator=draws).tolist()
+    shown, blended = [], []
+    for own, (other, pair) in enumerate(zip(partners, pairs, strict=True)):
+        most, least = max(pair), min(pair)
+        shown.append(most * inputs[own] + least * inputs[other])
+        both = zip(targets[own], targets[other], strict=True)
+        blended.append([most * a + least * b for a, b in both])
+    return torch.stack(shown), blended

@@ -91,6 +91,7 @@ _LEARNERS = {
     "pi-model": _Learner("pi_model:PiModel"),
     "mean-teacher": _Learner("mean_teacher:MeanTeacher"),
     "mixmatch": _Learner("mixmatch:MixMatch", alignments=_ALL),
+    "remixmatch": _Learner("remixmatch:ReMixMatch", inputs=("",), alignments=_ALL),
     "linear": _Learner("frozen_linear:Linear", takes_steps=False, shares=_SHARES),
     "spreading": _Learner("spreading:Spreading", takes_steps=False, shares=_SHARES),
 }

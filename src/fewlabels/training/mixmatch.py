@@ -57,7 +57,7 @@ class MixMatch(Learner):
         with torch.no_grad():
             views = step.outputs("weak_0", "weak_1")
             guesses = torch.stack([view.logits.softmax(dim=1) for view in views])
-        pseudo = step.pseudo_labels(guesses.mean(dim=0), _always)
+        pseudo = step.pseudo_labels(guesses.mean(dim=0), always)
         target_UC = sharpened(pseudo.probabilities, self.temperature)
         labeled, others = mixture(step, ["weak_0", "weak_1"], target_UC, self.mixup)
         supervised = F.cross_entropy(*labeled)
@@ -95,6 +95,6 @@ def mixture(
     return (logits[:num], mixed_targets[:num]), (logits[num:], mixed_targets[num:])
 
 
-def _always(probabilities_UC: Tensor) -> Tensor:
+def always(probabilities_UC: Tensor) -> Tensor:
     """Say that every guess counts."""
     return probabilities_UC.new_ones(len(probabilities_UC))

@@ -1,0 +1,139 @@
+"""ReMixMatch: MixMatch with aligned guesses, strong views and turned images.
+
+Berthelot et al., "ReMixMatch: Semi-Supervised Learning with Distribution Matching and
+Augmentation Anchoring" (ICLR 2020).
+
+Shapes: U unlabeled items in a minibatch, C classes, M minibatches remembered.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fewlabels.errors import UsageError
+from fewlabels.pool import Pool
+from fewlabels.training.consistency import ramped, sharpened
+from fewlabels.training.darp import targets
+from fewlabels.training.distribution import aligned
+from fewlabels.training.learner import Loss, PseudoLabels, Step
+from fewlabels.training.mixmatch import MixMatch, always, mixture
+from fewlabels.training.schedule import check_range
+from fewlabels.training.views import View
+
+_REMEMBERED = 128
+_QUARTERS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReMixMatch(MixMatch):
+    """Cross-entropy on mixtures, on a strong view and on quarter turns (Eqs. 3, 4).
+
+    The guess for the weak view is aligned to the class shares of the labels; where an
+    alignment is chosen, it takes that place.
+    """
+
+    defaults: ClassVar[Mapping[str, Any]] = {}
+
+    mu: int = 1
+    """Unlabeled items for each labeled one in a step."""
+    consistency_weight: float = 1.5
+    """Weight of the mixed unlabeled items, at last (lambda_u)."""
+    anchor_weight: float = 0.5
+    """Weight of a strong view that is not mixed, at last (lambda_u1)."""
+    rotation_weight: float = 0.5
+    """Weight of telling by how much a strong view is turned (lambda_r)."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        super().__post_init__()
+        check_range("anchor_weight", self.anchor_weight, at_least=0)
+        check_range("rotation_weight", self.rotation_weight, at_least=0)
+
+    @property
+    def views(self) -> Mapping[str, View]:
+        """Weak views of all items, and two strong ones of unlabeled items."""
+        return {
+            "labeled": View("weak", is_labeled=True),
+            "weak": View("weak"),
+            "strong_0": View("strong"),
+            "strong_1": View("strong"),
+        }
+
+    @property
+    def heads(self) -> Mapping[str, int]:
+        """A layer that tells by how many quarters an image is turned."""
+        return {"rotation": _QUARTERS}
+
+    def check(self, pool: Pool) -> None:
+        """Raise unless the items are square images."""
+        shape = pool.images.shape
+        if len(shape) != 3 or shape[1] != shape[2]:
+            raise UsageError(
+                f"The items have the shape {shape}, and ReMixMatch learns from images "
+                "that are turned by a quarter, so they must be square. Take 'mixmatch'."
+            )
+
+    def memory(self, pool: Pool) -> dict[str, Tensor]:
+        """Return the mean prediction of each of the last steps: even, shape (M, C)."""
+        num_classes = pool.num_classes
+        return {"predictions": torch.full((_REMEMBERED, num_classes), 1 / num_classes)}
+
+    def loss(self, step: Step) -> Loss:
+        """Return the sum of all four terms."""
+        strong = step.minibatch.views["strong_0"]
+        draws = step.stream("quarter turns")
+        turns_U = torch.randint(_QUARTERS, (len(strong),), generator=draws)
+        turns_U = turns_U.to(strong.device)
+        weak, anchored, turned = step.outputs(
+            "weak", strong, turned_by(strong, turns_U)
+        )
+        pseudo = self.pseudo_labels(step, weak.logits.detach().softmax(dim=1))
+        target_UC = sharpened(pseudo.probabilities, self.temperature)
+        names = ["strong_0", "strong_1", "weak"]
+        labeled, others = mixture(step, names, target_UC, self.mixup)
+        figures = {
+            "supervised": F.cross_entropy(*labeled),
+            "consistency": F.cross_entropy(*others),
+            "anchored": F.cross_entropy(anchored.logits, target_UC),
+            "rotation": F.cross_entropy(turned.heads["rotation"], turns_U),
+        }
+        unlabeled = self.consistency_weight * figures["consistency"]
+        unlabeled = unlabeled + self.anchor_weight * figures["anchored"]
+        return Loss(
+            figures["supervised"]
+            + ramped(step, self.ramp_up) * unlabeled
+            + self.rotation_weight * figures["rotation"],
+            {**figures, **pseudo.figures},
+        )
+
+    def pseudo_labels(self, step: Step, probabilities_UC: Tensor) -> PseudoLabels:
+        """Return guesses, aligned to the shares of the labels or as is chosen."""
+        past_MC = step.memory["predictions"]
+        pseudo = step.pseudo_labels(probabilities_UC, always)
+        if step.alignment is None:
+            guess_UC = aligned(probabilities_UC, _shares(step), past_MC.mean(dim=0))
+            pseudo = PseudoLabels(guess_UC, pseudo.keeps)
+        now_C = step.group.gathered(probabilities_UC).cpu().mean(dim=0)
+        past_MC[step.number % _REMEMBERED] = now_C
+        return pseudo
+
+
+def turned_by(images_n: Tensor, turns_n: Tensor) -> Tensor:
+    """Return each image turned by its number of quarters, counterclockwise."""
+    turned_n = images_n.clone()
+    for turns in range(1, _QUARTERS):
+        chosen_n = turns_n == turns
+        turned_n[chosen_n] = torch.rot90(images_n[chosen_n], turns, dims=(-2, -1))
+    return turned_n
+
+
+def _shares(step: Step) -> Tensor | float:
+    """Return how frequent each class is among the labels that the network sees."""
+    pool = step.pool
+    if step.schedule.balances_classes:
+        return 1 / pool.num_classes
+    return targets.from_labels(pool.labels[pool.labeled], pool.num_classes, 1)
