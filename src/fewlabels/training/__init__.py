@@ -88,6 +88,7 @@ _LEARNERS = {
     "softmatch": _Learner("softmatch:SoftMatch", alignments=_ALL),
     "adamatch": _Learner("adamatch:AdaMatch", alignments=_ALL),
     "pseudo-label": _Learner("pseudo_label:PseudoLabel", alignments=_ALL),
+    "ceal": _Learner("ceal:Ceal", alignments=_ALL),
     "pi-model": _Learner("pi_model:PiModel"),
     "mean-teacher": _Learner("mean_teacher:MeanTeacher"),
     "mixmatch": _Learner("mixmatch:MixMatch", alignments=_ALL),
