@@ -17,6 +17,10 @@ from fewlabels import rng
 from fewlabels.training import loop, make, names, options
 
 NAMES = [name for name in names() if "steps" in options(name)]
+FROZEN = [name for name in NAMES if name.startswith("frozen-")]
+FEW = [name for name in NAMES if not name.endswith("-da")]
+FEW = [name for name in FEW if (name in FROZEN) == name.endswith("-darp")]
+"""Each learner over images, and with a memory besides its own over features."""
 
 
 def trainer_of(name, steps, folder):
@@ -48,7 +52,7 @@ def features(tmp_path_factory):
     return tmp_path_factory.mktemp("features")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", FEW)
 def test_it_goes_on_where_it_was(tmp_path, name, features, stop_before):  # noqa: F811
     done, stop_at = stop_before
     trainer = trainer_of(name, 8, features)
@@ -61,7 +65,9 @@ def test_it_goes_on_where_it_was(tmp_path, name, features, stop_before):  # noqa
     assert done == [4, 5, 6, 7]
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if n.startswith("frozen-")])
+@pytest.mark.parametrize(
+    "name", [n for n in FROZEN if not n.endswith(("-da", "-darp"))]
+)
 def test_it_learns(name, features):
     trainer = trainer_of(name, 40, features)
     outputs = fit(None, trainer, pool()).outputs(pool().images, torch.arange(NUM_ITEMS))
