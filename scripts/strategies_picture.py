@@ -109,9 +109,12 @@ def picture(problem: Scene) -> Figure:
     panels = figure.subplots(num_rows, NUM_COLUMNS, squeeze=False).ravel()
     for axes, name in zip(panels, names, strict=False):
         _panel(axes, problem, name)
+    panels[0].scatter([], [], s=60, c=PICKED, label=f"picked ({NUM_PICKS})")
+    panels[0].scatter([], [], s=45, marker="X", c=INK, label="labeled")
+    panels[0].scatter([], [], s=16, c="#999999", label="candidate")
     for axes in panels[len(names) :]:
         axes.set_axis_off()
-    _legend(panels[len(names)] if len(names) < len(panels) else panels[-1])
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=11)
     return figure
 
 
@@ -161,13 +164,6 @@ def _regions(axes: Axes, problem: Scene) -> None:
         rasterized=True,
         zorder=0,
     )
-
-
-def _legend(axes: Axes) -> None:
-    axes.scatter([], [], s=60, c=PICKED, label=f"picked ({NUM_PICKS})")
-    axes.scatter([], [], s=45, marker="X", c=INK, label="labeled")
-    axes.scatter([], [], s=16, c="#999999", label="candidate")
-    axes.legend(loc="center", frameon=False, fontsize=10)
 
 
 def _group(

@@ -192,7 +192,7 @@ def _refined(
         part = np.arange(start, min(start + _REFINED, num_nodes))
         others = nodes.read(candidates[part].ravel())
         others = others.reshape(*candidates[part].shape, others.shape[1])
-        gaps = (nodes.read(part)[:, None] - others).double().square_().sum(dim=2)
+        gaps = (nodes.read(part).double()[:, None] - others).square_().sum(dim=2)
         order = np.argsort(gaps.numpy(), axis=1, kind="stable")[:, :count]
         near[part] = np.take_along_axis(candidates[part], order, axis=1)
         squares[part] = np.take_along_axis(gaps.numpy(), order, axis=1)

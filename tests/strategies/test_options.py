@@ -67,6 +67,11 @@ def test_a_mean_over_no_references_is_refused(name, count):
         ("rdss", {"alpha": 1.1}),
         ("rdss", {"alpha": math.nan}),
         ("rdss", {"width": 0.0}),
+        ("outward", {"power": -1.0}),
+        ("outward", {"noise": 0.0}),
+        ("sigma-opt", {"damping": 1.0}),
+        ("npc", {"weights": "influence"}),
+        ("npc", {"normalize": True, "kernel": "diffusion"}),
     ],
 )
 def test_numbers_without_meaning_are_refused(name, options):

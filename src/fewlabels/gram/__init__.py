@@ -4,6 +4,7 @@ A kernel is asked for blocks by index, so that no N x N matrix is ever built. Wh
 search needs of one is :class:`fewlabels.protocols.Kernel`; anything that fits will do.
 """
 
+from fewlabels.gram.diffusion import Diffusion, Weights, diffusion_kernel
 from fewlabels.gram.fisher import binary_factors, class_factors
 from fewlabels.gram.gradient_embedding import (
     GradientEmbeddingKernel,
@@ -24,15 +25,18 @@ from fewlabels.gram.spectra import (
 from fewlabels.gram.wide_head import WideHeadKernel, wide_head_kernel
 
 __all__ = [
+    "Diffusion",
     "GradientEmbeddingKernel",
     "LastLayerKernel",
     "LinearKernel",
     "SoftmaxKernel",
     "Spectrum",
     "TangentKernel",
+    "Weights",
     "WideHeadKernel",
     "binary_factors",
     "class_factors",
+    "diffusion_kernel",
     "eigenvalue_ceiling",
     "euclidean_kernel",
     "exact_ntk_gram",

@@ -18,6 +18,7 @@ from fewlabels.strategies.ev_gp import ExpectedVariance
 from fewlabels.strategies.maxdet import MaxDet
 from fewlabels.strategies.mlmoc import MostLikelyOutputChange
 from fewlabels.strategies.npc import NeuralPreconditioning
+from fewlabels.strategies.outward import Outward, SigmaOptimal, VOptimal
 from fewlabels.strategies.probcover import ProbCover
 from fewlabels.strategies.random import Random
 from fewlabels.strategies.rdss import RepresentativeDiverse
@@ -42,11 +43,14 @@ __all__ = [
     "Medoids",
     "MostLikelyOutputChange",
     "NeuralPreconditioning",
+    "Outward",
     "ProbCover",
     "Random",
     "RepresentativeDiverse",
+    "SigmaOptimal",
     "TypiClust",
     "UncertaintyHerding",
+    "VOptimal",
     "names",
     "resolve",
 ]
@@ -73,6 +77,9 @@ _BY_NAME: dict[str, Callable[..., Strategy]] = {
     "uherding": UncertaintyHerding,
     "medoids": Medoids,
     "rdss": RepresentativeDiverse,
+    "outward": Outward,
+    "v-opt": VOptimal,
+    "sigma-opt": SigmaOptimal,
 }
 
 

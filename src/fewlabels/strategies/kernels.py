@@ -16,7 +16,7 @@ from fewlabels.naming import check_known, imported
 from fewlabels.pool import Pool, Round
 from fewlabels.protocols import Classifier, Kernel, Outputs, OwnInputs
 
-KernelName = Literal["auto", "last-layer", "wide-head", "softmax", "ntk"]
+KernelName = Literal["auto", "last-layer", "wide-head", "softmax", "ntk", "diffusion"]
 
 KernelChoice = KernelName | str | Kernel | Callable[[Outputs, Pool], Kernel]
 """A name, a kernel, what makes one of outputs and pool, or where that is imported."""
@@ -49,6 +49,11 @@ def check_kernel(strategy: Looking) -> None:
     choice = strategy.kernel
     if isinstance(choice, str) and ":" not in choice:
         check_known("kernel", choice, KernelName)
+        if choice == "diffusion" and strategy.normalize:
+            raise UsageError(
+                "normalize=True would do nothing: the diffusion kernel compares "
+                "features by their direction already. Leave it out."
+            )
         return
     found = _found(choice)
     if not callable(found) and not _is_kernel(found):
@@ -71,6 +76,7 @@ def kernel_for(
     size: int,
     generator: Generator,
     history: Sequence[Round],
+    weights: gram.Weights = "none",
 ) -> tuple[str, Kernel]:
     """Return the name of the kernel to use, and the kernel over the whole pool.
 
@@ -80,6 +86,8 @@ def kernel_for(
     choice = strategy.kernel
     if isinstance(choice, str) and ":" not in choice:
         name = _decided(choice, outputs.features, pool, size, history)
+        if name == "diffusion":
+            return name, gram.diffusion_kernel(outputs.features, weights=weights)
         scaled = strategy.normalize
         return name, _built_in(
             name, classifier, outputs, pool, generator, normalize=scaled

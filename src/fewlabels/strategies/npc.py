@@ -12,7 +12,8 @@ from typing import Any, Literal
 import torch
 from torch import Generator, Tensor
 
-from fewlabels.errors import DegenerateGramWarning
+from fewlabels.errors import DegenerateGramWarning, UsageError
+from fewlabels.gram import Weights
 from fewlabels.matrices import Rows, rows_at
 from fewlabels.naming import check_known
 from fewlabels.pool import Pool, Query, Round
@@ -44,6 +45,9 @@ class NeuralPreconditioning:
     kernel: Any = field(default="auto", metadata={"code": True})
     """``last-layer`` is the paper; ``auto`` takes it while its rank is large enough;
     your own: see :data:`fewlabels.strategies.kernels.KernelChoice`."""
+    weights: Weights = "none"
+    """``influence``: items count by how much they say about the pool; for the kernel
+    ``diffusion``."""
     method: Method = "random"
     """How sets are searched: the paper's random draws, ``greedy`` or ``exchange``."""
     draws: int | None = None
@@ -60,6 +64,12 @@ class NeuralPreconditioning:
     def __post_init__(self) -> None:
         """Refuse misspelt words, which would pass for the defaults, and no shares."""
         check_kernel(self)
+        check_known("weights", self.weights, Weights)
+        if self.weights != "none" and self.kernel != "diffusion":
+            raise UsageError(
+                f"weights={self.weights!r} goes with kernel='diffusion', which knows "
+                f"how far an item is felt, and the kernel is {self.kernel!r}."
+            )
         check_known("search method", self.method, Method)
         check_known("proposal", self.proposal, Proposal)
         check_tie_tolerance(self.tie_tolerance)
@@ -80,7 +90,7 @@ class NeuralPreconditioning:
         check_size(size, len(pool.candidates))
         outputs = classifier.outputs(pool.images, torch.arange(len(pool)))
         name, kernel = kernel_for(
-            self, classifier, outputs, pool, size, generator, history
+            self, classifier, outputs, pool, size, generator, history, self.weights
         )
         with local_processes(self.processes) as executor:
             found = maximize_smallest_eigenvalue(

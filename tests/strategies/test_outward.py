@@ -1,0 +1,122 @@
+import numpy as np
+import pytest
+import torch
+from tests.strategies import contract
+
+from fewlabels.gram.diffusion import Diffusion, diffusion_rows
+from fewlabels.strategies import Outward, SigmaOptimal, VOptimal
+
+NOISE = 0.01
+EXACT = 10**6
+
+
+def doubts(classifier, pool, power):
+    """Roots of the weights, item by item."""
+    if not power or not len(pool.labeled):
+        return np.ones(len(pool))
+    found = []
+    for row in classifier.logits.double().tolist():
+        shares = np.exp(np.array(row) - max(row))
+        *_, second, first = sorted(shares / shares.sum())
+        found.append((1 - (first - second) + 0.02) ** (power / 2))
+    return np.array(found)
+
+
+def left_by(kernel, members):
+    """The covariance once labels are known, by a dense inverse."""
+    if not members:
+        return kernel
+    known = kernel[np.ix_(members, members)] + NOISE * np.eye(len(members))
+    return kernel - kernel[:, members] @ np.linalg.inv(known) @ kernel[members]
+
+
+def leading_share(kernel, members, item, v):
+    """How much of the leading eigenvector of what is left an item explains."""
+    left = left_by(kernel, members)
+    leading = np.linalg.eigh(v[:, None] * left * v)[1][:, -1]
+    return (left[item] @ (v * leading)) ** 2 / (left[item, item] + NOISE)
+
+
+def trace_gain(kernel, members, item, v):
+    def trace(some):
+        return (v**2 * np.diag(left_by(kernel, some))).sum()
+
+    return trace(members) - trace([*members, item])
+
+
+def sum_gain(kernel, members, item, v):
+    def total(some):
+        return v @ left_by(kernel, some) @ v
+
+    return total(members) - total([*members, item])
+
+
+@pytest.mark.parametrize(
+    ("kind", "gain"),
+    [(Outward, leading_share), (VOptimal, trace_gain), (SigmaOptimal, sum_gain)],
+)
+@pytest.mark.parametrize("power", [0.0, 2.0])
+def test_agrees_with_trying_every_candidate_on_a_hundred_problems(kind, gain, power):
+    for seed in range(50):  # with each power
+        pool, classifier = contract.problem(seed, num_labeled=seed % 4)
+        strategy = kind(power=power, num_neighbors=4, rank=EXACT)
+        query = contract.chosen_by(strategy, pool, classifier, size=2)
+        settings = Diffusion(num_neighbors=4, rank=EXACT)
+        rows = diffusion_rows(classifier.features, settings).rows.numpy()
+        kernel, v = rows @ rows.T, doubts(classifier, pool, power)
+        members = pool.labeled.tolist()
+        for item in query.indices.tolist():
+            free = [one for one in pool.candidates.tolist() if one not in members]
+            gains = {one: gain(kernel, members, one, v) for one in free}
+            assert gains[item] == pytest.approx(max(gains.values()), rel=1e-6)
+            members.append(item)
+
+
+@pytest.mark.parametrize("kind", [Outward, VOptimal, SigmaOptimal])
+def test_what_is_left_is_told_and_shrinks(kind):
+    pool, classifier = contract.problem(2)
+    query = contract.chosen_by(kind(), pool, classifier)
+    assert query.record["left_after"] < query.record["left_before"]
+    assert query.value == -query.record["left_after"]
+
+
+def test_few_eigenvectors_choose_nearly_as_well():
+    pool, classifier = contract.problem(5)
+    exact = contract.chosen_by(SigmaOptimal(rank=EXACT), pool, classifier, 10)
+    few = contract.chosen_by(SigmaOptimal(rank=20), pool, classifier, 10)
+    left = [
+        contract.chosen_by(
+            SigmaOptimal(rank=EXACT), with_labels(pool, query), classifier, 1
+        ).record["left_before"]
+        for query in (exact, few)
+    ]
+    assert left[1] < 1.1 * left[0]
+
+
+def with_labels(pool, query):
+    labels = pool.labels.clone()
+    labels[query.indices] = 0
+    return type(pool).build(pool.images, labels, pool.classes)
+
+
+def test_doubt_decides_between_equal_groups():
+    # Two equal groups of rows; the model is unsure about the second alone.
+    generator = torch.Generator().manual_seed(0)
+    group = torch.randn(12, 3, generator=generator)
+    rows = torch.cat([group @ torch.eye(3, 6), group @ torch.eye(3, 6).roll(3, 1)])
+    logits = torch.zeros(24, 2)
+    logits[:12, 0] = 20
+    pool, _ = contract.problem(0)
+    labels = torch.full((24,), -1)
+    labels[0] = labels[12] = 0
+    some = type(pool).build(type(pool.images)(rows), labels, ("a", "b"))
+    from fewlabels.features import PrecomputedClassifier
+
+    known = PrecomputedClassifier(rows, logits)
+    for kind in (Outward, VOptimal, SigmaOptimal):
+        query = contract.chosen_by(kind(power=2, num_neighbors=3), some, known, 3)
+        assert int(query.indices.min()) >= 12
+
+
+def test_the_order_of_the_pool_does_not_matter():
+    contract.check_ignores_order(Outward(), VOptimal(), SigmaOptimal())
