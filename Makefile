@@ -36,10 +36,12 @@ $(VENV)/.created:
 	@touch $@
 
 # One environment for everything: the development tools add ten seconds to the minute or
-# so that torch and the rest take.
+# so that torch and the rest take. timm comes without torchvision, which has to be built
+# for the very torch that is there.
 $(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
 	@echo "Installing fewlabels with its development tools (about 1.5 GB, once)"
 	$(INSTALL) -e '.[dev]'
+	$(INSTALL) --no-deps timm
 	@touch $@
 
 setup: $(VENV)/.installed ## Create .venv with the pinned versions and the development tools.

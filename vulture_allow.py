@@ -92,6 +92,12 @@ efficientnet_lite0  # imported by the table of encoders
 efficientnet_lite2
 onnx_file
 no_encoder
-OnnxEncoder
+onnx_encoder
+from_folder
+timm_folder
+local_folder
+_.find_spec  # Python calls these to import
+_.create_module
+_.exec_module
 _.intra_op_num_threads  # onnxruntime reads these
 _.log_severity_level

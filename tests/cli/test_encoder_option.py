@@ -1,6 +1,7 @@
 """``--encoder`` on the commands that train."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -99,19 +100,37 @@ def test_a_path_is_kept_in_full(tmp_path, monkeypatch):
 def test_a_model_that_is_not_here_is_told_before_anything_heavy_is_loaded(
     tmp_path, command
 ):
-    words = (command, *COMMANDS[command], "--encoder", "onnx:nosuch.onnx")
+    """No network is asked either: the library that could ask is not loaded."""
+    words = (command, *COMMANDS[command], "--encoder", "hf-hub:org/net")
     done = subprocess.run(
         [sys.executable, "-c", LOADED, *words],
         cwd=tmp_path,
         capture_output=True,
         text=True,
+        env=os.environ | {"HF_HUB_CACHE": str(tmp_path / "hub")},
     )
     told, loaded = done.stderr.splitlines()
     assert done.returncode == 2
-    assert told.endswith(
-        "There is no file 'nosuch.onnx'; give the path of an ONNX file."
-    )
+    assert "The model 'org/net' is not on this machine" in told
+    assert told.endswith("copy it into a folder and name that as local-dir:PATH.")
     assert loaded == "loaded:"
+
+
+def test_a_download_needs_something_to_fetch(fewlabels):
+    code, _, err = fewlabels("run", "digits", "--download")
+    assert code == 2
+    assert "nothing to download; name it with --encoder" in err
+
+
+def test_a_download_is_done_only_if_asked_for(fewlabels, monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    asked = []
+    monkeypatch.setattr("fewlabels.features.found.download", asked.append)
+    for name in ("hf-hub:org/net@v1", "timm/net"):
+        assert fewlabels("run", "digits", "--encoder", name)[0] == 2
+        assert not asked
+        fewlabels("run", "digits", "--encoder", name, "--download")
+        assert [asked.pop()] == [name.removeprefix("hf-hub:")]
 
 
 def test_a_wrong_name_in_python_is_told(tmp_path):

@@ -15,6 +15,7 @@ try:
     main()
 finally:
     heavy = {"matplotlib", "numba", "pandas", "pyarrow", "scipy", "sklearn", "torch"}
+    heavy |= {"huggingface_hub", "onnxruntime", "timm", "transformers"}
     print("loaded:", *sorted(heavy & sys.modules.keys()), file=sys.stderr)
 """
 

@@ -23,7 +23,14 @@ from fewlabels.cli.bench_words import (
     split_names,
     total_line,
 )
-from fewlabels.cli.options import AllowCode, Encoder, Json, Quiet, found_encoder
+from fewlabels.cli.options import (
+    AllowCode,
+    Download,
+    Encoder,
+    Json,
+    Quiet,
+    found_encoder,
+)
 from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.errors import UnknownNameError, UsageError
 
@@ -81,6 +88,7 @@ def run(
         ),
     ] = None,
     encoder: Encoder = None,
+    download: Download = False,
     seeds: Annotated[
         str | None,
         typer.Option(help="How many (3) or which (5-9 or 0,4). [default: recipe's]"),
@@ -123,7 +131,7 @@ def run(
     Prints the cost first. Safe to stop or kill at any time: the same command resumes;
     more strategies or seeds add only what is missing.
     """
-    features = found_encoder(encoder)
+    features = found_encoder(encoder, download=download)
     experiments = [
         _chosen(recipe, strategies, seeds, features, allow_code=allow_code)
         for recipe in recipes

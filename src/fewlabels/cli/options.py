@@ -32,6 +32,13 @@ Encoder = Annotated[
     ),
 ]
 
+Download = Annotated[
+    bool,
+    typer.Option(
+        "--download", help="Fetch the encoder's model, if it is not on this machine."
+    ),
+]
+
 AllowCode = Annotated[
     bool,
     typer.Option(
@@ -45,7 +52,7 @@ def read_options(words: Iterable[str] | None) -> dict[str, Any]:
     return dict(map(_option, words or ()))
 
 
-def found_encoder(encoder: str | None) -> str | None:
+def found_encoder(encoder: str | None, *, download: bool) -> str | None:
     """Return the name of an encoder, once it is known to be on this machine.
 
     Whoever misspelled a path hears of it before anything heavy is imported.
@@ -53,8 +60,12 @@ def found_encoder(encoder: str | None) -> str | None:
     from fewlabels.features import encoders
 
     if encoder is None:
+        if download:
+            raise UsageError("There is nothing to download; name it with --encoder.")
         return None
     encoders.check(encoder)
+    if download:
+        encoders.download(encoder)
     encoders.find(encoder)
     return encoders.placed(encoder)
 

@@ -8,7 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from fewlabels.cli.options import AllowCode, Encoder, Json, Quiet, found_encoder
+from fewlabels.cli.options import (
+    AllowCode,
+    Download,
+    Encoder,
+    Json,
+    Quiet,
+    found_encoder,
+)
 from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.naming import import_paths
 from fewlabels.projects import NextStep, Project, Status, Told
@@ -42,6 +49,7 @@ def init(
         typer.Option(help="Name or module:Class. [default: what fits the images]"),
     ] = None,
     encoder: Encoder = None,
+    download: Download = False,
     size: Annotated[
         int | None,
         typer.Option(help="Resize images to this side. [default: what fits]"),
@@ -58,7 +66,7 @@ def init(
     quiet: Quiet = False,
 ) -> None:
     """Start a project: images to label, classes, a label budget."""
-    features = found_encoder(encoder)
+    features = found_encoder(encoder, download=download)
     terminal = Terminal.open(quiet=quiet)
     with (
         terminal.busy(),

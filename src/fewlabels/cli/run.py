@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fewlabels.cli.options import AllowCode, Encoder, Json, Quiet, found_encoder
+from fewlabels.cli.options import (
+    AllowCode,
+    Download,
+    Encoder,
+    Json,
+    Quiet,
+    found_encoder,
+)
 from fewlabels.cli.terminal import Terminal, print_line
 
 if TYPE_CHECKING:
@@ -31,6 +38,7 @@ def run(
         str | None, typer.Option(help="Name or module:Class. [default: fixmatch]")
     ] = None,
     encoder: Encoder = None,
+    download: Download = False,
     start: Annotated[
         int | None, typer.Option(help="Labels at the start. [default: 10]")
     ] = None,
@@ -68,7 +76,7 @@ def run(
 
     Safe to stop or kill at any time: the same command resumes.
     """
-    features = found_encoder(encoder)  # before torch is imported
+    features = found_encoder(encoder, download=download)  # before torch is imported
     from fewlabels import data
     from fewlabels.report import write_report
     from fewlabels.runs import RoundLine, RunFolder, RunSettings, check_choices, settled

@@ -8,6 +8,7 @@ Nothing here imports torch: what a name stands for is imported when it is made, 
 whether a model is on this machine is known before.
 """
 
+from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -44,6 +45,13 @@ class Encoder(Protocol):
         ...
 
 
+class Published(NamedTuple):
+    """How somebody else gets an encoder that was made here."""
+
+    name: str
+    options: Mapping[str, Any]
+
+
 class _Source(NamedTuple):
     """Where encoders come from whose names begin alike."""
 
@@ -58,14 +66,23 @@ class _Source(NamedTuple):
 
 
 _ROWS = "vectors:"
+LEARNED = "self-supervised"
+"""Name of the encoder that learns from the images of a pool."""
+
 _BUILT_IN = {
     "efficientnet-lite0": "efficientnet:efficientnet_lite0",
     "efficientnet-lite2": "efficientnet:efficientnet_lite2",
     "pixels": "pixels:pixels",
-    "self-supervised": "self_supervised:SelfSupervised",
+    LEARNED: "self_supervised:SelfSupervised",
 }
+_FOLDER = "pretrained:from_folder"
 _SOURCES = {
-    "onnx:": _Source("FILE.onnx", "found:onnx_file", "onnx_encoder:OnnxEncoder"),
+    "timm/": _Source("NAME", "found:timm_folder", _FOLDER, is_path=False),
+    "hf-hub:": _Source(
+        "ORG/REPO[@REVISION]", "found:hub_folder", _FOLDER, is_path=False
+    ),
+    "local-dir:": _Source("PATH", "found:local_folder", _FOLDER),
+    "onnx:": _Source("FILE.onnx", "found:onnx_file", "onnx_encoder:onnx_encoder"),
     _ROWS: _Source("FILE.parquet", "found:rows_file", "found:no_encoder"),
 }
 
@@ -127,6 +144,27 @@ def find(encoder: str) -> Path | None:
     return found
 
 
+def download(encoder: str) -> None:
+    """Fetch the model that a name stands for from the Hugging Face hub.
+
+    Nothing is fetched if it is on this machine. This is all that asks a network.
+
+    Args:
+        encoder: ``timm/NAME`` or ``hf-hub:ORG/REPO[@REVISION]``; of others there is
+            nothing to fetch.
+    """
+    if is_published(encoder):
+        from fewlabels.features import found
+
+        found.download(encoder.removeprefix("hf-hub:"))
+
+
+def is_published(encoder: str) -> bool:
+    """Return whether a name stands for a model that others can fetch too."""
+    parts = _split(encoder)
+    return parts is not None and not parts[1].is_path
+
+
 def side(encoder: str, **options: Any) -> int | None:
     """Return the side, in pixels, of images that an encoder need not resize.
 
@@ -161,7 +199,7 @@ def resolve(encoder: "str | Encoder | nn.Module", **options: Any) -> Encoder:
             f"The encoder {encoder!r} is made for the images of a pool; call "
             "encoders.for_images(images, encoder, cache)."
         )
-    return _checked(encoder, found)
+    return _checked(encoder, found, options)
 
 
 def for_images(
@@ -182,7 +220,7 @@ def for_images(
     found = _found(encoder, options)
     if _needs_images(found):
         found = found.for_images(images, cache)
-    return _checked(encoder, found)
+    return _checked(encoder, found, options)
 
 
 def _split(encoder: object) -> tuple[str, _Source, str] | None:
@@ -227,7 +265,7 @@ def _needs_images(found: Any) -> bool:
     return callable(getattr(found, "for_images", None))
 
 
-def _checked(given: object, found: Any) -> Encoder:
+def _checked(given: object, found: Any, options: dict[str, Any]) -> Encoder:
     """Return an encoder, a module as one; raise if it is neither."""
     from torch import nn
 
@@ -244,5 +282,7 @@ def _checked(given: object, found: Any) -> Encoder:
             "name (a string), a feature_size and a method embed(images); see "
             "features.encoders.Encoder."
         )
+    if isinstance(given, str) and is_published(given):
+        found.published = Published(given, options)
     checked: Encoder = found
     return checked

@@ -1,10 +1,37 @@
-"""Where models are on this machine; nothing heavy is imported to know."""
+"""Where models are on this machine; nothing heavy is imported to know.
 
+A folder of a model holds what timm and transformers save: ``config.json`` and weights
+as safetensors, which hold numbers only. Weights that are pickled can hold a program,
+and are never opened.
+"""
+
+import json
+import os
+import re
+from collections.abc import Mapping
 from hashlib import blake2b, file_digest
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
-from fewlabels.errors import UsageError
+from fewlabels.errors import DownloadError, UsageError
+
+CONFIG = "config.json"
+DOWNLOADED = (
+    CONFIG,
+    "preprocessor_config.json",
+    "processor_config.json",
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "model-*-of-*.safetensors",
+    "README.md",
+)
+"""What is fetched of a model: its configuration, its weights, its licence."""
+
+_PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+_MOST_BYTES = 2**24
 
 
 def onnx_file(place: str) -> Path:
@@ -14,7 +41,7 @@ def onnx_file(place: str) -> Path:
         raise UsageError(f"'{place}' does not end in .onnx; name an ONNX file.")
     if not path.is_file():
         raise UsageError(f"There is no file '{path}'; give the path of an ONNX file.")
-    _check_installed("onnxruntime", "onnxruntime", f"'{path.name}' is read by")
+    _check_installed("onnxruntime", f"'{path.name}'")
     return path
 
 
@@ -36,13 +63,106 @@ def no_encoder(path: Path, **options: object) -> None:
     )
 
 
-def _check_installed(module: str, extra: str, why: str) -> None:
-    """Raise unless a package is there; it is not imported."""
-    if find_spec(module) is None:
+def local_folder(place: str) -> Path:
+    """Return the folder of a model that ``local-dir:PATH`` names."""
+    path = Path(place).expanduser()
+    if not path.is_dir():
+        raise UsageError(f"There is no folder '{path}'; give the folder of a model.")
+    _check_model(path)
+    return path
+
+
+def hub_folder(place: str) -> Path:
+    """Return where the Hugging Face cache has ``ORG/REPO`` or ``ORG/REPO@REVISION``."""
+    path = snapshot(place)
+    if not path.is_dir():
         raise UsageError(
-            f"{why} the package {module}, which is not installed. Run: pip install "
-            f"'fewlabels[{extra}]'"
+            f"The model '{place}' is not on this machine (it was looked for in "
+            f"'{hub_cache()}'), and nothing is downloaded unless you ask for it: "
+            "download it, or copy it into a folder and name that as local-dir:PATH."
         )
+    _check_model(path)
+    return path
+
+
+def snapshot(place: str) -> Path:
+    """Return the folder of a revision, which may not be there."""
+    name, _, revision = place.partition("@")
+    if not _NAME.fullmatch(name) or ".." in place:
+        raise UsageError(f"'{place}' is no model; name it as ORG/REPO[@REVISION].")
+    repository = hub_cache() / f"models--{name.replace('/', '--')}"
+    reference = repository / "refs" / (revision or "main")
+    if reference.is_file():
+        revision = reference.read_text("utf-8").strip()
+    return repository / "snapshots" / (revision or "main")
+
+
+def timm_folder(place: str) -> Path:
+    """Return where the Hugging Face cache has a model that timm publishes there."""
+    return hub_folder(f"timm/{place}")
+
+
+def hub_cache() -> Path:
+    """Return the folder that Hugging Face's libraries keep models in."""
+    told = os.environ.get("HF_HUB_CACHE")
+    if told:
+        return Path(told).expanduser()
+    usual = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "huggingface"
+    return Path(os.environ.get("HF_HOME", usual)).expanduser() / "hub"
+
+
+def download(place: str) -> Path:
+    """Fetch a model from the Hugging Face hub, unless it is there, and return where.
+
+    Args:
+        place: ``ORG/REPO`` or ``ORG/REPO@REVISION``.
+
+    Returns:
+        Its folder in the cache of Hugging Face's libraries.
+
+    Raises:
+        DownloadError: If it cannot be fetched.
+    """
+    _check_installed("huggingface_hub", f"Downloading '{place}'")
+    if snapshot(place).is_dir():
+        return hub_folder(place)
+    hub: Any = import_module("huggingface_hub")
+    name, _, revision = place.partition("@")
+    try:
+        hub.snapshot_download(
+            name, revision=revision or None, allow_patterns=list(DOWNLOADED)
+        )
+    except (hub.errors.HfHubHTTPError, OSError, ValueError) as error:
+        told = " ".join(str(error).split()).rstrip(".")
+        raise DownloadError(
+            f"The model '{place}' could not be downloaded: {told}. Look at its name "
+            "and at the connection, or copy the model into a folder and name that as "
+            "local-dir:PATH."
+        ) from error
+    return hub_folder(place)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return what a JSON file of a model says; nothing where it is not there."""
+    if not path.is_file():
+        return {}
+    try:
+        with path.open("rb") as file:
+            told = json.loads(file.read(_MOST_BYTES))
+    except ValueError as error:
+        raise UsageError(
+            f"'{path}' is no JSON: {error}. Save the model anew."
+        ) from error
+    if not isinstance(told, dict):
+        raise UsageError(f"'{path}' says nothing of a model. Save the model anew.")
+    return told
+
+
+def library_of(config: Mapping[str, Any]) -> str:
+    """Return which library a model is of, by its configuration; empty: of none."""
+    if "architecture" in config:
+        return "timm"
+    return "transformers" if "model_type" in config else ""
 
 
 def hash_of_files(paths: list[Path], besides: str) -> str:
@@ -52,3 +172,31 @@ def hash_of_files(paths: list[Path], besides: str) -> str:
         with path.open("rb") as file:
             found.update(file_digest(file, "sha256").digest())
     return found.hexdigest()
+
+
+def _check_model(path: Path) -> None:
+    """Raise unless a folder holds a model that can be loaded here."""
+    config = read_json(path / CONFIG)
+    library = library_of(config)
+    if not library:
+        raise UsageError(
+            f"'{path}' is no model of timm or transformers: its {CONFIG} names neither "
+            "an architecture nor a model_type. Save the model there with its library."
+        )
+    if not any(path.glob("*.safetensors")):
+        names = sorted(p.name for p in path.iterdir() if p.suffix in _PICKLED)
+        seen = f", only {', '.join(names)}, which could run a program" if names else ""
+        raise UsageError(
+            f"'{path}' has no weights as safetensors{seen}. Save the model anew with "
+            "safe_serialization=True."
+        )
+    _check_installed(library, f"The model in '{path}'")
+
+
+def _check_installed(module: str, what: str) -> None:
+    """Raise unless a package is there; it is not imported."""
+    if find_spec(module) is None:
+        raise UsageError(
+            f"{what} needs the package {module}, which is not installed. Run: pip "
+            f"install 'fewlabels[{module}]'"
+        )

@@ -59,8 +59,7 @@ class ModuleEncoder:
         """
         self.module = copy.deepcopy(module).eval().requires_grad_(requires_grad=False)
         self.name = _own_name(module, size) if name is None else name
-        self.side = size
-        """Side of the images that need not be resized; None: they never are."""
+        self._size = size
         self._repeats_grey = repeats_grey
         self._feature_size = (
             _told_size(module) if feature_size is None else feature_size
@@ -80,6 +79,12 @@ class ModuleEncoder:
                 "features.ModuleEncoder(module, feature_size=...)."
             )
         return self._feature_size
+
+    @property
+    def side(self) -> int | None:
+        """Side of images that need not be resized; None: they never are."""
+        told = getattr(self.module, "side", None) if self._size is None else self._size
+        return told if isinstance(told, int) else None
 
     def embed(self, images: Tensor) -> Tensor:
         """Return the features of images, in evaluation mode, without gradients.
@@ -123,7 +128,7 @@ class ModuleEncoder:
     def _outputs(self, inputs: Tensor) -> Tensor:
         if self._repeats_grey and inputs.shape[1] == 1:
             inputs = inputs.expand(-1, _COLORS, -1, -1)
-        side = self.side
+        side = self._size
         if side is not None and inputs.shape[2:] != (side, side):
             inputs = F.interpolate(
                 inputs, (side, side), mode="bilinear", antialias=True
@@ -133,6 +138,29 @@ class ModuleEncoder:
         embed = network.embed if isinstance(network, Network) else network
         outputs: Tensor = embed(inputs.to(first.device))
         return outputs
+
+
+class OpaqueEncoder:
+    """An encoder that cannot be written down elsewhere: not all of it is torch's."""
+
+    def __init__(self, inner: ModuleEncoder) -> None:
+        """Hand on what another does, but for the formula."""
+        self._inner = inner
+        self.name = inner.name
+
+    @property
+    def side(self) -> int | None:
+        """Side of images that need not be resized."""
+        return self._inner.side
+
+    @property
+    def feature_size(self) -> int:
+        """Length of a row (F)."""
+        return self._inner.feature_size
+
+    def embed(self, images: Tensor) -> Tensor:
+        """Return rows (n, F), float32, of uint8 images (n, c, h, w)."""
+        return self._inner.embed(images)
 
 
 def _averaged(outputs: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fewlabels.errors import UsageError
 from fewlabels.features.found import hash_of_files
-from fewlabels.features.module_encoder import ModuleEncoder
+from fewlabels.features.module_encoder import ModuleEncoder, OpaqueEncoder
 from fewlabels.features.preparation import (
     MEAN,
     SPREAD,
@@ -28,65 +28,56 @@ _INPUT_AXES = 4
 _COLORS = 3
 
 
-class OnnxEncoder:
-    """Rows are the first output of the network, or the one that is named.
+def onnx_encoder(
+    path: Path,
+    *,
+    size: int | None = None,
+    mean: Sequence[float] = MEAN,
+    spread: Sequence[float] = SPREAD,
+    interpolation: Interpolation = "bilinear",
+    output: str | None = None,
+) -> OpaqueEncoder:
+    """Return the network in a file, tried on an image of noise.
 
-    Of maps (n, F, h, w) the mean over positions is taken. An ONNX file does not say how
-    its images are to be prepared: they are resized to the size of its input, and colors
-    are normalized by mean and spread of ImageNet, unless told otherwise.
+    Rows are its first output, or the one that is named; of maps (n, F, h, w) the mean
+    over positions is taken. An ONNX file does not say how its images are to be
+    prepared: they are resized to the size of its input, and colors are normalized by
+    mean and spread of ImageNet, unless told otherwise.
+
+    Args:
+        path: The file.
+        size: Side of the square that images are resized to; None: what the network
+            takes or, if it takes any, 224.
+        mean: Subtracted from colors in [0, 1].
+        spread: What they are divided by after that.
+        interpolation: How images are resized.
+        output: Name of the output that holds the rows; None: the first.
+
+    Returns:
+        The encoder.
     """
-
-    def __init__(
-        self,
-        path: Path,
-        *,
-        size: int | None = None,
-        mean: Sequence[float] = MEAN,
-        spread: Sequence[float] = SPREAD,
-        interpolation: Interpolation = "bilinear",
-        output: str | None = None,
-    ) -> None:
-        """Open the file and try it on a black image.
-
-        Args:
-            path: The file.
-            size: Side of the square that images are resized to; None: what the network
-                takes or, if it takes any, 224.
-            mean: Subtracted from colors in [0, 1].
-            spread: What they are divided by after that.
-            interpolation: How images are resized.
-            output: Name of the output that holds the rows; None: the first.
-        """
-        network = OnnxNetwork(path, output)
-        side = _USUAL_SIDE if size is None else whole_number("size", size)
-        height, width = (
-            one if isinstance(one, int) else side for one in network.input_shape[2:]
+    network = OnnxNetwork(path, output)
+    side = _USUAL_SIDE if size is None else whole_number("size", size)
+    height, width = (
+        one if isinstance(one, int) else side for one in network.input_shape[2:]
+    )
+    if size is not None and (height, width) != (size, size):
+        raise UsageError(
+            f"size is {size}, and the network in '{path}' takes images of "
+            f"{height} x {width} pixels and no others; leave size out."
         )
-        if size is not None and (height, width) != (size, size):
-            raise UsageError(
-                f"size is {size}, and the network in '{path}' takes images of "
-                f"{height} x {width} pixels and no others; leave size out."
-            )
-        preparation = Preparation(
-            scale=(height, width),
-            interpolation=interpolation,
-            mean=tuple(mean),
-            spread=tuple(spread),
-        )
-        told = hash_of_files(network.files, repr((preparation, output)))
-        self.name = f"onnx-{path.stem}-{told}"
-        self.side = min(height, width)
-        self._inner = ModuleEncoder(Prepared(network, preparation), name=self.name)
-        self.embed(torch.zeros(1, _COLORS, height, width, dtype=torch.uint8))
-
-    @property
-    def feature_size(self) -> int:
-        """Length of a row (F)."""
-        return self._inner.feature_size
-
-    def embed(self, images: Tensor) -> Tensor:
-        """Return rows (n, F), float32, of uint8 images (n, c, h, w)."""
-        return self._inner.embed(images)
+    preparation = Preparation(
+        scale=(height, width),
+        interpolation=interpolation,
+        mean=tuple(mean),
+        spread=tuple(spread),
+    )
+    told = hash_of_files(network.files, repr((preparation, output)))
+    prepared = Prepared(network, preparation)
+    encoder = ModuleEncoder(
+        prepared, name=f"onnx-{path.stem}-{told}", feature_size=prepared.tried()
+    )
+    return OpaqueEncoder(encoder)
 
 
 class OnnxNetwork(nn.Module):

@@ -4,11 +4,13 @@ Shapes: n images, c channels, h and w pixels.
 """
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fewlabels import rng
 from fewlabels.errors import UsageError
 
 Interpolation = Literal["nearest", "bilinear", "bicubic"]
@@ -18,6 +20,7 @@ MEAN, SPREAD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 _COLORS = 3
 _HIGHEST = 255.0
+_USUAL_SIDE = 224
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,10 +37,6 @@ class Preparation:
     """Subtracted from colors in [0, 1]."""
     spread: tuple[float, ...] = SPREAD
     """What colors are divided by after that."""
-    is_bgr: bool = False
-    """Whether the network wants blue first."""
-    rounds_up: bool = False
-    """Which pixel a center between two goes to: timm's, or that of transformers."""
 
     def __post_init__(self) -> None:
         """Check what files may say."""
@@ -68,7 +67,6 @@ class Preparation:
         """
         levels = ((images + 1) * (_HIGHEST / 2)).round()
         levels = self._cropped(self._resized(levels.expand(-1, _COLORS, -1, -1)))
-        levels = levels.flip(1) if self.is_bgr else levels
         mean, spread = (
             levels.new_tensor(values)[:, None, None]
             for values in (self.mean, self.spread)
@@ -86,24 +84,38 @@ class Preparation:
             return levels
         if self.interpolation == "nearest":
             return F.interpolate(levels, scale, mode="nearest-exact")
-        resized = F.interpolate(levels, scale, mode=self.interpolation, antialias=True)
-        return resized.round().clamp(0, _HIGHEST)
+        for size in ((height, scale[1]), scale):  # rows first, as Pillow does
+            levels = F.interpolate(
+                levels, size, mode=self.interpolation, antialias=True
+            )
+            levels = levels.round().clamp(0, _HIGHEST)
+        return levels
 
     def _cropped(self, levels: Tensor) -> Tensor:
         if self.crop is None:
             return levels
         (height, width), (tall, wide) = levels.shape[2:], self.crop
-        top, left = (self._middle(height - tall), self._middle(width - wide))
+        top, left = round((height - tall) / 2), round((width - wide) / 2)
         return levels[:, :, top : top + tall, left : left + wide]
 
-    def _middle(self, left_over: int) -> int:
-        return round(left_over / 2) if self.rounds_up else left_over // 2
+
+class Preparing(Protocol):
+    """Makes the input of a network of images; its ``repr`` tells all that decides."""
+
+    @property
+    def side(self) -> int | None:
+        """Shorter side of images that need not be enlarged; None: of no size."""
+        ...
+
+    def of(self, images: Tensor) -> Tensor:
+        """Return the input (n, 3, h, w) that images in [-1, 1] become."""
+        ...
 
 
 class Prepared(nn.Module):
     """A network together with the preparation of its images."""
 
-    def __init__(self, network: nn.Module, preparation: Preparation) -> None:
+    def __init__(self, network: nn.Module, preparation: Preparing) -> None:
         """Put both together.
 
         Args:
@@ -113,6 +125,28 @@ class Prepared(nn.Module):
         super().__init__()
         self.network = network
         self.preparation = preparation
+
+    @property
+    def side(self) -> int | None:
+        """Side of images that need not be resized."""
+        return self.preparation.side
+
+    def tried(self) -> int:
+        """Return how many features the network gives for an image of noise.
+
+        One that draws at random, such as a masked autoencoder, is refused.
+        """
+        side = self.side or _USUAL_SIDE
+        size, draws = (1, _COLORS, side, side), rng.stream(0, "noise to try")
+        noise = 2 * torch.rand(size, generator=draws) - 1
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            first, again = self.eval()(noise), self(noise)
+        if not torch.allclose(first, again):
+            raise UsageError(
+                "The network gives other features for the same image when asked again, "
+                "so that nothing can be learned from them; choose another."
+            )
+        return int(first.shape[1])
 
     def forward(self, images: Tensor) -> Tensor:
         """Return what the network gives for images, shape (n, c, h, w)."""

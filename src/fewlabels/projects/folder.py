@@ -254,15 +254,16 @@ class ProjectFolder:
         return replace(found, known=(Embedded(pool.images, rows),), cache=cache)
 
     def _own_encoder(self, pool: "Pool") -> "encoders.Encoder | None":
-        """Return the encoder that its owner named by module; no file holds it."""
+        """Return the encoder that its owner brought along; no file holds it."""
+        from fewlabels.features import embedded, encoders
+
         options = self.settings.trainer.options
         name = options.get("encoder")
-        if not isinstance(name, str) or ":" not in name:
+        if not isinstance(name, str) or name in encoders.names():
             return None
         import torch
 
         from fewlabels.data.derived import ChosenImages
-        from fewlabels.features import embedded, encoders
 
         self.allowed(self.settings.trainer)
         found = encoders.resolve(name, **options.get("encoder_options", {}))

@@ -20,6 +20,7 @@ from fewlabels.data.files import FileImages, common_shape
 from fewlabels.errors import ShapeError, UsageError
 from fewlabels.features import FeatureCache, encoders, num_missing
 from fewlabels.features.encoders import Encoder
+from fewlabels.naming import is_import_path
 from fewlabels.pool import UNKNOWN, Images, Pool
 from fewlabels.projects.shares import UNKNOWN as UNKNOWN_SHARES
 from fewlabels.projects.shares import Shares, informed
@@ -164,7 +165,7 @@ def _solving(
         width = math.prod(images.shape)
         return _rehearsed(known, len(images), num_classes, width, clock)
     name = known.options["encoder"]
-    if name not in encoders.names():
+    if name == encoders.LEARNED or is_import_path(name):
         return None
     encoder = encoders.resolve(name, **known.options["encoder_options"])
     width = encoder.feature_size

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -38,6 +38,10 @@ class EncoderConfig(BaseModel):
     """Where its weights come with a package: the name it has here."""
     size: int | None = Field(default=None, ge=1, le=LARGEST_SIDE)
     """Side of the square that a built-in encoder brings images to."""
+    published: str | None = None
+    """Where others can fetch its weights: the name it has here."""
+    published_options: dict[str, Any] = {}
+    """Its options."""
     network: str | None = None
     """Where its weights are in the file of weights: the name of the network."""
     num_outputs: int | None = Field(default=None, ge=1, le=_MOST_OUTPUTS)
@@ -50,6 +54,10 @@ class EncoderConfig(BaseModel):
             found = re.fullmatch(rf"{name}-[0-9a-f]{{16}}-(\d+)px", encoder.name)
             if found is not None:
                 return cls(identity=encoder.name, builtin=name, size=int(found[1]))
+        published = getattr(encoder, "published", None)
+        if published is not None:
+            name, options = published
+            return cls(identity=encoder.name, published=name, published_options=options)
         network = enclosed_network(encoder)
         if network is None:
             return cls(identity=encoder.name)

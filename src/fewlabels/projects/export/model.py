@@ -232,13 +232,15 @@ def _encoder(
     elif config.network is not None and config.num_outputs is not None:
         network = _network(config.network, shape, config.num_outputs, saved, _ENCLOSED)
         return ModuleEncoder(network, name=config.identity)
-    elif given is None:
+    elif given is not None:
+        found = given
+    elif config.published is not None and encoders.is_published(config.published):
+        found = encoders.resolve(config.published, **config.published_options)
+    else:
         raise DataError(
             f"The encoder '{config.identity}' is somebody's own, and is not in the "
             "files. Load the model in Python with load_model(folder, encoder=...)."
         )
-    else:
-        found = given
     if found.name != config.identity:
         raise DataError(
             f"The model was trained over the encoder '{config.identity}', and this one "

@@ -1,0 +1,158 @@
+"""Networks of timm in a folder, with or without torchvision.
+
+timm imports torchvision for training, which encoders do not do. Where torchvision is
+missing, or does not fit torch, something empty takes its place while timm is imported.
+"""
+
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from fewlabels.errors import UsageError
+from fewlabels.features.preparation import MEAN, SPREAD, Preparation
+
+_MISSING = "torchvision"
+_USUAL_INPUT, _USUAL_SHARE = (3, 224, 224), 0.875
+_OF_THE_NETWORK = ("input_size", "fixed_input_size", "pool_size", "first_conv")
+_REFUSED = {
+    "pretrained",
+    "pretrained_cfg",
+    "checkpoint_path",
+    "cache_dir",
+    "cache_file",
+}
+
+
+def preparation(path: Path, config: Mapping[str, Any], size: int | None) -> Preparation:
+    """Return how a network wants images: timm's rule, by its pretrained_cfg."""
+    told = config.get("pretrained_cfg", config)
+    built_for = (config.get("model_args") or {}).get("img_size")
+    sides = size or built_for or (told.get("input_size") or _USUAL_INPUT)[1:]
+    height, width = (sides, sides) if isinstance(sides, int) else sides
+    share = told.get("crop_pct") or _USUAL_SHARE
+    scale = math.floor(height / share), math.floor(width / share)
+    mode = told.get("crop_mode") or "center"
+    if mode == "border" or share > 1:
+        raise UsageError(
+            f"The model in '{path}' wants a border around images (crop_mode '{mode}', "
+            f"crop_pct {share}), which is not known here."
+        )
+    keeps_ratio = mode == "center" and scale[0] == scale[1]
+    return Preparation(
+        scale=scale[0] if keeps_ratio else scale,
+        crop=(height, width),
+        interpolation=told.get("interpolation") or "bicubic",
+        mean=tuple(told.get("mean") or MEAN),
+        spread=tuple(told.get("std") or SPREAD),
+    )
+
+
+def network(path: Path, config: Mapping[str, Any]) -> nn.Module:
+    """Return a network without its classifier: it gives pooled features."""
+    timm = imported_timm()
+    name = config["architecture"]
+    arguments = dict(config.get("model_args") or {})
+    if not timm.is_model(name) or arguments.keys() & _REFUSED:
+        raise UsageError(
+            f"This version of timm has no network '{name}' with the arguments "
+            f"{sorted(arguments)}, which '{path}' asks for. Install a later one."
+        )
+    told = config.get("pretrained_cfg", config)
+    own = {key: told[key] for key in _OF_THE_NETWORK if key in told}
+    made: nn.Module = timm.create_model(
+        name, pretrained=False, pretrained_cfg=own, **arguments | {"num_classes": 0}
+    )
+    _fill(made, path)
+    return made
+
+
+def _fill(made: nn.Module, path: Path) -> None:
+    """Put the weights in; those of the classifier have no place, and are left out."""
+    weights: dict[str, Tensor] = {}
+    for file in sorted(path.glob("*.safetensors")):
+        weights |= load_file(file)
+    lacking = [key for key in made.state_dict() if key not in weights]
+    if lacking:
+        raise UsageError(
+            f"The weights in '{path}' lack {len(lacking)} tensors of the network, such "
+            f"as '{lacking[0]}'; its features would be random. Save the model anew."
+        )
+    made.load_state_dict(weights, strict=False)
+
+
+def imported_timm() -> Any:
+    """Return timm, with something empty in the place of torchvision if need be."""
+    with _without_torchvision():
+        return import_module("timm")
+
+
+@contextmanager
+def _without_torchvision() -> Iterator[None]:
+    """Let something empty take the place of a torchvision that cannot be imported."""
+    try:
+        import_module(_MISSING)
+    except (ImportError, RuntimeError, OSError):
+        _forget()
+        finder = _Empty()
+        sys.meta_path.insert(0, finder)
+        try:
+            yield
+        finally:
+            sys.meta_path.remove(finder)
+            _forget()
+    else:
+        yield
+
+
+def _forget() -> None:
+    for name in [one for one in sys.modules if one.partition(".")[0] == _MISSING]:
+        del sys.modules[name]
+
+
+class _Anything(type):
+    """A class that has every attribute: another such class."""
+
+    def __getattr__(cls, name: str) -> Any:
+        """Return a class of that name."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Anything(name, (), {})
+
+
+class _EmptyModule(ModuleType):
+    """A module that has every name, each a class that nothing is an instance of."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a class of that name."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Anything(name, (), {})
+
+
+class _Empty(MetaPathFinder, Loader):
+    """Finds torchvision, and all modules in it, empty."""
+
+    def find_spec(
+        self, name: str, path: object = None, target: object = None
+    ) -> ModuleSpec | None:
+        """Return a module for every name below torchvision."""
+        del path, target
+        is_meant = name.partition(".")[0] == _MISSING
+        return ModuleSpec(name, self, is_package=True) if is_meant else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return an empty module."""
+        return _EmptyModule(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Do nothing."""

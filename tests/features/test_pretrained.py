@@ -1,0 +1,249 @@
+"""Networks of timm and transformers give the rows that their libraries give."""
+
+import json
+import shutil
+import sys
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tests.features import saved, toy
+
+from fewlabels.errors import DataError, UsageError
+from fewlabels.features import encoders, found
+from fewlabels.features.timm_models import preparation
+from fewlabels.models import as_input
+
+SMALL = toy.images(3, (3, 32, 32)).items
+
+
+def normalized(levels, mean, std):
+    mean, std = (torch.tensor(one)[:, None, None] for one in (mean, std))
+    return (levels / 255 - mean) / std
+
+
+@pytest.fixture(scope="module")
+def vit(tmp_path_factory):
+    """A ViT of transformers with a pooler: folder, network, processor."""
+    folder = tmp_path_factory.mktemp("vit")
+    return folder, *saved.saved_vit(folder)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A ViT of timm, without a crop: folder and network."""
+    folder = tmp_path_factory.mktemp("tiny")
+    return folder, saved.saved_timm(folder, crop_pct=1.0)
+
+
+@pytest.mark.usefixtures("untouched_randomness")
+def test_rows_of_timm_are_those_of_timm(tiny):
+    folder, network = tiny
+    encoder = encoders.resolve(f"local-dir:{folder}")
+    told = network.pretrained_cfg
+    inputs = normalized(SMALL, told["mean"], told["std"])
+    with torch.no_grad():
+        expected = network.forward_head(
+            network.forward_features(inputs), pre_logits=True
+        )
+    torch.testing.assert_close(encoder.embed(SMALL), expected)
+    assert (encoder.feature_size, encoder.side) == (16, 32)
+    assert torch.equal(encoder.embed(SMALL[1:2]), encoder.embed(SMALL)[1:2])
+
+
+def test_images_are_scaled_and_cropped_as_timm_says(tmp_path):
+    network = saved.saved_timm(tmp_path, crop_pct=0.8, interpolation="bicubic")
+    encoder = encoders.resolve(f"local-dir:{tmp_path}")
+    assert encoder.side == 40
+    image = toy.images(1, (3, 50, 60)).items
+    # By hand, as torchvision's Resize(40), CenterCrop(32) and Normalize do with PIL.
+    picture = Image.fromarray(image[0].permute(1, 2, 0).numpy())
+    picture = picture.resize((48, 40), Image.Resampling.BICUBIC).crop((8, 4, 40, 36))
+    levels = torch.from_numpy(np.array(picture)).permute(2, 0, 1)[None]
+    told = network.pretrained_cfg
+    prepared = preparation(tmp_path, config_of(tmp_path), None).of(as_input(image))
+    expected = normalized(levels, told["mean"], told["std"])
+    assert prepared.shape == expected.shape
+    level = 1 / 255 / min(told["std"])  # PIL rounds after each of two passes
+    torch.testing.assert_close(prepared, expected, atol=1.01 * level, rtol=0)
+
+
+def config_of(folder):
+    return json.loads((folder / "config.json").read_text())
+
+
+@pytest.mark.parametrize("size", [(3, 224, 224), (3, 288, 288), (3, 240, 320)])
+@pytest.mark.parametrize("mode", ["center", "squash"])
+def test_the_preparation_is_that_of_timm(size, mode):
+    saved.timm()
+    from timm.data import resolve_data_config
+
+    told = {"input_size": size, "crop_mode": mode, "crop_pct": 0.95}
+    for config in (told, {}, {"mean": [0.5] * 3, "interpolation": "bilinear"}):
+        library = resolve_data_config({}, pretrained_cfg=config or {"a": 1})
+        own = preparation(".", {"pretrained_cfg": config}, None)
+        assert own.crop == tuple(library["input_size"][1:])
+        assert own.mean == tuple(library["mean"])
+        assert own.spread == tuple(library["std"])
+        assert own.interpolation == library["interpolation"]
+        height, width = (int(one / library["crop_pct"]) for one in own.crop)
+        keeps = library["crop_mode"] == "center" and height == width
+        assert own.scale == (height if keeps else (height, width))
+
+
+def test_a_network_of_timm_may_see_another_size(tmp_path):
+    network = saved.saved_timm(tmp_path, "test_resnet", crop_pct=1.0)
+    encoder = encoders.resolve(f"local-dir:{tmp_path}", size=32)
+    told = network.pretrained_cfg
+    inputs = normalized(SMALL, told["mean"], told["std"])
+    with torch.no_grad():
+        expected = network.forward_head(
+            network.forward_features(inputs), pre_logits=True
+        )
+    torch.testing.assert_close(encoder.embed(SMALL), expected)
+    assert encoder.name != encoders.resolve(f"local-dir:{tmp_path}").name
+
+
+def test_torchvision_is_left_as_it_was(tiny):
+    encoders.resolve(f"local-dir:{tiny[0]}")
+    own = "fewlabels.features.timm_models"
+    assert not [one for one in sys.meta_path if type(one).__module__ == own]
+    kinds = {type(one).__module__ for one in list(sys.modules.values())}
+    assert own not in kinds
+
+
+@pytest.mark.usefixtures("untouched_randomness")
+def test_rows_of_transformers_are_those_of_transformers(vit):
+    folder, network, processor = vit
+    encoder = encoders.resolve(f"local-dir:{folder}")
+    images = toy.images(3, (3, 20, 50)).items  # the processor resizes them
+    with torch.no_grad():
+        inputs = processor(list(images.numpy()), return_tensors="pt")
+        expected = network(**inputs).pooler_output
+        torch.testing.assert_close(encoder.embed(images), expected)
+        inputs = normalized(SMALL, [0.5] * 3, [0.5] * 3)
+        expected = network(inputs).pooler_output
+    torch.testing.assert_close(encoder.embed(SMALL), expected)
+    assert (encoder.feature_size, encoder.side) == (16, 32)
+
+
+def test_grey_images_have_three_equal_colors(vit):
+    encoder = encoders.resolve(f"local-dir:{vit[0]}")
+    grey = SMALL[:, :1]
+    assert torch.equal(encoder.embed(grey), encoder.embed(grey.expand(-1, 3, -1, -1)))
+
+
+def test_where_no_pooler_came_with_the_model_the_class_token_is_the_row(tmp_path):
+    network, _ = saved.saved_vit(tmp_path, "ViTForImageClassification")
+    encoder = encoders.resolve(f"local-dir:{tmp_path}")
+    inputs = normalized(SMALL, [0.5] * 3, [0.5] * 3)
+    with torch.no_grad():
+        expected = network.vit(inputs).last_hidden_state[:, 0]
+    torch.testing.assert_close(encoder.embed(SMALL), expected)
+
+
+def test_names_tell_weights_and_preparation_apart(vit, tmp_path):
+    names = {encoders.resolve(f"local-dir:{vit[0]}").name}
+    copy = shutil.copytree(vit[0], tmp_path / "copy")
+    names.add(encoders.resolve(f"local-dir:{copy}").name)
+    assert len(names) == 1
+    file = copy / "preprocessor_config.json"
+    file.write_text(file.read_text().replace("0.5", "0.4"))
+    names.add(encoders.resolve(f"local-dir:{copy}").name)
+    other = tmp_path / "other"
+    saved.saved_vit(other, "ViTForImageClassification")
+    names.add(encoders.resolve(f"local-dir:{other}").name)
+    assert len(names) == 3
+    assert all(name.startswith("transformers-vit-") for name in names)
+
+
+def test_a_copy_in_the_cache_of_hugging_face_is_found(vit, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    repository = tmp_path / "models--org--net"
+    shutil.copytree(vit[0], repository / "snapshots" / "abc123")
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("abc123")
+    own = encoders.resolve(f"local-dir:{vit[0]}")
+    for name in ("hf-hub:org/net", "hf-hub:org/net@abc123", "hf-hub:org/net@main"):
+        assert encoders.resolve(name).name == own.name
+        encoders.download(name)  # nothing is fetched: it is here
+    with pytest.raises(UsageError, match="'org/net@v2' is not on this machine"):
+        encoders.resolve("hf-hub:org/net@v2")
+    with pytest.raises(UsageError, match="'timm/net' is not on this machine"):
+        encoders.resolve("timm/net")
+    with pytest.raises(UsageError, match=r"'\.\./net' is no model"):
+        encoders.resolve("hf-hub:../net")
+
+
+def test_what_cannot_be_loaded_is_explained(vit, tiny, tmp_path):
+    for name, message in (
+        ("nosuch", "There is no folder '.*nosuch'"),
+        (tmp_path, "its config.json names neither an architecture nor a model_type"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            encoders.resolve(f"local-dir:{name}")
+    for folder, change, message in (
+        (vit[0], {"hidden_size": 24}, "could not be made"),
+        (vit[0], {"num_hidden_layers": 2}, "lack 16 tensors .* would be random"),
+        (vit[0], {"model_type": "nosuch"}, "could not be made .*nosuch"),
+        (tiny[0], {"architecture": "hf-hub:a/b"}, "has no network 'hf-hub:a/b'"),
+        (tiny[0], {"model_args": {"checkpoint_path": "x"}}, "has no network 'vit_t"),
+        (tiny[0], {"model_args": saved.VIT | {"depth": 2}}, "lack 12 tensors"),
+        (tiny[0], {"pretrained_cfg": {"crop_mode": "border"}}, "a border around"),
+    ):
+        copy = shutil.copytree(folder, tmp_path / "copy", dirs_exist_ok=True)
+        (copy / "config.json").write_text(json.dumps(config_of(folder) | change))
+        with pytest.raises(UsageError, match=message):
+            encoders.resolve(f"local-dir:{copy}")
+        shutil.rmtree(copy)
+    with pytest.raises(UsageError, match="size is 64, and models of transformers"):
+        encoders.resolve(f"local-dir:{vit[0]}", size=64)
+
+
+def test_a_network_that_draws_at_random_is_refused(tmp_path):
+    library = saved.transformers()
+    config = library.ViTMAEConfig(
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        image_size=32,
+        patch_size=8,
+    )
+    with torch.random.fork_rng():
+        library.ViTMAEModel(config).save_pretrained(tmp_path)
+    prepares = library.ViTImageProcessorPil(size={"height": 32, "width": 32})
+    prepares.save_pretrained(tmp_path)
+    with pytest.raises(UsageError, match="other features for the same image"):
+        encoders.resolve(f"local-dir:{tmp_path}")
+
+
+def test_pickled_weights_are_never_opened(tiny, tmp_path):
+    shutil.copy(tiny[0] / "config.json", tmp_path)
+    (tmp_path / "pytorch_model.bin").write_bytes(b"a program")
+    message = "only pytorch_model.bin, which could run a program"
+    with pytest.raises(UsageError, match=message):
+        encoders.resolve(f"local-dir:{tmp_path}")
+
+
+def test_what_comes_with_a_model_is_not_run(vit, tmp_path):
+    copy = shutil.copytree(vit[0], tmp_path / "copy")
+    (copy / "own.py").write_text("raise SystemExit('it was run')")
+    own = {"auto_map": {"AutoModel": "own.Net"}, "model_type": "own"}
+    (copy / "config.json").write_text(json.dumps(config_of(copy) | own))
+    with pytest.raises(UsageError, match="could not be made") as caught:
+        encoders.resolve(f"local-dir:{copy}")
+    assert "it was run" not in str(caught.value)
+
+
+def test_nothing_is_fetched_without_a_network(monkeypatch):
+    pytest.importorskip("huggingface_hub", reason="it is not installed")
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+
+    def refused(*_, **__):
+        raise OSError("no network")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", refused)
+    with pytest.raises(DataError, match="'a/b' could not be downloaded: no network"):
+        found.download("a/b")
