@@ -1,12 +1,19 @@
 """Which items are near each other, against all pairs looked at one by one."""
 
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
+from scipy.sparse.linalg import spsolve
 from sklearn.neighbors import NearestNeighbors
 
-from fewlabels import neighbors
-from fewlabels.neighbors import NeighborGraph, Nodes, nearest, row_hashes
+from fewlabels import progress, training
+from fewlabels.errors import UnknownNameError, UsageError
+from fewlabels.neighbors import NeighborGraph, Nodes, nearest, row_hashes, search
+from fewlabels.neighbors import graph as graphs
+from fewlabels.training.spreading import Spreading
 
 
 def some_rows(number=60, width=7, seed=0):
@@ -35,8 +42,8 @@ def test_the_nearest_are_those_of_scikit_learn(origin):
 @pytest.mark.parametrize("block", [1, 7, 60])
 def test_the_size_of_a_block_changes_no_bit(block, monkeypatch):
     expected = graph_of(some_rows())
-    monkeypatch.setattr(neighbors, "_BLOCK", block)
-    monkeypatch.setattr(neighbors, "_REFINED", block)
+    monkeypatch.setattr(search, "_BLOCK", block)
+    monkeypatch.setattr(search, "_REFINED", block)
     found = graph_of(some_rows())
     assert found.reach.tobytes() == expected.reach.tobytes()
     assert found.weights.data.tobytes() == expected.weights.data.tobytes()
@@ -127,7 +134,64 @@ def test_influences_do_not_depend_on_what_was_asked_before(monkeypatch):
     for node in range(10):
         second.influence(node, 0.99)
     assert first.influence(9, 0.99).tobytes() == second.influence(9, 0.99).tobytes()
-    monkeypatch.setattr(neighbors, "_MOST_BYTES", 60 * 8 * 3)
+    monkeypatch.setattr(graphs, "_MOST_BYTES", 60 * 8 * 3)
     for node in range(10, 20):
         second.influence(node, 0.99)
-    assert len(second._influences) <= 11
+    assert len(second._columns) <= 11
+
+
+def test_a_potential_is_that_of_a_direct_solution():
+    rows = some_rows()
+    rows[:, 0] += np.where(np.arange(60) < 30, 20, -20)  # two parts
+    graph = graph_of(rows)
+    assert graph.parts.max() == 1
+    laplacian = sparse.diags_array(graph.degrees) - graph.weights
+    for node in (0, 17, 40):
+        inside = np.flatnonzero(graph.parts == graph.parts[node])
+        source = (inside == node) - graph.degrees[inside] / graph.degrees[inside].sum()
+        direct = np.zeros(len(graph))  # the first node of the part is held at zero
+        kept = inside[1:]
+        direct[kept] = spsolve(laplacian.tocsr()[kept][:, kept].tocsc(), source[1:])
+        direct[inside] -= np.average(direct[inside], weights=graph.degrees[inside])
+        np.testing.assert_allclose(graph.potential(node), direct, atol=1e-7)
+
+
+@pytest.mark.parametrize("dense", [0, 200])
+def test_the_spectrum_is_of_the_largest_eigenvalues(dense, monkeypatch):
+    monkeypatch.setattr(graphs, "_DENSE", dense)
+    graph = graph_of(some_rows())
+    values, vectors = np.linalg.eigh(graph.normalized.toarray())
+    found = graph.spectrum(4)
+    np.testing.assert_allclose(
+        np.abs(found.T @ vectors[:, ::-1][:, :4]), np.eye(4), atol=1e-6
+    )
+    assert found is graph.spectrum(4)
+    assert values[-1] == pytest.approx(1)
+
+
+def test_faiss_finds_most_neighbors_and_tells_how_many(monkeypatch):
+    pytest.importorskip("faiss")
+    monkeypatch.setattr(search, "_BLOCK", 100)
+    draws = np.random.default_rng(0)
+    rows = draws.normal(size=(3, 8))[draws.integers(3, size=600)]
+    rows = (rows + 0.3 * draws.normal(size=rows.shape)).astype(np.float32)
+    nodes = Nodes.of(rows, 0.0)
+
+    listener = Mock()
+    with progress.reporting(listener):
+        near, squares = nearest(nodes, 5, "faiss")
+    exact = nearest(nodes, 5)[0]
+    share = (near[:, :, None] == exact[:, None]).any(axis=2).mean()
+    assert 0.6 < share <= 1
+    (told,) = listener.tell.call_args_list
+    assert told.args[1]["recall"] == pytest.approx(share, abs=0.1)
+    assert (np.diff(squares, axis=1) >= 0).all()
+    assert not (near == np.arange(len(nodes))[:, None]).any()
+
+
+def test_faiss_that_is_not_installed_is_named(monkeypatch):
+    monkeypatch.setattr("fewlabels.neighbors.approximate.find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"pip install 'fewlabels\[faiss\]'"):
+        training.make("spreading", search="faiss")
+    with pytest.raises(UnknownNameError, match="search called 'best'"):
+        Spreading(search="best")

@@ -8,29 +8,10 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from fewlabels.models.neighbors import FLOOR
+from fewlabels.neighbors import Floats
 
-Floats = NDArray[np.float64]
-
-USUAL_SHARPNESS = 4.0
-"""What scores are raised to where labels cannot tell."""
-
-_SHARPNESSES = 2.0 ** np.arange(-2.0, 4.01, 0.25)
+_FACTORS = 2.0 ** np.arange(-4.0, 2.01, 0.25)
 _STIFFNESS = 0.5  # in units of one label's log loss, for twice or half the usual
-_LEAST = 1e-300
-
-
-def log_probabilities(scores: Floats, sharpness: float) -> Floats:
-    """Return logarithms of probabilities in proportion to powers of scores.
-
-    Args:
-        scores: Not negative, shape (M, C).
-        sharpness: What scores are raised to.
-
-    Returns:
-        Shape (M, C). No probability is below exp(-10). Where all scores of a row are
-        zero, since no label reaches it, all classes are equally likely.
-    """
-    return floored(sharpness * np.log(np.maximum(scores, _LEAST)))
 
 
 def floored(logits: Floats) -> Floats:
@@ -40,23 +21,24 @@ def floored(logits: Floats) -> Floats:
     return logs
 
 
-def sharpness(left_out: Floats, labels: NDArray[np.int64]) -> float:
-    """Return the power of scores under which labels that were left out are likeliest.
+def sharpness(left_out: Floats, labels: NDArray[np.int64], usual: float) -> float:
+    """Return the factor of logits under which labels that were left out are likeliest.
 
     Few labels say little, so what is usual counts too: where there are none to leave
     out, it is what comes back.
 
     Args:
-        left_out: What all other labels say about each labeled node, shape (n, C).
+        left_out: Logits of each labeled node by all other labels, shape (n, C).
         labels: What it is, shape (n,).
+        usual: What the factor usually is.
 
     Returns:
-        From 1/4 to 16.
+        From a sixteenth of the usual factor to four times as much.
     """
     every = np.arange(len(labels))
     losses = [
-        _STIFFNESS * np.log2(power / USUAL_SHARPNESS) ** 2
-        - log_probabilities(left_out, power)[every, labels].sum()
-        for power in _SHARPNESSES
+        _STIFFNESS * np.log2(factor) ** 2
+        - floored(usual * factor * left_out)[every, labels].sum()
+        for factor in _FACTORS
     ]
-    return float(_SHARPNESSES[int(np.argmin(losses))])
+    return usual * float(_FACTORS[int(np.argmin(losses))])

@@ -18,13 +18,17 @@ from torch import Tensor
 
 from fewlabels import models, rng
 from fewlabels.models import Neighbors, Network
-from fewlabels.neighbors import Floats, NeighborGraph, Nodes
+from fewlabels.naming import check_known
+from fewlabels.neighbors import Floats, NeighborGraph, Nodes, Search, check_installed
 from fewlabels.pool import Images, Pool
 from fewlabels.training.calibration import floored
 from fewlabels.training.schedule import check_range
 from fewlabels.training.shares import Shares, check_number_of_shares, check_shares
 from fewlabels.training.transport import balanced
 from fewlabels.training.views import View, Views
+
+MOST_COLUMNS = 256
+"""Labels up to which each is solved for by itself, so that a new one costs only one."""
 
 _MOST_REMEMBERED = 4
 _REHEARSED_ROWS = 1000
@@ -54,6 +58,24 @@ class Sources:
         """Return the number of pairs."""
         return len(self.nodes)
 
+    def fold(self, number: int, num_folds: int) -> NDArray[np.bool_]:
+        """Return which are left out in a fold; the only label of a class in none."""
+        order = np.argsort(self.classes, kind="stable")
+        folds = np.empty(len(self), dtype=np.int64)
+        folds[order] = np.arange(len(self)) % num_folds
+        counts = np.bincount(self.classes)[self.classes]
+        # Dealt out class by class, so that some labels of each class stay.
+        return np.asarray((folds == number) & (counts > 1))
+
+    def without(self, out: NDArray[np.bool_]) -> "Sources":
+        """Return the others."""
+        return Sources(self.nodes[~out], self.classes[~out], self.num_classes)
+
+    def some(self, are_wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Return the numbers of those that are wanted; of many, evenly some."""
+        chosen = np.flatnonzero(are_wanted)
+        return chosen[:: -(-len(chosen) // MOST_COLUMNS) or 1]
+
 
 @dataclass(frozen=True, kw_only=True)
 class GraphLearner:
@@ -66,6 +88,9 @@ class GraphLearner:
     """Nearest items that each item is joined to."""
     landmarks: int = 10_000
     """Most rows that are kept with the classifier, to vote on new images."""
+    search: Search = "exact"
+    """How neighbors are found: ``"exact"``, or by ``"faiss"``, which misses a few and
+    is meant for more than 100,000 items."""
     shares: Shares = "unknown"
     """Class shares of the pool: the shares themselves, ``"even"``, or ``"unknown"``."""
 
@@ -73,6 +98,9 @@ class GraphLearner:
         """Check the ranges and the shares."""
         check_range("neighbors", self.neighbors, at_least=1)
         check_range("landmarks", self.landmarks, at_least=1)
+        check_known("search", self.search, Search)
+        if self.search == "faiss":
+            check_installed()
         check_shares(self.shares)
 
     def check(self, pool: Pool) -> None:
@@ -100,7 +128,7 @@ class GraphLearner:
         del key
         assert isinstance(network, Neighbors)
         around = surroundings(views, pool.images)
-        graph = around.graph(self.neighbors)
+        graph = around.graph(self.neighbors, self.search)
         sources = Sources.of(pool, around.nodes)
         found = self.aligned(self.beliefs(graph, sources), around.nodes, sources)
         voters = around.voters(network.num_voters)
@@ -145,14 +173,15 @@ class Surroundings:
     nodes: Nodes
     images: "weakref.ref[Images]"
     identity: tuple[Any, ...]
-    _graphs: dict[int, NeighborGraph] = field(default_factory=dict)
+    _graphs: dict[tuple[int, Search], NeighborGraph] = field(default_factory=dict)
     _voters: dict[int, Tensor] = field(default_factory=dict)
 
-    def graph(self, num_neighbors: int) -> NeighborGraph:
+    def graph(self, num_neighbors: int, search: Search) -> NeighborGraph:
         """Return the graph."""
-        if num_neighbors not in self._graphs:
-            self._graphs[num_neighbors] = NeighborGraph.of(self.nodes, num_neighbors)
-        return self._graphs[num_neighbors]
+        told = num_neighbors, search
+        if told not in self._graphs:
+            self._graphs[told] = NeighborGraph.of(self.nodes, *told)
+        return self._graphs[told]
 
     def voters(self, number: int) -> Tensor:
         """Return directions of the first nodes, shape (R, D)."""

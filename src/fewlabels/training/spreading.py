@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from fewlabels.neighbors import Floats, NeighborGraph
-from fewlabels.training.calibration import log_probabilities, sharpness
-from fewlabels.training.graph import GraphLearner, Sources
+from fewlabels.training.calibration import floored, sharpness
+from fewlabels.training.graph import MOST_COLUMNS, GraphLearner, Sources
 from fewlabels.training.schedule import check_range
 
-_MOST_COLUMNS = 256
-"""Labels up to which each is spread by itself, so that a new one costs one solution."""
+_USUAL_SHARPNESS = 4.0
+_LEAST = 1e-300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +39,8 @@ class Spreading(GraphLearner):
         """Return logarithms of probabilities of all nodes, shape (M, C)."""
         felt_MC = influence(graph, sources, self.damping)
         totals = felt_MC.sum(axis=0)
-        scores = felt_MC / np.where(totals > 0, totals, 1.0)
         power = self._sharpness(graph, sources, felt_MC, totals)
-        return log_probabilities(scores, power)
+        return floored(power * _logits(felt_MC, totals))
 
     def _sharpness(
         self,
@@ -50,30 +49,31 @@ class Spreading(GraphLearner):
         felt_MC: Floats,
         totals: Floats,
     ) -> float:
-        """Return the power of scores, from leaving out each label in turn."""
+        """Return the factor of logits, from leaving out each label in turn."""
         # Without a label, the influence at its node is less by that on itself. A class
         # of one label could not be found without it.
         counts = np.bincount(sources.classes, minlength=sources.num_classes)
-        chosen = np.flatnonzero(counts[sources.classes] > 1)
-        step = -(-len(chosen) // _MOST_COLUMNS) or 1
-        chosen = chosen[::step]
-        rows = []
-        for node, number in zip(
-            sources.nodes[chosen], sources.classes[chosen], strict=True
-        ):
+        chosen = sources.some(counts[sources.classes] > 1)
+        nodes, labels = sources.nodes[chosen], sources.classes[chosen]
+        left_out = np.zeros((len(chosen), sources.num_classes))
+        for row, node, number in zip(left_out, nodes, labels, strict=True):
             own = graph.influence(int(node), self.damping)
-            row, left = felt_MC[node].copy(), totals.copy()
-            row[number] = max(row[number] - own[node], 0.0)
-            left[number] -= own.sum()
-            rows.append(row / np.where(left > 0, left, 1.0))
-        left_out = np.array(rows).reshape(len(chosen), sources.num_classes)
-        return sharpness(left_out, sources.classes[chosen])
+            others = (np.arange(sources.num_classes) == number).astype(np.float64)
+            felt = np.maximum(felt_MC[node] - own[node] * others, 0.0)
+            row[:] = _logits(felt, totals - own.sum() * others)
+        return sharpness(left_out, labels, _USUAL_SHARPNESS)
+
+
+def _logits(felt: Floats, totals: Floats) -> Floats:
+    """Return logarithms of influences, each class's divided by its total."""
+    scores = felt / np.where(totals > 0, totals, 1.0)
+    return np.log(np.maximum(scores, _LEAST))
 
 
 def influence(graph: NeighborGraph, sources: Sources, damping: float) -> Floats:
     """Return how far the labels of each class are felt at each node, shape (M, C)."""
     felt_MC = np.zeros((len(graph), sources.num_classes))
-    if len(sources) <= _MOST_COLUMNS:
+    if len(sources) <= MOST_COLUMNS:
         for node, number in zip(sources.nodes, sources.classes, strict=True):
             felt_MC[:, number] += graph.influence(int(node), damping)
         return felt_MC

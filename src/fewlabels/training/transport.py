@@ -4,19 +4,22 @@ Shapes: M nodes, C classes.
 """
 
 import numpy as np
-from scipy.special import log_softmax, logsumexp
 
 from fewlabels.neighbors import Floats
 
-_TOLERANCE = 1e-9
-_MOST_ROUNDS = 1000
+_TOLERANCE = 1e-6
+_MOST_ROUNDS = 300
+_LEAST = 1e-300
+_FARTHEST = 600.0  # the exponential of what is lower would vanish
 
 
 def balanced(logits: Floats, masses: Floats, shares: Floats) -> Floats:
     """Return the beliefs nearest to some, of which each class gets its share.
 
     These are softmax(logits + b), where b is the same for all nodes. Sinkhorn's
-    iteration finds b: it scales classes and nodes in turn.
+    iteration finds b: it scales classes and nodes in turn. With logits of minus cost
+    over temperature, they are the plan of entropic optimal transport, and approach the
+    cheapest one as the temperature falls.
 
     Args:
         logits: Logarithms of beliefs, up to a constant for each node, shape (M, C).
@@ -26,12 +29,14 @@ def balanced(logits: Floats, masses: Floats, shares: Floats) -> Floats:
     Returns:
         Logarithms of probabilities, shape (M, C).
     """
-    wanted = np.log(shares / shares.sum())
-    weights = np.log(masses / masses.sum())[:, None]
-    found = log_softmax(logits, axis=1)
+    wanted, weights = shares / shares.sum(), masses / masses.sum()
+    lowered = np.maximum(logits - logits.max(axis=1, keepdims=True), -_FARTHEST)
+    kernel, scale = np.exp(lowered), np.ones(len(wanted))
     for _ in range(_MOST_ROUNDS):
-        step = wanted - logsumexp(found + weights, axis=0)
-        if np.abs(step).max() < _TOLERANCE:
+        got = scale * ((weights / (kernel @ scale)) @ kernel) + _LEAST
+        if np.abs(np.log(wanted / got)).max() < _TOLERANCE:
             break
-        found = log_softmax(found + step, axis=1)
-    return np.asarray(found)
+        scale = scale * (wanted / got)
+        scale /= scale.max()
+    totals = (kernel @ scale)[:, None]
+    return np.asarray(lowered + np.log(scale) - np.log(totals))

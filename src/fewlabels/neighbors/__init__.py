@@ -1,0 +1,18 @@
+"""Which items are near each other: a graph over the rows of a pool."""
+
+from fewlabels.neighbors.approximate import check_installed
+from fewlabels.neighbors.graph import NeighborGraph
+from fewlabels.neighbors.nodes import Floats, Nodes, RowSource, directions, row_hashes
+from fewlabels.neighbors.search import Search, nearest
+
+__all__ = [
+    "Floats",
+    "NeighborGraph",
+    "Nodes",
+    "RowSource",
+    "Search",
+    "check_installed",
+    "directions",
+    "nearest",
+    "row_hashes",
+]

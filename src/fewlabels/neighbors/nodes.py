@@ -1,0 +1,121 @@
+"""The different rows of a pool.
+
+Rows are compared by their direction. Items whose rows are equal are one node, so that
+copies of an image count once. A node is told by a hash of its row, and nodes stand in
+the order of these hashes: the order of the items has no say.
+
+Shapes: N items, n items asked about, M nodes, D numbers per row.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+_BLOCK = 2048
+_LEAST_NORM = 1e-12
+
+Floats = NDArray[np.float64]
+"""Numbers in double precision, of any shape."""
+
+
+class RowSource(Protocol):
+    """One row per item, in memory or in a file."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of items, and of numbers in a row."""
+        ...
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+        ...
+
+    def __getitem__(self, items: NDArray[np.int64], /) -> NDArray[Any]:
+        """Return the rows of some items, shape (n, D)."""
+        ...
+
+
+def directions(rows: Tensor, origin: float | Tensor) -> Tensor:
+    """Return rows as seen from an origin, with length one; one at the origin as zero.
+
+    Args:
+        rows: float32, shape (n, D).
+        origin: What stands for nothing in every column, such as black in an image.
+
+    Returns:
+        float32, shape (n, D).
+    """
+    shifted = rows - origin
+    norms: Tensor = torch.linalg.vector_norm(shifted, dim=1, keepdim=True)
+    return shifted / norms.clamp(min=_LEAST_NORM)
+
+
+def row_hashes(rows: Tensor) -> Tensor:
+    """Return a number for each row, equal for equal rows, int64, shape (n,).
+
+    Sums of integers wrap around and do not round: a row has the same hash on every
+    machine and in any company.
+    """
+    order = torch.arange(1, rows.shape[1] + 1, device=rows.device)
+    weights = order * -7046029254386353131  # the multipliers of SplitMix64
+    weights = (weights ^ (weights >> 30)) * -4658895280553007687
+    weights = (weights ^ (weights >> 27)) * -7723592293110705685
+    bits = (rows + 0.0).view(torch.int32)  # minus zero becomes zero
+    return (bits * (weights | 1)).sum(dim=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Nodes:
+    """The different rows of a pool."""
+
+    rows: RowSource
+    origin: float
+    node_of: NDArray[np.int64]
+    """The node of each item, shape (N,)."""
+    first: NDArray[np.int64]
+    """An item of each node, shape (M,)."""
+    hashes: NDArray[np.int64]
+    """What tells each node, ascending, shape (M,)."""
+    center: Tensor
+    """Mean direction of the items, float32, shape (D,)."""
+    spread: float
+    """Root mean square of what directions differ by from it, over all columns."""
+
+    @classmethod
+    def of(cls, rows: RowSource, origin: float) -> "Nodes":
+        """Find the different rows; one pass over all of them."""
+        num_items, width = rows.shape
+        found = np.empty(num_items, dtype=np.int64)
+        total = torch.zeros(width, dtype=torch.float64)
+        squares = 0.0
+        for start in range(0, num_items, _BLOCK):
+            items = np.arange(start, min(start + _BLOCK, num_items))
+            part = _read(rows, items)
+            found[items] = row_hashes(part).numpy()
+            unit = directions(part, origin)
+            total += unit.sum(dim=0, dtype=torch.float64)
+            squares += float(unit.square().sum(dtype=torch.float64))
+        hashes, first, node_of = np.unique(
+            found, return_index=True, return_inverse=True
+        )
+        center = total / num_items
+        variance = squares / num_items - float(center.square().sum())
+        spread = float(np.sqrt(max(variance, 0.0) / width)) or 1.0
+        return cls(rows, origin, node_of, first, hashes, center.float(), spread)
+
+    def __len__(self) -> int:
+        """Return the number of nodes."""
+        return len(self.first)
+
+    def read(self, nodes: NDArray[np.int64]) -> Tensor:
+        """Return the directions of some nodes, float32, shape (n, D)."""
+        return directions(_read(self.rows, self.first[nodes]), self.origin)
+
+
+def _read(rows: RowSource, items: NDArray[np.int64]) -> Tensor:
+    """Return some rows as float32, shape (n, D)."""
+    return torch.from_numpy(np.asarray(rows[items])).to(torch.float32)
