@@ -55,7 +55,8 @@ def _filled(nodes: Nodes) -> Any:
     metric = faiss.METRIC_INNER_PRODUCT
     index = faiss.index_factory(width, f"IVF{num_cells},SQfp16", metric)
     index.cp.seed = _SEED
-    index.nprobe = max(1, num_cells // _SHARE_OF_CELLS)
+    searched = max(1, num_cells // _SHARE_OF_CELLS)
+    faiss.ParameterSpace().set_index_parameter(index, "nprobe", searched)
     most = min(num_nodes, _ROWS_PER_CENTER * num_cells)
     index.train(nodes.read(np.arange(most)).numpy())  # by hash, so a random part
     for start in range(0, num_nodes, _BLOCK):

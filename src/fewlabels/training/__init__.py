@@ -95,6 +95,8 @@ _LEARNERS = {
     "remixmatch": _Learner("remixmatch:ReMixMatch", inputs=("",), alignments=_ALL),
     "linear": _Learner("frozen_linear:Linear", takes_steps=False, shares=_SHARES),
     "spreading": _Learner("spreading:Spreading", takes_steps=False, shares=_SHARES),
+    "poisson": _Learner("poisson:Poisson", takes_steps=False, shares=_SHARES),
+    "ot": _Learner("ot:OT", takes_steps=False, shares=_SHARES),
 }
 _INPUTS = {"": "views:PoolInputs", _FROZEN: "frozen:FrozenInputs"}
 _ALIGNMENTS = {

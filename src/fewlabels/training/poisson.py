@@ -1,0 +1,115 @@
+"""Poisson learning: labels are sources and sinks of a flow on a graph of near items.
+
+Calder, Cook, Thorpe and Slepcev, "Poisson Learning: Graph Based Semi-Supervised
+Learning at Very Low Label Rates" (ICML 2020): u solves L u = sum of (y_j - mean y) at
+the labeled nodes j, where L is the graph's Laplacian, and a node is of the class that
+has the largest u, divided by its share of the labels. But for what is the same for all
+classes, that is the mean potential of the class's labels. Where class shares are told,
+PoissonMBO (Sec. 2.4 there) goes on from it: a flow of one-hot classes alternates with
+choosing classes anew, so that each gets its share.
+
+Shapes: M nodes, s sources, n labels left out, C classes.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from fewlabels.neighbors import Floats, NeighborGraph
+from fewlabels.training.calibration import floored, sharpness
+from fewlabels.training.graph import MOST_COLUMNS, GraphLearner, Sources
+
+_ABSENT = -1e6  # score of a class that has no label in a part of the graph
+_USUAL_SHARPNESS = 3.0
+_ROUNDS = 10
+_FLOWS = 40
+_HARD = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Poisson(GraphLearner):
+    """Poisson learning; PoissonMBO where class shares are told."""
+
+    def beliefs(self, graph: NeighborGraph, sources: Sources) -> Floats:
+        """Return logarithms of probabilities of all nodes, shape (M, C)."""
+        scores = mean_potentials(graph, sources)
+        left_out, labels = _left_out(graph, sources, scores)
+        spread = _spread(scores)
+        power = sharpness(left_out / spread, labels, _USUAL_SHARPNESS)
+        if self.shares != "unknown":
+            scores = self._flown(graph, sources, floored(power * scores / spread))
+            spread = _spread(scores)
+        return floored(power * scores / spread)
+
+    def _flown(self, graph: NeighborGraph, sources: Sources, logs: Floats) -> Floats:
+        """Return what has flown to each node after all rounds, shape (M, C)."""
+        degrees, one_hot = graph.degrees, np.eye(sources.num_classes)
+        laplacian = sparse.csr_array(sparse.diags_array(degrees) - graph.weights)
+        source = np.zeros((len(graph), sources.num_classes))
+        np.add.at(source, sources.nodes, one_hot[sources.classes])
+        source[sources.nodes] -= one_hot[sources.classes].mean(axis=0)
+        flow = logs
+        for _ in range(_ROUNDS):
+            chosen = self.aligned(_HARD * flow, graph.nodes, sources)
+            flow = one_hot[chosen.argmax(axis=1)]
+            for _ in range(_FLOWS):
+                flow = flow - (laplacian @ flow - source) / degrees.max()
+        is_absent = np.bincount(sources.classes, minlength=sources.num_classes) == 0
+        flow[:, is_absent] = _ABSENT
+        return flow
+
+
+def mean_potentials(graph: NeighborGraph, sources: Sources) -> Floats:
+    """Return the mean potential of each class's labels at each node, shape (M, C).
+
+    Labels count in the part of the graph that they are in. Where a class has none, it
+    gets a number below all others; where no class has any, all get zero.
+    """
+    scores = np.zeros((len(graph), sources.num_classes))
+    counts = _counts(graph, sources)
+    shares = 1 / counts[graph.parts[sources.nodes], sources.classes]
+    if len(sources) <= MOST_COLUMNS:
+        for node, number, share in zip(
+            sources.nodes, sources.classes, shares, strict=True
+        ):
+            scores[:, number] += share * graph.potential(int(node))
+    else:
+        for number in np.unique(sources.classes):
+            is_own = sources.classes == number
+            source = np.zeros(len(graph))
+            source[sources.nodes[is_own]] = shares[is_own]
+            scores[:, number] = graph.potentials(source)
+    is_absent = (counts == 0) & counts.any(axis=1, keepdims=True)
+    scores[is_absent[graph.parts]] = _ABSENT
+    return scores
+
+
+def _left_out(
+    graph: NeighborGraph, sources: Sources, scores: Floats
+) -> tuple[Floats, NDArray[np.int64]]:
+    """Return what the others say about labels, each left out in turn, and the labels.
+
+    Those that are alone of their class in a part of the graph are not left out.
+    """
+    counts = _counts(graph, sources)[graph.parts[sources.nodes], sources.classes]
+    chosen = sources.some(counts > 1)
+    nodes, labels = sources.nodes[chosen], sources.classes[chosen]
+    every, found = np.arange(len(chosen)), scores[nodes]
+    own = np.array([graph.potential(int(node))[node] for node in nodes])
+    several = counts[chosen]
+    found[every, labels] = (several * found[every, labels] - own) / (several - 1)
+    return found, labels
+
+
+def _counts(graph: NeighborGraph, sources: Sources) -> Floats:
+    """Return how many labels of each class there are in each part of the graph."""
+    counts = np.zeros((int(graph.parts.max()) + 1, sources.num_classes))
+    np.add.at(counts, (graph.parts[sources.nodes], sources.classes), 1)
+    return counts
+
+
+def _spread(scores: Floats) -> float:
+    """Return the deviation of the scores of classes that are there; never zero."""
+    return float(np.std(scores[scores > _ABSENT])) or 1.0
