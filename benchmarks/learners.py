@@ -39,6 +39,9 @@ PIXELS, EARLIER_PIXELS = 160, 96
 POOLS = ("even", "long-tailed")
 RIVAL = "fixmatch-darp"
 """The paper's, which all others are compared with."""
+ALIGNED = (RIVAL, "fixmatch-da")
+"""Other learners can be aligned as well; one stands for all."""
+SCALED = {name: OVER_PIXELS[name] for name in OVER_PIXELS if name != "encoder"}
 
 
 class Source(NamedTuple):
@@ -90,13 +93,13 @@ class Row(NamedTuple):
 
 def rows(source: Source) -> Iterator[Row]:
     """Yield what is compared on a data set."""
+    prefix = "frozen-" if source.is_frozen else ""
+    own = {"encoder_options": {"size": PIXELS}} if source.is_frozen else {}
     for name in training.names():
-        is_frozen = name.startswith("frozen-")
-        if is_frozen == source.is_frozen:
-            own = {"encoder_options": {"size": PIXELS}} if is_frozen else {}
-            yield row(name.removeprefix("frozen-"), name, own)
-    if not source.is_frozen:
-        yield row("linear", "frozen-linear", OVER_PIXELS)
+        label = name.removeprefix("frozen-")
+        is_left_out = label.endswith(("-darp", "-da")) and label not in ALIGNED
+        if name == prefix + label and not is_left_out:
+            yield row(label, name, SCALED if name == "linear" else own)
     if source.name == "cifar10":  # what photographs were trained with before
         own = {"encoder_options": {"size": EARLIER_PIXELS}}
         label = f"{RIVAL}, {EARLIER_PIXELS} pixels"
