@@ -36,7 +36,7 @@ def demo(
     """Label digits with NPC and at random, side by side, and write a report.
 
     Ten labels, one per digit, then twenty more, twice; after each query a network is
-    trained on labeled and unlabeled images by FixMatch.
+    trained on labeled and unlabeled images by FixMatch with DARP.
     """
     place = out or Path("fewlabels-demo-fast" if fast else "fewlabels-demo")
     hidden = (entry.name for entry in place.glob(".*"))
@@ -51,7 +51,7 @@ def demo(
             settings = RunSettings(
                 data=Choice(name="digits"),
                 strategy=Choice(name=strategy),
-                trainer=Choice(name="fixmatch", options=options),
+                trainer=Choice(name="fixmatch-darp", options=options),
                 seed=seed,
             )
             with folder.listening():

@@ -35,7 +35,7 @@ def run(
         str | None, typer.Option(help="Name or module:Class. [default: npc]")
     ] = None,
     trainer: Annotated[
-        str | None, typer.Option(help="Name or module:Class. [default: fixmatch]")
+        str | None, typer.Option(help="Name or module:Class. [default: fixmatch-darp]")
     ] = None,
     encoder: Encoder = None,
     download: Download = False,

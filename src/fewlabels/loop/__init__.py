@@ -35,7 +35,7 @@ def run(
     pool: Pool,
     *,
     strategy: str | Strategy = "npc",
-    trainer: str | Trainer = "fixmatch",
+    trainer: str | Trainer = "fixmatch-darp",
     start: int = 10,
     query: int = 20,
     budget: int = 50,

@@ -130,7 +130,7 @@ class RunSettings(BaseModel):
     """The data set: a name or a path."""
     strategy: Choice = Choice(name="npc")
     """The query strategy."""
-    trainer: Choice = Choice(name="fixmatch")
+    trainer: Choice = Choice(name="fixmatch-darp")
     """The trainer."""
     start: int = 10
     """Labels at the beginning."""
