@@ -7,7 +7,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from sqlalchemy import text
+from tests.data.pictures import save
 from tests.projects.toy import (
     QUICK,
     answer,
@@ -33,6 +35,8 @@ from fewlabels.errors import (
 from fewlabels.projects import Project
 from fewlabels.runs import Choice
 from fewlabels.store import Store
+
+OWN_SIZE = {"encoder_options": {"size": 40}}
 
 
 @pytest.fixture
@@ -342,3 +346,40 @@ def test_models_of_versions_without_checksums_get_them(project, recwarn):
         pytest.raises(ProjectError, match=r"training\.json' is damaged"),
     ):
         opened.train()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "side"),
+    [
+        ({"trainer": "frozen-linear"}, 160),
+        ({"encoder": "efficientnet-lite2", "quality": "fast"}, 96),
+        ({"encoder": "efficientnet-lite0", "size": 64}, 64),
+        ({"trainer": Choice(name="frozen-fixmatch", options=OWN_SIZE)}, 40),
+    ],
+    ids=str,
+)
+def test_images_are_read_as_large_as_the_encoder_wants_them(tmp_path, chosen, side):
+    for number in range(3):
+        save(
+            tmp_path / "images" / f"{number}.png",
+            number,
+            height=70,
+            width=90,
+            channels=3,
+        )
+    with begin(tmp_path, **{"trainer": None, "audit": 0, **chosen}) as project:
+        settings = project.settings
+        assert settings.trainer.options["encoder_options"]["size"] == side
+        assert settings.shape == (3, side, side)
+        read = project.images(project.snapshot()).read(torch.arange(3))
+        assert read.shape == (3, 3, side, side)
+
+
+def test_small_images_of_an_encoder_without_a_size_keep_theirs(tmp_path):
+    with begin(tmp_path, trainer=None, encoder="self-supervised") as project:
+        assert "encoder_options" not in project.settings.trainer.options
+
+
+def test_an_unknown_quality_is_refused(tmp_path):
+    with pytest.raises(UnknownNameError, match="best, fast, normal"):
+        begin(tmp_path, quality="fine")

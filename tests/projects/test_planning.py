@@ -17,6 +17,7 @@ from fewlabels.runs import Choice
 from fewlabels.training import darp
 
 STEP, EMBED, REFINE = 0.5, 0.1, 0.01
+ENCODED = {"encoder": "efficientnet-lite0", "encoder_options": {"size": 160}}
 
 
 class Clock:
@@ -75,7 +76,7 @@ def test_known_shares_are_what_darp_aligns_to(clock, shares, target):
     assert found.seconds == pytest.approx(600 * STEP + 36 * REFINE)
     told = "even" if target == "uniform" else target
     over = plan(images(40, (3, 100, 80)), 3, shares=shares, clock=clock)
-    assert over.options == {"encoder": "efficientnet-lite0", "shares": told}
+    assert over.options == {**ENCODED, "shares": told}
 
 
 def test_the_trainer_of_a_plan_exists_and_takes_its_options(clock):
@@ -106,17 +107,52 @@ def test_photos_get_a_head_over_pretrained_features(clock, tmp_path):
     assert pool.images.shape == (3, 32, 32)  # what loading would make of them
     found = plan(pool.images, 10, clock=clock)
     assert found.trainer == "frozen-linear"
-    assert found.options == {"encoder": "efficientnet-lite0"}
-    assert found.shape == (3, 96, 96)
+    assert found.options == ENCODED
+    assert found.shape == (3, 160, 160)
     assert found.seconds == pytest.approx(40 * EMBED)
     assert "120 pixels a side, more than 32: a linear head over" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("asked", "side"),
+    [
+        ({"quality": "fast"}, 96),
+        ({"quality": "best"}, 224),
+        ({"quality": "best", "size": 64}, 64),
+    ],
+)
+def test_quality_is_what_is_read_and_what_the_network_sees(
+    clock, tmp_path, asked, side
+):
+    for number in range(3):
+        save(tmp_path / f"{number}.png", number, height=100, width=120, channels=3)
+    pool = data.load(tmp_path, "none")
+    found = plan(pool.images, 2, clock=clock, **asked)
+    assert found.options["encoder_options"] == {"size": side}
+    assert found.shape == (3, side, side)
+    assert bool(found.choice) == ("size" not in asked)
+
+
+def test_the_cost_of_each_quality_is_told(clock, monkeypatch):
+    def embed(self, chunk):
+        clock.now += self.side * len(chunk)
+        return torch.rand(len(chunk), self.feature_size)
+
+    monkeypatch.setattr(ModuleEncoder, "embed", embed)
+    found = plan(images(40, (3, 100, 80)), 3, clock=clock)
+    assert found.embedding == {"fast": 96 * 40, "normal": 160 * 40, "best": 224 * 40}
+    assert found.seconds == pytest.approx(160 * 40)
+    assert found.choice == (
+        "Features take about 1.1 hours at quality fast (96 pixels a side), about 1.8 "
+        "hours at normal (160) and about 2.5 hours at best (224), once."
+    )
 
 
 @pytest.mark.parametrize(
     ("channels", "options", "words"),
     [
         (1, OVER_PIXELS, "over the pixels"),
-        (3, {"encoder": "efficientnet-lite0"}, "over features of the pretrained"),
+        (3, ENCODED, "over features of the pretrained"),
     ],
     ids=["grey", "color"],
 )

@@ -52,7 +52,10 @@ def with_labels(pool, num_labels=6):
     return hidden(pool, num_labels).with_answers(Answers(items, pool.labels[items]))
 
 
-OVER_ROWS = [name for name in training.names() if not name.startswith("frozen-")]
+NEED_IMAGES = ("fixmatch-cta", "remixmatch")  # they change images, or turn them
+OVER_ROWS = [
+    name for name in training.names() if not name.startswith(("frozen-", *NEED_IMAGES))
+]
 
 
 @pytest.mark.parametrize("name", OVER_ROWS)
@@ -64,6 +67,12 @@ def test_every_learner_works_on_rows_with_its_defaults(name):
     outputs = found.outputs(pool.images, torch.arange(len(pool)))
     assert outputs.logits.shape == (90, 3)
     assert outputs.logits.isfinite().all()
+
+
+@pytest.mark.parametrize("name", NEED_IMAGES)
+def test_what_needs_images_says_so_and_what_to_take_instead(name):
+    with pytest.raises(UsageError, match=r"6.*Take (the trainer )?'(fix|mix)match'"):
+        training.make(name).check(with_labels(clouds()))
 
 
 def test_fixmatch_learns_from_views_of_rows():

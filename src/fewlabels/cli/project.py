@@ -50,6 +50,13 @@ def init(
     ] = None,
     encoder: Encoder = None,
     download: Download = False,
+    quality: Annotated[
+        str | None,
+        typer.Option(
+            help="Pixels a side for a pretrained network: fast (96), normal (160), "
+            "best (224). [default: normal]"
+        ),
+    ] = None,
     size: Annotated[
         int | None,
         typer.Option(help="Resize images to this side. [default: what fits]"),
@@ -81,10 +88,12 @@ def init(
             strategy=strategy,
             trainer=trainer,
             encoder=features,
+            quality=quality,
             size=size,
             seed=seed,
             store=store,
             shares=shares,
+            on_choice=terminal.result,
         ) as project,
     ):
         settings = project.settings

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from fewlabels import training
 from fewlabels.data.decode import ImageFile
@@ -10,12 +10,16 @@ from fewlabels.data.files import FileImages, common_shape
 from fewlabels.data.vectors import Vectors
 from fewlabels.errors import DataError, UsageError
 from fewlabels.features import encoders
+from fewlabels.naming import check_known
 from fewlabels.projects import folder, indexing, planning
 from fewlabels.projects.export.config import LARGEST_SIDE
 from fewlabels.projects.indexing import Index
+from fewlabels.projects.planning import NORMAL, Quality
 from fewlabels.projects.rows import OVER_ROWS, rows_in, scan_rows
 from fewlabels.projects.shares import Shares, informed
 from fewlabels.runs import Choice
+
+_ENCODED = "You chose the encoder {}; its features are computed once and kept."
 
 
 class Planned(NamedTuple):
@@ -26,6 +30,8 @@ class Planned(NamedTuple):
     """Channels, height and width that images are brought to; or the length of a row."""
     reason: str | None
     """Why this trainer; None: somebody chose it."""
+    choice: str = ""
+    """What each quality would cost, where there is a choice."""
 
 
 def check_size(size: int | None) -> None:
@@ -75,20 +81,24 @@ class Source:
         encoder: str | None,
         size: int | None,
         shares: Shares,
+        quality: str | None,
     ) -> Planned:
         """Return trainer, shape and reason: as told, or as fits."""
+        if quality is not None:
+            check_known("quality", quality, Quality)
         if self.vectors is not None:
             return _over_rows(self.vectors, trainer, shares)
-        if encoder is not None:
-            return _over_features(encoder, self.files, trainer, size, shares)
-        shape = common_shape(self.files, size)
-        if trainer is not None:
-            told = informed(Choice.model_validate(trainer), shares)
-            return Planned(told, shape, None)
-        images = FileImages(self.files, shape)
-        plan = planning.plan(images, num_classes, shares=shares)
+        if encoder is not None or trainer is not None:
+            return _told(encoder, self.files, trainer, size, shares, quality)
+        plan = planning.plan(
+            FileImages(self.files, common_shape(self.files, size)),
+            num_classes,
+            shares=shares,
+            quality=cast("Quality", quality or NORMAL),
+            size=size,
+        )
         chosen = Choice(name=plan.trainer, options=dict(plan.options))
-        return Planned(chosen, plan.shape if size is None else shape, plan.reason)
+        return Planned(chosen, plan.shape, plan.reason, plan.choice)
 
 
 def _scanned(images: Path, place: Path) -> Index:
@@ -123,16 +133,41 @@ def _over_rows(
     )
 
 
-def _over_features(
-    encoder: str,
+def _told(
+    encoder: str | None,
     found: tuple[ImageFile, ...],
     trainer: str | Choice | None,
     size: int | None,
     shares: Shares,
+    quality: str | None,
 ) -> Planned:
-    """Return the plan where somebody chose an encoder."""
-    name = encoders.placed(encoder)
+    """Return the plan where somebody chose a trainer, an encoder or both.
+
+    Images are read as large as the encoder wants them.
+    """
     head = Choice.model_validate(planning.OVER_FEATURES if trainer is None else trainer)
-    side = encoders.side(name) if size is None else size
-    reason = f"You chose the encoder {name}; its features are computed once and kept."
-    return Planned(informed(head.over(name), shares), common_shape(found, side), reason)
+    reason = None
+    if encoder is not None:
+        name = encoders.placed(encoder)
+        head, reason = head.over(name), _ENCODED.format(name)
+    if "encoder" in training.options(head.name):
+        head = _sized(head, size, quality)
+        options = training.make(head.name, **head.options).options
+        own = encoders.side(options["encoder"], **options["encoder_options"])
+        size = own if size is None else size
+    return Planned(informed(head, shares), common_shape(found, size), reason)
+
+
+def _sized(head: Choice, size: int | None, quality: str | None) -> Choice:
+    """Return a training over an encoder that wants images of a size or quality.
+
+    Pretrained networks of this package take every size, and get the normal one. Others
+    have a size of their own unless a quality was asked for.
+    """
+    name = head.options.get("encoder", planning.ENCODER)
+    options = head.options.get("encoder_options", {})
+    if "size" in options or (name not in planning.SIZED and quality is None):
+        return head
+    side = planning.side(cast("Quality", quality or NORMAL), size)
+    sized = {"encoder_options": {**options, "size": side}}
+    return head.model_copy(update={"options": {**head.options, **sized}})

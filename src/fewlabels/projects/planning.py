@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -31,8 +31,11 @@ from fewlabels.training.training import Training
 SMALL_SIDE = 32
 """Longest side, in pixels, of images that a network is trained on from scratch."""
 
-ENCODED_SIDE = 96
-"""Side of the square that larger images are brought to for the encoder."""
+Quality = Literal["fast", "normal", "best"]
+QUALITIES: Mapping[Quality, int] = {"fast": 96, "normal": 160, "best": 224}
+"""Side of the square that larger images are brought to for a pretrained network: more
+pixels show more, and take longer, once for each image."""
+NORMAL: Quality = "normal"
 
 BEARABLE = 60.0
 """Seconds of training from scratch past which a head over features is taken: people
@@ -42,7 +45,8 @@ FROM_SCRATCH = "fixmatch"
 ALIGNED = "fixmatch-darp"
 OVER_FEATURES = "frozen-linear"
 ENCODER = "efficientnet-lite0"
-OVER_ENCODER: Mapping[str, Any] = {"encoder": ENCODER}
+SIZED = frozenset({ENCODER, "efficientnet-lite2"})
+"""Pretrained networks that take images of every size."""
 OVER_PIXELS: Mapping[str, Any] = {
     "encoder": "pixels",
     "scale": "common",
@@ -71,6 +75,23 @@ class TrainingPlan:
     """Expected time of one training; later ones find features made already."""
     reason: str
     """Why this and nothing else, in a sentence."""
+    embedding: Mapping[Quality, float] = field(default_factory=dict)
+    """Seconds that the features of all images take at each quality, where there is a
+    choice."""
+
+    @property
+    def choice(self) -> str:
+        """What each quality would cost, in a sentence; empty without a choice."""
+        told = [
+            f"{duration(seconds)} at {'' if number else 'quality '}{quality} "
+            f"({QUALITIES[quality]}{'' if number else ' pixels a side'})"
+            for number, (quality, seconds) in enumerate(self.embedding.items())
+        ]
+        return (
+            f"Features take {', '.join(told[:-1])} and {told[-1]}, once."
+            if told
+            else ""
+        )
 
     def __str__(self) -> str:
         """Say what will be done, why and how long it will take."""
@@ -82,6 +103,8 @@ def plan(
     num_classes: int,
     *,
     shares: Shares = UNKNOWN_SHARES,
+    quality: Quality = NORMAL,
+    size: int | None = None,
     bearable: float = BEARABLE,
     clock: Clock = time.perf_counter,
 ) -> TrainingPlan:
@@ -100,6 +123,9 @@ def plan(
             they are brought to now.
         num_classes: Number of classes.
         shares: How frequent the classes are, as far as it is known.
+        quality: How many pixels a pretrained network sees: see :data:`QUALITIES`.
+        size: Side of the square that images are brought to whatever the quality; None:
+            as the quality says, or what fits.
         bearable: Seconds of training from scratch that are put up with.
         clock: What tells the time.
 
@@ -114,12 +140,12 @@ def plan(
             f"There are {len(images)} items of shape {images.shape}; a plan is made "
             "for images of shape (channels, height, width)."
         )
-    side = _longest_side(images)
-    seen = f"The images measure {side} pixels a side"
+    longest = _longest_side(images)
+    seen = f"The images measure {longest} pixels a side"
     missing = _missing_encoder()
-    if side <= SMALL_SIDE:
+    if longest <= SMALL_SIDE:
         why = f"{seen}, at most {SMALL_SIDE}"
-        small = _scratch(images, num_classes, shares, why, clock)
+        small = _scratch(images, num_classes, shares, why, clock, size)
         is_grey = images.shape[0] == 1
         if small.seconds <= bearable or (missing and not is_grey):
             return small
@@ -127,14 +153,26 @@ def plan(
             f"{seen}, but a network from scratch would take {duration(small.seconds)} "
             f"in each round here (the trainer '{small.trainer}' does it all the same)"
         )
-        over = OVER_PIXELS if is_grey else OVER_ENCODER
-        frozen = _frozen(images, num_classes, shares, why, clock, over)
+        over = OVER_PIXELS if is_grey else _over_encoder(quality, size)
+        frozen = _frozen(images, num_classes, shares, why, clock, over, size)
         return frozen if frozen.seconds < small.seconds else small
     if missing:
-        why = f"{seen} and are resized to {SMALL_SIDE}. {missing} Until then"
-        return _scratch(images, num_classes, shares, why, clock, size=SMALL_SIDE)
+        small_side = SMALL_SIDE if size is None else size
+        why = f"{seen} and are resized to {small_side}. {missing} Until then"
+        return _scratch(images, num_classes, shares, why, clock, small_side)
     why = f"{seen}, more than {SMALL_SIDE}"
-    return _frozen(images, num_classes, shares, why, clock, OVER_ENCODER)
+    over = _over_encoder(quality, size)
+    return _frozen(images, num_classes, shares, why, clock, over, size)
+
+
+def side(quality: Quality, size: int | None) -> int:
+    """Return the side of the images that a pretrained network sees; a size wins."""
+    return QUALITIES[quality] if size is None else max(size, SMALL_SIDE)
+
+
+def _over_encoder(quality: Quality, size: int | None) -> dict[str, Any]:
+    """Return the options of a training over the pretrained network."""
+    return {"encoder": ENCODER, "encoder_options": {"size": side(quality, size)}}
 
 
 def expected_seconds(
@@ -222,12 +260,14 @@ def _frozen(
     why: str,
     clock: Clock,
     options: Mapping[str, Any],
+    size: int | None,
 ) -> TrainingPlan:
     """Return the plan to fit a head over features that are made once."""
     is_pretrained = options["encoder"] == ENCODER
-    shape = _shape(images, ENCODED_SIDE if is_pretrained else None)
+    own = options.get("encoder_options", {})
+    shape = _shape(images, own.get("size") if size is None else size)
     chosen = informed(Choice(name=OVER_FEATURES, options=dict(options)), shares)
-    encoder = encoders.resolve(options["encoder"])
+    encoder = encoders.resolve(options["encoder"], **own)
     seconds = _embedding(_some(images, shape), len(images), encoder, clock)
     width, made = encoder.feature_size, _made(chosen)
     seconds += _rehearsed(made, len(images), num_classes, width, clock)
@@ -237,10 +277,22 @@ def _frozen(
         shape=shape,
         seconds=seconds,
         reason=f"{why}: a linear head over features of the pretrained network "
-        f"{ENCODER} is fitted; the features are computed once and kept."
+        f"{ENCODER} at {own['size']} pixels is fitted; the features are computed once "
+        "and kept."
         if is_pretrained
         else f"{why}: a linear head over the pixels is fitted.",
+        embedding=_costs(images, clock) if is_pretrained and size is None else {},
     )
+
+
+def _costs(images: Images, clock: Clock) -> dict[Quality, float]:
+    """Return how many seconds the features of all images take at each quality."""
+    found: dict[Quality, float] = {}
+    for quality, size in QUALITIES.items():
+        some = _some(images, _shape(images, size))
+        encoder = encoders.resolve(ENCODER, size=size)
+        found[quality] = _embedding(some, len(images), encoder, clock)
+    return found
 
 
 def _embedding(some: Images, num_images: int, encoder: Encoder, clock: Clock) -> float:

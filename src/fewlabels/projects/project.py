@@ -60,10 +60,12 @@ class Project(Labeling):
         strategy: str | Choice | None = None,
         trainer: str | Choice | None = None,
         encoder: str | None = None,
+        quality: str | None = None,
         size: int | None = None,
         seed: int | None = None,
         store: str | None = None,
         shares: str | Sequence[float] = "unknown",
+        on_choice: Callable[[str], object] | None = None,
     ) -> Self:
         """Begin a project.
 
@@ -81,11 +83,16 @@ class Project(Labeling):
             trainer: What learns; None: what fits the images and the machine.
             encoder: What makes the features that it learns from; None: as the trainer
                 says. ``vectors:FILE`` has them in a file (.parquet, .npz or .npy).
-            size: Side of the square that images are brought to; None: what fits.
+            quality: How many pixels a pretrained network sees: ``"fast"`` (96 a side),
+                ``"normal"`` (160) or ``"best"`` (224); None: normal.
+            size: Side of the square that images are brought to, whatever the quality;
+                None: what fits.
             seed: Seed of everything random; None: 0.
             store: Address of a PostgreSQL server; None: a file in the folder.
             shares: How frequent the classes are among the images: ``"unknown"``,
                 ``"even"``, or a number for each.
+            on_choice: Called with what each quality would cost here, where there is a
+                choice, before the project is made.
 
         Returns:
             The project, with its images indexed.
@@ -99,7 +106,11 @@ class Project(Labeling):
         beginning.check_size(size)
         _check_free(place)
         source = beginning.Source.of(place, pictures, encoder)
-        planned = source.planned(len(names), trainer, encoder, size, known_shares)
+        planned = source.planned(
+            len(names), trainer, encoder, size, known_shares, quality
+        )
+        if on_choice is not None and planned.choice:
+            on_choice(planned.choice)
         index = source.index
         settings = checked(
             len(set(index.representative.values())),
