@@ -167,7 +167,7 @@ class Task:
             every = self.training.execution.save_every
             saved = SavedState(self.workspace, self._mark, every)
         loop.run(stepper, saved, on_checkpoint)
-        return stepper.result()
+        return stepper.result(self.settings.steps)
 
     def begun(self, group: ProcessGroup, network: Network) -> loop.Stepper:
         """Return the training of a network before its first step."""
@@ -176,7 +176,9 @@ class Task:
         assert isinstance(learner, Learner)
         rate = self._rate(network)
         learning = LearningNetwork(network, learner.heads, self.key).to(group.device)
-        average = AveragedNetwork(learning, schedule.ema_decay)
+        average = even = AveragedNetwork(learning, schedule.ema_decay)
+        if schedule.cycles:
+            even = AveragedNetwork(learning, schedule.ema_decay)
         if schedule.compiles:
             learning.compile()
         memory = learner.memory(pool)
@@ -191,6 +193,7 @@ class Task:
             learning,
             group.wrapped(learning),
             average,
+            even,
             sgd(learning, rate, schedule.momentum, schedule.weight_decay),
             rate,
             training.execution.prefetch,

@@ -22,7 +22,7 @@ from fewlabels.training.learner import (
     Step,
 )
 from fewlabels.training.minibatches import Minibatch, Minibatcher
-from fewlabels.training.optimization import AveragedNetwork, cosine_factor
+from fewlabels.training.optimization import AveragedNetwork, cyclic_factor
 from fewlabels.training.prefetch import prepared
 from fewlabels.training.schedule import Schedule
 from fewlabels.training.state import SavedState
@@ -47,6 +47,10 @@ class Stepper:
     module: nn.Module
     """The same network as the group calls it, so that gradients are averaged."""
     average: AveragedNetwork[LearningNetwork]
+    """Its exponential average."""
+    even: AveragedNetwork[LearningNetwork]
+    """Its plain average over cycles; the same object as the other where there are none.
+    """
     optimizer: torch.optim.Optimizer
     learning_rate: float
     """Learning rate of the first step."""
@@ -72,6 +76,9 @@ class Stepper:
         self.optimizer.step()
         self.group.average_(self.learning.buffers())
         self.average.update()
+        already = number - self.schedule.averages_from
+        if self.even is not self.average and already >= 0:
+            self.even.include(already)
         return loss
 
     def step(self, number: int, minibatch: Minibatch) -> Step:
@@ -90,19 +97,25 @@ class Stepper:
             self.group,
         )
 
-    def result(self) -> Network:
-        """Return what the training gives if it ends here."""
-        average = copy.deepcopy(self.average.module)
+    def result(self, done: int) -> Network:
+        """Return what the training gives if it ends after some steps."""
+        has_begun = done > self.schedule.averages_from
+        average = copy.deepcopy((self.even if has_begun else self.average).module)
         return self.learner.result(average, self.minibatcher.inputs)
 
     def rate_at(self, step: int) -> float:
         """Return the learning rate of a step."""
-        return self.learning_rate * cosine_factor(step, self.schedule.steps)
+        schedule = self.schedule
+        return self.learning_rate * cyclic_factor(
+            step, schedule.steps, schedule.cycles, schedule.cycle_length
+        )
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all that a step changes, by name; themselves and not copies."""
         now, mean = self.learning, self.average.module
         parts: dict[str, Mapping[str, Tensor]] = {"memory": self.memory}
+        if self.even is not self.average:
+            parts["even-average"] = self.even.module.state_dict()
         for end, own, averaged in (
             ("", now.network, mean.network),
             ("-heads", now.heads, mean.heads),
@@ -154,7 +167,7 @@ def run(
                 since, at = done, now
             if is_first and _is_checkpoint(done, stepper.schedule):
                 paused = time.perf_counter()
-                on_checkpoint(done, stepper.result())
+                on_checkpoint(done, stepper.result(done))
                 at += time.perf_counter() - paused  # measuring is not training
             if is_first and progress.is_stopped() and saved is None:
                 raise progress.Canceled

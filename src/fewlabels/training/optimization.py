@@ -25,6 +25,21 @@ def cosine_factor(step: int, num_steps: int) -> float:
     return math.cos(7 * math.pi * step / (16 * num_steps))
 
 
+def cyclic_factor(step: int, num_steps: int, cycles: int, length: int) -> float:
+    """Return the same cosine over fewer steps, whose end is repeated in cycles.
+
+    Athiwaratkun et al. (2019, Sec. 4): the last ``length`` steps of the cosine come
+    once more in each cycle.
+
+    Example:
+        >>> cyclic_factor(80, 100, 2, 10) == cosine_factor(70, 80)
+        True
+    """
+    end = num_steps - cycles * length
+    place = step if step < end else end - length + (step - end) % length
+    return cosine_factor(place, end)
+
+
 def sgd(
     network: nn.Module, learning_rate: float, momentum: float, weight_decay: float
 ) -> torch.optim.SGD:
@@ -98,3 +113,19 @@ class AveragedNetwork(Generic[Module]):
         average, present = self._pairs
         torch._foreach_lerp_(average, present, 1.0 - self.decay)
         torch._foreach_copy_(*self._buffers)
+
+    def include(self, number: int) -> None:
+        """Make it the plain mean of ``number`` earlier networks and the present one.
+
+        Running statistics are averaged too: those of the present network alone belong
+        to weights that may be far from the mean.
+        """
+        means, present = (
+            [*weights, *statistics]
+            for weights, statistics in zip(self._pairs, self._buffers, strict=True)
+        )
+        for mean, now in zip(means, present, strict=True):
+            if mean.is_floating_point():
+                mean.lerp_(now, 1 / (number + 1))
+            else:
+                mean.copy_(now)

@@ -18,6 +18,10 @@ OF_VIEWS, OF_STRONG_VIEWS, OF_FEATURES = (
 )
 """Mark options that count only where a learner wants such views, or inputs are such."""
 
+SILENT = {"silent": True}
+"""Marks an option that is told only where it is not the default, since it came later:
+trainings without it are still what they were."""
+
 OFFICIAL: Mapping[str, Any] = {
     "network": "wrn-28-2",
     "steps": 2**20,
@@ -68,6 +72,11 @@ class Schedule:
     code takes .001 for CIFAR-100."""
     ema_decay: float = 0.99
     """Weight of the past in the averaged network."""
+    cycles: int = field(default=0, metadata=SILENT)
+    """Cycles in which the learning rate rises and falls again at the end, while the
+    weights are averaged evenly (fast-SWA; Athiwaratkun et al., 2019); 0: none."""
+    cycle_share: float = field(default=1 / 16, metadata=SILENT)
+    """Length of a cycle, as a share of the steps; the paper has 30 of 480 epochs."""
     dropout: float = 0.0
     """Share of activations dropped in each block; above 0 for sampled networks."""
     checkpoint_every: int = 30
@@ -91,15 +100,35 @@ class Schedule:
         check_known("precision", self.precision, Precision)
         for name in ("steps", "minibatch_size", "checkpoint_every", "devices"):
             check_range(name, getattr(self, name), at_least=1)
-        for name in ("learning_rate", "weight_decay"):
+        for name in ("learning_rate", "weight_decay", "cycles"):
             check_range(name, getattr(self, name), at_least=0)
-        for name in ("momentum", "ema_decay", "dropout"):
+        for name in ("momentum", "ema_decay", "dropout", "cycle_share"):
             check_range(name, getattr(self, name), at_least=0, below=1)
         if self.minibatch_size % self.devices:
             raise UsageError(
                 f"minibatch_size is {self.minibatch_size} and devices {self.devices}: "
                 "the devices cannot share a minibatch equally. Take a multiple."
             )
+
+        if self.averages_from < 0:
+            raise UsageError(
+                f"cycles is {self.cycles} and cycle_share {self.cycle_share}: with the "
+                f"one before the first they would take more than all {self.steps} "
+                "steps. Take fewer or shorter ones."
+            )
+
+    @property
+    def cycle_length(self) -> int:
+        """Steps in a cycle."""
+        return max(1, round(self.cycle_share * self.steps))
+
+    @property
+    def averages_from(self) -> int:
+        """The first step after which weights are averaged evenly, if there are cycles.
+
+        It is one cycle before the first.
+        """
+        return self.steps - (self.cycles + 1) * self.cycle_length if self.cycles else 0
 
     @property
     def bn_momentum(self) -> float:

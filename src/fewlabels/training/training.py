@@ -42,13 +42,14 @@ class Training:
 
     @property
     def options(self) -> dict[str, Any]:
-        """All options that decide, of all parts, by name."""
+        """All options that decide, of all parts, by name; some where they are set."""
         every = (self.schedule, self.learner, self.alignment, self.inputs)
         return {
             name: getattr(part, name)
             for part in every
             if part is not None
             for name in counting(part, self.inputs, self.learner)
+            if name not in _untold(part)
         }
 
     @property
@@ -122,6 +123,15 @@ def counting(
     known = {"", *(view.kind for view in learner.views.values())}
     known |= {"features"} if inputs.has_features else set()
     return [f.name for f in fields(part) if f.metadata.get("needs", "") in known]
+
+
+def _untold(part: Any) -> set[str]:
+    """Return the options that came later and are as if they had not."""
+    return {
+        f.name
+        for f in fields(part)
+        if f.metadata.get("silent") and getattr(part, f.name) == f.default
+    }
 
 
 def routed(
