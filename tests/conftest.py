@@ -3,10 +3,12 @@
 import gc
 import random
 import signal
+from collections import UserDict
 
 import hypothesis
 import numpy as np
 import pytest
+import sqlalchemy
 import torch
 
 torch.set_num_threads(1)  # two test processes share two cores
@@ -44,6 +46,33 @@ def own_cache(tmp_path_factory):
     """Keep features and downloads out of the cache of whoever runs the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FEWLABELS_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+class Statements(UserDict):
+    """Compiled statements by what they say and the kind of their database."""
+
+    def __getitem__(self, key):
+        return super().__getitem__((type(key[0]), *key[1:]))
+
+    def __setitem__(self, key, compiled):
+        super().__setitem__((type(key[0]), *key[1:]), compiled)
+
+    def get(self, key, default=None):
+        return self.data.get((type(key[0]), *key[1:]), default)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_once():
+    """Hundreds of stores are opened; each would compile the same statements anew."""
+    statements, create = Statements(), sqlalchemy.create_engine
+
+    def created(*given, **options):
+        kept = {"compiled_cache": statements}
+        return create(*given, execution_options=kept, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fewlabels.store.database.create_engine", created)
         yield
 
 

@@ -19,6 +19,7 @@ from fewlabels.bench.local import LocalEngine, num_cores, told_death
 from fewlabels.bench.on_ray import RayEngine
 from fewlabels.bench.work import do
 from fewlabels.errors import UsageError
+from fewlabels.jobs import Worker
 from fewlabels.runs import Choice
 
 ROOT = Path(__file__).parents[2]
@@ -38,15 +39,6 @@ def rounds(folder, cells):
 def errors(ended):
     """Return what went wrong, by the addresses of the runs."""
     return {one.cell.address: one.error for one in ended}
-
-
-@pytest.fixture(scope="module")
-def in_process(tmp_path_factory):
-    """The rounds of the runs, done one after the other in this process."""
-    folder = opened(tmp_path_factory.mktemp("in-process") / "bench")
-    for cell in toy.cells():
-        do(cell, folder)
-    return rounds(folder, toy.cells())
 
 
 @pytest.fixture(params=["local", "ray"])
@@ -97,39 +89,29 @@ def eventually(condition, seconds=60):
 # ------------------------------------------------------------------ every engine
 
 
-def test_all_runs_are_done_as_in_one_process(engine, in_process, tmp_path):
-    folder = opened(tmp_path / "bench")
-    ended = list(engine.run(toy.cells(), folder.path))
-    assert len(ended) == len(toy.cells())
-    assert errors(ended) == dict.fromkeys(in_process)
-    assert rounds(folder, toy.cells()) == in_process
-
-
-def test_a_run_that_fails_or_dies_is_written_down_and_stops_no_other(engine, tmp_path):
-    folder = opened(tmp_path / "bench")
+def test_runs_are_done_as_in_one_process_whatever_becomes_of_others(engine, tmp_path):
+    folder, marker = opened(tmp_path / "bench"), tmp_path / "killed"
     fails = toy.cell(0, strategy="tests.bench.toy:Fails")
     dies = toy.cell(0, trainer=Choice(name="tests.bench.toy:Dies"))
-    cells = [dies, fails, *toy.cells(2)]
-    found = errors(engine.run(cells, folder.path))
-    assert len(found) == 4
-    assert found[fails.address] == "RuntimeError: out of ideas"
-    assert "2 times" in found[dies.address]
-    assert folder.missing(cells) == (dies, fails)
-    for cell in (dies, fails):
-        assert folder.failure(cell).error == found[cell.address]
-
-
-def test_a_worker_killed_in_a_run_changes_no_byte(engine, tmp_path):
-    folder, marker = opened(tmp_path / "bench"), tmp_path / "killed"
     options = {"marker": str(marker)}
-    trainer = Choice(name="tests.bench.toy:KilledOnce", options=options)
-    cell = toy.cell(1, trainer=trainer)
-    (ended,) = engine.run([cell], folder.path)
-    assert ended.error is None
-    assert marker.exists()
-    whole = opened(tmp_path / "whole")
-    do(cell, whole)
-    assert rounds(folder, [cell]) == rounds(whole, [cell])
+    once = Choice(name="tests.bench.toy:KilledOnce", options=options)
+    good = [toy.cell(1, trainer=once), *toy.cells(3)]
+    cells = [dies, fails, *good]
+    ended = list(engine.run(cells, folder.path))
+    assert len(ended) == len(cells)
+    found = errors(ended)
+    assert found.pop(fails.address) == "RuntimeError: out of ideas"
+    dead = found.pop(dies.address)
+    assert "2 times" in dead
+    assert found == dict.fromkeys(cell.address for cell in good)
+    assert folder.missing(cells) == (dies, fails)
+    assert folder.failure(fails).error == "RuntimeError: out of ideas"
+    assert folder.failure(dies).error == dead
+    assert marker.exists()  # a worker was killed in its run, and no byte is another
+    here = opened(tmp_path / "here")
+    for cell in good:
+        do(cell, here)
+    assert rounds(folder, good) == rounds(here, good)
 
 
 def test_no_process_is_left_when_nobody_asks_for_more(make, tmp_path):
@@ -172,6 +154,7 @@ def two_asleep(tmp_path):
         process.kill()
 
 
+@pytest.mark.slow  # tests/jobs/test_jobs.py shows it of every worker
 def test_workers_end_with_the_one_who_started_them(two_asleep, tmp_path):
     two_asleep.kill()
     assert eventually(lambda: not any(map(is_alive, odd_work.processes(tmp_path))))
@@ -203,11 +186,18 @@ def test_workers_have_one_thread_and_our_environment_is_untouched(
     assert dict(os.environ) == before
 
 
-def test_no_more_workers_than_runs(tmp_path):
+def test_no_more_workers_than_runs(tmp_path, monkeypatch):
+    made = []
+
+    def counted(**options):
+        made.append(Worker(**options))
+        return made[-1]
+
+    monkeypatch.setattr("fewlabels.bench.local.Worker", counted)
     folder = opened(tmp_path / "bench")
     engine = LocalEngine(num_workers=50, work="tests.bench.odd_work:process")
-    ended = list(engine.run(toy.cells(2), folder.path))
-    assert len({one.error for one in ended}) == 2
+    list(engine.run(toy.cells(1), folder.path))
+    assert len(made) == 1
 
 
 def test_a_worker_does_one_run_after_the_other_and_what_it_prints_is_no_answer(
@@ -246,11 +236,15 @@ def test_a_death_is_told_with_what_to_do(code, words):
 # ------------------------------------------------------------------------ of Ray
 
 
-def test_both_nodes_do_runs(cluster, tmp_path):
-    engine = RayEngine(cluster, work="tests.bench.odd_work:node")
-    assert engine.num_workers == 2
-    folder = opened(tmp_path / "bench")
-    ended = list(engine.run(toy.cells(6), folder.path))
+def test_both_nodes_do_runs_and_a_connection_of_the_caller_stays(cluster, tmp_path):
+    ray = pytest.importorskip("ray")
+    assert RayEngine(cluster).num_workers == 2
+    with ray.init(cluster, log_to_driver=False, logging_level="error"):
+        engine = RayEngine(work="tests.bench.odd_work:node")
+        assert engine.num_workers == 2
+        folder = opened(tmp_path / "bench")
+        ended = list(engine.run(toy.cells(6), folder.path))
+        assert ray.is_initialized()
     assert len({one.error for one in ended}) == 2
     assert [file.name for file in folder.path.iterdir()] == ["bench.json"]
 
@@ -300,15 +294,6 @@ def test_ray_for_the_time_of_the_runs_leaves_everything_as_it_was(
     assert signal.getsignal(signal.SIGTERM) == handler
     assert dict(os.environ) == before
     assert not sys.modules["ray"].is_initialized()
-
-
-def test_a_connection_of_the_caller_stays(cluster, tmp_path):
-    ray = pytest.importorskip("ray")
-    with ray.init(cluster, log_to_driver=False, logging_level="error"):
-        engine = RayEngine(work="tests.bench.odd_work:process")
-        assert engine.num_workers == 2
-        list(engine.run([toy.cell(0)], opened(tmp_path / "bench").path))
-        assert ray.is_initialized()
 
 
 @pytest.mark.parametrize("address", ["nowhere", "localhost:{}", "ray://127.0.0.1:{}"])

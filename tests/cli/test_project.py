@@ -7,6 +7,7 @@ from tests.projects.exchange.annotators import fill_csv
 from tests.projects.toy import (
     answer,
     begin,
+    begun,
     go_on,
     num_events,
     pictures,
@@ -21,7 +22,7 @@ from fewlabels.store import Store
 @pytest.fixture
 def place(tmp_path):
     """A project; commands get its folder as a person would type it."""
-    begin(tmp_path).close()
+    begun(tmp_path).close()
     return "project"
 
 

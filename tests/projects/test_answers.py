@@ -5,7 +5,16 @@ import os
 
 import pytest
 from tests.projects.exchange.annotators import fill_studio
-from tests.projects.toy import answer, begin, go_on, num_events, paths, truth, write
+from tests.projects.toy import (
+    answer,
+    begin,
+    begun,
+    go_on,
+    num_events,
+    paths,
+    truth,
+    write,
+)
 
 from fewlabels.cli.project import next_sentence
 from fewlabels.errors import AnswersError, DataError, UsageError
@@ -15,7 +24,7 @@ from fewlabels.store import Kind
 
 @pytest.fixture
 def project(tmp_path):
-    with begin(tmp_path) as opened:
+    with begun(tmp_path) as opened:
         yield opened
 
 

@@ -12,6 +12,7 @@ from tests.data.pictures import pixels
 from tests.projects.toy import (
     answer,
     begin,
+    begun,
     changed,
     go_on,
     num_events,
@@ -80,7 +81,7 @@ def test_the_audit_slice_is_mixed_among_the_query(tmp_path):
 
 
 def test_no_label_of_the_audit_slice_trains_or_is_a_candidate(tmp_path):
-    with begin(tmp_path) as project:
+    with begun(tmp_path) as project:
         audit = roles(go_on(project), "audit")
         snapshot = project.snapshot()
         places = torch.tensor([snapshot.positions[item] for item in audit])
@@ -174,7 +175,7 @@ def test_copies_are_asked_about_once(tmp_path):
 
 
 def test_an_open_round_is_asked_again(tmp_path):
-    with begin(tmp_path) as project:
+    with begun(tmp_path) as project:
         first = project.ask()
         again = project.ask()
         assert (again.step, again.items, again.is_new) == (0, first.items, False)
@@ -185,7 +186,7 @@ def test_an_open_round_is_asked_again(tmp_path):
 
 
 def test_anew_leaves_the_query_and_keeps_the_audit_slice(tmp_path):
-    with begin(tmp_path) as project:
+    with begun(tmp_path) as project:
         first = project.ask()
         snapshot = project.snapshot()
         free = {snapshot.items[index].id for index in snapshot.candidates}
@@ -222,7 +223,7 @@ def test_the_budget_holds_for_audit_images_that_are_asked_again(tmp_path):
 
 
 def test_a_query_smaller_or_of_another_strategy(tmp_path):
-    with begin(tmp_path) as project:
+    with begun(tmp_path) as project:
         asked = project.ask(size=2, strategy=Choice(name="npc", options={"draws": 9}))
         assert (len(roles(asked, "query")), asked.strategy) == (2, "npc")
         (stored,) = project.store.rounds()
@@ -259,7 +260,7 @@ def test_rounds_say_who_chose_and_never_change(tmp_path):
 
 
 def test_labels_without_a_model_are_noted(tmp_path):
-    with begin(tmp_path) as project:
+    with begun(tmp_path) as project:
         go_on(project)
         with pytest.warns(
             FewlabelsWarning, match="4 labels have been given but no model"
@@ -268,7 +269,7 @@ def test_labels_without_a_model_are_noted(tmp_path):
 
 
 def test_asking_writes_no_event(tmp_path):
-    with begin(tmp_path) as project:
+    with begun(tmp_path) as project:
         before = num_events(project)
         project.ask()
         assert num_events(project) == before

@@ -2,7 +2,7 @@
 
 import pyarrow.parquet as pq
 import pytest
-from tests.projects.toy import begin, go_on, paths, truth, write
+from tests.projects.toy import begun, go_on, paths, truth, write
 
 from fewlabels.errors import AnswersError, ReplayError, UnknownNameError, UsageError
 from fewlabels.projects import Project
@@ -11,7 +11,7 @@ from fewlabels.store import new_uuid
 
 @pytest.fixture
 def project(tmp_path):
-    with begin(tmp_path) as opened:
+    with begun(tmp_path) as opened:
         yield opened
 
 

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 from benchmarks.killed_project import killed_at
-from tests.projects.toy import begin, go_on, pictures
+from tests.projects.toy import begun, go_on, pictures
 
 from fewlabels import files
 from fewlabels.errors import UsageError
@@ -20,7 +20,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
 def generations(tmp_path_factory):
     """A project, with exports of two moments: other labels and another model."""
     place = tmp_path_factory.mktemp("generations")
-    with begin(place) as project:
+    with begun(place) as project:
         for name in ("old", "new"):
             go_on(project)
             project.train()
@@ -30,7 +30,7 @@ def generations(tmp_path_factory):
 
 @pytest.fixture
 def project(tmp_path):
-    with begin(tmp_path) as opened:
+    with begun(tmp_path) as opened:
         go_on(opened)
         yield opened
 

@@ -8,6 +8,7 @@ import pytest
 from safetensors.torch import load_file
 from tests.projects.toy import (
     begin,
+    begun,
     go_on,
     paths,
     pictures,
@@ -28,7 +29,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
 
 @pytest.fixture
 def project(tmp_path):
-    with begin(tmp_path) as opened:
+    with begun(tmp_path) as opened:
         yield opened
 
 

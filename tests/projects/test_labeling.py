@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
-from tests.projects.toy import begin, changed, num_events, pictures, truth, write
+from tests.projects.toy import begin, begun, changed, num_events, pictures, truth, write
 
 from fewlabels.errors import ReplayError, StoreError, UnknownNameError, UsageError
 from fewlabels.projects import Project
@@ -194,7 +194,7 @@ def test_a_file_that_is_told_is_the_same_verbs(project, tmp_path):
 
 def test_several_people_label_one_image(tmp_path):
     pictures(tmp_path / "images")
-    with begin(tmp_path) as project:
+    with begun(tmp_path) as project:
         item = project.ask().items[0].item
         project.label(item, "odd", annotator="ann")
     with changed(Project.open(tmp_path / "project"), overlap=2) as project:
@@ -223,7 +223,7 @@ def test_what_one_is_unsure_of_waits_for_the_others(project):
 
 
 def test_a_skip_closes_an_image_for_everybody(tmp_path):
-    with changed(begin(tmp_path), overlap=2) as project:
+    with changed(begun(tmp_path), overlap=2) as project:
         one, two, *rest = (asked.item for asked in project.ask().items)
         project.skip(one, annotator="ann")
         project.unsure(two, annotator="ann")

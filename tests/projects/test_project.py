@@ -8,6 +8,7 @@ import pytest
 from tests.projects import toy
 from tests.projects.toy import (
     begin,
+    begun,
     go_on,
     paths,
     pictures,
@@ -25,7 +26,7 @@ from fewlabels.store import Event, Kind
 
 @pytest.fixture
 def project(tmp_path):
-    with begin(tmp_path) as opened:
+    with begun(tmp_path) as opened:
         yield opened
 
 

@@ -8,6 +8,7 @@ from tests.projects.toy import (
     QUICK,
     answer,
     begin,
+    begun,
     changed,
     go_on,
     paths,
@@ -24,7 +25,7 @@ from fewlabels.store import Store
 
 @pytest.fixture
 def project(tmp_path):
-    with begin(tmp_path) as opened:
+    with begun(tmp_path) as opened:
         yield opened
 
 

@@ -4,7 +4,7 @@ import pytest
 from tests.projects.exchange.annotators import EXTENSION, FILL
 from tests.projects.toy import (
     answer,
-    begin,
+    begun,
     go_on,
     num_events,
     paths,
@@ -18,7 +18,7 @@ from fewlabels.errors import AnswersError, UsageError
 
 @pytest.fixture
 def project(tmp_path):
-    with begin(tmp_path) as opened:
+    with begun(tmp_path) as opened:
         yield opened
 
 

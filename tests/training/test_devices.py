@@ -1,8 +1,8 @@
 """Two processes train as one that sees its minibatch in two groups."""
 
 import copy
-import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,7 +14,7 @@ from lightning_fabric import Fabric
 from safetensors.torch import load_file
 from tests.training.conftest import tiny_pool
 
-from fewlabels import rng
+from fewlabels import progress, rng
 from fewlabels.errors import UsageError
 from fewlabels.models import checkpoint
 from fewlabels.training import resolve
@@ -25,46 +25,24 @@ from fewlabels.training.optimization import AveragedNetwork, cosine_factor, sgd
 ROOT = Path(__file__).parents[2]
 STEPS = 5
 
-TWO_PROCESSES = """
-import json, sys
-from pathlib import Path
-import torch
-from safetensors.torch import save_file
-from fewlabels import progress, rng
-from fewlabels.training import resolve
-from tests.training.conftest import tiny_pool
 
 class Heard:
+    """Counts what is told of a training."""
+
     def __init__(self):
         self.steps, self.told, self.ends = 0, [], 0
+
     def start(self, task, total, done):
         return 0
+
     def advance(self, handle, amount):
         self.steps += amount
+
     def tell(self, step, figures):
         self.told.append(step)
+
     def finish(self, handle):
         self.ends += 1
-
-def main():
-    torch.set_num_threads(1)
-    name, options, folder = sys.argv[1], json.loads(sys.argv[2]), Path(sys.argv[3])
-    heard, checkpoints = Heard(), []
-    def keep(step, classifier):
-        checkpoints.append(step)
-        state = folder / "state.safetensors"
-        if state.exists():
-            (folder / f"at-{step}.safetensors").write_bytes(state.read_bytes())
-    with progress.reporting(heard):
-        resolve(name, options).fit(
-            tiny_pool(num_classes=3), rng.stream(0, "train"),
-            workspace=folder, on_checkpoint=keep,
-        )
-    print(json.dumps([heard.steps, heard.told, heard.ends, checkpoints]))
-
-if __name__ == "__main__":
-    main()
-"""
 
 
 class Group(ProcessGroup):
@@ -174,17 +152,23 @@ CASES = {
 )
 def test_two_processes_equal_one_that_normalizes_by_groups(tmp_path, name):
     options = COMMON | CASES[name]
-    words = [name, json.dumps(options | {"devices": 2}), str(tmp_path)]
-    script = tmp_path / "two.py"
-    script.write_text(TWO_PROCESSES)
-    done = subprocess.run(
-        [sys.executable, str(script), *words],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == [5, [5], 1, [1, 2, 3, 4, 5]]
+    heard, checkpoints = Heard(), []
+
+    def keep(step, classifier):
+        checkpoints.append(step)
+        state = tmp_path / "state.safetensors"
+        if state.exists():
+            shutil.copy(state, tmp_path / f"at-{step}.safetensors")
+
+    with progress.reporting(heard):
+        resolve(name, options | {"devices": 2}).fit(
+            tiny_pool(num_classes=3),
+            rng.stream(0, "train"),
+            workspace=tmp_path,
+            on_checkpoint=keep,
+        )
+    assert (heard.steps, heard.told, heard.ends) == (5, [5], 1)
+    assert checkpoints == [1, 2, 3, 4, 5]
     states = list(by_groups(resolve(name, options), tiny_pool(num_classes=3)))
     found = load_file(tmp_path / "model.safetensors")
     for key, value in states[-1][0].state_dict().items():
@@ -204,7 +188,7 @@ from pathlib import Path
 import torch
 from fewlabels import progress, rng
 from fewlabels.errors import FewlabelsError
-from fewlabels.training import resolve
+from fewlabels.training import devices, resolve
 from tests.training.conftest import tiny_pool
 
 def refuse(step, classifier):
@@ -212,14 +196,13 @@ def refuse(step, classifier):
 
 def main():
     torch.set_num_threads(1)
+    devices._METHOD = sys.argv[1]
     options = {"steps": 40, "minibatch_size": 4, "devices": 2, "accelerator": "cpu"}
     wild = resolve("supervised", options | {"learning_rate": 1e30})
     try:
         wild.fit(tiny_pool(), rng.stream(0, "train"))
     except FewlabelsError as error:
         print(type(error).__name__, error)
-    if len(sys.argv) == 1:
-        return
     tame = resolve("supervised", options | {"steps": 10**6, "checkpoint_every": 2})
     try:
         tame.fit(tiny_pool(), rng.stream(0, "train"), on_checkpoint=refuse)
@@ -228,7 +211,7 @@ def main():
     asked = []
     try:
         with progress.stopping(lambda: bool(asked)):
-            tame.fit(tiny_pool(), rng.stream(0, "train"), workspace=Path(sys.argv[1]),
+            tame.fit(tiny_pool(), rng.stream(0, "train"), workspace=Path(sys.argv[2]),
                 on_checkpoint=lambda step, _: asked.append(step))
     except progress.Canceled:
         print("canceled")
@@ -238,32 +221,24 @@ if __name__ == "__main__":
 """
 
 
-def failing(place, *words):
-    """Return what a program printed whose trainings fail in two processes."""
-    script = place / "failing.py"
+@pytest.mark.parametrize(
+    "method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)]
+)
+def test_faults_and_the_end_of_several_processes_arrive(tmp_path, method):
+    """Forked processes are not for trainings that people wait for, but begin sooner."""
+    script, work = tmp_path / "failing.py", tmp_path / "work"
     script.write_text(FAILING)
     done = subprocess.run(
-        [sys.executable, str(script), *words],
+        [sys.executable, str(script), method, str(work)],
         capture_output=True,
         text=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
     )
-    return done.stdout.splitlines()
-
-
-def test_a_fault_of_several_processes_arrives(tmp_path):
-    (told,) = failing(tmp_path)
-    assert told.startswith("TrainingError The loss is")
-
-
-@pytest.mark.slow
-def test_faults_and_the_end_of_several_processes_arrive(tmp_path):
-    first, second, third = failing(tmp_path, str(tmp_path / "work"))
+    first, second, third = done.stdout.splitlines()
     assert first.startswith("TrainingError The loss is")
     assert second == "the listener is unwell"
     assert third == "canceled"
-    kept = checkpoint.metadata(tmp_path / "work" / "state.safetensors")
-    assert int(kept["step"]) >= 2
+    assert int(checkpoint.metadata(work / "state.safetensors")["step"]) >= 2
 
 
 def test_devices_that_are_not_there_are_explained():
