@@ -247,6 +247,7 @@ def test_links_between_documents_lead_somewhere():
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+@pytest.mark.slow  # `make docs`, and so `make check`, builds it as strictly
 def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(tmp_path):
     site = tmp_path / "site"
     built = subprocess.run(

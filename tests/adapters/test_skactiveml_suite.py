@@ -11,6 +11,7 @@ from scripts.skactiveml_suite import NOT_FETCHED, REQUIRED
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow  # `make skactiveml` runs it too
 def test_the_generic_suite_passes():
     done = subprocess.run(
         [sys.executable, "scripts/skactiveml_suite.py"],

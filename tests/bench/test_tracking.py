@@ -4,14 +4,9 @@ import sys
 import warnings
 
 import pytest
-from tests.bench import little
 
-from fewlabels.bench.cells import plan
-from fewlabels.bench.folder import BenchFolder
-from fewlabels.bench.runner import run
-from fewlabels.bench.tracking import Mlflow
+from fewlabels.bench.tracking import Mlflow, _imported
 from fewlabels.errors import UsageError
-from fewlabels.runs import Choice
 
 # MLflow and what it builds on warn about themselves.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -40,6 +35,7 @@ for other in threading.enumerate():
 """
 
 
+@pytest.mark.slow
 def test_nobody_else_is_told(mlflow, tmp_path):
     del mlflow
     # MLflow tells nobody that it is being tested; let it think that it is not.
@@ -51,13 +47,28 @@ def test_nobody_else_is_told(mlflow, tmp_path):
     assert told.stdout == ""
 
 
-def test_finished_runs_are_sent_once(mlflow, tmp_path):
-    folder = BenchFolder(tmp_path / "bench")
-    folder.open()
-    experiment = little.experiment(seeds=(0,))
-    list(run(experiment, folder, little.Here()))
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
-    cells = plan(experiment).cells
+def test_before_it_is_imported_mlflow_is_told_to_be_silent(mlflow, monkeypatch):
+    """Which is enough, as the test above shows in a process of its own."""
+    monkeypatch.delenv("MLFLOW_DISABLE_TELEMETRY", raising=False)
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "mlflow", None)
+        with pytest.raises(UsageError, match="not installed"):
+            _imported()
+    assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "false")  # somebody's own choice
+    assert _imported() is mlflow
+    assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "false"
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory):
+    """A database, whose tables MLflow takes seconds to make."""
+    return f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/mlflow.db"
+
+
+def test_finished_runs_are_sent_once(mlflow, uri, finished):
+    folder, _, ended = finished
+    cells = [one.cell for one in ended if one.cell.settings.seed == 0][:2]
     assert [Mlflow(uri, "toy").send(cell, folder) for cell in cells] == [True, True]
     assert [Mlflow(uri, "toy").send(cell, folder) for cell in cells] == [False, False]
     client = mlflow.MlflowClient(uri)
@@ -67,19 +78,15 @@ def test_finished_runs_are_sent_once(mlflow, tmp_path):
     assert one.info.status == "FINISHED"
     assert one.data.params["seed"] == "0"
     history = client.get_metric_history(one.info.run_id, "accuracy")
-    lines = folder.run_folder(cells[1]).lines()
+    (sent,) = [cell for cell in cells if cell.settings.strategy.name == "margin"]
     assert [(h.step, h.value) for h in history] == [
-        (line.num_labeled, line.accuracy) for line in lines
+        (line.num_labeled, line.accuracy) for line in folder.run_folder(sent).lines()
     ]
 
 
-def test_a_run_that_was_sent_in_part_is_sent_whole(mlflow, tmp_path, monkeypatch):
-    folder = BenchFolder(tmp_path / "bench")
-    folder.open()
-    experiment = little.experiment(seeds=(0,), strategies=(Choice(name="random"),))
-    list(run(experiment, folder, little.Here()))
-    (cell,) = plan(experiment).cells
-    log = Mlflow(f"sqlite:///{tmp_path}/mlflow.db", "toy")
+def test_a_run_that_was_sent_in_part_is_sent_whole(mlflow, uri, finished, monkeypatch):
+    folder, _, (ended, *_) = finished
+    cell, log = ended.cell, Mlflow(uri, "in part")
 
     def gone(*given, **named):
         raise mlflow.exceptions.MlflowException("the server is gone")
@@ -122,11 +129,7 @@ def test_a_server_that_is_not_there_is_told_soon(mlflow, monkeypatch):
     assert seen == ["1", "5"]
 
 
-def test_runs_whose_timings_are_damaged_are_sent_without(mlflow, tmp_path):
-    folder = BenchFolder(tmp_path / "bench")
-    folder.open()
-    experiment = little.experiment(seeds=(0,), strategies=(Choice(name="random"),))
-    list(run(experiment, folder, little.Here()))
-    (cell,) = plan(experiment).cells
-    folder.run_folder(cell).timings_file.write_text("not JSON")
-    assert Mlflow(f"sqlite:///{tmp_path}/mlflow.db", "toy").send(cell, folder)
+def test_runs_whose_timings_are_damaged_are_sent_without(mlflow, uri, finished):
+    folder, _, (ended, *_) = finished
+    folder.run_folder(ended.cell).timings_file.write_text("not JSON")
+    assert Mlflow(uri, "damaged").send(ended.cell, folder)

@@ -1,5 +1,6 @@
 """Commands that people wait for load neither torch nor matplotlib."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,15 +10,29 @@ import pytest
 from tests.projects.toy import begin, go_on
 
 LOADED = """
-import sys
+import json, sys
 from fewlabels.cli import main
-try:
-    main()
-finally:
-    heavy = {"matplotlib", "numba", "pandas", "pyarrow", "scipy", "sklearn", "torch"}
-    heavy |= {"huggingface_hub", "onnxruntime", "timm", "transformers"}
-    print("loaded:", *sorted(heavy & sys.modules.keys()), file=sys.stderr)
+heavy = {"matplotlib", "numba", "pandas", "pyarrow", "scipy", "sklearn", "torch"}
+heavy |= {"huggingface_hub", "onnxruntime", "timm", "transformers"}
+for words in json.loads(sys.argv[1]):
+    sys.argv[1:], code = words, 0
+    try:
+        main()
+    except SystemExit as left:
+        code = left.code
+    print("loaded:", *sorted(heavy & sys.modules.keys()), flush=True)
+    if code:
+        sys.exit(code)
 """
+QUICK = [
+    (("--help",), "Commands:"),
+    (("--version",), "fewlabels 0."),
+    (("status", "project"), "from 10 images drawn at random"),
+    (("status", "project", "--json"), '"num_audited": 10'),
+    (("ask", "project", "--out", "again.csv"), "still open"),
+    (("ask", "project", "--out", "again.json"), "still open"),
+    (("tell", "project", "query.csv"), "0 new labels, 4 left blank"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -38,39 +53,25 @@ def place(tmp_path_factory):
     return place
 
 
-def loaded(place, *words):
-    """Run a command in a process of its own; return what it loaded and printed."""
-    command = [sys.executable, "-c", LOADED, *words]
-    done = subprocess.run(command, cwd=place, capture_output=True, text=True)
+def loaded(place, commands):
+    """Run commands in a process of their own; yield what each printed and loaded."""
+    told = [sys.executable, "-c", LOADED, json.dumps(commands)]
+    done = subprocess.run(told, cwd=place, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    *_, last = done.stderr.splitlines()
-    return last.removeprefix("loaded:").split(), done.stdout
+    printed = ""
+    for line in done.stdout.splitlines():
+        if line.startswith("loaded:"):
+            yield printed, line.removeprefix("loaded:").split()
+            printed = ""
+        else:
+            printed += f"{line}\n"
 
 
-@pytest.mark.parametrize(
-    ("words", "printed"),
-    [
-        (("--help",), "Commands:"),
-        (("--version",), "fewlabels 0."),
-        (("status", "project"), "from 10 images drawn at random"),
-        (("status", "project", "--json"), '"num_audited": 10'),
-        (("ask", "project", "--out", "again.csv"), "still open"),
-        (("ask", "project", "--out", "again.json"), "still open"),
-        (("tell", "project", "query.csv"), "0 new labels, 4 left blank"),
-    ],
-)
-def test_a_quick_command_loads_nothing_heavy(place, words, printed):
-    found, out = loaded(place, *words)
-    assert printed in out
-    assert found == []
-
-
-def test_an_open_round_is_written_with_the_same_guesses_as_at_first(place):
-    loaded(place, "ask", "project", "--out", "later.csv")
-    later = (place / "later.csv").read_text("utf-8")
-    assert later == (place / "query.csv").read_text("utf-8")
-
-
-def test_what_needs_tensors_loads_them(place):
-    """Else the test above would show nothing."""
-    assert "torch" in loaded(place, "train", "project")[0]
+def test_quick_commands_load_nothing_heavy_and_others_do(place):
+    *quick, last = loaded(place, [words for words, _ in QUICK] + [("train", "project")])
+    for (printed, heavy), (words, expected) in zip(quick, QUICK, strict=True):
+        assert expected in printed, words
+        assert heavy == [], words
+    assert "torch" in last[1]  # else the rest would show nothing
+    again = (place / "again.csv").read_text("utf-8")
+    assert again == (place / "query.csv").read_text("utf-8")  # with the same guesses

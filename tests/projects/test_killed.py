@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
 
 @pytest.mark.parametrize(
     "kills",
-    [6, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])],
+    [3, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])],
 )
 def test_a_project_that_is_killed_over_and_over_loses_nothing(tmp_path, kills):
     found = killed_project.survive(tmp_path, kills, seed=1)

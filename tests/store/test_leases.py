@@ -60,10 +60,13 @@ def names(leased):
     return [one.item for one in leased.leases]
 
 
-@pytest.mark.parametrize("overlap", [1, 2])
-def test_four_annotators_at_once(place, overlap):
+@pytest.mark.parametrize(
+    ("overlap", "number"),
+    [(2, 200), *(pytest.param(n, 400, marks=pytest.mark.slow) for n in (1, 2))],
+)
+def test_four_annotators_at_once(place, overlap, number):
     with Store.open(place) as store:
-        items = fill(store, 400)
+        items = fill(store, number)
     words = [sys.executable, "-c", ANNOTATOR, place]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     people = [

@@ -1,9 +1,10 @@
 """A training that was stopped goes on, and ends with the same bits."""
 
+import os
 import signal
-import subprocess
-import sys
 import time
+from functools import partial
+from multiprocessing import get_context
 
 import pytest
 import torch
@@ -23,6 +24,18 @@ TRAINERS = [
 ]
 
 each_trainer = pytest.mark.parametrize("trainer", TRAINERS)
+
+
+def stopped_at(*stops):
+    """Stop all trainers in the middle, one at the edges; where there is time, all."""
+    cases = [(trainer, stop) for trainer in TRAINERS for stop in stops]
+    quick = [(trainer, stops[1]) for trainer in TRAINERS]
+    quick += [(TRAINERS[3], stop) for stop in stops]  # which keeps the most
+    slow = [pytest.mark.slow]
+    return pytest.mark.parametrize(
+        ("trainer", "stop"),
+        [pytest.param(*one, marks=[] if one in quick else slow) for one in cases],
+    )
 
 
 class StoppedError(Exception):
@@ -46,8 +59,7 @@ def stop_before(monkeypatch):
     return done, stops.append
 
 
-@each_trainer
-@pytest.mark.parametrize("stop", [1, 5, 11])
+@stopped_at(1, 5, 11)
 def test_it_goes_on_where_it_was(tmp_path, trainer, stop, stop_before):
     done, stop_at = stop_before
     expected = fit(None, trainer)
@@ -99,8 +111,7 @@ def asked_after(stop_before):
     return canceled
 
 
-@each_trainer
-@pytest.mark.parametrize("stop", [0, 6, 10])
+@stopped_at(0, 6, 10)
 def test_one_that_is_canceled_is_saved_however_seldom_that_is_done(
     tmp_path, trainer, stop, asked_after, stop_before
 ):
@@ -201,43 +212,39 @@ def test_a_lost_training_keeps_the_last_good_state(tmp_path, monkeypatch):
     assert weights.isfinite().all()
 
 
-KILLED = """
-import sys
-from pathlib import Path
-import torch
-torch.set_num_threads(1)
-from tests.training.conftest import tiny_pool
-from fewlabels import rng
-from fewlabels.training import loop, make
+def train_and_log(folder, log):
+    """Train as a process of its own would, and note each step."""
+    advance = loop.Stepper.advance
 
-advance = loop.Stepper.advance
-log = open(sys.argv[2], "a")
+    def logged(self, step, minibatch):
+        with log.open("a") as file:
+            file.write(f"{step}\n")
+        return advance(self, step, minibatch)
 
-def logged(self, step, minibatch):
-    log.write(f"{step}\\n")
-    log.flush()
-    return advance(self, step, minibatch)
-
-loop.Stepper.advance = logged
-trainer = make("fixmatch", steps=60, minibatch_size=4, save_every=0.0)
-trainer.fit(tiny_pool(), rng.stream(0, "train"), workspace=Path(sys.argv[1]))
-"""
+    loop.Stepper.advance = logged
+    fit(folder, make("fixmatch", steps=30, minibatch_size=4, save_every=0.0))
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
 def test_a_killed_process_goes_on(tmp_path):
     """A real SIGKILL, once some steps are done; then the same program again."""
     log, folder = tmp_path / "steps.txt", tmp_path / "work"
-    command = [sys.executable, "-c", KILLED, str(folder), str(log)]
+    forked = partial(get_context("fork").Process, target=train_and_log)
     log.touch()
-    child = subprocess.Popen(command)
-    while len(log.read_text().splitlines()) < 20 and child.poll() is None:
-        time.sleep(0.02)
-    child.send_signal(signal.SIGKILL)
-    assert child.wait() == -signal.SIGKILL
+    child = forked(args=(folder, log))
+    child.start()
+    while len(log.read_text().splitlines()) < 10 and child.is_alive():
+        time.sleep(0.005)
+    child.kill()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
     before = len(log.read_text().splitlines())
-    subprocess.run(command, check=True)
+    again = forked(args=(folder, log))
+    again.start()
+    again.join()
+    assert again.exitcode == 0
     steps = [int(line) for line in log.read_text().splitlines()]
     assert steps[before] > 0
-    assert len(steps) <= 64
-    trainer = make("fixmatch", steps=60, minibatch_size=4)
+    assert len(steps) <= 34
+    trainer = make("fixmatch", steps=30, minibatch_size=4)
     assert same(fit(folder, trainer), fit(None, trainer, pool=tiny_pool()))
