@@ -1,6 +1,7 @@
 """What all tests share: one thread, no deadlines, no touched global randomness."""
 
 import gc
+import os
 import random
 import signal
 from collections import UserDict
@@ -46,6 +47,14 @@ def own_cache(tmp_path_factory):
     """Keep features and downloads out of the cache of whoever runs the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FEWLABELS_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_flushing():
+    """What tests write need not outlive a power failure; to wait for disks is long."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
         yield
 
 

@@ -13,6 +13,7 @@ import inspect
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from importlib import import_module
 from os import PathLike
 from types import ModuleType
@@ -221,10 +222,16 @@ def made(maker: Callable[..., Any], options: Mapping[str, Any]) -> Any:
     if not (isinstance(maker, type) and dataclasses.is_dataclass(maker)):
         return maker(**options)
     try:
-        adapter = TypeAdapter[Any](maker)
+        adapter = _adapter(maker)
     except (PydanticUserError, PydanticUndefinedAnnotation):
         return maker(**options)
     return adapter.validate_python(dict(options))
+
+
+@cache
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    """Return what checks the fields of a dataclass; made once, since it takes long."""
+    return TypeAdapter[Any](kind)
 
 
 def _as_it_is(kind: str, thing: object, options: Mapping[str, Any]) -> Any:

@@ -12,7 +12,7 @@ from PIL import Image, ImageEnhance, ImageOps
 import fewlabels
 from fewlabels.rng import stream
 
-NUM_IMAGES = 160
+NUM_IMAGES = 60
 SIGNED = ("rotate", "shear-x", "shear-y", "translate-x", "translate-y")
 LEVELLESS = ("identity", "autocontrast", "equalize")
 OPAQUE = ("autocontrast", "equalize", "solarize", "posterize")
@@ -77,7 +77,7 @@ def as_tensors(images):
 
 @cache
 def pictures(kind):
-    """Return 500 images, uint8, (500, c, h, w)."""
+    """Return some images, uint8, (n, c, h, w)."""
     if kind == "digits":
         return fewlabels.load("digits").images.read(torch.arange(NUM_IMAGES))
     if kind == "cifar10":

@@ -65,7 +65,13 @@ def assert_alike(name, got, wanted):
     [
         pytest.param("digits", "official", OFFICIAL_LEVELS, id="digits"),
         pytest.param("color", "official", OFFICIAL_LEVELS, id="color"),
-        pytest.param("cifar10", "official", OFFICIAL_LEVELS, id="cifar10"),
+        pytest.param(
+            "cifar10",
+            "official",
+            OFFICIAL_LEVELS,
+            id="cifar10",
+            marks=pytest.mark.slow,
+        ),
         pytest.param("color", "paper-table", TABLE_LEVELS, id="color, paper's table"),
     ],
 )
@@ -85,7 +91,7 @@ def test_an_operation_changes_most_pictures(name):
     """Else the comparison with Pillow would show nothing."""
     images = pictures("color")
     at_nine = ours(images, name, 9, 1)
-    assert (at_nine != images).flatten(1).any(dim=1).double().mean() > 0.7
+    assert (at_nine != images).flatten(1).any(dim=1).double().mean() > 0.6
     if name not in LEVELLESS:
         assert not torch.equal(at_nine, ours(images, name, 3, 1))
     if name in SIGNED:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import time
 from importlib import import_module
 from pathlib import Path
@@ -11,6 +12,12 @@ def leaving(root, settings, *, tensorboard=False):
     """Leave Python."""
     os.write(1, b"goodbye")
     raise SystemExit(5)
+
+
+def dying(root, settings, *, tensorboard=False):
+    """Be killed whenever the seed is 0."""
+    if not json.loads(settings)["seed"]:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def threads(root, settings, *, tensorboard=False):

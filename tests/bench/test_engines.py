@@ -92,26 +92,32 @@ def eventually(condition, seconds=60):
 def test_runs_are_done_as_in_one_process_whatever_becomes_of_others(engine, tmp_path):
     folder, marker = opened(tmp_path / "bench"), tmp_path / "killed"
     fails = toy.cell(0, strategy="tests.bench.toy:Fails")
-    dies = toy.cell(0, trainer=Choice(name="tests.bench.toy:Dies"))
     options = {"marker": str(marker)}
     once = Choice(name="tests.bench.toy:KilledOnce", options=options)
-    good = [toy.cell(1, trainer=once), *toy.cells(3)]
-    cells = [dies, fails, *good]
+    good = [toy.cell(1, trainer=once), *toy.cells(2)]
+    cells = [fails, *good]
     ended = list(engine.run(cells, folder.path))
     assert len(ended) == len(cells)
     found = errors(ended)
     assert found.pop(fails.address) == "RuntimeError: out of ideas"
-    dead = found.pop(dies.address)
-    assert "2 times" in dead
-    assert found == dict.fromkeys(cell.address for cell in good)
-    assert folder.missing(cells) == (dies, fails)
     assert folder.failure(fails).error == "RuntimeError: out of ideas"
-    assert folder.failure(dies).error == dead
+    assert found == dict.fromkeys(cell.address for cell in good)
+    assert folder.missing(cells) == (fails,)
     assert marker.exists()  # a worker was killed in its run, and no byte is another
     here = opened(tmp_path / "here")
     for cell in good:
         do(cell, here)
     assert rounds(folder, good) == rounds(here, good)
+
+
+def test_a_run_that_dies_is_written_down_and_stops_no_other(make, tmp_path):
+    folder = opened(tmp_path / "bench")
+    engine = make(work="tests.bench.odd_work:dying")
+    dies, other = toy.cells(2)
+    found = errors(engine.run([dies, other], folder.path))
+    assert found[other.address] is None
+    assert "2 times" in found[dies.address]
+    assert folder.failure(dies).error == found[dies.address]
 
 
 def test_no_process_is_left_when_nobody_asks_for_more(make, tmp_path):

@@ -322,7 +322,16 @@ SIZES = {
 }
 
 
-@pytest.mark.parametrize("name", CPU)
+LOADED_BY_OTHERS = ("mnist", "fashion_mnist", "cifar10", "cifar100", "cifar100_iou")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=[pytest.mark.slow] if n in LOADED_BY_OTHERS else [])
+        for n in CPU
+    ],
+)
 def test_a_pool_has_the_promised_size(name, monkeypatch):
     settings = recipe(name).conditions[0].settings
     pool = pool_where_it_is(settings, monkeypatch)

@@ -68,7 +68,8 @@ def uri(tmp_path_factory):
 
 def test_finished_runs_are_sent_once(mlflow, uri, finished):
     folder, _, ended = finished
-    cells = [one.cell for one in ended if one.cell.settings.seed == 0][:2]
+    first = [one.cell for one in ended if one.cell.settings.seed == 0]
+    cells = list({cell.settings.strategy.name: cell for cell in first}.values())
     assert [Mlflow(uri, "toy").send(cell, folder) for cell in cells] == [True, True]
     assert [Mlflow(uri, "toy").send(cell, folder) for cell in cells] == [False, False]
     client = mlflow.MlflowClient(uri)

@@ -54,14 +54,6 @@ class KilledOnce:
         )
 
 
-@dataclass(frozen=True)
-class Dies:
-    """Is killed whenever it trains."""
-
-    def fit(self, pool, generator, *, workspace=None, on_checkpoint=ignore):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
 class Fails:
     """A strategy that raises."""
 

@@ -31,7 +31,9 @@ def answering(monkeypatch):
         def start(self, call, arguments):
             job, answer = Job(self, 1), seen(arguments["rows"])
             if answer is not LATE:
-                job.hear({"event": "done", "result": answer})
+                died = {"event": "died", "code": 1, "reason": "", "printed": answer}
+                done = {"event": "done", "result": answer}
+                job.hear(died if isinstance(answer, str) else done)
             job.wait = lambda seconds: job.end
             return job
 
@@ -83,7 +85,7 @@ def test_a_slow_strategy_fails_only_where_memory_grows_with_the_square(answering
 
 @pytest.mark.slow
 def test_a_full_matrix_in_pieces_is_told_by_its_growth():
-    memory = Memory(rows=16_000, limit_gb=1.3, seconds=250)
+    memory = Memory(rows=16_000, limit_gb=1.1, seconds=250)
     outcome, detail = judged("FullMatrixByRows", memory)
     assert outcome == "failed"
     assert "grows with the square of the pool" in detail
@@ -97,7 +99,15 @@ def test_what_takes_too_long_is_not_judged():
     )
 
 
-def test_a_process_that_breaks_down_is_a_finding():
+def test_a_process_that_breaks_down_is_a_finding(answering):
+    answering(lambda rows: "Falling\nIt fell")
+    outcome, detail = judged("AnyName")
+    assert outcome == "failed"
+    assert "its process broke down: It fell. " in detail
+
+
+@pytest.mark.slow
+def test_a_process_that_really_breaks_down_is_a_finding():
     outcome, detail = judged("Falls", Memory(rows=2_000, limit_gb=1.5))
     assert outcome == "failed"
     assert "its process broke down" in detail

@@ -1,5 +1,7 @@
 """Plans by a clock that only known work moves, so that times can be told exactly."""
 
+from functools import cache
+
 import pytest
 import torch
 from tests.data.pictures import save
@@ -18,6 +20,7 @@ from fewlabels.training import darp
 
 STEP, EMBED, REFINE = 0.5, 0.1, 0.01
 ENCODED = {"encoder": "efficientnet-lite0", "encoder_options": {"size": 160}}
+resolve_once = cache(encoders.resolve)  # a network of millions of weights
 
 
 class Clock:
@@ -48,6 +51,7 @@ def clock(monkeypatch):
         clock.now += REFINE
         return solve(*arguments, **options)
 
+    monkeypatch.setattr(encoders, "resolve", resolve_once)
     monkeypatch.setattr(WideResNet, "embed", embed_in_step)
     monkeypatch.setattr(ModuleEncoder, "embed", embed)
     monkeypatch.setattr(darp, "solve", timed_solve)
@@ -81,7 +85,7 @@ def test_known_shares_are_what_darp_aligns_to(clock, shares, target):
 
 def test_the_trainer_of_a_plan_exists_and_takes_its_options(clock):
     for shape in ((1, 8, 8), (3, 100, 80)):
-        for shares in ("unknown", "even", (0.5, 0.3, 0.2)):
+        for shares in ("unknown", (0.5, 0.3, 0.2)):
             found = plan(images(40, shape), 3, shares=shares, clock=clock)
             assert found.trainer in training.names()
             training.resolve(found.trainer, found.options)
@@ -166,6 +170,9 @@ def test_nobody_waits_for_a_network_from_scratch_in_each_round(
     assert "the trainer 'fixmatch' does it all the same" in found.reason
     assert words in found.reason
     assert found.seconds == pytest.approx(100 * EMBED)
+
+
+def test_a_network_from_scratch_is_trained_where_features_take_longer(clock):
     many = images(5000, (1, 8, 8))  # features would take 500 s, steps take 300
     assert plan(many, 10, clock=clock).trainer == "fixmatch"
 

@@ -86,7 +86,15 @@ def test_one_line_gives_all_names():
     assert ["flexmatch", "flexmatch-darp", *frozen] == NAMES
 
 
-@pytest.mark.parametrize("name", NAMES)
+# Each input once, each alignment once; all of them where there is time.
+QUICK = ("flexmatch-darp", "frozen-flexmatch")
+EACH = [
+    pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow])
+    for name in NAMES
+]
+
+
+@pytest.mark.parametrize("name", EACH)
 def test_it_learns_and_goes_on_where_it_was(tmp_path, name, stop_before):  # noqa: F811
     _, stop_at = stop_before
     options = {"steps": 40, "minibatch_size": 4, "ema_decay": 0.8, "save_every": 0.0}

@@ -81,8 +81,18 @@ def greedy():
     return put_together
 
 
-@pytest.mark.parametrize("inputs", ["", "frozen-"])
-@pytest.mark.parametrize("alignment", [None, Darp(warmup=0.2, refine_every=3)])
+DARP = Darp(warmup=0.2, refine_every=3)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "alignment"),
+    [
+        ("", DARP),
+        ("frozen-", None),
+        pytest.param("", None, marks=pytest.mark.slow),
+        pytest.param("frozen-", DARP, marks=pytest.mark.slow),
+    ],
+)
 def test_a_learner_of_ones_own_goes_on_where_it_was(
     tmp_path,
     greedy,

@@ -1,5 +1,6 @@
 """Pages: contents put into a template, written as one file."""
 
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,21 @@ def write_page(path: Path, template: str, page: object) -> Path:
 
     The template is the name of a file beside this one, and shows ``page``.
     """
+    style = Markup(_packaged(_STYLE))  # noqa: S704 - our own file
+    html = (
+        _environment()
+        .get_template(template)
+        .render(page=page, style=style, missing=wording.MISSING)
+    )
+    make_folder(path.parent)
+    # Half a surrogate pair, as in a file name of unknown encoding, has no UTF-8.
+    replace_text(path, html.encode("utf-8", "replace").decode("utf-8"))
+    return path
+
+
+@cache
+def _environment() -> Environment:
+    """Return what compiles templates, each of them once."""
     environment = Environment(
         loader=FunctionLoader(_packaged),
         autoescape=True,
@@ -32,14 +48,7 @@ def write_page(path: Path, template: str, page: object) -> Path:
         count=wording.count,
         share_of_ceiling=_share_of_ceiling,
     )
-    style = Markup(_packaged(_STYLE))  # noqa: S704 - our own file
-    html = environment.get_template(template).render(
-        page=page, style=style, missing=wording.MISSING
-    )
-    make_folder(path.parent)
-    # Half a surrogate pair, as in a file name of unknown encoding, has no UTF-8.
-    replace_text(path, html.encode("utf-8", "replace").decode("utf-8"))
-    return path
+    return environment
 
 
 def _share_of_ceiling(line: Any) -> float | None:
