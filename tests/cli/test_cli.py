@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from importlib import import_module
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from fewlabels import files, journal
+from fewlabels import cli, files, journal
 from fewlabels.cli.app import app
 from fewlabels.errors import UsageError
 from fewlabels.runs import RunFolder
@@ -248,22 +249,27 @@ def test_a_full_disk_is_a_sentence_and_the_run_goes_on_later(
     assert len(RunFolder(tmp_path / "r").lines()) == 2
 
 
+def interrupted(folder):
+    """Run a command as a shell would, with what it says in a file."""
+    os.chdir(folder)
+    sys.argv[:] = ["fewlabels", "run", "digits", "--out", "r"]
+    with Path("said.txt").open("w") as file:
+        os.dup2(file.fileno(), 2)
+        sys.stdout = sys.stderr = file
+        cli.main()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
 def test_ctrl_c_is_a_sentence_and_loses_nothing(tmp_path):
-    words = [sys.executable, "-c", "from fewlabels.cli import main; main()", "run"]
-    process = subprocess.Popen(
-        [*words, "digits", "--out", "r"],
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
+    process = get_context("fork").Process(target=interrupted, args=(tmp_path,))
+    process.start()
     limit = time.monotonic() + 60
     while not (tmp_path / "r" / "training.jsonl").exists() and time.monotonic() < limit:
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 1
+    os.kill(process.pid, signal.SIGINT)
+    process.join(60)
+    err = (tmp_path / "said.txt").read_text("utf-8")
+    assert process.exitcode == 1
     assert "Stopped. Finished work is kept; run the same command to resume." in err
     assert "Traceback" not in err
     assert list((tmp_path / "r").rglob("state.safetensors"))

@@ -64,25 +64,28 @@ def rows_of(folder, encoder, place):
     return clean, embedded_views(pool.images, encoder, **options).arrays[0]
 
 
-def test_ten_new_photographs_embed_ten(tmp_path):
+@pytest.mark.parametrize(
+    "number", [300, pytest.param(NUM_PHOTOGRAPHS, marks=pytest.mark.slow)]
+)
+def test_ten_new_photographs_embed_ten(tmp_path, number):
     photographs = tmp_path / "photographs"
-    save(photographs, range(NUM_PHOTOGRAPHS))
+    save(photographs, range(number))
     first = Counting()
     rows_of(photographs, first, tmp_path / "kept")
-    assert first.num_embedded == 2 * NUM_PHOTOGRAPHS
+    assert first.num_embedded == 2 * number
 
-    save(photographs, range(NUM_PHOTOGRAPHS, NUM_PHOTOGRAPHS + 10))
+    save(photographs, range(number, number + 10))
     (photographs / "elsewhere").mkdir()
-    for number in range(0, 20, 4):
-        path = photographs / f"{number:05}.png"
-        path.rename(photographs / "elsewhere" / f"z{number}.png")
-    for number in range(100, 110, 2):
-        (photographs / f"{number:05}.png").unlink()
+    for moved in range(0, 20, 4):
+        path = photographs / f"{moved:05}.png"
+        path.rename(photographs / "elsewhere" / f"z{moved}.png")
+    for gone in range(100, 110, 2):
+        (photographs / f"{gone:05}.png").unlink()
     later, fresh = Counting(), Counting()
     found = rows_of(photographs, later, tmp_path / "kept")
     assert later.num_embedded == 2 * 10
     expected = rows_of(photographs, fresh, tmp_path / "fresh")
-    assert fresh.num_embedded == 2 * (NUM_PHOTOGRAPHS + 10 - 5)
+    assert fresh.num_embedded == 2 * (number + 10 - 5)
     for one, other in zip(found, expected, strict=True):
         assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
 

@@ -41,15 +41,25 @@ def toy(path, **changed):
     return bench
 
 
-@pytest.fixture
-def bench(tmp_path):
-    made = toy(tmp_path, retrainings=3, figures=("accuracy", "overlap"))
+def retrained(path):
+    made = toy(path, retrainings=3, figures=("accuracy", "overlap"))
     made.retrain([0.80, 0.82, 0.81])
     return made
 
 
-def test_the_numbers_are_those_of_the_statistics(bench):
-    shown = text_of(write_bench_report(bench.folder, "toys"))
+@pytest.fixture
+def bench(tmp_path):
+    return retrained(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """The page of such a benchmark, for those who only read it."""
+    return write_bench_report(retrained(tmp_path_factory.mktemp("b")).folder, "toys")
+
+
+def test_the_numbers_are_those_of_the_statistics(page):
+    shown = text_of(page)
     ends = {name: np.array(curves)[:, -1] for name, curves in CURVES.items()}
     for name, values in ends.items():
         mean, deviation = values.mean(), values.std(ddof=1)
@@ -72,9 +82,8 @@ def test_the_numbers_are_those_of_the_statistics(bench):
     assert f"{100 * noise.low:.2f} and {100 * noise.high:.2f} points" in shown
 
 
-def test_penalties_and_savings_are_those_of_the_statistics(bench):
-    path = write_bench_report(bench.folder, "toys")
-    words = text_of(path)
+def test_penalties_and_savings_are_those_of_the_statistics(page):
+    words = text_of(page)
     later = {name: np.array(curves)[:, 1:] for name, curves in CURVES.items()}
     matrix = penalty_matrix(later)
     assert matrix.beats("npc", "random") == 1
@@ -123,8 +132,8 @@ def test_the_noise_is_drawn_where_it_was_measured(tmp_path):
     assert words.count("retraining alone") == 2  # for wide and for narrow screens
 
 
-def test_the_finding_is_what_the_test_says(bench, tmp_path):
-    shown = text_of(write_bench_report(bench.folder, "toys"))
+def test_the_finding_is_what_the_test_says(page, tmp_path):
+    shown = text_of(page)
     assert "On 3 paired seeds, npc (by 10.0 points) beats random at 12 labels." in shown
     assert "All 6 runs are finished: 2 strategies and 3 seeds." in shown
     assert "3 paired seeds can show only large differences" in shown
@@ -140,9 +149,8 @@ def test_the_finding_is_what_the_test_says(bench, tmp_path):
     assert "not the paper's scale" not in shown.lower()
 
 
-def test_sections_in_the_order_that_the_experiment_is_about(bench, tmp_path):
-    page = read(write_bench_report(bench.folder, "toys"))
-    anchors = [attrs["id"] for tag, attrs in page.tags if tag == "h2"]
+def test_sections_in_the_order_that_the_experiment_is_about(page, tmp_path):
+    anchors = [attrs["id"] for tag, attrs in read(page).tags if tag == "h2"]
     assert anchors[:4] == ["warnings", "accuracy", "overlap", "comparison"]
     plain = read(write_bench_report(toy(tmp_path / "plain").folder, "toys"))
     anchors = [attrs["id"] for tag, attrs in plain.tags if tag == "h2"]
@@ -152,21 +160,20 @@ def test_sections_in_the_order_that_the_experiment_is_about(bench, tmp_path):
     ]  # fmt: skip
 
 
-def test_time_memory_and_classes(bench):
-    shown = text_of(write_bench_report(bench.folder, "toys"))
+def test_time_memory_and_classes(page):
+    shown = text_of(page)
     assert "npc 0.50 s 0.50 s 120 MB 6 11.5 s" in shown
     # The labels 0 to 3 are one per class, and so are every four that follow.
     assert "random 100.0 100.0 100.0 1.00 1.00 1.00" in shown
 
 
-def test_the_page_needs_nothing_else(bench):
-    path = write_bench_report(bench.folder, "toys")
-    html = path.read_text("utf-8")
+def test_the_page_needs_nothing_else(page):
+    html = page.read_text("utf-8")
     assert "<script" not in html
     assert not re.search(r'(src|href)="(?!#)', html)
     assert "default-src 'none'" in html
     assert "http" not in html.replace("http-equiv", "")
-    ids = [attrs["id"] for _, attrs in read(path).tags if "id" in attrs]
+    ids = [attrs["id"] for _, attrs in read(page).tags if "id" in attrs]
     assert len(ids) == len(set(ids))
 
 

@@ -49,13 +49,18 @@ def trained(tmp_path_factory):
     project.close()
 
 
+@pytest.fixture(scope="module")
+def shown_page(trained):
+    return page(trained)
+
+
 # -------------------------------------------------------------------- the numbers shown
 
 
-def test_the_headline_is_the_audited_accuracy_with_its_interval(trained):
+def test_the_headline_is_the_audited_accuracy_with_its_interval(trained, shown_page):
     status = trained.status()
     audited = status.curve[-1].audited
-    shown = text_of(page(trained))
+    shown = text_of(shown_page)
     accuracy, ends = rough_percent(audited.accuracy), interval_text(audited, " and ")
     assert plain(f"{accuracy} of images right, between {ends}.") in shown
     assert f"{audited.num_right} of 8 images drawn at random" in shown
@@ -64,20 +69,18 @@ def test_the_headline_is_the_audited_accuracy_with_its_interval(trained):
     assert f"{status.num_spent} of 30 labels are spent." in shown
 
 
-def test_the_curve_says_the_interval_of_each_model(trained):
-    drawings = [a["aria-label"] for tag, a in read(page(trained)).tags if tag == "svg"]
+def test_the_curve_says_the_interval_of_each_model(trained, shown_page):
+    drawings = [a["aria-label"] for tag, a in read(shown_page).tags if tag == "svg"]
     assert len(drawings) == 2
     for point in trained.status().curve:
         accuracy, ends = rough_percent(point.audited.accuracy), point.audited
         words = f"{accuracy} ({interval_text(ends)}) after {point.num_labeled} labels"
         assert words in drawings[0]
-    assert "No forecast: the models so far were trained on 2" in text_of(
-        trained.folder / "report.html"
-    )
+    assert "No forecast: the models so far were trained on 2" in text_of(shown_page)
 
 
-def test_models_rounds_and_classes_are_in_tables(trained):
-    shown = text_of(page(trained))
+def test_models_rounds_and_classes_are_in_tables(trained, shown_page):
+    shown = text_of(shown_page)
     points = trained.status().curve
     for number, point in enumerate(points):
         audited = point.audited
@@ -90,8 +93,8 @@ def test_models_rounds_and_classes_are_in_tables(trained):
         assert f"{name} {amount}" in shown
 
 
-def test_what_people_said_of_the_last_round_stands_below_each_image(trained):
-    path = page(trained)
+def test_what_people_said_of_the_last_round_stands_below_each_image(shown_page):
+    path = shown_page
     assert "Round 2 5 of 6 images answered" in text_of(path)
     assert captions(path, "open") == ["open"]
     assert captions(path, "skipped") == ["skipped", "unsure"]
@@ -99,15 +102,15 @@ def test_what_people_said_of_the_last_round_stands_below_each_image(trained):
     assert {picture.shape for picture in pictures(path)} == {(8, 8)}
 
 
-def test_labels_that_no_model_has_seen_are_told(trained):
+def test_labels_that_no_model_has_seen_are_told(shown_page):
     assert (
         "3 labels were added after model-001 was trained, so it has not seen them."
-        in text_of(page(trained))
+        in text_of(shown_page)
     )
 
 
-def test_how_it_was_made(trained):
-    shown = text_of(page(trained))
+def test_how_it_was_made(shown_page):
+    shown = text_of(shown_page)
     for words in (
         "Strategy random",
         "Trainer supervised (steps = 20)",
