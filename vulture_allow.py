@@ -41,6 +41,8 @@ pytestmark  # pytest reads it
 untouched_randomness  # a fixture, requested by name
 _here  # a fixture that is always used
 own_cache  # likewise
+compiled_once
+no_flushing
 list_recipes  # typer calls it
 prune  # likewise
 demo  # imported when it is called
@@ -61,6 +63,7 @@ Unfit
 KilledOnce
 Dies
 Fails
+dying
 leaving
 sleeping
 leave  # and these, in jobs

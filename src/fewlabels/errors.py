@@ -136,7 +136,7 @@ class AnswersError(DataError):
         count = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
         super().__init__(
             f"'{path}' has {count}, and nothing was taken from it:{listed}{more}\n"
-            "Correct them and try again, or take the good rows alone (partial)."
+            "Correct them and try again, or take the good rows alone."
         )
 
     def __reduce__(self) -> tuple[type, tuple[Path, tuple[Fault, ...]]]:

@@ -172,7 +172,7 @@ def test_the_cache_of_this_user_is_meant_where_none_is_named(
     monkeypatch.setenv("FEWLABELS_CACHE", str(tmp_path / "not there"))
     code, out, _ = fewlabels("cache", "list")
     assert code == 0
-    assert out.startswith("0.0 MB in")
+    assert out.startswith("No rows found in ")
     code, _, err = fewlabels("cache", "list", tmp_path / "typo")
     assert code == 2
     assert "There is no folder" in err

@@ -59,6 +59,9 @@ def test_a_round_from_the_shell(fewlabels, tmp_path, place):
         "project/round-000.csv",
     ]
     assert "still open" in fewlabels("ask", place)[1]
+    code, out, err = fewlabels("ask", place, "--strategy", "margin")
+    assert "still open, chosen by random" in out
+    assert "--strategy is for a new round, and this one is open; --anew" in err
     assert fill_in(tmp_path / "project/round-000.csv") == 7
     code, out, _ = fewlabels("tell", place, "project/round-000.csv")
     assert (code, out.splitlines()) == (
@@ -126,6 +129,7 @@ def test_a_malformed_file_is_refused_with_line_numbers(fewlabels, tmp_path, plac
         code, out, err = fewlabels("tell", place, "q.csv")
         assert (code, out) == (1, "")
         assert "has 1 fault, and nothing was taken from it:" in err
+        assert "or take the good rows alone. --partial does that." in err
         assert "line 9: there is no image '99.png' in this project." in err
         assert num_events(project) == before
         code, out, err = fewlabels("tell", place, "q.csv", "--partial")

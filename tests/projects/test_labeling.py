@@ -55,6 +55,18 @@ def test_every_verb_is_one_event_that_says_who_and_why(project):
     assert project.label(one, "odd", annotator="bob").event.annotator == "bob"
 
 
+def test_a_change_to_the_same_answer_is_none(project):
+    one, two, *_ = (asked.item for asked in project.ask().items)
+    said = project.label(one, "odd", annotator="ann")
+    skipped = project.skip(two, annotator="ann")
+    before = num_events(project)
+    assert project.change(one, "odd", annotator="ann") == said
+    assert project.change(two, None, annotator="ann") == skipped
+    assert num_events(project) == before
+    again = project.change(one, "odd", annotator="ann", uuid=new_uuid())
+    assert again.sequence == before + 1  # else it could not be sent twice
+
+
 def test_undo_and_redo_go_back_across_rounds(project):
     first = [asked.item for asked in project.ask().items]
     for item in first:

@@ -65,6 +65,21 @@ def test_labels_alone_are_exported_before_any_training(project, tmp_path):
         project.export(tmp_path / "out", onnx=True)
 
 
+def test_labels_that_were_swapped_are_to_be_trained_on(project):
+    asked = go_on(project)
+    project.train()
+    assert project.status().next_step is NextStep.ASK
+    one, other = (
+        next(a.item for a in asked.items if a.role == "query" and truth(a.item) == name)
+        for name in ("even", "odd")
+    )
+    project.change(one, "odd", annotator="ann")
+    project.change(other, "even", annotator="ann")
+    assert project.status().next_step is NextStep.TRAIN
+    assert project.train().is_new
+    assert project.status().next_step is NextStep.ASK
+
+
 def test_training_twice_without_new_labels_does_nothing(project):
     go_on(project)
     first = project.train()

@@ -19,7 +19,7 @@ from fewlabels.errors import (
     FewlabelsError,
     UnreadableFilesWarning,
 )
-from fewlabels.projects import Project
+from fewlabels.projects import Project, indexing
 from fewlabels.store import Store
 
 
@@ -72,6 +72,23 @@ def test_pictures_that_come_and_go(project):
         path.unlink()
     with pytest.raises(FewlabelsError, match="image"):
         project.ask()
+
+
+def test_who_looked_earlier_and_writes_later_loses_no_new_picture(project, monkeypatch):
+    scan, others = indexing.scan, []
+
+    def overtaken(*given, **options):
+        found = scan(*given, **options)
+        if not others:  # somebody is quicker, and there is more by then
+            others.append("bob")
+            pictures(project.images_folder, range(40, 42))
+            project.index()
+        return found
+
+    monkeypatch.setattr(indexing, "scan", overtaken)
+    pictures(project.images_folder, range(30, 31))
+    assert len(project.index().files) == 27
+    assert len(project.snapshot().items) == 27
 
 
 def test_an_unreadable_file_is_named(project, tmp_path):

@@ -40,7 +40,8 @@ def test_a_backup_is_a_store_with_everything_in_it(store, tmp_path):
     store.add_round(StoredRound(step=0, strategy="npc", items=(RoundItem(one),)))
     store.append([label(one, 1, payload={"seconds": 2}), label(two, round=0)])
     store.undo("ann")
-    store.backup(tmp_path / "copy.sqlite")
+    number = store.backup(tmp_path / "copy.sqlite")
+    assert number == len(list(store.events()))
     assert not list(tmp_path.glob("copy.sqlite?*"))
     with Store.open(tmp_path / "copy.sqlite", create=False) as copy:
         assert everything(copy) == everything(store)

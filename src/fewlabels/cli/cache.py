@@ -103,7 +103,9 @@ def _told(cache: FeatureCache, kept: list[Kept], *, as_json: bool) -> None:
         table.add_row(*words, f"{one.num_rows:,}", _size([one]), day)
     if kept:
         terminal.result(table)
-    terminal.result(f"{_size(kept)} in {cache.folder}")
+        terminal.result(f"{_size(kept)} in {cache.folder}")
+    else:
+        terminal.result(f"No rows found in {cache.folder}.")
 
 
 def _size(kept: list[Kept]) -> str:

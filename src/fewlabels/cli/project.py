@@ -17,6 +17,7 @@ from fewlabels.cli.options import (
     found_encoder,
 )
 from fewlabels.cli.terminal import Terminal, print_line
+from fewlabels.errors import AnswersError, DataError
 from fewlabels.naming import import_paths
 from fewlabels.projects import NextStep, Project, Status, Told
 from fewlabels.report.project_headline import why_unmeasured
@@ -160,6 +161,12 @@ def ask(
         terminal.result(
             f"Round {asked.step}: {len(asked.items)} images{audit}, {what} {by}."
         )
+        if not asked.is_new and (strategy or size):
+            given = "--strategy" if strategy else "--size"
+            terminal.say(
+                f"{given} is for a new round, and this one is open; --anew leaves it "
+                "and chooses again."
+            )
         words = shlex.join(("fewlabels", "tell", str(place), str(path)))
         if sheet is not None:
             terminal.result(f"Look at them in {sheet}, a page for the browser.")
@@ -192,7 +199,10 @@ def tell(
     """Read labels from a file: all of them or, if a row is wrong, none."""
     terminal = Terminal.open(quiet=quiet or as_json)
     with terminal.busy(), Project.open(place) as project:
-        told = project.tell(answers, annotator=annotator, partial=partial)
+        try:
+            told = project.tell(answers, annotator=annotator, partial=partial)
+        except AnswersError as error:
+            raise DataError(f"{error} --partial does that.") from error
         terminal.result(_described(told))
         if told.num_contradicting:
             terminal.result(_contradiction(told))
@@ -296,8 +306,7 @@ def backup(
     labels.sqlite. Images and models are not in it.
     """
     with Project.open(place) as project:
-        project.backup(file)
-        num_events = sum(1 for _ in project.events())
+        num_events = project.backup(file)
     Terminal.open(quiet=quiet).result(f"{file}: {count(num_events, 'event')}.")
 
 

@@ -1,7 +1,7 @@
 """The folder of a project: where everything is, and how it is read."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from fewlabels.data.decode import ImageFile
     from fewlabels.features import FeatureCache, encoders
     from fewlabels.pool import Images, Pool
-    from fewlabels.projects.indexing import Index
+    from fewlabels.projects.indexing import Index, IndexedFile
     from fewlabels.protocols import Classifier, Trainer
 
 LOCK = ".lock"
 """File in the folder that keeps two processes from choosing, or beginning, at once."""
 TRAINING_LOCK = ".training.lock"
 """The same for training, which takes longer and keeps nobody from choosing."""
+_INDEX_LOCK = ".index.lock"
 _UNUSABLE = "unusable.txt"
 
 
@@ -114,7 +115,7 @@ class ProjectFolder:
         return self.folder / "models"
 
     @contextmanager
-    def alone(self, lock: str, doing: str) -> Iterator[None]:
+    def alone(self, lock: str, doing: str, *, patience: float = 0) -> Iterator[None]:
         """Keep other processes from doing the same while the block runs.
 
         Only who does the same is kept out: people label, others ask and look while one
@@ -127,7 +128,7 @@ class ProjectFolder:
             f"Another process is {doing} in '{self.folder}'; wait until it is done. "
             "Everything else can go on meanwhile."
         )
-        with files.alone(self.folder / lock, in_use):
+        with files.alone(self.folder / lock, in_use, patience=patience):
             yield
 
     def index(self) -> "Index":
@@ -138,29 +139,35 @@ class ProjectFolder:
         :class:`ProjectError`.
         """
         from fewlabels.projects.catalog import as_indexed, take_in
-        from fewlabels.projects.indexing import scan
 
         known = {one.name: one for one in map(as_indexed, self.store.items())}
+        index = self._scanned(known, len(known))
+        if index.num_read or len(index.files) != len(known):
+            # Once more, one process at a time: who looked earlier must not be the last
+            # to write. What was read just now is not read again.
+            read = {one.name: one for one in index.files}
+            with self.alone(_INDEX_LOCK, "listing the images", patience=-1):
+                known = {one.name: one for one in map(as_indexed, self.store.items())}
+                index = self._scanned(known | read, len(known))
+                take_in(self.store, index, known)
+        if self.settings.images is not None:
+            self.warn_once(index.unreadable)
+        return index
+
+    def _scanned(self, read: Mapping[str, "IndexedFile"], num_known: int) -> "Index":
+        """Look which images there are; some must be, where some were known."""
+        from fewlabels.projects.indexing import scan
+
         if self.settings.images is None:
             from fewlabels.projects.rows import rows_in, scan_rows
 
-            index = scan_rows(rows_in(self.vectors_file), known)
-            if index.num_read or len(index.files) != len(known):
-                take_in(self.store, index, known)
-            return index
-        if not self.images_folder.is_dir():
-            raise ProjectError(self._gone(len(known)))
-        index = scan(
-            self.images_folder,
-            known,
-            without=inside(self.folder, self.images_folder),
-        )
-        if known and not index.files:  # such as a drive that is not connected
-            raise ProjectError(self._gone(len(known)))
-        if index.num_read or len(index.files) != len(known):
-            take_in(self.store, index, known)
-        self.warn_once(index.unreadable)
-        return index
+            return scan_rows(rows_in(self.vectors_file), read)
+        folder, found = self.images_folder, None
+        if folder.is_dir():
+            found = scan(folder, read, without=inside(self.folder, folder))
+        if found is None or (num_known and not found.files):  # such as a lost drive
+            raise ProjectError(self._gone(num_known))
+        return found
 
     def warn_once(self, unreadable: Sequence[UnreadableFile]) -> None:
         """Give one warning of files that cannot be used, but for those known already.

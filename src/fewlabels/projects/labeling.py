@@ -16,7 +16,16 @@ from fewlabels.errors import ReplayError, StoreError, UnknownNameError, UsageErr
 from fewlabels.projects import classes
 from fewlabels.projects.exchange import Answer
 from fewlabels.projects.folder import ProjectFolder
-from fewlabels.store import Asking, Event, Kind, Lease, Leased, Store, StoredEvent
+from fewlabels.store import (
+    Annotation,
+    Asking,
+    Event,
+    Kind,
+    Lease,
+    Leased,
+    Store,
+    StoredEvent,
+)
 from fewlabels.store.records import new_uuid
 from fewlabels.store.store import LEASE_SECONDS
 
@@ -89,7 +98,7 @@ class Labeling(ProjectFolder):
             unsure: With None as its name: the annotator cannot tell after all.
 
         Returns:
-            What was written.
+            What was written; without a UUID, and where nothing changes, what holds.
         """
         kind = Kind.RELABEL if name else Kind.UNSURE if unsure else Kind.SKIP
         said = _answer(item, name, annotator)
@@ -189,7 +198,11 @@ class Labeling(ProjectFolder):
                 other = {name: getattr(known.event, name) for name in _INCIDENTAL}
                 store.append([replace(event, **other)])
                 return known
-            _check_turn(store, event, number_of, is_change=is_change)
+            before = _check_turn(store, event, number_of, is_change=is_change)
+            if before is not None and uuid is None and _says_the_same(before, event):
+                held = store.event(before.uuid)
+                assert held is not None
+                return held
             store.append([event])
             written = store.event(event.uuid)
             assert written is not None
@@ -260,13 +273,13 @@ def _named(annotator: str | None) -> str:
 
 def _check_turn(
     store: Store, event: Event, number_of: Mapping[str, int], *, is_change: bool
-) -> None:
-    """Refuse a first answer where there is one, and a change where there is none."""
+) -> Annotation | None:
+    """Return the answer so far; a first one and a change each need their turn."""
     who, item = event.annotator, str(event.item)
     held = store.verdicts(with_missing=True, items=[item])
     before = next((one for one in held if one.annotator == who), None)
     if (before is not None) == is_change:
-        return
+        return before
     if before is None:
         told = f"'{who}' has not answered about '{item}' yet; there is nothing to"
         raise StoreError(f"{told} change. Label it. {_NOTHING}")
@@ -274,3 +287,9 @@ def _check_turn(
     word = before.kind if before.class_number is None else name_of[before.class_number]
     told = f"'{who}' has answered about '{item}' already: '{word}'."
     raise StoreError(f"{told} Change or undo that. {_NOTHING}")
+
+
+def _says_the_same(before: Annotation, event: Event) -> bool:
+    if event.class_number is None:
+        return before.kind is event.kind
+    return before.class_number == event.class_number

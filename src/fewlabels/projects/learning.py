@@ -65,6 +65,7 @@ def train(project: ProjectFolder) -> Trained:
         trainer=project.settings.trainer.name,
         reason=project.settings.reason,
         settings=digest,
+        labels=snapshot.labels_digest,
         classes=pool.classes,
         class_counts=pool.class_counts,
         audit=_audit(predicted, pool, snapshot),

@@ -31,6 +31,8 @@ class ModelRecord(BaseModel):
     """Why this trainer."""
     settings: str
     """Digest of everything that decided the training: labels, trainer, images."""
+    labels: str = ""
+    """Digest of the labels alone; empty in models of earlier versions."""
     classes: tuple[str, ...]
     class_counts: tuple[int, ...]
     """Labels of each class that it was trained on."""

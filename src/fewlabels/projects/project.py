@@ -277,9 +277,9 @@ class Project(Labeling):
         self.index()
         return exporting.export(self, Path(folder), onnx=onnx, also=also)
 
-    def backup(self, path: str | PathLike[str]) -> None:
-        """Copy all labels, as of one moment, into a new SQLite file."""
-        self.store.backup(Path(path))
+    def backup(self, path: str | PathLike[str]) -> int:
+        """Copy all labels, as of one moment, to a new file; return how many events."""
+        return self.store.backup(Path(path))
 
 
 @contextmanager

@@ -1,9 +1,11 @@
 """A project at one moment: its images, what people said of them, what may be asked."""
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 from typing import TYPE_CHECKING, Self
 
 from fewlabels.store import (
@@ -138,6 +140,13 @@ class Snapshot:
         """Label to train on of each image, if it has one: none of the audit slice."""
         known, audit = self.known, self.audit
         return [None if o.id in audit else known.get(o.id) for o in self.items]
+
+    @cached_property
+    def labels_digest(self) -> str:
+        """Tells the labels to train on from others, and which image has which."""
+        pairs = zip((item.id for item in self.items), self.labels, strict=True)
+        known = sorted(pair for pair in pairs if pair[1] is not None)
+        return sha256(json.dumps(known).encode()).hexdigest()
 
     @cached_property
     def candidates(self) -> Sequence[int]:

@@ -277,6 +277,8 @@ def _next_step(
         return NextStep.TELL
     seen = latest.class_counts if latest else ()
     is_changed = seen + (0,) * (len(counts) - len(seen)) != counts
+    if latest and latest.labels:
+        is_changed = latest.labels != snapshot.labels_digest
     if is_changed and sum(count > 0 for count in counts) >= NUM_TO_TELL_APART:
         return NextStep.TRAIN
     if snapshot.num_spent < project.settings.budget and len(snapshot.candidates):

@@ -32,8 +32,8 @@ def check_free(path: Path) -> None:
         )
 
 
-def copy_file(database: Database, path: Path) -> None:
-    """Copy a store on SQLite, as of one moment, over another file."""
+def copy_file(database: Database, path: Path) -> int:
+    """Copy a store on SQLite, as of one moment; return how many events the copy has."""
     with (
         explained(database.place),
         replacing(path) as partial,
@@ -43,6 +43,8 @@ def copy_file(database: Database, path: Path) -> None:
         source.backup(target)
         # Without a write-ahead log of its own the copy is a single file.
         target.execute("PRAGMA journal_mode=DELETE")
+        number: int = target.execute("SELECT count(*) FROM events").fetchone()[0]
+    return number
 
 
 def copy_tables(database: Database, target: Database) -> None:

@@ -377,23 +377,25 @@ class Store:
 
     # -------------------------------------------------------------------- copies
 
-    def backup(self, path: Path) -> None:
+    def backup(self, path: Path) -> int:
         """Copy the whole store, as of one moment, while others write.
 
         Args:
             path: A new file for SQLite, also where the store is on PostgreSQL; open it
                 like any store.
+
+        Returns:
+            How many events the copy holds.
         """
         copies.check_free(path)
         if self.database.path:
-            copies.copy_file(self.database, path)
-            return
+            return copies.copy_file(self.database, path)
         with (
             TemporaryDirectory() as folder,
             Store.open(Path(folder) / "copy") as target,
         ):
             copies.copy_tables(self.database, target.database)
-            copies.copy_file(target.database, path)
+            return copies.copy_file(target.database, path)
 
     def export_events(self, path: Path) -> int:
         """Write all events to a file with one JSON object per line; return how many."""
