@@ -59,7 +59,10 @@ def test_same_stream_same_weights(trained, name):
     assert torch.equal(weights(first), weights(second))
 
 
-@each_name
+@pytest.mark.parametrize(
+    "name",
+    ["frozen-fixmatch", pytest.param("frozen-fixmatch-darp", marks=pytest.mark.slow)],
+)
 def test_features_that_come_alive_in_strong_views_do_no_harm(trained, name):
     trainer = trained(name, encoder=f"{Flickering.__module__}:Flickering", steps=200)
     for seed in range(3):  # the loss exploded, and training stopped
