@@ -1,7 +1,9 @@
 """Networks of timm and transformers give the rows that their libraries give."""
 
 import json
+import os
 import shutil
+import subprocess
 import sys
 
 import numpy as np
@@ -107,10 +109,36 @@ def test_a_network_of_timm_may_see_another_size(tmp_path):
 
 def test_torchvision_is_left_as_it_was(tiny):
     encoders.resolve(f"local-dir:{tiny[0]}")
-    own = "fewlabels.features.timm_models"
+    own = "fewlabels.features.torchvision"
     assert not [one for one in sys.meta_path if type(one).__module__ == own]
     kinds = {type(one).__module__ for one in list(sys.modules.values())}
     assert own not in kinds
+
+
+BESIDE = """
+import sys
+from fewlabels.features import encoders
+for folder in sys.argv[1:]:
+    print(encoders.resolve(f"local-dir:{folder}").feature_size)
+print("torchvision" in sys.modules)
+"""
+
+
+def test_a_torchvision_that_does_not_fit_is_passed_by(vit, tiny, tmp_path):
+    broken = tmp_path / "torchvision"
+    broken.mkdir()
+    (broken / "__init__.py").write_text("raise RuntimeError('no operator nms')")
+    (tmp_path / "torchvision-0.0.dist-info").mkdir()
+    told = "Metadata-Version: 2.1\nName: torchvision\nVersion: 0.0\n"
+    (tmp_path / "torchvision-0.0.dist-info" / "METADATA").write_text(told)
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", BESIDE, vit[0], tiny[0]],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": path},
+    )
+    assert done.stdout.split() == ["16", "16", "False"], done.stderr
 
 
 @pytest.mark.usefixtures("untouched_randomness")

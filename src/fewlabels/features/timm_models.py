@@ -1,18 +1,9 @@
-"""Networks of timm in a folder, with or without torchvision.
-
-timm imports torchvision for training, which encoders do not do. Where torchvision is
-missing, or does not fit torch, something empty takes its place while timm is imported.
-"""
+"""Networks of timm in a folder, with or without torchvision."""
 
 import math
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from safetensors.torch import load_file
@@ -20,8 +11,8 @@ from torch import Tensor, nn
 
 from fewlabels.errors import UsageError
 from fewlabels.features.preparation import MEAN, SPREAD, Preparation
+from fewlabels.features.torchvision import emptied
 
-_MISSING = "torchvision"
 _USUAL_INPUT, _USUAL_SHARE = (3, 224, 224), 0.875
 _OF_THE_NETWORK = ("input_size", "fixed_input_size", "pool_size", "first_conv")
 _REFUSED = {
@@ -92,67 +83,5 @@ def _fill(made: nn.Module, path: Path) -> None:
 
 def imported_timm() -> Any:
     """Return timm, with something empty in the place of torchvision if need be."""
-    with _without_torchvision():
+    with emptied():
         return import_module("timm")
-
-
-@contextmanager
-def _without_torchvision() -> Iterator[None]:
-    """Let something empty take the place of a torchvision that cannot be imported."""
-    try:
-        import_module(_MISSING)
-    except (ImportError, RuntimeError, OSError):
-        _forget()
-        finder = _Empty()
-        sys.meta_path.insert(0, finder)
-        try:
-            yield
-        finally:
-            sys.meta_path.remove(finder)
-            _forget()
-    else:
-        yield
-
-
-def _forget() -> None:
-    for name in [one for one in sys.modules if one.partition(".")[0] == _MISSING]:
-        del sys.modules[name]
-
-
-class _Anything(type):
-    """A class that has every attribute: another such class."""
-
-    def __getattr__(cls, name: str) -> Any:
-        """Return a class of that name."""
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return _Anything(name, (), {})
-
-
-class _EmptyModule(ModuleType):
-    """A module that has every name, each a class that nothing is an instance of."""
-
-    def __getattr__(self, name: str) -> Any:
-        """Return a class of that name."""
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return _Anything(name, (), {})
-
-
-class _Empty(MetaPathFinder, Loader):
-    """Finds torchvision, and all modules in it, empty."""
-
-    def find_spec(
-        self, name: str, path: object = None, target: object = None
-    ) -> ModuleSpec | None:
-        """Return a module for every name below torchvision."""
-        del path, target
-        is_meant = name.partition(".")[0] == _MISSING
-        return ModuleSpec(name, self, is_package=True) if is_meant else None
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return an empty module."""
-        return _EmptyModule(spec.name)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Do nothing."""

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from fewlabels.errors import UsageError
+from fewlabels.features.torchvision import hidden
 
 _CLASS_TOKENS = ("cls_token", "class_embedding", "class_token")
 _TOKEN_AXES = 3
@@ -115,13 +116,15 @@ def _quiet() -> Iterator[Any]:
     Yields:
         transformers.
     """
-    library: Any = import_module("transformers")
+    with hidden():
+        library: Any = import_module("transformers")
     told = library.utils.logging
     before, had_bars = told.get_verbosity(), told.is_progress_bar_enabled()
     told.set_verbosity(logging.ERROR)
     told.disable_progress_bar()
     try:
-        yield library
+        with hidden():
+            yield library
     finally:
         told.set_verbosity(before)
         if had_bars:
