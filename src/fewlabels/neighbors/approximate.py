@@ -53,7 +53,7 @@ def _filled(nodes: Nodes) -> Any:
     num_nodes, width = len(nodes), nodes.rows.shape[1]
     num_cells = max(1, min(int(4 * num_nodes**0.5), num_nodes // _ROWS_PER_CENTER))
     metric = faiss.METRIC_INNER_PRODUCT
-    index = faiss.index_factory(width, f"IVF{num_cells},SQfp16", metric)
+    index: Any = faiss.index_factory(width, f"IVF{num_cells},SQfp16", metric)
     index.cp.seed = _SEED
     searched = max(1, num_cells // _SHARE_OF_CELLS)
     faiss.ParameterSpace().set_index_parameter(index, "nprobe", searched)
