@@ -200,6 +200,16 @@ def test_the_time_of_a_shorter_training_is_shorter(clock, tmp_path):
         assert expected_seconds(Choice(name=name), pool, cache, clock) is None
 
 
+@pytest.mark.parametrize("name", ["spreading", "frozen-poisson", "ot"])
+def test_trainings_without_steps_are_rehearsed(name, tmp_path):
+    pool = Pool.build(images(50, (1, 8, 8)), torch.arange(50) % 2, ["a", "b"])
+    options = {"encoder": "pixels"} if name.startswith("frozen") else {}
+    found = expected_seconds(
+        Choice(name=name, options=options), pool, FeatureCache(tmp_path)
+    )
+    assert 0 < found < 60
+
+
 def test_without_the_pretrained_network_photos_are_made_small(
     clock, monkeypatch, tmp_path
 ):

@@ -37,7 +37,7 @@ def test_the_assignment_approaches_the_cheapest_one(seed):
     least = (masses[:, None] * best * costs).sum()
     excess = []
     for temperature in (0.3, 0.1, 0.03):
-        plan = np.exp(assignment(costs, masses, shares, temperature)[0])
+        plan = np.exp(assignment(costs, masses, shares, temperature).logs)
         np.testing.assert_allclose(plan.sum(axis=1), 1)
         met = masses @ plan / masses.sum()
         np.testing.assert_allclose(met, shares, atol=1e-3)
@@ -51,10 +51,20 @@ def test_the_assignment_approaches_the_cheapest_one(seed):
 
 def test_without_shares_asked_for_the_estimate_is_what_softmax_gives():
     costs = np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
-    _, estimated = assignment(costs, np.array([1.0, 1.0, 2.0]), np.ones(2), 1.0)
+    masses = np.array([1.0, 1.0, 2.0])
+    estimated = assignment(costs, masses, np.ones(2), 1.0).unasked
     near = 1 / (1 + np.exp(-2))
     expected = (2 * near + 2 * (1 - near)) / 4
     np.testing.assert_allclose(estimated, [expected, 1 - expected], atol=1e-6)
+
+
+def test_where_an_assignment_begins_changes_nothing():
+    draws = np.random.default_rng(0)
+    told = draws.uniform(size=(30, 3)), np.ones(30), np.array([3.0, 2.0, 1.0]), 0.1
+    first = assignment(*told)
+    again = assignment(*told, first.offsets)
+    np.testing.assert_allclose(again.logs, first.logs, atol=1e-4)
+    np.testing.assert_allclose(again.offsets, first.offsets, atol=1e-4)
 
 
 def test_squared_distances():

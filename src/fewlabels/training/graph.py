@@ -9,7 +9,7 @@ Shapes: N items, M nodes, s sources, C classes, R voters, D numbers per row.
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -118,7 +118,8 @@ class GraphLearner:
         sizes = (self.neighbors, min(self.landmarks, len(nodes)), len(nodes))
         name = f"neighbors-{'-'.join(map(str, sizes))}"
         draws = rng.stream(0, "nothing to draw")
-        network = models.build(name, views.shape, pool.num_classes, draws)
+        width = (nodes.rows.shape[1],)  # of views, it might have to be worked out
+        network = models.build(name, width, pool.num_classes, draws)
         assert isinstance(network, Neighbors)
         network.remember(nodes)
         return network
@@ -172,7 +173,7 @@ class Surroundings:
 
     nodes: Nodes
     images: "weakref.ref[Images]"
-    identity: tuple[Any, ...]
+    identity: tuple[str, float]
     _graphs: dict[tuple[int, Search], NeighborGraph] = field(default_factory=dict)
     _voters: dict[int, Tensor] = field(default_factory=dict)
 
@@ -189,7 +190,7 @@ class Surroundings:
             self._voters[number] = self.nodes.read(np.arange(number))
         return self._voters[number]
 
-    def is_of(self, images: Images, identity: tuple[Any, ...]) -> bool:
+    def is_of(self, images: Images, identity: tuple[str, float]) -> bool:
         """Return whether it was worked out for these images, seen in this way."""
         return self.images() is images and self.identity == identity
 
@@ -209,7 +210,7 @@ _remembered: list[Surroundings] = []
 
 def surroundings(views: Views, images: Images) -> Surroundings:
     """Return what is near what in a pool; the last few pools are remembered."""
-    identity = (views.identity, views.origin, views.shape)
+    identity = (views.identity, views.origin)
     for one in _remembered:
         if one.is_of(images, identity):
             return one

@@ -10,6 +10,7 @@ Shapes: M nodes, s sources, C classes, k classes that have a label, d coordinate
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -70,20 +71,20 @@ class OT(GraphLearner):
         labeled, given = np.unique(sources.nodes), given[:, seen]
         known = given[labeled] / given[labeled].sum(axis=1, keepdims=True)
         shares = self._shares(sources)[seen]
-        belongs, logits = given, np.zeros_like(given)
+        belongs, logs, offsets = given, np.zeros_like(given), np.zeros(len(seen))
         for _ in range(_ROUNDS):
             weighed = belongs * masses[:, None]
             centers = weighed.T @ points / weighed.sum(axis=0)[:, None]
-            logits, estimated = assignment(
-                squared_distances(points, centers), masses, shares, self.temperature
-            )
+            costs = squared_distances(points, centers)
+            found = assignment(costs, masses, shares, self.temperature, offsets)
+            logs, offsets = found.logs, found.offsets  # near those of the next round
             if self.shares == "unknown":
-                shares = (estimated + 1 / len(seen)) / 2
-            belongs = np.exp(logits)
+                shares = (found.unasked + 1 / len(seen)) / 2
+            belongs = np.exp(logs)
             belongs[labeled] = known
-        found = np.full((len(graph), sources.num_classes), _ABSENT)
-        found[:, seen] = logits
-        return found
+        every = np.full((len(graph), sources.num_classes), _ABSENT)
+        every[:, seen] = logs
+        return every
 
     def _shares(self, sources: Sources) -> Floats:
         """Return the share of each class that is assumed at first, shape (C,)."""
@@ -99,9 +100,24 @@ def squared_distances(points: Floats, centers: Floats) -> Floats:
     return np.asarray(np.maximum(squares, 0.0))
 
 
+class Assignment(NamedTuple):
+    """Nodes assigned to classes."""
+
+    logs: Floats
+    """Logarithms of how far each node belongs to each class, shape (M, k)."""
+    offsets: Floats
+    """What classes are favored by so that each gets its share, shape (k,)."""
+    unasked: Floats
+    """The share that each would get if none were asked for, shape (k,)."""
+
+
 def assignment(
-    costs: Floats, masses: Floats, shares: Floats, temperature: float
-) -> tuple[Floats, Floats]:
+    costs: Floats,
+    masses: Floats,
+    shares: Floats,
+    temperature: float,
+    offsets: Floats | float = 0.0,
+) -> Assignment:
     """Assign nodes to classes at little cost, so that each class gets its share.
 
     Args:
@@ -110,11 +126,13 @@ def assignment(
         shares: How much each class gets, shape (k,); any scale.
         temperature: How soft assignments are, as a share of the mean cost; as it falls,
             they approach the cheapest ones.
+        offsets: Where to begin; it changes how long it takes, and little else.
 
     Returns:
-        Logarithms of how far each node belongs to each class, shape (M, k); and the
-        share that each class would get if nothing were asked for, shape (k,).
+        The assignment.
     """
     logits = -costs / max(temperature * float(costs.mean()), _LEAST)
     free = np.exp(floored(logits + np.log(shares / shares.sum())))
-    return balanced(logits, masses, shares), masses @ free / masses.sum()
+    logs = balanced(logits + offsets, masses, shares)
+    favors = (logs - logits).max(axis=0)
+    return Assignment(logs, favors - favors.max(), masses @ free / masses.sum())
