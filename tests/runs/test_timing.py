@@ -33,5 +33,6 @@ def test_what_a_trainer_promises_is_passed_on():
     assert isinstance(timed, Trainer)
     assert timed.identity == trainer.identity
     assert timed.num_steps == 30
-    with pytest.raises(UsageError, match="learns from strong views"):
-        timed.check(tiny_pool(shape=(6,)))
+    frozen = TimedTrainer(make("frozen-fixmatch"), Stopwatch())
+    with pytest.raises(UsageError, match="need no encoder"):
+        frozen.check(tiny_pool(shape=(6,)))
