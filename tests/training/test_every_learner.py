@@ -114,7 +114,7 @@ def killed(context, name, folder, steps, after):
 def test_it_survives_being_killed_five_times(tmp_path, name):
     """SIGKILL at five moments; what is kept has the bits of an untroubled training."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    context.set_forkserver_preload([__name__, "lightning_fabric"])
     steps, moments = 30, random.Random(name)
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     whole.mkdir()
