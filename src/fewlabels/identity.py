@@ -40,7 +40,10 @@ class Identity(BaseModel):
     it inherits from."""
 
     def changes(self, now: "Identity") -> list[str]:
-        """Say what differs from another identity."""
+        """Say what differs from a later identity.
+
+        An option that was not known then is none: by default it does what was done.
+        """
         found = []
         if self.type != now.type:
             found.append(f"the class was {self.type} and is now {now.type}")
@@ -52,7 +55,7 @@ class Identity(BaseModel):
         found += [
             f"{name} was {_told(self.options, name)} and is now "
             f"{_told(now.options, name)}"
-            for name in {**self.options, **now.options}
+            for name in self.options
             if _told(self.options, name) != _told(now.options, name)
         ]
         return found

@@ -1,4 +1,4 @@
-"""FlexMatch: thresholds against a slow twin, and at once with all inputs and DARP."""
+"""FlexMatch: thresholds against a slow twin, with and without DARP."""
 
 from collections import Counter
 
@@ -6,15 +6,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.training.conftest import NUM_ITEMS, tiny_pool
+from tests.training.conftest import NUM_ITEMS
 from tests.training.test_alignment import CLASSES, begun, labels_of, rows
-from tests.training.test_resume import StoppedError, stop_before  # noqa: F401
-from tests.training.test_workspace import fit, same
 
-from fewlabels.training import make, names
 from fewlabels.training.flexmatch import FlexMatch
-
-NAMES = [name for name in names() if "flexmatch" in name]
 
 
 def slow_thresholds(selected, num_classes, full, warms_up):
@@ -79,37 +74,3 @@ def test_with_darp_refined_rows_are_held_to_the_same_thresholds():
     assert torch.equal(pseudo.classes, refined.max(dim=1).indices)
     expected = refined.amax(dim=1) >= least[refined.max(dim=1).indices]
     assert torch.equal(pseudo.keeps, expected)
-
-
-def test_one_line_gives_all_names():
-    frozen = [f"frozen-flexmatch{end}" for end in ("", "-darp")]
-    assert ["flexmatch", "flexmatch-darp", *frozen] == NAMES
-
-
-# Each input once, each alignment once; all of them where there is time.
-QUICK = ("flexmatch-darp", "frozen-flexmatch")
-EACH = [
-    pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow])
-    for name in NAMES
-]
-
-
-@pytest.mark.parametrize("name", EACH)
-def test_it_learns_and_goes_on_where_it_was(tmp_path, name, stop_before):  # noqa: F811
-    _, stop_at = stop_before
-    options = {"steps": 40, "minibatch_size": 4, "ema_decay": 0.8, "save_every": 0.0}
-    if name.startswith("frozen-"):
-        cache = str(tmp_path / "cache")
-        options |= {"encoder": "tests.features.toy:Means", "cache": cache}
-    if name.endswith("-darp"):
-        options |= {"warmup": 0.2, "refine_every": 3}
-    pool = tiny_pool(shape=(1, 8, 8))
-    trainer = make(name, threshold=0.7, **options)
-    expected = fit(None, trainer, pool)
-    found = expected.outputs(pool.images, torch.arange(NUM_ITEMS)).logits.argmax(dim=1)
-    assert (found == torch.arange(NUM_ITEMS) % 2).float().mean() > 0.9
-    stop_at(23)
-    with pytest.raises(StoppedError):
-        fit(tmp_path / "work", trainer, pool)
-    assert same(fit(tmp_path / "work", trainer, pool), expected)
-    assert not same(fit(None, trainer.changed(threshold_warmup=False), pool), expected)
