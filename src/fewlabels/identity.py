@@ -21,6 +21,10 @@ from fewlabels.naming import is_import_path
 UNDECIDING = {"decides": False}
 """Marks a field of a dataclass that changes how something is done, not its outcome."""
 
+SILENT = {"silent": True}
+"""Marks an option that is told only where it is not the default, since it came later:
+what was made without it is still what it was."""
+
 _OWN = __name__.partition(".")[0]
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _UNKNOWN = "unknown"
@@ -40,10 +44,7 @@ class Identity(BaseModel):
     it inherits from."""
 
     def changes(self, now: "Identity") -> list[str]:
-        """Say what differs from a later identity.
-
-        An option that was not known then is none: by default it does what was done.
-        """
+        """Say what differs from another identity."""
         found = []
         if self.type != now.type:
             found.append(f"the class was {self.type} and is now {now.type}")
@@ -55,7 +56,7 @@ class Identity(BaseModel):
         found += [
             f"{name} was {_told(self.options, name)} and is now "
             f"{_told(now.options, name)}"
-            for name in self.options
+            for name in {**self.options, **now.options}
             if _told(self.options, name) != _told(now.options, name)
         ]
         return found
@@ -100,12 +101,21 @@ def _told(options: Mapping[str, Any], name: str) -> str:
     return repr(options[name]) if name in options else "no option"
 
 
+def untold(thing: Any) -> set[str]:
+    """Return the options of a dataclass that came later and are as if they had not."""
+    return {
+        field.name
+        for field in dataclasses.fields(thing)
+        if field.metadata.get("silent") and getattr(thing, field.name) == field.default
+    }
+
+
 def _options(thing: Any) -> dict[str, Any]:
     if dataclasses.is_dataclass(thing):
         options = {
             field.name: _path(value) if field.metadata.get("code") else value
             for field in dataclasses.fields(thing)
-            if field.metadata != UNDECIDING
+            if field.metadata != UNDECIDING and field.name not in untold(thing)
             for value in [getattr(thing, field.name)]
         }
     else:

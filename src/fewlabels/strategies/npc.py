@@ -14,6 +14,7 @@ from torch import Generator, Tensor
 
 from fewlabels.errors import DegenerateGramWarning, UsageError
 from fewlabels.gram import Weights
+from fewlabels.identity import SILENT
 from fewlabels.matrices import Rows, rows_at
 from fewlabels.naming import check_known
 from fewlabels.pool import Pool, Query, Round
@@ -45,7 +46,7 @@ class NeuralPreconditioning:
     kernel: Any = field(default="auto", metadata={"code": True})
     """``last-layer`` is the paper; ``auto`` takes it while its rank is large enough;
     your own: see :data:`fewlabels.strategies.kernels.KernelChoice`."""
-    weights: Weights = "none"
+    weights: Weights = field(default="none", metadata=SILENT)
     """``influence``: items count by how much they say about the pool; for the kernel
     ``diffusion``."""
     method: Method = "random"

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from fewlabels.augment import WeakAugment
 from fewlabels.errors import UsageError
+from fewlabels.identity import SILENT
 from fewlabels.models import check_name
 from fewlabels.naming import check_known
 
@@ -17,10 +18,6 @@ OF_VIEWS, OF_STRONG_VIEWS, OF_FEATURES = (
     {"needs": word} for word in ("weak", "strong", "features")
 )
 """Mark options that count only where a learner wants such views, or inputs are such."""
-
-SILENT = {"silent": True}
-"""Marks an option that is told only where it is not the default, since it came later:
-trainings without it are still what they were."""
 
 OFFICIAL: Mapping[str, Any] = {
     "network": "wrn-28-2",

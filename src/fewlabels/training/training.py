@@ -11,7 +11,7 @@ from typing import Any
 from torch import Generator
 
 from fewlabels.errors import UnknownNameError
-from fewlabels.identity import Identity, composed
+from fewlabels.identity import Identity, composed, untold
 from fewlabels.pool import Pool
 from fewlabels.protocols import Classifier, ignore
 from fewlabels.training import fitting
@@ -49,7 +49,7 @@ class Training:
             for part in every
             if part is not None
             for name in counting(part, self.inputs, self.learner)
-            if name not in _untold(part)
+            if name not in untold(part)
         }
 
     @property
@@ -123,15 +123,6 @@ def counting(
     known = {"", *(view.kind for view in learner.views.values())}
     known |= {"features"} if inputs.has_features else set()
     return [f.name for f in fields(part) if f.metadata.get("needs", "") in known]
-
-
-def _untold(part: Any) -> set[str]:
-    """Return the options that came later and are as if they had not."""
-    return {
-        f.name
-        for f in fields(part)
-        if f.metadata.get("silent") and getattr(part, f.name) == f.default
-    }
 
 
 def routed(
