@@ -378,11 +378,10 @@ class Store:
     # -------------------------------------------------------------------- copies
 
     def backup(self, path: Path) -> int:
-        """Copy the whole store, as of one moment, while others write.
+        """Copy all of it, as of one moment, into a new SQLite file, while others write.
 
         Args:
-            path: A new file for SQLite, also where the store is on PostgreSQL; open it
-                like any store.
+            path: The file, also where the store is on PostgreSQL; opened like a store.
 
         Returns:
             How many events the copy holds.
@@ -390,10 +389,7 @@ class Store:
         copies.check_free(path)
         if self.database.path:
             return copies.copy_file(self.database, path)
-        with (
-            TemporaryDirectory() as folder,
-            Store.open(Path(folder) / "copy") as target,
-        ):
+        with TemporaryDirectory() as own, Store.open(Path(own) / "copy") as target:
             copies.copy_tables(self.database, target.database)
             return copies.copy_file(target.database, path)
 
