@@ -78,3 +78,13 @@ def test_shares_improve_on_uneven_classes():
         return float((logits.argmax(dim=1).numpy() == labels).mean())
 
     assert accuracy(shares=(155.0, 45.0)) > accuracy() + 0.02
+
+
+def test_a_class_without_labels_changes_nothing():
+    graph, sources, _ = problem(num_labels=8, distance=1.0)
+    more = Sources(sources.nodes, sources.classes, 4)
+    found, wider = (
+        Poisson(shares="even").beliefs(graph, some) for some in (sources, more)
+    )
+    np.testing.assert_array_equal(wider.argmax(axis=1), found.argmax(axis=1))
+    np.testing.assert_allclose(wider[:, :3], found, atol=0.01)

@@ -16,17 +16,16 @@ from fewlabels.training.softmatch import SoftMatch
 class Twin:
     """The paper's equations, one number after the other."""
 
-    def __init__(self, decay, narrowing, *, is_aligned):
+    def __init__(self, decay, narrowing):
         self.decay, self.narrowing = decay, narrowing
-        self.uniform = Aligned([1 / CLASSES] * CLASSES, decay) if is_aligned else None
+        self.uniform = Aligned([1 / CLASSES] * CLASSES, decay)
         self.mean, self.variance = 1 / CLASSES, 1.0
 
     def confidence(self, row):
-        return max(row if self.uniform is None else self.uniform.aligned(row))
+        return max(self.uniform.aligned(row))
 
     def weights(self, found):
-        if self.uniform is not None:
-            self.uniform.see(found)
+        self.uniform.see(found)
         sure = [self.confidence(row) for row in found]
         mean = sum(sure) / len(sure)
         variance = sum((one - mean) ** 2 for one in sure) / (len(sure) - 1)
@@ -41,11 +40,9 @@ class Twin:
         return math.exp(-((sure - self.mean) ** 2) / (2 * spread))
 
 
-@pytest.mark.parametrize("name", ["softmatch", "softmatch-darp"])
-def test_weights_are_those_of_a_slow_twin_step_by_step(name):
-    """DARP is not warm yet, and leaves the predictions as they are."""
-    stepper = begun(name=name, memory_decay=0.7, narrowing=3.0)
-    twin = Twin(0.7, 3.0, is_aligned=name == "softmatch")
+def test_weights_are_those_of_a_slow_twin_step_by_step():
+    stepper = begun(name="softmatch", memory_decay=0.7, narrowing=3.0)
+    twin = Twin(0.7, 3.0)
     spread = []
     for number in range(12):
         items = (number + torch.arange(10)) % NUM_ITEMS
@@ -62,14 +59,6 @@ def test_weights_are_those_of_a_slow_twin_step_by_step(name):
     assert max(spread) == 1.0
 
 
-def test_with_darp_refined_rows_are_weighed():
-    stepper = begun(name="softmatch-darp", warmup=0, capacity=None)
-    pseudo = labels_of(stepper, rows(NUM_ITEMS), torch.arange(NUM_ITEMS), 0)
-    sure = stepper.memory["refined"].amax(dim=1)
-    assert torch.equal(pseudo.keeps, stepper.learner.weights(stepper.memory, sure))
-    assert torch.equal(pseudo.classes, stepper.memory["refined"].argmax(dim=1))
-
-
 def test_weights_enter_the_loss():
     stepper = begun(name="softmatch")
     stepper.learning.eval()  # so that both passes see the same statistics
@@ -78,7 +67,7 @@ def test_weights_enter_the_loss():
     labeled, weak, strong = step.outputs("labeled", "weak", "strong")
     loss = stepper.learner.loss(step)
     found = weak.logits.softmax(dim=1).tolist()
-    weights = Twin(0.9, 2.0, is_aligned=True).weights(found)
+    weights = Twin(0.9, 2.0).weights(found)
     logs = strong.logits.log_softmax(dim=1).tolist()
     taught = [-log[row.index(max(row))] for log, row in zip(logs, found, strict=True)]
     unlabeled = sum(w * t for w, t in zip(weights, taught, strict=True)) / len(weights)

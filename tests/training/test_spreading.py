@@ -301,7 +301,7 @@ def test_odd_pools(name, shares, kind):
         assert torch.equal(logits[labeled].argmax(dim=1), pool.labels[labeled])
 
 
-@pytest.mark.parametrize("name", ["spreading", "poisson"])  # ot assigns every node
+@pytest.mark.parametrize("name", ["spreading", "poisson", "ot"])
 def test_what_cannot_be_reached_may_be_anything(name):
     rows = np.array([[1, 0], [1, 0.1], [1, 0.2], [-1, 0], [-1, 0.1], [-1, 0.2]])
     pool = pool_of(rows.astype(np.float32), [0, 1, 0, 0, 0, 0], [0, 1])

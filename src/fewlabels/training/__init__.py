@@ -85,7 +85,7 @@ _LEARNERS = {
     "fixmatch-abc": _Learner("balanced_head:FixMatchAbc", alignments=_ALL),
     "fixmatch-cdmad": _Learner("neutral_image:FixMatchCdmad", alignments=_ALL),
     "fixmatch-cta": _Learner("cta:FixMatchCta", inputs=("",), alignments=_ALL),
-    "softmatch": _Learner("softmatch:SoftMatch", alignments=_ALL),
+    "softmatch": _Learner("softmatch:SoftMatch"),
     "adamatch": _Learner("adamatch:AdaMatch", alignments=_ALL),
     "pseudo-label": _Learner("pseudo_label:PseudoLabel", alignments=_ALL),
     "ceal": _Learner("ceal:Ceal", alignments=_ALL),

@@ -15,7 +15,7 @@ _STIFFNESS = 0.5  # in units of one label's log loss, for twice or half the usua
 
 
 def floored(logits: Floats) -> Floats:
-    """Return logarithms of probabilities, none below exp(-10), of logits (M, C)."""
+    """Return logarithms of probabilities, hardly below exp(-10), of logits (M, C)."""
     probabilities = np.maximum(softmax(logits, axis=1), 1.01 * np.exp(FLOOR))
     logs: Floats = np.log(probabilities / probabilities.sum(axis=1, keepdims=True))
     return logs

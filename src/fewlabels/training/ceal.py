@@ -40,6 +40,9 @@ class Ceal(PseudoLabel):
         check_range("threshold_decay", self.threshold_decay, at_least=0)
         check_range("phases", self.phases, at_least=1)
 
+    def _check_threshold(self) -> None:
+        check_range("threshold", self.threshold, at_least=0)  # log C at most
+
     def threshold_at(self, number: int, num_steps: int) -> float:
         """Return the entropy below which a pseudo-label counts in a step."""
         phase = number * self.phases // num_steps

@@ -6,7 +6,6 @@ same images at once, of images that hold the same after one look at all rows.
 Shapes: N items, M nodes, s sources, C classes, R voters, D numbers per row.
 """
 
-import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -30,7 +29,10 @@ from fewlabels.training.views import View, Views
 MOST_COLUMNS = 256
 """Labels up to which each is solved for by itself, so that a new one costs only one."""
 
-_MOST_REMEMBERED = 4
+ABSENT = -1e6
+"""Score of a class that has no label."""
+
+_MOST_REMEMBERED = 2
 _REHEARSED_ROWS = 1000
 _LABELS_EACH = 4
 
@@ -162,7 +164,7 @@ class GraphLearner:
         even = np.ones(sources.num_classes)
         shares = even if isinstance(self.shares, str) else np.array(self.shares)
         counts = np.bincount(nodes.node_of).astype(np.float64)
-        found = logs.copy()
+        found = np.full_like(logs, ABSENT)
         found[:, seen] = balanced(logs[:, seen], counts, shares[seen])
         return floored(found)
 
@@ -172,7 +174,7 @@ class Surroundings:
     """What is near what in a pool, worked out when it is asked for."""
 
     nodes: Nodes
-    images: "weakref.ref[Images]"
+    images: Images
     identity: tuple[str, float]
     _graphs: dict[tuple[int, Search], NeighborGraph] = field(default_factory=dict)
     _voters: dict[int, Tensor] = field(default_factory=dict)
@@ -192,7 +194,7 @@ class Surroundings:
 
     def is_of(self, images: Images, identity: tuple[str, float]) -> bool:
         """Return whether it was worked out for these images, seen in this way."""
-        return self.images() is images and self.identity == identity
+        return self.images is images and self.identity == identity
 
     def equals(self, nodes: Nodes) -> bool:
         """Return whether the items of these nodes have the same rows."""
@@ -215,11 +217,11 @@ def surroundings(views: Views, images: Images) -> Surroundings:
         if one.is_of(images, identity):
             return one
     nodes = Nodes.of(views.rows, views.origin)
-    found = Surroundings(nodes, weakref.ref(images), identity)
+    found = Surroundings(nodes, images, identity)
     for number, one in enumerate(_remembered):
         if one.equals(nodes):
             found = _remembered.pop(number)
-            found.images, found.identity = weakref.ref(images), identity
+            found.images, found.identity = images, identity
             break
     _remembered.append(found)
     del _remembered[:-_MOST_REMEMBERED]

@@ -23,7 +23,7 @@ class MeanTeacher(PiModel):
     defaults: ClassVar[Mapping[str, Any]] = {**PiModel.defaults, "ema_decay": 0.95}
 
     consistency_weight: float = 50.0
-    """Weight of the unlabeled loss, at last."""
+    """Weight of the unlabeled loss once it is ramped up."""
 
     def taught(self, step: Step) -> Tensor:
         """Return logits of the averaged network, shape (U, C)."""

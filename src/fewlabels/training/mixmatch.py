@@ -34,7 +34,7 @@ class MixMatch(Learner):
     mixup: float = 0.75
     """Both parameters of the Beta distribution of the mixtures (alpha); 0: none."""
     consistency_weight: float = 75.0
-    """Weight of the unlabeled loss, at last (lambda_u)."""
+    """Weight of the unlabeled loss once it is ramped up (lambda_u)."""
     ramp_up: float = 0.4
     """Share of the steps in which that weight grows from zero."""
 

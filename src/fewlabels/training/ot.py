@@ -16,14 +16,13 @@ import numpy as np
 
 from fewlabels.neighbors import Floats, NeighborGraph
 from fewlabels.training.calibration import floored, sharpness
-from fewlabels.training.graph import GraphLearner, Sources
+from fewlabels.training.graph import ABSENT, GraphLearner, Sources
 from fewlabels.training.schedule import check_range
 from fewlabels.training.transport import balanced
 
 _ROUNDS = 15
 _NUM_FOLDS = 5
 _USUAL_SHARPNESS = 1.0
-_ABSENT = -1e6
 _LEAST = 1e-12
 
 
@@ -82,8 +81,9 @@ class OT(GraphLearner):
                 shares = (found.unasked + 1 / len(seen)) / 2
             belongs = np.exp(logs)
             belongs[labeled] = known
-        every = np.full((len(graph), sources.num_classes), _ABSENT)
+        every = np.full((len(graph), sources.num_classes), ABSENT)
         every[:, seen] = logs
+        every[~np.isin(graph.parts, graph.parts[sources.nodes])] = 0.0
         return every
 
     def _shares(self, sources: Sources) -> Floats:

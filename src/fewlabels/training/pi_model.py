@@ -33,7 +33,7 @@ class PiModel(Learner):
     mu: int = 2
     """Unlabeled items for each labeled one in a step."""
     consistency_weight: float = 10.0
-    """Weight of the unlabeled loss, at last."""
+    """Weight of the unlabeled loss once it is ramped up."""
     ramp_up: float = 0.4
     """Share of the steps in which that weight grows from zero."""
 

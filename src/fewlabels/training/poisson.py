@@ -19,9 +19,8 @@ from scipy import sparse
 
 from fewlabels.neighbors import Floats, NeighborGraph
 from fewlabels.training.calibration import floored, sharpness
-from fewlabels.training.graph import MOST_COLUMNS, GraphLearner, Sources
+from fewlabels.training.graph import ABSENT, MOST_COLUMNS, GraphLearner, Sources
 
-_ABSENT = -1e6  # score of a class that has no label in a part of the graph
 _USUAL_SHARPNESS = 3.0
 _ROUNDS = 10
 _FLOWS = 40
@@ -49,7 +48,8 @@ class Poisson(GraphLearner):
         laplacian = sparse.csr_array(sparse.diags_array(degrees) - graph.weights)
         source = np.zeros((len(graph), sources.num_classes))
         np.add.at(source, sources.nodes, one_hot[sources.classes])
-        source[sources.nodes] -= one_hot[sources.classes].mean(axis=0)
+        mean = one_hot[sources.classes].mean(axis=0)
+        np.subtract.at(source, sources.nodes, mean)
         flow = logs
         for _ in range(_ROUNDS):
             chosen = self.aligned(_HARD * flow, graph.nodes, sources)
@@ -57,7 +57,7 @@ class Poisson(GraphLearner):
             for _ in range(_FLOWS):
                 flow = flow - (laplacian @ flow - source) / degrees.max()
         is_absent = np.bincount(sources.classes, minlength=sources.num_classes) == 0
-        flow[:, is_absent] = _ABSENT
+        flow[:, is_absent] = ABSENT
         return flow
 
 
@@ -82,7 +82,7 @@ def mean_potentials(graph: NeighborGraph, sources: Sources) -> Floats:
             source[sources.nodes[is_own]] = shares[is_own]
             scores[:, number] = graph.potentials(source)
     is_absent = (counts == 0) & counts.any(axis=1, keepdims=True)
-    scores[is_absent[graph.parts]] = _ABSENT
+    scores[is_absent[graph.parts]] = ABSENT
     return scores
 
 
@@ -112,4 +112,4 @@ def _counts(graph: NeighborGraph, sources: Sources) -> Floats:
 
 def _spread(scores: Floats) -> float:
     """Return the deviation of the scores of classes that are there; never zero."""
-    return float(np.std(scores[scores > _ABSENT])) or 1.0
+    return float(np.std(scores[scores > ABSENT])) or 1.0

@@ -35,16 +35,19 @@ class PseudoLabel(Learner):
     threshold: float = 0.95
     """Least probability at which a pseudo-label counts."""
     consistency_weight: float = 1.0
-    """Weight of the unlabeled loss, at last."""
+    """Weight of the unlabeled loss once it is ramped up."""
     ramp_up: float = 0.4
     """Share of the steps in which that weight grows from zero."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
         check_range("mu", self.mu, at_least=1)
-        check_range("threshold", self.threshold, at_least=0, below=1)
+        self._check_threshold()
         check_range("consistency_weight", self.consistency_weight, at_least=0)
         check_range("ramp_up", self.ramp_up, at_least=0)
+
+    def _check_threshold(self) -> None:
+        check_range("threshold", self.threshold, at_least=0, below=1)
 
     @property
     def views(self) -> Mapping[str, View]:

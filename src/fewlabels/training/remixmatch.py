@@ -41,9 +41,9 @@ class ReMixMatch(MixMatch):
     mu: int = 1
     """Unlabeled items for each labeled one in a step."""
     consistency_weight: float = 1.5
-    """Weight of the mixed unlabeled items, at last (lambda_u)."""
+    """Weight of the mixed unlabeled items once ramped up (lambda_u)."""
     anchor_weight: float = 0.5
-    """Weight of a strong view that is not mixed, at last (lambda_u1)."""
+    """Weight of a strong view that is not mixed, once ramped up (lambda_u1)."""
     rotation_weight: float = 0.5
     """Weight of telling by how much a strong view is turned (lambda_r)."""
 

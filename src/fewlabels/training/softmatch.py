@@ -60,15 +60,13 @@ class SoftMatch(Consistency):
 
     def pseudo_labels(self, step: Step, probabilities_UC: Tensor) -> PseudoLabels:
         """Return the most probable class of each item, and how much it counts."""
-        memory, is_even = step.memory, step.alignment is None
+        memory = step.memory
         rows = step.group.gathered(probabilities_UC).cpu()
         self._follow(memory, "predictions", rows.mean(dim=0))
 
         def confidence(rows_UC: Tensor) -> Tensor:
-            if is_even:
-                mean_C = memory["predictions"]
-                rows_UC = aligned(rows_UC, 1 / len(mean_C), mean_C)
-            return rows_UC.amax(dim=1)
+            mean_C = memory["predictions"]
+            return aligned(rows_UC, 1 / len(mean_C), mean_C).amax(dim=1)
 
         sure = confidence(rows)
         self._follow(memory, "confidence", sure.mean())
