@@ -128,9 +128,11 @@ class Place(NamedTuple):
 def plan(sources: Sequence[str], names: Sequence[str]) -> Iterator[tuple[Place, Cell]]:
     """Yield every training on some data by some learners, quick ones and seeds first.
 
+    Those on the same pool follow each other, so that it is loaded and joined once.
+
     All labels of a run are asked for at once, by an untrained network and at random.
     """
-    found: list[tuple[bool, int, Place, Cell]] = []
+    found: list[tuple[bool, int, str, str, Place, Cell]] = []
     for source in (one for one in SOURCES if one.name in sources):
         for one in rows(source):
             if names and one.label not in names:
@@ -148,8 +150,9 @@ def plan(sources: Sequence[str], names: Sequence[str]) -> Iterator[tuple[Place, 
                     for seed in range(one.num_seeds):
                         place = Place(source.name, pool, number, one.label, seed)
                         cell = Cell(settings.model_copy(update={"seed": seed}))
-                        found.append((one.takes_steps, seed, place, cell))
-    for *_, place, cell in sorted(found, key=lambda one: one[:2]):
+                        order = (one.takes_steps, seed, source.name, pool)
+                        found.append((*order, place, cell))
+    for *_, place, cell in sorted(found, key=lambda one: one[:4]):
         yield place, cell
 
 
