@@ -68,7 +68,7 @@ def test_how_a_training_is_done_changes_no_hash(name):
         (
             identity(trainer),
             mark_of(trainer, pool, Split(pool.images, pool.labels, pool.ids), 0, 0),
-            fingerprint(identity(trainer), pool, "", 0),
+            fingerprint(identity(trainer), pool, "", "", 0),
         )
         for trainer in (training.make(name), training.make(name, **done))
     ]

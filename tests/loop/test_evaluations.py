@@ -13,7 +13,7 @@ from fewlabels.errors import RunError
 from fewlabels.evaluation import accuracy, settled
 from fewlabels.loop import starting_answers
 from fewlabels.loop.evaluations import FILE, Evaluations, mark_of
-from fewlabels.pool import UNKNOWN, Pool
+from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.progress import current_part, reporting
 from fewlabels.protocols import ignore
 
@@ -207,10 +207,16 @@ def of_other_ids():
     return Pool.build(POOL.images, POOL.labels, POOL.classes, ids=names)
 
 
+def of_other_rows(part):
+    return replace(part, images=ArrayImages(torch.ones(len(part), 2)))
+
+
 @pytest.mark.parametrize(
     "changed",
     [
         {"trainer": Wavering(luck=1)},
+        {"pool": of_other_rows(POOL)},
+        {"test": of_other_rows(TEST)},
         {"pool": relabeled(3, 0)},
         {"pool": relabeled(3, UNKNOWN)},
         {"pool": of_other_ids()},

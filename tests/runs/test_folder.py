@@ -2,6 +2,7 @@ import json
 import os
 import shutil
 import threading
+import warnings
 from dataclasses import replace
 from functools import partial
 
@@ -21,9 +22,10 @@ from fewlabels.errors import (
     StorageError,
     UncheckedWarning,
 )
-from fewlabels.pool import Answers, Query, Round
+from fewlabels.pool import Answers, ArrayImages, Pool, Query, Round
 from fewlabels.report.recorded import read_runs
 from fewlabels.runs import Choice, RoundLine, RunFolder, diagnose, execute
+from fewlabels.seals import sealed
 from fewlabels.strategies import Margin
 
 
@@ -154,6 +156,28 @@ def test_changed_labels_are_noticed(run, digits):
     measured = replace(digits.test, labels=digits.test.labels.flip(0))
     with pytest.warns(DataChangedWarning, match="The data changed since the run"):
         list(execute(toy.settings(), run.path, replace(digits, test=measured)))
+
+
+def test_rows_that_hold_other_numbers_are_noticed_where_they_were_written(tmp_path):
+    items = torch.arange(24.0).reshape(12, 2) % 5
+    pool = Pool.build(ArrayImages(items), torch.arange(12) % 2, classes=("a", "b"))
+    changes = {
+        "strategy": Choice(name="random"),
+        "trainer": Choice(name="linear"),
+        "start": 2,
+        "query": 2,
+        "budget": 4,
+    }
+    toy.whole_run(tmp_path, pool, **changes)
+    other = replace(pool, images=ArrayImages(items + 1))
+    with pytest.warns(DataChangedWarning, match="now; their rows hold other numbers"):
+        toy.whole_run(tmp_path, other, **changes)
+    described = tmp_path / "run.json"
+    earlier = json.loads(described.read_text())
+    del earlier["data"]["rows_hash"], earlier["checksum"]
+    described.write_text(sealed(json.dumps(earlier)))
+    with warnings.catch_warnings(category=DataChangedWarning, action="error"):
+        assert len(toy.whole_run(tmp_path, other, **changes)[0]) == 2
 
 
 def test_a_file_is_no_folder(tmp_path, digits):

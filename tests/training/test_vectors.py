@@ -1,5 +1,7 @@
 """Vectors that somebody brings are trained on directly, by a head."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from fewlabels import data, rng, training
 from fewlabels.errors import UsageError
 from fewlabels.evaluation import accuracy
 from fewlabels.loop import hidden
-from fewlabels.pool import Answers
+from fewlabels.pool import Answers, ArrayImages
 from fewlabels.training import frozen, loop
 from fewlabels.training import rows as training_rows
 from fewlabels.training.rows import RowViews, VariedRows
@@ -50,6 +52,33 @@ def test_vectors_are_standardized_so_that_their_scale_does_not_matter():
 def with_labels(pool, num_labels=6):
     items = torch.arange(num_labels)
     return hidden(pool, num_labels).with_answers(Answers(items, pool.labels[items]))
+
+
+def rewritten(pool):
+    """Return a pool of the same items whose rows hold other numbers."""
+    return replace(pool, images=ArrayImages(pool.images.items.flip(0)))
+
+
+def test_a_finished_training_over_other_rows_is_not_this_one(tmp_path):
+    trainer = training.make("supervised", network="linear", steps=3)
+    pool = with_labels(clouds())
+
+    def weights(pool, folder):
+        fitted = trainer.fit(pool, rng.stream(0, "train"), workspace=folder)
+        return torch.cat([one.flatten() for one in fitted.module.parameters()])
+
+    first, again = weights(pool, tmp_path), weights(rewritten(pool), tmp_path)
+    assert torch.equal(weights(rewritten(pool), None), again)
+    assert not torch.equal(first, again)
+
+
+def test_rows_are_hashed_for_a_workspace_alone(monkeypatch):
+    def refused(*_):
+        raise AssertionError("a new label would no longer take milliseconds")
+
+    monkeypatch.setattr("fewlabels.training.views.row_digest", refused)
+    pool = with_labels(clouds())
+    training.make("spreading").fit(pool, rng.stream(0, "train"))
 
 
 NEED_IMAGES = ("fixmatch-cta", "remixmatch")  # they change images, or turn them

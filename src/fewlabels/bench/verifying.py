@@ -14,7 +14,14 @@ from fewlabels.bench.work import do
 from fewlabels.errors import UsageError
 from fewlabels.naming import AllowCode, check_code
 from fewlabels.rng import stream
-from fewlabels.runs import RoundLine, RunFolder, environment, made_changes, made_of
+from fewlabels.runs import (
+    RoundLine,
+    RunFolder,
+    are_same_data,
+    environment,
+    made_changes,
+    made_of,
+)
 
 
 @dataclass(frozen=True)
@@ -107,5 +114,5 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterable[str]
     made = made_of(now, {})
     for change in made_changes(made_of(before, made), made):
         yield f"{change[0].upper()}{change[1:]}."
-    if before["data"] != now["data"]:
+    if not are_same_data(before["data"], now["data"]):
         yield "The data are not those that the run was done on."

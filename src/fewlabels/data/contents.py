@@ -1,6 +1,6 @@
 """What items hold, told by a hash of each: equal for the same file or pixels."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import Protocol, runtime_checkable
 
@@ -10,6 +10,7 @@ from torch import Tensor
 from fewlabels.pool import Images
 
 _CHUNK = 256
+_ROWS_AT_ONCE = 2048
 
 
 @runtime_checkable
@@ -38,3 +39,21 @@ def digests_of(images: Images, indices: Tensor) -> Sequence[str]:
         for part in torch.split(indices, _CHUNK)
         for item in images.read(part).numpy()
     ]
+
+
+def row_contents(images: Images) -> Iterator[bytes]:
+    """Yield what vectors hold, a block at a time; of images nothing: ids tell that."""
+    if len(images.shape) == 1:
+        for some in torch.arange(len(images)).split(_ROWS_AT_ONCE):
+            yield images.read(some).numpy().tobytes()
+
+
+def row_digest(*parts: Images) -> str:
+    """Return one hash of what all vectors hold; empty if the items are images."""
+    if all(len(images.shape) > 1 for images in parts):
+        return ""
+    found = blake2b(digest_size=16)
+    for images in parts:
+        for content in row_contents(images):
+            found.update(content)
+    return found.hexdigest()

@@ -6,6 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from fewlabels import journal, progress
+from fewlabels.data.contents import row_digest
 from fewlabels.errors import RunError
 from fewlabels.evaluation import accuracy, settled
 from fewlabels.files import make_folder, replace_text
@@ -74,6 +75,7 @@ def mark_of(trainer: Trainer, pool: Pool, test: Split, seed: int, step: int) -> 
         test.labels.tolist(),
         seed,
         step,
+        *filter(None, [row_digest(pool.images, test.images)]),
     )
     text = json.dumps(decisive, sort_keys=True)
     return _PREFIX + sha256(text.encode()).hexdigest()

@@ -115,7 +115,7 @@ def _trained(
     with progress.part(_part_name(step)):
         if test is None:
             return trainer.fit(pool, generator, workspace=folder), None
-        mark = mark_of(trainer, pool, test, seed, step)
+        mark = "" if folder is None else mark_of(trainer, pool, test, seed, step)
         evaluations = Evaluations.open(test, folder, mark)
         classifier = trainer.fit(
             pool, generator, workspace=folder, on_checkpoint=evaluations.add

@@ -11,6 +11,7 @@ from hashlib import sha256
 import torch
 from torch import Tensor
 
+from fewlabels.data.contents import row_contents
 from fewlabels.errors import TargetWarning, UsageError
 from fewlabels.identity import identity
 from fewlabels.pool import Pool
@@ -117,8 +118,8 @@ def _digest(pool: Pool, snapshot: Snapshot, trainer: Trainer) -> str:
     for name in (*pool.ids, "audit", *sorted(snapshot.audit)):
         digest.update(name.encode() + b"\n")
     digest.update(pool.labels.numpy().tobytes())
-    if len(pool.images.shape) == 1:  # names do not tell what rows hold
-        digest.update(pool.images.read(torch.arange(len(pool))).numpy().tobytes())
+    for content in row_contents(pool.images):  # names do not tell what rows hold
+        digest.update(content)
     return digest.hexdigest()
 
 

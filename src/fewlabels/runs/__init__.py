@@ -6,7 +6,7 @@ from fewlabels.deferred import imported_when_used
 
 if TYPE_CHECKING:
     from fewlabels.runs.diagnosis import Conditioning, diagnose
-    from fewlabels.runs.executing import check_choices, execute
+    from fewlabels.runs.executing import are_same_data, check_choices, execute
     from fewlabels.runs.folder import RunFolder
     from fewlabels.runs.lines import RoundLine, has_ended
     from fewlabels.runs.made import as_made, made_changes, made_of, with_made
@@ -28,6 +28,7 @@ __all__ = [
     "RunFolder",
     "RunSettings",
     "SeedOptions",
+    "are_same_data",
     "as_made",
     "check_choices",
     "diagnose",

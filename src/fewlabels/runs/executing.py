@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fewlabels import strategies, training
+from fewlabels.data.contents import row_digest
 from fewlabels.errors import DataChangedWarning, DataError, UncheckedWarning
 from fewlabels.loop import check_plan, hidden, rounds, starting_answers
 from fewlabels.oracles import TableOracle
@@ -19,6 +20,8 @@ from fewlabels.runs.replay import answers_of
 from fewlabels.runs.settings import RunSettings
 from fewlabels.runs.surroundings import environment
 from fewlabels.runs.timing import Stopwatch, TimedStrategy, TimedTrainer
+
+_ROWS_HASH = "rows_hash"
 
 
 def execute(
@@ -43,8 +46,9 @@ def execute(
     trainer.check(pool)  # before anything is written down
     folder = RunFolder(path)
     with folder.owned():
-        folder.begin(settings, {"data": _data_facts(pool), **environment()})
-        _check_same_data(folder, pool)
+        facts = _data_facts(pool)
+        folder.begin(settings, {"data": facts, **environment()})
+        _check_same_data(folder, facts)
         _tell_unchecked(folder)
         if beginning is not None and folder.start() is None:
             folder.begin_like(RunFolder(beginning))
@@ -125,6 +129,8 @@ def _start(
 
 def _data_facts(pool: Pool) -> dict[str, Any]:
     test = pool.test
+    parts = [pool.images, *([] if test is None else [test.images])]
+    rows = row_digest(*parts)
     return {
         "num_items": len(pool),
         "num_test": 0 if test is None else len(test),
@@ -133,7 +139,14 @@ def _data_facts(pool: Pool) -> dict[str, Any]:
         "hash": _digest("\n".join(pool.ids).encode()),
         "labels_hash": _digest(pool.labels.numpy().tobytes()),
         "test_hash": "" if test is None else _test_digest(test),
+        **({_ROWS_HASH: rows} if rows else {}),
     }
+
+
+def are_same_data(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Return whether facts are of the same data; earlier ones may not tell of rows."""
+    told = now.keys() - ({_ROWS_HASH} - before.keys())
+    return all(before.get(name) == now[name] for name in told)
 
 
 def _test_digest(test: Split) -> str:
@@ -156,25 +169,28 @@ def _tell_unchecked(folder: RunFolder) -> None:
         warnings.warn(msg, UncheckedWarning, stacklevel=2)
 
 
-def _check_same_data(folder: RunFolder, pool: Pool) -> None:
+def _check_same_data(folder: RunFolder, now: Mapping[str, Any]) -> None:
     """Warn where items came or went; refuse where labels would change their meaning.
 
     Labels are kept by id, so items may come and go. Class numbers are positions in the
     list of classes, so that list may not change.
     """
-    before, now = folder.description()["data"], _data_facts(pool)
+    before = folder.description()["data"]
     if before["classes"] != now["classes"]:
         raise DataError(
             f"The run in '{folder.path}' began with the classes {before['classes']}; "
             f"the data now have {now['classes']}, so its labels would mean something "
             "else. Restore the data, or give another folder."
         )
-    if any(before.get(key) != now[key] for key in now):
+    if not are_same_data(before, now):
+        rows = ""
+        if before.get(_ROWS_HASH, now.get(_ROWS_HASH)) != now.get(_ROWS_HASH):
+            rows = "; their rows hold other numbers"
         msg = (
             f"The data changed since the run in '{folder.path}' began: "
             f"{before['num_items']} items and {before['num_test']} to measure on then, "
-            f"{now['num_items']} and {now['num_test']} now. Labels are kept by file "
-            "and content, so none moves to another image; later rounds use what is "
-            "there now."
+            f"{now['num_items']} and {now['num_test']} now{rows}. Labels are kept by "
+            "file and content, so none moves to another image; later rounds use what "
+            "is there now."
         )
         warnings.warn(msg, DataChangedWarning, stacklevel=2)

@@ -201,8 +201,9 @@ class Task:
 
     @property
     def _mark(self) -> str:
+        views = self.views
         return workspaces.fingerprint(
-            self.training.identity, self.pool, self.views.identity, self.key
+            self.training.identity, self.pool, views.identity, views.contents, self.key
         )
 
     def _rate(self, network: Network) -> float:

@@ -124,6 +124,11 @@ class FrozenViews:
         """Name of the encoder, which tells its weights."""
         return self.encoder.name
 
+    @property
+    def contents(self) -> str:
+        """Nothing: ids tell what images hold."""
+        return ""
+
     def prepare(self, kinds: set[Kind]) -> None:
         """Embed all views that are not there yet."""
         for kind in kinds:

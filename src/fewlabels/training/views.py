@@ -17,6 +17,7 @@ from torch import Generator, Tensor
 
 from fewlabels import augment
 from fewlabels.augment import Strong, WeakAugment
+from fewlabels.data.contents import row_digest
 from fewlabels.errors import UsageError
 from fewlabels.features import NetworkClassifier, moments
 from fewlabels.models import Head, Network, as_input
@@ -60,6 +61,11 @@ class Views(Protocol):
     @property
     def identity(self) -> str:
         """What makes inputs of images, where settings do not tell, such as weights."""
+        ...
+
+    @property
+    def contents(self) -> str:
+        """A digest of what the items hold, where their ids do not tell it."""
         ...
 
     def prepare(self, kinds: set[Kind]) -> None:
@@ -188,6 +194,11 @@ class _ItemViews:
     def identity(self) -> str:
         """Nothing: the settings tell all."""
         return ""
+
+    @cached_property
+    def contents(self) -> str:
+        """A digest of all vectors; nothing of images."""
+        return row_digest(self.images)
 
     def prepare(self, kinds: set[Kind]) -> None:
         """Do nothing: views are made anew in each step."""

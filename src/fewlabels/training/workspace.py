@@ -37,8 +37,21 @@ def alone_in(folder: Path | None) -> Iterator[None]:
         yield
 
 
-def fingerprint(identity: Identity, pool: Pool, inputs: str, key: int) -> str:
-    """Return a hash of all that decides the outcome of a training."""
+def fingerprint(
+    identity: Identity, pool: Pool, inputs: str, contents: str, key: int
+) -> str:
+    """Return a hash of all that decides the outcome of a training.
+
+    Args:
+        identity: Of the trainer.
+        pool: What it is trained on.
+        inputs: What makes inputs of images.
+        contents: What the items hold, where their ids do not tell it; else empty.
+        key: Seed of the training.
+
+    Returns:
+        The hash.
+    """
     decisive = {
         "trainer": identity.type,
         "settings": identity.options,
@@ -52,6 +65,8 @@ def fingerprint(identity: Identity, pool: Pool, inputs: str, key: int) -> str:
     }
     if identity.source:
         decisive["source"] = identity.source
+    if contents:
+        decisive["contents"] = contents
     return sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
