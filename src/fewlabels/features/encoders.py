@@ -208,8 +208,7 @@ def for_images(
     """Return the encoder of a name for some images.
 
     Args:
-        images: All images of a pool: some encoders learn from them, and some have rows
-            of no others.
+        images: All images of a pool, for encoders that learn from them.
         encoder: What :func:`resolve` takes.
         cache: Where an encoder that learns is kept, and found again.
         **options: As of :func:`resolve`.

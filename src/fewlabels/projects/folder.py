@@ -98,7 +98,7 @@ class ProjectFolder:
 
     @property
     def images_folder(self) -> Path:
-        """Where the images are; of rows alone, where those they are named after may."""
+        """Where the images are; if items are rows, the folder of the file of rows."""
         if self.settings.images is None:
             return self.vectors_file.parent
         return self.folder / self.settings.images
