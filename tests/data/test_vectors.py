@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 from pyarrow import parquet
@@ -73,7 +73,10 @@ def slow_place(name, names, wanted):
     last = name.split("/")[-1]
     alike = [n for n, one in enumerate(names) if one.split("/")[-1] == last]
     rivals = [one for one in wanted if one.split("/")[-1] == last]
-    return alike[0] if len(alike) == len(rivals) == 1 else None
+    if len(alike) != 1 or len(rivals) != 1:
+        return None
+    ends = zip(names[alike[0]].split("/")[::-1], name.split("/")[::-1], strict=False)
+    return alike[0] if all(one == other for one, other in ends) else None
 
 
 SHORT = st.sampled_from(["a/1", "b/1", "1", "c/2", "2", "a/b/3", "3", "d/4"])
@@ -83,7 +86,10 @@ SHORT = st.sampled_from(["a/1", "b/1", "1", "c/2", "2", "a/b/3", "3", "d/4"])
     names=st.lists(SHORT, min_size=1, unique=True),
     wanted=st.lists(SHORT, min_size=1, unique=True),
 )
-def test_names_match_by_path_or_by_a_last_part_that_is_unique(names, wanted):
+@example(names=["cats/1"], wanted=["dogs/1"])
+@example(names=["x/a/1"], wanted=["a/1"])
+@example(names=["1"], wanted=["a/1"])
+def test_names_match_by_path_or_by_an_end_whose_last_part_is_unique(names, wanted):
     rows = np.arange(len(names), dtype=np.float32)[:, None]
     vectors = Vectors(None, rows, tuple(names))
     places = [slow_place(name, names, wanted) for name in wanted]
@@ -117,6 +123,10 @@ FAULTS = {
     "gone.npy": (lambda p: None, "There is no file"),
     "twice.npz": (
         lambda p: np.savez(p, names=np.array([*NAMES[:3], "a/1.png"]), x=ROWS),
+        "4 rows, but only 3 differ: 'a/1.png' stands there 2 times",
+    ),
+    "alike.npz": (
+        lambda p: np.savez(p, names=np.array([*NAMES[:3], ".\\a/1.png"]), x=ROWS),
         "4 rows, but only 3 differ: 'a/1.png' stands there 2 times",
     ),
     "few.npz": (lambda p: np.savez(p, names=np.array(NAMES[:3]), x=ROWS), "3 names"),

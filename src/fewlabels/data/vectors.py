@@ -64,9 +64,10 @@ class Vectors:
     def of(self, wanted: Sequence[str]) -> NDArray[np.float32]:
         """Return the row of each item.
 
-        A row belongs to the item of its name: a path below the folder of the items or,
-        where that is enough to tell them apart, the last part of it. Rows without names
-        are one for each item, in the natural order of the items' names.
+        A row belongs to the item of its name, a path below the folder of the items. A
+        path that is the end of the other is enough, where no other row and no other
+        item has the same last part. Rows without names are one for each item, in the
+        natural order of the items' names.
 
         Args:
             wanted: Names of all items: paths with forward slashes.
@@ -86,14 +87,14 @@ class Vectors:
         assert self.names is not None
         paths = [_path(name) for name in self.names]
         whole = {path: place for place, path in enumerate(paths)}
-        short = _unique({path: place for place, path in enumerate(paths)})
-        asked = _unique({name: place for place, name in enumerate(wanted)})
+        short, asked = _unique(whole), _unique(dict.fromkeys(wanted, 0))
         places, missing = [], []
         for name in wanted:
-            last = PurePosixPath(name).name
-            place = whole.get(name)
+            place, last = whole.get(name), PurePosixPath(name).name
             if place is None and last in asked:
                 place = short.get(last)
+                if place is not None and not _is_end(paths[place], name):
+                    place = None
             places.append(-1 if place is None else place)
             missing += [name] if place is None else []
         if missing:
@@ -127,12 +128,13 @@ class Vectors:
                 f"{len(wrong)} of {len(names)} rows in '{self.path}' have no usable "
                 f"name, the first is row {wrong[0] + 1}. Give each a name."
             )
-        twice = [(name, n) for name, n in Counter(names).most_common(1) if n > 1]
-        if twice:
+        paths = Counter(map(_path, names))
+        first, count = paths.most_common(1)[0]
+        if count > 1:
             raise DataError(
-                f"'{self.path}' names {len(names)} rows, but only {len(set(names))} "
-                f"differ: '{twice[0][0]}' stands there {twice[0][1]} times, and which "
-                "row it means cannot be told. Name each row once."
+                f"'{self.path}' names {len(names)} rows, but only {len(paths)} differ: "
+                f"'{first}' stands there {count} times, and which row it means cannot "
+                "be told. Name each row once."
             )
 
 
@@ -162,6 +164,12 @@ def with_vectors(pool: Pool, path: Path) -> Pool:
 def _path(name: str) -> str:
     """Return a name as items are named: with forward slashes, from their folder."""
     return PurePosixPath(name.replace("\\", "/")).as_posix()
+
+
+def _is_end(one: str, other: str) -> bool:
+    """Return whether one of two paths is the other, seen from a folder above."""
+    short, long = sorted((one, other), key=len)
+    return f"/{long}".endswith(f"/{short}")
 
 
 def _unique(places: Mapping[str, int]) -> dict[str, int]:
