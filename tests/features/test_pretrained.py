@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -200,8 +201,12 @@ def test_a_copy_in_the_cache_of_hugging_face_is_found(vit, tmp_path, monkeypatch
         encoders.resolve("hf-hub:org/net@v2")
     with pytest.raises(UsageError, match="'timm/net' is not on this machine"):
         encoders.resolve("timm/net")
-    with pytest.raises(UsageError, match=r"'\.\./net' is no model"):
-        encoders.resolve("hf-hub:../net")
+    for name in ("../net", f"org/net@{vit[0]}", "org/net@a/../../b", "org/net@a//b"):
+        with pytest.raises(UsageError, match=f"'{re.escape(name)}' is no model"):
+            encoders.resolve(f"hf-hub:{name}")
+    (repository / "refs" / "v3").write_text(str(vit[0]))
+    with pytest.raises(UsageError, match="v3' names no revision but '/"):
+        encoders.resolve("hf-hub:org/net@v3")
 
 
 def test_what_cannot_be_loaded_is_explained(vit, tiny, tmp_path):

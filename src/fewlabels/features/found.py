@@ -31,6 +31,7 @@ DOWNLOADED = (
 
 _PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _NAME = re.compile(r"[\w.-]+/[\w.-]+")
+_REVISION = re.compile(r"[\w.-]+(/[\w.-]+)*")
 _MOST_BYTES = 2**24
 
 
@@ -88,13 +89,24 @@ def hub_folder(place: str) -> Path:
 def snapshot(place: str) -> Path:
     """Return the folder of a revision, which may not be there."""
     name, _, revision = place.partition("@")
-    if not _NAME.fullmatch(name) or ".." in place:
+    revision = revision or "main"
+    if not _NAME.fullmatch(name) or ".." in name or not _is_revision(revision):
         raise UsageError(f"'{place}' is no model; name it as ORG/REPO[@REVISION].")
     repository = hub_cache() / f"models--{name.replace('/', '--')}"
-    reference = repository / "refs" / (revision or "main")
+    reference = repository / "refs" / revision
     if reference.is_file():
-        revision = reference.read_text("utf-8").strip()
-    return repository / "snapshots" / (revision or "main")
+        revision = reference.read_text("utf-8", errors="replace").strip()
+        if not _is_revision(revision):
+            raise UsageError(
+                f"'{reference}' names no revision but {revision[:80]!r}. Remove that "
+                "file, or download the model anew."
+            )
+    return repository / "snapshots" / revision
+
+
+def _is_revision(text: str) -> bool:
+    """Return whether a text names something inside a repository."""
+    return bool(_REVISION.fullmatch(text)) and ".." not in text.split("/")
 
 
 def timm_folder(place: str) -> Path:
