@@ -1,5 +1,7 @@
 """Rows that somebody brings: read, checked, and matched with items."""
 
+import tracemalloc
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -143,7 +145,14 @@ FAULTS = {
         lambda p: table(p, v=pa.array([[1.0, None], [1.0, 2.0]])),
         "1 of 2 rows",
     ),
-    "null.parquet": (lambda p: table(p, v=pa.array([[1.0], None])), "1 of 2 lists"),
+    "null.parquet": (
+        lambda p: table(p, v=pa.array([[1.0], None])),
+        "row 2 has no list",
+    ),
+    "called.parquet": (
+        lambda p: parquet.write_table(pa.table([[1.0], [2.0]], ["x", "x"]), p),
+        "several columns called 'x'",
+    ),
     "unnamed.parquet": (
         lambda p: table(p, file_name=["a", None], v=pa.array([[1.0], [2.0]])),
         "1 of 2 rows.*first is row 2",
@@ -164,6 +173,50 @@ def test_what_is_wrong_is_said_with_numbers(tmp_path, name):
     write(tmp_path / name)
     with pytest.raises(FewlabelsError, match=message):
         Vectors.read(tmp_path / name)
+
+
+def test_a_long_name_that_is_repeated_is_not_unfolded(tmp_path):
+    table(tmp_path / "t.parquet", file_name=["x" * 10**5] * 200, v=np.zeros(200))
+    usual = pa.default_memory_pool()
+    counting = pa.proxy_memory_pool(usual)
+    pa.set_memory_pool(counting)
+    tracemalloc.start()
+    try:
+        with pytest.raises(FewlabelsError, match=r"200 of 200 rows.*no usable name"):
+            Vectors.read(tmp_path / "t.parquet")
+        most = counting.max_memory(), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+        pa.set_memory_pool(usual)
+    assert max(most) < 4 * 10**6
+
+
+@pytest.mark.parametrize("write", [as_lists, None])
+def test_numbers_that_are_repeated_are_not_unfolded_to_any_number_of_bytes(
+    tmp_path, monkeypatch, write
+):
+    rows = np.zeros((3000, 20))
+    path = tmp_path / "t.parquet"
+    table(path, **({"v": write(rows)} if write else in_columns(rows)))
+    assert Vectors.read(path).rows.shape == rows.shape
+    monkeypatch.setattr("fewlabels.data.parquet._UNPACKED_BYTES", 10**5)
+    with pytest.raises(FewlabelsError, match="would unpack to 264,000 bytes"):
+        Vectors.read(path)
+
+
+def test_rows_of_several_blocks_are_in_their_places(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(2500, 3)).astype(np.float32)
+    names = [f"{number}.png" for number in range(2500)]
+    table(tmp_path / "l.parquet", vector=as_lists(rows), file_name=names)
+    table(tmp_path / "c.parquet", **in_columns(rows), file_name=names)
+    for name in ("l.parquet", "c.parquet"):
+        found = Vectors.read(tmp_path / name)
+        assert found.names == tuple(names)
+        np.testing.assert_array_equal(found.rows, rows)
+    ragged = [*rows.tolist()[:2000], [1.0], *rows.tolist()[2001:]]
+    table(tmp_path / "r.parquet", vector=pa.array(ragged))
+    with pytest.raises(FewlabelsError, match="row 2001 has 1"):
+        Vectors.read(tmp_path / "r.parquet")
 
 
 def test_rows_without_names_must_be_as_many_as_items(tmp_path):

@@ -44,7 +44,7 @@ def digests_of(images: Images, indices: Tensor) -> Sequence[str]:
 def row_contents(images: Images) -> Iterator[bytes]:
     """Yield what vectors hold, a block at a time; of images nothing: ids tell that."""
     if len(images.shape) == 1:
-        for some in torch.arange(len(images)).split(_ROWS_AT_ONCE):
+        for some in torch.split(torch.arange(len(images)), _ROWS_AT_ONCE):
             yield images.read(some).numpy().tobytes()
 
 

@@ -18,6 +18,7 @@ _LONGEST_TEXT = 2**17
 """As long as a cell of a CSV table may be."""
 
 _ROWS_AT_ONCE = 1024
+_NUMBER_BYTES, _NAME_BYTES = 4, 8
 
 _NO_FEATURES = frozenset({"label", "split", "__index_level_0__"})
 """Columns of numbers that tell nothing of what an item looks like."""
@@ -47,29 +48,44 @@ def parquet_rows(
 
 def parquet_vectors(
     file: IO[bytes], name_columns: Sequence[str]
-) -> tuple[NDArray[Any], tuple[str, ...] | None]:
+) -> tuple[NDArray[np.float32], tuple[str, ...] | None]:
     """Return the numbers of a table, a row of them for each of its rows, and names.
 
     The numbers are a column of lists, or else all columns of numbers, side by side;
     names are in the first of ``name_columns`` that is there, or in the only column of
     text. A table in which that cannot be found raises :class:`ValueError`.
     """
-    from pyarrow import ArrowException, parquet
+    from pyarrow import ArrowException
 
     try:
-        num_bytes = file.seek(0, os.SEEK_END)
-        file.seek(0)
-        with parquet.ParquetFile(file) as table:
-            _check_unpacked(table.metadata, num_bytes)
-            schema = table.schema_arrow
-            named = _name_column(schema, name_columns)
-            columns = _number_columns(schema, named)
-            chosen = columns if named is None else [*columns, named]
-            found = table.read(chosen)
-            names = None if named is None else _texts(found.column(named))
-            return _matrix([found.column(name) for name in columns]), names
+        return _vectors(file, name_columns)
     except ArrowException as error:
         raise ValueError(str(error)) from error
+
+
+def _vectors(
+    file: IO[bytes], name_columns: Sequence[str]
+) -> tuple[NDArray[np.float32], tuple[str, ...] | None]:
+    from pyarrow import parquet
+
+    num_bytes = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    schema = parquet.read_schema(file)
+    named = _name_column(schema, name_columns)
+    columns = _number_columns(schema, named)
+    texts = [] if named is None else [named]
+    file.seek(0)
+    with parquet.ParquetFile(file, read_dictionary=texts) as table:
+        _check_unpacked(table.metadata, num_bytes)
+        rows, names, done = _empty_rows(table, columns, num_bytes), [], 0
+        for some in table.iter_batches(_ROWS_AT_ONCE, columns=[*columns, *texts]):
+            part = rows[done : done + len(some)]
+            _fill(part, [some.column(name) for name in columns], done)
+            names += _names(some.column(named)) if named is not None else []
+            done += len(some)
+    if done != len(rows):
+        raise ValueError(f"it says that it has {len(rows)} rows, and has {done}")
+    return rows, None if named is None else tuple(names)
 
 
 def _name_column(schema: Any, known: Sequence[str]) -> str | None:
@@ -86,50 +102,91 @@ def _name_column(schema: Any, known: Sequence[str]) -> str | None:
 
 def _number_columns(schema: Any, named: str | None) -> list[str]:
     """Return the column of lists, or the columns of numbers."""
-    from pyarrow import types
-
-    kinds = (types.is_list, types.is_large_list, types.is_fixed_size_list)
-    lists = [f.name for f in schema if any(is_it(f.type) for is_it in kinds)]
+    twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+    if twice:
+        raise ValueError(f"it has several columns called '{twice[0]}'")
+    lists = [f for f in schema if _is_list(f.type)]
     if len(lists) > 1:
-        raise ValueError(f"it has several columns of lists, {', '.join(lists)}")
-    numbers = [
-        f.name for f in schema if types.is_floating(f.type) or types.is_integer(f.type)
-    ]
-    found = lists or [name for name in numbers if name not in _NO_FEATURES]
+        told = ", ".join(f.name for f in lists)
+        raise ValueError(f"it has several columns of lists, {told}")
+    if lists and not _is_number(lists[0].type.value_type):
+        raise ValueError(f"its lists hold {lists[0].type.value_type}, not numbers")
+    numbers = [f.name for f in schema if _is_number(f.type)]
+    found = [f.name for f in lists] or [n for n in numbers if n not in _NO_FEATURES]
     if not found:
         said = ", ".join(f"{f.name} ({f.type})" for f in schema if f.name != named)
         raise ValueError(f"no column holds numbers; there are {said or 'none'}")
     return found
 
 
-def _matrix(columns: Sequence[Any]) -> NDArray[Any]:
-    """Return one column of lists, or columns of numbers, as rows."""
-    from pyarrow import compute, types
+def _empty_rows(
+    table: Any, columns: Sequence[str], num_bytes: int
+) -> NDArray[np.float32]:
+    """Return room for all rows, unless that is too much for a file of this size."""
+    width, num_rows = len(columns), table.metadata.num_rows
+    first = next(table.iter_batches(1, columns=columns), None)
+    if first is None:
+        num_rows = 0
+    elif _is_list(first.column(columns[0]).type):
+        width = len(first.column(columns[0]).flatten())
+    _check_room(num_rows * (width * _NUMBER_BYTES + _NAME_BYTES), num_bytes)
+    return np.empty((num_rows, width), dtype=np.float32)
 
-    first = columns[0].combine_chunks()
-    if types.is_floating(first.type) or types.is_integer(first.type):
-        return np.stack([_numbers(column) for column in columns], axis=1)
-    if first.null_count:
-        raise ValueError(f"{first.null_count} of {len(first)} lists are missing")
-    lengths = compute.list_value_length(first).to_numpy(zero_copy_only=False)
-    other = np.flatnonzero(lengths != lengths[:1])
+
+def _fill(part: NDArray[np.float32], columns: Sequence[Any], done: int) -> None:
+    """Write one column of lists, or columns of numbers, into rows.
+
+    What is missing becomes NaN, and what is beyond float32 infinite.
+    """
+    with np.errstate(over="ignore"):
+        if _is_list(columns[0].type):
+            _check_lists(columns[0], part.shape[1], done)
+            numbers = columns[0].flatten().to_numpy(zero_copy_only=False)
+            part[:] = numbers.reshape(part.shape)
+            return
+        for number, column in enumerate(columns):
+            part[:, number] = column.to_numpy(zero_copy_only=False)
+
+
+def _check_lists(lists: Any, width: int, done: int) -> None:
+    """Raise unless all lists are there and equally long."""
+    from pyarrow import compute
+
+    lengths = compute.list_value_length(lists).to_numpy(zero_copy_only=False)
+    other = np.flatnonzero(lengths != width)  # what is missing is NaN
     if len(other):
-        msg = f"row 1 has {lengths[0]} numbers and row {other[0] + 1} has "
-        raise ValueError(f"{msg}{lengths[other[0]]}")
-    values = compute.list_flatten(first)
-    if not types.is_floating(values.type) and not types.is_integer(values.type):
-        raise ValueError(f"its lists hold {values.type}, not numbers")
-    return _numbers(values).reshape(len(first), -1)
+        row, seen = done + int(other[0]) + 1, lists[int(other[0])]
+        if not seen.is_valid:
+            raise ValueError(f"row {row} has no list of numbers")
+        raise ValueError(f"row 1 has {width} numbers and row {row} has {len(seen)}")
 
 
-def _numbers(column: Any) -> NDArray[np.float64]:
-    """Return a column of numbers; what is missing is NaN."""
-    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
+def _names(column: Any) -> list[str]:
+    """Return a column of names; what is missing is empty, what is repeated is one."""
+    from pyarrow import int64, types
+
+    if not types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    places = column.indices.cast(int64()).fill_null(-1).to_numpy()
+    used, which = np.unique(places[places >= 0], return_inverse=True)
+    texts = column.dictionary.take(used).to_pylist()
+    names = [""] * len(places)
+    for place, text in zip(np.flatnonzero(places >= 0), which, strict=True):
+        names[place] = texts[text] or ""
+    return names
 
 
-def _texts(column: Any) -> tuple[str, ...]:
-    """Return a column of names; what is missing is empty."""
-    return tuple(one or "" for one in column.to_pylist())
+def _is_list(kind: Any) -> bool:
+    from pyarrow import types
+
+    kinds = (types.is_list, types.is_large_list, types.is_fixed_size_list)
+    return any(is_it(kind) for is_it in kinds)
+
+
+def _is_number(kind: Any) -> bool:
+    from pyarrow import types
+
+    return any(is_it(kind) for is_it in (types.is_floating, types.is_integer))
 
 
 def _plain_type(kind: Any) -> Any:
@@ -173,7 +230,10 @@ def _check_unpacked(metadata: Any, num_bytes: int) -> None:
     # What is said of single columns must not be asked for: where that is damaged, Arrow
     # ends the process.
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
-    unpacked = sum(group.total_byte_size for group in groups)
+    _check_room(sum(group.total_byte_size for group in groups), num_bytes)
+
+
+def _check_room(unpacked: int, num_bytes: int) -> None:
     most = max(_UNPACKED_BYTES, _UNPACKED_RATIO * num_bytes)
     if unpacked > most:
         msg = f"it would unpack to {unpacked:,} bytes; at most {most:,} are read"
