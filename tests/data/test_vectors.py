@@ -12,9 +12,11 @@ from PIL import Image
 from pyarrow import parquet
 
 from fewlabels import data
+from fewlabels.data.contents import row_contents, row_digest
 from fewlabels.data.order import natural_key
 from fewlabels.data.vectors import Vectors
 from fewlabels.errors import FewlabelsError
+from fewlabels.pool import ArrayImages
 
 ROWS = np.arange(12, dtype=np.float64).reshape(4, 3) / 7
 NAMES = ["a/1.png", "a/2.png", "b/1.png", "b/30.png"]
@@ -257,3 +259,13 @@ def test_rows_of_a_named_set_are_those_of_the_pool_and_then_of_its_test(tmp_path
     np.save(tmp_path / "rows.npy", rows[1:])
     with pytest.raises(FewlabelsError, match=r"1796 rows.*are 1797 items"):
         data.load("digits", vectors=tmp_path / "rows.npy")
+
+
+def test_what_rows_hold_is_told_by_blocks_and_of_images_by_their_ids():
+    rows = torch.rand(5000, 2)
+    blocks = list(row_contents(ArrayImages(rows)))
+    assert b"".join(blocks) == rows.numpy().tobytes()
+    assert len(blocks) == 3
+    assert row_digest(ArrayImages(rows)) != row_digest(ArrayImages(rows.flip(0)))
+    images = ArrayImages(torch.zeros(3, 1, 2, 2, dtype=torch.uint8))
+    assert (list(row_contents(images)), row_digest(images)) == ([], "")
