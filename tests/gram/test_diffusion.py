@@ -16,7 +16,7 @@ def rows_of(seed, num_items=40):
 
 def inverse(rows, num_neighbors, damping):
     """The kernel from its definition: all pairs, one by one, and a dense inverse."""
-    unit = (rows / rows.norm(dim=1, keepdim=True)).double().numpy()
+    unit = torch.nn.functional.normalize(rows.double()).float().double().numpy()
     count = len(unit)
     squares = ((unit[:, None] - unit[None]) ** 2).sum(axis=2)
     near = [
@@ -104,3 +104,12 @@ def test_influence_weighs_items_by_what_they_say_about_the_pool():
 def test_what_makes_no_kernel_is_refused(options):
     with pytest.raises(UsageError, match=next(iter(options))):
         Diffusion(**options)
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e20])
+def test_length_does_not_matter(scale):
+    rows = rows_of(5)
+    found, scaled = (diffusion_rows(some, Diffusion()) for some in (rows, scale * rows))
+    assert scaled.diagonal.sort().values.numpy() == pytest.approx(
+        found.diagonal.sort().values.numpy(), rel=1e-4
+    )

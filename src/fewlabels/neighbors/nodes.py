@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 _BLOCK = 2048
-_LEAST_NORM = 1e-12
+_LEAST_NORM = 1e-60  # what single precision holds is longer, or zero
 
 Floats = NDArray[np.float64]
 """Numbers in double precision, of any shape."""
@@ -49,9 +49,9 @@ def directions(rows: Tensor, origin: float | Tensor) -> Tensor:
     Returns:
         float32, shape (n, D).
     """
-    shifted = rows - origin
-    norms: Tensor = torch.linalg.vector_norm(shifted, dim=1, keepdim=True)
-    return shifted / norms.clamp(min=_LEAST_NORM)
+    shifted = (rows - origin).double()  # whose squares neither overflow nor vanish
+    norms = shifted.square().sum(dim=1, keepdim=True).sqrt()
+    return (shifted / norms.clamp(min=_LEAST_NORM)).float()
 
 
 def row_hashes(rows: Tensor) -> Tensor:
