@@ -95,6 +95,8 @@ def test_ask_label_train_export_and_predict_on_rows(tmp_path, invoke, num_rows, 
         )
     )
     assert told["num_images"] == num_rows // 5
+    said = invoke("predict", "pets/export/model", "new.parquet", "--out", "p.csv")
+    assert said.startswith(f"{num_rows // 5:,} rows: ")
     predicted = labels_in(tmp_path / "p.csv")
     right = [name.partition("/")[0] == predicted[name] for name in names]
     assert np.mean(right) > 0.95
@@ -185,6 +187,23 @@ def test_rows_without_names_go_by_what_they_hold(tmp_path):
 def test_neither_images_nor_rows_is_nothing_to_label(tmp_path):
     with pytest.raises(FewlabelsError, match="nothing to label"):
         begin(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"trainer": "remixmatch"}, r"shape \(4,\), and ReMixMatch learns from images"),
+        ({"quality": "best"}, "no effect, since rows have no pixels"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_done_with_rows_is_told_before_anything_is_made(
+    tmp_path, options, told
+):
+    file = write_rows(tmp_path / "rows.parquet", *clouds(12, 4))
+    with pytest.raises(FewlabelsError, match=told):
+        begin(tmp_path, encoder=f"vectors:{file}", **options)
+    assert not (tmp_path / "project").exists()
 
 
 def test_a_model_of_rows_refuses_others(tmp_path):

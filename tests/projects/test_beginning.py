@@ -383,3 +383,47 @@ def test_small_images_of_an_encoder_without_a_size_keep_theirs(tmp_path):
 def test_an_unknown_quality_is_refused(tmp_path):
     with pytest.raises(UnknownNameError, match="best, fast, normal"):
         begin(tmp_path, quality="fine")
+
+
+OWN_ENCODER = "torch.nn:Flatten"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "side"),
+    [
+        ({"encoder": OWN_ENCODER}, 160),
+        ({"encoder": OWN_ENCODER, "quality": "fast"}, 96),
+        ({"encoder": OWN_ENCODER, "quality": "best", "size": 50}, 50),
+        ({"encoder": "self-supervised"}, 32),
+        ({"encoder": "self-supervised", "quality": "fast"}, 96),
+    ],
+    ids=str,
+)
+def test_photographs_for_an_encoder_that_takes_any_size(tmp_path, chosen, side):
+    save(tmp_path / "images" / "0.png", 0, height=147, width=90, channels=3)
+    save(tmp_path / "images" / "1.png", 1, height=140, width=99, channels=3)
+    options = {"trainer": None, "audit": 0, **chosen}
+    with begin(tmp_path, **options) as project:
+        settings = project.settings
+        assert settings.shape == (3, side, side)
+        assert "encoder_options" not in settings.trainer.options
+        assert f"images are read at {side} x {side} pixels" in settings.reason
+
+
+def test_small_images_for_an_own_encoder_keep_their_size(tmp_path):
+    with begin(tmp_path, trainer=None, encoder=OWN_ENCODER) as project:
+        assert project.settings.shape == (1, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "why"),
+    [
+        ({"trainer": "fixmatch"}, "the trainer 'fixmatch' has no encoder"),
+        ({"trainer": None, "encoder": "pixels"}, "'pixels' has a size of its own"),
+    ],
+    ids=str,
+)
+def test_a_quality_without_effect_is_refused(tmp_path, chosen, why):
+    with pytest.raises(UsageError, match=f"quality 'best' would have no effect.*{why}"):
+        begin(tmp_path, quality="best", **chosen)
+    assert not (tmp_path / "project").exists()

@@ -13,6 +13,7 @@ from fewlabels.projects import Predictions
 from fewlabels.projects import predict as predicted
 from fewlabels.projects.export import check_replaceable_table
 from fewlabels.projects.export.tables import check_ending
+from fewlabels.report.wording import count
 
 
 def predict(
@@ -66,8 +67,8 @@ def _summary(found: Predictions, out: Path) -> dict[str, object]:
 def _described(found: Predictions, out: Path) -> str:
     """Say in a line what came out."""
     counts = Counter(found.labels).most_common()
-    shares = ", ".join(f"{name} {count}" for name, count in counts)
+    shares = ", ".join(f"{name} {number}" for name, number in counts)
     left_out = len(found.unreadable)
     rest = f" {left_out} could not be read." if left_out else ""
-    images = "image" if len(found) == 1 else "images"
-    return f"{len(found)} {images}: {shares}.{rest} Written to {out}"
+    items = count(len(found), "row" if found.are_rows else "image")
+    return f"{items}: {shares}.{rest} Written to {out}"

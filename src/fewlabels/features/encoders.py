@@ -165,12 +165,19 @@ def is_published(encoder: str) -> bool:
     return parts is not None and not parts[1].is_path
 
 
+def is_saved(encoder: str) -> bool:
+    """Return whether a name stands for a model in a file or folder."""
+    return _split(encoder) is not None
+
+
 def side(encoder: str, **options: Any) -> int | None:
     """Return the side, in pixels, of images that an encoder need not resize.
 
     None: it takes images as they are.
     """
     found = _found(encoder, options)
+    if not _needs_images(found):
+        found = _checked(encoder, found, options)
     told = getattr(found, "side", None)
     return told if isinstance(told, int) else None
 

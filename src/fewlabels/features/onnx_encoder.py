@@ -64,7 +64,7 @@ def onnx_encoder(
     if size is not None and (height, width) != (size, size):
         raise UsageError(
             f"size is {size}, and the network in '{path}' takes images of "
-            f"{height} x {width} pixels and no others; leave size out."
+            f"{height} x {width} pixels and no others; leave size and quality out."
         )
     preparation = Preparation(
         scale=(height, width),

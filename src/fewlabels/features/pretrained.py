@@ -54,6 +54,6 @@ def _transformers(path: Path, size: int | None) -> Prepared:
     if size is not None:
         raise UsageError(
             f"size is {size}, and models of transformers see images as their own "
-            "configuration says; leave size out."
+            "configuration says; leave size and quality out."
         )
     return Prepared(Rows(path), Processor(path))

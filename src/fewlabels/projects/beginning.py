@@ -1,8 +1,11 @@
 """What a new project is about: images or rows, and the training that fits them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, cast
+
+import torch
 
 from fewlabels import training
 from fewlabels.data.decode import ImageFile
@@ -11,6 +14,7 @@ from fewlabels.data.vectors import Vectors
 from fewlabels.errors import DataError, UsageError
 from fewlabels.features import encoders
 from fewlabels.naming import check_known
+from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.projects import folder, indexing, planning
 from fewlabels.projects.export.config import LARGEST_SIDE
 from fewlabels.projects.indexing import Index
@@ -19,7 +23,10 @@ from fewlabels.projects.rows import OVER_ROWS, rows_in, scan_rows
 from fewlabels.projects.shares import Shares, informed
 from fewlabels.runs import Choice
 
-_ENCODED = "You chose the encoder {}; its features are computed once and kept."
+_ENCODED = (
+    "You chose the encoder {}; images are read at {} x {} pixels, and their features "
+    "are computed once and kept."
+)
 
 
 class Planned(NamedTuple):
@@ -87,6 +94,7 @@ class Source:
         if quality is not None:
             check_known("quality", quality, Quality)
         if self.vectors is not None:
+            _check_useless(quality, "rows have no pixels")
             return _over_rows(self.vectors, trainer, shares)
         if encoder is not None or trainer is not None:
             return _told(encoder, self.files, trainer, size, shares, quality)
@@ -99,6 +107,15 @@ class Source:
         )
         chosen = Choice(name=plan.trainer, options=dict(plan.options))
         return Planned(chosen, plan.shape, plan.reason, plan.choice)
+
+    def check(self, planned: Planned, classes: Sequence[str]) -> None:
+        """Raise if the training cannot take such items; none is read for it."""
+        num_items = len(self.index.files)
+        kind = torch.uint8 if self.vectors is None else torch.float32
+        like = torch.zeros((), dtype=kind).expand(num_items, *planned.shape)
+        unknown = torch.full((num_items,), UNKNOWN)
+        pool = Pool.build(ArrayImages(like), unknown, classes)
+        training.resolve(planned.trainer.name, planned.trainer.options).check(pool)
 
 
 def _scanned(images: Path, place: Path) -> Index:
@@ -121,10 +138,8 @@ def _over_rows(
     shape = vectors.rows.shape[1:]
     if trainer is None:
         head = informed(Choice(name=OVER_ROWS), shares)
-        reason = (
-            f"You brought rows of {shape[0]} numbers: a linear head over them is "
-            "fitted."
-        )
+        numbers = "1 number" if shape[0] == 1 else f"{shape[0]} numbers"
+        reason = f"You brought rows of {numbers}: a linear head over them is fitted."
         return Planned(head, shape, reason)
     told = Choice.model_validate(trainer)
     bare = training.variant(told.name, inputs="") or told.name
@@ -146,28 +161,56 @@ def _told(
     Images are read as large as the encoder wants them.
     """
     head = Choice.model_validate(planning.OVER_FEATURES if trainer is None else trainer)
-    reason = None
     if encoder is not None:
-        name = encoders.placed(encoder)
-        head, reason = head.over(name), _ENCODED.format(name)
-    if "encoder" in training.options(head.name):
-        head = _sized(head, size, quality)
-        options = training.make(head.name, **head.options).options
-        own = encoders.side(options["encoder"], **options["encoder_options"])
-        size = own if size is None else size
-    return Planned(informed(head, shares), common_shape(found, size), reason)
+        head = head.over(encoders.placed(encoder))
+    if "encoder" not in training.options(head.name):
+        _check_useless(quality, f"the trainer '{head.name}' has no encoder")
+        return Planned(informed(head, shares), common_shape(found, size), None)
+    head = _sized(head, size, quality)
+    options = training.make(head.name, **head.options).options
+    name = options["encoder"]
+    own = encoders.side(name, **options["encoder_options"])
+    shape = _read_at(found, name, size or own, quality)
+    reason = None if encoder is None else _ENCODED.format(name, *shape[1:])
+    return Planned(informed(head, shares), shape, reason)
 
 
 def _sized(head: Choice, size: int | None, quality: str | None) -> Choice:
     """Return a training over an encoder that wants images of a size or quality.
 
-    Pretrained networks of this package take every size, and get the normal one. Others
-    have a size of their own unless a quality was asked for.
+    Pretrained networks of this package take every size, and get the normal one. Models
+    that were saved have a size of their own unless a quality was asked for.
     """
     name = head.options.get("encoder", planning.ENCODER)
     options = head.options.get("encoder_options", {})
-    if "size" in options or (name not in planning.SIZED and quality is None):
+    if name == planning.PIXELS:
+        _check_useless(quality, f"the encoder '{name}' has a size of its own")
+    is_asked = quality is not None and encoders.is_saved(name)
+    if "size" in options or not (name in planning.SIZED or is_asked):
         return head
     side = planning.side(cast("Quality", quality or NORMAL), size)
     sized = {"encoder_options": {**options, "size": side}}
     return head.model_copy(update={"options": {**head.options, **sized}})
+
+
+def _read_at(
+    found: tuple[ImageFile, ...], encoder: str, size: int | None, quality: str | None
+) -> tuple[int, int, int]:
+    """Return the shape of images for an encoder; one that takes any size sees enough.
+
+    Small images stay as they are. The network that learns from the images itself is a
+    small one, and takes longer with every pixel: it gets more only if asked to.
+    """
+    if size is None:
+        is_small = planning.longest_side(found) <= planning.SMALL_SIDE
+        if quality is not None or not (is_small or encoder == encoders.LEARNED):
+            size = planning.side(cast("Quality", quality or NORMAL), None)
+    return common_shape(found, size)
+
+
+def _check_useless(quality: str | None, why: str) -> None:
+    """Raise if a quality was asked for where it changes nothing."""
+    if quality is not None:
+        raise UsageError(
+            f"The quality '{quality}' would have no effect, since {why}; leave it out."
+        )

@@ -5,7 +5,7 @@ No table of machines: a few real steps are done on some of the images, and timed
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fewlabels import rng, training
+from fewlabels.data.decode import ImageFile
 from fewlabels.data.derived import ChosenImages
 from fewlabels.data.files import FileImages, common_shape
 from fewlabels.errors import ShapeError, UsageError
@@ -47,8 +48,9 @@ OVER_FEATURES = "frozen-linear"
 ENCODER = "efficientnet-lite0"
 SIZED = frozenset({ENCODER, "efficientnet-lite2"})
 """Pretrained networks that take images of every size."""
+PIXELS = "pixels"
 OVER_PIXELS: Mapping[str, Any] = {
-    "encoder": "pixels",
+    "encoder": PIXELS,
     "scale": "common",
     "pool_weight": 1000.0,
 }
@@ -168,6 +170,11 @@ def plan(
 def side(quality: Quality, size: int | None) -> int:
     """Return the side of the images that a pretrained network sees; a size wins."""
     return QUALITIES[quality] if size is None else max(size, SMALL_SIDE)
+
+
+def longest_side(files: Sequence[ImageFile]) -> int:
+    """Return the longer side of a typical image in files, in pixels."""
+    return int(median(max(file.height, file.width) for file in files))
 
 
 def _over_encoder(quality: Quality, size: int | None) -> dict[str, Any]:
@@ -364,7 +371,7 @@ def _some(images: Images, shape: tuple[int, int, int] | None = None) -> Images:
 def _longest_side(images: Images) -> int:
     """Return the longer side of a typical image, in pixels."""
     if isinstance(images, FileImages):
-        return int(median(max(file.height, file.width) for file in images.files))
+        return longest_side(images.files)
     return max(images.shape[1:])
 
 

@@ -43,6 +43,8 @@ class Predictions:
     """Shape (n, C), float32."""
     unreadable: tuple[UnreadableFile, ...] = ()
     """Files that could not be used, by name and reason."""
+    are_rows: bool = False
+    """Whether it is rows that were looked at, and no images."""
 
     def __len__(self) -> int:
         """Return the number of images."""
@@ -85,7 +87,7 @@ def predict(
     if len(shape) != _IMAGE_AXES:
         rows, names = _rows(Path(source), shape[0])
         shares = torch.cat(list(probabilities(loaded.classifier, rows)))
-        return Predictions(names, loaded.classes, shares)
+        return Predictions(names, loaded.classes, shares, are_rows=True)
     images, unreadable = _images(Path(source), (shape[0], shape[1], shape[2]))
     return Predictions(
         tuple(file.name for file in images.files),

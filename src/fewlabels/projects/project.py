@@ -97,7 +97,7 @@ class Project(Labeling):
         Returns:
             The project, with its images indexed.
         """
-        from fewlabels import strategies, training
+        from fewlabels import strategies
         from fewlabels.projects import beginning, catalog
 
         place, names = Path(folder), class_names(classes)
@@ -128,7 +128,7 @@ class Project(Labeling):
             seed=seed,
         )
         strategies.resolve(settings.strategy.name, settings.strategy.options)
-        training.resolve(settings.trainer.name, settings.trainer.options)
+        source.check(planned, names)
         with _whole(place) as partial:
             with Store.open(store_place(partial, settings)) as labels:
                 identity = labels.begin(names, annotator=OWNER)
