@@ -41,7 +41,8 @@ RIVAL = "fixmatch-darp"
 """The paper's, which all others are compared with."""
 ALIGNED = (RIVAL, "fixmatch-da")
 """Other learners can be aligned as well; one stands for all."""
-SCALED = {name: OVER_PIXELS[name] for name in OVER_PIXELS if name != "encoder"}
+GRAPHS = ("spreading", "poisson", "ot")
+"""Heads that may be told, as DARP is, that classes are equally frequent."""
 
 
 class Source(NamedTuple):
@@ -98,8 +99,13 @@ def rows(source: Source) -> Iterator[Row]:
     for name in training.names():
         label = name.removeprefix("frozen-")
         is_left_out = label.endswith(("-darp", "-da")) and label not in ALIGNED
-        if name == prefix + label and not is_left_out:
-            yield row(label, name, SCALED if name == "linear" else own)
+        if name == "linear":  # which takes rows
+            if not source.is_frozen:
+                yield row(label, "frozen-linear", OVER_PIXELS)
+        elif name == prefix + label and not is_left_out:
+            yield row(label, name, own)
+            if label in GRAPHS:
+                yield row(f"{label}, even", name, {**own, "shares": "even"})
     if source.name == "cifar10":  # what photographs were trained with before
         own = {"encoder_options": {"size": EARLIER_PIXELS}}
         label = f"{RIVAL}, {EARLIER_PIXELS} pixels"
@@ -257,18 +263,20 @@ def summary(found: Mapping[int, float]) -> str:
 # -------------------------------------------------------------------------- the times
 
 
-def times(path: Path) -> None:
+def times(path: Path, sources: Sequence[str], names: Sequence[str]) -> None:
     """Measure one training by each learner, digits at 30 labels, CIFAR-10 at 40."""
     torch.set_num_threads(1)
-    told: dict[str, dict[str, float]] = {}
+    told = json.loads(path.read_text())["seconds"] if path.exists() else {}
     for source, number in ((SOURCES[0], 30), (SOURCES[3], 40)):
+        if source.name not in sources:
+            continue
         choice = source.data("even")
         whole = data.load(choice.name, **choice.options)
         items = torch.randperm(len(whole), generator=rng.stream(0, "labels"))[:number]
         answers = Answers(items, whole.labels[items])
         pool = hidden(whole, number).with_answers(answers)
         own = told.setdefault(source.name, {})
-        for one in rows(source):
+        for one in (row for row in rows(source) if not names or row.label in names):
             trainer = training.make(one.trainer.name, **one.trainer.options)
             for _ in range(1 + (not one.takes_steps)):  # rows and graphs are kept
                 begin = time.process_time()
@@ -291,7 +299,7 @@ def main() -> None:
     if arguments.what == "run":
         run(arguments)
     elif arguments.what == "times":
-        times(TIMES)
+        times(TIMES, arguments.data, arguments.learners)
     else:
         print(report(arguments.record))
 
