@@ -5,6 +5,7 @@
     FewlabelsError
     ├── UsageError (also a ValueError)  the call cannot be right; exit code 2
     │   ├── UnknownNameError            no strategy, data set or option of that name
+    │   ├── AbsentModelError            a model is not here, and none is downloaded
     │   ├── BudgetError                 start, query, budget, pool do not fit together
     │   └── ShapeError                  arrays that do not belong together
     ├── DataError                       what was read is not usable; exit code 1
@@ -120,6 +121,10 @@ class Fault:
     def __str__(self) -> str:
         """Return line and sentence."""
         return f"line {self.line}: {self.sentence}"
+
+
+class AbsentModelError(UsageError):
+    """A model is not on this machine, and nobody asked to download it."""
 
 
 class AnswersError(DataError):

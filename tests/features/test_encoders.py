@@ -178,7 +178,10 @@ def test_wrong_names_and_things_are_explained(module):
     with pytest.raises(UsageError, match="could not be imported"):
         encoders.resolve("no_such_module:thing")
     for thing in ("my_encoders:wrong", object(), toy.Means):
-        with pytest.raises(UsageError, match=r"is no encoder: give a torch\.nn"):
+        with pytest.raises(UsageError, match=r"is not an encoder\. Give a torch\.nn"):
+            encoders.resolve(thing)
+    for thing in ("os:system", "fewlabels.features.listing:speed"):
+        with pytest.raises(UsageError, match=f"'{thing}' is not an encoder: it is a"):
             encoders.resolve(thing)
     with pytest.raises(UsageError, match="nowhere to go"):
         encoders.resolve(nn.Flatten(), size=3)

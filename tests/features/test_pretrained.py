@@ -212,7 +212,7 @@ def test_a_copy_in_the_cache_of_hugging_face_is_found(vit, tmp_path, monkeypatch
 def test_what_cannot_be_loaded_is_explained(vit, tiny, tmp_path):
     for name, message in (
         ("nosuch", "There is no folder '.*nosuch'"),
-        (tmp_path, "its config.json names neither an architecture nor a model_type"),
+        (tmp_path, "There is no config.json in '"),
     ):
         with pytest.raises(UsageError, match=message):
             encoders.resolve(f"local-dir:{name}")
@@ -232,6 +232,19 @@ def test_what_cannot_be_loaded_is_explained(vit, tiny, tmp_path):
         shutil.rmtree(copy)
     with pytest.raises(UsageError, match="size is 64, and models of transformers"):
         encoders.resolve(f"local-dir:{vit[0]}", size=64)
+
+
+def test_what_is_damaged_or_missing_is_told(vit, tiny, tmp_path):
+    for number, folder in enumerate((vit[0], tiny[0])):
+        copy = shutil.copytree(folder, tmp_path / str(number))
+        weights = copy / "model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-1])
+        message = "safetensors' is damaged or incomplete; save it again"
+        with pytest.raises(UsageError, match=message):
+            encoders.resolve(f"local-dir:{copy}")
+    (tmp_path / "0" / "preprocessor_config.json").unlink()
+    with pytest.raises(UsageError, match="There is no preprocessor_config"):
+        encoders.resolve(f"local-dir:{tmp_path / '0'}")
 
 
 def test_a_network_that_draws_at_random_is_refused(tmp_path):
@@ -265,7 +278,8 @@ def test_what_comes_with_a_model_is_not_run(vit, tmp_path):
     (copy / "own.py").write_text("raise SystemExit('it was run')")
     own = {"auto_map": {"AutoModel": "own.Net"}, "model_type": "own"}
     (copy / "config.json").write_text(json.dumps(config_of(copy) | own))
-    with pytest.raises(UsageError, match="could not be made") as caught:
+    message = "models with code of their own are not loaded"
+    with pytest.raises(UsageError, match=message) as caught:
         encoders.resolve(f"local-dir:{copy}")
     assert "it was run" not in str(caught.value)
 

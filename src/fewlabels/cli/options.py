@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fewlabels.errors import UsageError
+from fewlabels.errors import AbsentModelError, UsageError
 
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print only errors, no progress.")
@@ -27,8 +27,9 @@ Encoder = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="What makes features: a name that 'fewlabels encoders' lists, or "
-        "module:name. [default: the trainer's]",
+        help="What makes features: a name that 'fewlabels encoders' lists, timm/NAME, "
+        "hf-hub:ORG/REPO, local-dir:PATH, onnx:FILE, vectors:FILE (rows of your own) "
+        "or module:object. [default: the trainer's]",
     ),
 ]
 
@@ -66,7 +67,10 @@ def found_encoder(encoder: str | None, *, download: bool) -> str | None:
     encoders.check(encoder)
     if download:
         encoders.download(encoder)
-    encoders.find(encoder)
+    try:
+        encoders.find(encoder)
+    except AbsentModelError as error:
+        raise UsageError(f"{error} --download downloads it.") from error
     return encoders.placed(encoder)
 
 

@@ -11,7 +11,9 @@ whether a model is on this machine is known before.
 from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
+from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from fewlabels import naming
@@ -65,6 +67,11 @@ class _Source(NamedTuple):
     """Whether a file or folder is named, which can be meant from the current one."""
 
 
+_WANTED = (
+    "Give a torch.nn.Module, or an object with a name (a string), a feature_size and a "
+    "method embed(images), or a function that returns one; see "
+    "features.encoders.Encoder."
+)
 _ROWS = "vectors:"
 LEARNED = "self-supervised"
 """Name of the encoder that learns from the images of a pool."""
@@ -248,8 +255,22 @@ def _found(encoder: Any, options: dict[str, Any]) -> Any:
         if isinstance(maker, nn.Module):  # callable, and yet not to be called
             encoder = maker
         else:
+            if not options:
+                _check_makes(encoder, maker)
             known[encoder] = maker
     return naming.resolve("encoder", encoder, options, known, method=None)
+
+
+def _check_makes(encoder: str, maker: Any) -> None:
+    """Raise if a function was named that nothing can be made by as it is."""
+    if isinstance(maker, FunctionType | BuiltinFunctionType):
+        try:
+            signature(maker).bind()
+        except (TypeError, ValueError) as error:
+            raise UsageError(
+                f"'{encoder}' is not an encoder: it is a function that returns none "
+                f"when called without options ({error}). {_WANTED}"
+            ) from error
 
 
 def _maker(encoder: str) -> Any:
@@ -283,11 +304,7 @@ def _checked(given: object, found: Any, options: dict[str, Any]) -> Encoder:
     name = getattr(found, "name", None)
     is_made = not isinstance(found, type) and callable(getattr(found, "embed", None))
     if not is_made or not isinstance(name, str):
-        raise UsageError(
-            f"{given!r} is no encoder: give a torch.nn.Module, or an object with a "
-            "name (a string), a feature_size and a method embed(images); see "
-            "features.encoders.Encoder."
-        )
+        raise UsageError(f"{given!r} is not an encoder. {_WANTED}")
     if isinstance(given, str) and is_published(given):
         found.published = Published(given, options)
     checked: Encoder = found

@@ -15,13 +15,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fewlabels.errors import DownloadError, UsageError
+from fewlabels.errors import AbsentModelError, DownloadError, UsageError
 
 CONFIG = "config.json"
+OF_IMAGES = ("preprocessor_config.json", "processor_config.json")
+"""Files that say how a model of transformers wants images; one is enough."""
 DOWNLOADED = (
     CONFIG,
-    "preprocessor_config.json",
-    "processor_config.json",
+    *OF_IMAGES,
     "model.safetensors",
     "model.safetensors.index.json",
     "model-*-of-*.safetensors",
@@ -77,7 +78,7 @@ def hub_folder(place: str) -> Path:
     """Return where the Hugging Face cache has ``ORG/REPO`` or ``ORG/REPO@REVISION``."""
     path = snapshot(place)
     if not path.is_dir():
-        raise UsageError(
+        raise AbsentModelError(
             f"The model '{place}' is not on this machine (it was looked for in "
             f"'{hub_cache()}'), and nothing is downloaded unless you ask for it: "
             "download it, or copy it into a folder and name that as local-dir:PATH."
@@ -188,6 +189,11 @@ def hash_of_files(paths: list[Path], besides: str) -> str:
 
 def _check_model(path: Path) -> None:
     """Raise unless a folder holds a model that can be loaded here."""
+    if not (path / CONFIG).is_file():
+        raise UsageError(
+            f"There is no {CONFIG} in '{path}', so it is not the folder of a model. "
+            "Give one that timm or transformers saved a model to."
+        )
     config = read_json(path / CONFIG)
     library = library_of(config)
     if not library:
@@ -201,6 +207,13 @@ def _check_model(path: Path) -> None:
         raise UsageError(
             f"'{path}' has no weights as safetensors{seen}. Save the model anew with "
             "safe_serialization=True."
+        )
+    if library == "transformers" and not any(
+        (path / one).is_file() for one in OF_IMAGES
+    ):
+        raise UsageError(
+            f"There is no {OF_IMAGES[0]} in '{path}', so nothing says how images are "
+            "prepared for the model. Save its image processor there too."
         )
     _check_installed(library, f"The model in '{path}'")
 

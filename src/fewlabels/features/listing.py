@@ -13,7 +13,14 @@ from typing import NamedTuple
 
 from fewlabels.errors import UsageError
 from fewlabels.features import encoders
-from fewlabels.features.found import CONFIG, hub_cache, library_of, read_json, snapshot
+from fewlabels.features.found import (
+    CONFIG,
+    OF_IMAGES,
+    hub_cache,
+    library_of,
+    read_json,
+    snapshot,
+)
 
 _LICENSES = {
     "efficientnet-lite0": "apache-2.0",
@@ -30,7 +37,6 @@ _NEEDED = {
     "onnx:": ("onnxruntime",),
 }
 _CARD_LICENSE = re.compile(r"^license:\s*['\"]?([\w.+-]+)", re.MULTILINE)
-_OF_IMAGES = ("preprocessor_config.json", "processor_config.json")
 _MOST_OF_A_CARD = 2**16
 _AT_A_TIME = 32
 _LONG = 1.0
@@ -127,7 +133,7 @@ def _cached() -> Iterator[Listed]:
         path = snapshot(repository)
         try:
             is_timm = library_of(read_json(path / CONFIG)) == "timm"
-            if is_timm or any((path / one).is_file() for one in _OF_IMAGES):
+            if is_timm or any((path / one).is_file() for one in OF_IMAGES):
                 encoders.find(name)
                 yield Listed(name=name, license=_license(path))
         except UsageError as error:

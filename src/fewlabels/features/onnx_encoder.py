@@ -135,6 +135,14 @@ class OnnxNetwork(nn.Module):
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
         options.log_severity_level = 3
-        return onnxruntime.InferenceSession(
-            str(self.path), options, providers=["CPUExecutionProvider"]
-        )
+        kinds: Any = onnxruntime.capi.onnxruntime_pybind11_state
+        damage = (kinds.InvalidProtobuf, kinds.InvalidGraph, kinds.Fail)
+        try:
+            return onnxruntime.InferenceSession(
+                str(self.path), options, providers=["CPUExecutionProvider"]
+            )
+        except damage as error:
+            told = " ".join(str(error).split())
+            raise UsageError(
+                f"'{self.path}' is damaged or incomplete; save it again. ({told})"
+            ) from error

@@ -7,6 +7,7 @@ unpickled, and no code that comes with a model is run.
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError, safe_open
 
 from fewlabels.errors import UsageError
 from fewlabels.features.encoders import Encoder
@@ -30,9 +31,11 @@ def from_folder(path: Path, *, size: int | None = None) -> Encoder:
     """
     config = read_json(path / CONFIG)
     library = library_of(config)
+    weights = sorted(path.glob("*.safetensors"))
+    for file in weights:
+        _check_whole(file)
     with torch.random.fork_rng(devices=[]):  # weights are drawn before they are read
         prepared = _timm(path, size) if library == "timm" else _transformers(path, size)
-    weights = sorted(path.glob("*.safetensors"))
     told = hash_of_files([path / CONFIG, *weights], repr(prepared.preparation))
     kind = config.get("architecture") or config.get("model_type")
     name, width = f"{library}-{kind}-{told}", prepared.tried()
@@ -56,4 +59,23 @@ def _transformers(path: Path, size: int | None) -> Prepared:
             f"size is {size}, and models of transformers see images as their own "
             "configuration says; leave size and quality out."
         )
-    return Prepared(Rows(path), Processor(path))
+    try:
+        return Prepared(Rows(path), Processor(path))
+    except ValueError as error:
+        if "auto_map" not in read_json(path / CONFIG):
+            raise
+        raise UsageError(
+            f"The model in '{path}' comes with code of its own, and models with code "
+            "of their own are not loaded; choose one that transformers knows."
+        ) from error
+
+
+def _check_whole(file: Path) -> None:
+    """Raise unless a file of weights is as long as it says it is."""
+    try:
+        with safe_open(file, framework="pt"):
+            pass
+    except SafetensorError as error:
+        raise UsageError(
+            f"'{file}' is damaged or incomplete; save it again. ({error})"
+        ) from error
