@@ -7,9 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-import torch
 from sqlalchemy import text
-from tests.data.pictures import save
 from tests.projects.toy import (
     QUICK,
     answer,
@@ -35,8 +33,6 @@ from fewlabels.errors import (
 from fewlabels.projects import Project
 from fewlabels.runs import Choice
 from fewlabels.store import Store
-
-OWN_SIZE = {"encoder_options": {"size": 40}}
 
 
 @pytest.fixture
@@ -346,84 +342,3 @@ def test_models_of_versions_without_checksums_get_them(project, recwarn):
         pytest.raises(ProjectError, match=r"training\.json' is damaged"),
     ):
         opened.train()
-
-
-@pytest.mark.parametrize(
-    ("chosen", "side"),
-    [
-        ({"trainer": "frozen-linear"}, 160),
-        ({"encoder": "efficientnet-lite2", "quality": "fast"}, 96),
-        ({"encoder": "efficientnet-lite0", "size": 64}, 64),
-        ({"trainer": Choice(name="frozen-fixmatch", options=OWN_SIZE)}, 40),
-    ],
-    ids=str,
-)
-def test_images_are_read_as_large_as_the_encoder_wants_them(tmp_path, chosen, side):
-    for number in range(3):
-        save(
-            tmp_path / "images" / f"{number}.png",
-            number,
-            height=70,
-            width=90,
-            channels=3,
-        )
-    with begin(tmp_path, **{"trainer": None, "audit": 0, **chosen}) as project:
-        settings = project.settings
-        assert settings.trainer.options["encoder_options"]["size"] == side
-        assert settings.shape == (3, side, side)
-        read = project.images(project.snapshot()).read(torch.arange(3))
-        assert read.shape == (3, 3, side, side)
-
-
-def test_small_images_of_an_encoder_without_a_size_keep_theirs(tmp_path):
-    with begin(tmp_path, trainer=None, encoder="self-supervised") as project:
-        assert "encoder_options" not in project.settings.trainer.options
-
-
-def test_an_unknown_quality_is_refused(tmp_path):
-    with pytest.raises(UnknownNameError, match="best, fast, normal"):
-        begin(tmp_path, quality="fine")
-
-
-OWN_ENCODER = "torch.nn:Flatten"
-
-
-@pytest.mark.parametrize(
-    ("chosen", "side"),
-    [
-        ({"encoder": OWN_ENCODER}, 160),
-        ({"encoder": OWN_ENCODER, "quality": "fast"}, 96),
-        ({"encoder": OWN_ENCODER, "quality": "best", "size": 50}, 50),
-        ({"encoder": "self-supervised"}, 32),
-        ({"encoder": "self-supervised", "quality": "fast"}, 96),
-    ],
-    ids=str,
-)
-def test_photographs_for_an_encoder_that_takes_any_size(tmp_path, chosen, side):
-    save(tmp_path / "images" / "0.png", 0, height=147, width=90, channels=3)
-    save(tmp_path / "images" / "1.png", 1, height=140, width=99, channels=3)
-    options = {"trainer": None, "audit": 0, **chosen}
-    with begin(tmp_path, **options) as project:
-        settings = project.settings
-        assert settings.shape == (3, side, side)
-        assert "encoder_options" not in settings.trainer.options
-        assert f"images are read at {side} x {side} pixels" in settings.reason
-
-
-def test_small_images_for_an_own_encoder_keep_their_size(tmp_path):
-    with begin(tmp_path, trainer=None, encoder=OWN_ENCODER) as project:
-        assert project.settings.shape == (1, 8, 8)
-
-
-@pytest.mark.parametrize(
-    ("chosen", "why"),
-    [
-        ({"trainer": "fixmatch"}, "the trainer 'fixmatch' has no encoder"),
-        ({"trainer": None, "encoder": "pixels"}, "'pixels' has a size of its own"),
-    ],
-    ids=str,
-)
-def test_a_quality_without_effect_is_refused(tmp_path, chosen, why):
-    with pytest.raises(UsageError, match=f"quality 'best' would have no effect.*{why}"):
-        begin(tmp_path, quality="best", **chosen)
-    assert not (tmp_path / "project").exists()
