@@ -9,7 +9,7 @@ from tests.training.test_trainers import fit
 from fewlabels import training
 from fewlabels.errors import UsageError
 from fewlabels.training.graph import Sources
-from fewlabels.training.ot import OT, assignment, squared_distances
+from fewlabels.training.ot import OT, assignment, first_centers, squared_distances
 from fewlabels.training.transport import balanced
 
 
@@ -77,18 +77,48 @@ def test_extreme_costs_give_finite_beliefs():
     assert np.isfinite(balanced(logits, np.ones(3), np.array([0.1, 0.9]))).all()
 
 
-def test_folds_leave_labels_of_each_class():
-    sources = Sources(np.arange(9), np.array([0, 1, 1, 0, 2, 0, 1, 0, 0]), 3)
-    left_out = np.array([sources.fold(number, 5) for number in range(5)])
-    assert left_out.sum(axis=0).tolist() == [1, 1, 1, 1, 0, 1, 1, 1, 1]
-    for out in left_out:
-        assert set(sources.without(out).classes) == {0, 1, 2}
-
-
 def test_few_labels_of_clear_classes_are_enough():
     graph, sources, labels = problem(num_labels=3, distance=4.0)
     found = OT(shares="even").beliefs(graph, sources).argmax(axis=1)
     assert (found == labels).mean() > 0.95
+
+
+def clusters(num_classes, labeled):
+    """Return three sources of each labeled class among well separated clusters."""
+    graph, sources, labels = problem(
+        num_labels=3 * num_classes, distance=6.0, num_classes=num_classes
+    )
+    is_kept = np.isin(sources.classes, labeled)
+    kept = sources.nodes[is_kept], sources.classes[is_kept]
+    return graph, Sources(*kept, num_classes), labels
+
+
+def test_a_class_without_labels_is_found_where_shares_are_told():
+    graph, sources, labels = clusters(4, labeled=[0, 1, 3])
+    found = OT(shares="even").beliefs(graph, sources).argmax(axis=1)
+    assert (found == labels).mean() > 0.95
+    unknown = OT().beliefs(graph, sources).argmax(axis=1)
+    assert set(unknown) == {0, 1, 3}
+
+
+def test_of_two_classes_without_labels_none_is_preferred():
+    graph, sources, labels = clusters(4, labeled=[0, 1])
+    logs = OT(shares=(1.0, 1.0, 1.5, 0.5)).beliefs(graph, sources)
+    is_other = np.isin(labels, [2, 3])
+    preferred = (logs[:, 2] - logs[:, 3])[is_other]
+    np.testing.assert_allclose(preferred, preferred[0], atol=1e-6)
+    assert preferred[0] > 0
+    assert np.isin(logs.argmax(axis=1), [2, 3])[is_other].mean() > 0.9
+    assert not np.isin(logs.argmax(axis=1), [2, 3])[~is_other].any()
+
+
+def test_first_centers():
+    points = np.array([[0.0], [1.0], [9.0], [10.0], [20.0]])
+    given = np.zeros((5, 3))
+    given[:2, 0] = 1
+    masses = np.array([1.0, 3.0, 2.0, 1.0, 1.0])
+    found = first_centers(points, masses, given)
+    np.testing.assert_allclose(found, [[0.75], [10.0], [20.0]])
 
 
 def test_uneven_classes_are_estimated():

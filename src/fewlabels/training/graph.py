@@ -60,19 +60,6 @@ class Sources:
         """Return the number of pairs."""
         return len(self.nodes)
 
-    def fold(self, number: int, num_folds: int) -> NDArray[np.bool_]:
-        """Return which are left out in a fold; the only label of a class in none."""
-        order = np.argsort(self.classes, kind="stable")
-        folds = np.empty(len(self), dtype=np.int64)
-        folds[order] = np.arange(len(self)) % num_folds
-        counts = np.bincount(self.classes)[self.classes]
-        # Dealt out class by class, so that some labels of each class stay.
-        return np.asarray((folds == number) & (counts > 1))
-
-    def without(self, out: NDArray[np.bool_]) -> "Sources":
-        """Return the others."""
-        return Sources(self.nodes[~out], self.classes[~out], self.num_classes)
-
     def some(self, are_wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Return the numbers of those that are wanted; of many, evenly some."""
         chosen = np.flatnonzero(are_wanted)
@@ -147,25 +134,33 @@ class GraphLearner:
         self.beliefs(graph, Sources(some, some % num_classes, num_classes))
         return (num_items / num_rows) ** 2  # most of it looks at all pairs
 
+    def present(self, sources: Sources) -> NDArray[np.int64]:
+        """Return the classes that nodes may have: those with a label."""
+        return np.unique(sources.classes)
+
+    def told_shares(self, sources: Sources) -> Floats:
+        """Return the share of each class; where none is told, even, shape (C,)."""
+        if isinstance(self.shares, str):
+            return np.ones(sources.num_classes)
+        return np.array(self.shares)
+
     def aligned(self, logs: Floats, nodes: Nodes, sources: Sources) -> Floats:
-        """Return beliefs of which each labeled class gets its share, if that is told.
+        """Return beliefs of which each class gets its share, if that is told.
 
         Args:
             logs: Logarithms of probabilities, shape (M, C).
             nodes: The nodes; they count as often as there are copies.
-            sources: Classes without any label have no share.
+            sources: Classes that are not present have no share.
 
         Returns:
             Logarithms of probabilities, shape (M, C).
         """
         if self.shares == "unknown":
             return logs
-        seen = np.unique(sources.classes)
-        even = np.ones(sources.num_classes)
-        shares = even if isinstance(self.shares, str) else np.array(self.shares)
+        present, shares = self.present(sources), self.told_shares(sources)
         counts = np.bincount(nodes.node_of).astype(np.float64)
         found = np.full_like(logs, ABSENT)
-        found[:, seen] = balanced(logs[:, seen], counts, shares[seen])
+        found[:, present] = balanced(logs[:, present], counts, shares[present])
         return floored(found)
 
 

@@ -2,17 +2,28 @@
 
 Nodes are points whose coordinates are the leading eigenvectors of the normalized graph,
 brought to length one (Ng, Jordan and Weiss, "On Spectral Clustering", NIPS 2001). Each
-labeled class has a center, at first the mean of its labels. In turn, nodes are assigned
-to centers by entropic optimal transport, so that each class gets its share (Cuturi,
+class has a center, at first the mean of its labels. In turn, nodes are assigned to
+centers by entropic optimal transport, so that each class gets its share (Cuturi,
 "Sinkhorn Distances", NIPS 2013), and centers move to the mean of what they were given.
+Each time, centers are matched to classes anew, as labels are likeliest: a mean of one
+or two labels may have gone to a neighboring cluster.
 
-Shapes: M nodes, s sources, C classes, k classes that have a label, d coordinates.
+Who tells the shares says that every class is there. A class that has no label yet then
+begins where the other centers explain nodes worst.
+
+How sure beliefs may be is seen on the labels themselves: a center is the mean of many
+nodes, so that a label hardly sways its own.
+
+Shapes: M nodes, s sources, C classes, k classes that nodes may have, d coordinates.
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 
 from fewlabels.neighbors import Floats, NeighborGraph
 from fewlabels.training.calibration import floored, sharpness
@@ -21,9 +32,11 @@ from fewlabels.training.schedule import check_range
 from fewlabels.training.transport import balanced
 
 _ROUNDS = 15
-_NUM_FOLDS = 5
+_COORDINATES = 1.5  # for each class
 _USUAL_SHARPNESS = 1.0
 _LEAST = 1e-12
+_MOST_BEGINNINGS = 1000
+_NEAR_ENOUGH = 1e-3  # to shares that are met only to move centers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,53 +57,90 @@ class OT(GraphLearner):
 
     def beliefs(self, graph: NeighborGraph, sources: Sources) -> Floats:
         """Return logarithms of probabilities of all nodes, shape (M, C)."""
-        logits = self._assigned(graph, sources)
-        left_out, labels = [], []
-        for fold in range(_NUM_FOLDS):
-            out = sources.fold(fold, _NUM_FOLDS)
-            if out.any():
-                found = self._assigned(graph, sources.without(out))
-                left_out.append(found[sources.nodes[out]])
-                labels.append(sources.classes[out])
-        if not labels:
-            return floored(_USUAL_SHARPNESS * logits)
-        told = np.concatenate(left_out), np.concatenate(labels)
-        return floored(sharpness(*told, _USUAL_SHARPNESS) * logits)
+        logs = self._assigned(graph, sources)
+        told = logs[sources.nodes], sources.classes
+        return floored(sharpness(*told, _USUAL_SHARPNESS) * logs)
+
+    def present(self, sources: Sources) -> NDArray[np.int64]:
+        """Return the classes that nodes may have: all where shares are told."""
+        if self.shares == "unknown":
+            return super().present(sources)
+        return np.arange(sources.num_classes)
 
     def _assigned(self, graph: NeighborGraph, sources: Sources) -> Floats:
         """Return logarithms of how far each node belongs to each class, (M, C)."""
-        points = graph.spectrum(2 * sources.num_classes)
-        points = points / np.maximum(
-            np.linalg.norm(points, axis=1, keepdims=True), _LEAST
-        )
-        seen = np.unique(sources.classes)
+        present, shares = self.present(sources), self.told_shares(sources)
         masses = np.bincount(graph.nodes.node_of).astype(np.float64)
         given = np.zeros((len(graph), sources.num_classes))
         np.add.at(given, (sources.nodes, sources.classes), 1)
-        labeled, given = np.unique(sources.nodes), given[:, seen]
-        known = given[labeled] / given[labeled].sum(axis=1, keepdims=True)
-        shares = self._shares(sources)[seen]
-        belongs, logs, offsets = given, np.zeros_like(given), np.zeros(len(seen))
-        for _ in range(_ROUNDS):
-            weighed = belongs * masses[:, None]
-            centers = weighed.T @ points / weighed.sum(axis=0)[:, None]
-            costs = squared_distances(points, centers)
-            found = assignment(costs, masses, shares, self.temperature, offsets)
-            logs, offsets = found.logs, found.offsets  # near those of the next round
-            if self.shares == "unknown":
-                shares = (found.unasked + 1 / len(seen)) / 2
-            belongs = np.exp(logs)
-            belongs[labeled] = known
+        absent = present[~given[:, present].any(axis=0)]
+        is_reached = np.isin(graph.parts, graph.parts[sources.nodes])
+        if not len(absent):  # else they may be what the absent classes have
+            masses = masses * is_reached
+        points = graph.spectrum(math.ceil(_COORDINATES * sources.num_classes))
+        lengths = np.linalg.norm(points, axis=1, keepdims=True)
+        points = points / np.maximum(lengths, _LEAST)
         every = np.full((len(graph), sources.num_classes), ABSENT)
-        every[:, seen] = logs
-        every[~np.isin(graph.parts, graph.parts[sources.nodes])] = 0.0
+        every[:, present] = self._clustered(
+            points, masses, given[:, present], shares[present]
+        )
+        if len(absent):  # which of them a node is of, no label tells
+            any_of_them = np.logaddexp.reduce(every[:, absent], axis=1)
+            own = np.log(shares[absent] / shares[absent].sum())
+            every[:, absent] = any_of_them[:, None] + own
+        else:
+            every[~is_reached] = 0.0
         return every
 
-    def _shares(self, sources: Sources) -> Floats:
-        """Return the share of each class that is assumed at first, shape (C,)."""
-        if isinstance(self.shares, str):
-            return np.ones(sources.num_classes)
-        return np.array(self.shares)
+    def _clustered(
+        self, points: Floats, masses: Floats, given: Floats, shares: Floats
+    ) -> Floats:
+        """Return logarithms of how far points belong to classes, shape (M, k)."""
+        labeled = np.flatnonzero(given.any(axis=1))
+        told = given[labeled]
+        centers = first_centers(points, masses, given)
+        logs, offsets = given, np.zeros(len(shares))
+        for _ in range(_ROUNDS):
+            costs = squared_distances(points, centers)
+            found = assignment(costs, masses, shares, self.temperature, offsets)
+            likelihoods = told.T @ found.logs[labeled]
+            _, likeliest = linear_sum_assignment(likelihoods, maximize=True)
+            logs, offsets = found.logs[:, likeliest], found.offsets[likeliest]
+            if self.shares == "unknown":
+                shares = (found.unasked[likeliest] + 1 / len(shares)) / 2
+            belongs = np.exp(logs)
+            belongs[labeled] = told / told.sum(axis=1, keepdims=True)
+            centers = means(belongs * masses[:, None], points)
+        return logs
+
+
+def means(weights: Floats, points: Floats) -> Floats:
+    """Return the mean of the points under each column of weights, shape (k, d)."""
+    totals = np.maximum(weights.sum(axis=0), _LEAST)
+    return np.asarray(weights.T @ points / totals[:, None])
+
+
+def first_centers(points: Floats, masses: Floats, given: Floats) -> Floats:
+    """Return the mean of each class's labels; without any, what explains most.
+
+    Args:
+        points: Coordinates, shape (M, d).
+        masses: How much each node counts, shape (M,).
+        given: Labels of each class at each node, shape (M, k).
+
+    Returns:
+        Coordinates, shape (k, d). A class without labels begins at the node that
+        lowers most, by its mass, how far all are from the nearest center.
+    """
+    centers = means(given * masses[:, None], points)
+    has_center = np.asarray(given.any(axis=0))
+    some = points[:: -(-len(points) // _MOST_BEGINNINGS)]
+    for number in np.flatnonzero(~has_center):
+        nearest = squared_distances(points, centers[has_center]).min(axis=1)
+        gained = np.maximum(nearest[:, None] - squared_distances(points, some), 0)
+        centers[number] = some[(masses @ gained).argmax()]
+        has_center[number] = True
+    return centers
 
 
 def squared_distances(points: Floats, centers: Floats) -> Floats:
@@ -133,6 +183,6 @@ def assignment(
     """
     logits = -costs / max(temperature * float(costs.mean()), _LEAST)
     free = np.exp(floored(logits + np.log(shares / shares.sum())))
-    logs = balanced(logits + offsets, masses, shares)
+    logs = balanced(logits + offsets, masses, shares, _NEAR_ENOUGH)
     favors = (logs - logits).max(axis=0)
     return Assignment(logs, favors - favors.max(), masses @ free / masses.sum())

@@ -7,13 +7,14 @@ import numpy as np
 
 from fewlabels.neighbors import Floats
 
-_TOLERANCE = 1e-6
 _MOST_ROUNDS = 300
 _LEAST = 1e-300
 _FARTHEST = 600.0  # the exponential of what is lower would vanish
 
 
-def balanced(logits: Floats, masses: Floats, shares: Floats) -> Floats:
+def balanced(
+    logits: Floats, masses: Floats, shares: Floats, tolerance: float = 1e-6
+) -> Floats:
     """Return the beliefs nearest to some, of which each class gets its share.
 
     These are softmax(logits + b), where b is the same for all nodes. Sinkhorn's
@@ -23,8 +24,9 @@ def balanced(logits: Floats, masses: Floats, shares: Floats) -> Floats:
 
     Args:
         logits: Logarithms of beliefs, up to a constant for each node, shape (M, C).
-        masses: How much each node counts, above zero, shape (M,).
+        masses: How much each node counts, shape (M,).
         shares: How much each class gets, above zero, shape (C,); any scale.
+        tolerance: By how much, relatively, a class may miss its share.
 
     Returns:
         Logarithms of probabilities, shape (M, C).
@@ -34,7 +36,7 @@ def balanced(logits: Floats, masses: Floats, shares: Floats) -> Floats:
     kernel, scale = np.exp(lowered), np.ones(len(wanted))
     for _ in range(_MOST_ROUNDS):
         got = scale * ((weights / (kernel @ scale)) @ kernel) + _LEAST
-        if np.abs(np.log(wanted / got)).max() < _TOLERANCE:
+        if np.abs(np.log(wanted / got)).max() < tolerance:
             break
         scale = scale * (wanted / got)
         scale /= scale.max()
