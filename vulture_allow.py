@@ -104,3 +104,4 @@ _.create_module
 _.exec_module
 _.intra_op_num_threads  # onnxruntime reads these
 _.log_severity_level
+forked_workers  # tests name this fixture

@@ -94,20 +94,33 @@ def child(seed: int, first: int, last: int | None) -> None:
         case = first
         while last is None or case < last:
             print(json.dumps({"case": case}), flush=True)
-            with tempfile.TemporaryDirectory() as folder:
-                target = prepared(found, seed, case, Path(folder))
-                begun = time.process_time()
-                came, said = outcome(target, Path(folder))
-            told = {
-                "case": case,
-                "target": target.name,
-                "outcome": came,
-                "said": said[-4000:] if came == "failed" else said[:200],
-                "seconds": round(time.process_time() - begun, 3),
-                "bytes": _peak(),
-            }
-            print(json.dumps(told), flush=True)
+            print(json.dumps(told_of(found, seed, case)), flush=True)
             case += 1
+
+
+def told_of(found: Sequence[Target], seed: int, case: int) -> dict[str, Any]:
+    """Do a case in this process.
+
+    Args:
+        found: All targets; the number of the case says which.
+        seed: Decides the damage, with the number.
+        case: Number of the case.
+
+    Returns:
+        What came of it.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        target = prepared(found, seed, case, Path(folder))
+        begun = time.process_time()
+        came, said = outcome(target, Path(folder))
+    return {
+        "case": case,
+        "target": target.name,
+        "outcome": came,
+        "said": said[-4000:] if came == "failed" else said[:200],
+        "seconds": round(time.process_time() - begun, 3),
+        "bytes": _peak(),
+    }
 
 
 def _peak() -> int:

@@ -5,13 +5,16 @@ import os
 import random
 import signal
 from collections import UserDict
+from pathlib import Path
 
 import hypothesis
 import numpy as np
 import pytest
 import sqlalchemy
 import torch
+from tests import forked
 
+gc.disable()  # what is imported and collected stays: nothing to be found
 torch.set_num_threads(1)  # two test processes share two cores
 # A shell has what it starts in the background ignore Ctrl-C, and children inherit it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -28,6 +31,7 @@ hypothesis.settings.load_profile("fast")
 
 def pytest_collection_finish():
     """Let nobody look for garbage among what was imported: that stays to the end."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 
@@ -82,6 +86,17 @@ def compiled_once():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fewlabels.store.database.create_engine", created)
+        yield
+
+
+@pytest.fixture
+def forked_workers(monkeypatch):
+    """Let up to three jobs be done by forks: imports take a new process seconds."""
+    if not Path("/proc/self/fd").exists():
+        yield
+        return
+    with forked.processes(3) as processes:
+        monkeypatch.setattr("fewlabels.jobs.processes.subprocess", processes)
         yield
 
 

@@ -71,6 +71,7 @@ def shell(capsys):
         signal.signal(number, handler)
 
 
+@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name
 )

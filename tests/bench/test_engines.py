@@ -45,6 +45,7 @@ def errors(ended):
 def make(request):
     """What makes an engine of each kind."""
     if request.param == "local":
+        request.getfixturevalue("forked_workers")
         return partial(LocalEngine, num_workers=2, retries=1)
     return partial(RayEngine, request.getfixturevalue("cluster"), retries=1)
 

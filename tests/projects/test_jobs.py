@@ -14,6 +14,9 @@ from fewlabels.runs import Choice
 LONG = Choice(name="supervised", options={"steps": 300, "checkpoint_every": 300})
 
 
+pytestmark = pytest.mark.usefixtures("forked_workers")
+
+
 @pytest.fixture(autouse=True)
 def _here(monkeypatch):
     """As in this process; another number would give other bits."""
