@@ -22,7 +22,7 @@ def filled(num_voters=40, num_classes=3, num_neighbors=4):
     draws = rng.stream(0, "beliefs")
     beliefs = torch.randn(len(nodes), num_classes, generator=draws).log_softmax(1)
     network.remember(nodes)
-    network.believe(graph, nodes.read(np.arange(num_voters)), beliefs)
+    network.believe(graph, nodes.read(np.arange(num_voters)), {}, beliefs)
     return network, graph, beliefs
 
 
@@ -60,6 +60,23 @@ def test_a_new_row_gets_the_mean_of_its_neighbors(num_voters):
         weights = np.exp(-squares[near] / (own * graph.reach[near]))
         vote = weights @ beliefs[near].exp().double().numpy() / weights.sum()
         np.testing.assert_allclose(logits, np.log(vote), atol=1e-4)
+
+
+def test_votes_are_worked_out_once_and_new_beliefs_count(monkeypatch):
+    network, graph, beliefs = filled()
+    first = network.recall(NEW)
+    counted, votes = [], Neighbors._votes
+    monkeypatch.setattr(
+        Neighbors, "_votes", lambda *told: counted.append(1) or votes(*told)
+    )
+    assert torch.equal(network.recall(NEW), first)
+    network.believe(graph, network.rows, network.votes, beliefs.flip(1))
+    torch.testing.assert_close(
+        network.head(network.recall(NEW)), network.head(first).flip(1)
+    )
+    assert not counted
+    network.recall(NEW[:5])
+    assert counted == [1]
 
 
 def test_features_are_directions_that_probabilities_hardly_change():

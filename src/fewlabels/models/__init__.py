@@ -13,7 +13,7 @@ from torch import Generator
 
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.models.heads import Head, check_hidden
-from fewlabels.models.neighbors import Neighbors, check_sizes
+from fewlabels.models.neighbors import Neighbors, Votes, check_sizes
 from fewlabels.models.network import Network, as_input
 from fewlabels.models.wide_resnet import WideResNet, check_size
 
@@ -21,6 +21,7 @@ __all__ = [
     "Head",
     "Neighbors",
     "Network",
+    "Votes",
     "WideResNet",
     "as_input",
     "build",

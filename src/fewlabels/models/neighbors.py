@@ -19,6 +19,11 @@ _MINUTE = 1e-3
 _SAME = 1e-10
 _FARTHEST = 50.0
 _CHUNK = 512
+_MOST_CHUNKS = 256
+
+Votes = dict[bytes, tuple[Tensor, Tensor]]
+"""Who votes on rows that were asked about, by the hashes of a chunk of them: the nodes
+and their weights. Labels change nothing about it, and finding out takes long."""
 
 
 class Neighbors(Network):
@@ -60,6 +65,7 @@ class Neighbors(Network):
         """
         super().__init__()
         self.num_neighbors = num_neighbors
+        self.votes: Votes = {}
         single = torch.float32
         self.register_buffer("origin", torch.zeros(1, dtype=single))
         self.register_buffer("center", torch.zeros(row_size, dtype=single))
@@ -88,21 +94,48 @@ class Neighbors(Network):
         self.spread.fill_(nodes.spread)
         self.hashes.copy_(torch.from_numpy(nodes.hashes))
 
-    def believe(self, graph: NeighborGraph, voters: Tensor, beliefs: Tensor) -> None:
+    def believe(
+        self, graph: NeighborGraph, voters: Tensor, votes: Votes, beliefs: Tensor
+    ) -> None:
         """Take over what is believed about the nodes of a graph.
 
         Args:
             graph: The graph.
             voters: Directions of the first nodes, shape (R, D); shared, not copied.
+            votes: What is known of their votes by now; shared, and added to.
             beliefs: Logarithms of probabilities, shape (M, C).
         """
-        self.rows = voters
+        self.rows, self.votes = voters, votes
         self.reach.copy_(torch.from_numpy(graph.reach[: self.num_voters]))
         self.beliefs.copy_(beliefs)
 
     def embed(self, images: Tensor) -> Tensor:
         """Return directions and, minute, logarithms of probabilities: (n, D + C)."""
         unit = directions(images.flatten(start_dim=1), self.origin)
+        return self._features(unit, self._voted(*self._votes(unit)))
+
+    def recall(self, images: Tensor) -> Tensor:
+        """Return the features; rows of the pool are looked up, not searched for."""
+        rows = images.flatten(start_dim=1)
+        unit = directions(rows, self.origin)
+        found = row_hashes(rows)
+        places = torch.searchsorted(self.hashes, found).clamp(max=len(self.hashes) - 1)
+        beliefs = self.beliefs[places]
+        is_new = (self.hashes[places] != found) & self.rows.any()  # else nobody votes
+        for part in torch.split(torch.nonzero(is_new).flatten(), _CHUNK):
+            beliefs[part] = self._voted(*self._known_votes(found[part], unit[part]))
+        return self._features(unit, beliefs)
+
+    def _known_votes(self, hashes: Tensor, unit: Tensor) -> tuple[Tensor, Tensor]:
+        key = hashes.cpu().numpy().tobytes()
+        if key not in self.votes:
+            if len(self.votes) == _MOST_CHUNKS:
+                self.votes.clear()
+            self.votes[key] = self._votes(unit)
+        return self.votes[key]
+
+    def _votes(self, unit: Tensor) -> tuple[Tensor, Tensor]:
+        """Return which nodes vote on some directions, and their weights, (n, K)."""
         count = min(self.num_neighbors, self.num_voters)
         near_nK = (unit @ self.rows.T).topk(count, dim=1).indices
         squares_nK = (unit[:, None] - self.rows[near_nK]).square().sum(dim=2)
@@ -112,21 +145,11 @@ class Neighbors(Network):
         is_same = (squares_nK <= _SAME).to(weights_nK)
         is_known = is_same.amax(dim=1, keepdim=True)
         weights_nK = torch.where(is_known > 0, is_same, weights_nK)
-        weights_nK = weights_nK / weights_nK.sum(dim=1, keepdim=True)
-        voted = (weights_nK[:, :, None] * self.beliefs[near_nK].exp()).sum(dim=1)
-        return self._features(unit, voted.log())
+        return near_nK, weights_nK / weights_nK.sum(dim=1, keepdim=True)
 
-    def recall(self, images: Tensor) -> Tensor:
-        """Return the features; rows of the pool are looked up, not searched for."""
-        rows = images.flatten(start_dim=1)
-        unit = directions(rows, self.origin)
-        found = row_hashes(rows)
-        places = torch.searchsorted(self.hashes, found).clamp(max=len(self.hashes) - 1)
-        features = self._features(unit, self.beliefs[places])
-        is_new = self.hashes[places] != found
-        for part in torch.split(torch.nonzero(is_new).flatten(), _CHUNK):
-            features[part] = self.embed(rows[part])
-        return features
+    def _voted(self, near_nK: Tensor, weights_nK: Tensor) -> Tensor:
+        """Return logarithms of probabilities by a vote, shape (n, C)."""
+        return (weights_nK[:, :, None] * self.beliefs[near_nK].exp()).sum(dim=1).log()
 
     def _features(self, unit: Tensor, beliefs: Tensor) -> Tensor:
         centered = (unit - self.center) / self.spread

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fewlabels import models, rng
-from fewlabels.models import Neighbors, Network
+from fewlabels.models import Neighbors, Network, Votes
 from fewlabels.naming import check_known
 from fewlabels.neighbors import Floats, NeighborGraph, Nodes, Search, check_installed
 from fewlabels.pool import Images, Pool
@@ -122,7 +122,8 @@ class GraphLearner:
         sources = Sources.of(pool, around.nodes)
         found = self.aligned(self.beliefs(graph, sources), around.nodes, sources)
         voters = around.voters(network.num_voters)
-        network.believe(graph, voters, torch.from_numpy(found))
+        votes = around.votes(network.num_neighbors, network.num_voters, self.search)
+        network.believe(graph, voters, votes, torch.from_numpy(found))
 
     def rehearse(self, num_items: int, num_classes: int, width: int) -> float:
         """Solve a problem of random rows; return how many times longer all take."""
@@ -173,6 +174,7 @@ class Surroundings:
     identity: tuple[str, float]
     _graphs: dict[tuple[int, Search], NeighborGraph] = field(default_factory=dict)
     _voters: dict[int, Tensor] = field(default_factory=dict)
+    _votes: dict[tuple[int, int, Search], Votes] = field(default_factory=dict)
 
     def graph(self, num_neighbors: int, search: Search) -> NeighborGraph:
         """Return the graph."""
@@ -186,6 +188,10 @@ class Surroundings:
         if number not in self._voters:
             self._voters[number] = self.nodes.read(np.arange(number))
         return self._voters[number]
+
+    def votes(self, num_neighbors: int, num_voters: int, search: Search) -> Votes:
+        """Return what is known of votes on other rows, to be added to."""
+        return self._votes.setdefault((num_neighbors, num_voters, search), {})
 
     def is_of(self, images: Images, identity: tuple[str, float]) -> bool:
         """Return whether it was worked out for these images, seen in this way."""
