@@ -17,6 +17,7 @@ _COMMANDS = {
         "Show how well conditioned the labels of a run are.",
     ),
     "check": ("check:check", "Check that a strategy, trainer or kernel is sound."),
+    "start": ("start:start", "Label images in the browser: a folder and a budget in."),
     "init": ("project:init", "Start a project: images, classes, a label budget."),
     "ask": ("project:ask", "Choose the next images to label; writes a file."),
     "tell": ("project:tell", "Read labels from a file."),

@@ -63,8 +63,14 @@ class Source:
     """How the project refers to the file of rows."""
 
     @classmethod
-    def of(cls, place: Path, images: Path | None, encoder: str | None) -> "Source":
-        """List the items of a project that will be in ``place``."""
+    def of(
+        cls,
+        place: Path,
+        images: Path | None,
+        encoder: str | None,
+        first: int | None = None,
+    ) -> "Source":
+        """List the items of a project that will be in ``place``: all, or some."""
         file = encoders.rows_file(encoder)
         vectors = None if file is None else rows_in(file)
         reference = None if file is None else folder.reference(file, place)
@@ -75,7 +81,7 @@ class Source:
                     "rows as the encoder vectors:FILE, or both."
                 )
             return cls(scan_rows(vectors), (), vectors, reference)
-        index = _scanned(images, place)
+        index = _scanned(images, place, first)
         if vectors is not None:
             vectors.of([one.name for one in index.files])
         files = tuple(one.file(images) for one in index.files)
@@ -118,14 +124,15 @@ class Source:
         training.resolve(planned.trainer.name, planned.trainer.options).check(pool)
 
 
-def _scanned(images: Path, place: Path) -> Index:
+def _scanned(images: Path, place: Path, first: int | None) -> Index:
     if not images.is_dir():
         raise DataError(f"There is no folder '{images}' with images.")
-    index = indexing.scan(images, without=folder.inside(place, images))
+    inner = folder.inside(place, images)
+    index = indexing.scan(images, without=inner, most=first)
     if not index.files:
-        first = f" ({index.unreadable[0]})" if index.unreadable else ""
+        such_as = f" ({index.unreadable[0]})" if index.unreadable else ""
         raise DataError(
-            f"There is no readable image in '{images}'{first}. Give a folder of PNG, "
+            f"There is no readable image in '{images}'{such_as}. Give a folder of PNG, "
             "JPEG or other common images."
         )
     return index

@@ -9,15 +9,17 @@ from torch import Tensor
 
 from fewlabels import strategies
 from fewlabels.errors import BudgetError, FewlabelsWarning
+from fewlabels.features import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, Pool, Query, check_query
 from fewlabels.projects.folder import ProjectFolder
 from fewlabels.projects.models import ModelRecord
 from fewlabels.projects.settings import largest_audit
 from fewlabels.projects.snapshot import Snapshot
-from fewlabels.protocols import Classifier
+from fewlabels.protocols import Classifier, Strategy
 from fewlabels.rng import stream
 from fewlabels.runs import Choice
 from fewlabels.store import RoundItem, StoredRound, candidates_digest
+from fewlabels.strategies.random import Random
 
 
 def new_round(
@@ -45,8 +47,13 @@ def new_round(
     done = project.records()
     model = done[-1] if done else None
     pool = _asked_of(project, snapshot, measuring)
-    classifier = _classifier(project, pool, model)
-    query = _chosen(project, snapshot, pool, classifier, size, chosen_by)
+    chooser = strategies.resolve(chosen_by.name, chosen_by.options)
+    if model is None and isinstance(chooser, Random):
+        _warn_of_no_model(pool)
+        classifier = _knowing_nothing(pool)
+    else:
+        classifier = _classifier(project, pool, model)
+    query = _chosen(project, snapshot, pool, classifier, size, chooser)
     asked = _shuffled(project, len(snapshot.rounds), pool, query, measuring, again)
     facts = {
         "strategy_options": chosen_by.options,
@@ -134,10 +141,10 @@ def _chosen(
     pool: Pool,
     classifier: Classifier,
     size: int,
-    chosen_by: Choice,
+    chooser: Strategy,
 ) -> Query:
     """Return what the strategy asks about."""
-    query = strategies.resolve(chosen_by.name, chosen_by.options).select(
+    query = chooser.select(
         classifier,
         pool,
         size,
@@ -154,16 +161,26 @@ def _classifier(
     """Return the latest model; without one, the untrained network."""
     if model is not None:
         return project.classifier(model, pool)
+    _warn_of_no_model(pool)
+    unlabeled = replace(pool, labels=torch.full_like(pool.labels, UNKNOWN))
+    seed = project.settings.seed
+    return project.trainer().fit(unlabeled, stream(seed, "train", 0))
+
+
+def _warn_of_no_model(pool: Pool) -> None:
     num_labeled = len(pool.labeled)
     if num_labeled:
         msg = (
             f"{num_labeled} labels have been given but no model was trained on them; "
             "the choice uses an untrained network. Train first for a better one."
         )
-        warnings.warn(msg, FewlabelsWarning, stacklevel=4)
-    unlabeled = replace(pool, labels=torch.full_like(pool.labels, UNKNOWN))
-    seed = project.settings.seed
-    return project.trainer().fit(unlabeled, stream(seed, "train", 0))
+        warnings.warn(msg, FewlabelsWarning, stacklevel=5)
+
+
+def _knowing_nothing(pool: Pool) -> Classifier:
+    """Return a classifier for a choice at random, which need not wait for features."""
+    nothing = torch.zeros(len(pool), pool.num_classes)
+    return PrecomputedClassifier(nothing[:, :1], nothing)
 
 
 def _shuffled(

@@ -105,10 +105,23 @@ class Labeling(ProjectFolder):
         return self._say(said, kind, uuid, is_change=True)
 
     def undo(
-        self, *, annotator: str | None = None, uuid: str | None = None
+        self,
+        *,
+        annotator: str | None = None,
+        uuid: str | None = None,
+        target: str | None = None,
     ) -> StoredEvent:
-        """Take back the annotator's last answer that holds, of whichever round."""
-        return self.store.undo(_named(annotator), uuid=uuid)
+        """Take back the annotator's last answer that holds, of whichever round.
+
+        Args:
+            annotator: Whose answer; None: that of this computer's user.
+            uuid: Names this call, for sending it again; None: a new one.
+            target: UUID of another answer to take back.
+
+        Returns:
+            What was written.
+        """
+        return self.store.undo(_named(annotator), target=target, uuid=uuid)
 
     def redo(
         self, *, annotator: str | None = None, uuid: str | None = None

@@ -65,6 +65,7 @@ class Project(Labeling):
         seed: int | None = None,
         store: str | None = None,
         shares: str | Sequence[float] = "unknown",
+        first: int | None = None,
         on_choice: Callable[[str], object] | None = None,
     ) -> Self:
         """Begin a project.
@@ -91,6 +92,8 @@ class Project(Labeling):
             store: Address of a PostgreSQL server; None: a file in the folder.
             shares: How frequent the classes are among the images: ``"unknown"``,
                 ``"even"``, or a number for each.
+            first: Index so many of the images, drawn at random, so that labeling can
+                begin at once; :meth:`index` takes in the others. None: all of them.
             on_choice: Called with what each quality would cost here, where there is a
                 choice, before the project is made.
 
@@ -105,7 +108,7 @@ class Project(Labeling):
         pictures = None if images is None else Path(images).expanduser()
         beginning.check_size(size)
         _check_free(place)
-        source = beginning.Source.of(place, pictures, encoder)
+        source = beginning.Source.of(place, pictures, encoder, first)
         planned = source.planned(
             len(names), trainer, encoder, size, known_shares, quality
         )
@@ -144,6 +147,7 @@ class Project(Labeling):
         size: int | None = None,
         strategy: str | Choice | None = None,
         anew: bool = False,
+        scan: bool = True,
     ) -> Asked:
         """Choose the next images to label, or return those that are still open.
 
@@ -151,13 +155,15 @@ class Project(Labeling):
             size: How many images the strategy chooses; None: as the project says.
             strategy: Another strategy than the project's, for this round.
             anew: Leave what is open of the last round and choose again.
+            scan: Look through the folder for new images first.
 
         Returns:
             The images, in the order in which to label them.
         """
         chosen = None if strategy is None else Choice.model_validate(strategy)
         with self.alone(LOCK, "choosing images"):
-            self.index()
+            if scan:
+                self.index()
             return asking.ask(self, size=size, strategy=chosen, anew=anew)
 
     def write_query(self, asked: Asked, path: str | PathLike[str]) -> Path:

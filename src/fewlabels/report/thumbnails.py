@@ -68,8 +68,8 @@ def _pictures(images: "Images", there: Mapping[str, int]) -> dict[str, str | Non
     return {name: data_uri(item) for name, item in zip(there, shown, strict=True)}
 
 
-def data_uri(pixels: NDArray[np.uint8], largest: int = _LARGEST) -> str:
-    """Return an image (C, H, W) as a data URI: PNG if small, else a reduced JPEG."""
+def encoded(pixels: NDArray[np.uint8], largest: int) -> tuple[str, bytes]:
+    """Return an image (C, H, W) as type and bytes: PNG if small, else reduced JPEG."""
     channels_last = np.ascontiguousarray(pixels.transpose(1, 2, 0))
     grey = channels_last[:, :, 0]
     image = Image.fromarray(channels_last if channels_last.shape[2] == 3 else grey)
@@ -80,5 +80,10 @@ def data_uri(pixels: NDArray[np.uint8], largest: int = _LARGEST) -> str:
         image.save(file, "PNG", optimize=True)
     else:
         image.save(file, "JPEG", quality=85)
-    kind = "png" if is_small else "jpeg"
-    return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"
+    return f"image/{'png' if is_small else 'jpeg'}", file.getvalue()
+
+
+def data_uri(pixels: NDArray[np.uint8], largest: int = _LARGEST) -> str:
+    """Return an image (C, H, W) as a data URI, as :func:`encoded` makes it."""
+    kind, content = encoded(pixels, largest)
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"

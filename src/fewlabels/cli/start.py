@@ -1,0 +1,193 @@
+"""``fewlabels start``: a folder and a budget in, a page in the browser."""
+
+import os
+import shlex
+import sys
+import webbrowser
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Thread
+from typing import Annotated, Any
+
+import typer
+
+from fewlabels.cli.options import AllowCode, Download, Encoder, Quiet, found_encoder
+from fewlabels.cli.terminal import Terminal
+from fewlabels.errors import UsageError
+from fewlabels.jobs import Replay
+from fewlabels.jobs import start as start_job
+from fewlabels.projects import Project
+from fewlabels.projects.settings import FILE
+
+_BESIDE = "-labels"
+
+
+def start(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FOLDER", help="Image folder, or the folder of a project."
+        ),
+    ],
+    *,
+    classes: Annotated[
+        str | None,
+        typer.Option(help="Names, such as cat,dog,other; for a new project."),
+    ] = None,
+    budget: Annotated[
+        int | None, typer.Option(help="Total number of labels; for a new project.")
+    ] = None,
+    project: Annotated[
+        Path | None,
+        typer.Option(help="Project folder. [default: FOLDER-labels, beside FOLDER]"),
+    ] = None,
+    audit: Annotated[
+        int | None, typer.Option(help="Labels that only measure. [default: a fifth]")
+    ] = None,
+    query: Annotated[int, typer.Option(help="Labels asked for in each round.")] = 20,
+    strategy: Annotated[str, typer.Option(help="Name or module:Class.")] = "npc",
+    trainer: Annotated[
+        str | None,
+        typer.Option(help="Name or module:Class. [default: what fits the images]"),
+    ] = None,
+    encoder: Encoder = None,
+    download: Download = False,
+    quality: Annotated[
+        str | None, typer.Option(help="fast, normal or best; see 'fewlabels init'.")
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="Address to listen at; others need --token.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="[default: the project's own]")
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="FEWLABELS_TOKEN",
+            help="What people sign in with. [default: a new one]",
+        ),
+    ] = None,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open a browser.")
+    ] = True,
+    allow_code: AllowCode = False,
+    quiet: Quiet = False,
+) -> None:
+    """Label images in the browser, with a model that learns along.
+
+    Begins a project beside FOLDER, or goes on with it. Stop it with Ctrl-C at any time:
+    every label that the page shows as saved is on the disk.
+    """
+    _check_installed()
+    from fewlabels.web.serving import check_reach, serve
+
+    check_reach(host, token)
+    terminal = Terminal.open(quiet=quiet)
+    place = _place(folder, project)
+    if (place / FILE).exists():
+        _go_on(place, classes, budget, terminal)
+    else:
+        options: dict[str, Any] = {"budget": budget, "audit": audit, "query": query}
+        options |= {"strategy": strategy, "trainer": trainer, "quality": quality}
+        options |= {"encoder": found_encoder(encoder, download=download)}
+        with terminal.busy():
+            _begin(place, folder, classes, options, terminal)
+
+    def ready(address: str) -> None:
+        # Even if quiet: without the address there is no way in.
+        terminal.out.print(f"Label at {address}", soft_wrap=True)
+        terminal.say("Stop with Ctrl-C; the same command goes on.")
+        if browser and _has_screen():
+            Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+    serve(
+        place,
+        host=host,
+        port=port,
+        token=token,
+        allow_code=allow_code,
+        on_ready=ready,
+    )
+
+
+def _place(folder: Path, project: Path | None) -> Path:
+    """Return the folder of the project."""
+    if project is not None:
+        return project
+    if (folder / FILE).exists():
+        return folder
+    real = folder.expanduser().resolve()
+    return real.with_name(real.name + _BESIDE)
+
+
+def _go_on(
+    place: Path, classes: str | None, budget: int | None, terminal: Terminal
+) -> None:
+    """Say what an existing project is, where the command asked for something else."""
+    with Project.open(place) as found:
+        names = [one.name for one in found.store.classes()]
+        own = found.settings.budget
+    terminal.say(f"Going on with the project in {place}.")
+    wanted = [name.strip() for name in classes.split(",")] if classes else []
+    if set(wanted) - set(names):
+        missing = ", ".join(name for name in wanted if name not in names)
+        terminal.say(
+            f"Its classes are {', '.join(names)}. To add {missing}: Shift+N on the "
+            f"page, or fewlabels classes add {shlex.quote(str(place))} NAME."
+        )
+    if budget not in {None, own}:
+        told = (
+            f"Its budget is {own}; change 'budget' in {place / FILE} to have another."
+        )
+        terminal.say(told)
+
+
+def _begin(
+    place: Path,
+    images: Path,
+    classes: str | None,
+    options: dict[str, Any],
+    terminal: Terminal,
+) -> None:
+    """Begin a project in a process of its own, which may import what it needs."""
+    if classes is None or options["budget"] is None:
+        raise UsageError(
+            f"There is no project in '{place}' yet, and a new one needs classes and a "
+            "budget: add --classes cat,dog,other --budget 200."
+        )
+    real = images.expanduser().resolve()
+    if not real.is_dir():
+        raise UsageError(f"There is no folder '{images}' with images.")
+    told = {"folder": str(place.resolve()), "images": str(real)}
+    names = classes.split(",")
+    call = "fewlabels.web.work:begin"
+    arguments = {**told, "classes": names, "options": options}
+    job = start_job(call, arguments, allow_code=True)  # the command line named it all
+    replay = Replay()
+    try:
+        for event in job.events():
+            replay.hear(event)
+    finally:
+        replay.close()
+        if job.end is None:
+            job.kill()
+    result = job.result()
+    for line in (*result["choice"], result["reason"]):
+        terminal.say(line)
+
+
+def _has_screen() -> bool:
+    """Whether a browser can show itself; one that takes the terminal would not do."""
+    if sys.platform in {"darwin", "win32"}:
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def _check_installed() -> None:
+    missing = [name for name in ("fastapi", "uvicorn") if find_spec(name) is None]
+    if missing:
+        raise UsageError(
+            f"The page needs {' and '.join(missing)}, not installed here. Install the "
+            "extra: pip install 'fewlabels[web]'."
+        )

@@ -1,0 +1,228 @@
+"""The addresses of the page, and what answers them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import cache
+from importlib.resources import files
+from typing import Annotated, Any, Literal
+
+from fastapi import FastAPI, Request, Response
+from fastapi import Path as InPath
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, StreamingResponse
+from starlette.exceptions import HTTPException
+
+from fewlabels.errors import (
+    DataError,
+    FewlabelsError,
+    StoreBusyError,
+    StoreError,
+    UsageError,
+)
+from fewlabels.web.background import Background
+from fewlabels.web.board import Board
+from fewlabels.web.desk import Desk, Facts
+from fewlabels.web.messages import Action, Turn
+from fewlabels.web.pictures import SIDES, picture
+
+_KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_KEPT = {"cache-control": "private, max-age=86400, immutable"}
+_LOOK = 0.1  # seconds between two looks at the board
+_SILENCE = 10.0  # seconds after which a sign of life is sent
+_MOST_LISTENERS = 50
+
+Image = Annotated[str, InPath(pattern=r"^[0-9a-f]{24}$")]
+Task = Literal["features", "training"]
+
+
+def make_app(desk: Desk, background: Background, board: Board) -> FastAPI:
+    """Return the application of a project; a :class:`Guard` belongs in front of it."""
+
+    @asynccontextmanager
+    async def alive(_: FastAPI) -> AsyncIterator[None]:
+        board.open()
+        background.begin()
+        try:
+            yield
+        finally:
+            board.close()
+            background.close()
+
+    app = FastAPI(
+        title="fewlabels",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/api/openapi.json",
+        lifespan=alive,
+    )
+    _add_errors(app)
+    _add_pages(app)
+    _add_looking(app, desk, board)
+    _add_labeling(app, desk)
+    _add_work(app, background)
+    return app
+
+
+def _add_pages(app: FastAPI) -> None:
+    @app.get("/", include_in_schema=False)
+    def first() -> Response:
+        return _static("index.html")
+
+    @app.get("/static/{name}", include_in_schema=False)
+    def static(name: str) -> Response:
+        return _static(name)
+
+
+def _add_looking(app: FastAPI, desk: Desk, board: Board) -> None:
+    listeners: set[int] = set()
+
+    @app.get("/api/project")
+    def project() -> Facts:
+        return _described(desk)
+
+    @app.get("/api/events")
+    async def events(request: Request) -> Response:
+        if len(listeners) >= _MOST_LISTENERS:
+            raise HTTPException(503, "Too many tabs listen already; close some.")
+        return StreamingResponse(
+            _told(board, request, listeners), media_type="text/event-stream"
+        )
+
+    @app.get("/api/images/{name}/{side}")
+    def image(name: Image, side: int) -> Response:
+        if side not in SIDES:
+            raise HTTPException(404, f"Pictures have sides of {SIDES} pixels.")
+        file = desk.gallery.file(name)
+        if file is None:
+            raise HTTPException(404, "There is no such image.")
+        found = picture(file, desk.project.images_folder, side)
+        return Response(found.content, media_type=found.media_type, headers=_KEPT)
+
+
+def _add_labeling(app: FastAPI, desk: Desk) -> None:
+    @app.post("/api/lease")
+    def lease(turn: Turn) -> Facts:
+        return desk.lease(turn)
+
+    @app.post("/api/stay")
+    def stay(turn: Turn) -> Facts:
+        return desk.stay(turn)
+
+    @app.post("/api/leave")
+    def leave(turn: Turn) -> Facts:
+        return desk.leave(turn)
+
+    @app.post("/api/act")
+    def act(action: Action) -> Facts:
+        return desk.act(action)
+
+
+def _add_work(app: FastAPI, background: Background) -> None:
+    @app.post("/api/round")
+    def choose_again() -> Facts:
+        background.choose_again()
+        return background.told()
+
+    @app.post("/api/train")
+    def train() -> Facts:
+        background.train()
+        return background.told()
+
+    @app.post("/api/export")
+    def export() -> Facts:
+        background.export()
+        return background.told()
+
+    @app.post("/api/cancel/{task}")
+    def cancel(task: Task) -> Facts:
+        background.cancel(task)
+        return background.told()
+
+
+def _described(desk: Desk) -> Facts:
+    """Return what does not change while the page is open."""
+    project = desk.project
+    folder = project.images_folder.resolve()
+    return {
+        "name": folder.name,
+        "identity": desk.gallery.name_of("project"),
+        "query": project.settings.query,
+        "trainer": project.settings.trainer.name,
+        "strategy": project.settings.strategy.name,
+        "overlap": project.settings.overlap,
+    }
+
+
+async def _told(
+    board: Board, request: Request, listeners: set[int]
+) -> AsyncIterator[str]:
+    """Yield each new state as an event, and a sign of life now and then."""
+    seen, silent = 0, 0.0
+    listeners.add(id(request))
+    try:
+        while not board.is_closed and not await request.is_disconnected():
+            version, text = board.latest
+            if version != seen:
+                seen, silent = version, 0.0
+                yield f"id: {version}\ndata: {text}\n\n"
+            elif silent > _SILENCE:
+                silent = 0.0
+                yield ": alive\n\n"
+            await asyncio.sleep(_LOOK)
+            silent += _LOOK
+    finally:
+        listeners.discard(id(request))
+
+
+# ------------------------------------------------------------------------ files, errors
+
+
+@cache
+def _files() -> dict[str, bytes]:
+    """Return the files of the page by name: no request becomes a path."""
+    folder = files("fewlabels.web") / "static"
+    return {one.name: one.read_bytes() for one in folder.iterdir() if one.is_file()}
+
+
+def _static(name: str) -> Response:
+    content = _files().get(name)
+    kind = _KINDS.get(f".{name.rpartition('.')[2]}")
+    if content is None or kind is None:
+        raise HTTPException(404, "There is no such file.")
+    return Response(content, headers={"content-type": kind})
+
+
+def _add_errors(app: FastAPI) -> None:
+    def answer(status: int) -> Callable[[Request, Any], Awaitable[Response]]:
+        async def told(request: Request, error: Any) -> Response:
+            del request
+            text = error.detail if isinstance(error, HTTPException) else str(error)
+            code = error.status_code if isinstance(error, HTTPException) else status
+            return JSONResponse({"error": str(text)}, code)
+
+        return told
+
+    app.add_exception_handler(HTTPException, answer(500))
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(UsageError, answer(422))
+    app.add_exception_handler(DataError, answer(404))
+    app.add_exception_handler(StoreBusyError, answer(503))
+    app.add_exception_handler(StoreError, answer(409))
+    app.add_exception_handler(FewlabelsError, answer(503))
+
+
+async def _invalid(request: Request, error: Any) -> Response:
+    """Say what is wrong with a request, without repeating what it said."""
+    del request
+    parts = [
+        f"{'.'.join(str(one) for one in fault['loc'])}: {fault['msg']}"
+        for fault in error.errors()[:5]
+    ]
+    text = "; ".join(parts).encode("utf-8", "backslashreplace").decode()
+    return JSONResponse({"error": f"The request cannot be right: {text}."}, 422)

@@ -1,0 +1,193 @@
+"""What goes on behind the page: features, rounds, trainings, exports.
+
+Each is a job in a process of its own, told of in events. Quick ones share a process
+that stays, since importing torch takes longer than what they do.
+"""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock, Thread
+from typing import Any
+
+from fewlabels.jobs import Event, Job, Worker, start
+from fewlabels.naming import AllowCode
+
+AHEAD = 5
+"""Images left of a round at which the next one is chosen."""
+
+_WORK = "fewlabels.web.work"
+_TRAIN = "fewlabels.projects.jobs:train"
+_FINISHED = "BudgetError"
+_TASKS = ("features", "round", "training", "export")
+
+
+class Background:
+    """The jobs of one project.
+
+    Args:
+        folder: The project's.
+        allow_code: Which import paths ``project.json`` may name.
+    """
+
+    def __init__(self, folder: Path, *, allow_code: AllowCode = False) -> None:
+        self._folder, self._allow_code = folder.resolve(), allow_code
+        self.on_change: Callable[[], object] = lambda: None
+        """Called by other threads, whenever there is something new to show."""
+        self._worker = Worker(allow_code=allow_code)
+        self._line = ThreadPoolExecutor(1, thread_name_prefix="fewlabels-quick")
+        self._jobs: dict[str, Job] = {}
+        self._lock = Lock()
+        self._tasks: dict[str, dict[str, Any]] = {
+            name: {"status": "idle"} for name in _TASKS
+        }
+        self._facts: dict[str, Any] = {"takes_steps": False}
+        self._chosen_after: int | None = None
+        self._is_closed = False
+
+    # ------------------------------------------------------------------- what to do
+
+    def begin(self) -> None:
+        """Take in all images and make their features, behind everything else."""
+        self._start_own("features", f"{_WORK}:prepare", self._prepared)
+
+    def consider(self, state: Mapping[str, Any]) -> None:
+        """Choose the next images in time, given how far the labeling is."""
+        asked = state["round"]
+        left = state["budget"] - state["spent"]
+        if asked is None:
+            self._choose(-1, ahead=False)
+        elif asked["open"] == 0 and left > 0:
+            self._choose(asked["number"], ahead=False)
+        elif asked["open"] <= AHEAD and left > asked["open"] and self._is_ready:
+            self._choose(asked["number"], ahead=True)
+
+    def choose_again(self) -> None:
+        """Forget that choosing failed."""
+        with self._lock:
+            self._chosen_after = None
+            self._tasks["round"] = {"status": "idle"}
+        self.on_change()
+
+    def train(self) -> None:
+        """Train on all labels, unless a training is running."""
+        self._start_own("training", _TRAIN)
+
+    def export(self) -> None:
+        """Write the export into the project's folder."""
+        target = {"target": str(self._folder / "export")}
+        self._queue("export", "export", target)
+
+    def cancel(self, name: str) -> None:
+        """Ask a job to stop; what it has saved is kept."""
+        with suppress(KeyError):
+            self._jobs[name].cancel()
+
+    def close(self) -> None:
+        """End all jobs; the same ones, started again, go on."""
+        self._is_closed = True
+        self._line.shutdown(wait=False, cancel_futures=True)
+        self._worker.close()
+        for job in list(self._jobs.values()):
+            job.kill()
+
+    # ------------------------------------------------------------------- what is told
+
+    def told(self) -> dict[str, Any]:
+        """Return how each job fares."""
+        with self._lock:
+            return {name: dict(task) for name, task in self._tasks.items()}
+
+    @property
+    def _is_ready(self) -> bool:
+        """Whether all images are known, with their features."""
+        return bool(self._tasks["features"]["status"] == "done")
+
+    # ------------------------------------------------------------------------- inside
+
+    def _choose(self, after: int, *, ahead: bool) -> None:
+        with self._lock:
+            if self._chosen_after == after:
+                return
+            self._chosen_after = after
+        # At the very first there is nothing to look at yet, and nobody shall wait.
+        at_random = after < 0 or not self._is_ready
+        arguments = {"at_random": at_random, "ahead": ahead}
+        self._queue("round", "next_round", arguments, self._chose)
+
+    def _chose(self, end: Event) -> None:
+        if end["event"] == "done" and self._facts["takes_steps"]:
+            self.train()
+
+    def _prepared(self, end: Event) -> None:
+        if end["event"] == "done":
+            self._facts.update(end["result"])
+
+    def _queue(
+        self,
+        name: str,
+        call: str,
+        arguments: Mapping[str, Any],
+        then: Callable[[Event], object] | None = None,
+    ) -> None:
+        """Do something quick when those before it are done."""
+        if not self._is_free(name):
+            return
+
+        def work() -> None:
+            told = {"folder": str(self._folder), **arguments}
+            self._watch(name, self._worker.start(f"{_WORK}:{call}", told), then)
+
+        with suppress(RuntimeError):  # it was closed
+            self._line.submit(work)
+
+    def _start_own(
+        self, name: str, call: str, then: Callable[[Event], object] | None = None
+    ) -> None:
+        """Begin something long, in a process of its own."""
+        if not self._is_free(name):
+            return
+        folder = {"folder": str(self._folder)}
+        job = start(call, folder, allow_code=self._allow_code)
+        Thread(target=self._watch, args=(name, job, then), daemon=True).start()
+
+    def _is_free(self, name: str) -> bool:
+        """Take the place of a job, unless it is taken."""
+        with self._lock:
+            if self._is_closed or self._tasks[name]["status"] == "running":
+                return False
+            self._tasks[name] = {"status": "running", "task": "", "done": 0, "total": 0}
+        self.on_change()
+        return True
+
+    def _watch(
+        self, name: str, job: Job, then: Callable[[Event], object] | None
+    ) -> None:
+        """Tell what a job does, to its end."""
+        self._jobs[name] = job
+        end: Event = {}
+        for event in job.events():
+            end = event
+            if event["event"] == "progress" and not event["is_over"]:
+                known = {key: event[key] for key in ("task", "done", "total")}
+                self._tell(name, **known)
+        if then is not None:
+            then(end)
+        self._tell(name, **_outcome(end))
+
+    def _tell(self, name: str, **facts: Any) -> None:
+        with self._lock:
+            self._tasks[name] = {**self._tasks[name], **facts}
+        self.on_change()
+
+
+def _outcome(end: Event) -> dict[str, Any]:
+    """Return how a job ended, as the page shows it."""
+    if end["event"] == "done":
+        return {"status": "done", "result": end["result"], "error": None}
+    if end["event"] == "canceled":
+        return {"status": "canceled", "error": None}
+    if end.get("error") == _FINISHED:
+        return {"status": "finished", "error": None}
+    return {"status": "failed", "error": end.get("reason", "The job ended.")}

@@ -1,0 +1,175 @@
+"""What people do on the page, as the verbs of a project. Nothing is stored here."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from fewlabels.errors import UsageError
+from fewlabels.projects import Project
+from fewlabels.projects.snapshot import Snapshot
+from fewlabels.store import StoredEvent, StoredRound
+from fewlabels.store.records import LABELS
+from fewlabels.web.messages import Action, Turn
+from fewlabels.web.pictures import Gallery
+from fewlabels.web.words import why
+
+Facts = dict[str, Any]
+"""What the page is told, as JSON can hold it."""
+
+
+@dataclass(eq=False)
+class Desk:
+    """Where one project is labeled, by one or several people."""
+
+    project: Project
+    on_change: Callable[[], object] = field(default=lambda: None)
+    """Called after something was written."""
+    _sequence: int = 0
+
+    @cached_property
+    def gallery(self) -> Gallery:
+        """The images, by their names on the page."""
+        return Gallery(self.project)
+
+    # -------------------------------------------------------------------- labeling
+
+    def lease(self, turn: Turn) -> Facts:
+        """Hand out the next images of the round to a tab, and to no other."""
+        rounds = self.project.store.rounds()
+        leased = self.project.lease(
+            turn.count, annotator=turn.annotator, token=turn.tab
+        )
+        items = [one.item for one in leased.leases]
+        frees_at = leased.frees_at
+        return {
+            "items": self._shown(items, rounds),
+            "num_held": leased.num_held,
+            "frees_at": None if frees_at is None else frees_at.isoformat(),
+        }
+
+    def stay(self, turn: Turn) -> Facts:
+        """Prolong what a tab holds."""
+        held = self.project.heartbeat(turn.tab)
+        return {"items": [self.gallery.name_of(one.item) for one in held]}
+
+    def leave(self, turn: Turn) -> Facts:
+        """Give back what a tab holds."""
+        return {"num_released": self.project.release(turn.tab)}
+
+    def act(self, action: Action) -> Facts:
+        """Do what somebody did on the page; the same again changes nothing."""
+        if action.verb == "add_class":
+            classes = self.project.add_class(action.name or "", uuid=action.uuid)
+            self.on_change()
+            return {"classes": classes}
+        if action.verb in {"undo", "redo"}:
+            return self._taken_back(action)
+        written = self._said(action)
+        self.on_change()
+        return {"saved": written.sequence}
+
+    def _said(self, action: Action) -> StoredEvent:
+        """Write an answer about an image."""
+        if action.item is None:
+            raise UsageError(f"The action '{action.verb}' needs an image.")
+        item = self.gallery.item(action.item)
+        if item is None:
+            raise UsageError("There is no such image in this project any more.")
+        project = self.project
+        told: Facts = {"annotator": action.annotator, "uuid": action.uuid}
+        if action.verb == "skip":
+            return project.skip(item, **told)
+        if action.verb == "unsure":
+            return project.unsure(item, **told)
+        if action.verb == "change":
+            return project.change(item, action.name, **told)
+        if action.name is None:
+            raise UsageError("A label needs the name of a class.")
+        return project.label(item, action.name, lead_time=action.lead_time, **told)
+
+    def _taken_back(self, action: Action) -> Facts:
+        """Undo or redo, and hand the image back to the tab that did so."""
+        who, uuid = action.annotator, action.uuid
+        if action.verb == "undo":
+            done = self.project.undo(annotator=who, uuid=uuid, target=action.target)
+        else:
+            done = self.project.redo(annotator=who, uuid=uuid)
+        self.on_change()
+        item = str(done.event.item)
+        if action.verb == "undo":
+            self.project.store.lease(
+                done.event.annotator,
+                1,
+                overlap=self.project.settings.overlap,
+                among=[item],
+                token=action.tab,
+            )
+        shown = self._shown([item], self.project.store.rounds())
+        return {"saved": done.sequence, "item": shown[0] if shown else None}
+
+    def _shown(self, items: list[str], rounds: tuple[StoredRound, ...]) -> list[Facts]:
+        """Return what the page shows with each image."""
+        found = []
+        for item in items:
+            name = self.gallery.name_of(item)
+            file = self.gallery.file(name)
+            if file is None:  # it has gone since
+                continue
+            place = _place(item, rounds)
+            facts: Facts = {"id": name, "file": file.name}
+            facts |= {"width": file.width, "height": file.height}
+            found.append(facts | place)
+        return found
+
+    # -------------------------------------------------------------------- overview
+
+    def state(self) -> Facts:
+        """Return how far the labeling is; cheap, whatever the number of images."""
+        with self.project.store.reading() as moment:
+            for event in moment.events(after=self._sequence):
+                self._sequence = event.sequence
+            classes = [one.name for one in moment.classes() if one.is_active]
+            names = {one.number: one.name for one in moment.classes()}
+            rounds = moment.rounds()
+            verdicts = moment.verdicts(with_missing=True)
+        snapshot = Snapshot(
+            items=(),
+            classes=tuple(classes),
+            verdicts=verdicts,
+            rounds=rounds,
+            overlap=self.project.settings.overlap,
+        )
+        labels = [one for one in verdicts if one.kind in LABELS]
+        counts = Counter(names[one.class_number or 0] for one in labels)
+        budget = self.project.settings.budget
+        return {
+            "sequence": self._sequence,
+            "classes": [{"name": name, "count": counts[name]} for name in classes],
+            "budget": budget,
+            "spent": snapshot.num_spent,
+            "skipped": len({one.item for one in verdicts} - {o.item for o in labels}),
+            "round": _progress(snapshot),
+            "people": sorted({one.annotator for one in verdicts}),
+        }
+
+
+def _progress(snapshot: Snapshot) -> Facts | None:
+    """Return how much of the last round is answered."""
+    if not snapshot.rounds:
+        return None
+    last = snapshot.rounds[-1]
+    num_open = sum(not snapshot.is_answered(one.item) for one in last.items)
+    return {"number": last.step, "size": len(last.items), "open": num_open}
+
+
+def _place(item: str, rounds: tuple[StoredRound, ...]) -> Facts:
+    """Return where an image stands in the latest round that asked about it."""
+    for asked in reversed(rounds):
+        ids = [one.item for one in asked.items]
+        if item in ids:
+            number = ids.index(item) + 1
+            place = {"round": asked.step, "number": number, "of": len(ids)}
+            return place | {"why": why(asked)}
+    return {"round": None, "number": 0, "of": 0, "why": ""}

@@ -1,0 +1,197 @@
+"""What stands between the page and everybody else: each request passes here first.
+
+A server on this machine can be reached by every web page that its owner visits. So a
+request must name a host that is this machine (else a foreign name may have been made to
+point here), must not come from another site, and must bring a cookie that only the
+printed address gives. Its body is read here, bounded in size and time, and every answer
+carries headers that let a browser load nothing from elsewhere.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from fewlabels.web.keys import Keys
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Message, Receive, Send], Awaitable[None]]
+
+MOST_BYTES = 256 * 1024
+"""Largest body of a request."""
+MOST_SECONDS = 10.0
+"""Time that a body may take to arrive."""
+HEADER = "x-fewlabels"
+"""Every change has to carry it; no form and no other site can send it."""
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = (
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
+)
+_SAFE = frozenset({"GET", "HEAD"})
+_SIGN_IN = (
+    "This page is for whoever started it. Open the address that the command printed, "
+    "which ends in ?token=..., in this browser."
+)
+
+
+@dataclass
+class Refusal(Exception):  # noqa: N818 - nobody outside sees it
+    """Why a request goes no further."""
+
+    status: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Guard:
+    """An application that lets only some requests through to another."""
+
+    app: Application
+    keys: Keys
+    hosts: frozenset[str] = frozenset()
+    """Names of this machine besides those that never leave it."""
+    any_address: bool = False
+    """Whether numeric addresses count, too; nobody can make one point elsewhere."""
+    most_seconds: float = MOST_SECONDS
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        headers = _headers(scope)
+        extra: list[tuple[bytes, bytes]] = []
+        try:
+            self._check_origin(scope, headers)
+            if not self._has_cookie(headers):
+                self._check_token(scope)
+                extra.append((b"set-cookie", self.keys.header.encode()))
+            body = await self._body(headers, receive)
+        except Refusal as refusal:
+            await _refuse(refusal, _dressed(send, ()))
+            return
+        await self.app(scope, _replayed(body, receive), _dressed(send, extra))
+
+    def _check_origin(self, scope: Message, headers: dict[str, str]) -> None:
+        """Raise unless a request was meant for this machine, by a page of its own."""
+        host = headers.get("host", "")
+        if not self._is_here(host):
+            raise Refusal(403, "This name is not one of this machine.")
+        origin = headers.get("origin")
+        is_same = origin is None or origin == f"{scope.get('scheme', 'http')}://{host}"
+        if not is_same or headers.get("sec-fetch-site") in {"cross-site", "same-site"}:
+            raise Refusal(403, "The request comes from another site.")
+        if scope["method"] not in _SAFE and HEADER not in headers:
+            raise Refusal(403, f"A change needs the header {HEADER}.")
+
+    def _is_here(self, host: str) -> bool:
+        try:
+            name = (urlsplit(f"//{host}").hostname or "").lower()
+            if name in LOOPBACK or name in self.hosts:
+                return True
+            return self.any_address and bool(ip_address(name))
+        except ValueError:
+            return False
+
+    def _has_cookie(self, headers: dict[str, str]) -> bool:
+        try:
+            found = SimpleCookie(headers.get("cookie", "")).get(self.keys.cookie_name)
+        except CookieError:
+            return False
+        return found is not None and self.keys.is_cookie(found.value)
+
+    def _check_token(self, scope: Message) -> None:
+        """Raise unless the first page is asked for with the token."""
+        given = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token")
+        is_first = scope["path"] == "/" and scope["method"] == "GET"
+        if not (is_first and given and self.keys.is_token(given[0])):
+            raise Refusal(401, _SIGN_IN)
+
+    async def _body(self, headers: dict[str, str], receive: Receive) -> bytes:
+        too_large = Refusal(413, f"A request may have {MOST_BYTES:,} bytes.")
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > MOST_BYTES:
+            raise too_large
+        body, more = b"", True
+        try:
+            async with asyncio.timeout(self.most_seconds):
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise Refusal(400, "The request ended early.")
+                    body += message.get("body", b"")
+                    more = message.get("more_body", False)
+                    if len(body) > MOST_BYTES:
+                        raise too_large
+        except TimeoutError as error:
+            raise Refusal(408, "The request took too long to arrive.") from error
+        return body
+
+
+def _headers(scope: Message) -> dict[str, str]:
+    """Return the headers by name; of one that comes twice, nothing that is believed."""
+    found: dict[str, str] = {}
+    pairs: Iterable[tuple[bytes, bytes]] = scope["headers"]
+    for name, value in pairs:
+        key = name.decode("latin-1").lower()
+        joined = "; " if key == "cookie" else ", "
+        told = value.decode("latin-1")
+        found[key] = f"{found[key]}{joined}{told}" if key in found else told
+    return found
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """Return what hands out a body that was read already, and then goes on."""
+    parts: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return parts.pop() if parts else await receive()
+
+    return replay
+
+
+def _dressed(send: Send, extra: Iterable[tuple[bytes, bytes]]) -> Send:
+    """Return what adds the headers that every answer has."""
+
+    async def dressed(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            own = list(message.get("headers", ()))
+            names = {name.lower() for name, _ in own}
+            if b"cache-control" not in names:
+                own.append((b"cache-control", b"no-store"))
+            message = {**message, "headers": [*own, *_HEADERS, *extra]}
+        await send(message)
+
+    return dressed
+
+
+async def _refuse(refusal: Refusal, send: Send) -> None:
+    body = refusal.reason.encode()
+    headers = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),
+    ]
+    start = {"type": "http.response.start", "status": refusal.status}
+    await send({**start, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

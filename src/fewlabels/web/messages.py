@@ -1,0 +1,43 @@
+"""What the page sends; whatever else comes is refused."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Name = Annotated[str, Field(pattern=r"^[0-9a-f]{24}$")]
+"""An item, as the page knows it."""
+Uuid = Annotated[
+    str,
+    Field(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"),
+]
+Person = Annotated[str, Field(min_length=1, max_length=80)]
+Verb = Literal["label", "skip", "unsure", "change", "undo", "redo", "add_class"]
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tab: Uuid
+    """Which tab of which browser; leases belong to it."""
+    annotator: Person | None = None
+    """Who; None: the user of the computer that serves the page."""
+
+
+class Turn(_Message):
+    """A wish for images to label, for more time, or to give them back."""
+
+    count: int = Field(default=12, ge=0, le=100)
+
+
+class Action(_Message):
+    """One thing that a person did. Sent again, it counts once."""
+
+    uuid: Uuid
+    verb: Verb
+    item: Name | None = None
+    name: Annotated[str, Field(max_length=200)] | None = None
+    """Name of a class."""
+    target: Uuid | None = None
+    """The action that an undo takes back; None: the last one that holds."""
+    lead_time: Annotated[float, Field(ge=0, le=86_400)] | None = None
+    """Seconds that the image was looked at."""

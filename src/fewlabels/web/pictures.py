@@ -1,0 +1,99 @@
+"""What people see of an image file: decoded with care, and written anew.
+
+No byte of a file reaches the browser. It is decoded as it is for training (regular
+files, known formats, bounded pixels, unchanged since it was indexed), and the pixels
+are written as PNG or JPEG, so that whatever else is in a file stays there.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from threading import Lock
+from typing import NamedTuple
+
+from fewlabels.data.decode import ImageFile, decode
+from fewlabels.errors import DataError
+from fewlabels.projects import Project
+from fewlabels.projects.catalog import as_indexed
+from fewlabels.report.thumbnails import encoded
+
+SIDES = (160, 320, 1280, 2560)
+"""Longest sides, in pixels, that pictures are offered at; none is enlarged."""
+
+_PAUSE = 2.0  # seconds before an unknown name is looked for again
+
+
+class Picture(NamedTuple):
+    """An image for the browser."""
+
+    media_type: str
+    content: bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Gallery:
+    """The images of a project, by names that tell nothing about their files."""
+
+    project: Project
+    _files: dict[str, tuple[str, ImageFile]] = field(default_factory=dict)
+    _read_at: list[float] = field(default_factory=lambda: [-_PAUSE])
+    _lock: Lock = field(default_factory=Lock)
+
+    def name_of(self, item: str) -> str:
+        """Return the name of an item on the page: the same after a restart."""
+        key = (self.project.settings.store_identity or "").encode()
+        return blake2b(item.encode(), digest_size=12, key=key).hexdigest()
+
+    def item(self, name: str) -> str | None:
+        """Return the id of an item by its name on the page; None: there is none."""
+        found = self._found(name)
+        return None if found is None else found[0]
+
+    def file(self, name: str) -> ImageFile | None:
+        """Return the file of an item by its name on the page."""
+        found = self._found(name)
+        return None if found is None else found[1]
+
+    def refresh(self) -> None:
+        """Look again which images there are."""
+        with self._lock:
+            self._files.update(self._read())
+            self._read_at[0] = time.monotonic()
+
+    def __len__(self) -> int:
+        """Return the number of images that are known."""
+        return len(self._files)
+
+    def _found(self, name: str) -> tuple[str, ImageFile] | None:
+        if name not in self._files and time.monotonic() - self._read_at[0] > _PAUSE:
+            self.refresh()  # indexed since
+        return self._files.get(name)
+
+    def _read(self) -> Iterator[tuple[str, tuple[str, ImageFile]]]:
+        folder = self.project.images_folder
+        for item in self.project.store.items():
+            yield self.name_of(item.id), (item.id, as_indexed(item).file(folder))
+
+
+def picture(file: ImageFile, folder: Path, side: int) -> Picture:
+    """Return an image for the browser, in its own proportions.
+
+    Args:
+        file: The image, as it was indexed.
+        folder: Where it has to be; a link that leads out of it is not followed.
+        side: Longest side, in pixels.
+
+    Returns:
+        The picture.
+
+    Raises:
+        DataError: If the file cannot be shown; the message says why.
+    """
+    if not file.path.resolve().is_relative_to(folder.resolve()):
+        raise DataError("a link that leads out of the folder of the images")
+    scale = min(1.0, side / max(file.height, file.width))
+    height, width = (max(1, round(scale * s)) for s in (file.height, file.width))
+    pixels = decode(file, (1 if file.is_grey else 3, height, width))
+    return Picture(*encoded(pixels, side))

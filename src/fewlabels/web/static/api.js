@@ -1,0 +1,49 @@
+// Requests to the server that sent this page, and to nobody else.
+
+export class Refused extends Error {
+  constructor(status, text) {
+    super(text);
+    this.status = status;
+  }
+}
+
+const PATIENCE = 15000; // milliseconds
+
+async function answered(response) {
+  if (response.ok) return response.json();
+  let text = `The server answered ${response.status}.`;
+  try {
+    text = response.headers.get("content-type")?.includes("json") ? (await response.json()).error : await response.text();
+  } catch {
+    // what it said was cut off; its number is enough
+  }
+  throw new Refused(response.status, text);
+}
+
+export async function get(path) {
+  return answered(await fetch(path, { signal: AbortSignal.timeout(PATIENCE) }));
+}
+
+export async function post(path, body = {}, { keepalive = false } = {}) {
+  return answered(
+    await fetch(path, {
+      method: "POST",
+      headers: { "content-type": "application/json", "x-fewlabels": "1" },
+      body: JSON.stringify(body),
+      keepalive,
+      signal: keepalive ? undefined : AbortSignal.timeout(PATIENCE),
+    }),
+  );
+}
+
+/** Listen to what the server tells; the browser connects again by itself. */
+export function listen(hear, onLost) {
+  const source = new EventSource("/api/events");
+  source.onmessage = (event) => hear(JSON.parse(event.data));
+  source.onerror = () => {
+    onLost();
+    if (source.readyState === EventSource.CLOSED) {
+      setTimeout(() => listen(hear, onLost), 1000);
+    }
+  };
+}

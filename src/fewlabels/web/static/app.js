@@ -1,0 +1,214 @@
+// The page: who labels, what the server tells, which view is seen.
+
+import { get, listen, post } from "./api.js";
+import { ask, byId, fill, h, isAsking, toast } from "./dom.js";
+import { LabelView } from "./label.js";
+import { Outbox } from "./outbox.js";
+
+const BEAT = 30000; // milliseconds; leases last four times as long
+
+const JOBS = {
+  features: ["Looking at all images", "cancel"],
+  round: ["Choosing images", ""],
+  training: ["Training", "cancel"],
+  export: ["Exporting", ""],
+};
+
+class Desk {
+  constructor(project) {
+    this.project = project;
+    this.state = null;
+    this.views = {};
+    this.view = "label";
+    this.tab = sessionStorage.getItem("tab") || crypto.randomUUID();
+    sessionStorage.setItem("tab", this.tab);
+    this.annotator = localStorage.getItem("annotator") || null;
+    this.outbox = new Outbox(
+      project.identity,
+      this.tab,
+      () => this.drawSaved(),
+      (action, error) => this.refuse(action, error),
+    );
+    this.saidBefore = {};
+  }
+
+  get signature() {
+    return this.annotator ? { tab: this.tab, annotator: this.annotator } : { tab: this.tab };
+  }
+
+  action(verb, more = {}) {
+    return { ...this.signature, uuid: crypto.randomUUID(), verb, ...more };
+  }
+
+  /** Count at once what the server will confirm. */
+  count(verb, name, step) {
+    if (!this.state) return;
+    const one = this.state.classes.find((known) => known.name === name);
+    if (verb === "label" && one) {
+      one.count += step;
+      this.state.spent += step;
+    }
+    if (this.state.round) this.state.round.open = Math.max(0, this.state.round.open - step);
+    this.drawMeters();
+  }
+
+  hear(state) {
+    this.isAway = false;
+    this.drawJobs(state.jobs);
+    // What is older than the last acknowledged answer would count backwards.
+    if (this.state && (this.outbox?.size || state.sequence < this.outbox.sequence)) {
+      this.state.jobs = state.jobs;
+    } else {
+      this.state = state;
+    }
+    this.drawMeters();
+    this.drawSaved();
+    for (const view of Object.values(this.views)) view.hear?.(this.state);
+  }
+
+  lose() {
+    this.isAway = true;
+    this.drawSaved();
+  }
+
+  refuse(action, error) {
+    this.views.label.refuse(action);
+    toast(error.message);
+  }
+
+  go(name) {
+    if (!this.views[name]) return;
+    this.view = name;
+    for (const other of ["label", "wall", "standing"]) byId(`view-${other}`).hidden = other !== name;
+    for (const button of document.querySelectorAll("[data-view]")) {
+      if (button.dataset.view === name) button.setAttribute("aria-current", "page");
+      else button.removeAttribute("aria-current");
+    }
+    this.views[name].enter?.();
+  }
+
+  async train() {
+    await post("/api/train").catch((error) => toast(error.message));
+  }
+
+  async export() {
+    await post("/api/export").catch((error) => toast(error.message));
+  }
+
+  // ------------------------------------------------------------------------- drawing
+
+  drawMeters() {
+    const { spent, budget } = this.state;
+    byId("spent").textContent = spent;
+    byId("of").textContent = budget;
+    byId("budget").max = budget;
+    byId("budget").value = spent;
+    byId("who").textContent = this.annotator || "you";
+  }
+
+  drawSaved() {
+    const box = byId("saved");
+    const size = this.outbox?.size ?? 0;
+    let [kind, text] = ["good", "Saved"];
+    if (this.outbox?.isStuck || this.isAway) {
+      const status = this.outbox?.lastError?.status;
+      const signedOut = size && (status === 401 || status === 403);
+      [kind, text] = signedOut ? ["bad", "Sign in again"] : ["warn", size ? `${size} unsent, trying` : "Connecting"];
+    } else if (size > 3) {
+      [kind, text] = ["warn", `${size} unsent`];
+    }
+    box.className = `pill ${kind}`;
+    box.title = size ? "Kept in this browser until the server has them" : "All answers are on the server's disk";
+    box.dataset.unsent = size;
+    if (box.textContent !== text) box.textContent = text;
+  }
+
+  drawJobs(jobs) {
+    const rows = [];
+    for (const [name, [title, stop]] of Object.entries(JOBS)) {
+      const job = jobs[name];
+      if (job.status === "running") {
+        const bar = job.total ? h("progress", { max: job.total, value: job.done, "aria-label": title }) : null;
+        const far = job.total ? ` ${Math.floor((100 * job.done) / job.total)} %` : " …";
+        const button = stop ? h("button", { type: "button", onclick: () => post(`/api/cancel/${name}`) }, "Stop") : null;
+        rows.push(h("span", { class: "job" }, `${job.task || title}${far}`, bar, button));
+      } else if (job.status === "failed" && name !== "round") {
+        rows.push(h("span", { class: "job bad" }, `${title}: ${job.error}`));
+      }
+      if (name === "export" && job.status === "done" && this.saidBefore.export === "running") {
+        toast(`Exported to ${job.result.folder}: ${job.result.files.length} files.`, 12);
+      }
+      this.saidBefore[name] = job.status;
+    }
+    fill(byId("jobs"), rows);
+  }
+
+  async rename() {
+    const name = await ask("Who labels?", h("p", { class: "quiet" }, "Answers are kept by name, so that several people can work on one project."), {
+      input: this.annotator ?? "",
+      action: "Use this name",
+    });
+    if (!name) return;
+    await post("/api/leave", this.signature).catch(() => {});
+    this.annotator = name;
+    localStorage.setItem("annotator", name);
+    location.reload();
+  }
+}
+
+function press(desk, event) {
+  if (isAsking() || event.metaKey || event.altKey) return;
+  if (event.ctrlKey) {
+    if (event.key === "z") {
+      event.preventDefault();
+      desk.views.label.undo();
+    }
+    return;
+  }
+  if (event.target instanceof HTMLButtonElement && (event.key === "Enter" || event.key === "Tab")) return;
+  const act = {
+    "?": () => desk.views.label.help(),
+    L: () => desk.go("label"),
+    W: () => desk.go("wall"),
+    S: () => desk.go("standing"),
+    T: () => desk.train(),
+    E: () => desk.export(),
+    N: () => desk.views.label.addClass(),
+    U: () => desk.view === "label" && desk.views.label.answer("unsure"),
+  }[event.key];
+  if (act && (event.shiftKey || event.key === "?")) {
+    event.preventDefault();
+    act();
+  } else {
+    desk.views[desk.view].press?.(event);
+  }
+}
+
+async function begin() {
+  history.replaceState(null, "", "/"); // the token is a cookie now
+  let project = null;
+  while (!project) {
+    try {
+      project = await get("/api/project");
+    } catch {
+      await new Promise((go) => setTimeout(go, 1000));
+    }
+  }
+  document.title = `${project.name} · fewlabels`;
+  byId("name").textContent = project.name;
+  const desk = new Desk(project);
+  desk.views.label = new LabelView(desk);
+  for (const button of document.querySelectorAll("[data-view]")) {
+    button.addEventListener("click", () => desk.go(button.dataset.view));
+  }
+  byId("who").addEventListener("click", () => desk.rename());
+  document.addEventListener("keydown", (event) => press(desk, event));
+  listen((state) => desk.hear(state), () => desk.lose());
+  setInterval(() => post("/api/stay", desk.signature).catch(() => {}), BEAT);
+  window.addEventListener("pagehide", () => {
+    post("/api/leave", desk.signature, { keepalive: true }).catch(() => {});
+  });
+  desk.views.label.show(null);
+}
+
+begin();

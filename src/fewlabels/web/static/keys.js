@@ -1,0 +1,43 @@
+// Which key means which class.
+
+const GIVEN = "abcdefghijklmnopqrstuvwxyz";
+
+/** Digits for the first ten classes, with Shift (⇧) for the next ten; a letter where one of its name is free. */
+export function assigned(names) {
+  const taken = new Set();
+  const hasLetters = names.length <= 20;
+  return names.map((name, place) => {
+    const digit = place < 20 ? `${place >= 10 ? "⇧" : ""}${(place + 1) % 10}` : "";
+    let letter = "";
+    if (hasLetters) {
+      letter = [...name.toLowerCase()].find((one) => GIVEN.includes(one) && !taken.has(one)) ?? "";
+      taken.add(letter);
+    }
+    return { digit, letter };
+  });
+}
+
+/** The class that a key press means, or -1. */
+export function meant(event, keys) {
+  const digit = /^(?:Digit|Numpad)(\d)$/.exec(event.code)?.[1];
+  if (digit !== undefined) {
+    const place = ((Number(digit) + 9) % 10) + (event.shiftKey ? 10 : 0);
+    return place < keys.length ? place : -1;
+  }
+  if (event.shiftKey) return -1;
+  return keys.findIndex((one) => one.letter && one.letter === event.key);
+}
+
+export const HELP = [
+  ["1 … 9, 0", "label with class 1 to 10, and go on"],
+  ["⇧1 … ⇧0", "label with class 11 to 20"],
+  ["a letter", "label with the class that shows it; with more than 20 classes, type a name and press Enter"],
+  ["Space", "skip: not worth a label"],
+  ["⇧U", "unsure: somebody else may know"],
+  ["⌫ or Ctrl Z", "undo, as far back as you like"],
+  ["⇧N", "a class that was forgotten"],
+  ["+  −  Esc", "zoom in, out, and back"],
+  ["⇧L  ⇧W  ⇧S", "label, wall, standing"],
+  ["⇧T  ⇧E", "train, export"],
+  ["?", "this list"],
+];

@@ -1,0 +1,327 @@
+// One image at a time: a key labels it and brings the next.
+
+import { post } from "./api.js";
+import { ask, byId, fill, h, speak, toast } from "./dom.js";
+import { assigned, meant, HELP } from "./keys.js";
+import { Ahead, address } from "./pictures.js";
+
+const HELD = 14; // images that a tab holds
+const REFILL = 11; // fewer, and more are asked for
+const ZOOMS = [1, 2, 4, 8];
+const FULL = 2560;
+
+export class LabelView {
+  constructor(desk) {
+    this.desk = desk; // tab, annotator, outbox, state
+    this.queue = [];
+    this.history = [];
+    this.current = null;
+    this.ahead = new Ahead(1280);
+    this.keys = [];
+    this.typed = "";
+    this.zoom = 0;
+    this.times = [];
+    this.isRefilling = false;
+    this.frame = byId("frame");
+    byId("stage").addEventListener("pointermove", (event) => this.#point(event));
+    byId("stage").addEventListener("click", () => this.current && this.#zoomTo(this.zoom ? 0 : 1));
+    for (const button of document.querySelectorAll("[data-do]")) {
+      button.addEventListener("click", () => {
+        button.blur();
+        this.do(button.dataset.do);
+      });
+    }
+  }
+
+  // ------------------------------------------------------------------ images to come
+
+  /** Get more images, unless there are enough. */
+  async refill() {
+    if (this.isRefilling || this.queue.length >= REFILL) return;
+    this.isRefilling = true;
+    try {
+      const found = await post("/api/lease", { ...this.desk.signature, count: HELD });
+      this.#take(found.items);
+      this.held = found.num_held;
+      this.freesAt = found.frees_at;
+    } catch {
+      setTimeout(() => this.refill(), 1500); // the header tells that the server is away
+    } finally {
+      this.isRefilling = false;
+    }
+    if (!this.current) this.next();
+  }
+
+  #take(items) {
+    const known = new Set([...this.queue, ...this.history.map((one) => one.item)].map((one) => one.id));
+    if (this.current) known.add(this.current.id);
+    for (const action of this.desk.outbox.actions) known.add(action.item);
+    this.queue.push(...items.filter((item) => !known.has(item.id)));
+    this.ahead.prepare(this.queue);
+  }
+
+  next() {
+    this.show(this.queue.shift() ?? null);
+    this.refill();
+  }
+
+  // ----------------------------------------------------------------------- one image
+
+  show(item) {
+    this.current = item;
+    this.zoom = 0;
+    byId("view-label").classList.toggle("away", !item);
+    if (item) {
+      const image = this.ahead.of(item);
+      image.style.transform = "";
+      image.alt = `Image ${item.number} of ${item.of} in round ${item.round + 1}`;
+      image.onerror = () => toast("This image cannot be read any more. Skip it with Space.");
+      fill(this.frame, image);
+      byId("message").hidden = true;
+      byId("why").textContent = item.why;
+      byId("file").textContent = item.file;
+      this.shownAt = performance.now();
+      this.ahead.prepare(this.queue);
+    } else {
+      fill(this.frame);
+      byId("why").textContent = byId("file").textContent = "";
+      this.#explain();
+    }
+    this.drawRound();
+  }
+
+  /** Say why there is no image. */
+  #explain() {
+    const state = this.desk.state;
+    const jobs = state?.jobs ?? {};
+    let title = "Choosing the next images …";
+    let text = "The first round is drawn at random; later ones wait for what the model knows.";
+    let more = h("div", { class: "spinner" });
+    if (state && state.round && state.round.open > 0 && this.held) {
+      title = "Others have the rest of this round";
+      const when = this.freesAt ? ` If nobody goes on with them, the first comes free at ${new Date(this.freesAt).toLocaleTimeString()}.` : "";
+      text = `${this.held} images are with other people or tabs.${when}`;
+      more = h("button", { class: "button", onclick: () => this.refill() }, "Look again");
+    } else if (state && (state.spent >= state.budget || jobs.round?.status === "finished")) {
+      title = state.spent >= state.budget ? "The budget is spent" : "Every image was asked about";
+      text = `${state.spent} of ${state.budget} labels are given. Look at the standing, confirm what the model thinks on the wall, or export.`;
+      more = h(
+        "div",
+        { class: "row" },
+        h("button", { class: "button", onclick: () => this.desk.go("standing") }, "Standing ", h("kbd", {}, "⇧S")),
+        " ",
+        h("button", { class: "button main", onclick: () => this.desk.export() }, "Export ", h("kbd", {}, "⇧E")),
+      );
+    } else if (jobs.round?.status === "failed") {
+      title = "The next images could not be chosen";
+      text = jobs.round.error;
+      more = h("button", { class: "button main", onclick: () => post("/api/round") }, "Try again");
+    } else if (jobs.round?.status === "running" && jobs.round.task) {
+      text = `${jobs.round.task}: ${jobs.round.done} of ${jobs.round.total}.`;
+    }
+    fill(byId("message"), h("h2", {}, title), h("p", {}, text), more);
+    byId("message").hidden = false;
+  }
+
+  /** Take in what the server tells. */
+  hear(state) {
+    const names = state.classes.map((one) => one.name).join("\n");
+    if (names !== this.names) {
+      this.names = names;
+      this.keys = assigned(state.classes.map((one) => one.name));
+    }
+    this.drawClasses();
+    this.drawRound();
+    if (!this.current) {
+      this.#explain();
+      this.refill();
+    }
+  }
+
+  // --------------------------------------------------------------------------- doing
+
+  answer(verb, name) {
+    if (!this.current) return;
+    const item = this.current;
+    const lead = Math.min(86400, (performance.now() - this.shownAt) / 1000);
+    const action = this.desk.action(verb, { item: item.id });
+    if (verb === "label") {
+      action.name = name;
+      action.lead_time = Math.round(lead * 1000) / 1000;
+      this.times = [...this.times.slice(-19), lead];
+    }
+    this.history.push({ item, uuid: action.uuid, verb, name });
+    this.desk.outbox.add(action);
+    this.desk.count(verb, name, 1);
+    speak(`${verb === "label" ? name : verb}. Next image.`);
+    this.next();
+    this.drawClasses();
+  }
+
+  undo() {
+    const last = this.history.pop();
+    if (last) {
+      this.desk.outbox.add(this.desk.action("undo", { target: last.uuid }));
+      this.desk.count(last.verb, last.name, -1);
+      this.#back(last.item);
+    } else {
+      this.desk.outbox.add(this.desk.action("undo"), (answer) => answer?.item && this.#back(answer.item));
+    }
+    this.drawClasses();
+  }
+
+  #back(item) {
+    if (this.current) this.queue.unshift(this.current);
+    this.queue = this.queue.filter((one) => one.id !== item.id);
+    this.show(item);
+    speak("Undone.");
+  }
+
+  /** Forget an answer that the server did not take. */
+  refuse(action) {
+    const place = this.history.findIndex((one) => one.uuid === action.uuid);
+    if (place < 0) return;
+    const [last] = this.history.splice(place, 1);
+    this.desk.count(last.verb, last.name, -1);
+  }
+
+  async addClass() {
+    const name = await ask("New class", h("p", { class: "quiet" }, "It gets the next key. Images labeled so far stay as they are."), {
+      input: "",
+      action: "Add",
+    });
+    if (!name) return;
+    this.desk.outbox.add(this.desk.action("add_class", { name }), (answer) => answer && speak(`Class ${name} added.`));
+  }
+
+  help() {
+    const rows = HELP.map(([key, text]) => h("tr", {}, h("td", {}, h("kbd", {}, key)), h("td", {}, text)));
+    return ask("Keys", h("table", {}, h("tbody", {}, rows)), { action: "Close" });
+  }
+
+  do(what) {
+    if (what === "skip" || what === "unsure") this.answer(what);
+    else if (what === "undo") this.undo();
+    else if (what === "add") this.addClass();
+    else if (what === "help") this.help();
+    else if (what === "zoom") this.#zoomTo((this.zoom + 1) % ZOOMS.length);
+  }
+
+  // ---------------------------------------------------------------------------- keys
+
+  press(event) {
+    const many = this.keys.length > 20;
+    if (event.key === " ") return this.#done(event, () => this.answer("skip"));
+    if (event.key === "+" || event.key === "=") return this.#done(event, () => this.#zoomTo(Math.min(this.zoom + 1, ZOOMS.length - 1)));
+    if (event.key === "-") return this.#done(event, () => this.#zoomTo(Math.max(this.zoom - 1, 0)));
+    if (event.key === "Escape") return this.#done(event, () => (this.typed ? this.#type("") : this.#zoomTo(0)));
+    if (many && event.key === "Backspace" && this.typed) return this.#done(event, () => this.#type(this.typed.slice(0, -1)));
+    if (event.key === "Backspace") return this.#done(event, () => this.undo());
+    if (many && event.key === "Enter" && this.typed) return this.#done(event, () => this.#pick());
+    const place = meant(event, this.keys);
+    if (place >= 0 && !this.typed) return this.#done(event, () => this.label(place));
+    if (many && event.key.length === 1 && !event.shiftKey) return this.#done(event, () => this.#type(this.typed + event.key.toLowerCase()));
+    return false;
+  }
+
+  #done(event, act) {
+    event.preventDefault();
+    if (!event.repeat || event.key === "Backspace") act();
+    return true;
+  }
+
+  label(place) {
+    const shown = byId("classes").children[place];
+    shown?.classList.add("hit");
+    setTimeout(() => shown?.classList.remove("hit"), 130);
+    this.answer("label", this.desk.state.classes[place].name);
+  }
+
+  #type(text) {
+    this.typed = text;
+    byId("filter").hidden = !text;
+    byId("typed").textContent = text;
+    this.drawClasses();
+  }
+
+  #matches() {
+    const classes = this.desk.state?.classes ?? [];
+    const places = classes.map((_, place) => place);
+    if (!this.typed) return places;
+    const name = (place) => classes[place].name.toLowerCase();
+    const first = places.filter((place) => name(place).startsWith(this.typed));
+    return [...first, ...places.filter((place) => !first.includes(place) && name(place).includes(this.typed))];
+  }
+
+  #pick() {
+    const [place] = this.#matches();
+    this.#type("");
+    if (place !== undefined) this.label(place);
+  }
+
+  // ---------------------------------------------------------------------------- drawing
+
+  drawClasses() {
+    const state = this.desk.state;
+    if (!state) return;
+    const box = byId("classes");
+    const places = this.#matches();
+    const told = JSON.stringify([places, this.names, state.classes.map((one) => one.count)]);
+    if (told === this.drawn) return;
+    this.drawn = told;
+    const shape = JSON.stringify([places, this.names]);
+    if (shape !== this.shape) {
+      this.shape = shape;
+      fill(
+        box,
+        places.map((place) => {
+          const { digit, letter } = this.keys[place];
+          return h(
+            "button",
+            { type: "button", onclick: (event) => (event.currentTarget.blur(), this.label(place)), "aria-keyshortcuts": digit.replace("⇧", "Shift+") || undefined },
+            h("kbd", { class: "key" }, digit || "…"),
+            letter ? h("kbd", { class: "key" }, letter) : h("span"),
+            h("span", { class: "name" }, state.classes[place].name),
+            h("span", { class: "count", title: "Labels so far" }),
+          );
+        }),
+      );
+    }
+    places.forEach((place, row) => {
+      box.children[row].lastChild.textContent = state.classes[place].count || "";
+    });
+  }
+
+  drawRound() {
+    const item = this.current;
+    const round = this.desk.state?.round;
+    byId("round").textContent = item && item.of ? `Round ${item.round + 1} · ${item.number} of ${item.of}` : round ? `Round ${round.number + 1}` : "";
+    byId("round-bar").max = round?.size || 1;
+    byId("round-bar").value = round ? round.size - round.open : 0;
+    const left = this.desk.state ? this.desk.state.budget - this.desk.state.spent : 0;
+    if (this.times.length >= 3) {
+      const pace = [...this.times].sort((a, b) => a - b)[Math.floor(this.times.length / 2)];
+      const minutes = Math.ceil((pace * left) / 60);
+      byId("pace").textContent = `${pace.toFixed(1)} s each${left > 0 ? `, ${minutes} min to go` : ""}`;
+    }
+  }
+
+  // ------------------------------------------------------------------------------ zoom
+
+  #zoomTo(level) {
+    const image = this.frame.firstChild;
+    if (!image || !this.current) return;
+    this.zoom = level;
+    const large = address(this.current.id, FULL);
+    if (level && Math.max(this.current.width, this.current.height) > 1280 && !image.src.endsWith(large)) image.src = large;
+    image.style.transform = level ? `scale(${ZOOMS[level]})` : "";
+  }
+
+  #point(event) {
+    const image = this.frame.firstChild;
+    if (!image || !this.zoom) return;
+    const box = byId("stage").getBoundingClientRect();
+    const part = (at, from, size) => `${(100 * (at - from)) / size}%`;
+    image.style.transformOrigin = `${part(event.clientX, box.left, box.width)} ${part(event.clientY, box.top, box.height)}`;
+  }
+}

@@ -1,0 +1,52 @@
+// Images, decoded before they are needed.
+
+const LONGEST_SMALL = 64;
+const MOST_ENLARGED = 14;
+const AHEAD = 10;
+
+export const address = (id, side) => `/api/images/${id}/${side}`;
+
+/** An element that shows an item. */
+export function picture(item, side) {
+  const image = new Image();
+  image.alt = "";
+  image.draggable = false;
+  image.decoding = "sync";
+  if (Math.max(item.width, item.height) <= LONGEST_SMALL) {
+    image.className = "small";
+    image.style.maxWidth = `${MOST_ENLARGED * item.width}px`;
+    image.style.maxHeight = `${MOST_ENLARGED * item.height}px`;
+  }
+  image.src = address(item.id, side);
+  return image;
+}
+
+/** Pictures of the items that come next, ready to be shown. */
+export class Ahead {
+  constructor(side) {
+    this.side = side;
+    this.made = new Map();
+  }
+
+  of(item) {
+    let image = this.made.get(item.id);
+    if (!image || image.dataset.failed) {
+      image = picture(item, this.side);
+      image.addEventListener("error", () => (image.dataset.failed = "yes"));
+      this.made.set(item.id, image);
+      image.decode().catch(() => {});
+    }
+    return image;
+  }
+
+  prepare(items) {
+    const next = items.slice(0, AHEAD);
+    next.forEach((item) => this.of(item));
+    if (this.made.size > 4 * AHEAD) {
+      const wanted = new Set(next.map((item) => item.id));
+      for (const id of [...this.made.keys()].slice(0, this.made.size - 3 * AHEAD)) {
+        if (!wanted.has(id)) this.made.delete(id);
+      }
+    }
+  }
+}

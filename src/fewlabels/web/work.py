@@ -1,0 +1,122 @@
+"""What takes longer than a key press, done in processes of its own.
+
+The server itself never imports torch: it stays small, and no training can end it.
+"""
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fewlabels import training
+from fewlabels.errors import FewlabelsWarning
+from fewlabels.jobs import startable
+from fewlabels.naming import AllowCode, check_code
+from fewlabels.projects import Project
+from fewlabels.projects.models import NUM_TO_TELL_APART
+
+if TYPE_CHECKING:
+    from fewlabels.training.training import Training
+
+FIRST_IMAGES = 2_000
+"""Images that are indexed before the first one is shown; the others follow behind."""
+
+
+@startable
+def begin(
+    folder: str,
+    images: str,
+    classes: list[str],
+    options: dict[str, Any],
+    *,
+    allow_code: AllowCode,
+) -> dict[str, Any]:
+    """Begin a project on some of its images, and choose the first ones to label.
+
+    The others are taken in later. Those of the first round are drawn at random among
+    some that were drawn at random, so that what measures stands for all.
+    """
+    check_code(folder, options, allow_code)
+    told: list[str] = []
+    with Project.create(
+        folder, images, classes, first=FIRST_IMAGES, on_choice=told.append, **options
+    ) as project:
+        project.ask(strategy="random", scan=False)
+        return {"reason": project.settings.reason, "choice": told}
+
+
+@startable
+def prepare(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
+    """Take in all images, and make their features where the training wants some."""
+    with Project.open(folder, allow_code=allow_code) as project, _unwarned():
+        num_images = len(project.index().files)
+        known = built_in(project)
+        has_features = known is not None and known.inputs.has_features
+        if known is not None and has_features:
+            snapshot = project.snapshot()
+            pool = snapshot.pool(project.images(snapshot))
+            len(known.inputs.of(pool, None).rows)
+    return {"num_images": num_images, "has_features": has_features}
+
+
+@startable
+def next_round(
+    folder: str,
+    *,
+    at_random: bool,
+    ahead: bool,
+    allow_code: AllowCode,
+) -> dict[str, Any]:
+    """Choose the next images, after a training where that takes no time.
+
+    Args:
+        folder: The project's.
+        at_random: Choose without features, which are not there yet.
+        ahead: Choose although a few images are open; they stay with whoever has them.
+        allow_code: What ``project.json`` may import.
+
+    Returns:
+        The number of the round, and the name of a model that was trained for it.
+    """
+    with Project.open(folder, allow_code=allow_code) as project, _unwarned():
+        if at_random:
+            asked = project.ask(strategy="random", scan=False, anew=ahead)
+            return {"round": asked.step, "model": None}
+        size, trained = None, None
+        if project.trainer().num_steps is None and _can_learn(project):
+            trained = project.train().record.name
+        if ahead:
+            snapshot = project.snapshot()
+            left = project.settings.budget - snapshot.num_spent - len(snapshot.open)
+            size = min(project.settings.query, left)
+        asked = project.ask(anew=ahead, size=size, scan=False)
+        return {"round": asked.step, "model": trained}
+
+
+@startable
+def export(folder: str, target: str, *, allow_code: AllowCode) -> dict[str, Any]:
+    """Write labels, predictions, model and report."""
+    from fewlabels.report import write_project_report
+
+    with Project.open(folder, allow_code=allow_code) as project, _unwarned():
+        done = project.export(
+            Path(target),
+            also=lambda new: write_project_report(new / "report.html", project),
+        )
+    names = [str(path.relative_to(done.folder)) for path in done.files]
+    return {"folder": str(done.folder), "files": names, "has_model": done.has_model}
+
+
+def built_in(project: Project) -> "Training | None":
+    """Return the training of a project; None if it was brought from outside."""
+    chosen = project.chosen_trainer()
+    return training.built_in(chosen.name, chosen.options)
+
+
+def _can_learn(project: Project) -> bool:
+    labels = project.snapshot().labels
+    return len(set(labels) - {None}) >= NUM_TO_TELL_APART
+
+
+def _unwarned() -> Any:
+    """Keep to ourselves what a terminal would be told; the page says it otherwise."""
+    return warnings.catch_warnings(action="ignore", category=FewlabelsWarning)
