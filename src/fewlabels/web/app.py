@@ -61,6 +61,7 @@ def make_app(desk: Desk, background: Background, board: Board) -> FastAPI:
         openapi_url="/api/openapi.json",
         lifespan=alive,
     )
+    app.state.desk, app.state.background = desk, background
     _add_errors(app)
     _add_pages(app)
     _add_looking(app, desk, board)

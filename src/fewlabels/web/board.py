@@ -35,6 +35,7 @@ class Board:
 
     def open(self) -> None:
         """Begin to look."""
+        self._news.set()
         self._thread.start()
 
     def close(self) -> None:

@@ -34,6 +34,9 @@ def begin(
 
     The others are taken in later. Those of the first round are drawn at random among
     some that were drawn at random, so that what measures stands for all.
+
+    Returns:
+        Why this training, and what each quality would cost where there is a choice.
     """
     check_code(folder, options, allow_code)
     told: list[str] = []
@@ -55,7 +58,9 @@ def prepare(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
             snapshot = project.snapshot()
             pool = snapshot.pool(project.images(snapshot))
             len(known.inputs.of(pool, None).rows)
-    return {"num_images": num_images, "has_features": has_features}
+        takes_steps = project.trainer().num_steps is not None
+    facts = {"num_images": num_images, "has_features": has_features}
+    return facts | {"takes_steps": takes_steps}
 
 
 @startable

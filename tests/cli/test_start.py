@@ -1,0 +1,63 @@
+"""``fewlabels start``: a new project, or the one that is there."""
+
+import pytest
+from tests.projects.toy import begun, pictures
+
+from fewlabels.cli import start as module
+from fewlabels.errors import UsageError
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """Note down what would be served."""
+    found = []
+
+    def serve(place, **options):
+        options["on_ready"]("http://127.0.0.1:8800/?token=abc")
+        found.append((place, options))
+
+    monkeypatch.setattr("fewlabels.web.serving.serve", serve)
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    return found
+
+
+def test_a_folder_and_a_budget_make_a_project_beside_it(tmp_path, served, capsys):
+    folder = pictures(tmp_path / "photos")
+    with pytest.raises(UsageError, match="needs classes and a budget"):
+        module.start(folder)
+    options = {"query": 4, "strategy": "random", "trainer": "supervised"}
+    module.start(folder, classes="even,odd", budget=12, **options)
+    place = tmp_path / "photos-labels"
+    assert served[0][0] == place
+    assert served[0][1]["host"] == "127.0.0.1"
+    assert "Label at http://127.0.0.1:8800/?token=abc" in capsys.readouterr().out
+    module.start(folder, classes="even,odd,none", budget=15)  # the same command goes on
+    told = capsys.readouterr().err
+    assert "Going on with the project" in told
+    assert "To add none" in told
+    assert "Its budget is 12" in told
+    module.start(place)
+    assert [one[0] for one in served] == [place] * 3
+
+
+def test_what_cannot_work_is_said_before_anything_is_made(tmp_path, served):
+    with pytest.raises(UsageError, match="other machines can reach the page"):
+        module.start(tmp_path, host="0.0.0.0")
+    with pytest.raises(UsageError, match="no folder"):
+        module.start(tmp_path / "nowhere", classes="a,b", budget=4)
+    assert served == []
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"pip install 'fewlabels\[web\]'"):
+        module.start(tmp_path)
+
+
+def test_an_existing_project_is_found_by_its_folder(tmp_path, served):
+    begun(tmp_path).close()
+    module.start(tmp_path / "project", token="0123456789abcdef")
+    assert served[0][0] == tmp_path / "project"
+    assert served[0][1]["token"] == "0123456789abcdef"

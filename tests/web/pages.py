@@ -1,0 +1,43 @@
+"""A project behind its guard, and what a browser would send."""
+
+from uuid import uuid4
+
+from fastapi.testclient import TestClient
+
+from fewlabels.web.guard import Guard
+from fewlabels.web.keys import Keys
+from fewlabels.web.serving import guarded
+
+TOKEN = "a token for the tests alone"
+HEADERS = {"x-fewlabels": "1"}
+
+
+def uuid():
+    return str(uuid4())
+
+
+class Browser:
+    """A tab that has signed in; nothing runs behind the page."""
+
+    def __init__(self, project, *, token=TOKEN, host="127.0.0.1"):
+        keys = Keys.of(project.folder, token)
+        self.guard: Guard = guarded(project, keys, host)
+        self.desk = self.guard.app.state.desk
+        self.tab = uuid()
+        self.client = TestClient(self.guard, base_url="http://127.0.0.1:8800")
+        answer = self.client.get("/", params={"token": token})
+        assert answer.status_code == 200
+
+    def get(self, path, **options):
+        return self.client.get(path, **options)
+
+    def post(self, path, body=None, **options):
+        headers = HEADERS | options.pop("headers", {})
+        told = {"tab": self.tab, **(body or {})}
+        return self.client.post(path, json=told, headers=headers, **options)
+
+    def lease(self, count=3, **more):
+        return self.post("/api/lease", {"count": count, **more}).json()["items"]
+
+    def act(self, verb, **more):
+        return self.post("/api/act", {"uuid": uuid(), "verb": verb, **more})

@@ -1,0 +1,191 @@
+"""The page in Chromium, by keyboard alone, from ``start`` to an exported model."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.datasets import load_digits
+
+from fewlabels.projects import predict
+
+playwright = pytest.importorskip("playwright.sync_api")
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+NAMES = "zero,one,two,three,four,five,six,seven,eight,nine"
+NUM_IMAGES = 1200
+TOKEN = "a token for the tests alone"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(CHROMIUM is None, reason="needs chromium on the PATH"),
+]
+
+
+def digits(folder, numbers):
+    """Save digits as images; the names tell nothing but their number."""
+    data = load_digits()
+    folder.mkdir()
+    for number in numbers:
+        pixels = (data.images[number] * 15.9).astype(np.uint8)
+        Image.fromarray(pixels).save(folder / f"{number:04d}.png")
+    return data.target
+
+
+class Server:
+    """``fewlabels start`` in a process of its own, which can be killed."""
+
+    def __init__(self, folder, *options, port=None):
+        self.command = [sys.executable, "-m", "fewlabels", "start", str(folder)]
+        self.command += ["--no-browser", "--token", TOKEN, *options]
+        self.log = folder.parent / "server.log"
+        self.port = port
+        self.start()
+
+    def start(self):
+        extra = [] if self.port is None else ["--port", str(self.port)]
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                self.command + extra, stdout=log, stderr=log, start_new_session=True
+            )
+        end = time.monotonic() + 120
+        while not (found := re.search(r"http://\S+:(\d+)/", self.log.read_text())):
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < end, self.log.read_text()
+            time.sleep(0.05)
+        self.port = int(found[1])
+
+    @property
+    def address(self):
+        return f"http://127.0.0.1:{self.port}/?token={TOKEN.replace(' ', '%20')}"
+
+    def kill(self):
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self):
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with playwright.sync_playwright() as tool:
+        found = tool.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
+        yield found
+        found.close()
+
+
+class Person:
+    """Somebody at the keyboard who knows the digits."""
+
+    def __init__(self, browser, address, target, **options):
+        self.page = browser.new_context(**options).new_page()
+        self.errors = []
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.goto(address)
+        self.target = target
+        self.waits_for("#frame img")
+
+    def waits_for(self, selector):
+        self.page.wait_for_selector(selector, timeout=120_000)
+
+    def until(self, condition):
+        """Wait; the page itself forbids to evaluate text, so it is asked from here."""
+        end = time.monotonic() + 120
+        while not self.page.evaluate(condition):
+            assert time.monotonic() < end, condition
+            time.sleep(0.02)
+
+    def press(self, key):
+        self.page.keyboard.press(key)
+
+    @property
+    def file(self):
+        return self.page.text_content("#file")
+
+    def sees(self):
+        """Return the digit that is shown, once there is one."""
+        self.until("document.getElementById('file').textContent")
+        return int(self.target[int(self.file[:4])])
+
+    def labels(self):
+        digit = self.sees()
+        self.press(str((digit + 1) % 10))
+
+    def is_saved(self):
+        self.until(
+            "document.getElementById('saved').textContent === 'Saved'"
+            " && document.getElementById('saved').dataset.unsent === '0'"
+        )
+
+    def spent(self):
+        self.is_saved()
+        self.page.wait_for_timeout(600)
+        return int(self.page.text_content("#spent"))
+
+
+def test_from_a_folder_to_a_model_by_keyboard_alone(tmp_path, chromium):
+    target = digits(tmp_path / "digits", range(NUM_IMAGES))
+    digits(tmp_path / "others", range(NUM_IMAGES, 1797))
+    server = Server(tmp_path / "digits", "--classes", NAMES, "--budget", "60")
+    try:
+        person = Person(chromium, server.address, target)
+        assert "token" not in person.page.url
+        for _ in range(5):
+            person.labels()
+        skipped = person.file
+        person.press("Space")
+        assert person.file != skipped
+        while person.page.text_content("#round").startswith("Round 1"):
+            person.labels()
+            person.sees()
+        person.labels()
+        second = person.file
+        for _ in range(2):  # across the border of the round
+            person.press("Backspace")
+        assert person.page.text_content("#round").startswith("Round 1")
+        person.labels()
+        person.labels()
+        assert person.file == second
+        person.press("Shift+N")
+        person.page.keyboard.type("smudge")
+        person.press("Enter")
+        person.waits_for("text=smudge")
+        person.press("Shift+Digit1")  # the eleventh class
+        person.press("Backspace")
+        person.press("Shift+U")
+        person.press("Backspace")
+        while person.spent() < 60:
+            person.labels()
+        person.waits_for("text=The budget is spent")
+        person.press("Shift+T")
+        person.waits_for("text=Training")
+        person.until("!document.querySelector('.job')")
+        person.press("Shift+E")
+        person.waits_for("text=Exported to")
+        assert person.errors == []
+    finally:
+        server.stop()
+    found = predict(tmp_path / "digits-labels/export/model", tmp_path / "others")
+    names = NAMES.split(",")
+    truth = [names[target[int(Path(name).stem)]] for name in found.file_names]
+    right = sum(a == b for a, b in zip(found.labels, truth, strict=True))
+    accuracy = right / len(truth)
+    assert accuracy >= 0.75

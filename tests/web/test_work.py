@@ -1,0 +1,248 @@
+"""What goes on behind the page: in time, once, and as the command line would do it."""
+
+import threading
+
+import pytest
+from tests.projects.toy import CLASSES, answer, begin, pictures
+from tests.web.pages import Browser
+
+from fewlabels.errors import UsageError
+from fewlabels.projects import Project
+from fewlabels.runs import Choice
+from fewlabels.web import background as module
+from fewlabels.web import work
+from fewlabels.web.background import Background
+from fewlabels.web.board import Board
+
+HEAD = Choice(name="frozen-linear", options={"encoder": "pixels"})
+
+
+def test_a_project_begins_with_some_of_its_images_and_the_rest_follows(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(work, "FIRST_IMAGES", 10)
+    pictures(tmp_path / "images")
+    folder, images = str(tmp_path / "project"), str(tmp_path / "images")
+    options = {
+        "budget": 12,
+        "query": 4,
+        "trainer": "frozen-linear",
+        "encoder": "pixels",
+    }
+    work.begin(folder, images, list(CLASSES), options, allow_code=False)
+    with Project.open(folder) as project:
+        some = {one.path for one in project.store.items()}
+        assert len(some) == 10
+        (first,) = project.store.rounds()
+        assert first.strategy == "random"
+        assert [one.role for one in first.items].count("audit") == 2
+        assert work.prepare(folder, allow_code=False) == {
+            "num_images": 24,
+            "has_features": True,
+            "takes_steps": False,
+        }
+        every = {one.path for one in project.store.items()}
+        assert some < every
+        assert len(every) == 24
+        assert Browser(project).lease()
+
+
+def test_code_that_a_job_names_is_not_imported(tmp_path):
+    options = {"budget": 12, "strategy": "tests.web.nowhere:Evil"}
+    with pytest.raises(UsageError, match="names code to import"):
+        work.begin(
+            str(tmp_path / "p"), str(tmp_path), ["a", "b"], options, allow_code=()
+        )
+
+
+def test_the_next_round_learns_first_where_that_takes_no_time(tmp_path):
+    with begin(tmp_path, trainer=HEAD, strategy="margin") as project:
+        folder = str(project.folder)
+        told = work.next_round(folder, at_random=True, ahead=False, allow_code=False)
+        assert told == {"round": 0, "model": None}
+        answer(project, project.ask())
+        told = work.next_round(folder, at_random=False, ahead=False, allow_code=False)
+        assert told == {"round": 1, "model": "model-000"}
+        assert project.store.rounds()[1].strategy == "margin"
+
+
+def test_a_round_that_is_chosen_ahead_keeps_to_the_budget(tmp_path):
+    with begin(tmp_path, trainer=HEAD, strategy="margin") as project:
+        folder = str(project.folder)
+        asked = project.ask(strategy="random")
+        browser = Browser(project)
+        shown = browser.lease(7)
+        for item in shown[:5]:
+            browser.act("label", item=item["id"], name="odd")
+        work.next_round(folder, at_random=False, ahead=True, allow_code=False)
+        second = project.store.rounds()[1]
+        assert len(asked.items) == 7
+        again = sum(one.role == "audit" for one in second.items)
+        assert 4 <= len(second.items) <= 4 + again
+        fresh = {item["id"] for item in browser.lease(20)} - {o["id"] for o in shown}
+        assert len(fresh) >= 3
+        for item in shown[5:]:  # what the tab had is still taken
+            assert browser.act("label", item=item["id"], name="even").status_code == 200
+
+
+def test_an_export_has_all_files(tmp_path):
+    with begin(tmp_path, trainer=HEAD) as project:
+        answer(project, project.ask())
+        project.train()
+        target = str(tmp_path / "export")
+        told = work.export(str(project.folder), target, allow_code=False)
+    names = {"labels.csv", "predictions.parquet", "report.html", "model/config.json"}
+    assert names <= set(told["files"])
+    assert told["has_model"]
+
+
+# ------------------------------------------------------------------------- when
+
+
+class FakeJob:
+    """A job that ends as it is told."""
+
+    def __init__(self, call, arguments, end):
+        self.call, self.arguments, self.end = call, arguments, end
+        self.is_canceled = False
+
+    def events(self):
+        told = {"event": "progress", "task": "Embedding", "done": 1, "total": 2}
+        yield {**told, "is_over": False}
+        yield self.end
+
+    def cancel(self):
+        self.is_canceled = True
+
+    def kill(self):
+        pass
+
+
+@pytest.fixture
+def jobs(monkeypatch, tmp_path):
+    """A background whose jobs are only noted down."""
+
+    class Jobs:
+        arrived = threading.Condition()
+
+    def started(call, arguments, **options):
+        name = call.rpartition(":")[2]
+        end = Jobs.ends.get(name, {"event": "done", "result": {"takes_steps": False}})
+        job = FakeJob(name, arguments, end)
+        with Jobs.arrived:
+            Jobs.started.append(job)
+            Jobs.arrived.notify_all()
+        return job
+
+    class FakeWorker:
+        def __init__(self, **options):
+            pass
+
+        def start(self, call, arguments):
+            return started(call, arguments)
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(module, "start", started)
+    monkeypatch.setattr(module, "Worker", FakeWorker)
+    Jobs.started, Jobs.ends = [], {}
+    Jobs.background = Background(tmp_path)
+    yield Jobs
+    Jobs.background.close()
+
+
+def calls(jobs, number, name="round"):
+    """Wait for some jobs, and until one of them is over; return what was called."""
+    with jobs.arrived:
+        assert jobs.arrived.wait_for(lambda: len(jobs.started) >= number, 10)
+    while jobs.background.told()[name]["status"] == "running":
+        threading.Event().wait(0.01)
+    return [(job.call, job.arguments.get("at_random")) for job in jobs.started]
+
+
+def standing(number=0, left=7, size=7, spent=0, budget=100):
+    asked = None if number is None else {"number": number, "open": left, "size": size}
+    return {"round": asked, "spent": spent, "budget": budget}
+
+
+def test_the_first_round_does_not_wait_for_features(jobs):
+    jobs.background.consider(standing(None))
+    jobs.background.consider(standing(None))
+    assert calls(jobs, 1) == [("next_round", True)]
+
+
+def test_a_round_is_chosen_once_and_ahead_when_features_are_ready(jobs):
+    background = jobs.background
+    background.consider(standing(left=5))
+    assert jobs.started == []  # nothing is known of the images yet
+    background.begin()
+    calls(jobs, 1, "features")
+    background.consider(standing(left=6))
+    assert len(jobs.started) == 1
+    background.consider(standing(left=5))
+    background.consider(standing(left=0))
+    assert calls(jobs, 2) == [("prepare", None), ("next_round", False)]
+    assert jobs.started[1].arguments["ahead"]
+    background.consider(standing(number=1, left=0))
+    assert len(calls(jobs, 3)) == 3
+    assert not jobs.started[2].arguments["ahead"]
+
+
+def test_nothing_is_chosen_past_the_budget(jobs):
+    background = jobs.background
+    background.begin()
+    calls(jobs, 1, "features")
+    background.consider(standing(left=0, spent=100))
+    background.consider(standing(left=5, spent=95))
+    assert len(jobs.started) == 1
+
+
+def test_a_failure_is_told_and_tried_again_only_if_asked_to(jobs):
+    failed = {"event": "failed", "error": "DataError", "reason": "No such image."}
+    jobs.ends["next_round"] = failed
+    jobs.background.consider(standing(left=0))
+    calls(jobs, 1)
+    told = jobs.background.told()["round"]
+    assert (told["status"], told["error"]) == ("failed", "No such image.")
+    jobs.background.consider(standing(left=0))
+    assert len(jobs.started) == 1
+    jobs.ends["next_round"] = {**failed, "error": "BudgetError"}
+    jobs.background.choose_again()
+    jobs.background.consider(standing(left=0))
+    calls(jobs, 2)
+    assert jobs.background.told()["round"]["status"] == "finished"
+
+
+def test_a_training_that_takes_steps_follows_each_round(jobs):
+    jobs.ends["prepare"] = {"event": "done", "result": {"takes_steps": True}}
+    background = jobs.background
+    background.begin()
+    calls(jobs, 1, "features")
+    background.consider(standing(left=0))
+    calls(jobs, 3, "training")
+    assert [job.call for job in jobs.started] == ["prepare", "next_round", "train"]
+    background.cancel("training")
+    background.cancel("export")  # there is none
+    assert jobs.started[-1].is_canceled
+
+
+def test_the_board_tells_what_is_new_once(project):
+    seen = []
+    state = {"round": 1}
+    board = Board(lambda: dict(state), seen.append)
+    board.open()
+    while not seen:
+        threading.Event().wait(0.01)
+    while board.latest[0] == 0:
+        threading.Event().wait(0.01)
+    version, text = board.latest
+    assert text == '{"round": 1}'
+    board.stir()
+    state["round"] = 2
+    while board.latest[0] == version:
+        board.stir()
+        threading.Event().wait(0.01)
+    assert board.latest == (version + 1, '{"round": 2}')
+    board.close()
+    assert board.is_closed
