@@ -304,9 +304,9 @@ class Tally:
     steps: dict[str, int] = field(default_factory=dict)
     """How often it changes something."""
 
-    def live(self, life: Life, *, num_kills: int) -> None:
+    def live(self, life: Life, *, num_kills: int, rounds: int) -> None:
         """Lead a life in which each command is killed some times before it is done."""
-        for verb in ("init", *VERBS, *VERBS):
+        for verb in ("init", *VERBS * rounds):
             work = partial(life.do, verb)
             kills = 0
             while kills < num_kills and self.kills.total() < self.wanted:
@@ -331,13 +331,14 @@ class Tally:
         return killed_at(self.chance.randrange(self.steps[verb]), place, work)
 
 
-def survive(place: Path, wanted: int, seed: int) -> dict[str, Any]:
+def survive(place: Path, wanted: int, seed: int, *, rounds: int = 2) -> dict[str, Any]:
     """Kill so many times and return what came of it.
 
     Args:
         place: An empty folder.
         wanted: How many kills.
         seed: Seed of their moments.
+        rounds: How often a life does each command.
 
     Returns:
         Figures; ``faults`` lists what was lost, doubled or mixed.
@@ -349,14 +350,14 @@ def survive(place: Path, wanted: int, seed: int) -> dict[str, Any]:
         first.do(verb)
         first.acknowledge(verb)
     whole = Life(place / "whole")
-    tally.live(whole, num_kills=0)
+    tally.live(whole, num_kills=0, rounds=rounds)
     expected, lives, num_left = whole.outcome(), 0, 0
     begin = time.monotonic()
     while tally.kills.total() < wanted:
         life = Life(place / f"life-{lives}")
         if lives % 2:
             life.folder.mkdir()  # where a project begins may be there already
-        tally.live(life, num_kills=2)
+        tally.live(life, num_kills=2, rounds=rounds)
         found = life.outcome()
         tally.wrong += [
             f"{what} are not those of a life without kills"

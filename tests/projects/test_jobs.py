@@ -11,7 +11,7 @@ from fewlabels.projects import Project
 from fewlabels.projects.jobs import train
 from fewlabels.runs import Choice
 
-LONG = Choice(name="supervised", options={"steps": 300, "checkpoint_every": 300})
+LONG = Choice(name="supervised", options={"steps": 200, "checkpoint_every": 200})
 
 
 pytestmark = pytest.mark.usefixtures("forked_workers")

@@ -85,7 +85,7 @@ def resuming(tmp_path_factory):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that can fork")
-@pytest.mark.parametrize("wanted", [4, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("wanted", [2, pytest.param(20, marks=pytest.mark.slow)])
 def test_kills_change_no_byte(uninterrupted, tmp_path, monkeypatch, wanted):
     pool, seen, expected = uninterrupted
     chance = random.Random(0)

@@ -97,7 +97,7 @@ def test_chances_are_squared_distances_and_nothing_else():
     kernel = euclidean_kernel(torch.tensor(places)[:, None])
     counts = torch.zeros(4, 4, dtype=torch.float64)
     generator = stream(0, "many")
-    for _ in range(3000):
+    for _ in range(1000):
         first, second = k_means_plus_plus(
             kernel, candidates=torch.arange(4), size=2, generator=generator
         ).tolist()
@@ -107,8 +107,8 @@ def test_chances_are_squared_distances_and_nothing_else():
         weights = torch.tensor([[abs(a - b) ** power for b in places] for a in places])
         chances = (weights / weights.sum(dim=1, keepdim=True)).double()
         off_diagonal = ~torch.eye(4, dtype=torch.bool)
-        expected = 750 * chances[off_diagonal]
-        expected *= 3000 / expected.sum()
+        expected = 250 * chances[off_diagonal]
+        expected *= 1000 / expected.sum()
         return stats.chisquare(counts[off_diagonal], expected).pvalue > 1e-3
 
     assert float(counts.diagonal().sum()) == 0

@@ -37,7 +37,7 @@ def select(features, **options):
         budget=NUM_LABELED + SIZE,
     )
     classifier = PrecomputedClassifier(features, torch.zeros(NUM_ITEMS, 100))
-    strategy = NeuralPreconditioning(draws=NUM_DRAWS, **options)
+    strategy = NeuralPreconditioning(draws=200, **options)
     return strategy.select(classifier, pool, SIZE, stream(1))
 
 

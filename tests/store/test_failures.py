@@ -2,10 +2,10 @@
 
 import os
 import sqlite3
-import subprocess
 import sys
 import threading
 from contextlib import closing
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -203,10 +203,13 @@ def test_readers_do_not_wait_for_the_writer(store, place):
 
 
 def test_many_processes_may_open_a_new_store_at_once(place):
-    code = "import sys; from fewlabels.store import Store; Store.open(sys.argv[1])"
-    words = [sys.executable, "-c", code, place]
-    opening = [subprocess.Popen(words) for _ in range(4)]
-    assert [one.wait(120) for one in opening] == [0] * 4
+    fork = get_context("fork")
+    opening = [fork.Process(target=Store.open, args=(place,)) for _ in range(4)]
+    for one in opening:
+        one.start()
+    for one in opening:
+        one.join(120)
+    assert [one.exitcode for one in opening] == [0] * 4
 
 
 def test_opening_waits_for_somebody_who_is_making_the_file(tmp_path):

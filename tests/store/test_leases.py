@@ -1,9 +1,9 @@
 """Several annotators at once: nobody does what another does, unless it is wanted."""
 
-import subprocess
-import sys
+import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from multiprocessing import get_context
 
 import pytest
 from tests.store.toy import fill, label
@@ -11,25 +11,23 @@ from tests.store.toy import fill, label
 from fewlabels.errors import UsageError
 from fewlabels.store import Event, Kind, RoundItem, Store, StoredRound
 
-ANNOTATOR = """
-import sys, time
-from fewlabels.store import Event, Kind, Store
-place, name, overlap = sys.argv[1], sys.argv[2], int(sys.argv[3])
-with Store.open(place, busy_seconds=120) as store:
-    got = store.lease(name, 10, overlap=overlap, ttl=120)
-    print("ready", flush=True)
-    sys.stdin.readline()  # until all are there
-    while True:
-        time.sleep(0.02)  # a look at the images
-        store.append(
-            Event(kind=Kind.LABEL, annotator=name, item=one.item, class_number=0)
-            for one in got.leases
-        )
-        if not got.leases and not got.num_held:
-            break
-        time.sleep(0 if got.leases else 0.05)
+FORK = get_context("fork")  # a new process takes longer to begin than to label
+
+
+def annotate(place, name, overlap, everybody):
+    with Store.open(place, busy_seconds=120) as store:
         got = store.lease(name, 10, overlap=overlap, ttl=120)
-"""
+        everybody.wait()
+        while True:
+            time.sleep(0.02)  # a look at the images
+            store.append(
+                Event(kind=Kind.LABEL, annotator=name, item=one.item, class_number=0)
+                for one in got.leases
+            )
+            if not got.leases and not got.num_held:
+                break
+            time.sleep(0 if got.leases else 0.05)
+            got = store.lease(name, 10, overlap=overlap, ttl=120)
 
 
 class Clock:
@@ -62,24 +60,21 @@ def names(leased):
 
 @pytest.mark.parametrize(
     ("overlap", "number"),
-    [(2, 200), *(pytest.param(n, 400, marks=pytest.mark.slow) for n in (1, 2))],
+    [(2, 80), *(pytest.param(n, 400, marks=pytest.mark.slow) for n in (1, 2))],
 )
 def test_four_annotators_at_once(place, overlap, number):
     with Store.open(place) as store:
         items = fill(store, number)
-    words = [sys.executable, "-c", ANNOTATOR, place]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    everybody = FORK.Barrier(4, timeout=120)
     people = [
-        subprocess.Popen([*words, f"ann-{number}", str(overlap)], **pipes)
-        for number in range(4)
+        FORK.Process(target=annotate, args=(place, f"ann-{n}", overlap, everybody))
+        for n in range(4)
     ]
-    assert [person.stdout.readline() for person in people] == ["ready\n"] * 4
     for person in people:
-        person.stdin.write("go\n")
-        person.stdin.flush()
+        person.start()
     for person in people:
-        person.communicate(timeout=250)
-    assert [person.returncode for person in people] == [0] * 4
+        person.join(250)
+    assert [person.exitcode for person in people] == [0] * 4
     with Store.open(place) as store:
         labels = store.labels()
         assert len(list(store.events(after=3))) == len(labels)

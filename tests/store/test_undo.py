@@ -206,7 +206,7 @@ def press(store, items, steps):
         }
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=keys)
 def test_undo_and_redo_are_those_of_an_editor(tmp_path_factory, steps):
     folder = tmp_path_factory.mktemp("redo")
@@ -218,7 +218,7 @@ def test_undo_and_redo_are_the_same_on_both_databases(store):
     verbs = ("say", "say", "undo", "undo", "redo", "say", "undo", "redo", "redo")
     steps = [
         (verbs[i % 9], ANNOTATORS[i // 20 % 2], i * 7 % NUM_ITEMS, i * i % 4)
-        for i in range(80)
+        for i in range(54)
     ]
     press(store, fill(store, NUM_ITEMS), steps)
 

@@ -75,7 +75,7 @@ def test_the_second_item_is_drawn_by_squared_distances_that_sum_to_one():
     first = int(rows.norm(dim=1).argmax())
     counts = torch.zeros(6, dtype=torch.float64)
     generator = stream(0, "many")
-    for _ in range(1200):
+    for _ in range(600):
         query = Badge().select(classifier, pool, 2, generator)
         assert int(query.indices[0]) == first
         counts[int(query.indices[1])] += 1
@@ -84,7 +84,7 @@ def test_the_second_item_is_drawn_by_squared_distances_that_sum_to_one():
 
     def is_plausible(wrong):
         chances = wrong[others] / wrong[others].sum()
-        return stats.chisquare(counts[others], 1200 * chances).pvalue > 1e-3
+        return stats.chisquare(counts[others], 600 * chances).pvalue > 1e-3
 
     assert counts[first] == 0
     assert is_plausible(squares)

@@ -1,12 +1,10 @@
 """Two processes train as one that sees its minibatch in two groups."""
 
 import copy
-import os
+import pickle
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
+from multiprocessing.reduction import ForkingPickler
 
 import pytest
 import torch
@@ -15,14 +13,13 @@ from safetensors.torch import load_file
 from tests.training.conftest import tiny_pool
 
 from fewlabels import progress, rng
-from fewlabels.errors import UsageError
+from fewlabels.errors import TrainingError, UsageError
 from fewlabels.models import checkpoint
-from fewlabels.training import resolve
+from fewlabels.training import devices, resolve
 from fewlabels.training.distributed import ProcessGroup
 from fewlabels.training.fitting import Task
 from fewlabels.training.optimization import AveragedNetwork, cosine_factor, sgd
 
-ROOT = Path(__file__).parents[2]
 STEPS = 5
 
 
@@ -61,10 +58,14 @@ class Group(ProcessGroup):
         return 2
 
 
+def task_of(trainer, pool):
+    key = rng.fork(rng.stream(0, "train"))
+    return Task(trainer, pool, trainer.inputs.of(pool, None), key, None)
+
+
 def by_groups(trainer, pool):
     """Yield the state after each step of a training that sees two groups in turn."""
-    key = rng.fork(rng.stream(0, "train"))
-    task = Task(trainer, pool, trainer.inputs.of(pool, None), key, None)
+    task = task_of(trainer, pool)
     schedule, network = trainer.schedule, task.untrained().train()
     average = AveragedNetwork(network, schedule.ema_decay)
     optimizer = sgd(
@@ -142,15 +143,19 @@ CASES = {
 }
 
 
+@pytest.mark.filterwarnings("default")  # as in a process that is not forked
 @pytest.mark.parametrize(
-    "name",
+    ("name", "method"),
     [
-        pytest.param("supervised", marks=pytest.mark.slow),
-        pytest.param("fixmatch", marks=pytest.mark.slow),
-        "fixmatch-darp",  # which does all that the others do
+        *(pytest.param(name, "spawn", marks=pytest.mark.slow) for name in CASES),
+        ("fixmatch-darp", "fork"),  # which does all that the others do
     ],
 )
-def test_two_processes_equal_one_that_normalizes_by_groups(tmp_path, name):
+def test_two_processes_equal_one_that_normalizes_by_groups(
+    tmp_path, name, method, monkeypatch
+):
+    """Forked processes are not for trainings that people wait for, but begin sooner."""
+    monkeypatch.setattr(devices, "_METHOD", method)
     options = COMMON | CASES[name]
     heard, checkpoints = Heard(), []
 
@@ -182,63 +187,41 @@ def test_two_processes_equal_one_that_normalizes_by_groups(tmp_path, name):
             torch.testing.assert_close(read, value, rtol=0, atol=1e-5, msg=key)
 
 
-FAILING = """
-import sys
-from pathlib import Path
-import torch
-from fewlabels import progress, rng
-from fewlabels.errors import FewlabelsError
-from fewlabels.training import devices, resolve
-from tests.training.conftest import tiny_pool
-
 def refuse(step, classifier):
     raise RuntimeError("the listener is unwell")
 
-def main():
-    torch.set_num_threads(1)
-    devices._METHOD = sys.argv[1]
-    options = {"steps": 40, "minibatch_size": 4, "devices": 2, "accelerator": "cpu"}
-    wild = resolve("supervised", options | {"learning_rate": 1e30})
-    try:
-        wild.fit(tiny_pool(), rng.stream(0, "train"))
-    except FewlabelsError as error:
-        print(type(error).__name__, error)
-    tame = resolve("supervised", options | {"steps": 10**6, "checkpoint_every": 2})
-    try:
-        tame.fit(tiny_pool(), rng.stream(0, "train"), on_checkpoint=refuse)
-    except RuntimeError as error:
-        print(error)  # at once, and not after a million steps
-    asked = []
-    try:
-        with progress.stopping(lambda: bool(asked)):
-            tame.fit(tiny_pool(), rng.stream(0, "train"), workspace=Path(sys.argv[2]),
-                on_checkpoint=lambda step, _: asked.append(step))
-    except progress.Canceled:
-        print("canceled")
 
-if __name__ == "__main__":
-    main()
-"""
-
-
+@pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize(
     "method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)]
 )
-def test_faults_and_the_end_of_several_processes_arrive(tmp_path, method):
-    """Forked processes are not for trainings that people wait for, but begin sooner."""
-    script, work = tmp_path / "failing.py", tmp_path / "work"
-    script.write_text(FAILING)
-    done = subprocess.run(
-        [sys.executable, str(script), method, str(work)],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
-    )
-    first, second, third = done.stdout.splitlines()
-    assert first.startswith("TrainingError The loss is")
-    assert second == "the listener is unwell"
-    assert third == "canceled"
-    assert int(checkpoint.metadata(work / "state.safetensors")["step"]) >= 2
+def test_faults_and_the_end_of_several_processes_arrive(tmp_path, method, monkeypatch):
+    monkeypatch.setattr(devices, "_METHOD", method)
+    options = {"steps": 40, "minibatch_size": 4, "devices": 2, "accelerator": "cpu"}
+    wild = resolve("supervised", options | {"learning_rate": 1e30})
+    with pytest.raises(TrainingError, match="The loss is"):
+        wild.fit(tiny_pool(), rng.stream(0, "train"))
+    tame = resolve("supervised", options | {"steps": 10**6, "checkpoint_every": 2})
+    with pytest.raises(RuntimeError, match="the listener is unwell"):
+        tame.fit(tiny_pool(), rng.stream(0, "train"), on_checkpoint=refuse)
+    asked = []
+    with pytest.raises(progress.Canceled), progress.stopping(lambda: bool(asked)):
+        tame.fit(
+            tiny_pool(),
+            rng.stream(0, "train"),
+            workspace=tmp_path,
+            on_checkpoint=lambda step, _: asked.append(step),
+        )
+    assert int(checkpoint.metadata(tmp_path / "state.safetensors")["step"]) >= 2
+
+
+def test_a_training_can_be_sent_to_processes_that_are_not_forked():
+    task = task_of(resolve("fixmatch-darp", COMMON), tiny_pool())
+    sent = pickle.loads(ForkingPickler.dumps(task))
+    assert sent.settings == task.settings
+    expected = task.untrained().state_dict()
+    for key, value in sent.untrained().state_dict().items():
+        assert torch.equal(value, expected[key])
 
 
 def test_devices_that_are_not_there_are_explained():
