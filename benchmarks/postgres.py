@@ -12,6 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 USER = "postgres"
+_FORGETFUL = [
+    *["-c", "fsync=off", "-c", "full_page_writes=off", "-c", "synchronous_commit=off"],
+    *["-c", "wal_level=minimal", "-c", "max_wal_senders=0"],
+]
 
 
 def binaries() -> Path | None:
@@ -103,7 +107,8 @@ def resume(folder: Path, *, is_durable: bool = False) -> Server:
         *map(str, [binaries() / "postgres", "-D", folder / "data", "-k", folder]),
         *["-p", str(port), "-c", "listen_addresses=127.0.0.1"],
         *["-c", "autovacuum=off", "-c", "jit=off"],
-        *["-c", "shared_buffers=16MB", "-c", f"fsync={'on' if is_durable else 'off'}"],
+        *["-c", "shared_buffers=16MB"],
+        *([] if is_durable else _FORGETFUL),
     ]
     with (folder / "log").open("ab") as log:
         process = subprocess.Popen(

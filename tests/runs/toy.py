@@ -10,7 +10,7 @@ from fewlabels.pool import ArrayImages, Pool, Query
 from fewlabels.protocols import Outputs, ignore
 from fewlabels.runs import Choice, RunFolder, RunSettings, execute
 
-STEPS = 12
+STEPS = 5
 
 
 def settings(**changes):
