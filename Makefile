@@ -14,10 +14,10 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-slow learners skactiveml check lint fix lines picture docs wheel clean
+.PHONY: help setup demo test test-slow learners study-report skactiveml check lint fix lines picture docs wheel clean
 
 help: ## Print this list.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # ------------------------------------------------------------------ the environment
 # Each stamp is written after its step has succeeded, so an interrupted step is simply
@@ -59,6 +59,9 @@ test-slow: setup ## The tests that take minutes, and properties with many exampl
 
 learners: setup ## Print the tables of all learners from their record.
 	$(BIN)/python benchmarks/learners.py report
+
+study-report: setup ## Make tables and picture of the study from its record.
+	$(BIN)/python -m benchmarks.study_report
 
 skactiveml: setup ## scikit-activeml's own tests on our strategies; fetches them.
 	OMP_NUM_THREADS=1 $(BIN)/python scripts/skactiveml_suite.py

@@ -47,7 +47,7 @@ _REGION = re.compile(
     r"<!-- figures: (?P<records>[\w, ]+) -->\n(?P<text>.*?)<!-- figures end -->",
     re.DOTALL,
 )
-
+_STUDY = re.compile(r"<!-- study: [\w ]+ -->\n.*?<!-- study end -->", re.DOTALL)
 
 _TABLES = (
     published.TABLE_1,
@@ -156,8 +156,8 @@ def regions(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 def unmarked(text: str) -> str:
-    """Return a page without its marked parts."""
-    return _REGION.sub("", text)
+    """Return a page without its marked parts; tests/test_study.py has the study's."""
+    return _STUDY.sub("", _REGION.sub("", text))
 
 
 def _published() -> Figures:

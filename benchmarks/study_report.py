@@ -1,0 +1,352 @@
+"""What the record of the study says: tables, tests and the picture of docs/study.md.
+
+``python benchmarks/study_report.py`` writes each part between its marks in README.md
+and docs/study.md, and draws docs/images/study.png; ``--check`` only compares. Where the
+record is not whole, what is there is told, with the number of pools.
+"""
+
+import argparse
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import mean, stdev
+
+import numpy as np
+from benchmarks.study import AT_ONCE, HEADS, ORACLE, RECORD, SELECTORS, SOURCES
+from matplotlib.figure import Figure
+from scipy.stats import spearmanr
+
+from fewlabels import evaluation
+
+ROOT = Path(__file__).parents[1]
+PAGES = (ROOT / "README.md", ROOT / "docs" / "study.md")
+PICTURE = ROOT / "docs" / "images" / "study.png"
+FAMILY = ("npc", "npc, clusters", "npc, greedy", "npc, diffusion", "outward", "v-opt")
+RIVALS = ("random", "badge", "typiclust")
+EACH = (1, 2, 4)
+"""Labels for each class at which strategies are compared."""
+
+Scores = dict[tuple[str, int], float]
+"""Percentages by data set and pool."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """The record of one stage."""
+
+    scores: Mapping[tuple[str, str, str, int], Scores]
+    """By learner, strategy, way of asking, and labels for each class."""
+
+    @classmethod
+    def read(cls, stage: str, path: Path = RECORD) -> "Study":
+        """Return what is in the record of a stage."""
+        classes = {one.name: one.num_classes for one in SOURCES}
+        scores: dict[tuple[str, str, str, int], Scores] = defaultdict(dict)
+        for text in path.read_text().splitlines() if path.exists() else ():
+            line = json.loads(text)
+            if line["stage"] != stage:
+                continue
+            each = classes[line["data"]]
+            way = "at once" if line["query"] == AT_ONCE * each else "loop"
+            for number, accuracy in zip(line["labels"], line["accuracy"], strict=True):
+                place = (line["head"], line["selector"], way, number // each)
+                scores[place][line["data"], line["pool"]] = 100 * accuracy
+        return cls(scores)
+
+    @cached_property
+    def heads(self) -> list[str]:
+        """The learners of which there is something."""
+        there = {head for head, *_ in self.scores}
+        return [head for head in HEADS if head in there]
+
+    def selectors(self, head: str) -> list[str]:
+        """Return the strategies that were tried with a learner."""
+        there = {name for own, name, *_ in self.scores if own == head}
+        return [name for name in (*SELECTORS, ORACLE) if name in there]
+
+    def data(self, head: str) -> list[str]:
+        """Return the data sets that every strategy was tried on with a learner."""
+        found = [
+            {data for data, _ in self.scores[head, name, "loop", 2]}
+            for name in self.selectors(head)
+        ]
+        shared = set.intersection(*found) if found else set()
+        return [one.name for one in SOURCES if one.name in shared]
+
+    def pools(self, head: str, data: Sequence[str]) -> list[int]:
+        """Return the pools on which all strategies are whole on some data sets."""
+        found = [
+            {pool for _, pool in scores}
+            & {pool for _, pool in scores if all((one, pool) in scores for one in data)}
+            for (own, name, way, each), scores in self.scores.items()
+            if own == head and way == "loop" and each in EACH
+        ]
+        return sorted(set.intersection(*found)) if found else []
+
+    def means(
+        self, head: str, name: str, each: int, data: Sequence[str], way: str = "loop"
+    ) -> list[float]:
+        """Return the mean over data sets on each pool that is whole."""
+        scores = self.scores[head, name, way, each]
+        return [
+            mean(scores[one, pool] for one in data) for pool in self.pools(head, data)
+        ]
+
+
+def whole(study: Study) -> dict[str, list[str]]:
+    """Return learners whose runs can be compared, and their data sets."""
+    found = {head: study.data(head) for head in study.heads}
+    return {
+        head: data
+        for head, data in found.items()
+        if data and len(study.pools(head, data)) > 1
+    }
+
+
+def described(study: Study) -> str:
+    """Say how many pools and data sets stand behind the numbers."""
+    parts = [
+        f"{head}: {len(study.pools(head, data))} pools, {', '.join(data)}"
+        for head, data in whole(study).items()
+    ]
+    return "; ".join(parts)
+
+
+def ranking(study: Study) -> str:
+    """Return the mean accuracies of all strategies in Markdown, best first."""
+    heads = whole(study)
+    if not heads:
+        return "There is no record yet.\n"
+    names = study.selectors(next(iter(heads)))
+    columns = [(head, each) for head in heads for each in EACH]
+
+    def cell(name: str, head: str, each: int) -> str:
+        if name not in study.selectors(head):
+            return ""
+        values = study.means(head, name, each, heads[head])
+        return f"{mean(values):.1f} ± {stdev(values):.1f}"
+
+    def standing(name: str) -> float:
+        return -mean(
+            mean(study.means(head, name, 2, data))
+            for head, data in heads.items()
+            if name in study.selectors(head)
+        )
+
+    titles = " | ".join(f"{head}, {each}" for head, each in columns)
+    lines = [f"| strategy | {titles} |", "|---" * (1 + len(columns)) + "|"]
+    for name in sorted(names, key=standing):
+        cells = " | ".join(cell(name, *column) for column in columns)
+        lines.append(f"| {name} | {cells} |")
+    return "\n".join([*lines, "", f"({described(study)}.)", ""])
+
+
+def by_data(study: Study) -> str:
+    """Return mean accuracies at two labels a class on each data set in Markdown."""
+    lines: list[str] = []
+    for head, data in whole(study).items():
+        pools = study.pools(head, data)
+        lines += [f"| {head} | {' | '.join(data)} |", "|---" * (1 + len(data)) + "|"]
+        for name in study.selectors(head):
+            scores = study.scores[head, name, "loop", 2]
+            means = [mean(scores[one, pool] for pool in pools) for one in data]
+            lines.append(f"| {name} | {' | '.join(f'{one:.1f}' for one in means)} |")
+        lines.append("")
+    return "\n".join(lines) or "There is no record yet.\n"
+
+
+def best_of_family(study: Study) -> str | None:
+    """Return the member that is best at two labels a class without network training."""
+    heads = {head: data for head, data in whole(study).items() if head in HEADS[:2]}
+    if not heads:
+        return None
+    return max(
+        FAMILY,
+        key=lambda name: mean(
+            mean(study.means(head, name, 2, data)) for head, data in heads.items()
+        ),
+    )
+
+
+def tests(study: Study, name: str, rivals: Sequence[str]) -> str:
+    """Return tests of a strategy against some at two labels a class, in Markdown."""
+    made = []
+    for head, data in whole(study).items():
+        if head not in HEADS[:3]:
+            continue
+        for rival in rivals:
+            values = {
+                one: study.means(head, one, 2, data)
+                for one in (name, rival)
+                if one in study.selectors(head)
+            }
+            if len(values) == 2:
+                [found] = evaluation.paired_tests(values, against=rival)
+                made.append((head, rival, found))
+    if not made:
+        return "There is no record yet.\n"
+    corrected = evaluation.holm([found.t_p for *_, found in made])
+    lines = [
+        f"| `{name}` against | learner | difference | 95 % interval | p, Holm |",
+        "|---" * 5 + "|",
+    ]
+    for (head, rival, found), p in zip(made, corrected, strict=True):
+        interval = f"{found.low:+.1f} to {found.high:+.1f}"
+        lines.append(
+            f"| {rival} | {head} | {found.difference:+.1f} | {interval} | {p:.2g} |"
+        )
+    return "\n".join([*lines, "", f"({described(study)}.)", ""])
+
+
+def agreement(study: Study) -> str:
+    """Return rank correlations of strategies between learners, at two a class."""
+    heads = list(whole(study).items())
+    lines = []
+    for number, (one, data) in enumerate(heads):
+        for other, others in heads[number + 1 :]:
+            names = [
+                name
+                for name in study.selectors(one)
+                if name in study.selectors(other) and name != ORACLE
+            ]
+            both = [name for name in data if name in others]
+            if not both:
+                continue
+            values = [
+                [mean(study.means(head, name, 2, both)) for name in names]
+                for head in (one, other)
+            ]
+            found = spearmanr(*values).statistic
+            lines.append(
+                f"- {one} and {other}: {found:.2f} ({len(names)} strategies; "
+                f"{', '.join(both)})"
+            )
+    return "\n".join([*lines, ""]) if lines else "There is no record yet.\n"
+
+
+def one_or_several(study: Study) -> str:
+    """Return what asking at once loses against the loop, at two labels a class."""
+    rows = []
+    for head, data in whole(study).items():
+        for name in study.selectors(head):
+            if name == ORACLE or not study.scores.get((head, name, "at once", 2)):
+                continue
+            scores = study.scores[head, name, "at once", 2]
+            pools = study.pools(head, data)
+            if any((one, pool) not in scores for one in data for pool in pools):
+                continue
+            values = {
+                "loop": study.means(head, name, 2, data),
+                "at once": study.means(head, name, 2, data, "at once"),
+            }
+            [found] = evaluation.paired_tests(values, against="at once")
+            rows.append((head, name, found))
+    if not rows:
+        return "There is no record yet.\n"
+    corrected = evaluation.holm([found.t_p for *_, found in rows])
+    lines = [
+        "| strategy | learner | loop less at once | p, Holm |",
+        "|---|---|---|---|",
+    ]
+    for (head, name, found), p in zip(rows, corrected, strict=True):
+        lines.append(f"| {name} | {head} | {found.difference:+.1f} | {p:.2g} |")
+    return "\n".join([*lines, ""])
+
+
+def picture(study: Study, path: Path) -> None:
+    """Draw mean accuracies at two labels a class with their 95 % intervals."""
+    heads = whole(study)
+    if not heads:
+        return
+    first, data = next(iter(heads.items()))
+    order = sorted(
+        study.selectors(first), key=lambda n: mean(study.means(first, n, 2, data))
+    )
+    figure = Figure(figsize=(8.6, 0.27 * len(order) + 1.2), layout="constrained")
+    panels = figure.subplots(1, len(heads), sharey=True, squeeze=False)[0]
+    places = np.arange(len(order))
+    for axes, (head, own) in zip(panels, heads.items(), strict=True):
+        for place, name in zip(places, order, strict=True):
+            if name not in study.selectors(head):
+                continue
+            values = study.means(head, name, 2, own)
+            half = evaluation.paired_tests(
+                {"own": values, "zero": [0.0] * len(values)}, against="zero"
+            )[0]
+            color = _color(name)
+            axes.plot([half.low, half.high], [place, place], color=color, lw=2)
+            axes.plot(half.difference, place, "o", color=color, ms=5)
+        axes.set_title(f"{head}\n{len(own)} data sets", fontsize=9, loc="left")
+        axes.set_yticks(places, order, fontsize=8)
+        axes.tick_params(axis="x", labelsize=8)
+        axes.grid(axis="x", color="#e6e6e6")
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right", "left"]].set_visible(False)
+        axes.tick_params(axis="y", length=0)
+    figure.supxlabel("accuracy at two labels a class, percent", fontsize=9)
+    path.parent.mkdir(exist_ok=True)
+    figure.savefig(path, dpi=110, metadata={"Software": None})
+
+
+def _color(name: str) -> str:
+    if name in FAMILY:
+        return "#c2185b"
+    return {"random": "#222222", ORACLE: "#8a8a8a"}.get(name, "#3f6fb0")
+
+
+def parts(screen: Study, confirm: Study) -> dict[str, Callable[[], str]]:
+    """Return what makes each part of the pages, by the name in its mark."""
+    best = best_of_family(screen)
+    chosen = best or "outward"
+    return {
+        "screen": lambda: ranking(screen),
+        "screen by data": lambda: by_data(screen),
+        "confirm": lambda: ranking(confirm),
+        "win": lambda: tests(confirm, chosen, RIVALS),
+        "win on the screen": lambda: tests(screen, chosen, RIVALS),
+        "npc": lambda: tests(confirm, "npc", RIVALS[:2]),
+        "npc on the screen": lambda: tests(screen, "npc", RIVALS[:2]),
+        "agreement": lambda: agreement(screen),
+        "one or several": lambda: one_or_several(screen),
+    }
+
+
+def filled(text: str, made: Mapping[str, Callable[[], str]]) -> str:
+    """Return a page with its marked parts made anew."""
+    for name, make in made.items():
+        mark, end = f"<!-- study: {name} -->\n", "<!-- study end -->"
+        if mark in text:
+            before, _, rest = text.partition(mark)
+            _, _, after = rest.partition(end)
+            text = f"{before}{mark}\n{make()}\n{end}{after}"
+    return text
+
+
+def main() -> int:
+    """Write or compare the pages; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="only compare")
+    arguments = parser.parse_args()
+    screen, confirm = Study.read("screen"), Study.read("confirm")
+    made, outdated = parts(screen, confirm), []
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        new = filled(text, made)
+        if new != text:
+            outdated.append(page.name)
+            if not arguments.check:
+                page.write_text(new, "utf-8")
+    if arguments.check:
+        for name in outdated:
+            print(f"{name} does not say what the record says; run make study-report")
+        return bool(outdated)
+    picture(confirm if whole(confirm) else screen, PICTURE)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+"""The study: its pages follow from its record, and its tests from theirs."""
+
+import json
+
+import pytest
+from benchmarks import study_report
+from benchmarks.study import SELECTORS, SOURCES, planned
+from benchmarks.study_report import Study
+
+
+@pytest.mark.parametrize("page", study_report.PAGES, ids=lambda page: page.name)
+def test_pages_say_what_the_record_says(page):
+    made = study_report.parts(Study.read("screen"), Study.read("confirm"))
+    text = page.read_text("utf-8")
+    assert study_report.filled(text, made) == text
+
+
+def line(selector, pool, accuracy, data="digits", **other):
+    told = {"stage": "screen", "data": data, "head": "spreading", "query": 10}
+    labels = {"labels": [0, 10, 20, 30, 40], "accuracy": [0.1, *([accuracy] * 4)]}
+    return told | labels | {"selector": selector, "pool": pool} | other
+
+
+def test_only_pools_that_are_whole_count(tmp_path):
+    path = tmp_path / "study.jsonl"
+    lines = [
+        line(name, pool, 0.5 + 0.1 * pool + 0.2 * (name == "npc"), data)
+        for name in ("random", "npc")
+        for pool in range(3)
+        for data in ("digits", "mnist")
+    ]
+    path.write_text("".join(json.dumps(one) + "\n" for one in lines[:-1]))
+    study = Study.read("screen", path)
+    data = study.data("spreading")
+    assert data == ["digits", "mnist"]
+    assert study.pools("spreading", data) == [0, 1]
+    assert study.means("spreading", "npc", 2, data) == pytest.approx([70, 80])
+    assert "+20.0" in study_report.tests(study, "npc", ["random"])
+    assert study_report.ranking(study).index("npc") < study_report.ranking(study).index(
+        "random"
+    )
+
+
+def test_every_strategy_is_planned_on_every_pool():
+    every = [one.name for one in SOURCES]
+    plans = list(planned("screen", every, ["spreading"], list(SELECTORS)))
+    assert len(plans) == 2 * len(SOURCES)
+    conditions = plans[0][2].conditions
+    assert len({one.settings.data.options["seed"] for one in conditions}) == 10
