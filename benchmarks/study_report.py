@@ -162,10 +162,11 @@ def by_data(study: Study) -> str:
 def best_of_family(study: Study) -> str | None:
     """Return the member that is best at two labels a class without network training."""
     heads = {head: data for head, data in whole(study).items() if head in HEADS[:2]}
-    if not heads:
+    there = [n for n in FAMILY if heads and all(n in study.selectors(h) for h in heads)]
+    if not there:
         return None
     return max(
-        FAMILY,
+        there,
         key=lambda name: mean(
             mean(study.means(head, name, 2, data)) for head, data in heads.items()
         ),

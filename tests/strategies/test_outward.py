@@ -56,8 +56,9 @@ def sum_gain(kernel, members, item, v):
     [(Outward, leading_share), (VOptimal, trace_gain), (SigmaOptimal, sum_gain)],
 )
 @pytest.mark.parametrize("power", [0.0, 2.0])
-def test_agrees_with_trying_every_candidate(kind, gain, power):
-    for seed in range(12):
+@pytest.mark.parametrize("problems", [12, pytest.param(100, marks=pytest.mark.slow)])
+def test_agrees_with_trying_every_candidate(kind, gain, power, problems):
+    for seed in range(problems):
         pool, classifier = contract.problem(seed, num_labeled=seed % 4)
         strategy = kind(power=power, num_neighbors=4, rank=EXACT)
         query = contract.chosen_by(strategy, pool, classifier, size=2)

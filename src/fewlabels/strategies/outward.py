@@ -36,7 +36,7 @@ class Outward:
     """
 
     ignores_order: ClassVar[bool] = True
-    power: float = 2.0
+    power: float = 1.0
     """How much doubt counts: an item weighs 1 less its lead, to this power; 0: all
     items weigh the same."""
     num_neighbors: int = 10
