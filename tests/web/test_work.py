@@ -161,9 +161,9 @@ def calls(jobs, number, name="round"):
     return [(job.call, job.arguments.get("at_random")) for job in jobs.started]
 
 
-def standing(number=0, left=7, size=7, spent=0, budget=100):
+def standing(number=0, left=7, size=7, spent=0, budget=100, sequence=-1):
     asked = None if number is None else {"number": number, "open": left, "size": size}
-    return {"round": asked, "spent": spent, "budget": budget}
+    return {"round": asked, "spent": spent, "budget": budget, "sequence": sequence}
 
 
 def test_the_first_round_does_not_wait_for_features(jobs):
@@ -187,6 +187,17 @@ def test_a_round_is_chosen_once_and_ahead_when_features_are_ready(jobs):
     background.consider(standing(number=1, left=0))
     assert len(calls(jobs, 3)) == 3
     assert not jobs.started[2].arguments["ahead"]
+
+
+def test_guesses_follow_each_label(jobs):
+    jobs.background.consider(standing(sequence=5))
+    assert jobs.started == []
+    jobs.background.begin()
+    calls(jobs, 1, "features")
+    for sequence in (5, 5, 6):
+        jobs.background.consider(standing(sequence=sequence))
+        calls(jobs, 2, "guesses")
+    assert [job.call for job in jobs.started] == ["prepare", "guess", "guess"]
 
 
 def test_nothing_is_chosen_past_the_budget(jobs):

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
+from uuid import UUID, uuid5
 
 from fewlabels.errors import ReplayError, StoreError, UnknownNameError, UsageError
 from fewlabels.projects import classes
@@ -26,7 +27,7 @@ from fewlabels.store import (
     Store,
     StoredEvent,
 )
-from fewlabels.store.records import new_uuid
+from fewlabels.store.records import CONFIRMED, new_uuid
 from fewlabels.store.store import LEASE_SECONDS
 
 _INCIDENTAL = ("client_time", "round", "strategy", "model", "payload")
@@ -128,6 +129,68 @@ class Labeling(ProjectFolder):
     ) -> StoredEvent:
         """Bring back what was undone last; a new answer ends that, as in an editor."""
         return self.store.redo(_named(annotator), uuid=uuid)
+
+    # ------------------------------------------------------------- many at a glance
+
+    def confirm(
+        self,
+        items: Sequence[str],
+        name: str,
+        *,
+        uuid: str,
+        annotator: str | None = None,
+    ) -> tuple[str, ...]:
+        """Give a class to many images that a model takes for it, seen at a glance.
+
+        Such labels train. They cost no budget, are told apart from others by their
+        strategy, ``"confirmed"``, and never measure: whoever saw a guess was swayed.
+
+        Args:
+            items: Ids of images; those that somebody has spoken of are left out.
+            name: Name of the class.
+            uuid: Names this call, for sending it again.
+            annotator: Who says so; None: the name of this computer's user.
+
+        Returns:
+            Ids of the images that have this label from now on.
+        """
+        who = _named(annotator)
+        with self.store.writing() as store:
+            numbers = {one.name: one.number for one in store.classes()}
+            if name not in numbers:
+                raise UnknownNameError("class", name, numbers)
+            _check_not_measuring(store, items)
+            spoken = store.verdicts(with_missing=True, items=items)
+            others = {one.item for one in spoken if one.uuid != _part(uuid, one.item)}
+            given = [item for item in dict.fromkeys(items) if item not in others]
+            store.append(
+                Event(
+                    kind=Kind.LABEL,
+                    annotator=who,
+                    uuid=_part(uuid, item),
+                    item=item,
+                    class_number=numbers[name],
+                    strategy=CONFIRMED,
+                )
+                for item in given
+            )
+        return tuple(given)
+
+    def take_back(
+        self,
+        items: Sequence[str],
+        confirmed: str,
+        *,
+        uuid: str,
+        annotator: str | None = None,
+    ) -> tuple[str, ...]:
+        """Undo what :meth:`confirm` did under the name ``confirmed``, all of it."""
+        who = _named(annotator)
+        with self.store.writing() as store:
+            for item in items:
+                target = _part(confirmed, item)
+                store.undo(who, target=target, uuid=_part(uuid, item))
+        return tuple(items)
 
     def events(self, *, after: int = 0) -> Iterator[StoredEvent]:
         """Yield all that happened since event number ``after``, in its order."""
@@ -255,6 +318,27 @@ def event_of(
         model=by.model,
         payload=payload,
     )
+
+
+def _part(uuid: str, item: str) -> str:
+    """Return the name of what is done to one of the items of a call."""
+    try:
+        return str(uuid5(UUID(uuid), item))
+    except ValueError as error:
+        told = f"'{uuid}' is not a UUID; let fewlabels.store.new_uuid() make one."
+        raise UsageError(told) from error
+
+
+def _check_not_measuring(store: Store, items: Sequence[str]) -> None:
+    """Raise if one of some images measures, and would do so no longer."""
+    wanted = set(items)
+    for asked in store.rounds():
+        for one in asked.items:
+            if one.role == "audit" and one.item in wanted:
+                raise UsageError(
+                    f"The image '{one.item}' measures how good the model is, so that "
+                    f"its label must not come from a model. {_NOTHING}"
+                )
 
 
 def user_name() -> str:

@@ -93,8 +93,9 @@ class Snapshot:
 
     @property
     def num_spent(self) -> int:
-        """Images that somebody labeled: what the budget was spent on."""
-        return len(self.consensus)
+        """Images that somebody was asked about and labeled: what the budget paid."""
+        asked = {o.item for o in self.verdicts if not o.is_confirmed}
+        return len(self.consensus.keys() & asked)
 
     @cached_property
     def _num_verdicts(self) -> Counter[str]:

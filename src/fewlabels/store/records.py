@@ -37,6 +37,9 @@ class Kind(StrEnum):
 LABELS = frozenset({Kind.LABEL, Kind.RELABEL})
 VERDICTS = LABELS | {Kind.SKIP, Kind.UNSURE}
 """Events about an item; the last one in force is the annotator's word on it."""
+CONFIRMED = "confirmed"
+"""Stands for the strategy in labels that confirm what a model said: nobody asked about
+these items one by one, so they cost no budget, and never measure."""
 NAMING = frozenset({Kind.CLASS_ADDED, Kind.CLASS_RENAMED})
 CLASS_EVENTS = NAMING | {Kind.CLASS_RETIRED, Kind.CLASS_RESTORED}
 
@@ -154,6 +157,11 @@ class Annotation:
     round: int | None
     strategy: str | None
     model: str | None
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether it confirms what a model said, and nobody asked about the item."""
+        return self.strategy == CONFIRMED and self.round is None
 
 
 @dataclass(frozen=True)

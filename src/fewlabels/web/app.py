@@ -23,7 +23,7 @@ from fewlabels.errors import (
 from fewlabels.web.background import Background
 from fewlabels.web.board import Board
 from fewlabels.web.desk import Desk, Facts
-from fewlabels.web.messages import Action, Turn
+from fewlabels.web.messages import Action, Confirmation, Turn, Wall
 from fewlabels.web.pictures import SIDES, picture
 
 _KINDS = {
@@ -67,6 +67,7 @@ def make_app(desk: Desk, background: Background, board: Board) -> FastAPI:
     _add_looking(app, desk, board)
     _add_labeling(app, desk)
     _add_work(app, background)
+    _add_wall(app, desk, background)
     return app
 
 
@@ -144,6 +145,31 @@ def _add_work(app: FastAPI, background: Background) -> None:
     def cancel(task: Task) -> Facts:
         background.cancel(task)
         return background.told()
+
+
+def _add_wall(app: FastAPI, desk: Desk, background: Background) -> None:
+    @app.post("/api/wall")
+    def wall(wish: Wall) -> Facts:
+        like = None if wish.like is None else desk.gallery.item(wish.like)
+        passed = [desk.gallery.item(name) for name in wish.without]
+        found = background.ask(
+            "wall",
+            name=wish.name,
+            like=like,
+            count=wish.count,
+            without=[item for item in passed if item is not None],
+        )
+        tiles = [desk.tile(one) for one in found["tiles"]]
+        return {**found, "tiles": [one for one in tiles if one is not None]}
+
+    @app.post("/api/confirm")
+    def confirm(given: Confirmation) -> Facts:
+        return desk.confirm(given)
+
+    @app.get("/api/slips")
+    def slips() -> Facts:
+        tiles = [desk.tile(one) for one in background.ask("slips")]
+        return {"tiles": [one for one in tiles if one is not None]}
 
 
 def _described(desk: Desk) -> Facts:

@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
 
+from fewlabels.errors import JobError
 from fewlabels.jobs import Event, Job, Worker, start
 from fewlabels.naming import AllowCode
 
@@ -20,7 +21,9 @@ AHEAD = 5
 _WORK = "fewlabels.web.work"
 _TRAIN = "fewlabels.projects.jobs:train"
 _FINISHED = "BudgetError"
-_TASKS = ("features", "round", "training", "export")
+_GUESS = "fewlabels.web.guessing"
+_MOST_SECONDS = 60.0  # for an answer that somebody waits for
+_TASKS = ("features", "round", "training", "export", "guesses")
 
 
 class Background:
@@ -44,6 +47,7 @@ class Background:
         }
         self._facts: dict[str, Any] = {"takes_steps": False}
         self._chosen_after: int | None = None
+        self._guessed_at = -1
         self._is_closed = False
 
     # ------------------------------------------------------------------- what to do
@@ -53,7 +57,7 @@ class Background:
         self._start_own("features", f"{_WORK}:prepare", self._prepared)
 
     def consider(self, state: Mapping[str, Any]) -> None:
-        """Choose the next images in time, given how far the labeling is."""
+        """Choose the next images in time, and guess anew after each label."""
         asked = state["round"]
         left = state["budget"] - state["spent"]
         if asked is None:
@@ -62,6 +66,9 @@ class Background:
             self._choose(asked["number"], ahead=False)
         elif asked["open"] <= AHEAD and left > asked["open"] and self._is_ready:
             self._choose(asked["number"], ahead=True)
+        is_new = self._is_ready and state["sequence"] != self._guessed_at
+        if is_new and self._queue("guesses", f"{_GUESS}:guess", {}):
+            self._guessed_at = state["sequence"]
 
     def choose_again(self) -> None:
         """Forget that choosing failed."""
@@ -77,7 +84,29 @@ class Background:
     def export(self) -> None:
         """Write the export into the project's folder."""
         target = {"target": str(self._folder / "export")}
-        self._queue("export", "export", target)
+        self._queue("export", f"{_WORK}:export", target)
+
+    def ask(self, what: str, **arguments: Any) -> Any:
+        """Return what the model makes of the images, as soon as it is known.
+
+        Args:
+            what: A function of :mod:`fewlabels.web.guessing`.
+            arguments: Its arguments.
+
+        Returns:
+            Its result.
+        """
+        if not self._is_ready:
+            raise JobError("The images are still being looked at; try again later.")
+        told = {"folder": str(self._folder), **arguments}
+
+        def work() -> Any:
+            return self._worker.start(f"{_GUESS}:{what}", told).result()
+
+        try:
+            return self._line.submit(work).result(_MOST_SECONDS)
+        except TimeoutError as error:
+            raise JobError("The answer takes longer than a minute.") from error
 
     def cancel(self, name: str) -> None:
         """Ask a job to stop; what it has saved is kept."""
@@ -114,7 +143,7 @@ class Background:
         # At the very first there is nothing to look at yet, and nobody shall wait.
         at_random = after < 0 or not self._is_ready
         arguments = {"at_random": at_random, "ahead": ahead}
-        self._queue("round", "next_round", arguments, self._chose)
+        self._queue("round", f"{_WORK}:next_round", arguments, self._chose)
 
     def _chose(self, end: Event) -> None:
         if end["event"] == "done" and self._facts["takes_steps"]:
@@ -130,17 +159,18 @@ class Background:
         call: str,
         arguments: Mapping[str, Any],
         then: Callable[[Event], object] | None = None,
-    ) -> None:
-        """Do something quick when those before it are done."""
+    ) -> bool:
+        """Do something quick when those before it are done; False: it is under way."""
         if not self._is_free(name):
-            return
+            return False
 
         def work() -> None:
             told = {"folder": str(self._folder), **arguments}
-            self._watch(name, self._worker.start(f"{_WORK}:{call}", told), then)
+            self._watch(name, self._worker.start(call, told), then)
 
         with suppress(RuntimeError):  # it was closed
             self._line.submit(work)
+        return True
 
     def _start_own(
         self, name: str, call: str, then: Callable[[Event], object] | None = None

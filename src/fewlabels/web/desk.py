@@ -11,7 +11,7 @@ from fewlabels.projects import Project
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.store import StoredEvent, StoredRound
 from fewlabels.store.records import LABELS
-from fewlabels.web.messages import Action, Turn
+from fewlabels.web.messages import Action, Confirmation, Turn
 from fewlabels.web.pictures import Gallery
 from fewlabels.web.words import why
 
@@ -69,6 +69,29 @@ class Desk:
         written = self._said(action)
         self.on_change()
         return {"saved": written.sequence}
+
+    def confirm(self, given: Confirmation) -> Facts:
+        """Take what somebody confirmed on the wall, or take it back."""
+        items = [self.gallery.item(name) for name in given.items]
+        known = [item for item in items if item is not None]
+        told: Facts = {"annotator": given.annotator, "uuid": given.uuid}
+        if given.undoes is not None:
+            done = self.project.take_back(known, given.undoes, **told)
+        elif given.name is None:
+            raise UsageError("A confirmation needs the name of a class.")
+        else:
+            done = self.project.confirm(known, given.name, **told)
+        self.on_change()
+        return {"items": [self.gallery.name_of(item) for item in done]}
+
+    def tile(self, facts: Facts) -> Facts | None:
+        """Return what the page shows of an image that a job named."""
+        name = self.gallery.name_of(facts["item"])
+        file = self.gallery.file(name)
+        if file is None:
+            return None
+        size = {"width": file.width, "height": file.height}
+        return {**facts, "item": None, "id": name, "file": file.name, **size}
 
     def _said(self, action: Action) -> StoredEvent:
         """Write an answer about an image."""
@@ -142,6 +165,7 @@ class Desk:
             overlap=self.project.settings.overlap,
         )
         labels = [one for one in verdicts if one.kind in LABELS]
+        confirmed = {one.item for one in labels if one.is_confirmed}
         counts = Counter(names[one.class_number or 0] for one in labels)
         budget = self.project.settings.budget
         return {
@@ -149,6 +173,7 @@ class Desk:
             "classes": [{"name": name, "count": counts[name]} for name in classes],
             "budget": budget,
             "spent": snapshot.num_spent,
+            "confirmed": len(confirmed),
             "skipped": len({one.item for one in verdicts} - {o.item for o in labels}),
             "round": _progress(snapshot),
             "people": sorted({one.annotator for one in verdicts}),

@@ -14,6 +14,12 @@ Person = Annotated[str, Field(min_length=1, max_length=80)]
 Verb = Literal["label", "skip", "unsure", "change", "undo", "redo", "add_class"]
 
 
+MOST_TILES = 500
+"""Images that a wall shows at once."""
+MOST_PASSED = 5_000
+"""Images that it leaves out because somebody has seen them."""
+
+
 class _Message(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -27,6 +33,25 @@ class Turn(_Message):
     """A wish for images to label, for more time, or to give them back."""
 
     count: int = Field(default=12, ge=0, le=100)
+
+
+class Wall(_Message):
+    """A wish for images that the model takes for one class, or for some like one."""
+
+    name: Annotated[str, Field(max_length=200)] | None = None
+    like: Name | None = None
+    count: int = Field(default=60, ge=1, le=MOST_TILES)
+    without: list[Name] = Field(default=[], max_length=MOST_PASSED)
+
+
+class Confirmation(_Message):
+    """A class for many images at once, or its undoing."""
+
+    uuid: Uuid
+    items: list[Name] = Field(min_length=1, max_length=MOST_TILES)
+    name: Annotated[str, Field(max_length=200)] | None = None
+    undoes: Uuid | None = None
+    """The confirmation to take back, with the same images."""
 
 
 class Action(_Message):

@@ -50,7 +50,7 @@ def begin(
 @startable
 def prepare(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
     """Take in all images, and make their features where the training wants some."""
-    with Project.open(folder, allow_code=allow_code) as project, _unwarned():
+    with Project.open(folder, allow_code=allow_code) as project, unwarned():
         num_images = len(project.index().files)
         known = built_in(project)
         has_features = known is not None and known.inputs.has_features
@@ -82,7 +82,7 @@ def next_round(
     Returns:
         The number of the round, and the name of a model that was trained for it.
     """
-    with Project.open(folder, allow_code=allow_code) as project, _unwarned():
+    with Project.open(folder, allow_code=allow_code) as project, unwarned():
         if at_random:
             asked = project.ask(strategy="random", scan=False, anew=ahead)
             return {"round": asked.step, "model": None}
@@ -102,7 +102,7 @@ def export(folder: str, target: str, *, allow_code: AllowCode) -> dict[str, Any]
     """Write labels, predictions, model and report."""
     from fewlabels.report import write_project_report
 
-    with Project.open(folder, allow_code=allow_code) as project, _unwarned():
+    with Project.open(folder, allow_code=allow_code) as project, unwarned():
         done = project.export(
             Path(target),
             also=lambda new: write_project_report(new / "report.html", project),
@@ -122,6 +122,6 @@ def _can_learn(project: Project) -> bool:
     return len(set(labels) - {None}) >= NUM_TO_TELL_APART
 
 
-def _unwarned() -> Any:
+def unwarned() -> Any:
     """Keep to ourselves what a terminal would be told; the page says it otherwise."""
     return warnings.catch_warnings(action="ignore", category=FewlabelsWarning)

@@ -4,6 +4,7 @@ import { get, listen, post } from "./api.js";
 import { ask, byId, fill, h, isAsking, toast } from "./dom.js";
 import { LabelView } from "./label.js";
 import { Outbox } from "./outbox.js";
+import { WallView } from "./wall.js";
 
 const BEAT = 30000; // milliseconds; leases last four times as long
 
@@ -161,7 +162,7 @@ function press(desk, event) {
   if (event.ctrlKey) {
     if (event.key === "z") {
       event.preventDefault();
-      desk.views.label.undo();
+      desk.views[desk.view].undo?.();
     }
     return;
   }
@@ -198,6 +199,7 @@ async function begin() {
   byId("name").textContent = project.name;
   const desk = new Desk(project);
   desk.views.label = new LabelView(desk);
+  desk.views.wall = new WallView(desk);
   for (const button of document.querySelectorAll("[data-view]")) {
     button.addEventListener("click", () => desk.go(button.dataset.view));
   }

@@ -1,0 +1,227 @@
+"""What a model makes of all images, refreshed after every label.
+
+Where there are features, labels spread over their neighbors: that takes milliseconds,
+since the graph of the images is remembered. Where there are none, the latest model that
+was trained is asked. It runs in a process that stays, and keeps the last result.
+
+Shapes: N images, C classes.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fewlabels import training
+from fewlabels.jobs import startable
+from fewlabels.naming import AllowCode
+from fewlabels.pool import UNKNOWN, Pool
+from fewlabels.projects import Project
+from fewlabels.projects.models import NUM_TO_TELL_APART
+from fewlabels.projects.predicting import probabilities
+from fewlabels.projects.snapshot import Snapshot
+from fewlabels.rng import stream
+from fewlabels.training.training import Training
+from fewlabels.web.work import unwarned
+
+HEAD = "spreading"
+"""The learner that needs no steps."""
+
+MOST_SLIPS = 40
+"""Labels that are shown to be looked at again."""
+
+_FOLDS = 5
+_SURE = 0.6
+
+
+@dataclass(frozen=True, eq=False)
+class Guess:
+    """What is believed of each image, given the labels of one moment."""
+
+    snapshot: Snapshot
+    pool: Pool
+    head: Training | None
+    """None: there are no features to spread labels over."""
+    shares: NDArray[np.float32]
+    """Probabilities, shape (N, C)."""
+    by: str
+    """Who guesses."""
+
+    @cached_property
+    def order(self) -> NDArray[np.int64]:
+        """Images that may be confirmed, surest first: one of each group of copies."""
+        free = np.asarray(self.snapshot.candidates, dtype=np.int64)
+        sureness = self.shares[free].max(axis=1)
+        return free[np.argsort(-sureness, kind="stable")]
+
+    @cached_property
+    def classes(self) -> NDArray[np.int64]:
+        """The likeliest class of each image, shape (N,)."""
+        return np.asarray(self.shares.argmax(axis=1), dtype=np.int64)
+
+    def counts(self) -> list[int]:
+        """Return how many images that nobody has spoken of each class gets."""
+        found = self.classes[self.order]
+        counts = np.bincount(found, minlength=self.pool.num_classes)
+        return [int(count) for count in counts]
+
+    def tiles(self, places: NDArray[np.int64]) -> list[dict[str, Any]]:
+        """Return what a wall shows of some images."""
+        return [
+            {
+                "item": self.pool.ids[place],
+                "class": self.pool.classes[self.classes[place]],
+                "sure": round(float(self.shares[place].max()), 3),
+            }
+            for place in places.tolist()
+        ]
+
+
+_last: dict[str, tuple[tuple[Any, ...], Guess | None]] = {}
+
+
+@startable
+def guess(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
+    """Return how many images each class gets, as the labels are now."""
+    found = _guess(folder, allow_code)
+    if found is None:
+        return {"by": None, "counts": []}
+    return {"by": found.by, "counts": found.counts()}
+
+
+@startable
+def wall(
+    folder: str,
+    *,
+    name: str | None,
+    like: str | None,
+    count: int,
+    without: list[str],
+    allow_code: AllowCode,
+) -> dict[str, Any]:
+    """Return images that a model takes for one class, surest first.
+
+    Args:
+        folder: The project's.
+        name: The class; None: any.
+        like: Instead, those that are most like this image.
+        count: How many.
+        without: Images that were looked at and left out.
+        allow_code: What ``project.json`` may import.
+
+    Returns:
+        The images, and how many there are.
+    """
+    found = _guess(folder, allow_code)
+    if found is None:
+        return {"by": None, "tiles": [], "num_all": 0}
+    places = found.order
+    if like is not None:
+        places = _nearest(found, like)
+    elif name in found.pool.classes:
+        number = found.pool.classes.index(name)
+        places = places[found.classes[places] == number]
+    passed = set(without)
+    kept = [one for one in places.tolist() if found.pool.ids[one] not in passed]
+    tiles = found.tiles(np.asarray(kept[:count], dtype=np.int64))
+    return {"by": found.by, "tiles": tiles, "num_all": len(kept)}
+
+
+@startable
+def slips(folder: str, *, allow_code: AllowCode) -> list[dict[str, Any]]:
+    """Return labels that the others speak against, the likeliest slips first.
+
+    Each label is left out once, with a fifth of all; those that measure take no part.
+    """
+    found = _guess(folder, allow_code)
+    if found is None or found.head is None:
+        return []
+    labeled = found.pool.labeled
+    told: list[tuple[float, dict[str, Any]]] = []
+    for number in range(_FOLDS):
+        out = labeled[number::_FOLDS]
+        labels = found.pool.labels.clone()
+        labels[out] = UNKNOWN
+        if len(set(labels.tolist()) - {UNKNOWN}) < NUM_TO_TELL_APART:
+            continue
+        shares = _spread(found.head, replace(found.pool, labels=labels))[out.numpy()]
+        for place, row in zip(out.tolist(), shares, strict=True):
+            said, other = int(found.pool.labels[place]), int(row.argmax())
+            if other != said and row[other] >= _SURE:
+                facts = {"item": found.pool.ids[place], "label": said, "other": other}
+                told.append((float(row[other]), facts))
+    told.sort(key=lambda one: -one[0])
+    names = found.pool.classes
+    return [
+        {
+            "item": one["item"],
+            "label": names[one["label"]],
+            "other": names[one["other"]],
+            "sure": round(sure, 3),
+        }
+        for sure, one in told[:MOST_SLIPS]
+    ]
+
+
+def _guess(folder: str, allow_code: AllowCode) -> Guess | None:
+    """Return what is believed now; None if there are too few labels, or no model."""
+    with Project.open(folder, allow_code=allow_code) as project, unwarned():
+        snapshot = project.snapshot()
+        records = project.records()
+        newest = records[-1].name if records else ""
+        head = _head(project)
+        labels = (snapshot.labels_digest, len(snapshot.verdicts), snapshot.classes)
+        moment = (*labels, len(snapshot.items), newest if head is None else "")
+        if folder in _last and _last[folder][0] == moment:
+            return _last[folder][1]
+        _last[folder] = (moment, _made(project, snapshot, head))
+        return _last[folder][1]
+
+
+def _made(project: Project, snapshot: Snapshot, head: Training | None) -> Guess | None:
+    pool = snapshot.pool(project.images(snapshot))
+    if head is not None:
+        if len(set(snapshot.labels) - {None}) < NUM_TO_TELL_APART:
+            return None
+        return Guess(snapshot, pool, head, _spread(head, pool), "labels nearby")
+    records = project.records()
+    if not records or records[-1].classes != snapshot.classes:
+        return None
+    classifier = project.classifier(records[-1], pool)
+    rows = torch.cat(list(probabilities(classifier, pool.images)))
+    return Guess(snapshot, pool, None, rows.numpy(), records[-1].name)
+
+
+def _head(project: Project) -> Training | None:
+    """Return what spreads labels over the features of a project, if it has some."""
+    chosen = project.chosen_trainer()
+    options = {
+        name: value
+        for name, value in chosen.options.items()
+        if name in {"encoder", "encoder_options"}
+    }
+    known = training.built_in(chosen.name, chosen.options)
+    if known is None or not known.inputs.has_features:
+        return None
+    name = training.variant(chosen.name, learner=HEAD, alignment="")
+    return None if name is None else training.make(name, **options)
+
+
+def _spread(head: Training, pool: Pool) -> NDArray[np.float32]:
+    classifier = head.fit(pool, stream(0, "guess"))
+    logits = classifier.outputs(pool.images, torch.arange(len(pool))).logits
+    return logits.softmax(dim=1).numpy().astype(np.float32)
+
+
+def _nearest(found: Guess, item: str) -> NDArray[np.int64]:
+    """Return images that nobody has spoken of, those most like one of them first."""
+    if found.head is None or item not in found.snapshot.positions:
+        return found.order[:0]
+    rows = np.asarray(found.head.inputs.of(found.pool, None).rows, dtype=np.float32)
+    rows = rows - rows.mean(axis=0)
+    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    likeness = rows[found.order] @ rows[found.snapshot.positions[item]]
+    return found.order[np.argsort(-likeness, kind="stable")]

@@ -1,0 +1,273 @@
+// Many images at a glance: all that the model takes for one class, surest first.
+
+import { post } from "./api.js";
+import { byId, fill, h, speak, toast } from "./dom.js";
+import { meant } from "./keys.js";
+import { picture } from "./pictures.js";
+
+const COUNT = 60;
+
+export class WallView {
+  constructor(desk) {
+    this.desk = desk;
+    this.box = byId("view-wall");
+    this.place = 0; // which class
+    this.like = null; // or images like this one
+    this.tiles = [];
+    this.out = new Set(); // knocked out
+    this.passed = new Set(); // knocked out on a wall before
+    this.at = 0; // the tile that the keys move
+    this.history = [];
+    this.tabs = h("div", { class: "wall-tabs", role: "group", "aria-label": "Classes" });
+    this.head = h("div", { class: "wall-head" });
+    this.grid = h("div", { class: "grid", role: "listbox", "aria-multiselectable": "true", "aria-label": "Images", tabindex: "0" });
+    this.note = h("p", { class: "quiet wall-note" });
+    fill(this.box, this.tabs, h("div", { class: "wall-main" }, this.head, this.note, this.grid));
+  }
+
+  get name() {
+    return this.desk.state?.classes[this.place]?.name;
+  }
+
+  enter() {
+    this.drawTabs();
+    this.load();
+    this.grid.focus();
+  }
+
+  hear() {
+    if (this.desk.view !== "wall") return;
+    this.drawTabs();
+    if (!this.tiles.length && !this.isLoading && this.desk.state.jobs.features.status === "done") this.load();
+  }
+
+  async load() {
+    if (!this.desk.state || this.isLoading) return;
+    this.isLoading = true;
+    const wish = { ...this.desk.signature, count: COUNT, without: [...this.passed].slice(-5000) };
+    if (this.like) wish.like = this.like.id;
+    else wish.name = this.name;
+    let found = null;
+    try {
+      found = await post("/api/wall", wish);
+    } catch (error) {
+      this.note.textContent = error.message;
+    }
+    this.isLoading = false;
+    this.tiles = found?.tiles ?? [];
+    this.numAll = found?.num_all ?? 0;
+    this.by = found?.by ?? null;
+    this.out.clear();
+    this.at = 0;
+    this.draw();
+    if (found) this.#explain();
+  }
+
+  #explain() {
+    if (!this.by) this.note.textContent = "There is no guess yet: label some images of at least two classes first.";
+    else if (!this.tiles.length) this.note.textContent = this.like ? "Nothing else is like it." : `Nothing that is not labeled is taken for ${this.name}.`;
+    else this.note.textContent = "Knock out what is wrong, then confirm the rest. Confirmed labels train the model, cost no budget, and never measure it.";
+  }
+
+  // ----------------------------------------------------------------------------- doing
+
+  choose(place) {
+    this.place = place;
+    this.like = null;
+    this.drawTabs();
+    this.load();
+  }
+
+  toggle(place, to = !this.out.has(this.tiles[place].id)) {
+    const id = this.tiles[place].id;
+    if (to) this.out.add(id);
+    else this.out.delete(id);
+    this.drawTile(place);
+    this.drawHead();
+  }
+
+  move(to, isRange) {
+    if (!this.tiles.length) return;
+    const next = Math.min(this.tiles.length - 1, Math.max(0, to));
+    const state = this.out.has(this.tiles[this.at].id);
+    if (isRange) {
+      const [from, end] = [Math.min(this.at, next), Math.max(this.at, next)];
+      for (let one = from; one <= end; one += 1) this.toggle(one, state || !isRange);
+    }
+    const before = this.at;
+    this.at = next;
+    this.drawTile(before);
+    this.drawTile(next);
+    this.grid.children[next].scrollIntoView({ block: "nearest" });
+    this.grid.setAttribute("aria-activedescendant", `tile-${next}`);
+  }
+
+  /** Give a class to some tiles at once. */
+  async give(tiles, name) {
+    if (!tiles.length || this.isSending) return;
+    this.isSending = true;
+    const given = { ...this.desk.signature, uuid: crypto.randomUUID(), items: tiles.map((one) => one.id), name };
+    try {
+      const done = await persist("/api/confirm", given);
+      this.history.push({ ...given, items: done.items });
+      speak(`${done.items.length} images confirmed as ${name}.`);
+      toast(`${done.items.length} confirmed as ${name}. Backspace takes them back.`, 4);
+    } catch (error) {
+      toast(error.message);
+    }
+    this.isSending = false;
+  }
+
+  async confirm() {
+    const out = this.tiles.filter((one) => this.out.has(one.id));
+    const rest = this.tiles.filter((one) => !this.out.has(one.id));
+    await this.give(rest, this.like ? this.#likeName() : this.name);
+    out.forEach((one) => this.passed.add(one.id));
+    await this.load();
+  }
+
+  #likeName() {
+    return this.like.class;
+  }
+
+  async label(place) {
+    const chosen = this.tiles.filter((one) => this.out.has(one.id));
+    await this.give(chosen, this.desk.state.classes[place].name);
+    this.tiles = this.tiles.filter((one) => !this.out.has(one.id));
+    this.out.clear();
+    this.at = Math.min(this.at, Math.max(0, this.tiles.length - 1));
+    this.draw();
+  }
+
+  async undo() {
+    const last = this.history.pop();
+    if (!last) return toast("Nothing was confirmed on the wall yet.");
+    const { tab, annotator, items, uuid } = last;
+    try {
+      await persist("/api/confirm", { tab, annotator, items, undoes: uuid, uuid: crypto.randomUUID() });
+      toast(`${items.length} labels taken back.`, 4);
+    } catch (error) {
+      toast(error.message);
+    }
+    return this.load();
+  }
+
+  more() {
+    if (!this.tiles.length) return;
+    this.like = this.tiles[this.at];
+    this.load();
+  }
+
+  press(event) {
+    const columns = Math.max(1, getComputedStyle(this.grid).gridTemplateColumns.split(" ").length);
+    const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns };
+    const place = meant(event, this.desk.views.label.keys);
+    let act = null;
+    if (steps[event.key]) act = () => this.move(this.at + steps[event.key], event.shiftKey);
+    else if (event.key === " " || event.key === "x") act = () => this.tiles.length && this.toggle(this.at);
+    else if (event.key === "Enter") act = () => this.confirm();
+    else if (event.key === "Backspace") act = () => this.undo();
+    else if (event.key === "m") act = () => this.more();
+    else if (event.key === "Escape") act = () => (this.like ? this.choose(this.place) : this.out.clear() || this.draw());
+    else if (event.key === "PageDown") act = () => this.choose((this.place + 1) % this.desk.state.classes.length);
+    else if (event.key === "PageUp") act = () => this.choose((this.place + this.desk.state.classes.length - 1) % this.desk.state.classes.length);
+    else if (place >= 0) act = () => (this.out.size ? this.label(place) : this.choose(place));
+    if (!act) return;
+    event.preventDefault();
+    act();
+  }
+
+  // --------------------------------------------------------------------------- drawing
+
+  drawTabs() {
+    const state = this.desk.state;
+    if (!state) return;
+    const counts = state.jobs.guesses?.result?.counts ?? [];
+    const keys = this.desk.views.label.keys;
+    const told = JSON.stringify([state.classes.map((one) => one.name), counts, this.place, !!this.like]);
+    if (told === this.told) return;
+    this.told = told;
+    fill(
+      this.tabs,
+      state.classes.map((one, place) =>
+        h(
+          "button",
+          { type: "button", "aria-pressed": String(place === this.place && !this.like), onclick: () => this.choose(place) },
+          h("kbd", {}, keys[place]?.digit || "…"),
+          h("span", { class: "name" }, one.name),
+          h("span", { class: "count", title: "Images that the model takes for it" }, counts[place] ?? ""),
+        ),
+      ),
+    );
+  }
+
+  drawHead() {
+    const left = this.tiles.length - this.out.size;
+    const title = this.like ? `Like ${this.like.file}` : `Taken for ${this.name ?? "…"}`;
+    const name = this.like ? this.#likeName() : this.name;
+    fill(
+      this.head,
+      h("h2", {}, title, " ", h("span", { class: "quiet" }, this.numAll > this.tiles.length ? `${this.tiles.length} of ${this.numAll}` : "")),
+      h("span", { class: "keys quiet" }, h("kbd", {}, "← ↑ → ↓"), " move ", h("kbd", {}, "Space"), " knock out ", h("kbd", {}, "1 … 0"), " label those ", h("kbd", {}, "M"), " more like this ", h("kbd", {}, "⌫"), " undo"),
+      h(
+        "button",
+        { type: "button", class: "button main", disabled: left < 1, onclick: () => this.confirm() },
+        `Confirm ${left} as ${name ?? ""} `,
+        h("kbd", {}, "Enter"),
+      ),
+    );
+  }
+
+  draw() {
+    this.drawHead();
+    fill(
+      this.grid,
+      this.tiles.map((tile, place) => {
+        const image = picture(tile, 160);
+        image.loading = "lazy";
+        image.decoding = "async";
+        image.style.maxWidth = image.style.maxHeight = "";
+        image.alt = tile.file;
+        return h(
+          "div",
+          {
+            class: "tile",
+            role: "option",
+            id: `tile-${place}`,
+            onclick: (event) => {
+              if (event.shiftKey) this.move(place, true);
+              else {
+                this.move(place, false);
+                this.toggle(place);
+              }
+            },
+          },
+          image,
+          h("span", { class: "sure" }, `${Math.round(100 * tile.sure)} %`),
+        );
+      }),
+    );
+    this.tiles.forEach((_, place) => this.drawTile(place));
+  }
+
+  drawTile(place) {
+    const box = this.grid.children[place];
+    if (!box) return;
+    const out = this.out.has(this.tiles[place].id);
+    box.classList.toggle("out", out);
+    box.classList.toggle("at", place === this.at);
+    box.setAttribute("aria-selected", String(!out));
+  }
+}
+
+/** Send until it is taken; under one name, it counts once. */
+async function persist(path, body) {
+  for (let tries = 0; ; tries += 1) {
+    try {
+      return await post(path, body);
+    } catch (error) {
+      if (error.status || tries > 20) throw error;
+      await new Promise((go) => setTimeout(go, Math.min(2000, 200 * 2 ** tries)));
+    }
+  }
+}

@@ -1,0 +1,179 @@
+"""Many images at a glance: guesses, confirmed labels, and what they must not touch."""
+
+import shutil
+from itertools import count
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.projects.toy import CLASSES, num_events
+from tests.web.pages import Browser, uuid
+
+from fewlabels.errors import UnknownNameError, UsageError
+from fewlabels.projects import Project
+from fewlabels.runs import Choice
+from fewlabels.web import guessing
+
+HEAD = Choice(name="frozen-linear", options={"encoder": "pixels"})
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    """A project of pictures that are light on one side, with labels on some."""
+    place = tmp_path_factory.mktemp("wall")
+    draws = np.random.default_rng(0)
+    (place / "images").mkdir()
+    for number in range(30):
+        pixels = draws.integers(0, 60, (8, 8), dtype=np.uint8)
+        pixels[:, 4 * (number % 2) : 4 * (number % 2) + 4] += 150
+        Image.fromarray(pixels).save(place / "images" / f"{number:02d}.png")
+    options = {"budget": 12, "audit": 3, "query": 6, "strategy": "random"}
+    with Project.create(
+        place / "project", place / "images", CLASSES, trainer=HEAD, **options
+    ) as project:
+        for asked in project.ask().items:
+            project.label(asked.item, truth(asked.item), annotator="ann")
+    return place
+
+
+@pytest.fixture
+def project(begun, tmp_path):
+    shutil.copytree(begun, tmp_path, dirs_exist_ok=True)
+    guessing._last.clear()
+    with Project.open(tmp_path / "project") as project:
+        yield project
+
+
+def truth(item):
+    return CLASSES[int(item[:2]) % 2]
+
+
+def wall(project, **wish):
+    options = {"name": None, "like": None, "count": 60, "without": []}
+    return guessing.wall(str(project.folder), allow_code=False, **(options | wish))
+
+
+def test_the_wall_shows_what_nobody_has_spoken_of_surest_first(project):
+    spoken = {one.item for one in project.store.verdicts()}
+    even = wall(project, name="even")
+    items = [one["item"] for one in even["tiles"]]
+    assert items
+    assert not spoken & set(items)
+    assert {truth(item) for item in items} == {"even"}
+    sure = [one["sure"] for one in even["tiles"]]
+    assert sure == sorted(sure, reverse=True)
+    assert even["num_all"] + wall(project, name="odd")["num_all"] == 30 - len(spoken)
+    told = guessing.guess(str(project.folder), allow_code=False)
+    assert told["counts"] == [even["num_all"], wall(project, name="odd")["num_all"]]
+    fewer = wall(project, name="even", count=2, without=items[:1])
+    assert [one["item"] for one in fewer["tiles"]] == items[1:3]
+
+
+def test_what_measures_is_never_on_the_wall_and_cannot_be_confirmed(project):
+    audit = {o.item for o in project.store.rounds()[0].items if o.role == "audit"}
+    one = min(audit)
+    project.undo(
+        annotator="ann",
+        target=next(v.uuid for v in project.store.verdicts() if v.item == one),
+    )
+    every = {tile["item"] for tile in wall(project)["tiles"]}
+    assert not every & audit
+    with pytest.raises(UsageError, match="must not come from a model"):
+        project.confirm([one], "even", uuid=uuid())
+
+
+def test_confirmed_labels_train_cost_nothing_and_stay_apart(project):
+    before = project.status()
+    tiles = [one["item"] for one in wall(project, name="even", count=5)["tiles"]]
+    name = uuid()
+    done = project.confirm(tiles, "even", uuid=name, annotator="ann")
+    assert done == tuple(tiles)
+    num = num_events(project)
+    assert project.confirm(tiles, "even", uuid=name, annotator="ann") == done
+    assert num_events(project) == num  # sent twice, it counts once
+    after = project.status()
+    assert after.num_spent == before.num_spent
+    assert after.num_audited == before.num_audited
+    assert sum(after.class_counts) == sum(before.class_counts) + 5
+    kinds = {one.item: one.strategy for one in project.store.labels()}
+    assert [kinds[item] for item in tiles] == ["confirmed"] * 5
+    assert not set(tiles) & {one["item"] for one in wall(project)["tiles"]}
+    with pytest.warns(UserWarning, match="no model"):
+        asked = {one.item for one in project.ask().items}
+    assert not asked & set(tiles)
+    project.take_back(tiles, name, uuid=uuid(), annotator="ann")
+    assert project.status().class_counts == before.class_counts
+    other = project.confirm(tiles, "odd", uuid=uuid(), annotator="bob")
+    assert other == done
+
+
+def test_what_somebody_has_said_is_not_confirmed_over(project):
+    spoken = project.store.verdicts()[0].item
+    free = wall(project)["tiles"][0]["item"]
+    assert project.confirm([spoken, free], "odd", uuid=uuid()) == (free,)
+    with pytest.raises(UnknownNameError):
+        project.confirm([free], "neither", uuid=uuid())
+    with pytest.raises(UsageError, match="not a UUID"):
+        project.confirm([free], "odd", uuid="x")
+
+
+def test_more_like_this_and_slips(project):
+    tiles = wall(project, name="odd")["tiles"]
+    near = wall(project, like=tiles[0]["item"])["tiles"]
+    assert near[0]["item"] == tiles[0]["item"]
+    assert {truth(one["item"]) for one in near[: len(tiles) // 2]} == {"odd"}
+    assert guessing.slips(str(project.folder), allow_code=False) == []
+    audit = {o.item for o in project.store.rounds()[0].items if o.role == "audit"}
+    wrong = next(v for v in project.store.labels() if v.item not in audit)
+    other = CLASSES[1 - wrong.class_number]
+    project.change(wrong.item, other, annotator="ann")
+    found = guessing.slips(str(project.folder), allow_code=False)
+    assert wrong.item in {one["item"] for one in found}
+    told = next(one for one in found if one["item"] == wrong.item)
+    assert (told["label"], told["other"]) == (other, truth(wrong.item))
+
+
+def test_without_labels_there_is_no_guess(project):
+    for _ in count():
+        try:
+            project.undo(annotator="ann")
+        except UsageError:
+            break
+    folder = str(project.folder)
+    assert guessing.guess(folder, allow_code=False) == {"by": None, "counts": []}
+    assert wall(project)["tiles"] == []
+
+
+def test_the_page_confirms_and_takes_back(project):
+    browser = Browser(project)
+    browser.desk.gallery.refresh()
+    asked = []
+
+    def ask(what, **arguments):
+        asked.append(what)
+        call = getattr(guessing, what)
+        return call(str(project.folder), allow_code=False, **arguments)
+
+    browser.guard.app.state.background.ask = ask
+    found = browser.post("/api/wall", {"name": "even", "count": 4}).json()
+    ids = [one["id"] for one in found["tiles"]]
+    assert len(ids) == 4
+    given = {"uuid": uuid(), "items": ids, "name": "even"}
+    assert browser.post("/api/confirm", given).json() == {"items": ids}
+    assert browser.desk.state()["confirmed"] == 4
+    assert browser.desk.state()["spent"] == 9
+    back = {"uuid": uuid(), "items": ids, "undoes": given["uuid"]}
+    assert browser.post("/api/confirm", back).json() == {"items": ids}
+    assert browser.desk.state()["confirmed"] == 0
+    like = browser.post("/api/wall", {"like": ids[0], "without": ids[1:2]}).json()
+    assert ids[1] not in {one["id"] for one in like["tiles"]}
+    assert browser.get("/api/slips").json() == {"tiles": []}
+    assert asked == ["wall", "wall", "slips"]
+    wrong = {"uuid": uuid(), "items": ids}
+    assert browser.post("/api/confirm", wrong).status_code == 422
+
+
+def test_before_the_images_are_known_the_wall_says_so(project):
+    told = Browser(project).post("/api/wall", {"name": "even"})
+    assert told.status_code == 503
+    assert "still being looked at" in told.json()["error"]
