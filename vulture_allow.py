@@ -105,5 +105,5 @@ _.exec_module
 _.intra_op_num_threads  # onnxruntime reads these
 _.log_severity_level
 forked_workers  # tests name this fixture
-static  # FastAPI calls it
-_.should_exit  # uvicorn reads it
+static  # FastAPI calls these
+stand

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from fewlabels.projects import predict
+from fewlabels.projects import NextStep, Project, predict
 
 playwright = pytest.importorskip("playwright.sync_api")
 
@@ -108,7 +108,7 @@ class Person:
 
     def until(self, condition):
         """Wait; the page itself forbids to evaluate text, so it is asked from here."""
-        end = time.monotonic() + 120
+        end = time.monotonic() + 400
         while not self.page.evaluate(condition):
             assert time.monotonic() < end, condition
             time.sleep(0.02)
@@ -129,16 +129,23 @@ class Person:
         digit = self.sees()
         self.press(str((digit + 1) % 10))
 
+    def turn(self):
+        """Return how many walls were shown so far."""
+        return int(self.page.get_attribute(".grid", "data-turn") or 0)
+
+    def sees_a_wall(self, before):
+        end = time.monotonic() + 120
+        while self.turn() <= before:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
     def confirms(self, place):
         """Knock out what is wrong on the wall of a class, and confirm the rest."""
-        title = f"Taken for {NAMES.split(',')[place]}"
+        before = self.turn()
         self.press(str((place + 1) % 10))
-        self.until(
-            f"document.querySelector('.wall-head h2')?.textContent.startsWith('{title}')"
-            " && document.querySelector('.wall-note').textContent"
-            " && document.querySelectorAll('.tile').length > 0"
-        )
-        self.page.wait_for_timeout(300)
+        self.sees_a_wall(before)
+        title = self.page.text_content(".wall-head h2")
+        assert title.startswith(f"Taken for {NAMES.split(',')[place]}")
         names = self.page.eval_on_selector_all(
             ".tile img", "images => images.map(one => one.alt)"
         )
@@ -146,11 +153,10 @@ class Person:
             if self.target[int(name[:4])] != place:
                 self.press("Space")
             self.press("ArrowRight")
+        before = self.turn()
         self.press("Enter")
-        self.waits_for(".toast")
-        self.page.wait_for_timeout(500)
-        self.press("PageDown")
-        self.page.wait_for_timeout(500)
+        self.sees_a_wall(before)
+        return len(names)
 
     def is_saved(self):
         self.until(
@@ -199,13 +205,15 @@ def test_from_a_folder_to_a_model_by_keyboard_alone(tmp_path, chromium):
             person.labels()
         person.waits_for("text=The budget is spent")
         person.press("Shift+W")
-        for place in range(10):
-            person.confirms(place)
+        person.sees_a_wall(0)
+        assert sum(person.confirms(place) for place in range(10)) > 200
         assert person.spent() == 60  # what was confirmed costs nothing
         person.press("Shift+L")
         person.press("Shift+T")
         person.waits_for("text=Training")
-        person.until("!document.querySelector('.job')")
+        with Project.open(tmp_path / "digits-labels") as project:
+            while project.status().next_step is not NextStep.EXPORT:
+                time.sleep(0.5)
         person.press("Shift+E")
         person.waits_for("text=Exported to")
         assert person.errors == []

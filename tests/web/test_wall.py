@@ -177,3 +177,20 @@ def test_before_the_images_are_known_the_wall_says_so(project):
     told = Browser(project).post("/api/wall", {"name": "even"})
     assert told.status_code == 503
     assert "still being looked at" in told.json()["error"]
+
+
+def test_the_standing_tells_what_is_known_and_what_is_not(project):
+    browser = Browser(project)
+    told = browser.get("/api/standing").json()
+    assert told["headline"] == "Accuracy not measured: no model has been trained yet."
+    assert told["curve"] == []
+    project.train()
+    told = browser.get("/api/standing").json()
+    (point,) = told["curve"]
+    assert point["labels"] == 6
+    assert 0 <= point["low"] <= point["accuracy"] <= point["high"] <= 1
+    assert [one["name"] for one in told["classes"]] == list(CLASSES)
+    assert sum(one["labels"] for one in told["classes"]) == 6
+    assert sum(one["predicted"] for one in told["classes"]) == 30
+    project.add_class("neither")
+    assert browser.get("/api/standing").json()["classes"][2]["predicted"] is None

@@ -238,6 +238,26 @@ def test_a_training_that_takes_steps_follows_each_round(jobs):
     assert jobs.started[-1].is_canceled
 
 
+def test_a_training_that_is_asked_for_meanwhile_comes_after(jobs):
+    first = threading.Event()
+    jobs.background.on_change = lambda: None
+    slow = FakeJob.events
+
+    def events(job):
+        first.wait(10)
+        yield from slow(job)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FakeJob, "events", events)
+        jobs.background.train()
+        jobs.background.train()
+        jobs.background.train()
+        assert len(jobs.started) == 1
+        first.set()
+        calls(jobs, 2, "training")
+    assert [job.call for job in jobs.started] == ["train", "train"]
+
+
 def test_the_board_tells_what_is_new_once(project):
     seen = []
     state = {"round": 1}

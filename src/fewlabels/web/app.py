@@ -25,6 +25,7 @@ from fewlabels.web.board import Board
 from fewlabels.web.desk import Desk, Facts
 from fewlabels.web.messages import Action, Confirmation, Turn, Wall
 from fewlabels.web.pictures import SIDES, picture
+from fewlabels.web.standing import standing
 
 _KINDS = {
     ".html": "text/html; charset=utf-8",
@@ -61,7 +62,7 @@ def make_app(desk: Desk, background: Background, board: Board) -> FastAPI:
         openapi_url="/api/openapi.json",
         lifespan=alive,
     )
-    app.state.desk, app.state.background = desk, background
+    app.state.desk, app.state.background, app.state.board = desk, background, board
     _add_errors(app)
     _add_pages(app)
     _add_looking(app, desk, board)
@@ -165,6 +166,10 @@ def _add_wall(app: FastAPI, desk: Desk, background: Background) -> None:
     @app.post("/api/confirm")
     def confirm(given: Confirmation) -> Facts:
         return desk.confirm(given)
+
+    @app.get("/api/standing")
+    def stand() -> Facts:
+        return standing(desk.project)
 
     @app.get("/api/slips")
     def slips() -> Facts:

@@ -48,6 +48,7 @@ class Background:
         self._facts: dict[str, Any] = {"takes_steps": False}
         self._chosen_after: int | None = None
         self._guessed_at = -1
+        self._trains_again = False
         self._is_closed = False
 
     # ------------------------------------------------------------------- what to do
@@ -78,8 +79,9 @@ class Background:
         self.on_change()
 
     def train(self) -> None:
-        """Train on all labels, unless a training is running."""
-        self._start_own("training", _TRAIN)
+        """Train on all labels; once more after a training that knows fewer."""
+        if not self._start_own("training", _TRAIN):
+            self._trains_again = True
 
     def export(self) -> None:
         """Write the export into the project's folder."""
@@ -110,6 +112,7 @@ class Background:
 
     def cancel(self, name: str) -> None:
         """Ask a job to stop; what it has saved is kept."""
+        self._trains_again = False
         with suppress(KeyError):
             self._jobs[name].cancel()
 
@@ -174,13 +177,14 @@ class Background:
 
     def _start_own(
         self, name: str, call: str, then: Callable[[Event], object] | None = None
-    ) -> None:
-        """Begin something long, in a process of its own."""
+    ) -> bool:
+        """Begin something long in a process of its own; False: it is under way."""
         if not self._is_free(name):
-            return
+            return False
         folder = {"folder": str(self._folder)}
         job = start(call, folder, allow_code=self._allow_code)
         Thread(target=self._watch, args=(name, job, then), daemon=True).start()
+        return True
 
     def _is_free(self, name: str) -> bool:
         """Take the place of a job, unless it is taken."""
@@ -205,6 +209,9 @@ class Background:
         if then is not None:
             then(end)
         self._tell(name, **_outcome(end))
+        if name == "training" and self._trains_again:
+            self._trains_again = False
+            self.train()
 
     def _tell(self, name: str, **facts: Any) -> None:
         with self._lock:

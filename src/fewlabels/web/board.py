@@ -31,6 +31,8 @@ class Board:
         self._news, self._changed = Event(), Condition()
         self._version, self._text = 0, "{}"
         self._is_closed = False
+        self.is_stopping: Callable[[], bool] = lambda: False
+        """Whether the server wants to end, and waits for who listens."""
         self._thread = Thread(target=self._watch, daemon=True)
 
     def open(self) -> None:
@@ -56,7 +58,7 @@ class Board:
     @property
     def is_closed(self) -> bool:
         """Whether nothing new will come."""
-        return self._is_closed
+        return self._is_closed or self.is_stopping()
 
     def _watch(self) -> None:
         closing = Event()

@@ -37,10 +37,10 @@ class Desk:
 
     def lease(self, turn: Turn) -> Facts:
         """Hand out the next images of the round to a tab, and to no other."""
-        rounds = self.project.store.rounds()
         leased = self.project.lease(
             turn.count, annotator=turn.annotator, token=turn.tab
         )
+        rounds = self.project.store.rounds()  # later: all that was leased is in one
         items = [one.item for one in leased.leases]
         frees_at = leased.frees_at
         return {

@@ -2,7 +2,8 @@
 
 Where there are features, labels spread over their neighbors: that takes milliseconds,
 since the graph of the images is remembered. Where there are none, the latest model that
-was trained is asked. It runs in a process that stays, and keeps the last result.
+was trained is asked or, before there is one, small images are features enough. It runs
+in a process that stays, and keeps the last result.
 
 Shapes: N images, C classes.
 """
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn import functional as F
 
 from fewlabels import training
 from fewlabels.jobs import startable
@@ -21,6 +23,7 @@ from fewlabels.naming import AllowCode
 from fewlabels.pool import UNKNOWN, Pool
 from fewlabels.projects import Project
 from fewlabels.projects.models import NUM_TO_TELL_APART
+from fewlabels.projects.planning import SMALL_SIDE
 from fewlabels.projects.predicting import probabilities
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.rng import stream
@@ -139,6 +142,7 @@ def slips(folder: str, *, allow_code: AllowCode) -> list[dict[str, Any]]:
     found = _guess(folder, allow_code)
     if found is None or found.head is None:
         return []
+    asked = {o.item for o in found.snapshot.verdicts if not o.is_confirmed}
     labeled = found.pool.labeled
     told: list[tuple[float, dict[str, Any]]] = []
     for number in range(_FOLDS):
@@ -150,7 +154,8 @@ def slips(folder: str, *, allow_code: AllowCode) -> list[dict[str, Any]]:
         shares = _spread(found.head, replace(found.pool, labels=labels))[out.numpy()]
         for place, row in zip(out.tolist(), shares, strict=True):
             said, other = int(found.pool.labels[place]), int(row.argmax())
-            if other != said and row[other] >= _SURE:
+            is_asked = found.pool.ids[place] in asked  # and so can be changed
+            if is_asked and other != said and row[other] >= _SURE:
                 facts = {"item": found.pool.ids[place], "label": said, "other": other}
                 told.append((float(row[other]), facts))
     told.sort(key=lambda one: -one[0])
@@ -170,44 +175,46 @@ def _guess(folder: str, allow_code: AllowCode) -> Guess | None:
     """Return what is believed now; None if there are too few labels, or no model."""
     with Project.open(folder, allow_code=allow_code) as project, unwarned():
         snapshot = project.snapshot()
-        records = project.records()
-        newest = records[-1].name if records else ""
-        head = _head(project)
+        head, records = _head(project), project.records()
+        model = records[-1] if records and head is None else None
         labels = (snapshot.labels_digest, len(snapshot.verdicts), snapshot.classes)
-        moment = (*labels, len(snapshot.items), newest if head is None else "")
+        moment = (*labels, len(snapshot.items), None if model is None else model.name)
         if folder in _last and _last[folder][0] == moment:
             return _last[folder][1]
-        _last[folder] = (moment, _made(project, snapshot, head))
-        return _last[folder][1]
-
-
-def _made(project: Project, snapshot: Snapshot, head: Training | None) -> Guess | None:
-    pool = snapshot.pool(project.images(snapshot))
-    if head is not None:
-        if len(set(snapshot.labels) - {None}) < NUM_TO_TELL_APART:
-            return None
-        return Guess(snapshot, pool, head, _spread(head, pool), "labels nearby")
-    records = project.records()
-    if not records or records[-1].classes != snapshot.classes:
-        return None
-    classifier = project.classifier(records[-1], pool)
-    rows = torch.cat(list(probabilities(classifier, pool.images)))
-    return Guess(snapshot, pool, None, rows.numpy(), records[-1].name)
+        pool = snapshot.pool(project.images(snapshot))
+        found = None
+        if model is not None:
+            classifier = project.classifier(model, pool)
+            rows = torch.cat(list(probabilities(classifier, pool.images)))
+            # A class that is younger than the model has no share.
+            whole = F.pad(rows, (0, pool.num_classes - rows.shape[1])).numpy()
+            found = Guess(snapshot, pool, None, whole, model.name)
+        elif len(set(snapshot.labels) - {None}) >= NUM_TO_TELL_APART:
+            near = head or _over_pixels(project)
+            if near is not None:
+                shares = _spread(near, pool)
+                found = Guess(snapshot, pool, near, shares, "labels nearby")
+        _last[folder] = (moment, found)
+        return found
 
 
 def _head(project: Project) -> Training | None:
     """Return what spreads labels over the features of a project, if it has some."""
     chosen = project.chosen_trainer()
-    options = {
-        name: value
-        for name, value in chosen.options.items()
-        if name in {"encoder", "encoder_options"}
-    }
     known = training.built_in(chosen.name, chosen.options)
     if known is None or not known.inputs.has_features:
         return None
     name = training.variant(chosen.name, learner=HEAD, alignment="")
+    told = {"encoder", "encoder_options"} & chosen.options.keys()
+    options = {one: chosen.options[one] for one in told}
     return None if name is None else training.make(name, **options)
+
+
+def _over_pixels(project: Project) -> Training | None:
+    """Return what spreads labels over small images themselves, until there is more."""
+    if max(project.settings.shape[1:], default=SMALL_SIDE + 1) > SMALL_SIDE:
+        return None
+    return training.make(f"frozen-{HEAD}", encoder="pixels")
 
 
 def _spread(head: Training, pool: Pool) -> NDArray[np.float32]:

@@ -71,9 +71,9 @@ def serve(
         _listening(host, port, folder) as listener,
     ):
         _check_pictures(project)
-        app = guarded(project, keys, host, allow_code=allow_code)
+        guard = guarded(project, keys, host, allow_code=allow_code)
         config = uvicorn.Config(
-            app,
+            guard,
             http=Patient,
             ws="none",
             log_level="warning",
@@ -85,8 +85,11 @@ def serve(
             timeout_graceful_shutdown=2,
             h11_max_incomplete_event_size=32 * 1024,
         )
+        server = uvicorn.Server(config)
+        app: Any = guard.app
+        app.state.board.is_stopping = lambda: server.should_exit
         on_ready(_address(host, listener, keys))
-        uvicorn.Server(config).run(sockets=[listener])
+        server.run(sockets=[listener])
 
 
 def guarded(

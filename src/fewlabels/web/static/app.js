@@ -4,6 +4,7 @@ import { get, listen, post } from "./api.js";
 import { ask, byId, fill, h, isAsking, toast } from "./dom.js";
 import { LabelView } from "./label.js";
 import { Outbox } from "./outbox.js";
+import { StandingView } from "./standing.js";
 import { WallView } from "./wall.js";
 
 const BEAT = 30000; // milliseconds; leases last four times as long
@@ -200,6 +201,7 @@ async function begin() {
   const desk = new Desk(project);
   desk.views.label = new LabelView(desk);
   desk.views.wall = new WallView(desk);
+  desk.views.standing = new StandingView(desk);
   for (const button of document.querySelectorAll("[data-view]")) {
     button.addEventListener("click", () => desk.go(button.dataset.view));
   }

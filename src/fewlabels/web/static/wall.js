@@ -42,7 +42,8 @@ export class WallView {
   }
 
   async load() {
-    if (!this.desk.state || this.isLoading) return;
+    if (!this.desk.state) return;
+    const turn = (this.turn = (this.turn ?? 0) + 1);
     this.isLoading = true;
     const wish = { ...this.desk.signature, count: COUNT, without: [...this.passed].slice(-5000) };
     if (this.like) wish.like = this.like.id;
@@ -53,6 +54,7 @@ export class WallView {
     } catch (error) {
       this.note.textContent = error.message;
     }
+    if (turn !== this.turn) return; // another class was asked for meanwhile
     this.isLoading = false;
     this.tiles = found?.tiles ?? [];
     this.numAll = found?.num_all ?? 0;
@@ -61,6 +63,7 @@ export class WallView {
     this.at = 0;
     this.draw();
     if (found) this.#explain();
+    this.grid.dataset.turn = turn;
   }
 
   #explain() {

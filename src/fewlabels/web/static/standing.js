@@ -1,0 +1,131 @@
+// Have I labeled enough? Accuracy with its interval, the curve, balance, likely slips.
+
+import { get } from "./api.js";
+import { byId, fill, h, toast } from "./dom.js";
+import { picture } from "./pictures.js";
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function s(tag, props, ...children) {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(props)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+/** The accuracy of each model, with its interval, over the labels it learned from. */
+function curve(points) {
+  const [width, height, left, bottom] = [520, 240, 44, 30];
+  const most = Math.max(...points.map((one) => one.labels), 1);
+  const x = (labels) => left + ((width - left - 14) * labels) / most;
+  const y = (share) => 10 + (height - bottom - 10) * (1 - share);
+  const parts = [0, 0.25, 0.5, 0.75, 1].flatMap((share) => [
+    s("line", { x1: left, x2: width - 14, y1: y(share), y2: y(share), class: "rule" }),
+    s("text", { x: left - 8, y: y(share) + 4, "text-anchor": "end" }, `${100 * share} %`),
+  ]);
+  const up = points.map((one) => `${x(one.labels)},${y(one.high)}`);
+  const down = points.map((one) => `${x(one.labels)},${y(one.low)}`).reverse();
+  parts.push(s("polygon", { points: [...up, ...down].join(" "), class: "band" }));
+  parts.push(s("polyline", { points: points.map((one) => `${x(one.labels)},${y(one.accuracy)}`).join(" "), class: "curve" }));
+  for (const one of points) {
+    parts.push(s("line", { x1: x(one.labels), x2: x(one.labels), y1: y(one.low), y2: y(one.high), class: "range" }));
+    parts.push(s("circle", { cx: x(one.labels), cy: y(one.accuracy), r: 4, class: "dot" }));
+  }
+  parts.push(s("text", { x: width - 14, y: height - 8, "text-anchor": "end" }, `${most} labels to learn from`));
+  const last = points.at(-1);
+  const told = `Accuracy of ${points.length} models; the last ${Math.round(100 * last.accuracy)} percent, between ${Math.round(100 * last.low)} and ${Math.round(100 * last.high)}`;
+  return s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": told, class: "chart" }, ...parts);
+}
+
+function balance(classes) {
+  const most = Math.max(...classes.map((one) => one.labels), 1);
+  return h(
+    "table",
+    { class: "balance" },
+    h("thead", {}, h("tr", {}, h("th", {}, "Class"), h("th", {}, "Labels to learn from"), h("th", {}, "Taken for it"))),
+    h(
+      "tbody",
+      {},
+      classes.map((one) => {
+        const bar = h("progress", { max: most, value: one.labels, "aria-label": `Labels of ${one.name}` });
+        return h("tr", {}, h("td", {}, one.name), h("td", {}, bar, " ", String(one.labels)), h("td", {}, one.predicted === null ? "" : String(one.predicted)));
+      }),
+    ),
+  );
+}
+
+export class StandingView {
+  constructor(desk) {
+    this.desk = desk;
+    this.box = byId("view-standing");
+  }
+
+  async enter() {
+    const turn = (this.turn = (this.turn ?? 0) + 1);
+    try {
+      const found = await get("/api/standing");
+      if (turn === this.turn) this.draw(found);
+    } catch (error) {
+      fill(this.box, h("p", { class: "quiet" }, error.message));
+    }
+    const slips = await get("/api/slips").catch(() => ({ tiles: [] }));
+    if (turn === this.turn) this.drawSlips(slips.tiles);
+  }
+
+  hear(state) {
+    const key = `${state.jobs.training.status} ${state.jobs.round.status}`;
+    if (this.desk.view === "standing" && key !== this.key) this.enter();
+    this.key = key;
+  }
+
+  draw(found) {
+    this.slips = h("div", { class: "card wide" }, h("h2", {}, "Labels to look at again"), h("p", { class: "quiet" }, "Looking for labels that the others speak against …"));
+    const unused = found.num_unused ? `${found.num_unused} labels are not in the model yet.` : "The model has learned from all labels.";
+    fill(
+      this.box,
+      h(
+        "div",
+        { class: "card wide lead" },
+        h("div", {}, h("h2", { class: "headline" }, found.headline), h("p", { class: "quiet wrap" }, found.explanation.join(" ")), found.gain ? h("p", { class: "gain" }, found.gain) : null),
+        h(
+          "div",
+          { class: "buttons" },
+          h("button", { type: "button", class: "button main", onclick: () => this.desk.train() }, "Train now ", h("kbd", {}, "⇧T")),
+          h("button", { type: "button", class: "button", onclick: () => this.desk.export() }, "Export ", h("kbd", {}, "⇧E")),
+          h("p", { class: "quiet wrap" }, unused),
+        ),
+      ),
+      h("div", { class: "card" }, h("h2", {}, "Learning curve"), found.curve.length ? curve(found.curve) : h("p", { class: "quiet wrap" }, "It begins with the first model that can be measured.")),
+      h("div", { class: "card" }, h("h2", {}, "Classes"), balance(found.classes)),
+      found.notes.length ? h("div", { class: "card wide" }, h("h2", {}, "To keep in mind"), h("ul", {}, found.notes.map((note) => h("li", {}, note)))) : null,
+      found.agreement === null ? null : h("div", { class: "card wide" }, h("h2", {}, "Agreement"), h("p", {}, `Fleiss' kappa ${found.agreement}; ${found.num_disputed} images are disputed.`)),
+      this.slips,
+    );
+  }
+
+  drawSlips(tiles) {
+    if (!this.slips) return;
+    const title = h("h2", {}, "Labels to look at again");
+    if (!tiles.length) {
+      fill(this.slips, title, h("p", { class: "quiet wrap" }, "None: no label is spoken against by those around it."));
+      return;
+    }
+    const rows = tiles.map((tile) => {
+      const row = h("div", { class: "slip" });
+      const image = picture(tile, 160);
+      image.alt = tile.file;
+      image.style.maxWidth = image.style.maxHeight = "";
+      const change = () => {
+        this.desk.outbox.add(this.desk.action("change", { item: tile.id, name: tile.other }), (answer) => answer && toast(`Changed to ${tile.other}.`, 3));
+        row.remove();
+      };
+      row.append(
+        image,
+        h("p", {}, "You said ", h("b", {}, tile.label), "; its neighbors say ", h("b", {}, tile.other), "."),
+        h("div", { class: "buttons" }, h("button", { type: "button", class: "button", onclick: change }, `Change to ${tile.other}`), h("button", { type: "button", class: "button", onclick: () => row.remove() }, "Keep")),
+      );
+      return row;
+    });
+    fill(this.slips, title, h("p", { class: "quiet wrap" }, "Each was left out in turn, and guessed from the others. Images that measure take no part."), h("div", { class: "slips" }, rows));
+  }
+}
