@@ -34,6 +34,7 @@ def pytest_collection_finish():
     gc.enable()
     gc.collect()
     gc.freeze()
+    gc.set_threshold(100_000, 50, 50)  # tests leave little behind
 
 
 def global_random_state():
