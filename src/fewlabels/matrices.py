@@ -60,11 +60,12 @@ class MappedRows:
         """Return the number of rows."""
         return self.shape[0]
 
-    def __getitem__(self, which: Tensor | slice) -> Tensor:
+    def __getitem__(self, which: Tensor | NDArray[np.int64] | slice) -> Tensor:
         """Return the rows of these numbers, (..., n) to (..., n, F), read anew."""
         if isinstance(which, slice):
             which = torch.arange(*which.indices(len(self)))
-        numbers = which.cpu() if self.items is None else self.items[which.cpu()]
+        which = torch.as_tensor(which, device="cpu")
+        numbers = which if self.items is None else self.items[which]
         flat = numbers.flatten().numpy()
         rows = torch.empty(len(flat), self.shape[1], dtype=self.dtype)
         with np.errstate(over="ignore"):  # whoever takes the rows looks for infinity

@@ -4,6 +4,7 @@ import torch
 
 from fewlabels import gram
 from fewlabels.errors import UsageError
+from fewlabels.gram import diffusion
 from fewlabels.gram.diffusion import Diffusion, diffusion_rows
 from fewlabels.rng import stream
 
@@ -67,7 +68,9 @@ def test_few_eigenvectors_leave_little_and_more_leave_less():
 def test_sparse_and_dense_decompositions_agree(monkeypatch):
     rows = rows_of(1, num_items=120)
     whole = diffusion_rows(rows, Diffusion(rank=20))
-    monkeypatch.setattr("fewlabels.gram.diffusion._DENSE", 0)
+    monkeypatch.setattr("fewlabels.neighbors.graph._DENSE", 0)
+    monkeypatch.setattr("fewlabels.neighbors.graph._MOSTLY", 0)
+    monkeypatch.setattr(diffusion, "_last", {})
     found = diffusion_rows(rows, Diffusion(rank=20))
     assert (found.rows @ found.rows.T).numpy() == pytest.approx(
         (whole.rows @ whole.rows.T).numpy(), abs=1e-8
@@ -113,3 +116,22 @@ def test_length_does_not_matter(scale):
     assert scaled.diagonal.sort().values.numpy() == pytest.approx(
         found.diagonal.sort().values.numpy(), rel=1e-4
     )
+
+
+def test_the_same_features_are_decomposed_once(monkeypatch):
+    calls = []
+    made = diffusion._made
+    monkeypatch.setattr(
+        diffusion, "_made", lambda *told: calls.append(told) or made(*told)
+    )
+    rows = rows_of(6)
+    found = diffusion_rows(rows, Diffusion())
+    assert diffusion_rows(rows.clone(), Diffusion()) is found
+    assert len(calls) == 1
+    for other, settings in (
+        (rows.flip(0), Diffusion()),  # the same nodes, of other items
+        (rows * 2, Diffusion()),
+        (rows, Diffusion(num_neighbors=4)),
+    ):
+        assert diffusion_rows(other, settings) is not found
+    assert len(diffusion._last) == 1

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
         embedded,
         embedded_views,
         num_missing,
-        read_rows,
     )
     from fewlabels.features.frozen import Embedded, FrozenClassifier, moments
     from fewlabels.features.module_encoder import ModuleEncoder
     from fewlabels.features.network import NetworkClassifier
     from fewlabels.features.precomputed import PrecomputedClassifier
+    from fewlabels.neighbors import read_rows
 else:
     __getattr__ = imported_when_used(__name__)
 

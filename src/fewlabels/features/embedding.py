@@ -33,7 +33,7 @@ from fewlabels.features.cache import (
     RowsOf,
 )
 from fewlabels.features.encoders import Encoder
-from fewlabels.neighbors import RowSource
+from fewlabels.neighbors import read_rows
 from fewlabels.pool import Images
 from fewlabels.progress import track
 
@@ -71,11 +71,6 @@ class StoredViews:
             chosen = numbers == number
             rows_nF[chosen] = read_rows(array, indices[chosen])
         return rows_nF
-
-
-def read_rows(rows: RowSource, indices: Tensor) -> Tensor:
-    """Return some rows, from the disk or from memory, as float32 (n, F)."""
-    return torch.from_numpy(np.asarray(rows[indices.numpy()])).to(torch.float32)
 
 
 def embedded(

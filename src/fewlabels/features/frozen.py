@@ -11,11 +11,11 @@ from torch import Generator, Tensor
 
 from fewlabels.data.derived import ChosenImages
 from fewlabels.features.cache import BLOCK, FeatureCache, Rows
-from fewlabels.features.embedding import Precision, embedded, read_rows
+from fewlabels.features.embedding import Precision, embedded
 from fewlabels.features.encoders import Encoder
 from fewlabels.features.network import Chunks, outputs_of, sampled_logits, slices
 from fewlabels.models import Network
-from fewlabels.neighbors import RowSource
+from fewlabels.neighbors import RowSource, read_rows
 from fewlabels.pool import Images
 from fewlabels.protocols import Outputs
 

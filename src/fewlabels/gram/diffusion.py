@@ -10,13 +10,12 @@ Shapes: N items, M nodes of the graph, R eigenvectors.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.linalg import eigsh
 from torch import Tensor
 
 from fewlabels.errors import UsageError
@@ -28,7 +27,7 @@ from fewlabels.neighbors import NeighborGraph, Nodes
 
 Weights = Literal["none", "influence"]
 
-_DENSE = 4  # times R; smaller graphs are decomposed whole, which is then faster
+_last: dict[tuple[Any, ...], "DiffusionRows"] = {}  # that were made, of what
 
 
 @dataclass(frozen=True)
@@ -74,6 +73,9 @@ class DiffusionRows:
 def diffusion_rows(features: Rows, settings: Diffusion) -> DiffusionRows:
     """Return rows whose dot products are the kernel, by its largest eigenvalues.
 
+    The last ones are remembered: whoever asks again about the same features waits for
+    one look at all of them.
+
     Args:
         features: Shape (N, F); compared by direction. Copies share a node.
         settings: How labels spread.
@@ -81,10 +83,18 @@ def diffusion_rows(features: Rows, settings: Diffusion) -> DiffusionRows:
     Returns:
         The rows of all items.
     """
-    nodes = Nodes.of(_Read(features), 0.0)
+    nodes = Nodes.of(features, 0.0)
+    key = settings, *nodes.identity
+    if key not in _last:
+        _last.clear()
+        _last[key] = _made(nodes, settings)
+    return _last[key]
+
+
+def _made(nodes: Nodes, settings: Diffusion) -> DiffusionRows:
     graph = NeighborGraph.of(nodes, settings.num_neighbors)
     adjacency, a = graph.normalized, settings.damping
-    values_R, vectors_MR = _largest(adjacency, settings.rank)
+    values_R, vectors_MR = graph.spectrum(settings.rank)
     remainder = _remainder(adjacency, values_R, a)
     scales_R = np.sqrt(np.maximum(1 / (1 - a * values_R) - remainder, 0))
     counts_M = np.bincount(nodes.node_of, minlength=len(nodes)).astype(np.float64)
@@ -120,40 +130,6 @@ def diffusion_kernel(
     if weights == "influence":
         rows = rows * (found.sums / found.diagonal)[:, None]
     return LinearKernel(DoubleRows(rows, has_bias=False, is_normalized=False))
-
-
-@dataclass(frozen=True, eq=False)
-class _Read:
-    """Rows of a pool as a graph reads them."""
-
-    rows: Rows
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Number of items, and of numbers in a row."""
-        return tuple(self.rows.shape)
-
-    def __len__(self) -> int:
-        """Return the number of items."""
-        return len(self.rows)
-
-    def __getitem__(self, items: NDArray[np.int64], /) -> NDArray[np.float32]:
-        """Return the rows of some items."""
-        part: NDArray[np.float32] = self.rows[torch.from_numpy(items)].float().numpy()
-        return part
-
-
-def _largest(
-    adjacency: sparse.csr_array, rank: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the largest eigenvalues, (R,), and their vectors, (M, R)."""
-    num_nodes = adjacency.shape[0]
-    if num_nodes <= _DENSE * rank:
-        values, vectors = np.linalg.eigh(adjacency.toarray())
-        return values[-rank:], vectors[:, -rank:]
-    start = np.random.default_rng(0).standard_normal(num_nodes)  # always the same
-    values, vectors = eigsh(adjacency, k=rank, which="LA", v0=start)
-    return values, vectors
 
 
 def _remainder(

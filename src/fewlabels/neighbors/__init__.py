@@ -2,7 +2,14 @@
 
 from fewlabels.neighbors.approximate import check_installed
 from fewlabels.neighbors.graph import NeighborGraph
-from fewlabels.neighbors.nodes import Floats, Nodes, RowSource, directions, row_hashes
+from fewlabels.neighbors.nodes import (
+    Floats,
+    Nodes,
+    RowSource,
+    directions,
+    read_rows,
+    row_hashes,
+)
 from fewlabels.neighbors.search import Search, nearest
 
 __all__ = [
@@ -14,5 +21,6 @@ __all__ = [
     "check_installed",
     "directions",
     "nearest",
+    "read_rows",
     "row_hashes",
 ]

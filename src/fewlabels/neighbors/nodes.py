@@ -34,7 +34,7 @@ class RowSource(Protocol):
         """Return the number of items."""
         ...
 
-    def __getitem__(self, items: NDArray[np.int64], /) -> NDArray[Any]:
+    def __getitem__(self, items: NDArray[np.int64], /) -> Any:
         """Return the rows of some items, shape (n, D)."""
         ...
 
@@ -94,7 +94,7 @@ class Nodes:
         squares = 0.0
         for start in range(0, num_items, _BLOCK):
             items = np.arange(start, min(start + _BLOCK, num_items))
-            part = _read(rows, items)
+            part = read_rows(rows, items)
             found[items] = row_hashes(part).numpy()
             unit = directions(part, origin)
             total += unit.sum(dim=0, dtype=torch.float64)
@@ -113,9 +113,15 @@ class Nodes:
 
     def read(self, nodes: NDArray[np.int64]) -> Tensor:
         """Return the directions of some nodes, float32, shape (n, D)."""
-        return directions(_read(self.rows, self.first[nodes]), self.origin)
+        return directions(read_rows(self.rows, self.first[nodes]), self.origin)
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What decides all that can be known of them."""
+        items = self.hashes.tobytes(), self.node_of.tobytes()
+        return self.rows.shape, self.origin, *items
 
 
-def _read(rows: RowSource, items: NDArray[np.int64]) -> Tensor:
-    """Return some rows as float32, shape (n, D)."""
-    return torch.from_numpy(np.asarray(rows[items])).to(torch.float32)
+def read_rows(rows: RowSource, items: NDArray[np.int64] | Tensor) -> Tensor:
+    """Return some rows, from the disk or from memory, as float32 (n, D)."""
+    return torch.as_tensor(rows[np.asarray(items)]).to("cpu", torch.float32)

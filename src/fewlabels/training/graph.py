@@ -197,16 +197,6 @@ class Surroundings:
         """Return whether it was worked out for these images, seen in this way."""
         return self.images is images and self.identity == identity
 
-    def equals(self, nodes: Nodes) -> bool:
-        """Return whether the items of these nodes have the same rows."""
-        mine = self.nodes
-        return (
-            mine.origin == nodes.origin
-            and mine.rows.shape == nodes.rows.shape
-            and np.array_equal(mine.hashes, nodes.hashes)
-            and np.array_equal(mine.node_of, nodes.node_of)
-        )
-
 
 _remembered: list[Surroundings] = []
 
@@ -220,7 +210,7 @@ def surroundings(views: Views, images: Images) -> Surroundings:
     nodes = Nodes.of(views.rows, views.origin)
     found = Surroundings(nodes, images, identity)
     for number, one in enumerate(_remembered):
-        if one.equals(nodes):
+        if one.nodes.identity == nodes.identity:
             found = _remembered.pop(number)
             found.images, found.identity = images, identity
             break

@@ -77,7 +77,7 @@ class OT(GraphLearner):
         is_reached = np.isin(graph.parts, graph.parts[sources.nodes])
         if not len(absent):  # else they may be what the absent classes have
             masses = masses * is_reached
-        points = graph.spectrum(math.ceil(_COORDINATES * sources.num_classes))
+        _, points = graph.spectrum(math.ceil(_COORDINATES * sources.num_classes))
         lengths = np.linalg.norm(points, axis=1, keepdims=True)
         points = points / np.maximum(lengths, _LEAST)
         every = np.full((len(graph), sources.num_classes), ABSENT)
