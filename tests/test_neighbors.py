@@ -1,5 +1,6 @@
 """Which items are near each other, against all pairs looked at one by one."""
 
+import re
 from unittest.mock import Mock
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy.sparse.linalg import spsolve
 from sklearn.neighbors import NearestNeighbors
 
 from fewlabels import progress, training
-from fewlabels.errors import UnknownNameError, UsageError
+from fewlabels.errors import ConvergenceWarning, UnknownNameError, UsageError
 from fewlabels.neighbors import NeighborGraph, Nodes, nearest, row_hashes, search
 from fewlabels.neighbors import graph as graphs
 from fewlabels.training.spreading import Spreading
@@ -140,6 +141,23 @@ def test_influences_do_not_depend_on_what_was_asked_before(monkeypatch):
     assert len(second._columns) <= 11
 
 
+def test_a_solution_that_is_not_exact_is_told_once(monkeypatch):
+    monkeypatch.setattr(graphs, "_MOST_ROUNDS", 3)
+    graph = graph_of(some_rows())
+    with pytest.warns(ConvergenceWarning) as told:
+        found = graph.influence(4, 0.99)
+    graph.influence(5, 0.99)  # a second warning would be an error
+    source = np.eye(60)[4]
+    left = source - found + 0.99 * graph.normalized @ found
+    assert re.fullmatch(
+        r"How labels spread over the graph of 60 different items was not found "
+        rf"exactly: after 3 steps {np.linalg.norm(left):.1e} of the equation was still "
+        r"open, not 1e-10\. Items far from every label .* Join each item to "
+        r"more neighbors, or lower the damping if there is one\.",
+        str(told[0].message),
+    )
+
+
 def test_a_potential_is_that_of_a_direct_solution():
     rows = some_rows()
     rows[:, 0] += np.where(np.arange(60) < 30, 20, -20)  # two parts
@@ -191,7 +209,7 @@ def test_faiss_finds_most_neighbors_and_tells_how_many(monkeypatch):
 
 
 def test_faiss_that_is_not_installed_is_named(monkeypatch):
-    monkeypatch.setattr("fewlabels.neighbors.approximate.find_spec", lambda name: None)
+    monkeypatch.setattr("fewlabels.naming.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install 'fewlabels\[faiss\]'"):
         training.make("spreading", search="faiss")
     with pytest.raises(UnknownNameError, match="search called 'best'"):

@@ -32,6 +32,7 @@
 
     FewlabelsWarning
     ├── DegenerateGramWarning           every choice scores zero: the choice is a tie
+    ├── ConvergenceWarning              an equation was solved inexactly
     ├── DataChangedWarning              the data are not those the run began with
     ├── DamagedWarning                  a damaged file; its work is done again
     ├── SettingsChangedWarning          somebody has edited the settings of a project
@@ -219,6 +220,10 @@ class FewlabelsWarning(UserWarning):
 
 class DegenerateGramWarning(FewlabelsWarning):
     """Every choice scores zero up to rounding, so the choice is a tie."""
+
+
+class ConvergenceWarning(FewlabelsWarning):
+    """How labels spread over a graph was found less exactly than was asked for."""
 
 
 class TargetWarning(FewlabelsWarning):

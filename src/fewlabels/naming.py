@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from os import PathLike
 from types import ModuleType
 from typing import Any, get_args
@@ -73,6 +74,17 @@ def resolve(
     if method is not None:
         _check_method(kind, choice, found, method)
     return found
+
+
+def check_installed(what: str, *packages: str, extra: str) -> None:
+    """Raise unless the packages that something needs are here; none is imported."""
+    missing = [name for name in packages if find_spec(name) is None]
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        raise UsageError(
+            f"{what} needs {' and '.join(missing)}, which {verb} not installed. Run: "
+            f"pip install 'fewlabels[{extra}]'"
+        )
 
 
 def imported(kind: str, path: str) -> Any:

@@ -51,7 +51,7 @@ def test_what_cannot_work_is_said_before_anything_is_made(tmp_path, served):
 
 
 def test_a_missing_extra_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    monkeypatch.setattr("fewlabels.naming.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install 'fewlabels\[web\]'"):
         module.start(tmp_path)
 

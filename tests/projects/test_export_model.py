@@ -325,6 +325,6 @@ def test_onnx_says_the_same(tmp_path, kind):
 
 
 def test_onnx_without_its_extra_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr("fewlabels.projects.export.onnx.find_spec", lambda name: None)
+    monkeypatch.setattr("fewlabels.naming.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install 'fewlabels\[onnx\]'"):
         write_onnx(tmp_path / "model.onnx", from_scratch(), SHAPE)

@@ -4,7 +4,6 @@ import os
 import shlex
 import sys
 import webbrowser
-from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 from typing import Annotated, Any
@@ -16,6 +15,7 @@ from fewlabels.cli.terminal import Terminal
 from fewlabels.errors import UsageError
 from fewlabels.jobs import Replay
 from fewlabels.jobs import start as start_job
+from fewlabels.naming import check_installed
 from fewlabels.projects import Project
 from fewlabels.projects.settings import FILE
 
@@ -79,7 +79,7 @@ def start(
     Begins a project beside FOLDER, or goes on with it. Stop it with Ctrl-C at any time:
     every label that the page shows as saved is on the disk.
     """
-    _check_installed()
+    check_installed("The page", "fastapi", "uvicorn", extra="web")
     from fewlabels.web.serving import check_reach, serve
 
     check_reach(host, token)
@@ -182,12 +182,3 @@ def _has_screen() -> bool:
     if sys.platform in {"darwin", "win32"}:
         return True
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
-
-
-def _check_installed() -> None:
-    missing = [name for name in ("fastapi", "uvicorn") if find_spec(name) is None]
-    if missing:
-        raise UsageError(
-            f"The page needs {' and '.join(missing)}, not installed here. Install the "
-            "extra: pip install 'fewlabels[web]'."
-        )

@@ -11,11 +11,11 @@ import re
 from collections.abc import Mapping
 from hashlib import blake2b, file_digest
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from fewlabels.errors import AbsentModelError, DownloadError, UsageError
+from fewlabels.naming import check_installed
 
 CONFIG = "config.json"
 OF_IMAGES = ("preprocessor_config.json", "processor_config.json")
@@ -43,7 +43,7 @@ def onnx_file(place: str) -> Path:
         raise UsageError(f"'{place}' does not end in .onnx; name an ONNX file.")
     if not path.is_file():
         raise UsageError(f"There is no file '{path}'; give the path of an ONNX file.")
-    _check_installed("onnxruntime", f"'{path.name}'")
+    check_installed(f"'{path.name}'", "onnxruntime", extra="onnxruntime")
     return path
 
 
@@ -136,10 +136,11 @@ def download(place: str) -> Path:
     Raises:
         DownloadError: If it cannot be fetched.
     """
-    _check_installed("huggingface_hub", f"Downloading '{place}'")
+    hub_name = "huggingface_hub"
+    check_installed(f"Downloading '{place}'", hub_name, extra="huggingface-hub")
     if snapshot(place).is_dir():
         return hub_folder(place)
-    hub: Any = import_module("huggingface_hub")
+    hub: Any = import_module(hub_name)
     name, _, revision = place.partition("@")
     try:
         hub.snapshot_download(
@@ -215,13 +216,4 @@ def _check_model(path: Path) -> None:
             f"There is no {OF_IMAGES[0]} in '{path}', so nothing says how images are "
             "prepared for the model. Save its image processor there too."
         )
-    _check_installed(library, f"The model in '{path}'")
-
-
-def _check_installed(module: str, what: str) -> None:
-    """Raise unless a package is there; it is not imported."""
-    if find_spec(module) is None:
-        raise UsageError(
-            f"{what} needs the package {module}, which is not installed. Run: pip "
-            f"install 'fewlabels[{module}]'"
-        )
+    check_installed(f"The model in '{path}'", library, extra=library)

@@ -1,7 +1,7 @@
 """Which items are near each other: a graph over the rows of a pool."""
 
-from fewlabels.neighbors.approximate import check_installed
-from fewlabels.neighbors.graph import NeighborGraph
+from fewlabels.neighbors.approximate import others
+from fewlabels.neighbors.graph import NeighborGraph, joined
 from fewlabels.neighbors.nodes import (
     Floats,
     Nodes,
@@ -10,7 +10,7 @@ from fewlabels.neighbors.nodes import (
     read_rows,
     row_hashes,
 )
-from fewlabels.neighbors.search import Search, nearest
+from fewlabels.neighbors.search import Search, closest, nearest
 
 __all__ = [
     "Floats",
@@ -18,9 +18,11 @@ __all__ = [
     "Nodes",
     "RowSource",
     "Search",
-    "check_installed",
+    "closest",
     "directions",
+    "joined",
     "nearest",
+    "others",
     "read_rows",
     "row_hashes",
 ]

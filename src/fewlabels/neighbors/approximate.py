@@ -6,14 +6,13 @@ around centers, and each is compared with those of the nearest cells.
 Shapes: M nodes, D numbers per row, K candidates.
 """
 
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fewlabels import progress
-from fewlabels.errors import UsageError
+from fewlabels.naming import check_installed
 from fewlabels.neighbors.nodes import Nodes
 
 _BLOCK = 2048
@@ -22,18 +21,9 @@ _SHARE_OF_CELLS = 8  # one in so many is searched
 _SEED = 1
 
 
-def check_installed() -> None:
-    """Raise unless faiss can be imported."""
-    if find_spec("faiss") is None:
-        raise UsageError(
-            "Searching for neighbors with faiss needs faiss, which is not installed. "
-            "Run: pip install 'fewlabels[faiss]'; or search exactly."
-        )
-
-
 def candidates(nodes: Nodes, count: int) -> NDArray[np.int64]:
     """Return probable neighbors of each node, shape (M, K), none of them itself."""
-    check_installed()
+    check_installed("Approximate search", "faiss", extra="faiss")
     index = _filled(nodes)
     num_nodes = len(nodes)
     found = np.empty((num_nodes, count), dtype=np.int64)
@@ -41,7 +31,7 @@ def candidates(nodes: Nodes, count: int) -> NDArray[np.int64]:
         for start in range(0, num_nodes, _BLOCK):
             part = np.arange(start, min(start + _BLOCK, num_nodes))
             near = index.search(nodes.read(part).numpy(), count + 1)[1]
-            found[part] = _others(near, part, num_nodes)
+            found[part] = others(near, part, num_nodes)
             advance(len(part))
     return found
 
@@ -65,7 +55,7 @@ def _filled(nodes: Nodes) -> Any:
     return index
 
 
-def _others(
+def others(
     near: NDArray[np.int64], own: NDArray[np.int64], num_nodes: int
 ) -> NDArray[np.int64]:
     """Leave each node out of its own candidates; where some lack, any will do."""

@@ -3,6 +3,7 @@
 Shapes: M nodes, K neighbors.
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,6 +14,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import cg, eigsh
 
+from fewlabels.errors import ConvergenceWarning
 from fewlabels.neighbors.nodes import Floats, Nodes
 from fewlabels.neighbors.search import Search, nearest
 
@@ -42,6 +44,7 @@ class NeighborGraph:
     weights: sparse.csr_array
     """Symmetric, zero on the diagonal, shape (M, M)."""
     _systems: dict[float, sparse.csr_array] = field(default_factory=dict, init=False)
+    _warned: set[float] = field(default_factory=set, init=False)
     _columns: dict[tuple[float, int], Floats] = field(default_factory=dict, init=False)
     _spectra: dict[int, tuple[Floats, Floats]] = field(default_factory=dict, init=False)
 
@@ -51,14 +54,10 @@ class NeighborGraph:
     ) -> "NeighborGraph":
         """Join each node to its nearest ones, and to whom it is one of the nearest."""
         near, squares = nearest(nodes, num_neighbors, search)
-        num_nodes, count = near.shape
-        reach = np.sqrt(squares[:, -1]) if count else np.ones(num_nodes)
+        reach = np.sqrt(squares[:, -1]) if near.shape[1] else np.ones(len(near))
         reach = np.maximum(reach, _LEAST_REACH)
-        begins, ends = np.repeat(np.arange(num_nodes), count), near.ravel()
-        lengths = squares.ravel() / (reach[begins] * reach[ends])
-        edges = np.exp(-np.minimum(lengths, _FARTHEST))
-        shape = (num_nodes, num_nodes)
-        one_way = sparse.csr_array((edges, (begins, ends)), shape=shape)
+        lengths = squares / (reach[:, None] * reach[near])
+        one_way = joined(near, np.exp(-np.minimum(lengths, _FARTHEST)))
         weights = sparse.csr_array(one_way.maximum(one_way.T))
         weights.sort_indices()
         return cls(nodes, reach, weights)
@@ -163,4 +162,28 @@ class NeighborGraph:
             system = sparse.csr_array(identity - damping * self.normalized)
             self._systems[damping] = system
         system = self._systems[damping]
-        return np.asarray(cg(system, source, rtol=_TOLERANCE, maxiter=_MOST_ROUNDS)[0])
+        found, rounds = cg(system, source, rtol=_TOLERANCE, maxiter=_MOST_ROUNDS)
+        if rounds and damping not in self._warned:
+            self._warned.add(damping)
+            left = np.linalg.norm(source - system @ found) / np.linalg.norm(source)
+            warnings.warn(_inexact(float(left), rounds, len(self)), stacklevel=2)
+        return np.asarray(found)
+
+
+def joined(near: NDArray[np.int64], edges: Floats) -> sparse.csr_array:
+    """Return the edges of each node to its neighbors, (M, K), as a matrix (M, M)."""
+    num_nodes, count = near.shape
+    begins = np.repeat(np.arange(num_nodes), count)
+    shape = (num_nodes, num_nodes)
+    return sparse.csr_array((edges.ravel(), (begins, near.ravel())), shape=shape)
+
+
+def _inexact(left: float, rounds: int, num_nodes: int) -> ConvergenceWarning:
+    return ConvergenceWarning(
+        f"How labels spread over the graph of {num_nodes:,} different items was not "
+        f"found exactly: after {rounds:,} steps {left:.1e} of the equation was still "
+        f"open, not {_TOLERANCE:.0e}. Items far from every label may be misjudged, "
+        "most likely because groups of items are joined by edges that weigh next to "
+        "nothing. Join each item to more neighbors, or lower the damping if there is "
+        "one."
+    )

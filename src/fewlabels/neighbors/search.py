@@ -3,6 +3,7 @@
 Shapes: M nodes, D numbers per row, K neighbors.
 """
 
+from collections.abc import Iterable
 from typing import Literal
 
 import numpy as np
@@ -50,13 +51,20 @@ def nearest(
 
 def recall(nodes: Nodes, some: NDArray[np.int64], near: NDArray[np.int64]) -> float:
     """Return which share of the true neighbors of some nodes is among those found."""
-    own, count = nodes.read(some), near.shape[1]
-    best = _Nearest(len(some), count + 1)
-    for start in range(0, len(nodes), _BLOCK):
-        best.update(0, _distances(own, nodes.read(_block(start, len(nodes)))), start)
-    true = best.nodes.numpy()
+    starts = range(0, len(nodes), _BLOCK)
+    blocks = (nodes.read(_block(start, len(nodes))) for start in starts)
+    true = closest(nodes.read(some), blocks, near.shape[1] + 1).numpy()
     is_found = (near[:, :, None] == true[:, None, :]).any(axis=2)
     return float(is_found.mean())
+
+
+def closest(rows: Tensor, blocks: Iterable[Tensor], count: int) -> Tensor:
+    """Return which rows of all blocks are nearest to each row, shape (n, count)."""
+    best, start = _Nearest(len(rows), count), 0
+    for block in blocks:
+        best.update(0, _distances(rows, block), start)
+        start += len(block)
+    return best.nodes
 
 
 def _among_all(nodes: Nodes, kept: int) -> NDArray[np.int64]:

@@ -47,9 +47,15 @@ def informed(trainer: Choice, shares: Shares) -> Choice:
         return trainer
     option = training.share_option(trainer.name)
     if option is None:
+        able = [
+            name
+            for name in training.names()
+            if training.share_option(name) and training.variant(name, inputs="") == name
+        ]
         raise UsageError(
             f"The trainer '{trainer.name}' has no use for class shares; leave them "
-            "out, or choose 'frozen-linear' or 'fixmatch-darp'."
+            f"out, or choose one that has: {', '.join(able)}; or one of these with "
+            "'frozen-'."
         )
     return _with(trainer, option.telling(shares))
 

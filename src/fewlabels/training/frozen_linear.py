@@ -13,13 +13,13 @@ from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
-from scipy import sparse
 from torch import Generator, Tensor
 
 from fewlabels import models, progress, rng
 from fewlabels.features import moments, read_rows
 from fewlabels.models import Head, Network
 from fewlabels.naming import check_known
+from fewlabels.neighbors import NeighborGraph
 from fewlabels.pool import Pool
 from fewlabels.training import darp
 from fewlabels.training.darp import targets
@@ -183,7 +183,7 @@ class LinearProblem:
         return logistic(self.rows[known], one_hot, weights, self.settings.penalty)
 
     def semi_supervised(
-        self, graph: sparse.csr_array, known: Tensor, labels: Tensor
+        self, graph: NeighborGraph, known: Tensor, labels: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Return the layer that fits the labels and what they say of the pool."""
         is_rest = torch.ones(len(self.rows), dtype=torch.bool)
@@ -214,7 +214,7 @@ class LinearProblem:
 
     def _pool_helps(
         self,
-        graph: sparse.csr_array,
+        graph: NeighborGraph,
         known: Tensor,
         labels: Tensor,
         generator: Generator,

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from fewlabels import models, rng
 from fewlabels.models import Neighbors, Network, Votes
-from fewlabels.naming import check_known
-from fewlabels.neighbors import Floats, NeighborGraph, Nodes, Search, check_installed
+from fewlabels.naming import check_installed, check_known
+from fewlabels.neighbors import Floats, NeighborGraph, Nodes, Search
 from fewlabels.pool import Images, Pool
 from fewlabels.training.calibration import floored
 from fewlabels.training.schedule import check_range
@@ -49,12 +49,18 @@ class Sources:
 
     @classmethod
     def of(cls, pool: Pool, nodes: Nodes) -> "Sources":
-        """Return the labels of a pool; copies with the same label count once."""
+        """Return the labels of a pool."""
         labeled = pool.labeled
-        places = nodes.node_of[labeled.numpy()]
-        pairs = np.stack([places, pool.labels[labeled].numpy()], axis=1)
+        return cls.at(labeled, pool.labels[labeled], pool.num_classes, nodes)
+
+    @classmethod
+    def at(
+        cls, items: Tensor, labels: Tensor, num_classes: int, nodes: Nodes
+    ) -> "Sources":
+        """Return labels of some items; copies with the same label count once."""
+        pairs = np.stack([nodes.node_of[items.numpy()], labels.numpy()], axis=1)
         found = np.unique(pairs, axis=0)
-        return cls(found[:, 0], found[:, 1], pool.num_classes)
+        return cls(found[:, 0], found[:, 1], num_classes)
 
     def __len__(self) -> int:
         """Return the number of pairs."""
@@ -89,7 +95,7 @@ class GraphLearner:
         check_range("landmarks", self.landmarks, at_least=1)
         check_known("search", self.search, Search)
         if self.search == "faiss":
-            check_installed()
+            check_installed("Approximate search", "faiss", extra="faiss")
         check_shares(self.shares)
 
     def check(self, pool: Pool) -> None:

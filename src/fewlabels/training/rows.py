@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
 from fewlabels.features import moments, read_rows
-from fewlabels.neighbors import RowSource
+from fewlabels.neighbors import RowSource, closest, others
 from fewlabels.training.schedule import check_range
 
 _MOST_NEIGHBORS_FROM = 6000  # rows of a pool that are looked at; others are passed over
@@ -77,15 +78,12 @@ class VariedRows:
         num_others = min(num_items, _MOST_NEIGHBORS_FROM)
         others_M = torch.linspace(0, num_items - 1, num_others).long()
         rows_MF = self._standardized(others_M)
-        squares_M = rows_MF.square().sum(dim=1)
         count = min(self.settings.neighbors, num_others - 1)
         found = []
         for part in torch.split(torch.arange(num_items), _BLOCK):
-            # Squared distances, but for what is the same along a row.
-            distances = squares_M - 2 * self._standardized(part) @ rows_MF.T
-            distances[part[:, None] == others_M] = torch.inf
-            found.append(others_M[distances.topk(count, largest=False).indices])
-        return torch.cat(found)
+            near = closest(self._standardized(part), [rows_MF], count + 1)
+            found.append(others(others_M[near].numpy(), part.numpy(), num_items))
+        return torch.from_numpy(np.concatenate(found))
 
     def _standardized(self, items: Tensor) -> Tensor:
         mean, deviation = self._moments

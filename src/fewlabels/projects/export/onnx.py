@@ -8,7 +8,6 @@ import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -18,11 +17,11 @@ from fewlabels import files
 from fewlabels.errors import UsageError
 from fewlabels.features import FrozenClassifier, ModuleEncoder
 from fewlabels.models import as_input
+from fewlabels.naming import check_installed
 from fewlabels.projects.export.model import Exportable, exportable
 from fewlabels.protocols import Classifier
 
 _EXAMPLES = 2
-_NEEDED = ("onnx", "onnxscript")
 
 
 class Pixels(nn.Module):
@@ -69,12 +68,7 @@ def write_onnx(path: Path, classifier: Classifier, input_shape: Sequence[int]) -
         UsageError: If the extra ``onnx`` is not installed, or if the model cannot be
             written so.
     """
-    missing = [name for name in _NEEDED if find_spec(name) is None]
-    if missing:
-        raise UsageError(
-            f"Writing ONNX needs {' and '.join(missing)}, which is not installed. Run: "
-            "pip install 'fewlabels[onnx]'"
-        )
+    check_installed("Writing ONNX", "onnx", "onnxscript", extra="onnx")
     whole = copy.deepcopy(Pixels(exportable(classifier))).cpu().eval()
     kind = torch.float32 if len(input_shape) == 1 else torch.uint8
     example = torch.zeros((_EXAMPLES, *input_shape), dtype=kind)
