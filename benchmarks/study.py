@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from fewlabels import bench, journal
 from fewlabels.bench import BenchFolder, Cell, Condition, Experiment, Footprint
+from fewlabels.bench.experiment import resolved
 from fewlabels.bench.recipes.cpu import long_tail
 from fewlabels.runs import Choice, RunSettings
 
@@ -192,7 +193,8 @@ def run(arguments: argparse.Namespace) -> None:
     folder.open()
     engine = bench.LocalEngine(arguments.workers)
     told = (arguments.data, arguments.heads, arguments.selectors)
-    for source, head, one in planned(arguments.stage, *told):
+    for source, head, named in planned(arguments.stage, *told):
+        one = resolved(named)
         folder.ask_for(one)
         for number, ended in enumerate(bench.run(one, folder, engine), 1):
             cell = ended.cell

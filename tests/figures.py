@@ -240,12 +240,16 @@ def _siblings(series: Sequence[Sequence[float]], found: Figures) -> None:
 def _lines(rows: Sequence[Mapping[str, Any]], found: Figures) -> None:
     """Take in lines of measurements that are paired by their seeds.
 
-    Lines that agree in every word are repetitions; groups that differ in one word only
-    are compared, as those of two trainers on the same labels.
+    Lines that agree in every word and in the number of labels are repetitions; groups
+    that differ in one of these only are compared, as two trainers on the same labels.
     """
     groups: dict[tuple[str, ...], dict[int, Mapping[str, Any]]] = defaultdict(dict)
     for row in itertools.chain(*map(_flat, rows)):
-        words = tuple(value for value in row.values() if isinstance(value, str))
+        words = tuple(
+            str(value)
+            for key, value in row.items()
+            if isinstance(value, str) or key == "labels"
+        )
         groups[words][row["seed"]] = row
     for words, runs in groups.items():
         for name, numbers in _columns(runs.values()).items():
