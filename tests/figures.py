@@ -85,7 +85,8 @@ class Figures:
         typical = mean(numbers), median(numbers), min(numbers), max(numbers)
         self.add(*typical, what=what)
         if len(numbers) > 1:
-            self.pairs.append(Pair(mean(numbers), stdev(numbers)))
+            scale = 100 if max(map(abs, numbers)) <= 1 else 1  # shares, in percent
+            self.pairs.append(Pair(scale * mean(numbers), scale * stdev(numbers)))
 
     def compare(self, ones: Sequence[float], others: Sequence[float]) -> list[float]:
         """Take in what can be said of paired measurements; return p of the t test."""
