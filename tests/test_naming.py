@@ -132,7 +132,7 @@ def test_the_current_folder_is_looked_in_last_and_only_for_the_moment(written):
 @pytest.mark.parametrize("choice", [None, 3, "os:path", "builtins:int", "json:loads"])
 def test_what_lacks_the_method_is_refused(choice):
     options = {"s": "{}"} if choice == "json:loads" else {}
-    message = r"is no thing: it has no method fill\(box\). See protocols.Thing"
+    message = r"is not a thing: it has no method fill\(box\). See protocols.Thing"
     with pytest.raises(UsageError, match=message):
         resolve("thing", choice, options, KNOWN, method="fill(box)")
 

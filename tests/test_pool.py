@@ -279,7 +279,7 @@ def test_a_query_that_can_be_written_down_passes():
         (Query(tensor([1.0, 3.0])), r"tensor of shape \(2,\) and type torch.float32"),
         (Query(tensor([[1, 3]])), r"tensor of shape \(1, 2\)"),
         (Query(tensor([1, 3]), "high"), "The strategy's value is of type str"),
-        (Query(tensor([1, 3]), None, [1]), "record is of type list, which is no JSON"),
+        (Query(tensor([1, 3]), None, [1]), "record is of type list, which is not JSON"),
         (Query(tensor([1, 3]), None, {1: 2}), "record's key 1 is of type int"),
         (
             Query(tensor([1, 3]), None, {"a": 1, "b": [tensor(1)]}),

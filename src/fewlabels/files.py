@@ -277,7 +277,7 @@ def _beside(path: Path) -> Path:
 
 
 def _remove(left: Path, idle: float) -> None:
-    """Remove a leftover that is no link and has been idle for so long."""
+    """Remove a leftover that is not a link and has been idle for so long."""
     if left.is_symlink() or (idle and time.time() - left.stat().st_mtime < idle):
         return
     if left.is_dir():

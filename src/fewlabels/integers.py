@@ -30,3 +30,14 @@ def whole_number(name: str, value: object) -> int:
         f"{name} is {value!r}, of type {type(value).__name__}; give a whole number, "
         "such as 4."
     )
+
+
+def count(amount: int, noun: str = "", plural: str | None = None) -> str:
+    """Return an amount with its noun.
+
+    Example:
+        >>> count(1, "label"), count(1797, "image"), count(2, "class", "classes")
+        ('1 label', '1,797 images', '2 classes')
+    """
+    word = noun if amount == 1 else plural or f"{noun}s"
+    return f"{amount:,} {word}" if noun else f"{amount:,}"

@@ -165,7 +165,7 @@ def numpy_of(tensor: Tensor) -> NDArray[Any]:
 
 
 def _file_of(array: Any) -> Any:
-    """Return the memory map that an array looks into; None if that is no file's own.
+    """Return the memory map that an array looks into; None if that is not a file's own.
 
     Changes to a map that copies on write are in no file.
     """

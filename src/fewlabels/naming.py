@@ -289,8 +289,9 @@ def _check_method(kind: str, choice: object, found: object, method: str) -> None
             f"{found.__name__}(...)."
         )
     if not callable(getattr(found, method.partition("(")[0], None)):
+        kind_named = f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
         raise UsageError(
-            f"{choice!r} is no {kind}: it has no method {method}. See "
+            f"{choice!r} is not {kind_named}: it has no method {method}. See "
             f"protocols.{kind.capitalize()}."
         )
 

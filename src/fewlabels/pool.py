@@ -380,7 +380,8 @@ def check_record(query: Query) -> None:
 
 def _refuse_record(name: str, seen: object, wanted: str) -> None:
     raise StrategyError(
-        f"The strategy's {name} is of type {type(seen).__name__}, which is no JSON, so "
-        "the round could not be written down and a resumed run would not remember it; "
+        f"The strategy's {name} is of type {type(seen).__name__}, which is not JSON, "
+        "so the round could not be written down and a resumed run would not remember "
+        "it; "
         f"mend the strategy: give {wanted}, for example through .tolist() or float()."
     )

@@ -166,7 +166,7 @@ def test_a_folder_called_like_markup_is_printed_as_it_is(fewlabels, tiny):
         (("run", "digitz"), 2, "Did you mean 'digits'"),
         (("run", "digits", "--strategy", "nbc"), 2, "Did you mean 'npc'"),
         (("run", "digits", "--trainer", "fixmach"), 2, "Did you mean 'fixmatch'"),
-        (("run", "digits", "--strategy", "pathlib:Path"), 2, "is no strategy"),
+        (("run", "digits", "--strategy", "pathlib:Path"), 2, "is not a strategy"),
         (("run", "digits", "--budget", 5), 2, "smaller than the start of 10"),
         (
             ("run", "digits", "--budget", 5000),

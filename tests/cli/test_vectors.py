@@ -71,15 +71,17 @@ def test_ask_label_train_export_and_predict_on_rows(tmp_path, invoke, num_rows, 
         *("init", "pets", "--encoder", "vectors:rows.parquet"),
         *("--classes", ",".join(CLASSES), "--budget", "30", "--query", "12"),
     )
-    assert f"{num_rows} rows, {num_rows} to choose from" in begun
+    assert f"{num_rows:,} rows, {num_rows:,} to choose from" in begun
     assert f"rows of {width} numbers" in begun
     for step in range(2):
         asked = invoke("ask", "pets")
         assert ".html" not in asked
+        assert "image" not in asked
         assert answer(tmp_path / "pets" / f"round-{step:03d}.csv")
         invoke("tell", "pets", f"pets/round-{step:03d}.csv")
     trained = invoke("train", "pets")
     assert "Accuracy: 100 %" in trained
+    assert "6 rows drawn at random" in trained
     assert "trained before, unchanged" in invoke("train", "pets")
     invoke("status", "pets")
     exported = invoke("export", "pets")

@@ -90,7 +90,7 @@ def test_an_unknown_compression_is_refused(tmp_path):
 def test_a_single_array_is_refused(tmp_path):
     with (tmp_path / "one.npz").open("wb") as file:
         np.save(file, IMAGES)
-    with pytest.raises(DataError, match="it is no archive at all"):
+    with pytest.raises(DataError, match="it is not an archive"):
         npz_pool(tmp_path / "one.npz", "one")
 
 

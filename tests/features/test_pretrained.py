@@ -205,7 +205,7 @@ def test_a_copy_in_the_cache_of_hugging_face_is_found(vit, tmp_path, monkeypatch
     with pytest.raises(UsageError, match="'timm/net' is not on this machine"):
         encoders.resolve("timm/net")
     for name in ("../net", f"org/net@{vit[0]}", "org/net@a/../../b", "org/net@a//b"):
-        with pytest.raises(UsageError, match=f"'{re.escape(name)}' is no model"):
+        with pytest.raises(UsageError, match=f"'{re.escape(name)}' is not a model"):
             encoders.resolve(f"hf-hub:{name}")
     (repository / "refs" / "v3").write_text(str(vit[0]))
     with pytest.raises(UsageError, match="v3' names no revision but '/"):

@@ -328,7 +328,7 @@ def test_models_of_versions_without_checksums_get_them(project, recwarn):
     del content["checksum"]
     file.write_text(json.dumps(content))
     with (
-        pytest.warns(UncheckedWarning, match="records of 1 models"),
+        pytest.warns(UncheckedWarning, match="records of 1 model in"),
         Project.open(project.folder) as opened,
     ):
         assert not opened.train().is_new

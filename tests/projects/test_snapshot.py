@@ -159,7 +159,7 @@ def test_labels_that_a_raised_overlap_disqualifies_are_counted(tmp_path):
     go_on(project)
     with changed(project, overlap=2) as project:
         notes = project.status().notes
-    assert any("4 images of earlier rounds have fewer than 2" in note for note in notes)
+    assert any("4 images of earlier rounds got fewer than 2" in note for note in notes)
 
 
 @pytest.mark.parametrize("after", ["items", "rounds", "verdicts", "classes"])

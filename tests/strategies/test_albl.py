@@ -316,8 +316,8 @@ def test_exp4p_without_an_end_in_sight_is_refused():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"arms": ("margin", "entropy")}, "'margin' is no strategy object; give"),
-        ({"arms": (Margin, LeastConfidence)}, "Margin'> is no strategy object"),
+        ({"arms": ("margin", "entropy")}, "'margin' is not a strategy object; give"),
+        ({"arms": (Margin, LeastConfidence)}, "Margin'> is not a strategy object"),
         ({"arms": (Margin(),)}, "There are 1 arms; give at least 2"),
         ({"delta": 1.0}, "delta is 1 and"),
         ({"num_draws": 0}, "num_draws 0; .* at least 1 item"),
@@ -356,7 +356,7 @@ def test_arms_are_found_by_name_path_and_options():
             {"method": "robust"},
             r"The arm \{'method': 'robust'\} has no name; write it as",
         ),
-        (3, "3 is no strategy"),
+        (3, "3 is not a strategy"),
     ],
 )
 def test_an_arm_that_stands_for_nothing_is_refused(arm, words):

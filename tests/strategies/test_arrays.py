@@ -204,7 +204,7 @@ def test_an_object_or_an_import_path_can_be_given(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("what", [3, "pathlib:Path"])
 def test_what_cannot_select_is_refused(what):
-    with pytest.raises(UsageError, match="is no strategy: it has no method select"):
+    with pytest.raises(UsageError, match="is not a strategy: it has no method select"):
         select(what)
 
 
@@ -315,7 +315,7 @@ LABELED = {"labeled": [1, 2]}
         ({"size": None}, UsageError, "size is None"),
         ({"options": [1]}, UsageError, r"options of the strategy are \[1\]"),
         ({"seed": 0.0}, UsageError, "seed is 0.0, of type float"),
-        ({"strategy": None}, UsageError, "None is no strategy"),
+        ({"strategy": None}, UsageError, "None is not a strategy"),
         ({"size": 41}, BudgetError, "41 items are asked for, and there are 40"),
         ({"size": 0}, BudgetError, "0 items are asked for"),
         ({"candidates": []}, BudgetError, "0 candidates; nothing is left to choose."),

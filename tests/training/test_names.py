@@ -196,5 +196,5 @@ def test_an_object_is_returned_as_it_is():
 
 @pytest.mark.parametrize("what", [3, "pathlib:Path"])
 def test_what_cannot_fit_is_refused(what):
-    with pytest.raises(UsageError, match="is no trainer: it has no method fit"):
+    with pytest.raises(UsageError, match="is not a trainer: it has no method fit"):
         training.resolve(what)

@@ -196,7 +196,7 @@ class PeerStrategy:
     """An object such as ``skactiveml.pool.Badge()``; it is copied, never changed."""
 
     def __post_init__(self) -> None:
-        """Refuse what is no query strategy for single annotators."""
+        """Refuse what is not a query strategy for single annotators."""
         if not isinstance(self.query_strategy, SingleAnnotatorPoolQueryStrategy):
             raise UsageError(
                 f"query_strategy is {self.query_strategy!r}; give an object of a "

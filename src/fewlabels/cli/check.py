@@ -91,7 +91,7 @@ def check(
 
 
 def _next_of(findings: Iterator[Finding]) -> Finding | None:
-    """Return the next finding; what the thing prints is no part of the output."""
+    """Return the next finding; what the thing prints is not part of the output."""
     with redirect_stdout(sys.stderr):
         return next(findings, None)
 

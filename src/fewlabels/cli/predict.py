@@ -9,11 +9,11 @@ import typer
 
 from fewlabels.cli.options import Json, Quiet
 from fewlabels.cli.terminal import Terminal, print_line
+from fewlabels.integers import count
 from fewlabels.projects import Predictions
 from fewlabels.projects import predict as predicted
 from fewlabels.projects.export import check_replaceable_table
 from fewlabels.projects.export.tables import check_ending
-from fewlabels.report.wording import count
 
 
 def predict(

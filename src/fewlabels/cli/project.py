@@ -18,10 +18,10 @@ from fewlabels.cli.options import (
 )
 from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.errors import AnswersError, DataError
+from fewlabels.integers import count
 from fewlabels.naming import import_paths
 from fewlabels.projects import NextStep, Project, Status, Told
 from fewlabels.report.project_headline import why_unmeasured
-from fewlabels.report.wording import count
 
 Place = Annotated[Path, typer.Argument(metavar="PROJECT", help="Project folder.")]
 
@@ -99,10 +99,9 @@ def init(
     ):
         settings = project.settings
         status = project.status()
-        items = "rows" if settings.images is None else "images"
         terminal.result(
-            f"{status.num_images} {items}, {status.num_candidates} to choose from "
-            "(copies count once)."
+            f"{count(status.num_images, settings.noun)}, {status.num_candidates:,} to "
+            "choose from (copies count once)."
         )
         terminal.result(f"{settings.reason} Trainer: {settings.trainer.name}.")
         if settings.audit:
@@ -159,7 +158,8 @@ def ask(
         what = "chosen by" if asked.is_new else "still open, chosen by"
         audit = f", {asked.num_audit} of them to measure" if asked.num_audit else ""
         terminal.result(
-            f"Round {asked.step}: {len(asked.items)} images{audit}, {what} {by}."
+            f"Round {asked.step}: {count(len(asked.items), project.settings.noun)}"
+            f"{audit}, {what} {by}."
         )
         if not asked.is_new and (strategy or size):
             given = "--strategy" if strategy else "--size"
@@ -231,9 +231,11 @@ def train(place: Place, *, allow_code: AllowCode = False, quiet: Quiet = False) 
         done = (
             f"in {duration(record.seconds)}" if trained.is_new else "before, unchanged"
         )
-        terminal.result(f"{record.name}: {record.num_labeled} labels, trained {done}.")
+        terminal.result(
+            f"{record.name}: {count(record.num_labeled, 'label')}, trained {done}."
+        )
         status = project.status()
-        terminal.result(accuracy_sentence(status))
+        terminal.result(accuracy_sentence(status, project.settings.noun))
         for note in status.notes:
             terminal.result(f"Note: {note}")
         terminal.result(next_sentence(project, status))
@@ -249,7 +251,7 @@ def status(place: Place, *, quiet: Quiet = False, as_json: Json = False) -> None
         print_line(json.dumps(_facts(status), default=str))
         return
     terminal.result(_table(status))
-    terminal.result(accuracy_sentence(status))
+    terminal.result(accuracy_sentence(status, project.settings.noun))
     if status.gain is not None:
         terminal.result(str(status.gain))
     for note in status.notes:
@@ -289,8 +291,8 @@ def export(
         terminal.say("No model has been trained yet, so there are only labels.")
     elif num_unused:
         terminal.say(
-            f"The model has not seen the latest {num_unused} labels. To use them: "
-            "train, then export again."
+            f"The model has not seen the latest {count(num_unused, 'label')}. Train, "
+            "then export again."
         )
 
 
@@ -318,15 +320,15 @@ def next_sentence(project: Project, status: Status) -> str:
     allowing = " --allow-code" if any(import_paths(chosen)) else ""
     if status.next_step is not NextStep.TELL:
         return f"Run fewlabels {status.next_step} {place}{allowing}."
-    overlap = project.settings.overlap
+    overlap, noun = project.settings.overlap, project.settings.noun
     by = f" ({overlap} people each, by --annotator)" if overlap > 1 else ""
     return (
-        f"Label the {count(status.num_open, 'open image')}{by} and run fewlabels "
+        f"Label the {count(status.num_open, f'open {noun}')}{by} and run fewlabels "
         f"tell {place} FILE; fewlabels ask {place}{allowing} writes them again."
     )
 
 
-def accuracy_sentence(status: Status) -> str:
+def accuracy_sentence(status: Status, noun: str) -> str:
     """Say how good the latest model is, or why that is unknown."""
     audited = status.curve[-1].audited if status.curve else None
     if audited is None or audited.accuracy is None:
@@ -334,12 +336,12 @@ def accuracy_sentence(status: Status) -> str:
     return (
         f"Accuracy: {100 * audited.accuracy:.0f} % ({100 * audited.low:.0f} to "
         f"{100 * audited.high:.0f} % at the {100 * audited.level:g} % level), from "
-        f"{audited.num_audited} images drawn at random."
+        f"{count(audited.num_audited, noun)} drawn at random."
     )
 
 
 def _described(told: Told) -> str:
-    parts = [f"{told.num_new} new labels"]
+    parts = [count(told.num_new, "new label")]
     parts += [f"{told.num_changed} changed"] if told.num_changed else []
     parts += [f"{told.num_same} already known"] if told.num_same else []
     parts += [f"{told.num_skipped} skipped or unsure"] if told.num_skipped else []

@@ -30,7 +30,7 @@ def problem(seed: int, num_labeled: int = 8, *, num_withheld: int = 10) -> Check
     Args:
         seed: Equal seeds give equal problems.
         num_labeled: How many items are labeled.
-        num_withheld: How many unlabeled items are no candidates.
+        num_withheld: How many unlabeled items are not candidates.
 
     Returns:
         The pool, and a classifier with features, logits and sampled logits.

@@ -79,7 +79,7 @@ def candidates_only(strategy: Strategy) -> Verdict:
         if wrong:
             raise StrategyError(
                 f"It picked item {wrong[0]}, which is {_standing(pool, wrong[0])}; "
-                f"{len(wrong)} of {len(query)} picks are no candidates. Choose from "
+                f"{len(wrong)} of {len(query)} picks are not candidates. Choose from "
                 "pool.candidates, and return positions in the whole pool: "
                 "pool.candidates[k], not k."
             )

@@ -138,7 +138,7 @@ def _reason(path: Path, error: BaseException) -> str:
     if isinstance(error, OSError):
         return said
     if not zipfile.is_zipfile(path):
-        return "it is no archive at all"
+        return "it is not an archive"
     return _without_advice(said)
 
 

@@ -65,7 +65,7 @@ def positions(name: str, items: Iterable[int]) -> set[int]:
 
 
 def check_level(level: float) -> None:
-    """Refuse a level that is no share between 0 and 1."""
+    """Refuse a level that is not a share between 0 and 1."""
     if not 0 < level < 1:
         msg = f"level is {level}; give a share above 0 and below 1, such as 0.95."
         raise UsageError(msg)

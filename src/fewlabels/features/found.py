@@ -92,7 +92,7 @@ def snapshot(place: str) -> Path:
     name, _, revision = place.partition("@")
     revision = revision or "main"
     if not _NAME.fullmatch(name) or ".." in name or not _is_revision(revision):
-        raise UsageError(f"'{place}' is no model; name it as ORG/REPO[@REVISION].")
+        raise UsageError(f"'{place}' is not a model; name it as ORG/REPO[@REVISION].")
     repository = hub_cache() / f"models--{name.replace('/', '--')}"
     reference = repository / "refs" / revision
     if reference.is_file():
@@ -199,8 +199,9 @@ def _check_model(path: Path) -> None:
     library = library_of(config)
     if not library:
         raise UsageError(
-            f"'{path}' is no model of timm or transformers: its {CONFIG} names neither "
-            "an architecture nor a model_type. Save the model there with its library."
+            f"'{path}' is not a model of timm or transformers: its {CONFIG} names "
+            "neither an architecture nor a model_type. Save the model there with its "
+            "library."
         )
     if not any(path.glob("*.safetensors")):
         names = sorted(p.name for p in path.iterdir() if p.suffix in _PICKLED)

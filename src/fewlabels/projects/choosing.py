@@ -10,6 +10,7 @@ from torch import Tensor
 from fewlabels import strategies
 from fewlabels.errors import BudgetError, FewlabelsWarning
 from fewlabels.features import PrecomputedClassifier
+from fewlabels.integers import count
 from fewlabels.pool import UNKNOWN, Pool, Query, check_query
 from fewlabels.projects.folder import ProjectFolder
 from fewlabels.projects.models import ModelRecord
@@ -116,11 +117,12 @@ def _size(
         why = (
             f"{spent} of {budget} labels are spent"
             if left < 1
-            else "every image has been asked about"
+            else f"every {project.settings.noun} has been asked about"
         )
         raise BudgetError(
             f"Nothing more to ask: {why}. To go on, raise 'budget' in "
-            f"'{project.settings_file}' or add images; to finish, train and export."
+            f"'{project.settings_file}' or add {project.settings.noun}s; to finish, "
+            "train and export."
         )
     return min(project.settings.query if wanted is None else wanted, left, free)
 
@@ -170,9 +172,11 @@ def _classifier(
 def _warn_of_no_model(pool: Pool) -> None:
     num_labeled = len(pool.labeled)
     if num_labeled:
+        have = "has" if num_labeled == 1 else "have"
         msg = (
-            f"{num_labeled} labels have been given but no model was trained on them; "
-            "the choice uses an untrained network. Train first for a better one."
+            f"{count(num_labeled, 'label')} {have} been given but no model was trained "
+            "on them; the choice uses an untrained network. Train first for a better "
+            "one."
         )
         warnings.warn(msg, FewlabelsWarning, stacklevel=5)
 

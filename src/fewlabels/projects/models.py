@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from fewlabels import files
 from fewlabels.errors import ProjectError, StorageError, UncheckedWarning
+from fewlabels.integers import count
 from fewlabels.seals import opened, sealed
 
 RECORD = "training.json"
@@ -89,8 +90,9 @@ def seal(folder: Path) -> None:
             number += 1
     if number:
         msg = (
-            f"The records of {number} models in '{folder}' were written by a version "
-            "without checksums. They have them from now on, so that damage is noticed."
+            f"The records of {count(number, 'model')} in '{folder}' were written by a "
+            "version without checksums. They have them from now on, so that damage is "
+            "noticed."
         )
         warnings.warn(msg, UncheckedWarning, stacklevel=2)
 

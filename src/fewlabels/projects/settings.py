@@ -60,6 +60,11 @@ class ProjectSettings(BaseModel):
     fixed from the start."""
     seed: int = 0
 
+    @property
+    def noun(self) -> str:
+        """What an item is called: ``"image"``, or ``"row"`` without images."""
+        return "row" if self.images is None else "image"
+
     @model_validator(mode="after")
     def _has_items(self) -> Self:
         if self.images is None and self.vectors is None:

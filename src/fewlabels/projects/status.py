@@ -15,6 +15,7 @@ from fewlabels.evaluation import (
     fall_note,
     learning_curve,
 )
+from fewlabels.integers import count
 from fewlabels.projects.folder import ProjectFolder
 from fewlabels.projects.models import NUM_TO_TELL_APART, ModelRecord
 from fewlabels.projects.shares import assumed
@@ -160,9 +161,9 @@ def _notes(
     num_audited: int,
 ) -> tuple[str, ...]:
     notes = [
-        *_vanished_notes(snapshot),
+        *_vanished_notes(snapshot, project.settings.noun),
         *_audit_notes(project, snapshot, num_audited),
-        *_people_notes(snapshot),
+        *_people_notes(snapshot, project.settings.noun),
     ]
     if latest is not None:
         notes += _share_notes(project, snapshot)
@@ -172,13 +173,14 @@ def _notes(
     return tuple(notes)
 
 
-def _vanished_notes(snapshot: Snapshot) -> Iterator[str]:
+def _vanished_notes(snapshot: Snapshot, noun: str) -> Iterator[str]:
     """Yield how many labels wait for their images, and what becomes of the budget."""
     if snapshot.vanished:
+        files = "The files of " if noun == "image" else ""
         yield (
-            f"The files of {_images(len(snapshot.vanished), 'labeled ')} are gone. "
+            f"{files}{count(len(snapshot.vanished), f'labeled {noun}')} are gone. "
             "Their labels are kept but neither train nor measure, and the budget gets "
-            "as many labels back. Put the files back and they count as before."
+            "as many labels back. Put them back and they count as before."
         )
 
 
@@ -214,6 +216,7 @@ def _audit_notes(
     project: ProjectFolder, snapshot: Snapshot, num_audited: int
 ) -> Iterator[str]:
     """Yield what the audit slice cannot tell."""
+    noun = project.settings.noun
     if not project.settings.audit:
         yield (
             "No audit slice was set aside, so the accuracy is not known. Raise "
@@ -223,8 +226,8 @@ def _audit_notes(
     if num_audited and missing:
         have = "has" if missing == 1 else "have"
         yield (
-            f"{_images(missing)} of the audit slice {have} no label. "
-            "If hard images were skipped, the measured accuracy is too high."
+            f"{count(missing, noun)} of the audit slice {have} no label. "
+            f"If hard {noun}s were skipped, the measured accuracy is too high."
         )
     first_asked: dict[str, int] = {}
     for asked in snapshot.rounds:
@@ -234,24 +237,20 @@ def _audit_notes(
     if num_late:
         were = "was" if num_late == 1 else "were"
         yield (
-            f"{_images(num_late)} of the audit slice {were} drawn after others had "
+            f"{count(num_late, noun)} of the audit slice {were} drawn after others had "
             "been chosen, from what was left. Where the strategy "
             "chose the hard ones, the measured accuracy is a little too high."
         )
 
 
-def _images(number: int, kind: str = "") -> str:
-    return f"{number} {kind}{'image' if number == 1 else 'images'}"
-
-
-def _people_notes(snapshot: Snapshot) -> Iterator[str]:
+def _people_notes(snapshot: Snapshot, noun: str) -> Iterator[str]:
     """Yield which labels do not count, and why."""
     num_disputed = sum(one.is_disputed for one in snapshot.consensus.values())
     if num_disputed:
         yield (
-            f"People disagree about {_images(num_disputed, 'labeled ')}, left out of "
-            "training and measuring. Let one of them change the row and tell it again "
-            "under the same name, or let somebody else tell what it is."
+            f"People disagree about {count(num_disputed, f'labeled {noun}')}, left out "
+            "of training and measuring. Let one of them change the row and tell it "
+            "again under the same name, or let somebody else tell what it is."
         )
     waiting = {one.item for one in snapshot.open}
     num_short = sum(
@@ -260,9 +259,9 @@ def _people_notes(snapshot: Snapshot) -> Iterator[str]:
     )
     if num_short:
         yield (
-            f"{num_short} images of earlier rounds have fewer than {snapshot.overlap} "
-            "labels and do not count. Tell the files of their rounds under another "
-            "name, or lower 'overlap' again."
+            f"{count(num_short, noun)} of earlier rounds got fewer than "
+            f"{snapshot.overlap} labels, too few to count. Tell the files of their "
+            "rounds under another name, or lower 'overlap' again."
         )
 
 

@@ -8,11 +8,12 @@ from markupsafe import Markup
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from fewlabels.errors import UsageError
+from fewlabels.integers import count
 from fewlabels.naming import AllowCode
 from fewlabels.pool import Pool
 from fewlabels.report.curves import spread_ticks
 from fewlabels.report.drawing import DASHES, Margins, Sheet, Size, drawing
-from fewlabels.report.wording import count, number, power_of_ten
+from fewlabels.report.wording import number, power_of_ten
 from fewlabels.runs import Conditioning, RunFolder, diagnose
 
 PANEL = Size("panel", 440, 250)

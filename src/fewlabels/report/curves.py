@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from fewlabels.evaluation import Noise
+from fewlabels.integers import count
 from fewlabels.report.drawing import (
     DASHES,
     MARKERS,
@@ -19,7 +20,7 @@ from fewlabels.report.drawing import (
     drawing,
     panels_figure,
 )
-from fewlabels.report.wording import count, percent, rough_percent, shortened
+from fewlabels.report.wording import percent, rough_percent, shortened
 
 WIDE = Size("wide", 880, 420)
 """For a screen or a sheet of paper."""

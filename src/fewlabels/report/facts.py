@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fewlabels.integers import count
 from fewlabels.report.recorded import RecordedRun, setting_text
-from fewlabels.report.wording import MISSING, count
+from fewlabels.report.wording import MISSING
 from fewlabels.runs import made_of
 
 _SETTINGS = {

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from fewlabels.integers import count
 from fewlabels.pool import UNKNOWN
 from fewlabels.report.recorded import RecordedRun
 from fewlabels.report.thumbnails import Thumbnails
-from fewlabels.report.wording import count
 from fewlabels.runs import RoundLine
 
 LARGEST_GALLERY = 60

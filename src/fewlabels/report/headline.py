@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 
+from fewlabels.integers import count
 from fewlabels.report.recorded import RecordedRun, chosen_name, data_name
-from fewlabels.report.wording import count, listed, percent, points
+from fewlabels.report.wording import listed, percent, points
 
 _Z = 1.96
 

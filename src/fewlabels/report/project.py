@@ -7,6 +7,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from fewlabels.evaluation import CurvePoint
+from fewlabels.integers import count
 from fewlabels.projects import Project, Status
 from fewlabels.report.curves import Curve, Panel, Point, page_curves
 from fewlabels.report.facts import FactGroup
@@ -29,7 +30,7 @@ from fewlabels.report.project_tables import (
     round_rows,
 )
 from fewlabels.report.rendering import write_page
-from fewlabels.report.wording import MISSING, count, rough_percent
+from fewlabels.report.wording import MISSING, rough_percent
 
 _TEMPLATE = "project.html.j2"
 _LARGEST_NAME = 16

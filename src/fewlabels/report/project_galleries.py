@@ -10,13 +10,14 @@ from typing import Literal
 import torch
 
 from fewlabels.data.files import FileImages, common_shape
+from fewlabels.integers import count
 from fewlabels.pool import Images
 from fewlabels.projects import Project
 from fewlabels.projects.models import ModelRecord
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.report.galleries import Gallery, Item, readable_name
 from fewlabels.report.thumbnails import Thumbnails
-from fewlabels.report.wording import count, rough_percent
+from fewlabels.report.wording import rough_percent
 from fewlabels.store import Kind
 
 _LARGEST_ROUND = 40

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fewlabels.evaluation import AuditedAccuracy
+from fewlabels.integers import count
 from fewlabels.projects import Status
-from fewlabels.report.wording import count, rough_percent
+from fewlabels.report.wording import rough_percent
 
 
 @dataclass(frozen=True)

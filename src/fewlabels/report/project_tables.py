@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from fewlabels.evaluation import accuracy_interval
+from fewlabels.integers import count
 from fewlabels.projects import Project, Status
 from fewlabels.projects.models import ModelRecord
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.report.facts import FactGroup, class_list, environment_facts, grouped
 from fewlabels.report.project_headline import interval_text
-from fewlabels.report.wording import MISSING, count, rough_percent
+from fewlabels.report.wording import MISSING, rough_percent
 from fewlabels.runs import environment
 from fewlabels.store import Agreement
 from fewlabels.store.records import LABELS

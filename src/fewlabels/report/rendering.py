@@ -9,6 +9,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from fewlabels.files import make_folder, replace_text
+from fewlabels.integers import count
 from fewlabels.report import wording
 
 _STYLE = "style.css"
@@ -45,7 +46,7 @@ def _environment() -> Environment:
         percent=wording.percent,
         seconds=wording.seconds,
         number=wording.number,
-        count=wording.count,
+        count=count,
         share_of_ceiling=_share_of_ceiling,
     )
     return environment

@@ -8,13 +8,13 @@ from pathlib import Path
 from fewlabels.data.decode import ImageFile, decode
 from fewlabels.errors import DataError, UsageError
 from fewlabels.files import open_regular
+from fewlabels.integers import count
 from fewlabels.progress import track
 from fewlabels.projects import Project
 from fewlabels.projects.exchange import AskedItem
 from fewlabels.projects.exchange.writing import suggestion
 from fewlabels.report.rendering import write_page
 from fewlabels.report.thumbnails import LARGEST_LOSSLESS, data_uri
-from fewlabels.report.wording import count
 
 _TEMPLATE = "sheet.html.j2"
 _SIDE = 320

@@ -88,17 +88,6 @@ def power_of_ten(exponent: int) -> str:
     return "10" + str(exponent).translate(_SUPERSCRIPT)
 
 
-def count(amount: int, noun: str = "", plural: str | None = None) -> str:
-    """Return an amount with its noun.
-
-    Example:
-        >>> count(1, "label"), count(1797, "image"), count(2, "class", "classes")
-        ('1 label', '1,797 images', '2 classes')
-    """
-    word = noun if amount == 1 else plural or f"{noun}s"
-    return f"{amount:,} {word}" if noun else f"{amount:,}"
-
-
 def listed(words: Sequence[str]) -> str:
     """Return words as they stand in a sentence.
 

@@ -1,4 +1,4 @@
-"""What the files of a run that are no list of lines have to hold."""
+"""What the files of a run that are not lists of lines have to hold."""
 
 from typing import Annotated, Any, Literal
 

@@ -212,7 +212,7 @@ def checked_draws(given: NDArray[np.generic], candidates: Tensor, size: int) -> 
     if bool((repeats | strangers).any()):
         raise UsageError(
             f"{int(repeats.sum())} draws hold an item twice and {int(strangers.sum())} "
-            "hold items that are no candidates; each row is a set of distinct "
+            "hold items that are not candidates; each row is a set of distinct "
             "candidates."
         )
     return draws

@@ -65,7 +65,9 @@ class Moment(TypeDecorator[datetime]):
         try:
             return datetime.fromisoformat(value)
         except (ValueError, TypeError) as error:
-            raise UnreadableValueError(f"a value is no time: {value!r:.80}") from error
+            raise UnreadableValueError(
+                f"a value is not a time: {value!r:.80}"
+            ) from error
 
 
 VERSION = Table("schema_version", METADATA, Column("version", Integer))

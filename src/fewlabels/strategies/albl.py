@@ -47,12 +47,12 @@ class ActiveLearningByLearning:
     """Items asked for in the whole run, for ``exp4p``; None: from the pool's budget."""
 
     def __post_init__(self) -> None:
-        """Refuse misspelt versions, and arms that are no strategies."""
+        """Refuse misspelt versions, and arms that are not strategies."""
         check_known("version", self.version, Version)
         for arm in self.arms or ():
             if isinstance(arm, type) or not hasattr(arm, "select"):
                 raise UsageError(
-                    f"The arm {arm!r} is no strategy object; give objects such as "
+                    f"The arm {arm!r} is not a strategy object; give objects such as "
                     "Margin(). Names will do where 'albl' itself is given by name."
                 )
         if self.arms is not None and len(self.arms) < 2:

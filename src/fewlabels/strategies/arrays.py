@@ -142,8 +142,8 @@ def _split_samples(
     given = found if isinstance(found, Tensor) else found[:]
     if given.ndim == 3 and not len(given):
         raise ShapeError(
-            f"logits has shape {tuple(given.shape)}, which is no sampled classifier at "
-            "all; give (K, N, C) with K at least 1, or (N, C)."
+            f"logits has shape {tuple(given.shape)}, which holds no sampled classifier "
+            "at all; give (K, N, C) with K at least 1, or (N, C)."
         )
     if given.shape[-2] != num_items:
         raise ShapeError(
@@ -196,7 +196,7 @@ def _check_classes(labels: NDArray[Any], num_logits: int) -> None:
     if wrong.size:
         seen = f"{num_logits} logits" if num_logits else "no logits"
         raise LabelError(
-            f"{wrong.size} labels are no class numbers, the first is "
+            f"{wrong.size} labels are not class numbers, the first is "
             f"{labels[wrong[0]]} at position {wrong[0]}. With {seen} per item, labels "
             f"are whole numbers from 0 to {num_classes - 1}; take items without a "
             "label out of labeled."

@@ -180,9 +180,9 @@ def test_ids_and_names_have_to_agree(tmp_path):
 
 TIMES = [
     ("soon,1", "the time 'soon' is not written as"),
-    (",-1", "the lead_time '-1' is no number of seconds"),
-    (",nan", "the lead_time 'nan' is no number of seconds"),
-    (",long", "the lead_time 'long' is no number of seconds"),
+    (",-1", "the lead_time '-1' is not a number of seconds"),
+    (",nan", "the lead_time 'nan' is not a number of seconds"),
+    (",long", "the lead_time 'long' is not a number of seconds"),
 ]
 
 

@@ -13,7 +13,7 @@ from fewlabels.rng import stream
 def small_problem(seed):
     """Fifteen items of three features and classes, up to six of them labeled.
 
-    Two unlabeled items are no candidates.
+    Two unlabeled items are not candidates.
     """
     generator = stream(seed, "small")
     features = 2 * torch.randn(15, 3, generator=generator)

@@ -116,7 +116,7 @@ def test_misfit():
         (
             lambda: targets.from_labels(torch.tensor([0, -1, 3]), 3, 5),
             LabelError,
-            "2 of 3 labels are no class from 0 to 2, the first of them -1",
+            "2 of 3 labels are not classes from 0 to 2, the first of them -1",
         ),
         (
             lambda: targets.from_labels(torch.tensor([0.5]), 3, 5),

@@ -216,7 +216,9 @@ def _lead_time(row: Row) -> float | None:
     except ValueError:
         seconds = math.nan
     if not 0 <= seconds < math.inf:
-        raise FaultyRowError(f"the lead_time {quoted(word)} is no number of seconds.")
+        raise FaultyRowError(
+            f"the lead_time {quoted(word)} is not a number of seconds."
+        )
     return seconds
 
 

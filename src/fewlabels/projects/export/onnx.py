@@ -35,8 +35,8 @@ class Pixels(nn.Module):
         if isinstance(classifier, FrozenClassifier):
             if not isinstance(classifier.encoder, ModuleEncoder):
                 raise UsageError(
-                    f"The encoder '{classifier.encoder.name}' is no torch module, and "
-                    "cannot be written as ONNX. Use model.safetensors instead."
+                    f"The encoder '{classifier.encoder.name}' is not a torch module "
+                    "and cannot be written as ONNX. Use model.safetensors instead."
                 )
             self.encoder = classifier.encoder
             self.encoding = classifier.encoder.module  # so that its weights are found

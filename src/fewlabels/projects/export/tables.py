@@ -39,7 +39,7 @@ def write_table(path: Path, schema: pa.Schema, parts: Iterable[dict[str, Any]]) 
 
 
 def first_columns(path: Path, count: int) -> list[str]:
-    """Return the names of the first columns of a table; none of what is no table."""
+    """Return the names of the first columns of a table; none of what is not a table."""
     try:
         if path.suffix.lower() == ".parquet":
             return list(pq.read_schema(path).names[:count])

@@ -15,12 +15,13 @@ from fewlabels.bench.published import (
     passive_tests,
 )
 from fewlabels.evaluation import curve_band
+from fewlabels.integers import count
 from fewlabels.report.bench.context import ConditionContext, Contender, Context
 from fewlabels.report.bench.sections import Block, FigureFile, Section
 from fewlabels.report.bench.tables import Column, Entry, Table
 from fewlabels.report.bench.wording import p_text, spread
 from fewlabels.report.curves import Curve, Panel, Point, curves_figure, page_curves
-from fewlabels.report.wording import MISSING, count, listed
+from fewlabels.report.wording import MISSING, listed
 
 _FIELDS = (
     "condition", "strategy", "labels", "seeds", "mean", "deviation", "low", "high",

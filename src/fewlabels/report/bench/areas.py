@@ -1,12 +1,12 @@
 """Whole curves in a number: the area under them."""
 
+from fewlabels.integers import count
 from fewlabels.report.bench.accuracy import spread_of
 from fewlabels.report.bench.comparisons import areas
 from fewlabels.report.bench.context import ConditionContext, Context
 from fewlabels.report.bench.sections import Block, Section
 from fewlabels.report.bench.tables import Column, Entry, Table
 from fewlabels.report.bench.wording import decimal, spread
-from fewlabels.report.wording import count
 
 
 def area_section(context: Context) -> Section | None:

@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fewlabels.evaluation import PairedTest, area_under_curve, corrected, paired_tests
+from fewlabels.integers import count
 from fewlabels.report.bench.context import Comparable, ConditionContext, Context
 from fewlabels.report.bench.sections import Block, Section
 from fewlabels.report.bench.tables import Column, Entry, Table
 from fewlabels.report.bench.wording import p_text, signed
-from fewlabels.report.wording import count, listed
+from fewlabels.report.wording import listed
 
 LEVEL = 0.05
 """Level of the tests."""

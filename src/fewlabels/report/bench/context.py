@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from fewlabels.bench.experiment import Experiment
 from fewlabels.bench.results import ConditionResults, Results
 from fewlabels.evaluation import Noise, retraining_noise
+from fewlabels.integers import count
 from fewlabels.report.bench.wording import word
 from fewlabels.report.recorded import data_name
-from fewlabels.report.wording import count
 from fewlabels.runs import Choice
 
 OTHER_SCALE = "Not the paper's scale"

@@ -6,11 +6,12 @@ from statistics import median
 from typing import Any
 
 from fewlabels.bench.results import CellResult
+from fewlabels.integers import count
 from fewlabels.report.bench.context import ConditionContext, Context
 from fewlabels.report.bench.sections import Block, Section
 from fewlabels.report.bench.tables import Column, Entry, Table
 from fewlabels.report.bench.wording import in_percent, spread
-from fewlabels.report.wording import MISSING, count, seconds
+from fewlabels.report.wording import MISSING, seconds
 
 
 @dataclass(frozen=True)

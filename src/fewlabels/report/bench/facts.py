@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+from fewlabels.integers import count
 from fewlabels.report.bench.context import Context
 from fewlabels.report.bench.sections import Section
 from fewlabels.report.facts import (
@@ -13,7 +14,7 @@ from fewlabels.report.facts import (
     grouped,
     settings_facts,
 )
-from fewlabels.report.wording import MISSING, count, listed
+from fewlabels.report.wording import MISSING, listed
 
 _NOT_OF_A_CONDITION = {"strategy", "seed"}
 _MOST_NOTES = 20

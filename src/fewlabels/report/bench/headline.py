@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
+from fewlabels.integers import count
 from fewlabels.report.bench.comparisons import END, Comparison, compared
 from fewlabels.report.bench.context import OTHER_SCALE, Context
-from fewlabels.report.wording import count, listed, percent, points
+from fewlabels.report.wording import listed, percent, points
 
 _MOST_FAILURES = 12
 _ENOUGH_SEEDS = 10

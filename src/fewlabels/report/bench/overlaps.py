@@ -14,12 +14,13 @@ from fewlabels.evaluation import (
     overlap_of_unions,
     overlap_per_trial,
 )
+from fewlabels.integers import count
 from fewlabels.report.bench.context import ConditionContext, Context
 from fewlabels.report.bench.heatmaps import Heatmap, heatmaps_figure, page_heatmap
 from fewlabels.report.bench.sections import Block, FigureFile, PanelRow, Section
 from fewlabels.report.bench.tables import Column, Entry, Table
 from fewlabels.report.bench.wording import in_percent
-from fewlabels.report.wording import MISSING, count
+from fewlabels.report.wording import MISSING
 
 _MOST = 3
 """Numbers of labels that are shown."""

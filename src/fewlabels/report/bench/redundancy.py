@@ -7,6 +7,7 @@ from statistics import mean
 
 from fewlabels.bench.results import CellResult
 from fewlabels.evaluation import redundant_share
+from fewlabels.integers import count
 from fewlabels.report.bench.context import ConditionContext, Context
 from fewlabels.report.bench.sections import Block, FigureFile, PanelRow, Section
 from fewlabels.report.bench.strips import (
@@ -17,7 +18,6 @@ from fewlabels.report.bench.strips import (
 )
 from fewlabels.report.bench.tables import Column, Entry, Table
 from fewlabels.report.bench.wording import in_percent
-from fewlabels.report.wording import count
 
 _COPIES = "picks that are copies (%)"
 

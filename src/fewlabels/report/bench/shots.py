@@ -5,6 +5,7 @@ from itertools import chain
 import numpy as np
 from markupsafe import Markup
 
+from fewlabels.integers import count
 from fewlabels.report.bench.accuracy import entry_pair, measured, published
 from fewlabels.report.bench.context import ConditionContext, Contender, Context
 from fewlabels.report.bench.sections import Block, FigureFile, PanelRow, Section
@@ -15,7 +16,6 @@ from fewlabels.report.bench.strips import (
     strips_figure,
 )
 from fewlabels.report.bench.tables import Column, Entry, Table
-from fewlabels.report.wording import count
 
 _MEANING = "accuracy at the end (%)"
 

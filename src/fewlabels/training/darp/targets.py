@@ -64,7 +64,7 @@ def from_labels(labels: Tensor, num_classes: int, num_rows: int) -> Tensor:
         The target, shape (K,).
 
     Raises:
-        ShapeError: If the labels are no list of whole numbers.
+        ShapeError: If the labels are not a list of whole numbers.
         LabelError: If a label is not among the classes.
     """
     num_classes = _positive("num_classes", num_classes)
@@ -76,7 +76,7 @@ def from_labels(labels: Tensor, num_classes: int, num_rows: int) -> Tensor:
     is_wrong = (labels < 0) | (labels >= num_classes)
     if bool(is_wrong.any()):
         raise LabelError(
-            f"{int(is_wrong.sum())} of {len(labels)} labels are no class from 0 to "
+            f"{int(is_wrong.sum())} of {len(labels)} labels are not classes from 0 to "
             f"{num_classes - 1}, the first of them {int(labels[is_wrong][0])}; give "
             "the labels of labeled items only."
         )
