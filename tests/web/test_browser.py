@@ -1,6 +1,7 @@
 """The page in Chromium, by keyboard alone, from ``start`` to an exported model."""
 
 import os
+import random
 import re
 import shutil
 import signal
@@ -225,3 +226,47 @@ def test_from_a_folder_to_a_model_by_keyboard_alone(tmp_path, chromium):
     right = sum(a == b for a, b in zip(found.labels, truth, strict=True))
     accuracy = right / len(truth)
     assert accuracy >= 0.9
+
+
+NUM_KILLS = 50
+PACE = 0.2  # seconds for a label
+
+
+def test_a_server_killed_at_random_moments_loses_no_label(tmp_path, chromium):
+    target = digits(tmp_path / "digits", range(1797))
+    options = ("--classes", NAMES, "--budget", "1700", "--query", "600")
+    options += ("--trainer", "frozen-linear", "--encoder", "pixels")
+    server = Server(tmp_path / "digits", *options)
+    draws, said, num_lost = random.Random(0), {}, 0
+    try:
+        person = Person(chromium, server.address, target)
+
+        def go_on(seconds):
+            end = time.monotonic() + seconds
+            while time.monotonic() < end:
+                name = person.file
+                if name:
+                    assert name not in said  # no image comes twice
+                    said[name] = int(target[int(name[:4])])
+                    person.press(str((said[name] + 1) % 10))
+                person.page.wait_for_timeout(1000 * PACE)
+
+        for _ in range(NUM_KILLS):
+            go_on(draws.uniform(0.1, 1.5))
+            server.kill()
+            go_on(draws.uniform(0.1, 0.5))
+            num_lost += int(person.page.get_attribute("#saved", "data-unsent"))
+            server.start()
+        person.is_saved()  # by itself
+        go_on(2)
+        person.is_saved()
+        assert person.errors == []
+    finally:
+        server.stop()
+    assert num_lost  # there was something to lose
+    with Project.open(tmp_path / "digits-labels") as project:
+        path_of = {one.id: one.path for one in project.store.items()}
+        events = [one.event for one in project.store.events() if one.event.item]
+    told = [(path_of[one.item], one.class_number) for one in events]
+    assert dict(told) == said
+    assert len(told) == len(said) > NUM_KILLS
