@@ -44,7 +44,9 @@ def begin(
         folder, images, classes, first=FIRST_IMAGES, on_choice=told.append, **options
     ) as project:
         project.ask(strategy="random", scan=False)
-        return {"reason": project.settings.reason, "choice": told}
+        is_whole = sum(1 for _ in project.store.items()) < FIRST_IMAGES
+        choice = told if is_whole else []  # that was the cost of some images only
+        return {"reason": project.settings.reason, "choice": choice}
 
 
 @startable
