@@ -120,3 +120,14 @@ def test_a_name_is_never_a_path(browser, name):
 def test_only_a_few_sizes_are_made(browser):
     for side in ("100000", "0", "-1", "1e3", "x"):
         assert shown(browser, "01.png", side).status_code in {404, 422}
+
+
+def test_a_few_of_many_are_looked_up_alone(project, browser, monkeypatch):
+    shown = browser.lease(3)
+    assert len(browser.desk.gallery) == 3
+    for one in shown:
+        assert browser.get(f"/api/images/{one['id']}/320").status_code == 200
+    assert len(browser.desk.gallery) == 3
+    other = name_of(browser, "00.png")
+    assert browser.get(f"/api/images/{other}/320").status_code == 200
+    assert len(browser.desk.gallery) == 24

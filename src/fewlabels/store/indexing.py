@@ -10,7 +10,7 @@ others go on labeling. Then one short transaction compares it with what is known
 - what was not found is missing. Its labels stay, and count again when it comes back.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -77,8 +77,12 @@ def index(database: Database, found: Iterable[ListedFile]) -> Indexed:
     return counts
 
 
-def items(connection: Connection, *, with_missing: bool) -> Iterator[Item]:
-    """Yield all items by path, on demand also those whose file is not there any more.
+def items(
+    connection: Connection, *, with_missing: bool, ids: Sequence[str] | None = None
+) -> Iterator[Item]:
+    """Yield all items by path, or a few by their ids.
+
+    On demand also those whose file is not there any more.
 
     Yields:
         An item.
@@ -86,6 +90,8 @@ def items(connection: Connection, *, with_missing: bool) -> Iterator[Item]:
     query = select(ITEMS).order_by(ITEMS.c.path, ITEMS.c.id)
     if not with_missing:
         query = query.where(ITEMS.c.state == PRESENT)
+    if ids is not None:
+        query = query.where(ITEMS.c.id.in_(ids))
     for row in streamed(connection, query):
         yield Item(
             id=row.id,

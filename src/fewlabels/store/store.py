@@ -299,10 +299,12 @@ class Store:
         with explained(self.database.place):
             return indexing.index(self.database, found)
 
-    def items(self, *, with_missing: bool = False) -> Iterator[Item]:
-        """Yield all items by path; also missing ones, if wanted."""
-        with self.database.reading() as connection:
-            yield from indexing.items(connection, with_missing=with_missing)
+    def items(
+        self, *, with_missing: bool = False, ids: Sequence[str] | None = None
+    ) -> Iterator[Item]:
+        """Yield all items by path, or these few; also missing ones, if wanted."""
+        with self.database.reading() as one:
+            yield from indexing.items(one, with_missing=with_missing, ids=ids)
 
     def add_round(self, given: StoredRound) -> StoredRound:
         """Store a round for good.

@@ -160,8 +160,7 @@ def _add_wall(app: FastAPI, desk: Desk, background: Background) -> None:
             count=wish.count,
             without=[item for item in passed if item is not None],
         )
-        tiles = [desk.tile(one) for one in found["tiles"]]
-        return {**found, "tiles": [one for one in tiles if one is not None]}
+        return {**found, "tiles": desk.tiles(found["tiles"])}
 
     @app.post("/api/confirm")
     def confirm(given: Confirmation) -> Facts:
@@ -173,8 +172,7 @@ def _add_wall(app: FastAPI, desk: Desk, background: Background) -> None:
 
     @app.get("/api/slips")
     def slips() -> Facts:
-        tiles = [desk.tile(one) for one in background.ask("slips")]
-        return {"tiles": [one for one in tiles if one is not None]}
+        return {"tiles": desk.tiles(background.ask("slips"))}
 
 
 def _described(desk: Desk) -> Facts:

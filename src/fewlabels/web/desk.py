@@ -1,7 +1,7 @@
 """What people do on the page, as the verbs of a project. Nothing is stored here."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -84,14 +84,18 @@ class Desk:
         self.on_change()
         return {"items": [self.gallery.name_of(item) for item in done]}
 
-    def tile(self, facts: Facts) -> Facts | None:
-        """Return what the page shows of an image that a job named."""
-        name = self.gallery.name_of(facts["item"])
-        file = self.gallery.file(name)
-        if file is None:
-            return None
-        size = {"width": file.width, "height": file.height}
-        return {**facts, "item": None, "id": name, "file": file.name, **size}
+    def tiles(self, found: Sequence[Facts]) -> list[Facts]:
+        """Return what the page shows of images that a job named."""
+        self.gallery.know([one["item"] for one in found])
+        tiles = []
+        for one in found:
+            name = self.gallery.name_of(one["item"])
+            file = self.gallery.file(name)
+            if file is not None:  # else it has gone since
+                size = {"width": file.width, "height": file.height}
+                own = {"item": None, "id": name, "file": file.name, **size}
+                tiles.append({**one, **own})
+        return tiles
 
     def _said(self, action: Action) -> StoredEvent:
         """Write an answer about an image."""
@@ -134,6 +138,7 @@ class Desk:
 
     def _shown(self, items: list[str], rounds: tuple[StoredRound, ...]) -> list[Facts]:
         """Return what the page shows with each image."""
+        self.gallery.know(items)
         found = []
         for item in items:
             name = self.gallery.name_of(item)

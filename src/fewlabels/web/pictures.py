@@ -6,7 +6,7 @@ are written as PNG or JPEG, so that whatever else is in a file stays there.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -56,10 +56,17 @@ class Gallery:
         found = self._found(name)
         return None if found is None else found[1]
 
+    def know(self, items: Sequence[str]) -> None:
+        """Look up a few images by their ids; there may be a great many others."""
+        unknown = [item for item in items if self.name_of(item) not in self._files]
+        if unknown:
+            with self._lock:
+                self._files.update(self._read(unknown))
+
     def refresh(self) -> None:
         """Look again which images there are."""
         with self._lock:
-            self._files.update(self._read())
+            self._files.update(self._read(None))
             self._read_at[0] = time.monotonic()
 
     def __len__(self) -> int:
@@ -71,9 +78,11 @@ class Gallery:
             self.refresh()  # indexed since
         return self._files.get(name)
 
-    def _read(self) -> Iterator[tuple[str, tuple[str, ImageFile]]]:
+    def _read(
+        self, ids: Sequence[str] | None
+    ) -> Iterator[tuple[str, tuple[str, ImageFile]]]:
         folder = self.project.images_folder
-        for item in self.project.store.items():
+        for item in self.project.store.items(ids=ids):
             yield self.name_of(item.id), (item.id, as_indexed(item).file(folder))
 
 
