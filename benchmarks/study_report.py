@@ -17,6 +17,7 @@ from statistics import mean, stdev
 
 import numpy as np
 from benchmarks.study import AT_ONCE, HEADS, ORACLE, RECORD, SELECTORS, SOURCES
+from benchmarks.study_measures import predictors
 from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
@@ -312,6 +313,7 @@ def parts(screen: Study, confirm: Study) -> dict[str, Callable[[], str]]:
         "npc": lambda: tests(confirm, "npc", RIVALS[:2]),
         "npc on the screen": lambda: tests(screen, "npc", RIVALS[:2]),
         "agreement": lambda: agreement(screen),
+        "predictors": predictors,
         "one or several": lambda: one_or_several(screen),
     }
 

@@ -3,9 +3,12 @@
 import json
 
 import pytest
-from benchmarks import study_report
+import torch
+from benchmarks import study_measures, study_report
 from benchmarks.study import SELECTORS, SOURCES, planned
 from benchmarks.study_report import Study
+
+from fewlabels.gram.diffusion import Diffusion, diffusion_rows
 
 
 @pytest.mark.parametrize("page", study_report.PAGES, ids=lambda page: page.name)
@@ -47,3 +50,22 @@ def test_every_strategy_is_planned_on_every_pool():
     assert len(plans) == 2 * len(SOURCES)
     conditions = plans[0][2].conditions
     assert len({one.settings.data.options["seed"] for one in conditions}) == 10
+
+
+def test_measures_of_a_set_are_those_of_dense_matrices():
+    draws = torch.Generator().manual_seed(0)
+    features = torch.randn(60, 7, generator=draws).double()
+    graph = diffusion_rows(features, Diffusion(num_neighbors=5))
+    items = torch.tensor([3, 17, 40, 41])
+    told = study_measures.measures(features, graph, items)
+    gram = features[items] @ features[items].T + 1
+    values = torch.linalg.eigvalsh(gram)
+    assert told["smallest eigenvalue"] == pytest.approx(float(values[0]))
+    assert told["log-determinant"] == pytest.approx(float(values.log().sum()))
+    kernel = graph.rows @ graph.rows.T
+    noise = (0.01 + graph.remainder) * torch.eye(4).double()
+    known = kernel[items][:, items] + noise
+    left = kernel - kernel[:, items] @ torch.linalg.solve(known, kernel[items])
+    assert told["trace left"] == pytest.approx(float(left.trace()))
+    largest = float(torch.linalg.eigvalsh(left)[-1])
+    assert told["largest eigenvalue left"] == pytest.approx(largest)
