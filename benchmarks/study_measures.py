@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 from benchmarks.study import AT_ONCE, ORACLE, RECORD, RESULTS, SOURCES
+from scipy.stats import spearmanr
 from torch import Tensor
 
 from fewlabels import data, journal, rng, training
