@@ -66,7 +66,8 @@ def test_the_next_round_learns_first_where_that_takes_no_time(tmp_path):
         assert project.store.rounds()[1].strategy == "margin"
 
 
-def test_a_round_that_is_chosen_ahead_keeps_to_the_budget(tmp_path):
+@pytest.mark.parametrize("at_random", [False, True])
+def test_a_round_that_is_chosen_ahead_keeps_to_the_budget(tmp_path, at_random):
     with begin(tmp_path, trainer=HEAD, strategy="margin") as project:
         folder = str(project.folder)
         asked = project.ask(strategy="random")
@@ -74,7 +75,7 @@ def test_a_round_that_is_chosen_ahead_keeps_to_the_budget(tmp_path):
         shown = browser.lease(7)
         for item in shown[:5]:
             browser.act("label", item=item["id"], name="odd")
-        work.next_round(folder, at_random=False, ahead=True, allow_code=False)
+        work.next_round(folder, at_random=at_random, ahead=True, allow_code=False)
         second = project.store.rounds()[1]
         assert len(asked.items) == 7
         again = sum(one.role == "audit" for one in second.items)
@@ -172,10 +173,14 @@ def test_the_first_round_does_not_wait_for_features(jobs):
     assert calls(jobs, 1) == [("next_round", True)]
 
 
+def test_a_round_is_chosen_ahead_at_random_before_there_are_features(jobs):
+    jobs.background.consider(standing(left=5))
+    assert calls(jobs, 1) == [("next_round", True)]
+    assert jobs.started[0].arguments["ahead"]
+
+
 def test_a_round_is_chosen_once_and_ahead_when_features_are_ready(jobs):
     background = jobs.background
-    background.consider(standing(left=5))
-    assert jobs.started == []  # nothing is known of the images yet
     background.begin()
     calls(jobs, 1, "features")
     background.consider(standing(left=6))

@@ -65,7 +65,7 @@ class Background:
             self._choose(-1, ahead=False)
         elif asked["open"] == 0 and left > 0:
             self._choose(asked["number"], ahead=False)
-        elif asked["open"] <= AHEAD and left > asked["open"] and self._is_ready:
+        elif asked["open"] <= AHEAD and left > asked["open"]:
             self._choose(asked["number"], ahead=True)
         is_new = self._is_ready and state["sequence"] != self._guessed_at
         if is_new and self._queue("guesses", f"{_GUESS}:guess", {}):

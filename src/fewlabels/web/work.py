@@ -85,16 +85,12 @@ def next_round(
         The number of the round, and the name of a model that was trained for it.
     """
     with Project.open(folder, allow_code=allow_code) as project, unwarned():
+        size, trained = _size_ahead(project) if ahead else None, None
         if at_random:
-            asked = project.ask(strategy="random", scan=False, anew=ahead)
+            asked = project.ask(strategy="random", size=size, scan=False, anew=ahead)
             return {"round": asked.step, "model": None}
-        size, trained = None, None
         if project.trainer().num_steps is None and _can_learn(project):
             trained = project.train().record.name
-        if ahead:
-            snapshot = project.snapshot()
-            left = project.settings.budget - snapshot.num_spent - len(snapshot.open)
-            size = min(project.settings.query, left)
         asked = project.ask(anew=ahead, size=size, scan=False)
         return {"round": asked.step, "model": trained}
 
@@ -117,6 +113,13 @@ def built_in(project: Project) -> "Training | None":
     """Return the training of a project; None if it was brought from outside."""
     chosen = project.chosen_trainer()
     return training.built_in(chosen.name, chosen.options)
+
+
+def _size_ahead(project: Project) -> int:
+    """Return how many images to choose while some are open, within the budget."""
+    snapshot = project.snapshot()
+    left = project.settings.budget - snapshot.num_spent - len(snapshot.open)
+    return min(project.settings.query, left)
 
 
 def _can_learn(project: Project) -> bool:
