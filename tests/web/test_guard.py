@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import uvicorn
@@ -41,6 +42,39 @@ def test_a_page_of_another_site_is_refused(browser):
         assert browser.post("/api/lease", headers=headers).status_code == 403
     own = {"origin": "http://127.0.0.1:8800", "sec-fetch-site": "same-origin"}
     assert browser.post("/api/lease", headers=own).status_code == 200
+
+
+def test_a_link_to_the_first_page_can_be_followed_from_anywhere(browser):
+    link = {"sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    for site in ("cross-site", "same-site"):
+        headers = {"sec-fetch-site": site} | link
+        client, sign_in = stranger(browser), {"token": TOKEN}
+        assert client.get("/", headers=headers).status_code == 401
+        for name in link:  # a frame, or a script
+            other = headers | {name: "iframe"}
+            assert client.get("/", params=sign_in, headers=other).status_code == 403
+        assert client.get("/", params=sign_in, headers=headers).status_code == 200
+        assert browser.get("/api/project", headers=headers).status_code == 403
+        assert browser.post("/", headers=headers).status_code == 403
+
+
+def test_cookies_of_other_programs_do_no_harm(browser):
+    keys = browser.guard.keys
+    own = f"{keys.cookie_name}={keys.cookie()}"
+    client = stranger(browser)
+    for other in ('a={"x":1}', "theme=dark mode", "é", "=", f"{keys.cookie_name}=x"):
+        for text in (f"{other}; {own}", f"{own};{other}"):
+            headers = {"cookie": text.encode()}
+            assert client.get("/api/project", headers=headers).status_code == 200
+        assert client.get("/", headers={"cookie": other.encode()}).status_code == 401
+
+
+def test_the_printed_address_holds_any_token(project):
+    token = "a token & more #1+é of /16"
+    keys = Keys.of(project.folder, token)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = serving._address("127.0.0.1", listener, keys)
+    assert parse_qs(urlsplit(address).query) == {"token": [token]}
 
 
 def test_a_change_needs_a_header_that_no_form_can_send(browser):

@@ -1,6 +1,7 @@
 """What goes on behind the page: in time, once, and as the command line would do it."""
 
 import threading
+import time
 
 import pytest
 from tests.projects.toy import CLASSES, answer, begin, pictures
@@ -162,9 +163,10 @@ def calls(jobs, number, name="round"):
     return [(job.call, job.arguments.get("at_random")) for job in jobs.started]
 
 
-def standing(number=0, left=7, size=7, spent=0, budget=100, sequence=-1):
+def standing(number=0, left=7, size=10, spent=0, budget=100, sequence=-1, before=0):
     asked = None if number is None else {"number": number, "open": left, "size": size}
-    return {"round": asked, "spent": spent, "budget": budget, "sequence": sequence}
+    told = {"round": asked, "waiting": before + (left if asked else 0)}
+    return told | {"spent": spent, "budget": budget, "sequence": sequence}
 
 
 def test_the_first_round_does_not_wait_for_features(jobs):
@@ -211,7 +213,65 @@ def test_nothing_is_chosen_past_the_budget(jobs):
     calls(jobs, 1, "features")
     background.consider(standing(left=0, spent=100))
     background.consider(standing(left=5, spent=95))
+    background.consider(standing(left=4, spent=94, before=2))
     assert len(jobs.started) == 1
+
+
+def test_nothing_is_chosen_ahead_while_nobody_labels(jobs):
+    for left, size in ((1, 1), (2, 2), (5, 5), (3, 4), (6, 20)):
+        jobs.background.consider(standing(left=left, size=size))
+    assert jobs.started == []
+    jobs.background.consider(standing(left=2, size=4))
+    assert calls(jobs, 1) == [("next_round", True)]
+
+
+def test_a_round_that_is_answered_while_it_is_being_told_has_a_next_one(jobs):
+    going_on, slow = threading.Event(), FakeJob.events
+
+    def events(job):
+        going_on.wait(10)
+        yield from slow(job)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FakeJob, "events", events)
+        jobs.background.consider(standing(left=0))
+        jobs.background.consider(standing(number=1, left=0))  # the job still runs
+        going_on.set()
+        calls(jobs, 1)
+        jobs.background.consider(standing(number=1, left=0))
+        assert len(calls(jobs, 2)) == 2
+
+
+def test_a_job_that_cannot_start_has_failed(jobs, monkeypatch):
+    def refused(*_, **__):
+        raise OSError("no memory")
+
+    monkeypatch.setattr(module, "start", refused)
+    monkeypatch.setattr(jobs.background._worker, "start", refused)
+    jobs.background.train()
+    jobs.background.export()
+    for name in ("training", "export"):
+        calls(jobs, 0, name)
+        told = jobs.background.told()[name]
+        assert (told["status"], told["error"][-9:]) == ("failed", "no memory")
+
+
+def test_the_board_goes_on_after_a_look_that_failed():
+    looks = iter([OSError("no memory"), RuntimeError("no thread")])
+
+    def look():
+        for error in looks:
+            raise error
+        return {"round": 1}
+
+    board = Board(look, lambda state: None)
+    board.open()
+    end = time.monotonic() + 10
+    while board.latest[0] == 0 and time.monotonic() < end:
+        board.stir()
+        threading.Event().wait(0.01)
+    board.close()
+    assert board.latest[1] == '{"round": 1}'
 
 
 def test_a_failure_is_told_and_tried_again_only_if_asked_to(jobs):

@@ -137,6 +137,12 @@ class Snapshot:
         )
 
     @cached_property
+    def waiting(self) -> frozenset[str]:
+        """Ids of the images of all rounds that wait for an answer."""
+        asked = {one.item for each in self.rounds for one in each.items}
+        return frozenset(item for item in asked if not self.is_answered(item))
+
+    @cached_property
     def labels(self) -> Sequence[int | None]:
         """Label to train on of each image, if it has one: none of the audit slice."""
         known, audit = self.known, self.audit

@@ -4,6 +4,7 @@ Each is a job in a process of its own, told of in events. Quick ones share a pro
 that stays, since importing torch takes longer than what they do.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -11,19 +12,22 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
 
-from fewlabels.errors import JobError
+from fewlabels.errors import FewlabelsError, JobError
 from fewlabels.jobs import Event, Job, Worker, start
 from fewlabels.naming import AllowCode
 
 AHEAD = 5
-"""Images left of a round at which the next one is chosen."""
+"""Images left of a round at which the next one is chosen, or half of a small one."""
 
 _WORK = "fewlabels.web.work"
 _TRAIN = "fewlabels.projects.jobs:train"
 _FINISHED = "BudgetError"
 _GUESS = "fewlabels.web.guessing"
 _MOST_SECONDS = 60.0  # for an answer that somebody waits for
+_NO_START = (FewlabelsError, OSError, RuntimeError)  # no memory, no thread
 _TASKS = ("features", "round", "training", "export", "guesses")
+
+_log = logging.getLogger(__name__)
 
 
 class Background:
@@ -65,7 +69,7 @@ class Background:
             self._choose(-1, ahead=False)
         elif asked["open"] == 0 and left > 0:
             self._choose(asked["number"], ahead=False)
-        elif asked["open"] <= AHEAD and left > asked["open"]:
+        elif _is_nearly_done(asked) and left > state["waiting"]:
             self._choose(asked["number"], ahead=True)
         is_new = self._is_ready and state["sequence"] != self._guessed_at
         if is_new and self._queue("guesses", f"{_GUESS}:guess", {}):
@@ -139,14 +143,13 @@ class Background:
     # ------------------------------------------------------------------------- inside
 
     def _choose(self, after: int, *, ahead: bool) -> None:
-        with self._lock:
-            if self._chosen_after == after:
-                return
-            self._chosen_after = after
+        if self._chosen_after == after:
+            return
         # At the very first there is nothing to look at yet, and nobody shall wait.
         at_random = after < 0 or not self._is_ready
         arguments = {"at_random": at_random, "ahead": ahead}
-        self._queue("round", f"{_WORK}:next_round", arguments, self._chose)
+        if self._queue("round", f"{_WORK}:next_round", arguments, self._chose):
+            self._chosen_after = after
 
     def _chose(self, end: Event) -> None:
         if end["event"] == "done" and self._facts["takes_steps"]:
@@ -169,7 +172,12 @@ class Background:
 
         def work() -> None:
             told = {"folder": str(self._folder), **arguments}
-            self._watch(name, self._worker.start(call, told), then)
+            try:
+                job = self._worker.start(call, told)
+            except _NO_START as error:
+                self._fail(name, error)
+            else:
+                self._watch(name, job, then)
 
         with suppress(RuntimeError):  # it was closed
             self._line.submit(work)
@@ -182,8 +190,11 @@ class Background:
         if not self._is_free(name):
             return False
         folder = {"folder": str(self._folder)}
-        job = start(call, folder, allow_code=self._allow_code)
-        Thread(target=self._watch, args=(name, job, then), daemon=True).start()
+        try:
+            job = start(call, folder, allow_code=self._allow_code)
+            Thread(target=self._watch, args=(name, job, then), daemon=True).start()
+        except _NO_START as error:
+            self._fail(name, error)
         return True
 
     def _is_free(self, name: str) -> bool:
@@ -213,10 +224,21 @@ class Background:
             self._trains_again = False
             self.train()
 
+    def _fail(self, name: str, error: Exception) -> None:
+        """Tell that a job could not start."""
+        _log.warning("%s could not start: %s", name, error)
+        self._tell(name, status="failed", error=f"It could not start: {error}")
+
     def _tell(self, name: str, **facts: Any) -> None:
         with self._lock:
             self._tasks[name] = {**self._tasks[name], **facts}
         self.on_change()
+
+
+def _is_nearly_done(asked: Mapping[str, Any]) -> bool:
+    """Whether somebody is at work on a round, and few of its images are left."""
+    few = min(AHEAD, asked["size"] // 2)
+    return bool(asked["open"] < asked["size"] and asked["open"] <= few)
 
 
 def _outcome(end: Event) -> dict[str, Any]:

@@ -68,7 +68,8 @@ class Board:
             try:
                 state = self._look()
                 self._react(state)
-            except FewlabelsError as error:  # such as a busy store; the next look tells
+            # Such as a busy store, or no memory; the next look tells.
+            except (FewlabelsError, OSError, RuntimeError) as error:
                 _log.warning("%s", error)
             else:
                 self._show(json.dumps(state))

@@ -181,6 +181,7 @@ class Desk:
             "confirmed": len(confirmed),
             "skipped": len({one.item for one in verdicts} - {o.item for o in labels}),
             "round": _progress(snapshot),
+            "waiting": len(snapshot.waiting),
             "people": sorted({one.annotator for one in verdicts}),
         }
 

@@ -2,15 +2,15 @@
 
 A server on this machine can be reached by every web page that its owner visits. So a
 request must name a host that is this machine (else a foreign name may have been made to
-point here), must not come from another site, and must bring a cookie that only the
-printed address gives. Its body is read here, bounded in size and time, and every answer
-carries headers that let a browser load nothing from elsewhere.
+point here), must not come from another site (unless somebody follows a link to the
+first page), and must bring a cookie that only the printed address gives. Its body is
+read here, bounded in size and time, and every answer carries headers that let a browser
+load nothing from elsewhere.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -99,7 +99,8 @@ class Guard:
             raise Refusal(403, "This name is not one of this machine.")
         origin = headers.get("origin")
         is_same = origin is None or origin == f"{scope.get('scheme', 'http')}://{host}"
-        if not is_same or headers.get("sec-fetch-site") in {"cross-site", "same-site"}:
+        is_foreign = headers.get("sec-fetch-site") in {"cross-site", "same-site"}
+        if not is_same or (is_foreign and not _is_link(scope, headers)):
             raise Refusal(403, "The request comes from another site.")
         if scope["method"] not in _SAFE and HEADER not in headers:
             raise Refusal(403, f"A change needs the header {HEADER}.")
@@ -114,11 +115,12 @@ class Guard:
             return False
 
     def _has_cookie(self, headers: dict[str, str]) -> bool:
-        try:
-            found = SimpleCookie(headers.get("cookie", "")).get(self.keys.cookie_name)
-        except CookieError:
-            return False
-        return found is not None and self.keys.is_cookie(found.value)
+        # Other programs of this machine may have set cookies of any form.
+        pairs = (one.partition("=") for one in headers.get("cookie", "").split(";"))
+        return any(
+            name.strip() == self.keys.cookie_name and self.keys.is_cookie(value.strip())
+            for name, _, value in pairs
+        )
 
     def _check_token(self, scope: Message) -> None:
         """Raise unless the first page is asked for with the token."""
@@ -146,6 +148,13 @@ class Guard:
         except TimeoutError as error:
             raise Refusal(408, "The request took too long to arrive.") from error
         return body
+
+
+def _is_link(scope: Message, headers: dict[str, str]) -> bool:
+    """Whether somebody followed a link to the first page, to see it in a tab."""
+    is_first = scope["path"] == "/" and scope["method"] == "GET"
+    how = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
+    return is_first and how == ("navigate", "document")
 
 
 def _headers(scope: Message) -> dict[str, str]:

@@ -5,6 +5,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from zlib import crc32
 
 import uvicorn
@@ -147,4 +148,5 @@ def _listening(host: str, port: int | None, folder: Path) -> socket.socket:
 def _address(host: str, listener: socket.socket, keys: Keys) -> str:
     shown = socket.gethostname() if host in _EVERYWHERE else host
     named = f"[{shown}]" if ":" in shown else shown
-    return f"http://{named}:{listener.getsockname()[1]}/?token={keys.token}"
+    token = quote(keys.token, safe="")
+    return f"http://{named}:{listener.getsockname()[1]}/?token={token}"

@@ -118,7 +118,8 @@ def built_in(project: Project) -> "Training | None":
 def _size_ahead(project: Project) -> int:
     """Return how many images to choose while some are open, within the budget."""
     snapshot = project.snapshot()
-    left = project.settings.budget - snapshot.num_spent - len(snapshot.open)
+    waiting = snapshot.waiting & snapshot.positions.keys()
+    left = project.settings.budget - snapshot.num_spent - len(waiting)
     return min(project.settings.query, left)
 
 
