@@ -117,6 +117,36 @@ def test_what_somebody_has_said_is_not_confirmed_over(project):
         project.confirm([free], "odd", uuid="x")
 
 
+def test_what_is_being_asked_about_is_left_to_whoever_was_asked(project):
+    every = {one["item"] for one in wall(project)["tiles"]}
+    with pytest.warns(UserWarning, match="no model"):
+        asked = {one.item for one in project.ask().items} & every
+    assert asked
+    assert {one["item"] for one in wall(project)["tiles"]} == every - asked
+    held = project.lease(1, annotator="bob").leases[0].item
+    free = min(every - asked)
+    for who in ("ann", "bob"):
+        given = project.confirm([held, free], "odd", uuid=uuid(), annotator=who)
+        assert given == ((free,) if who == "ann" else ())
+    assert project.label(held, "odd", annotator="bob")
+
+
+def test_an_undo_leaves_alone_what_was_confirmed(project):
+    last = project.store.verdicts()
+    last = max(last, key=lambda one: one.sequence).item
+    tiles = [one["item"] for one in wall(project, count=3)["tiles"]]
+    name, back = uuid(), uuid()
+    project.confirm(tiles, "even", uuid=name, annotator="ann")
+    assert project.undo(annotator="ann").event.item == last
+    parts = {one.item: one.uuid for one in project.store.labels()}
+    project.undo(annotator="ann", target=parts[tiles[0]])
+    rest = tuple(tiles[1:])
+    assert project.confirm(tiles, "even", uuid=name, annotator="ann") == rest
+    for _ in range(2):  # sent twice
+        assert project.take_back(tiles, name, uuid=back, annotator="ann") == rest
+    assert not {one.item for one in project.store.verdicts()} & set(tiles)
+
+
 def test_more_like_this_and_slips(project):
     tiles = wall(project, name="odd")["tiles"]
     near = wall(project, like=tiles[0]["item"])["tiles"]

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
-from uuid import UUID, uuid5
 
 from fewlabels.errors import ReplayError, StoreError, UnknownNameError, UsageError
-from fewlabels.projects import classes
+from fewlabels.projects import classes, confirming
 from fewlabels.projects.exchange import Answer
 from fewlabels.projects.folder import ProjectFolder
 from fewlabels.store import (
@@ -27,7 +26,7 @@ from fewlabels.store import (
     Store,
     StoredEvent,
 )
-from fewlabels.store.records import CONFIRMED, new_uuid
+from fewlabels.store.records import new_uuid
 from fewlabels.store.store import LEASE_SECONDS
 
 _INCIDENTAL = ("client_time", "round", "strategy", "model", "payload")
@@ -114,6 +113,8 @@ class Labeling(ProjectFolder):
     ) -> StoredEvent:
         """Take back the annotator's last answer that holds, of whichever round.
 
+        What was confirmed at a glance is no answer; :meth:`take_back` undoes that.
+
         Args:
             annotator: Whose answer; None: that of this computer's user.
             uuid: Names this call, for sending it again; None: a new one.
@@ -146,7 +147,8 @@ class Labeling(ProjectFolder):
         strategy, ``"confirmed"``, and never measure: whoever saw a guess was swayed.
 
         Args:
-            items: Ids of images; those that somebody has spoken of are left out.
+            items: Ids of images; those that somebody has spoken of, or is
+                being asked about, are left out.
             name: Name of the class.
             uuid: Names this call, for sending it again.
             annotator: Who says so; None: the name of this computer's user.
@@ -154,27 +156,8 @@ class Labeling(ProjectFolder):
         Returns:
             Ids of the images that have this label from now on.
         """
-        who = _named(annotator)
         with self.store.writing() as store:
-            numbers = {one.name: one.number for one in store.classes()}
-            if name not in numbers:
-                raise UnknownNameError("class", name, numbers)
-            _check_not_measuring(store, items)
-            spoken = store.verdicts(with_missing=True, items=items)
-            others = {one.item for one in spoken if one.uuid != _part(uuid, one.item)}
-            given = [item for item in dict.fromkeys(items) if item not in others]
-            store.append(
-                Event(
-                    kind=Kind.LABEL,
-                    annotator=who,
-                    uuid=_part(uuid, item),
-                    item=item,
-                    class_number=numbers[name],
-                    strategy=CONFIRMED,
-                )
-                for item in given
-            )
-        return tuple(given)
+            return confirming.confirm(store, items, name, _named(annotator), uuid)
 
     def take_back(
         self,
@@ -184,13 +167,14 @@ class Labeling(ProjectFolder):
         uuid: str,
         annotator: str | None = None,
     ) -> tuple[str, ...]:
-        """Undo what :meth:`confirm` did under the name ``confirmed``, all of it."""
-        who = _named(annotator)
+        """Undo what :meth:`confirm` did under the name ``confirmed``.
+
+        Returns:
+            Ids of the images; what was undone or changed meanwhile stays as it is.
+        """
         with self.store.writing() as store:
-            for item in items:
-                target = _part(confirmed, item)
-                store.undo(who, target=target, uuid=_part(uuid, item))
-        return tuple(items)
+            who = _named(annotator)
+            return confirming.take_back(store, items, confirmed, who, uuid)
 
     def events(self, *, after: int = 0) -> Iterator[StoredEvent]:
         """Yield all that happened since event number ``after``, in its order."""
@@ -318,27 +302,6 @@ def event_of(
         model=by.model,
         payload=payload,
     )
-
-
-def _part(uuid: str, item: str) -> str:
-    """Return the name of what is done to one of the items of a call."""
-    try:
-        return str(uuid5(UUID(uuid), item))
-    except ValueError as error:
-        told = f"'{uuid}' is not a UUID; let fewlabels.store.new_uuid() make one."
-        raise UsageError(told) from error
-
-
-def _check_not_measuring(store: Store, items: Sequence[str]) -> None:
-    """Raise if one of some images measures, and would do so no longer."""
-    wanted = set(items)
-    for asked in store.rounds():
-        for one in asked.items:
-            if one.role == "audit" and one.item in wanted:
-                raise UsageError(
-                    f"The image '{one.item}' measures how good the model is, so that "
-                    f"its label must not come from a model. {_NOTHING}"
-                )
 
 
 def user_name() -> str:

@@ -165,7 +165,7 @@ class Store:
         Args:
             annotator: Who undoes; each annotator her own events.
             target: UUID of the event to cancel; None: the annotator's last verdict
-                that holds.
+                that holds and was asked for.
             uuid: Names this undo; the same one again changes nothing. None: a new one.
 
         Returns:

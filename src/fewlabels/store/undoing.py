@@ -8,12 +8,12 @@ it, so that two browser tabs of one person never undo the same thing twice.
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, or_, select
 
 from fewlabels.errors import UsageError
 from fewlabels.store.appending import append
 from fewlabels.store.reading import events
-from fewlabels.store.records import VERDICTS, Event, Kind, StoredEvent
+from fewlabels.store.records import CONFIRMED, VERDICTS, Event, Kind, StoredEvent
 from fewlabels.store.schema import EVENTS, IN_FORCE
 
 
@@ -56,8 +56,14 @@ def _meant_before(connection: Connection, wish: Wish) -> str | None:
 
 
 def _to_undo(connection: Connection, annotator: str) -> str | None:
-    """Return the UUID of an annotator's last verdict that holds, if there is one."""
-    query = select(IN_FORCE.c.uuid).where(IN_FORCE.c.annotator == annotator)
+    """Return the UUID of an annotator's last verdict that holds, if there is one.
+
+    What was confirmed at a glance does not count: nobody was asked about it.
+    """
+    is_asked = or_(
+        IN_FORCE.c.strategy.is_distinct_from(CONFIRMED), IN_FORCE.c.round.is_not(None)
+    )
+    query = select(IN_FORCE.c.uuid).where(IN_FORCE.c.annotator == annotator, is_asked)
     query = query.order_by(IN_FORCE.c.sequence.desc()).limit(1)
     return connection.execute(query).scalar()
 

@@ -56,7 +56,9 @@ class Guess:
     @cached_property
     def order(self) -> NDArray[np.int64]:
         """Images that may be confirmed, surest first: one of each group of copies."""
-        free = np.asarray(self.snapshot.candidates, dtype=np.int64)
+        asked = {self.snapshot.positions[one.item] for one in self.snapshot.open}
+        left = [one for one in self.snapshot.candidates if one not in asked]
+        free = np.asarray(left, dtype=np.int64)
         sureness = self.shares[free].max(axis=1)
         return free[np.argsort(-sureness, kind="stable")]
 
@@ -178,7 +180,8 @@ def _guess(folder: str, allow_code: AllowCode) -> Guess | None:
         head, records = _head(project), project.records()
         model = records[-1] if records and head is None else None
         labels = (snapshot.labels_digest, len(snapshot.verdicts), snapshot.classes)
-        moment = (*labels, len(snapshot.items), None if model is None else model.name)
+        counts = (len(snapshot.items), len(snapshot.rounds))
+        moment = (*labels, *counts, None if model is None else model.name)
         if folder in _last and _last[folder][0] == moment:
             return _last[folder][1]
         pool = snapshot.pool(project.images(snapshot))

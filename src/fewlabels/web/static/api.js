@@ -36,14 +36,21 @@ export async function post(path, body = {}, { keepalive = false } = {}) {
   );
 }
 
-/** Listen to what the server tells; the browser connects again by itself. */
+/** Listen to what the server tells, while somebody looks: a browser has few connections. */
 export function listen(hear, onLost) {
-  const source = new EventSource("/api/events");
-  source.onmessage = (event) => hear(JSON.parse(event.data));
-  source.onerror = () => {
-    onLost();
-    if (source.readyState === EventSource.CLOSED) {
-      setTimeout(() => listen(hear, onLost), 1000);
-    }
+  let source = null;
+  const open = () => {
+    if (document.hidden || (source && source.readyState !== EventSource.CLOSED)) return;
+    const opened = (source = new EventSource("/api/events"));
+    opened.onmessage = (event) => hear(JSON.parse(event.data));
+    opened.onerror = () => {
+      onLost();
+      if (opened.readyState === EventSource.CLOSED) setTimeout(open, 1000);
+    };
   };
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) source?.close();
+    else open();
+  });
+  open();
 }

@@ -22,8 +22,7 @@ class Desk {
     this.state = null;
     this.views = {};
     this.view = "label";
-    this.tab = sessionStorage.getItem("tab") || crypto.randomUUID();
-    sessionStorage.setItem("tab", this.tab);
+    this.tab = crypto.randomUUID(); // stored, a duplicated tab would have it, too
     this.annotator = localStorage.getItem("annotator") || null;
     this.outbox = new Outbox(
       project.identity,
@@ -118,6 +117,8 @@ class Desk {
       [kind, text] = signedOut ? ["bad", "Sign in again"] : ["warn", size ? `${size} unsent, trying` : "Connecting"];
     } else if (size > 3) {
       [kind, text] = ["warn", `${size} unsent`];
+    } else if (size) {
+      text = "Saving";
     }
     box.className = `pill ${kind}`;
     box.title = size ? "Kept in this browser until the server has them" : "All answers are on the server's disk";

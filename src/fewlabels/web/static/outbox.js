@@ -28,7 +28,7 @@ export class Outbox {
     return this.tries > 1;
   }
 
-  /** Do something; `then` is called with the answer if the page is still there. */
+  /** Do something; `then` is called with the answer, or null, if the page is still there. */
   add(action, then) {
     this.actions.push(action);
     if (then) this.waiting.set(action.uuid, then);
@@ -36,7 +36,7 @@ export class Outbox {
     this.#send();
   }
 
-  /** Take over what this tab, or one that was closed, has left unsent. */
+  /** Take over what other tabs have left unsent, closed or not: sent twice, it counts once. */
   #adopted() {
     const found = [];
     for (const key of Object.keys(localStorage)) {
@@ -63,7 +63,8 @@ export class Outbox {
     while (this.actions.length) {
       const action = this.actions[0];
       try {
-        const answer = await post("/api/act", action);
+        const { path = "/api/act", ...body } = action;
+        const answer = await post(path, body);
         this.tries = 0;
         this.sequence = Math.max(this.sequence, answer.saved ?? 0);
         this.#done(action, answer);

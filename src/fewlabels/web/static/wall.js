@@ -105,26 +105,30 @@ export class WallView {
     this.grid.setAttribute("aria-activedescendant", `tile-${next}`);
   }
 
-  /** Give a class to some tiles at once. */
+  /** Send it until it is taken; null: it was refused. */
+  send(given) {
+    return new Promise((go) => this.desk.outbox.add({ ...given, path: "/api/confirm" }, go));
+  }
+
+  /** Give a class to some tiles at once; return whether they have it. */
   async give(tiles, name) {
-    if (!tiles.length || this.isSending) return;
+    if (!tiles.length) return true;
+    if (this.isSending) return false;
     this.isSending = true;
     const given = { ...this.desk.signature, uuid: crypto.randomUUID(), items: tiles.map((one) => one.id), name };
-    try {
-      const done = await persist("/api/confirm", given);
-      this.history.push({ ...given, items: done.items });
-      speak(`${done.items.length} images confirmed as ${name}.`);
-      toast(`${done.items.length} confirmed as ${name}. Backspace takes them back.`, 4);
-    } catch (error) {
-      toast(error.message);
-    }
+    const done = await this.send(given);
     this.isSending = false;
+    if (!done) return false;
+    if (done.items.length) this.history.push({ ...given, items: done.items });
+    speak(`${done.items.length} images confirmed as ${name}.`);
+    toast(`${done.items.length} confirmed as ${name}. Backspace takes them back.`, 4);
+    return true;
   }
 
   async confirm() {
     const out = this.tiles.filter((one) => this.out.has(one.id));
     const rest = this.tiles.filter((one) => !this.out.has(one.id));
-    await this.give(rest, this.like ? this.#likeName() : this.name);
+    if (!(await this.give(rest, this.like ? this.#likeName() : this.name))) return;
     out.forEach((one) => this.passed.add(one.id));
     await this.load();
   }
@@ -134,10 +138,10 @@ export class WallView {
   }
 
   async label(place) {
-    const chosen = this.tiles.filter((one) => this.out.has(one.id));
-    await this.give(chosen, this.desk.state.classes[place].name);
-    this.tiles = this.tiles.filter((one) => !this.out.has(one.id));
-    this.out.clear();
+    const chosen = new Set(this.tiles.filter((one) => this.out.has(one.id)));
+    if (!(await this.give([...chosen], this.desk.state.classes[place].name))) return;
+    this.tiles = this.tiles.filter((one) => !chosen.has(one));
+    chosen.forEach((one) => this.out.delete(one.id));
     this.at = Math.min(this.at, Math.max(0, this.tiles.length - 1));
     this.draw();
   }
@@ -146,12 +150,8 @@ export class WallView {
     const last = this.history.pop();
     if (!last) return toast("Nothing was confirmed on the wall yet.");
     const { tab, annotator, items, uuid } = last;
-    try {
-      await persist("/api/confirm", { tab, annotator, items, undoes: uuid, uuid: crypto.randomUUID() });
-      toast(`${items.length} labels taken back.`, 4);
-    } catch (error) {
-      toast(error.message);
-    }
+    const done = await this.send({ tab, annotator, items, undoes: uuid, uuid: crypto.randomUUID() });
+    if (done) toast(`${done.items.length} labels taken back.`, 4);
     return this.load();
   }
 
@@ -260,17 +260,5 @@ export class WallView {
     box.classList.toggle("out", out);
     box.classList.toggle("at", place === this.at);
     box.setAttribute("aria-selected", String(!out));
-  }
-}
-
-/** Send until it is taken; under one name, it counts once. */
-async function persist(path, body) {
-  for (let tries = 0; ; tries += 1) {
-    try {
-      return await post(path, body);
-    } catch (error) {
-      if (error.status || tries > 20) throw error;
-      await new Promise((go) => setTimeout(go, Math.min(2000, 200 * 2 ** tries)));
-    }
   }
 }
