@@ -147,7 +147,7 @@ def test_an_undo_leaves_alone_what_was_confirmed(project):
     assert not {one.item for one in project.store.verdicts()} & set(tiles)
 
 
-def test_more_like_this_and_slips(project):
+def test_more_like_this_and_slips(project, monkeypatch):
     tiles = wall(project, name="odd")["tiles"]
     near = wall(project, like=tiles[0]["item"])["tiles"]
     assert near[0]["item"] == tiles[0]["item"]
@@ -161,6 +161,8 @@ def test_more_like_this_and_slips(project):
     assert wrong.item in {one["item"] for one in found}
     told = next(one for one in found if one["item"] == wrong.item)
     assert (told["label"], told["other"]) == (other, truth(wrong.item))
+    monkeypatch.setattr(guessing, "_spread", None)  # the same labels: it is known
+    assert guessing.slips(str(project.folder), allow_code=False) == found
 
 
 def test_without_labels_there_is_no_guess(project):

@@ -7,7 +7,7 @@ import pytest
 from tests.projects.toy import CLASSES, answer, begin, pictures
 from tests.web.pages import Browser
 
-from fewlabels.errors import UsageError
+from fewlabels.errors import JobError, UsageError
 from fewlabels.projects import Project
 from fewlabels.runs import Choice
 from fewlabels.web import background as module
@@ -205,6 +205,26 @@ def test_guesses_follow_each_label(jobs):
         jobs.background.consider(standing(sequence=sequence))
         calls(jobs, 2, "guesses")
     assert [job.call for job in jobs.started] == ["prepare", "guess", "guess"]
+
+
+def test_few_wait_for_the_model_and_none_in_vain(jobs, monkeypatch):
+    jobs.background.begin()
+    calls(jobs, 1, "features")
+    going_on = threading.Event()
+    jobs.background._line.submit(going_on.wait, 10)  # it is busy
+    monkeypatch.setattr(module, "_MOST_SECONDS", 0.01)
+    seats = jobs.background._seats
+    while seats.acquire(blocking=False):
+        pass
+    with pytest.raises(JobError, match="Others wait"):
+        jobs.background.ask("slips")
+    seats.release()
+    for _ in range(2):  # whoever gives up leaves the seat to the next
+        with pytest.raises(JobError, match="longer than"):
+            jobs.background.ask("slips")
+    going_on.set()
+    jobs.background._line.submit(int).result(10)
+    assert [job.call for job in jobs.started] == ["prepare"]
 
 
 def test_nothing_is_chosen_past_the_budget(jobs):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock, Thread
+from threading import BoundedSemaphore, Lock, Thread
 from typing import Any
 
 from fewlabels.errors import FewlabelsError, JobError
@@ -24,6 +24,7 @@ _TRAIN = "fewlabels.projects.jobs:train"
 _FINISHED = "BudgetError"
 _GUESS = "fewlabels.web.guessing"
 _MOST_SECONDS = 60.0  # for an answer that somebody waits for
+_MOST_WAITING = 4  # others than those have to be answered meanwhile
 _NO_START = (FewlabelsError, OSError, RuntimeError)  # no memory, no thread
 _TASKS = ("features", "round", "training", "export", "guesses")
 
@@ -46,6 +47,7 @@ class Background:
         self._line = ThreadPoolExecutor(1, thread_name_prefix="fewlabels-quick")
         self._jobs: dict[str, Job] = {}
         self._lock = Lock()
+        self._seats = BoundedSemaphore(_MOST_WAITING)
         self._tasks: dict[str, dict[str, Any]] = {
             name: {"status": "idle"} for name in _TASKS
         }
@@ -109,10 +111,17 @@ class Background:
         def work() -> Any:
             return self._worker.start(f"{_GUESS}:{what}", told).result()
 
+        if not self._seats.acquire(blocking=False):
+            raise JobError("Others wait for the model already; try again later.")
         try:
-            return self._line.submit(work).result(_MOST_SECONDS)
-        except TimeoutError as error:
-            raise JobError("The answer takes longer than a minute.") from error
+            answer = self._line.submit(work)
+            try:
+                return answer.result(_MOST_SECONDS)
+            except TimeoutError as error:
+                answer.cancel()  # unless it has begun
+                raise JobError("The answer takes longer than a minute.") from error
+        finally:
+            self._seats.release()
 
     def cancel(self, name: str) -> None:
         """Ask a job to stop; what it has saved is kept."""

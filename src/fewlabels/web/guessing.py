@@ -67,6 +67,11 @@ class Guess:
         """The likeliest class of each image, shape (N,)."""
         return np.asarray(self.shares.argmax(axis=1), dtype=np.int64)
 
+    @cached_property
+    def slips(self) -> list[dict[str, Any]]:
+        """Labels that the others speak against, the likeliest slips first."""
+        return [] if self.head is None else _slips(self, self.head)
+
     def counts(self) -> list[int]:
         """Return how many images that nobody has spoken of each class gets."""
         found = self.classes[self.order]
@@ -142,8 +147,11 @@ def slips(folder: str, *, allow_code: AllowCode) -> list[dict[str, Any]]:
     Each label is left out once, with a fifth of all; those that measure take no part.
     """
     found = _guess(folder, allow_code)
-    if found is None or found.head is None:
-        return []
+    return [] if found is None else found.slips
+
+
+def _slips(found: Guess, head: Training) -> list[dict[str, Any]]:
+    """Compare each label with what the others say of its image."""
     asked = {o.item for o in found.snapshot.verdicts if not o.is_confirmed}
     labeled = found.pool.labeled
     told: list[tuple[float, dict[str, Any]]] = []
@@ -153,7 +161,7 @@ def slips(folder: str, *, allow_code: AllowCode) -> list[dict[str, Any]]:
         labels[out] = UNKNOWN
         if len(set(labels.tolist()) - {UNKNOWN}) < NUM_TO_TELL_APART:
             continue
-        shares = _spread(found.head, replace(found.pool, labels=labels))[out.numpy()]
+        shares = _spread(head, replace(found.pool, labels=labels))[out.numpy()]
         for place, row in zip(out.tolist(), shares, strict=True):
             said, other = int(found.pool.labels[place]), int(row.argmax())
             is_asked = found.pool.ids[place] in asked  # and so can be changed
