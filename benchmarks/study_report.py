@@ -282,7 +282,8 @@ def picture(study: Study, path: Path) -> None:
             color = _color(name)
             axes.plot([half.low, half.high], [place, place], color=color, lw=2)
             axes.plot(half.difference, place, "o", color=color, ms=5)
-        axes.set_title(f"{head}\n{len(own)} data set{'s' * (len(own) > 1)}", fontsize=9, loc="left")
+        amount = f"{len(own)} data set{'s' * (len(own) > 1)}"
+        axes.set_title(f"{head}\n{amount}", fontsize=9, loc="left")
         axes.set_yticks(places, order, fontsize=8)
         axes.tick_params(axis="x", labelsize=8)
         axes.grid(axis="x", color="#e6e6e6")
