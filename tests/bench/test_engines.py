@@ -15,11 +15,12 @@ import pytest
 from tests.bench import odd_work, toy
 
 from fewlabels.bench.folder import BenchFolder
-from fewlabels.bench.local import LocalEngine, num_cores, told_death
+from fewlabels.bench.local import LocalEngine, told_death
 from fewlabels.bench.on_ray import RayEngine
 from fewlabels.bench.work import do
 from fewlabels.errors import UsageError
 from fewlabels.jobs import Worker
+from fewlabels.jobs.surroundings import num_cores
 from fewlabels.runs import Choice
 
 ROOT = Path(__file__).parents[2]
@@ -275,7 +276,7 @@ def test_a_node_that_does_not_see_the_folder_is_named(cluster, tmp_path, monkeyp
     def elsewhere(file, text):
         """Write to a disk that nobody else sees."""
 
-    monkeypatch.setattr("fewlabels.bench.on_ray.replace_text", elsewhere)
+    monkeypatch.setattr("fewlabels.jobs.cluster.replace_text", elsewhere)
     running = RayEngine(cluster).run([toy.cell(0)], tmp_path)
     host = re.escape(socket.gethostname())
     with pytest.raises(UsageError, match=rf"shared by all .* not seen by: {host} \("):

@@ -1,6 +1,5 @@
 """Runs side by side on this machine, each worker a process of its own."""
 
-import os
 import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -14,21 +13,10 @@ from fewlabels.bench.engines import Ended
 from fewlabels.bench.folder import BenchFolder, Failure
 from fewlabels.errors import UsageError
 from fewlabels.jobs import Event, Worker, words_for_death
+from fewlabels.jobs.surroundings import ONE_THREAD, num_cores
 
 WORK = "fewlabels.bench.work:work"
 """Import path of what every worker calls."""
-
-ONE_THREAD = dict.fromkeys(
-    (
-        "OMP_NUM_THREADS",
-        "MKL_NUM_THREADS",
-        "OPENBLAS_NUM_THREADS",
-        "NUMBA_NUM_THREADS",
-        "VECLIB_MAXIMUM_THREADS",
-    ),
-    "1",
-)
-"""Environment of a worker; a run's own number of threads is set by the run."""
 
 _MEANT = (signal.SIGINT, signal.SIGTERM)  # not for want of memory
 
@@ -113,13 +101,6 @@ def _written_down(folder: BenchFolder, cell: Cell, end: Event, times: int) -> En
     failure = Failure(label=cell.label, error=error, traceback=printed)
     folder.write_failure(cell, failure)
     return Ended(cell, error=error)
-
-
-def num_cores() -> int:
-    """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def arguments(cell: Cell, root: Path, *, tensorboard: bool) -> dict[str, Any]:

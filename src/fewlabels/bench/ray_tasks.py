@@ -2,7 +2,6 @@
 
 import os
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from fewlabels.naming import imported
@@ -14,10 +13,3 @@ def do_run(work: str, place: str, order: dict[str, Any]) -> str | None:
         os.chdir(place)
     error: str | None = imported("function that does a run", work)(**order)
     return error
-
-
-def content(file: str) -> str:
-    """Return what is in a file; nothing if this machine does not see it."""
-    with suppress(OSError):
-        return Path(file).read_text("utf-8")
-    return ""

@@ -1,9 +1,6 @@
-"""What a result was made with, and variables of the environment."""
+"""What a result was made with."""
 
-import os
 import platform
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
 
@@ -17,15 +14,3 @@ def environment() -> dict[str, Any]:
         },
         "platform": platform.platform(),
     }
-
-
-@contextmanager
-def restored(name: str) -> Iterator[None]:
-    """Give a variable of the environment back the value that it has now."""
-    before = os.environ.get(name)
-    try:
-        yield
-    finally:
-        os.environ.pop(name, None)
-        if before is not None:
-            os.environ[name] = before
