@@ -13,8 +13,8 @@ from tests.projects.toy import begin, go_on, paths, write
 from tests.runs import toy
 from tests.store.conftest import emptied, server
 
-from fewlabels.bench import RayEngine
 from fewlabels.errors import AnswersError, UsageError
+from fewlabels.jobs import cluster
 from fewlabels.projects import Project, predict
 from fewlabels.report import write_project_report, write_report
 from fewlabels.runs import Choice, RunSettings
@@ -78,11 +78,11 @@ def test_ray_tells_nobody_of_its_use(monkeypatch):
     pytest.importorskip("ray", reason="Ray is not installed")
     seen = []
     monkeypatch.setattr(
-        RayEngine,
+        cluster,
         "_connect",
         lambda *_: seen.append(os.environ["RAY_USAGE_STATS_ENABLED"]),
     )
-    with RayEngine()._connected():
+    with cluster.connected(None):
         assert seen == ["0"]
 
 
