@@ -22,6 +22,7 @@
     │   ├── NewerStoreError             a later version of fewlabels wrote it
     │   ├── DamagedStoreError           it cannot be read
     │   ├── StoreBusyError              somebody else writes, for too long
+    │   ├── StoreAwayError              its server is out of reach
     │   └── ReplayError                 one UUID came with two contents
     ├── ProjectError                    a project is not usable; exit code 1
     ├── StrategyError                   a strategy broke its promise; exit code 1
@@ -184,6 +185,10 @@ class DamagedStoreError(StoreError):
 
 class StoreBusyError(StoreError):
     """Somebody else wrote to the label store for longer than was waited."""
+
+
+class StoreAwayError(StoreError):
+    """The database is out of reach, or ended the work; the same may succeed later."""
 
 
 class ReplayError(StoreError):

@@ -1,5 +1,7 @@
 """``fewlabels start``: a new project, or the one that is there."""
 
+import threading
+
 import pytest
 from tests.projects.toy import begun, pictures
 
@@ -8,12 +10,13 @@ from fewlabels.errors import UsageError
 
 
 @pytest.fixture
-def served(monkeypatch):
+def served(tmp_path, monkeypatch):
     """Note down what would be served."""
     found = []
 
     def serve(place, **options):
-        options["on_ready"]("http://127.0.0.1:8800/?token=abc")
+        launch = tmp_path / "open-page.html"
+        options["on_ready"]("http://127.0.0.1:8800/?token=abc", lambda: launch)
         found.append((place, options))
 
     monkeypatch.setattr("fewlabels.web.serving.serve", serve)
@@ -39,6 +42,21 @@ def test_a_folder_and_a_budget_make_a_project_beside_it(tmp_path, served, capsys
     assert "Its budget is 12" in told
     module.start(place)
     assert [one[0] for one in served] == [place] * 3
+
+
+def test_the_browser_is_led_to_the_page_by_a_file(tmp_path, served, monkeypatch):
+    begun(tmp_path).close()
+    opened, is_open = [], threading.Event()
+
+    def open_page(address):
+        opened.append(address)
+        is_open.set()
+
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr(module.webbrowser, "open", open_page)
+    module.start(tmp_path / "project")
+    assert is_open.wait(10)
+    assert opened == [(tmp_path / "open-page.html").as_uri()]
 
 
 def test_what_cannot_work_is_said_before_anything_is_made(tmp_path, served):

@@ -90,7 +90,7 @@ def test_undo_goes_back_across_rounds(project, browser):
 
 def test_a_new_class_and_several_people(project, browser):
     browser.act("add_class", name="neither")
-    item = browser.lease()[0]
+    item = browser.lease(annotator="bob")[0]
     browser.act("label", item=item["id"], name="neither", annotator="bob")
     state = browser.desk.state()
     assert [one["count"] for one in state["classes"]] == [0, 0, 1]

@@ -1,7 +1,11 @@
 """Nobody but whoever started the page gets anything of it."""
 
+import os
+import re
 import socket
 import threading
+import time
+from contextlib import suppress
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -73,7 +77,7 @@ def test_the_printed_address_holds_any_token(project):
     token = "a token & more #1+é of /16"
     keys = Keys.of(project.folder, token)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = serving._address("127.0.0.1", listener, keys)
+        address = serving._address("127.0.0.1", listener, keys.token)
     assert parse_qs(urlsplit(address).query) == {"token": [token]}
 
 
@@ -127,11 +131,81 @@ def test_a_cookie_that_was_changed_or_has_expired_is_void(project):
         assert not keys.is_cookie(wrong, now=1001.0)
 
 
-def test_a_key_that_was_cut_off_is_made_anew(project):
-    (project.folder / ".page-key").write_bytes(b"short")
-    keys = Keys.of(project.folder)
-    assert len((project.folder / ".page-key").read_bytes()) == 32
-    assert keys.is_cookie(Keys.of(project.folder).cookie())
+def _cut_off(path, _):
+    path.write_bytes(b"short")
+
+
+def _too_long(path, _):
+    path.write_bytes(b"x" * 33)
+
+
+def _readable_to_others(path, _):
+    path.chmod(0o640)
+
+
+def _of_somebody_else(path, monkeypatch):
+    monkeypatch.setattr("os.geteuid", lambda: 12345)
+
+
+def _a_link(path, _):
+    path.rename(path.with_name("planted"))
+    path.symlink_to(path.with_name("planted"))
+
+
+def _a_pipe(path, _):
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [_cut_off, _too_long, _readable_to_others, _of_somebody_else, _a_link, _a_pipe],
+)
+def test_a_key_that_others_may_know_or_have_made_is_replaced(
+    project, monkeypatch, spoil
+):
+    path = project.folder / ".page-key"
+    known = Keys.of(project.folder)
+    assert Keys.of(project.folder).is_cookie(known.cookie())
+    spoil(path, monkeypatch)
+    fresh = Keys.of(project.folder)
+    assert not fresh.is_cookie(known.cookie())
+    assert not path.is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert len(path.read_bytes()) == 32
+
+
+def test_a_ticket_opens_the_page_once_and_not_for_long(browser, monkeypatch):
+    keys = browser.guard.keys
+    ticket = keys.ticket()
+    assert ticket != keys.token
+    answers = [stranger(browser).get("/", params={"token": ticket}) for _ in range(2)]
+    assert [one.status_code for one in answers] == [200, 401]
+    late = keys.ticket()
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 301)
+    assert not keys.is_token(late)
+
+
+def test_no_address_with_the_token_reaches_the_browser_or_its_history(
+    project, monkeypatch
+):
+    seen = {}
+
+    def ready(address, launch):
+        path = launch()
+        text = path.read_text()
+        found = re.search(r'href="([^"]+)"', text)[1]
+        seen.update(address=address, text=text, token=parse_qs(urlsplit(found).query))
+        seen["mode"] = path.stat().st_mode & 0o777
+
+    monkeypatch.setattr(uvicorn.Server, "run", lambda *_, **__: None)
+    serving.serve(project.folder, on_ready=ready)
+    (token,) = parse_qs(urlsplit(seen["address"]).query)["token"]
+    assert token not in seen["text"]
+    assert seen["token"]["token"] != [token]
+    assert seen["mode"] == 0o600
+    assert not (project.folder / "open-page.html").exists()
 
 
 def test_another_host_needs_a_token_that_cannot_be_guessed(project):
@@ -183,9 +257,13 @@ def port(browser, monkeypatch):
 
 def said_to(port, text):
     """Return what a server answers to a client that stops in the middle."""
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+    with (
+        suppress(ConnectionError),  # it was not listened to
+        socket.create_connection(("127.0.0.1", port), timeout=20) as client,
+    ):
         client.sendall(text.encode())
         return b"".join(iter(lambda: client.recv(4096), b""))
+    return b""
 
 
 def test_a_slow_client_is_left_alone(port, browser):
@@ -196,6 +274,22 @@ def test_a_slow_client_is_left_alone(port, browser):
     assert b" 408 " in said_to(port, slow)
     whole = f"GET /api/project HTTP/1.1\r\n{head}Connection: close\r\n\r\n"
     assert b" 200 " in said_to(port, whole)  # it is alive
+
+
+def test_one_address_cannot_take_all_connections(port, browser, monkeypatch):
+    monkeypatch.setattr(serving, "_MOST_FROM_ONE", 3)
+    monkeypatch.setattr(serving, "_HEADER_SECONDS", 20.0)
+    cookie = f"{browser.guard.keys.cookie_name}={browser.guard.keys.cookie()}"
+    head = f"Host: 127.0.0.1:{port}\r\nCookie: {cookie}\r\nConnection: close\r\n"
+    whole = f"GET /api/project HTTP/1.1\r\n{head}\r\n"
+    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(3)]
+    assert said_to(port, whole) == b""  # a fourth is not listened to
+    silent.pop().close()
+    end = time.monotonic() + 10
+    while b" 200 " not in said_to(port, whole):
+        assert time.monotonic() < end
+    for one in silent:
+        one.close()
 
 
 def test_nothing_but_http_is_spoken(browser):

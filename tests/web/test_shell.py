@@ -17,7 +17,7 @@ def test_a_round_is_begun_in_the_shell_and_finished_on_the_page_and_back(tmp_pat
         place, query = project.folder, tmp_path / "query.csv"
         commands.ask(place, out=query, strategy="random", quiet=True)
         browser = Browser(project)
-        shown = browser.lease(7)
+        shown = browser.lease(7, annotator="ann")
         for item in shown[:3]:
             name = truth(item["file"])
             browser.act("label", item=item["id"], name=name, annotator="ann")

@@ -41,6 +41,7 @@ def test_a_project_begins_with_some_of_its_images_and_the_rest_follows(
             "num_images": 24,
             "has_features": True,
             "takes_steps": False,
+            "goes_on": False,
         }
         every = {one.path for one in project.store.items()}
         assert some < every
@@ -292,6 +293,36 @@ def test_the_board_goes_on_after_a_look_that_failed():
         threading.Event().wait(0.01)
     board.close()
     assert board.latest[1] == '{"round": 1}'
+
+
+def test_features_that_were_stopped_are_begun_again_if_somebody_wishes(jobs, project):
+    jobs.ends["prepare"] = {"event": "canceled"}
+    browser = Browser(project)
+    background = jobs.background
+    background.begin()
+    calls(jobs, 1, "features")
+    assert background.told()["features"]["status"] == "canceled"
+    with pytest.raises(JobError, match="were not all looked at"):
+        background.ask("slips")
+    jobs.ends["prepare"] = {"event": "done", "result": {}}
+    own = browser.guard.app.state.background
+    own.begin = background.begin
+    assert browser.post("/api/features").status_code == 200
+    calls(jobs, 2, "features")
+    assert background.told()["features"]["status"] == "done"
+
+
+def test_a_training_that_the_server_took_along_goes_on_after_a_restart(jobs, project):
+    folder = str(project.folder)
+    told = work.prepare(folder, allow_code=False)
+    assert (told["takes_steps"], told["goes_on"]) == (True, False)
+    (project.models_folder / "model-000" / "training").mkdir(parents=True)
+    told = work.prepare(folder, allow_code=False)
+    assert told["goes_on"]
+    jobs.ends["prepare"] = {"event": "done", "result": told}
+    jobs.background.begin()
+    calls(jobs, 2, "training")
+    assert [job.call for job in jobs.started] == ["prepare", "train"]
 
 
 def test_a_failure_is_told_and_tried_again_only_if_asked_to(jobs):

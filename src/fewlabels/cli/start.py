@@ -4,6 +4,7 @@ import os
 import shlex
 import sys
 import webbrowser
+from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 from typing import Annotated, Any
@@ -94,12 +95,14 @@ def start(
         with terminal.busy():
             _begin(place, folder, classes, options, terminal)
 
-    def ready(address: str) -> None:
+    def ready(address: str, launch: Callable[[], Path]) -> None:
         # Even if quiet: without the address there is no way in.
         terminal.out.print(f"Label at {address}", soft_wrap=True)
         terminal.say("Stop with Ctrl-C; the same command goes on.")
         if browser and _has_screen():
-            Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+            # Others can see how a browser was called, and it keeps where it was.
+            own = launch().resolve().as_uri()
+            Thread(target=webbrowser.open, args=(own,), daemon=True).start()
 
     serve(
         place,

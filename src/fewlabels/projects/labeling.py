@@ -26,7 +26,7 @@ from fewlabels.store import (
     Store,
     StoredEvent,
 )
-from fewlabels.store.records import new_uuid
+from fewlabels.store.records import new_uuid, num_answers
 from fewlabels.store.store import LEASE_SECONDS
 
 _INCIDENTAL = ("client_time", "round", "strategy", "model", "payload")
@@ -47,6 +47,7 @@ class Labeling(ProjectFolder):
         uuid: str | None = None,
         time: datetime | None = None,
         lead_time: float | None = None,
+        in_turn: bool = False,
     ) -> StoredEvent:
         """Give an image its class.
 
@@ -57,27 +58,39 @@ class Labeling(ProjectFolder):
             uuid: Names this call, for sending it again; None: a new one.
             time: When it was said, by the annotator's clock.
             lead_time: How long it took, in seconds.
+            in_turn: Refuse it where others have the image meanwhile: they hold it, or
+                have answered, and the annotator's own lease has ended.
 
         Returns:
             What was written. It is refused where the annotator has answered about the
             image already: no tab silently overwrites what another said.
         """
         said = _answer(item, name, annotator, time=time, lead_time=lead_time)
-        return self._say(said, Kind.LABEL, uuid, is_change=False)
+        return self._say(said, Kind.LABEL, uuid, in_turn=in_turn)
 
     def skip(
-        self, item: str, *, annotator: str | None = None, uuid: str | None = None
+        self,
+        item: str,
+        *,
+        annotator: str | None = None,
+        uuid: str | None = None,
+        in_turn: bool = False,
     ) -> StoredEvent:
         """Say that an image is not worth a label; arguments as for :meth:`label`."""
         said = _answer(item, None, annotator)
-        return self._say(said, Kind.SKIP, uuid, is_change=False)
+        return self._say(said, Kind.SKIP, uuid, in_turn=in_turn)
 
     def unsure(
-        self, item: str, *, annotator: str | None = None, uuid: str | None = None
+        self,
+        item: str,
+        *,
+        annotator: str | None = None,
+        uuid: str | None = None,
+        in_turn: bool = False,
     ) -> StoredEvent:
         """Say that somebody else may know; arguments as for :meth:`label`."""
         said = _answer(item, None, annotator)
-        return self._say(said, Kind.UNSURE, uuid, is_change=False)
+        return self._say(said, Kind.UNSURE, uuid, in_turn=in_turn)
 
     def change(
         self,
@@ -110,6 +123,7 @@ class Labeling(ProjectFolder):
         annotator: str | None = None,
         uuid: str | None = None,
         target: str | None = None,
+        token: str | None = None,
     ) -> StoredEvent:
         """Take back the annotator's last answer that holds, of whichever round.
 
@@ -119,11 +133,19 @@ class Labeling(ProjectFolder):
             annotator: Whose answer; None: that of this computer's user.
             uuid: Names this call, for sending it again; None: a new one.
             target: UUID of another answer to take back.
+            token: Names the browser tab that gets the image back, as a lease, before
+                anybody else can; None: it is free for all.
 
         Returns:
             What was written.
         """
-        return self.store.undo(_named(annotator), target=target, uuid=uuid)
+        who, overlap = _named(annotator), self.settings.overlap
+        with self.store.writing() as store:
+            done = store.undo(who, target=target, uuid=uuid)
+            if token is not None:
+                item = str(done.event.item)
+                store.lease(who, 1, overlap=overlap, among=[item], token=token)
+            return done
 
     def redo(
         self, *, annotator: str | None = None, uuid: str | None = None
@@ -239,7 +261,13 @@ class Labeling(ProjectFolder):
             return classes.all_names(store)
 
     def _say(
-        self, said: Answer, kind: Kind, uuid: str | None, *, is_change: bool
+        self,
+        said: Answer,
+        kind: Kind,
+        uuid: str | None,
+        *,
+        is_change: bool = False,
+        in_turn: bool = False,
     ) -> StoredEvent:
         """Write an answer, unless it is written already."""
         with self.store.writing() as store:
@@ -259,6 +287,8 @@ class Labeling(ProjectFolder):
                 store.append([replace(event, **other)])
                 return known
             before = _check_turn(store, event, number_of, is_change=is_change)
+            if in_turn:
+                _check_room(store, event, self.settings.overlap)
             if before is not None and uuid is None and _says_the_same(before, event):
                 held = store.event(before.uuid)
                 assert held is not None
@@ -347,6 +377,21 @@ def _check_turn(
     word = before.kind if before.class_number is None else name_of[before.class_number]
     told = f"'{who}' has answered about '{item}' already: '{word}'."
     raise StoreError(f"{told} Change or undo that. {_NOTHING}")
+
+
+def _check_room(store: Store, event: Event, overlap: int) -> None:
+    """Raise where others have given, or are about to give, all answers wanted."""
+    item, others = str(event.item), store.holders(str(event.item))
+    if event.annotator in others:
+        return
+    given = store.verdicts(with_missing=True, items=[item])
+    num_answered = sum(num_answers(one.kind, overlap) for one in given)
+    if num_answered + len(others) >= overlap:
+        who = ", ".join(f"'{one}'" for one in (*(o.annotator for o in given), *others))
+        raise StoreError(
+            f"You no longer had the image '{item}': {who} took it over meanwhile, and "
+            f"{overlap} answer{'s are' if overlap > 1 else ' is'} wanted. {_NOTHING}"
+        )
 
 
 def _says_the_same(before: Annotation, event: Event) -> bool:

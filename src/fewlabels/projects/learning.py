@@ -95,6 +95,11 @@ def is_needed(project: ProjectFolder) -> bool:
     return not done or done[-1].settings != digest
 
 
+def is_interrupted(project: ProjectFolder) -> bool:
+    """Tell whether a training was begun and did not come to its end."""
+    return any(project.models_folder.glob(f"*/{_WORKSPACE}"))
+
+
 def _num_labeled_classes(pool: Pool) -> int:
     return sum(count > 0 for count in pool.class_counts)
 

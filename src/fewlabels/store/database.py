@@ -110,8 +110,11 @@ def connect(
     address = shown(url)
     milliseconds = max(1, round(busy_seconds * 1000))  # 0 would mean: for ever
     wait = f"-c lock_timeout={milliseconds} -c synchronous_commit=on"
+    arguments: dict[str, object] = {"options": wait}
+    if "connect_timeout" not in url.query:  # else, where nobody answers, minutes
+        arguments["connect_timeout"] = max(1, round(busy_seconds))
     try:
-        engine = create_engine(url, connect_args={"options": wait}, pool_pre_ping=True)
+        engine = create_engine(url, connect_args=arguments, pool_pre_ping=True)
     except ModuleNotFoundError as error:
         raise StoreError(
             f"The label store '{address}' is on a PostgreSQL server, and the driver "

@@ -4,12 +4,14 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as NoConnectionError
 
 from fewlabels.errors import (
     DamagedStoreError,
     FewlabelsError,
     StorageError,
+    StoreAwayError,
     StoreBusyError,
     StoreError,
 )
@@ -43,6 +45,8 @@ def explained(place: str) -> Iterator[None]:
         raise damaged(place, str(error)) from error
     except sqlite3.Error as error:
         raise _of_sqlite(place, error) from error
+    except NoConnectionError as error:  # others of this process have them all
+        raise _busy(place) from error
     except DBAPIError as error:
         cause = error.orig
         if isinstance(cause, sqlite3.Error):
@@ -84,8 +88,9 @@ def _of_server(place: str, error: DBAPIError) -> FewlabelsError:
             f"The label store '{place}' could not be written: {said}. Everything "
             "acknowledged before is safe; fix this on the server and try again."
         )
-    if isinstance(error, OperationalError) and not state:
-        return StoreError(
+    # Such a fault is never that of what was sent: it went away, or has no room.
+    if isinstance(error, OperationalError | InterfaceError):
+        return StoreAwayError(
             f"The label store '{place}' could not be reached: {said}. Everything "
             "acknowledged before is safe; check that the server is running and the "
             "address is right, and try again."

@@ -11,6 +11,7 @@ others go on labeling. Then one short transaction compares it with what is known
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import (
@@ -90,9 +91,10 @@ def items(
     query = select(ITEMS).order_by(ITEMS.c.path, ITEMS.c.id)
     if not with_missing:
         query = query.where(ITEMS.c.state == PRESENT)
+    parts = [query]
     if ids is not None:
-        query = query.where(ITEMS.c.id.in_(ids))
-    for row in streamed(connection, query):
+        parts = [query.where(ITEMS.c.id.in_(some)) for some in chunked(ids)]
+    for row in chain.from_iterable(streamed(connection, part) for part in parts):
         yield Item(
             id=row.id,
             path=row.path,

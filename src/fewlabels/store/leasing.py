@@ -113,6 +113,12 @@ def release(connection: Connection, token: str, items: Sequence[str] | None) -> 
     )
 
 
+def holders(connection: Connection, item: str, now: datetime) -> tuple[str, ...]:
+    """Return who holds an item."""
+    query = select(LEASES.c.annotator).where(LEASES.c.item == item)
+    return tuple(connection.execute(query.where(LEASES.c.expires > now)).scalars())
+
+
 def _check_ttl(ttl: float) -> None:
     if not 0 < ttl <= MOST_SECONDS:  # nor is it, for what is no number
         raise UsageError(

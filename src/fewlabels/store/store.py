@@ -176,17 +176,7 @@ class Store:
             return undoing.undo(connection, wish, self.database.now(connection))
 
     def redo(self, annotator: str, *, uuid: str | None = None) -> StoredEvent:
-        """Bring back what the annotator's last undo canceled, one step per call.
-
-        As in an editor, whoever says something new after an undo has nothing to redo.
-
-        Args:
-            annotator: Who.
-            uuid: Names this redo; the same one again changes nothing. None: a new one.
-
-        Returns:
-            The undo of the undo, as stored.
-        """
+        """Bring back what was undone last, unless something new was said since."""
         wish = undoing.Wish(annotator, None, uuid or new_uuid(), is_redo=True)
         with self.database.writing() as connection:
             return undoing.undo(connection, wish, self.database.now(connection))
@@ -371,6 +361,11 @@ class Store:
         """Prolong the leases of a token and return those it still holds."""
         with self.database.writing() as one:
             return leasing.heartbeat(one, token, ttl, self.database.now(one))
+
+    def holders(self, item: str) -> tuple[str, ...]:
+        """Return who holds an item."""
+        with self.database.reading() as one:
+            return leasing.holders(one, item, self.database.now(one))
 
     def release(self, token: str, items: Sequence[str] | None = None) -> int:
         """Give back the leases of a token, or those on some items; return how many."""

@@ -14,8 +14,10 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from fewlabels.errors import (
+    DamagedStoreError,
     DataError,
     FewlabelsError,
+    StoreAwayError,
     StoreBusyError,
     StoreError,
     UsageError,
@@ -132,6 +134,11 @@ def _add_work(app: FastAPI, background: Background) -> None:
         background.choose_again()
         return background.told()
 
+    @app.post("/api/features")
+    def go_on() -> Facts:
+        background.begin()
+        return background.told()
+
     @app.post("/api/train")
     def train() -> Facts:
         background.train()
@@ -242,7 +249,8 @@ def _add_errors(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(UsageError, answer(422))
     app.add_exception_handler(DataError, answer(404))
-    app.add_exception_handler(StoreBusyError, answer(503))
+    for later in (StoreBusyError, StoreAwayError, DamagedStoreError):
+        app.add_exception_handler(later, answer(503))  # the page sends it again
     app.add_exception_handler(StoreError, answer(409))
     app.add_exception_handler(FewlabelsError, answer(503))
 

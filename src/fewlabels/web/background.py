@@ -51,7 +51,7 @@ class Background:
         self._tasks: dict[str, dict[str, Any]] = {
             name: {"status": "idle"} for name in _TASKS
         }
-        self._facts: dict[str, Any] = {"takes_steps": False}
+        self._facts: dict[str, Any] = {"takes_steps": False, "goes_on": False}
         self._chosen_after: int | None = None
         self._guessed_at = -1
         self._trains_again = False
@@ -60,7 +60,7 @@ class Background:
     # ------------------------------------------------------------------- what to do
 
     def begin(self) -> None:
-        """Take in all images and make their features, behind everything else."""
+        """Take in all images and make their features; or go on, after a stop."""
         self._start_own("features", f"{_WORK}:prepare", self._prepared)
 
     def consider(self, state: Mapping[str, Any]) -> None:
@@ -105,7 +105,11 @@ class Background:
             Its result.
         """
         if not self._is_ready:
-            raise JobError("The images are still being looked at; try again later.")
+            raise JobError(
+                "The images were not all looked at; let that go on first."
+                if self._tasks["features"]["status"] in {"canceled", "failed"}
+                else "The images are still being looked at; try again later."
+            )
         told = {"folder": str(self._folder), **arguments}
 
         def work() -> Any:
@@ -167,6 +171,8 @@ class Background:
     def _prepared(self, end: Event) -> None:
         if end["event"] == "done":
             self._facts.update(end["result"])
+            if self._facts["goes_on"]:  # the server was killed meanwhile
+                self.train()
 
     def _queue(
         self,

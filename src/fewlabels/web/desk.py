@@ -106,12 +106,13 @@ class Desk:
             raise UsageError("There is no such image in this project any more.")
         project = self.project
         told: Facts = {"annotator": action.annotator, "uuid": action.uuid}
+        if action.verb == "change":
+            return project.change(item, action.name, **told)
+        told["in_turn"] = True  # a tab that was asleep may have lost it
         if action.verb == "skip":
             return project.skip(item, **told)
         if action.verb == "unsure":
             return project.unsure(item, **told)
-        if action.verb == "change":
-            return project.change(item, action.name, **told)
         if action.name is None:
             raise UsageError("A label needs the name of a class.")
         return project.label(item, action.name, lead_time=action.lead_time, **told)
@@ -120,20 +121,13 @@ class Desk:
         """Undo or redo, and hand the image back to the tab that did so."""
         who, uuid = action.annotator, action.uuid
         if action.verb == "undo":
-            done = self.project.undo(annotator=who, uuid=uuid, target=action.target)
+            done = self.project.undo(
+                annotator=who, uuid=uuid, target=action.target, token=action.tab
+            )
         else:
             done = self.project.redo(annotator=who, uuid=uuid)
         self.on_change()
-        item = str(done.event.item)
-        if action.verb == "undo":
-            self.project.store.lease(
-                done.event.annotator,
-                1,
-                overlap=self.project.settings.overlap,
-                among=[item],
-                token=action.tab,
-            )
-        shown = self._shown([item], self.project.store.rounds())
+        shown = self._shown([str(done.event.item)], self.project.store.rounds())
         return {"saved": done.sequence, "item": shown[0] if shown else None}
 
     def _shown(self, items: list[str], rounds: tuple[StoredRound, ...]) -> list[Facts]:
@@ -160,15 +154,15 @@ class Desk:
                 self._sequence = event.sequence
             classes = [one.name for one in moment.classes() if one.is_active]
             names = {one.number: one.name for one in moment.classes()}
-            rounds = moment.rounds()
-            verdicts = moment.verdicts(with_missing=True)
-        snapshot = Snapshot(
-            items=(),
-            classes=tuple(classes),
-            verdicts=verdicts,
-            rounds=rounds,
-            overlap=self.project.settings.overlap,
-        )
+            snapshot = Snapshot(
+                items=(),
+                classes=tuple(classes),
+                verdicts=moment.verdicts(with_missing=True),
+                rounds=moment.rounds(),
+                overlap=self.project.settings.overlap,
+            )
+            there = {one.id for one in moment.items(ids=sorted(snapshot.waiting))}
+        verdicts = snapshot.verdicts
         labels = [one for one in verdicts if one.kind in LABELS]
         confirmed = {one.item for one in labels if one.is_confirmed}
         counts = Counter(names[one.class_number or 0] for one in labels)
@@ -180,18 +174,18 @@ class Desk:
             "spent": snapshot.num_spent,
             "confirmed": len(confirmed),
             "skipped": len({one.item for one in verdicts} - {o.item for o in labels}),
-            "round": _progress(snapshot),
-            "waiting": len(snapshot.waiting),
+            "round": _progress(snapshot, there),
+            "waiting": len(there),
             "people": sorted({one.annotator for one in verdicts}),
         }
 
 
-def _progress(snapshot: Snapshot) -> Facts | None:
-    """Return how much of the last round is answered."""
+def _progress(snapshot: Snapshot, waiting: set[str]) -> Facts | None:
+    """Return how much of the last round is answered; nobody can answer what is gone."""
     if not snapshot.rounds:
         return None
     last = snapshot.rounds[-1]
-    num_open = sum(not snapshot.is_answered(one.item) for one in last.items)
+    num_open = sum(one.item in waiting for one in last.items)
     return {"number": last.step, "size": len(last.items), "open": num_open}
 
 

@@ -9,20 +9,21 @@ import hmac
 import os
 import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b, sha256
 from pathlib import Path
 
 from fewlabels.errors import UsageError
-from fewlabels.files import explained, read_regular
+from fewlabels.files import open_regular, replacing
 
 LEAST_TOKEN = 16
 """Characters that a token must have at least."""
 
 _FILE = ".page-key"
 _KEY_BYTES = 32
-_MOST_BYTES = 1024
 _LIFETIME = 30 * 24 * 3600  # seconds
+_TICKET_SECONDS = 300.0  # a browser may be slow to begin
+_OTHERS = 0o077  # what anybody but the owner may do with a file
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Keys:
 
     token: str
     key: bytes
+    _tickets: dict[str, float] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, folder: Path, token: str | None = None) -> "Keys":
@@ -59,9 +61,17 @@ class Keys:
             f"fewlabels-{blake2b(self.key, digest_size=4, person=b'name').hexdigest()}"
         )
 
+    def ticket(self) -> str:
+        """Return what stands for the token once, within minutes, and is void then."""
+        made = secrets.token_urlsafe(24)
+        self._tickets[made] = time.monotonic() + _TICKET_SECONDS
+        return made
+
     def is_token(self, given: str) -> bool:
-        """Return whether somebody brought the token; takes the same time for all."""
-        return hmac.compare_digest(given.encode(), self.token.encode())
+        """Return whether somebody brought the token, or a ticket, which is used up."""
+        if hmac.compare_digest(given.encode(), self.token.encode()):
+            return True
+        return time.monotonic() < self._tickets.pop(given, 0.0)
 
     def cookie(self, now: float | None = None) -> str:
         """Return the value of a cookie that is good for thirty days."""
@@ -87,16 +97,32 @@ class Keys:
 
 
 def _kept(path: Path) -> bytes:
-    """Return the key in a file, which is made if there is none."""
-    with explained(path):
-        try:
-            handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        except FileExistsError:
-            found = read_regular(path, _MOST_BYTES)
-            if len(found) >= _KEY_BYTES:
-                return found
-            path.unlink()  # of a process that was killed
-            return _kept(path)
-        with os.fdopen(handle, "wb") as file:
-            file.write(secrets.token_bytes(_KEY_BYTES))
-        return path.read_bytes()
+    """Return the key in a file; one that others may know or have made is replaced."""
+    found = _trusted(path)
+    if found is not None:
+        return found
+    made = secrets.token_bytes(_KEY_BYTES)
+    write_private(path, made)
+    return made
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Put content into a file that only its owner can read."""
+    with replacing(path) as partial:
+        partial.chmod(0o600)
+        partial.write_bytes(content)
+
+
+def _trusted(path: Path) -> bytes | None:
+    """Return a whole key in a file that belongs to us alone; None otherwise."""
+    if path.is_symlink():
+        return None
+    try:
+        with open_regular(path, _KEY_BYTES) as file:
+            state, found = os.fstat(file.fileno()), file.read()
+    except OSError:  # there is none, or it is none
+        return None
+    is_ours = os.name == "nt" or (
+        state.st_uid == os.geteuid() and not state.st_mode & _OTHERS
+    )
+    return found if is_ours and len(found) == _KEY_BYTES else None

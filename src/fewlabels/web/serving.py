@@ -2,9 +2,11 @@
 
 import os
 import socket
+from collections import Counter
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 from zlib import crc32
 
@@ -19,21 +21,44 @@ from fewlabels.web.background import Background
 from fewlabels.web.board import Board
 from fewlabels.web.desk import Desk
 from fewlabels.web.guard import LOOPBACK, Guard
-from fewlabels.web.keys import Keys
+from fewlabels.web.keys import Keys, write_private
 
 _FIRST_PORT, _NUM_PORTS = 8800, 200
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - recognized, not chosen
 _HEADER_SECONDS = 10.0
 _MOST_CONNECTIONS = 200
+_MOST_FROM_ONE = 60  # a browser has six, and one more for each tab that listens
+_LAUNCH = "open-page.html"
+_PAGE = """<!doctype html>
+<meta charset="utf-8">
+<meta http-equiv="refresh" content="0;url={address}">
+<title>fewlabels</title>
+<p><a href="{address}">Open the labeling page</a></p>
+"""
 
 
 class Patient(H11Protocol):
-    """HTTP that waits only so long for a client to say what it wants."""
+    """HTTP that waits only so long for a client, and lets none take all places."""
+
+    open_from: ClassVar[Counter[str]] = Counter()
+    """Connections of each address."""
 
     def connection_made(self, transport: Any) -> None:
         """Set a time by which the first request has to be there."""
         super().connection_made(transport)
+        self._address = str((transport.get_extra_info("peername") or ("",))[0])
+        self.open_from[self._address] += 1
+        if self.open_from[self._address] > _MOST_FROM_ONE:
+            transport.close()
+            return
         self.loop.call_later(_HEADER_SECONDS, self._leave_if_silent)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Give the place of a connection to another."""
+        super().connection_lost(exc)
+        self.open_from[self._address] -= 1
+        if not self.open_from[self._address]:
+            del self.open_from[self._address]
 
     def _leave_if_silent(self) -> None:
         transport: Any = self.transport
@@ -53,7 +78,7 @@ def serve(
     port: int | None = None,
     token: str | None = None,
     allow_code: AllowCode = False,
-    on_ready: Callable[[str], object],
+    on_ready: Callable[[str, Callable[[], Path]], object],
 ) -> None:
     """Serve the page of a project until somebody stops it.
 
@@ -63,7 +88,9 @@ def serve(
         port: Port to listen at; None: one that the project has kept so far.
         token: What people sign in with; None: a new one.
         allow_code: Which import paths ``project.json`` may name.
-        on_ready: Called with the address to open, when it can be opened.
+        on_ready: Called with the address to open, when it can be opened, and with what
+            makes a file that leads there: no other user of the machine can read it,
+            and what it tells the browser is void afterwards.
     """
     check_reach(host, token)
     keys = Keys.of(folder, token)
@@ -89,8 +116,18 @@ def serve(
         server = uvicorn.Server(config)
         app: Any = guard.app
         app.state.board.is_stopping = lambda: server.should_exit
-        on_ready(_address(host, listener, keys))
-        server.run(sockets=[listener])
+        own = folder / _LAUNCH
+
+        def launch() -> Path:
+            told = escape(_address(host, listener, keys.ticket()))
+            write_private(own, _PAGE.format(address=told).encode())
+            return own
+
+        try:
+            on_ready(_address(host, listener, keys.token), launch)
+            server.run(sockets=[listener])
+        finally:
+            own.unlink(missing_ok=True)
 
 
 def guarded(
@@ -145,8 +182,8 @@ def _listening(host: str, port: int | None, folder: Path) -> socket.socket:
     )
 
 
-def _address(host: str, listener: socket.socket, keys: Keys) -> str:
+def _address(host: str, listener: socket.socket, token: str) -> str:
     shown = socket.gethostname() if host in _EVERYWHERE else host
     named = f"[{shown}]" if ":" in shown else shown
-    token = quote(keys.token, safe="")
-    return f"http://{named}:{listener.getsockname()[1]}/?token={token}"
+    told = quote(token, safe="")
+    return f"http://{named}:{listener.getsockname()[1]}/?token={told}"

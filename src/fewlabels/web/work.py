@@ -52,6 +52,8 @@ def begin(
 @startable
 def prepare(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
     """Take in all images, and make their features where the training wants some."""
+    from fewlabels.projects import learning
+
     with Project.open(folder, allow_code=allow_code) as project, unwarned():
         num_images = len(project.index().files)
         known = built_in(project)
@@ -61,8 +63,9 @@ def prepare(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
             pool = snapshot.pool(project.images(snapshot))
             len(known.inputs.of(pool, None).rows)
         takes_steps = project.trainer().num_steps is not None
+        goes_on = takes_steps and learning.is_interrupted(project)
     facts = {"num_images": num_images, "has_features": has_features}
-    return facts | {"takes_steps": takes_steps}
+    return facts | {"takes_steps": takes_steps, "goes_on": goes_on}
 
 
 @startable

@@ -53,7 +53,16 @@ class Desk {
     this.drawMeters();
   }
 
+  /** Keep what this tab holds, and learn what others took over while it slept. */
+  async beat() {
+    if (this.outbox.size) return; // the server does not know yet what is taken back
+    const known = this.views.label.held();
+    const answer = await post("/api/stay", this.signature).catch(() => null);
+    if (answer && !this.outbox.size) this.views.label.keep(known, new Set(answer.items));
+  }
+
   hear(state) {
+    if (this.isAway) this.beat();
     this.isAway = false;
     this.drawJobs(state.jobs);
     // What is older than the last acknowledged answer would count backwards.
@@ -138,6 +147,10 @@ class Desk {
       } else if (job.status === "failed" && name !== "round") {
         rows.push(h("span", { class: "job bad" }, `${title}: ${job.error}`));
       }
+      if (name === "features" && (job.status === "failed" || job.status === "canceled")) {
+        const again = h("button", { type: "button", onclick: () => post("/api/features").catch((error) => toast(error.message)) }, "Go on");
+        rows.push(h("span", { class: "job" }, "Without it there is no wall, and images are drawn at random.", again));
+      }
       if (name === "export" && job.status === "done" && this.saidBefore.export === "running") {
         toast(`Exported to ${job.result.folder}: ${job.result.files.length} files.`, 12);
       }
@@ -209,7 +222,8 @@ async function begin() {
   byId("who").addEventListener("click", () => desk.rename());
   document.addEventListener("keydown", (event) => press(desk, event));
   listen((state) => desk.hear(state), () => desk.lose());
-  setInterval(() => post("/api/stay", desk.signature).catch(() => {}), BEAT);
+  setInterval(() => desk.beat(), BEAT);
+  document.addEventListener("visibilitychange", () => document.hidden || desk.beat());
   window.addEventListener("pagehide", () => {
     post("/api/leave", desk.signature, { keepalive: true }).catch(() => {});
   });

@@ -60,6 +60,21 @@ export class LabelView {
     this.ahead.prepare(this.queue);
   }
 
+  /** The images that this tab believes to hold. */
+  held() {
+    return [this.current, ...this.queue].filter((one) => one).map((one) => one.id);
+  }
+
+  /** Let go of images that it does not hold any more, of those it believed to. */
+  keep(known, held) {
+    const lost = new Set(known.filter((id) => !held.has(id)));
+    if (!lost.size) return;
+    this.queue = this.queue.filter((one) => !lost.has(one.id));
+    toast("You were away for a while; images that somebody else has by now are gone from here.");
+    if (this.current && lost.has(this.current.id)) this.next();
+    else this.refill();
+  }
+
   next() {
     this.show(this.queue.shift() ?? null);
     this.refill();

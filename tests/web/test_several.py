@@ -1,0 +1,157 @@
+"""Several people and tabs on one project, also after sleep and without a database."""
+
+import sqlite3
+import time
+
+import pytest
+from benchmarks import postgres
+from tests.projects.toy import CLASSES, QUICK, begin, pictures
+from tests.store.conftest import emptied, server
+from tests.web.pages import Browser, uuid
+
+from fewlabels.errors import StoreError
+from fewlabels.projects import Project
+from fewlabels.store import Store
+
+__all__ = ["server"]
+
+
+def asleep(project, browser):
+    """Let all leases of a tab expire."""
+    project.heartbeat(browser.tab, ttl=1e-6)
+
+
+def test_an_image_that_is_taken_back_is_free_at_no_moment(
+    project, browser, monkeypatch
+):
+    (item,) = browser.lease(1)
+    browser.act("label", item=item["id"], name="odd")
+    seen, lease = [], Store.lease
+
+    def late(store, *given, **wishes):
+        """What somebody else would find who comes in between."""
+        other = sqlite3.connect(project.folder / "labels.sqlite")
+        seen.extend(other.execute("SELECT count(*) FROM verdicts").fetchone())
+        other.close()
+        return lease(store, *given, **wishes)
+
+    monkeypatch.setattr(Store, "lease", late)
+    assert browser.act("undo").json()["item"] == item
+    assert seen == [1]  # the undo was not there yet
+    monkeypatch.undo()
+    others = Browser(project)
+    assert item["id"] not in {one["id"] for one in others.lease(7)}
+
+
+def test_a_tab_that_slept_does_not_label_what_others_took_over(project, browser):
+    first, second, third = browser.lease(3, annotator="ann")
+    asleep(project, browser)
+    other = Browser(project)
+    assert other.lease(2, annotator="bob") == [first, second]
+    other.act("label", item=first["id"], name="odd", annotator="bob")
+    for item in (first, second):
+        told = browser.act("label", item=item["id"], name="even", annotator="ann")
+        assert told.status_code == 409
+        assert "'bob' took it over" in told.json()["error"]
+    kept = browser.act("label", item=third["id"], name="even", annotator="ann")
+    assert kept.status_code == 200  # nobody else wanted it
+    for verb in ("skip", "unsure"):
+        assert browser.act(verb, item=second["id"], annotator="ann").status_code == 409
+    again = other.act("label", item=second["id"], name="odd", annotator="bob")
+    assert again.status_code == 200
+    assert len(project.store.labels()) == 3
+
+
+def test_an_answer_that_a_closed_tab_left_behind_is_taken(project, browser):
+    (item,) = browser.lease(1, annotator="ann")
+    browser.post("/api/leave")
+    fresh = Browser(project)  # the same person, who sends what was left unsent
+    assert fresh.lease(1, annotator="ann") == [item]
+    told = browser.act("label", item=item["id"], name="odd", annotator="ann")
+    assert told.status_code == 200
+
+
+def test_where_several_shall_answer_each_has_a_turn(tmp_path):
+    with begin(tmp_path, overlap=2) as project:
+        project.ask()
+        tabs = [Browser(project) for _ in range(3)]
+        (item,) = tabs[0].lease(1, annotator="ann")
+        asleep(project, tabs[0])
+        for tab, who in zip(tabs[1:], ("bob", "cleo"), strict=True):
+            tab.lease(1, annotator=who)
+        told = tabs[0].act("label", item=item["id"], name="odd", annotator="ann")
+        assert told.status_code == 409
+        assert "2 answers are wanted" in told.json()["error"]
+        project.release(tabs[2].tab)
+        told = tabs[0].act("label", item=item["id"], name="odd", annotator="ann")
+        assert told.status_code == 200
+
+
+def test_a_script_labels_out_of_turn(project):
+    item = project.store.rounds()[0].items[0].item
+    project.label(item, "odd", annotator="ann")
+    project.label(item, "odd", annotator="bob")
+    with pytest.raises(StoreError, match="'ann', 'bob' took it over"):
+        project.label(item, "odd", annotator="cleo", in_turn=True)
+
+
+def test_a_round_ends_although_images_of_it_are_gone(project, browser):
+    shown = browser.lease(7)
+    for item in shown[:2]:
+        browser.act("label", item=item["id"], name="odd")
+    for item in shown[2:]:
+        (project.images_folder / item["file"]).unlink()
+    project.index()
+    state = browser.desk.state()
+    assert state["round"] == {"number": 0, "size": 7, "open": 0}
+    assert state["waiting"] == 0
+    assert browser.lease(7) == []
+
+
+def test_without_a_database_an_answer_is_asked_for_again(tmp_path):
+    reason = postgres.why_not()
+    if reason:
+        pytest.skip(reason)
+    own = postgres.start()
+    try:
+        pictures(tmp_path / "images")
+        place, options = tmp_path / "project", {"audit": 3, "query": 4}
+        with Project.create(
+            *(place, tmp_path / "images", CLASSES),
+            budget=12,
+            trainer=QUICK,
+            strategy="random",
+            store=own.url("postgres"),
+            **options,
+        ) as project:
+            project.ask()
+            browser = Browser(project)
+            (item,) = browser.lease(1)
+            own.stop()
+            begun = time.monotonic()
+            told = browser.act("label", item=item["id"], name="odd")
+            assert time.monotonic() - begun < 15
+    finally:
+        own.stop()
+    assert told.status_code == 503
+    assert "could not be reached" in told.json()["error"]
+
+
+def test_what_the_database_cannot_keep_is_no_fault_of_the_server(server, tmp_path):
+    pictures(tmp_path / "images")
+    with Project.create(
+        *(tmp_path / "project", tmp_path / "images", CLASSES),
+        budget=12,
+        audit=3,
+        query=4,
+        trainer=QUICK,
+        strategy="random",
+        store=emptied(server),
+    ) as project:
+        project.ask()
+        browser = Browser(project)
+        (item,) = browser.lease(1)
+        body = {"verb": "label", "item": item["id"], "name": "odd", "uuid": uuid()}
+        told = browser.post("/api/act", {**body, "annotator": "a\0b"})
+        assert told.status_code in {409, 422}  # else it would be sent for ever
+        assert browser.post("/api/act", body).status_code == 200
