@@ -67,6 +67,8 @@ dying
 leaving
 sleeping
 leave  # and these, in jobs
+priorities
+warm_up
 heed
 _.isatty  # rich asks a stream whether it is a terminal
 _.handle_starttag  # html.parser calls these

@@ -273,3 +273,10 @@ def test_asking_writes_no_event(tmp_path):
         before = num_events(project)
         project.ask()
         assert num_events(project) == before
+
+
+def test_a_first_choice_at_random_lists_no_files(tmp_path, monkeypatch):
+    with begun(tmp_path) as project:
+        monkeypatch.setattr(type(project), "images", None)  # of many, that takes long
+        asked = project.ask(strategy="random", scan=False)
+        assert len(asked.items) > asked.num_audit > 0

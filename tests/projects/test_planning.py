@@ -152,6 +152,16 @@ def test_the_cost_of_each_quality_is_told(clock, monkeypatch):
     )
 
 
+def test_what_decides_nothing_is_timed_only_where_it_is_told(clock):
+    large, small = images(40, (3, 100, 80)), images(40, (3, 8, 8))
+    found = plan(large, 3, clock=clock, is_timed=False)
+    assert not clock.now
+    timed = plan(large, 3, clock=clock)
+    assert (found.trainer, found.options) == (timed.trainer, timed.options)
+    assert str(found) == found.reason == timed.reason
+    assert plan(small, 3, clock=clock, is_timed=False).seconds > 0  # which decides
+
+
 @pytest.mark.parametrize(
     ("channels", "options", "words"),
     [

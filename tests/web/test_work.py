@@ -133,7 +133,7 @@ def jobs(monkeypatch, tmp_path):
         end = Jobs.ends.get(name, {"event": "done", "result": {"takes_steps": False}})
         job = FakeJob(name, arguments, end)
         with Jobs.arrived:
-            Jobs.started.append(job)
+            (Jobs.warm if name == "warm_up" else Jobs.started).append(job)
             Jobs.arrived.notify_all()
         return job
 
@@ -149,7 +149,7 @@ def jobs(monkeypatch, tmp_path):
 
     monkeypatch.setattr(module, "start", started)
     monkeypatch.setattr(module, "Worker", FakeWorker)
-    Jobs.started, Jobs.ends = [], {}
+    Jobs.started, Jobs.warm, Jobs.ends = [], [], {}
     Jobs.background = Background(tmp_path)
     yield Jobs
     Jobs.background.close()
@@ -244,6 +244,7 @@ def test_nothing_is_chosen_ahead_while_nobody_labels(jobs):
     assert jobs.started == []
     jobs.background.consider(standing(left=2, size=4))
     assert calls(jobs, 1) == [("next_round", True)]
+    assert len(jobs.warm) == 1  # by the first answer, so that nobody waits for torch
 
 
 def test_a_round_that_is_answered_while_it_is_being_told_has_a_next_one(jobs):

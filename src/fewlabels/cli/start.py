@@ -175,9 +175,8 @@ def _begin(
         replay.close()
         if job.end is None:
             job.kill()
-    result = job.result()
-    for line in (*result["choice"], result["reason"]):
-        terminal.say(line)
+    if reason := job.result()["reason"]:
+        terminal.say(reason)
 
 
 def _has_screen() -> bool:

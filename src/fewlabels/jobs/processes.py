@@ -19,6 +19,7 @@ from fewlabels.errors import FewlabelsError, JobError
 from fewlabels.jobs.events import Event
 from fewlabels.naming import AllowCode
 
+_STEP_BACK = 10  # of the 20 that there are
 _PROGRAM = "fewlabels.jobs.worker"
 _ENDS = {"done", "failed", "canceled", "died"}
 _MOST_EVENTS = 10_000
@@ -39,6 +40,7 @@ def start(
     *,
     folder: str | os.PathLike[str] | None = None,
     allow_code: AllowCode = False,
+    gives_way: bool = False,
 ) -> "Job":
     """Begin a call in a process of its own, which ends with it, or with this process.
 
@@ -49,11 +51,14 @@ def start(
         folder: The working folder of the process; None: that of this one.
         allow_code: Which other functions may be called, and which import paths the
             arguments of ours may name: any (True), these, or none.
+        gives_way: Whether it leaves the processors to others that want them.
 
     Returns:
         The job, which goes on by itself.
     """
-    worker = Worker(folder=folder, allow_code=allow_code, is_reused=False)
+    worker = Worker(
+        folder=folder, allow_code=allow_code, is_reused=False, gives_way=gives_way
+    )
     return worker.start(call, arguments)
 
 
@@ -155,6 +160,7 @@ class Worker:
         allow_code: Which functions it may call beside those made for it, and which
             import paths the arguments of those may name.
         is_reused: Whether it waits for another call after the first.
+        gives_way: Whether it leaves the processors to others that want them.
     """
 
     def __init__(
@@ -164,10 +170,12 @@ class Worker:
         folder: str | os.PathLike[str] | None = None,
         allow_code: AllowCode = False,
         is_reused: bool = True,
+        gives_way: bool = False,
     ) -> None:
         self._environment, self._folder = environment or {}, folder
         self._allowed = allow_code if allow_code is True else list(allow_code or ())
         self._is_reused, self._is_closed = is_reused, False
+        self._gives_way = gives_way
         self._numbers, self._lock = count(1), RLock()
         self._job = Job(self, 0)
         self._process: subprocess.Popen[str] | None = None
@@ -218,6 +226,8 @@ class Worker:
             errors="replace",
             start_new_session=True,  # Ctrl-C is ours to see; one group to end
         )
+        if self._gives_way:
+            _step_back(self._process.pid)
         self._reader = Thread(
             target=self._read, args=(self._process, printed), daemon=True
         )
@@ -242,6 +252,15 @@ class Worker:
                 with suppress(OSError):  # what it has not read
                     process.stdin.close()
                 job.hear(_death(code, printed))
+
+
+def _step_back(process: int) -> None:
+    """Let others go first, where the system can be told so."""
+    if hasattr(os, "setpriority"):
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        os.setpriority(os.PRIO_PROCESS, process, own + _STEP_BACK)
+    with suppress(OSError):  # Linux, where it weighs sessions before their processes
+        Path(f"/proc/{process}/autogroup").write_text(str(_STEP_BACK), "ascii")
 
 
 def _end(process: subprocess.Popen[str]) -> None:

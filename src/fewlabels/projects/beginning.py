@@ -95,6 +95,8 @@ class Source:
         size: int | None,
         shares: Shares,
         quality: str | None,
+        *,
+        is_timed: bool,
     ) -> Planned:
         """Return trainer, shape and reason: as told, or as fits."""
         if quality is not None:
@@ -110,6 +112,7 @@ class Source:
             shares=shares,
             quality=cast("Quality", quality or NORMAL),
             size=size,
+            is_timed=is_timed,
         )
         chosen = Choice(name=plan.trainer, options=dict(plan.options))
         return Planned(chosen, plan.shape, plan.reason, plan.choice)

@@ -11,7 +11,7 @@ from fewlabels import strategies
 from fewlabels.errors import BudgetError, FewlabelsWarning
 from fewlabels.features import PrecomputedClassifier
 from fewlabels.integers import count
-from fewlabels.pool import UNKNOWN, Pool, Query, check_query
+from fewlabels.pool import UNKNOWN, ArrayImages, Images, Pool, Query, check_query
 from fewlabels.projects.folder import ProjectFolder
 from fewlabels.projects.models import ModelRecord
 from fewlabels.projects.settings import largest_audit
@@ -47,9 +47,11 @@ def new_round(
     size = _size(project, snapshot, size, len(measuring), len(again))
     done = project.records()
     model = done[-1] if done else None
-    pool = _asked_of(project, snapshot, measuring)
     chooser = strategies.resolve(chosen_by.name, chosen_by.options)
-    if model is None and isinstance(chooser, Random):
+    is_blind = model is None and isinstance(chooser, Random)
+    images = _unseen(project, snapshot) if is_blind else project.images(snapshot)
+    pool = _asked_of(project, snapshot, images, measuring)
+    if is_blind:
         _warn_of_no_model(pool)
         classifier = _knowing_nothing(pool)
     else:
@@ -127,12 +129,18 @@ def _size(
     return min(project.settings.query if wanted is None else wanted, left, free)
 
 
-def _asked_of(project: ProjectFolder, snapshot: Snapshot, measuring: Tensor) -> Pool:
+def _unseen(project: ProjectFolder, snapshot: Snapshot) -> Images:
+    """Return images that nobody will look at: of many, listing files takes seconds."""
+    shape = (len(snapshot.items), *project.settings.shape)
+    return ArrayImages(torch.zeros((), dtype=torch.uint8).expand(shape))
+
+
+def _asked_of(
+    project: ProjectFolder, snapshot: Snapshot, images: Images, measuring: Tensor
+) -> Pool:
     """Return the pool that the strategy sees: none of what measures is a candidate."""
     settings = project.settings
-    pool = snapshot.pool(
-        project.images(snapshot), budget=settings.budget - settings.audit
-    )
+    pool = snapshot.pool(images, budget=settings.budget - settings.audit)
     apart = ~torch.isin(pool.candidates, measuring)
     return replace(pool, candidates=pool.candidates[apart])
 

@@ -74,7 +74,7 @@ class TrainingPlan:
     shape: tuple[int, int, int]
     """Channels, height and width that images are brought to."""
     seconds: float
-    """Expected time of one training; later ones find features made already."""
+    """Expected time of a first training, which makes features; NaN: not measured."""
     reason: str
     """Why this and nothing else, in a sentence."""
     embedding: Mapping[Quality, float] = field(default_factory=dict)
@@ -97,6 +97,8 @@ class TrainingPlan:
 
     def __str__(self) -> str:
         """Say what will be done, why and how long it will take."""
+        if math.isnan(self.seconds):
+            return self.reason
         return f"{self.reason} Expected time: {duration(self.seconds)}."
 
 
@@ -108,6 +110,7 @@ def plan(
     quality: Quality = NORMAL,
     size: int | None = None,
     bearable: float = BEARABLE,
+    is_timed: bool = True,
     clock: Clock = time.perf_counter,
 ) -> TrainingPlan:
     """Choose a trainer for some images on this machine, and estimate its time.
@@ -118,7 +121,6 @@ def plan(
     network, and a linear head over its features is fitted. Where the extra
     ``pretrained`` is not installed, larger images are brought to 32 pixels and trained
     on from scratch. Predictions are aligned to class shares only where these are known.
-    Timing takes some seconds.
 
     Args:
         images: All images of the pool. Of files the native sizes count, whatever size
@@ -129,6 +131,7 @@ def plan(
         size: Side of the square that images are brought to whatever the quality; None:
             as the quality says, or what fits.
         bearable: Seconds of training from scratch that are put up with.
+        is_timed: Whether to measure what decides nothing, too, which takes seconds.
         clock: What tells the time.
 
     Returns:
@@ -164,7 +167,8 @@ def plan(
         return _scratch(images, num_classes, shares, why, clock, small_side)
     why = f"{seen}, more than {SMALL_SIDE}"
     over = _over_encoder(quality, size)
-    return _frozen(images, num_classes, shares, why, clock, over, size)
+    told = clock if is_timed else None
+    return _frozen(images, num_classes, shares, why, told, over, size)
 
 
 def side(quality: Quality, size: int | None) -> int:
@@ -265,19 +269,23 @@ def _frozen(
     num_classes: int,
     shares: Shares,
     why: str,
-    clock: Clock,
+    clock: Clock | None,
     options: Mapping[str, Any],
     size: int | None,
 ) -> TrainingPlan:
-    """Return the plan to fit a head over features that are made once."""
+    """Return the plan to fit a head over features; without a clock, not timed."""
     is_pretrained = options["encoder"] == ENCODER
     own = options.get("encoder_options", {})
     shape = _shape(images, own.get("size") if size is None else size)
     chosen = informed(Choice(name=OVER_FEATURES, options=dict(options)), shares)
-    encoder = encoders.resolve(options["encoder"], **own)
-    seconds = _embedding(_some(images, shape), len(images), encoder, clock)
-    width, made = encoder.feature_size, _made(chosen)
-    seconds += _rehearsed(made, len(images), num_classes, width, clock)
+    seconds, embedding = math.nan, dict[Quality, float]()
+    if clock is not None:
+        encoder = encoders.resolve(options["encoder"], **own)
+        seconds = _embedding(_some(images, shape), len(images), encoder, clock)
+        wide = encoder.feature_size
+        seconds += _rehearsed(_made(chosen), len(images), num_classes, wide, clock)
+        if is_pretrained and size is None:
+            embedding = _costs(images, clock)
     return TrainingPlan(
         trainer=chosen.name,
         options=chosen.options,
@@ -288,7 +296,7 @@ def _frozen(
         "and kept."
         if is_pretrained
         else f"{why}: a linear head over the pixels is fitted.",
-        embedding=_costs(images, clock) if is_pretrained and size is None else {},
+        embedding=embedding,
     )
 
 

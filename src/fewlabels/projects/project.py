@@ -95,7 +95,7 @@ class Project(Labeling):
             first: Index so many of the images, drawn at random, so that labeling can
                 begin at once; :meth:`index` takes in the others. None: all of them.
             on_choice: Called with what each quality would cost here, where there is a
-                choice, before the project is made.
+                choice, before the project is made. None: that is not measured.
 
         Returns:
             The project, with its images indexed.
@@ -110,7 +110,13 @@ class Project(Labeling):
         _check_free(place)
         source = beginning.Source.of(place, pictures, encoder, first)
         planned = source.planned(
-            len(names), trainer, encoder, size, known_shares, quality
+            len(names),
+            trainer,
+            encoder,
+            size,
+            known_shares,
+            quality,
+            is_timed=on_choice is not None,
         )
         if on_choice is not None and planned.choice:
             on_choice(planned.choice)

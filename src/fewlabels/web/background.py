@@ -15,9 +15,7 @@ from typing import Any
 from fewlabels.errors import FewlabelsError, JobError
 from fewlabels.jobs import Event, Job, Worker, start
 from fewlabels.naming import AllowCode
-
-AHEAD = 5
-"""Images left of a round at which the next one is chosen, or half of a small one."""
+from fewlabels.web.pace import Pace
 
 _WORK = "fewlabels.web.work"
 _TRAIN = "fewlabels.projects.jobs:train"
@@ -53,6 +51,7 @@ class Background:
         }
         self._facts: dict[str, Any] = {"takes_steps": False, "goes_on": False}
         self._chosen_after: int | None = None
+        self._pace, self._is_warm = Pace(), False
         self._guessed_at = -1
         self._trains_again = False
         self._is_closed = False
@@ -66,13 +65,16 @@ class Background:
     def consider(self, state: Mapping[str, Any]) -> None:
         """Choose the next images in time, and guess anew after each label."""
         asked = state["round"]
+        self._pace.see(asked)
         left = state["budget"] - state["spent"]
         if asked is None:
             self._choose(-1, ahead=False)
         elif asked["open"] == 0 and left > 0:
             self._choose(asked["number"], ahead=False)
-        elif _is_nearly_done(asked) and left > state["waiting"]:
+        elif self._pace.is_time(asked) and left > state["waiting"]:
             self._choose(asked["number"], ahead=True)
+        elif not self._is_warm and asked["open"] < asked["size"]:
+            self._is_warm = self._queue("guesses", f"{_WORK}:warm_up", {})
         is_new = self._is_ready and state["sequence"] != self._guessed_at
         if is_new and self._queue("guesses", f"{_GUESS}:guess", {}):
             self._guessed_at = state["sequence"]
@@ -163,8 +165,10 @@ class Background:
         arguments = {"at_random": at_random, "ahead": ahead}
         if self._queue("round", f"{_WORK}:next_round", arguments, self._chose):
             self._chosen_after = after
+            self._pace.begin()
 
     def _chose(self, end: Event) -> None:
+        self._pace.end()
         if end["event"] == "done" and self._facts["takes_steps"]:
             self.train()
 
@@ -206,7 +210,7 @@ class Background:
             return False
         folder = {"folder": str(self._folder)}
         try:
-            job = start(call, folder, allow_code=self._allow_code)
+            job = start(call, folder, allow_code=self._allow_code, gives_way=True)
             Thread(target=self._watch, args=(name, job, then), daemon=True).start()
         except _NO_START as error:
             self._fail(name, error)
@@ -248,12 +252,6 @@ class Background:
         with self._lock:
             self._tasks[name] = {**self._tasks[name], **facts}
         self.on_change()
-
-
-def _is_nearly_done(asked: Mapping[str, Any]) -> bool:
-    """Whether somebody is at work on a round, and few of its images are left."""
-    few = min(AHEAD, asked["size"] // 2)
-    return bool(asked["open"] < asked["size"] and asked["open"] <= few)
 
 
 def _outcome(end: Event) -> dict[str, Any]:

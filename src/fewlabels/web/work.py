@@ -33,20 +33,18 @@ def begin(
     """Begin a project on some of its images, and choose the first ones to label.
 
     The others are taken in later. Those of the first round are drawn at random among
-    some that were drawn at random, so that what measures stands for all.
+    some that were drawn at random, so that what measures stands for all. What each
+    quality would cost is not measured: somebody waits for the first image.
 
     Returns:
-        Why this training, and what each quality would cost where there is a choice.
+        Why this training.
     """
     check_code(folder, options, allow_code)
-    told: list[str] = []
     with Project.create(
-        folder, images, classes, first=FIRST_IMAGES, on_choice=told.append, **options
+        folder, images, classes, first=FIRST_IMAGES, **options
     ) as project:
         project.ask(strategy="random", scan=False)
-        is_whole = sum(1 for _ in project.store.items()) < FIRST_IMAGES
-        choice = told if is_whole else []  # that was the cost of some images only
-        return {"reason": project.settings.reason, "choice": choice}
+        return {"reason": project.settings.reason}
 
 
 @startable
@@ -66,6 +64,15 @@ def prepare(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
         goes_on = takes_steps and learning.is_interrupted(project)
     facts = {"num_images": num_images, "has_features": has_features}
     return facts | {"takes_steps": takes_steps, "goes_on": goes_on}
+
+
+@startable
+def warm_up(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
+    """Import what choosing needs, before somebody waits for it."""
+    del folder, allow_code
+    import fewlabels.projects.choosing  # noqa: F401
+
+    return {}
 
 
 @startable
