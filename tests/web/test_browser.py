@@ -1,41 +1,27 @@
 """The page in Chromium, by keyboard alone, from ``start`` to an exported model."""
 
-import os
 import random
-import re
-import shutil
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks import page
+from benchmarks.page import Server
 from PIL import Image
 from sklearn.datasets import load_digits
 
 from fewlabels.projects import NextStep, Project, predict
 
-playwright = pytest.importorskip("playwright.sync_api")
+pytest.importorskip("playwright.sync_api")
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 NAMES = "zero,one,two,three,four,five,six,seven,eight,nine"
 NUM_IMAGES = 1200
-TOKEN = "a token for the tests alone"
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(CHROMIUM is None, reason="needs chromium on the PATH"),
+    pytest.mark.skipif(page.CHROMIUM is None, reason="needs chromium on the PATH"),
 ]
 
 
@@ -49,48 +35,10 @@ def digits(folder, numbers):
     return data.target
 
 
-class Server:
-    """``fewlabels start`` in a process of its own, which can be killed."""
-
-    def __init__(self, folder, *options, port=None):
-        self.command = [sys.executable, "-m", "fewlabels", "start", str(folder)]
-        self.command += ["--no-browser", "--token", TOKEN, *options]
-        self.log = folder.parent / "server.log"
-        self.port = port
-        self.start()
-
-    def start(self):
-        extra = [] if self.port is None else ["--port", str(self.port)]
-        with self.log.open("w") as log:
-            self.process = subprocess.Popen(
-                self.command + extra, stdout=log, stderr=log, start_new_session=True
-            )
-        end = time.monotonic() + 120
-        while not (found := re.search(r"http://\S+:(\d+)/", self.log.read_text())):
-            assert self.process.poll() is None, self.log.read_text()
-            assert time.monotonic() < end, self.log.read_text()
-            time.sleep(0.05)
-        self.port = int(found[1])
-
-    @property
-    def address(self):
-        return f"http://127.0.0.1:{self.port}/?token={TOKEN.replace(' ', '%20')}"
-
-    def kill(self):
-        os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-    def stop(self):
-        self.process.send_signal(signal.SIGINT)
-        self.process.wait(30)
-
-
 @pytest.fixture(scope="module")
 def chromium():
-    with playwright.sync_playwright() as tool:
-        found = tool.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
-        yield found
-        found.close()
+    with page.chromium() as browser:
+        yield browser
 
 
 class Person:

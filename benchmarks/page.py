@@ -1,0 +1,95 @@
+"""The labeling page for scripts: ``fewlabels start`` and a Chromium that shows it."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+TOKEN = "a token for the tests alone"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+class Server:
+    """``fewlabels start`` in a process of its own, which can be killed.
+
+    Args:
+        folder: Images, or a project.
+        options: Further words of the command.
+        port: Where to listen; None: where the command likes.
+        patience: Seconds until it has to be there.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *options: str,
+        port: int | None = None,
+        patience: float = 120,
+    ) -> None:
+        self.command = [sys.executable, "-m", "fewlabels", "start", str(folder)]
+        self.command += ["--no-browser", "--token", TOKEN, *options]
+        self.log = folder.parent / "server.log"
+        self.port, self.patience = port, patience
+        self.start()
+
+    def start(self) -> None:
+        """Start it, and wait until it says where it is."""
+        extra = [] if self.port is None else ["--port", str(self.port)]
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                self.command + extra, stdout=log, stderr=log, start_new_session=True
+            )
+        end = time.monotonic() + self.patience
+        while not (found := re.search(r"http://\S+:(\d+)/", self.log.read_text())):
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < end, self.log.read_text()
+            time.sleep(0.05)
+        self.port = int(found[1])
+
+    @property
+    def address(self) -> str:
+        """What to open."""
+        return f"http://127.0.0.1:{self.port}/?token={quote(TOKEN)}"
+
+    def kill(self) -> None:
+        """End it without a warning."""
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> None:
+        """End it as Ctrl-C does."""
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(30)
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """Hand out a browser of Playwright's.
+
+    Yields:
+        The browser.
+    """
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as tool:
+        found = tool.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
+        try:
+            yield found
+        finally:
+            found.close()
