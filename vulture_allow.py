@@ -109,3 +109,7 @@ _.log_severity_level
 forked_workers  # tests name this fixture
 static  # FastAPI calls these
 stand
+health
+setup
+webhook
+suggestions  # a job, which is started by its name

@@ -1,12 +1,15 @@
 """``fewlabels start``: a new project, or the one that is there."""
 
+import shutil
 import threading
+from pathlib import Path
 
 import pytest
 from tests.projects.toy import begun, pictures
 
 from fewlabels.cli import start as module
 from fewlabels.errors import UsageError
+from fewlabels.projects import Project
 
 
 @pytest.fixture
@@ -42,6 +45,21 @@ def test_a_folder_and_a_budget_make_a_project_beside_it(tmp_path, served, capsys
     assert "Its budget is 12" in told
     module.start(place)
     assert [one[0] for one in served] == [place] * 3
+
+
+def test_a_hugging_face_data_set_is_labeled_like_a_folder(tmp_path, served):
+    saved = Path(__file__).parents[1] / "data" / "hugging_face"
+    shutil.copytree(saved / "one", tmp_path / "pets")
+    options = {"query": 2, "strategy": "random", "trainer": "supervised", "audit": 1}
+    module.start(Path(f"hf-dataset:{tmp_path}/pets"), budget=4, overlap=2, **options)
+    assert served[0][0] == tmp_path / "pets-images-labels"
+    with Project.open(served[0][0]) as project:
+        assert [one.name for one in project.store.classes()] == ["even", "odd"]
+        assert len(list(project.store.items())) == 6
+        assert project.settings.overlap == 2
+    module.start(Path(f"hf-dataset:{tmp_path}/pets"))  # the same goes on
+    with pytest.raises(UsageError, match="hf download"):
+        module.start(Path("hf-dataset:nowhere/at/all"))
 
 
 def test_the_browser_is_led_to_the_page_by_a_file(tmp_path, served, monkeypatch):

@@ -155,3 +155,59 @@ def test_what_the_database_cannot_keep_is_no_fault_of_the_server(server, tmp_pat
         told = browser.post("/api/act", {**body, "annotator": "a\0b"})
         assert told.status_code in {409, 422}  # else it would be sent for ever
         assert browser.post("/api/act", body).status_code == 200
+
+
+def test_letters_of_ones_own_are_kept_with_the_project(project, browser):
+    def letters():
+        return [one["letter"] for one in browser.desk.state()["classes"]]
+
+    assert letters() == ["", ""]
+    assert browser.post("/api/letters", {"letters": {"odd": "q"}}).status_code == 200
+    assert letters() == ["", "q"]
+    project.rename_class("odd", "uneven")
+    assert letters() == ["", "q"]  # it belongs to the class, not to its name
+    with Project.open(project.folder) as again:
+        assert Browser(again).desk.state()["classes"][1]["letter"] == "q"
+    for wrong in (
+        {"nothing": "a"},
+        {"even": "A"},
+        {"even": "ab"},
+        {"even": "1"},
+        {"even": "é"},
+        {"even": "z", "uneven": "z"},
+    ):
+        told = browser.post("/api/letters", {"letters": wrong})
+        assert told.status_code == 422
+        assert letters() == ["", "q"]
+    for damaged in ("", "[1]", '{"x": "a"}', '{"0": 5}'):
+        (project.folder / "page-letters.json").write_text(damaged)
+        assert letters() == ["", ""]
+
+
+def test_people_see_how_far_they_agree_and_where_they_do_not(tmp_path):
+    with begin(tmp_path, overlap=2) as project:
+        items = [one.item for one in project.ask().items]
+        for item, one, other in zip(items[:4], "0011", "0111", strict=True):
+            project.label(item, CLASSES[int(one)], annotator="ann")
+            project.label(item, CLASSES[int(other)], annotator="bob")
+        project.label(items[4], "odd", annotator="ann")  # bob is still to be asked
+        project.skip(items[5], annotator="bob")
+        browser = Browser(project)
+        told = browser.get("/api/people").json()
+        assert told["people"] == [
+            {"name": "ann", "labels": 5, "skipped": 0, "unsure": 0},
+            {"name": "bob", "labels": 4, "skipped": 1, "unsure": 0},
+        ]
+        (pair,) = told["pairs"]
+        assert (pair["one"], pair["other"]) == ("ann", "bob")
+        assert (pair["shared"], pair["same"], pair["kappa"]) == (4, 3, 0.5)
+        (apart,) = told["apart"]
+        assert told["num_apart"] == 1
+        assert apart["id"] == browser.desk.gallery.name_of(items[1])
+        assert apart["answers"] == [
+            {"annotator": "ann", "label": "even"},
+            {"annotator": "bob", "label": "odd"},
+        ]
+        change = {"item": apart["id"], "name": "odd", "annotator": "ann"}
+        assert browser.act("change", **change).status_code == 200
+        assert browser.get("/api/people").json()["apart"] == []

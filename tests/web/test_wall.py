@@ -6,7 +6,7 @@ from itertools import count
 import numpy as np
 import pytest
 from PIL import Image
-from tests.projects.toy import CLASSES, num_events
+from tests.projects.toy import CLASSES, QUICK, changed, num_events
 from tests.web.pages import Browser, uuid
 
 from fewlabels.errors import UnknownNameError, UsageError
@@ -51,6 +51,10 @@ def truth(item):
 def wall(project, **wish):
     options = {"name": None, "like": None, "count": 60, "without": []}
     return guessing.wall(str(project.folder), allow_code=False, **(options | wish))
+
+
+def looks(project):
+    return guessing.second_looks(str(project.folder), allow_code=False)
 
 
 def test_the_wall_shows_what_nobody_has_spoken_of_surest_first(project):
@@ -152,17 +156,38 @@ def test_more_like_this_and_slips(project, monkeypatch):
     near = wall(project, like=tiles[0]["item"])["tiles"]
     assert near[0]["item"] == tiles[0]["item"]
     assert {truth(one["item"]) for one in near[: len(tiles) // 2]} == {"odd"}
-    assert guessing.slips(str(project.folder), allow_code=False) == []
+    assert looks(project)["slips"] == []
     audit = {o.item for o in project.store.rounds()[0].items if o.role == "audit"}
     wrong = next(v for v in project.store.labels() if v.item not in audit)
     other = CLASSES[1 - wrong.class_number]
     project.change(wrong.item, other, annotator="ann")
-    found = guessing.slips(str(project.folder), allow_code=False)
+    found = looks(project)["slips"]
     assert wrong.item in {one["item"] for one in found}
     told = next(one for one in found if one["item"] == wrong.item)
     assert (told["label"], told["other"]) == (other, truth(wrong.item))
     monkeypatch.setattr(guessing, "_spread", None)  # the same labels: it is known
-    assert guessing.slips(str(project.folder), allow_code=False) == found
+    assert looks(project)["slips"] == found
+
+
+def test_likely_mistakes_are_what_the_model_is_least_sure_about(project):
+    doubts = looks(project)["doubts"]
+    every = sorted(wall(project)["tiles"], key=lambda one: one["sure"])
+    assert [one["sure"] for one in doubts] == [
+        one["sure"] for one in every[: guessing.MOST_DOUBTS]
+    ]
+    audit = {o.item for o in project.store.rounds()[0].items if o.role == "audit"}
+    assert not audit & {one["item"] for one in doubts}
+
+
+def test_a_trained_network_does_not_keep_the_page_from_comparing_images(project):
+    tiles = wall(project, name="odd")["tiles"]
+    own = changed(project, trainer=QUICK)  # it has no features
+    own.train()
+    assert guessing.guess(str(own.folder), allow_code=False)["by"] == "model-000"
+    near = wall(own, like=tiles[0]["item"])["tiles"]
+    assert near[0]["item"] == tiles[0]["item"]
+    assert {truth(one["item"]) for one in near[: len(tiles) // 2]} == {"odd"}
+    own.close()
 
 
 def test_without_labels_there_is_no_guess(project):
@@ -199,8 +224,10 @@ def test_the_page_confirms_and_takes_back(project):
     assert browser.desk.state()["confirmed"] == 0
     like = browser.post("/api/wall", {"like": ids[0], "without": ids[1:2]}).json()
     assert ids[1] not in {one["id"] for one in like["tiles"]}
-    assert browser.get("/api/slips").json() == {"tiles": []}
-    assert asked == ["wall", "wall", "slips"]
+    told = browser.get("/api/second-looks").json()
+    assert told["slips"] == []
+    assert {"id", "file", "class", "sure"} <= told["doubts"][0].keys()
+    assert asked == ["wall", "wall", "second_looks"]
     wrong = {"uuid": uuid(), "items": ids}
     assert browser.post("/api/confirm", wrong).status_code == 422
 

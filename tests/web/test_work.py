@@ -218,11 +218,11 @@ def test_few_wait_for_the_model_and_none_in_vain(jobs, monkeypatch):
     while seats.acquire(blocking=False):
         pass
     with pytest.raises(JobError, match="Others wait"):
-        jobs.background.ask("slips")
+        jobs.background.ask("second_looks")
     seats.release()
     for _ in range(2):  # whoever gives up leaves the seat to the next
         with pytest.raises(JobError, match="longer than"):
-            jobs.background.ask("slips")
+            jobs.background.ask("second_looks")
     going_on.set()
     jobs.background._line.submit(int).result(10)
     assert [job.call for job in jobs.started] == ["prepare"]
@@ -304,7 +304,7 @@ def test_features_that_were_stopped_are_begun_again_if_somebody_wishes(jobs, pro
     calls(jobs, 1, "features")
     assert background.told()["features"]["status"] == "canceled"
     with pytest.raises(JobError, match="were not all looked at"):
-        background.ask("slips")
+        background.ask("second_looks")
     jobs.ends["prepare"] = {"event": "done", "result": {}}
     own = browser.guard.app.state.background
     own.begin = background.begin

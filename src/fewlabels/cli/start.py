@@ -13,6 +13,7 @@ import typer
 
 from fewlabels.cli.options import AllowCode, Download, Encoder, Quiet, found_encoder
 from fewlabels.cli.terminal import Terminal
+from fewlabels.data.hugging_face import HubData
 from fewlabels.errors import UsageError
 from fewlabels.jobs import Replay
 from fewlabels.jobs import start as start_job
@@ -27,7 +28,8 @@ def start(
     folder: Annotated[
         Path,
         typer.Argument(
-            metavar="FOLDER", help="Image folder, or the folder of a project."
+            metavar="FOLDER",
+            help="Image folder, the folder of a project, or hf-dataset:FOLDER[@SPLIT].",
         ),
     ],
     *,
@@ -46,6 +48,7 @@ def start(
         int | None, typer.Option(help="Labels that only measure. [default: a fifth]")
     ] = None,
     query: Annotated[int, typer.Option(help="Labels asked for in each round.")] = 20,
+    overlap: Annotated[int, typer.Option(help="People who label each image.")] = 1,
     strategy: Annotated[str, typer.Option(help="Name or module:Class.")] = "npc",
     trainer: Annotated[
         str | None,
@@ -85,12 +88,19 @@ def start(
 
     check_reach(host, token)
     terminal = Terminal.open(quiet=quiet)
+    hub = HubData.of(str(folder))
+    if hub is not None:
+        with terminal.busy():
+            folder, named = hub.unpack(), hub.classes()
+        if classes is None and named and not any("," in name for name in named):
+            classes = ",".join(named)
     place = _place(folder, project)
     if (place / FILE).exists():
         _go_on(place, classes, budget, terminal)
     else:
         options: dict[str, Any] = {"budget": budget, "audit": audit, "query": query}
         options |= {"strategy": strategy, "trainer": trainer, "quality": quality}
+        options |= {"overlap": overlap}
         options |= {"encoder": found_encoder(encoder, download=download)}
         with terminal.busy():
             _begin(place, folder, classes, options, terminal)

@@ -12,6 +12,7 @@ from fewlabels.pool import Images
 from fewlabels.projects.export import (
     Facts,
     LabelRow,
+    Points,
     PredictionRows,
     check_replaceable,
     save_model,
@@ -95,8 +96,11 @@ def _write_model(
     """Write what a model says and the model itself."""
     pool = snapshot.pool(project.images(snapshot))
     classifier = project.classifier(record, pool)
-    parts = _predictions(classifier, snapshot, pool.images)
-    write_predictions(folder / "predictions.parquet", snapshot.classes, parts)
+    table = folder / "predictions.parquet"
+    with Points(folder, len(pool)) as points:
+        parts = _predictions(classifier, snapshot, pool.images, points)
+        write_predictions(table, snapshot.classes, parts)
+        points.write(folder / "map.parquet", table)
     classes = snapshot.classes[: len(record.classes)]  # by the names of today
     standing = status(project)
     curve = standing.curve
@@ -133,7 +137,7 @@ def _label_rows(snapshot: Snapshot) -> Iterator[LabelRow]:
 
 
 def _predictions(
-    classifier: Classifier, snapshot: Snapshot, images: Images
+    classifier: Classifier, snapshot: Snapshot, images: Images, points: Points
 ) -> Iterator[PredictionRows]:
     """Yield what the model says of every image, and what people said.
 
@@ -147,7 +151,7 @@ def _predictions(
         for item in snapshot.items
     ]
     num_classes, start = len(snapshot.classes), 0
-    for part in probabilities(classifier, images):
+    for part in probabilities(classifier, images, on_features=points.add):
         stop = start + len(part)
         whole = F.pad(part, (0, num_classes - part.shape[1]))
         yield PredictionRows(names[start:stop], whole, said[start:stop])

@@ -3,7 +3,7 @@
 Shapes: n images, C classes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -97,15 +97,28 @@ def predict(
     )
 
 
-def probabilities(classifier: Classifier, images: Images) -> Iterator[Tensor]:
+def probabilities(
+    classifier: Classifier,
+    images: Images,
+    *,
+    on_features: Callable[[Tensor], object] | None = None,
+) -> Iterator[Tensor]:
     """Yield what a classifier says about all images, some hundred at a time.
+
+    Args:
+        classifier: The classifier.
+        images: The images.
+        on_features: Called with the features of the same images.
 
     Yields:
         Probabilities of the next images, float32, shape (at most 512, C).
     """
     with track("Predicting", len(images)) as advance:
         for part in torch.split(torch.arange(len(images)), _CHUNK):
-            yield torch.softmax(classifier.outputs(images, part).logits, dim=1)
+            outputs = classifier.outputs(images, part)
+            if on_features is not None:
+                on_features(outputs.features[:])
+            yield torch.softmax(outputs.logits, dim=1)
             advance(len(part))
 
 

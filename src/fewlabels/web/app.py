@@ -22,12 +22,15 @@ from fewlabels.errors import (
     StoreError,
     UsageError,
 )
+from fewlabels.projects.labeling import user_name
+from fewlabels.web.agreement import people
 from fewlabels.web.background import Background
 from fewlabels.web.board import Board
 from fewlabels.web.desk import Desk, Facts
-from fewlabels.web.messages import Action, Confirmation, Turn, Wall
+from fewlabels.web.messages import Action, Confirmation, Letters, Turn, Wall
 from fewlabels.web.pictures import SIDES, picture
 from fewlabels.web.standing import standing
+from fewlabels.web.studio import add_studio
 
 _KINDS = {
     ".html": "text/html; charset=utf-8",
@@ -71,6 +74,7 @@ def make_app(desk: Desk, background: Background, board: Board) -> FastAPI:
     _add_labeling(app, desk)
     _add_work(app, background)
     _add_wall(app, desk, background)
+    add_studio(app, desk, background)
     return app
 
 
@@ -127,6 +131,10 @@ def _add_labeling(app: FastAPI, desk: Desk) -> None:
     def act(action: Action) -> Facts:
         return desk.act(action)
 
+    @app.post("/api/letters")
+    def letters(given: Letters) -> Facts:
+        return desk.letters(given)
+
 
 def _add_work(app: FastAPI, background: Background) -> None:
     @app.post("/api/round")
@@ -177,9 +185,15 @@ def _add_wall(app: FastAPI, desk: Desk, background: Background) -> None:
     def stand() -> Facts:
         return standing(desk.project)
 
-    @app.get("/api/slips")
-    def slips() -> Facts:
-        return {"tiles": desk.tiles(background.ask("slips"))}
+    @app.get("/api/people")
+    def agreement() -> Facts:
+        found = people(desk.project)
+        return {**found, "apart": desk.tiles(found["apart"])}
+
+    @app.get("/api/second-looks")
+    def second_looks() -> Facts:
+        found = background.ask("second_looks")
+        return {kind: desk.tiles(tiles) for kind, tiles in found.items()}
 
 
 def _described(desk: Desk) -> Facts:
@@ -193,6 +207,7 @@ def _described(desk: Desk) -> Facts:
         "trainer": project.settings.trainer.name,
         "strategy": project.settings.strategy.name,
         "overlap": project.settings.overlap,
+        "user": user_name(),  # whoever gives no other name
     }
 
 

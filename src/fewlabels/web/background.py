@@ -75,7 +75,7 @@ class Background:
             self._choose(asked["number"], ahead=True)
         elif not self._is_warm and asked["open"] < asked["size"]:
             self._is_warm = self._queue("guesses", f"{_WORK}:warm_up", {})
-        is_new = self._is_ready and state["sequence"] != self._guessed_at
+        is_new = self.is_ready and state["sequence"] != self._guessed_at
         if is_new and self._queue("guesses", f"{_GUESS}:guess", {}):
             self._guessed_at = state["sequence"]
 
@@ -106,7 +106,7 @@ class Background:
         Returns:
             Its result.
         """
-        if not self._is_ready:
+        if not self.is_ready:
             raise JobError(
                 "The images were not all looked at; let that go on first."
                 if self._tasks["features"]["status"] in {"canceled", "failed"}
@@ -151,7 +151,7 @@ class Background:
             return {name: dict(task) for name, task in self._tasks.items()}
 
     @property
-    def _is_ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether all images are known, with their features."""
         return bool(self._tasks["features"]["status"] == "done")
 
@@ -161,7 +161,7 @@ class Background:
         if self._chosen_after == after:
             return
         # At the very first there is nothing to look at yet, and nobody shall wait.
-        at_random = after < 0 or not self._is_ready
+        at_random = after < 0 or not self.is_ready
         arguments = {"at_random": at_random, "ahead": ahead}
         if self._queue("round", f"{_WORK}:next_round", arguments, self._chose):
             self._chosen_after = after

@@ -11,7 +11,8 @@ from fewlabels.projects import Project
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.store import StoredEvent, StoredRound
 from fewlabels.store.records import LABELS
-from fewlabels.web.messages import Action, Confirmation, Turn
+from fewlabels.web.letters import keep, letters_of
+from fewlabels.web.messages import Action, Confirmation, Letters, Turn
 from fewlabels.web.pictures import Gallery
 from fewlabels.web.words import why
 
@@ -84,6 +85,12 @@ class Desk:
         self.on_change()
         return {"items": [self.gallery.name_of(item) for item in done]}
 
+    def letters(self, given: Letters) -> Facts:
+        """Take the letters that somebody gave to classes."""
+        keep(self.project, given.letters)
+        self.on_change()
+        return {"letters": given.letters}
+
     def tiles(self, found: Sequence[Facts]) -> list[Facts]:
         """Return what the page shows of images that a job named."""
         self.gallery.know([one["item"] for one in found])
@@ -152,11 +159,11 @@ class Desk:
         with self.project.store.reading() as moment:
             for event in moment.events(after=self._sequence):
                 self._sequence = event.sequence
-            classes = [one.name for one in moment.classes() if one.is_active]
             names = {one.number: one.name for one in moment.classes()}
+            classes = {o.number: o.name for o in moment.classes() if o.is_active}
             snapshot = Snapshot(
                 items=(),
-                classes=tuple(classes),
+                classes=tuple(names.values()),
                 verdicts=moment.verdicts(with_missing=True),
                 rounds=moment.rounds(),
                 overlap=self.project.settings.overlap,
@@ -166,11 +173,14 @@ class Desk:
         labels = [one for one in verdicts if one.kind in LABELS]
         confirmed = {one.item for one in labels if one.is_confirmed}
         counts = Counter(names[one.class_number or 0] for one in labels)
-        budget = self.project.settings.budget
+        letters = letters_of(self.project.folder)
         return {
             "sequence": self._sequence,
-            "classes": [{"name": name, "count": counts[name]} for name in classes],
-            "budget": budget,
+            "classes": [
+                {"name": name, "count": counts[name], "letter": letters.get(number, "")}
+                for number, name in classes.items()
+            ],
+            "budget": self.project.settings.budget,
             "spent": snapshot.num_spent,
             "confirmed": len(confirmed),
             "skipped": len({one.item for one in verdicts} - {o.item for o in labels}),

@@ -28,6 +28,10 @@ MOST_SECONDS = 10.0
 """Time that a body may take to arrive."""
 HEADER = "x-fewlabels"
 """Every change has to carry it; no form and no other site can send it."""
+PROGRAMS = frozenset({"/health", "/setup", "/predict", "/webhook"})
+"""What Label Studio calls, never a browser; it brings the token each time."""
+MOST_PROGRAM_BYTES = 8 * 1024 * 1024
+"""Largest body of such a request: a hundred tasks with all that belongs to them."""
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -45,6 +49,10 @@ _HEADERS = (
     (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
 )
 _SAFE = frozenset({"GET", "HEAD"})
+_FOR_PROGRAMS = (
+    "This address is for Label Studio, which has to sign in: basic authentication with "
+    "any user name, and the token of the page as its password."
+)
 _SIGN_IN = (
     "This page is for whoever started it. Open the address that the command printed, "
     "which ends in ?token=..., in this browser."
@@ -81,22 +89,39 @@ class Guard:
             return
         headers = _headers(scope)
         extra: list[tuple[bytes, bytes]] = []
+        most = MOST_BYTES
         try:
-            self._check_origin(scope, headers)
-            if not self._has_cookie(headers):
-                self._check_token(scope)
-                extra.append((b"set-cookie", self.keys.header.encode()))
-            body = await self._body(headers, receive)
+            if scope["path"] in PROGRAMS:
+                self._check_program(headers)
+                most = MOST_PROGRAM_BYTES
+            else:
+                self._check_origin(scope, headers)
+                if not self._has_cookie(headers):
+                    self._check_token(scope)
+                    extra.append((b"set-cookie", self.keys.header.encode()))
+            body = await self._body(headers, receive, most)
         except Refusal as refusal:
             await _refuse(refusal, _dressed(send, ()))
             return
         await self.app(scope, _replayed(body, receive), _dressed(send, extra))
 
-    def _check_origin(self, scope: Message, headers: dict[str, str]) -> None:
-        """Raise unless a request was meant for this machine, by a page of its own."""
+    def _check_program(self, headers: dict[str, str]) -> None:
+        """Raise unless a program that has the token calls; browsers tell themselves."""
+        self._check_host(headers)
+        if "origin" in headers or any(one.startswith("sec-fetch-") for one in headers):
+            raise Refusal(403, "This address is not for browsers.")
+        if not self.keys.is_password(headers.get("authorization", "")):
+            raise Refusal(401, _FOR_PROGRAMS)
+
+    def _check_host(self, headers: dict[str, str]) -> str:
         host = headers.get("host", "")
         if not self._is_here(host):
             raise Refusal(403, "This name is not one of this machine.")
+        return host
+
+    def _check_origin(self, scope: Message, headers: dict[str, str]) -> None:
+        """Raise unless a request was meant for this machine, by a page of its own."""
+        host = self._check_host(headers)
         origin = headers.get("origin")
         is_same = origin is None or origin == f"{scope.get('scheme', 'http')}://{host}"
         is_foreign = headers.get("sec-fetch-site") in {"cross-site", "same-site"}
@@ -129,10 +154,12 @@ class Guard:
         if not (is_first and given and self.keys.is_token(given[0])):
             raise Refusal(401, _SIGN_IN)
 
-    async def _body(self, headers: dict[str, str], receive: Receive) -> bytes:
-        too_large = Refusal(413, f"A request may have {MOST_BYTES:,} bytes.")
+    async def _body(
+        self, headers: dict[str, str], receive: Receive, most: int
+    ) -> bytes:
+        too_large = Refusal(413, f"A request may have {most:,} bytes.")
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > MOST_BYTES:
+        if not length.isdecimal() or int(length) > most:
             raise too_large
         body, more = b"", True
         try:
@@ -143,7 +170,7 @@ class Guard:
                         raise Refusal(400, "The request ended early.")
                     body += message.get("body", b"")
                     more = message.get("more_body", False)
-                    if len(body) > MOST_BYTES:
+                    if len(body) > most:
                         raise too_large
         except TimeoutError as error:
             raise Refusal(408, "The request took too long to arrive.") from error

@@ -35,6 +35,8 @@ HEAD = "spreading"
 
 MOST_SLIPS = 40
 """Labels that are shown to be looked at again."""
+MOST_DOUBTS = 24
+"""Images that the model is likely to be wrong about, and that are shown."""
 
 _FOLDS = 5
 _SURE = 0.6
@@ -47,7 +49,7 @@ class Guess:
     snapshot: Snapshot
     pool: Pool
     head: Training | None
-    """None: there are no features to spread labels over."""
+    """What spreads labels over features, or over small images; None: there are none."""
     shares: NDArray[np.float32]
     """Probabilities, shape (N, C)."""
     by: str
@@ -141,13 +143,41 @@ def wall(
 
 
 @startable
-def slips(folder: str, *, allow_code: AllowCode) -> list[dict[str, Any]]:
-    """Return labels that the others speak against, the likeliest slips first.
+def second_looks(
+    folder: str, *, allow_code: AllowCode
+) -> dict[str, list[dict[str, Any]]]:
+    """Return what is worth a second look.
 
-    Each label is left out once, with a fifth of all; those that measure take no part.
+    Returns:
+        ``slips``: labels that the others speak against, the likeliest slips first; each
+        was left out once, with a fifth of all. ``doubts``: images that the model is
+        least sure about, its likeliest mistakes. What measures takes no part.
     """
     found = _guess(folder, allow_code)
-    return [] if found is None else found.slips
+    if found is None:
+        return {"slips": [], "doubts": []}
+    doubts = found.order[::-1][:MOST_DOUBTS]
+    return {"slips": found.slips, "doubts": found.tiles(doubts)}
+
+
+@startable
+def suggestions(
+    folder: str, *, items: list[str], allow_code: AllowCode
+) -> dict[str, dict[str, Any]]:
+    """Return the likeliest class of some images, by id, and how sure it is.
+
+    Not of rounds with images that measure: a suggestion would sway the label that is to
+    judge it, and suggestions for the others alone would tell which measure.
+    """
+    found = _guess(folder, allow_code)
+    if found is None:
+        return {}
+    positions, rounds = found.snapshot.positions, found.snapshot.rounds
+    measured = (one for one in rounds if any(o.role == "audit" for o in one.items))
+    hidden = {one.item for asked in measured for one in asked.items}
+    known = [item for item in items if item in positions and item not in hidden]
+    places = np.asarray([positions[item] for item in known], dtype=np.int64)
+    return {one["item"]: one for one in found.tiles(places)}
 
 
 def _slips(found: Guess, head: Training) -> list[dict[str, Any]]:
@@ -193,18 +223,16 @@ def _guess(folder: str, allow_code: AllowCode) -> Guess | None:
         if folder in _last and _last[folder][0] == moment:
             return _last[folder][1]
         pool = snapshot.pool(project.images(snapshot))
-        found = None
+        found, near = None, head or _over_pixels(project)
         if model is not None:
             classifier = project.classifier(model, pool)
             rows = torch.cat(list(probabilities(classifier, pool.images)))
             # A class that is younger than the model has no share.
             whole = F.pad(rows, (0, pool.num_classes - rows.shape[1])).numpy()
-            found = Guess(snapshot, pool, None, whole, model.name)
-        elif len(set(snapshot.labels) - {None}) >= NUM_TO_TELL_APART:
-            near = head or _over_pixels(project)
-            if near is not None:
-                shares = _spread(near, pool)
-                found = Guess(snapshot, pool, near, shares, "labels nearby")
+            found = Guess(snapshot, pool, near, whole, model.name)
+        elif near and len(set(snapshot.labels) - {None}) >= NUM_TO_TELL_APART:
+            shares = _spread(near, pool)
+            found = Guess(snapshot, pool, near, shares, "labels nearby")
         _last[folder] = (moment, found)
         return found
 

@@ -9,6 +9,8 @@ import hmac
 import os
 import secrets
 import time
+from base64 import b64decode
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b, sha256
 from pathlib import Path
@@ -72,6 +74,17 @@ class Keys:
         if hmac.compare_digest(given.encode(), self.token.encode()):
             return True
         return time.monotonic() < self._tickets.pop(given, 0.0)
+
+    def is_password(self, authorization: str) -> bool:
+        """Return whether a header brings the token, as a password or by itself."""
+        kind, _, told = authorization.partition(" ")
+        given = told.strip()
+        if kind.lower() == "basic":
+            with suppress(ValueError):  # no base64: then it is no password either
+                given = b64decode(given, validate=True).decode().partition(":")[2]
+        elif kind.lower() != "bearer":
+            return False
+        return hmac.compare_digest(given.encode(), self.token.encode())
 
     def cookie(self, now: float | None = None) -> str:
         """Return the value of a cookie that is good for thirty days."""

@@ -44,6 +44,12 @@ class Wall(_Message):
     without: list[Name] = Field(default=[], max_length=MOST_PASSED)
 
 
+class Letters(_Message):
+    """Which letter labels with which class."""
+
+    letters: dict[Annotated[str, Field(max_length=200)], str] = Field(max_length=26)
+
+
 class Confirmation(_Message):
     """A class for many images at once, or its undoing."""
 

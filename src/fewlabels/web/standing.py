@@ -29,7 +29,6 @@ def standing(project: Project) -> dict[str, Any]:
     ]
     predicted = model.predicted if model is not None else ()
     unknown = (None,) * (len(status.classes) - len(predicted))
-    kappa = status.agreement.fleiss
     return {
         "headline": project_headline(status),
         "explanation": list(project_explanation(status)),
@@ -37,8 +36,6 @@ def standing(project: Project) -> dict[str, Any]:
         "gain": None if status.gain is None else str(status.gain),
         "notes": list(status.notes),
         "num_unused": status.num_unused,
-        "num_disputed": status.num_disputed,
-        "agreement": None if kappa is None else round(kappa, 2),
         "num_images": status.num_images,
         "classes": [
             {"name": name, "labels": labels, "predicted": share}

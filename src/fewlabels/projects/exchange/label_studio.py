@@ -93,7 +93,8 @@ def _row(task: dict[str, Any], annotation: dict[str, Any]) -> Row | str:
     """Return what an annotation says, or what is wrong with it."""
     row = {
         "id": task["data"].get("id"),
-        "file_name": task["data"].get("file_name") or _name(task["data"].get("image")),
+        "file_name": task["data"].get("file_name")
+        or image_name(task["data"].get("image")),
         "annotator": _annotator(annotation.get("completed_by")),
         "time": annotation.get("created_at"),
         "lead_time": annotation.get("lead_time"),
@@ -130,7 +131,7 @@ def _annotator(completed_by: Any) -> Any:
     return completed_by
 
 
-def _name(image: Any) -> str | None:
+def image_name(image: Any) -> str | None:
     """Return the path below the root that the address of an image names."""
     if not isinstance(image, str):
         return None

@@ -3,6 +3,7 @@
 from fewlabels.projects.export.card import Facts
 from fewlabels.projects.export.labels import LabelRow, write_labels
 from fewlabels.projects.export.manifest import check_replaceable, write_manifest
+from fewlabels.projects.export.map import Points
 from fewlabels.projects.export.model import LoadedModel, load_model, save_model
 from fewlabels.projects.export.onnx import write_onnx
 from fewlabels.projects.export.predictions import (
@@ -15,6 +16,7 @@ __all__ = [
     "Facts",
     "LabelRow",
     "LoadedModel",
+    "Points",
     "PredictionRows",
     "check_replaceable",
     "check_replaceable_table",

@@ -190,6 +190,7 @@ function press(desk, event) {
     T: () => desk.train(),
     E: () => desk.export(),
     N: () => desk.views.label.addClass(),
+    K: () => desk.views.label.chooseLetters(),
     U: () => desk.view === "label" && desk.views.label.answer("unsure"),
   }[event.key];
   if (act && (event.shiftKey || event.key === "?")) {

@@ -2,14 +2,14 @@
 
 const GIVEN = "abcdefghijklmnopqrstuvwxyz";
 
-/** Digits for the first ten classes, with Shift (⇧) for the next ten; a letter where one of its name is free. */
-export function assigned(names) {
-  const taken = new Set();
-  const hasLetters = names.length <= 20;
-  return names.map((name, place) => {
+/** Digits for the first ten classes, with Shift (⇧) for the next ten; the letter that somebody chose, or one of the name that is free. */
+export function assigned(classes) {
+  const taken = new Set(classes.map((one) => one.letter));
+  const hasLetters = classes.length <= 20;
+  return classes.map(({ name, letter: own }, place) => {
     const digit = place < 20 ? `${place >= 10 ? "⇧" : ""}${(place + 1) % 10}` : "";
-    let letter = "";
-    if (hasLetters) {
+    let letter = own;
+    if (!own && hasLetters) {
       letter = [...name.toLowerCase()].find((one) => GIVEN.includes(one) && !taken.has(one)) ?? "";
       taken.add(letter);
     }
@@ -31,7 +31,8 @@ export function meant(event, keys) {
 export const HELP = [
   ["1 … 9, 0", "label with class 1 to 10, and go on"],
   ["⇧1 … ⇧0", "label with class 11 to 20"],
-  ["a letter", "label with the class that shows it; with more than 20 classes, type a name and press Enter"],
+  ["a letter", "label with the class that shows it; with more than 20 classes, type a name (after / if its first letter is taken) and press Enter"],
+  ["⇧K", "choose letters for classes"],
   ["Space", "skip: not worth a label"],
   ["⇧U", "unsure: somebody else may know"],
   ["⌫ or Ctrl Z", "undo, as far back as you like"],

@@ -140,10 +140,10 @@ export class LabelView {
 
   /** Take in what the server tells. */
   hear(state) {
-    const names = state.classes.map((one) => one.name).join("\n");
+    const names = state.classes.map((one) => `${one.name}\t${one.letter}`).join("\n");
     if (names !== this.names) {
       this.names = names;
-      this.keys = assigned(state.classes.map((one) => one.name));
+      this.keys = assigned(state.classes);
     }
     this.drawClasses();
     this.drawRound();
@@ -209,6 +209,21 @@ export class LabelView {
     this.desk.outbox.add(this.desk.action("add_class", { name }), (answer) => answer && speak(`Class ${name} added.`));
   }
 
+  /** Let people choose letters, which are kept with the project. */
+  async chooseLetters() {
+    const classes = this.desk.state?.classes ?? [];
+    const fields = classes.map((one) => h("input", { class: "letter", maxlength: 1, value: one.letter, "aria-label": `Letter for ${one.name}` }));
+    const rows = classes.map((one, place) => h("tr", {}, h("td", {}, one.name), h("td", {}, fields[place])));
+    const told = h("p", { class: "quiet wrap" }, "One letter from a to z for a class; leave the others empty. It is kept with the project, for all who label.");
+    if (!(await ask("Letters for classes", h("div", {}, told, h("table", {}, h("tbody", {}, rows))), { action: "Keep these" }))) return;
+    const letters = {};
+    classes.forEach((one, place) => {
+      const letter = fields[place].value.trim().toLowerCase();
+      if (letter) letters[one.name] = letter;
+    });
+    await post("/api/letters", { ...this.desk.signature, letters }).catch((error) => toast(error.message));
+  }
+
   help() {
     const rows = HELP.map(([key, text]) => h("tr", {}, h("td", {}, h("kbd", {}, key)), h("td", {}, text)));
     return ask("Keys", h("table", {}, h("tbody", {}, rows)), { action: "Close" });
@@ -219,6 +234,7 @@ export class LabelView {
     else if (what === "undo") this.undo();
     else if (what === "add") this.addClass();
     else if (what === "help") this.help();
+    else if (what === "letters") this.chooseLetters();
     else if (what === "zoom") this.#zoomTo((this.zoom + 1) % ZOOMS.length);
   }
 
@@ -229,12 +245,13 @@ export class LabelView {
     if (event.key === " ") return this.#done(event, () => this.answer("skip"));
     if (event.key === "+" || event.key === "=") return this.#done(event, () => this.#zoomTo(Math.min(this.zoom + 1, ZOOMS.length - 1)));
     if (event.key === "-") return this.#done(event, () => this.#zoomTo(Math.max(this.zoom - 1, 0)));
-    if (event.key === "Escape") return this.#done(event, () => (this.typed ? this.#type("") : this.#zoomTo(0)));
+    if (event.key === "Escape") return this.#done(event, () => (this.isTyping ? this.#type("") : this.#zoomTo(0)));
     if (many && event.key === "Backspace" && this.typed) return this.#done(event, () => this.#type(this.typed.slice(0, -1)));
     if (event.key === "Backspace") return this.#done(event, () => this.undo());
     if (many && event.key === "Enter" && this.typed) return this.#done(event, () => this.#pick());
     const place = meant(event, this.keys);
-    if (place >= 0 && !this.typed) return this.#done(event, () => this.label(place));
+    if (many && event.key === "/" && !this.typed) return this.#done(event, () => this.#type("", true));
+    if (place >= 0 && !this.isTyping) return this.#done(event, () => this.label(place));
     if (many && event.key.length === 1 && !event.shiftKey) return this.#done(event, () => this.#type(this.typed + event.key.toLowerCase()));
     return false;
   }
@@ -252,9 +269,10 @@ export class LabelView {
     this.answer("label", this.desk.state.classes[place].name);
   }
 
-  #type(text) {
+  #type(text, isTyping = text !== "") {
     this.typed = text;
-    byId("filter").hidden = !text;
+    this.isTyping = isTyping;
+    byId("filter").hidden = !isTyping;
     byId("typed").textContent = text;
     this.drawClasses();
   }
@@ -293,7 +311,7 @@ export class LabelView {
           const { digit, letter } = this.keys[place];
           return h(
             "button",
-            { type: "button", onclick: (event) => (event.currentTarget.blur(), this.label(place)), "aria-keyshortcuts": digit.replace("⇧", "Shift+") || undefined },
+            { type: "button", onclick: (event) => (event.currentTarget.blur(), this.label(place)), "aria-keyshortcuts": [digit.replace("⇧", "Shift+"), letter].filter((one) => one).join(" ") || undefined },
             h("kbd", { class: "key" }, digit || "…"),
             letter ? h("kbd", { class: "key" }, letter) : h("span"),
             h("span", { class: "name" }, state.classes[place].name),

@@ -2,6 +2,7 @@
 
 import { get } from "./api.js";
 import { byId, fill, h, toast } from "./dom.js";
+import { drawPeople } from "./people.js";
 import { picture } from "./pictures.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -68,8 +69,12 @@ export class StandingView {
     } catch (error) {
       fill(this.box, h("p", { class: "quiet" }, error.message));
     }
-    const slips = await get("/api/slips").catch(() => ({ tiles: [] }));
-    if (turn === this.turn) this.drawSlips(slips.tiles);
+    const people = await get("/api/people").catch(() => null);
+    if (people && turn === this.turn && this.people) drawPeople(this.people, people, this.desk);
+    const looks = await get("/api/second-looks").catch(() => ({ slips: [], doubts: [] }));
+    if (turn !== this.turn) return;
+    this.drawSlips(looks.slips);
+    this.drawDoubts(looks.doubts);
   }
 
   hear(state) {
@@ -79,6 +84,8 @@ export class StandingView {
   }
 
   draw(found) {
+    this.people = h("div", { class: "card wide", hidden: true });
+    this.doubts = h("div", { class: "card wide", hidden: true });
     this.slips = h("div", { class: "card wide" }, h("h2", {}, "Labels to look at again"), h("p", { class: "quiet" }, "Looking for labels that the others speak against …"));
     const unused = found.num_unused ? `${found.num_unused} labels are not in the model yet.` : "The model has learned from all labels.";
     fill(
@@ -98,9 +105,25 @@ export class StandingView {
       h("div", { class: "card" }, h("h2", {}, "Learning curve"), found.curve.length ? curve(found.curve) : h("p", { class: "quiet wrap" }, "It begins with the first model that can be measured.")),
       h("div", { class: "card" }, h("h2", {}, "Classes"), balance(found.classes)),
       found.notes.length ? h("div", { class: "card wide" }, h("h2", {}, "To keep in mind"), h("ul", {}, found.notes.map((note) => h("li", {}, note)))) : null,
-      found.agreement === null ? null : h("div", { class: "card wide" }, h("h2", {}, "Agreement"), h("p", {}, `Fleiss' kappa ${found.agreement}; ${found.num_disputed} images are disputed.`)),
+      this.people,
       this.slips,
+      this.doubts,
     );
+  }
+
+  /** Show what the model is least sure about; a click shows more like it on the wall. */
+  drawDoubts(tiles) {
+    if (!this.doubts) return;
+    this.doubts.hidden = !tiles.length;
+    const shown = tiles.map((tile) => {
+      const image = picture(tile, 160);
+      image.alt = tile.file;
+      image.style.maxWidth = image.style.maxHeight = "";
+      const told = `${tile.class} ${Math.round(100 * tile.sure)} %`;
+      const more = () => this.desk.views.wall.showLike(tile);
+      return h("button", { type: "button", class: "tile", title: "More like this, on the wall", onclick: more }, image, h("span", { class: "sure" }, told));
+    });
+    fill(this.doubts, h("h2", {}, "Likely mistakes of the model"), h("p", { class: "quiet wrap" }, "It is least sure about these, of all that nobody has labeled. More labels like them help most; a click shows more on the wall."), h("div", { class: "grid" }, shown));
   }
 
   drawSlips(tiles) {

@@ -161,6 +161,12 @@ export class WallView {
     this.load();
   }
 
+  /** Come from elsewhere to see more like an image. */
+  showLike(tile) {
+    this.like = tile;
+    this.desk.go("wall");
+  }
+
   press(event) {
     const columns = Math.max(1, getComputedStyle(this.grid).gridTemplateColumns.split(" ").length);
     const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns };

@@ -1,0 +1,223 @@
+"""Images of a Hugging Face data set on this machine, as files.
+
+A data set that ``save_to_disk`` wrote consists of Arrow files, one of the hub of
+Parquet files; both hold the bytes of each image. They are written to a folder once, as
+they are, and are images like any others from then on. Nothing is downloaded, no code of
+a data set is run, and none of its names becomes that of a file.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fewlabels import files
+from fewlabels.data.decode import MAX_BYTES
+from fewlabels.data.order import natural_key
+from fewlabels.errors import DataError, UsageError
+from fewlabels.progress import track
+
+PREFIX = "hf-dataset:"
+"""What a source begins with; a folder follows, and ``@`` with a split, if wanted."""
+
+_PLAIN = re.compile(r"\w{1,80}", re.ASCII)
+_SHARD = re.compile(r"(?P<split>\w{1,80})-\d{5}-of-\d{5}", re.ASCII)
+_ENDINGS = (".arrow", ".parquet")
+_ROWS_AT_ONCE = 8  # each may be a large image
+_UNPACKED_BYTES, _UNPACKED_RATIO = 2**30, 8
+"""What may be written from any data set, and for each byte of a large one."""
+_MAGIC = (
+    (b"\x89PNG", ".png"),
+    (b"\xff\xd8\xff", ".jpg"),
+    (b"RIFF", ".webp"),
+    (b"GIF8", ".gif"),
+    (b"BM", ".bmp"),
+    (b"II*\0", ".tif"),
+    (b"MM\0*", ".tif"),
+)
+
+
+@dataclass(frozen=True)
+class HubData:
+    """A data set in a folder, or one split of it."""
+
+    folder: Path
+    split: str | None = None
+    """None: all of them."""
+
+    @classmethod
+    def of(cls, source: str) -> "HubData | None":
+        """Return what a source names; None where it is no such data set."""
+        if not source.startswith(PREFIX):
+            return None
+        folder, split = source.removeprefix(PREFIX), None
+        if not Path(folder).expanduser().is_dir() and "@" in folder:
+            folder, _, split = folder.rpartition("@")
+        place = Path(folder).expanduser()
+        if not place.is_dir():
+            raise UsageError(
+                f"There is no folder '{folder}' with a Hugging Face data set. Download "
+                "it first, for example by: hf download ORG/NAME --repo-type dataset "
+                "--local-dir NAME"
+            )
+        return cls(place.resolve(), split)
+
+    @property
+    def images(self) -> Path:
+        """Where its images are written to: beside it."""
+        name = self.folder.name + ("" if self.split is None else f"-{self.split}")
+        return self.folder.with_name(f"{name}-images")
+
+    def classes(self) -> tuple[str, ...]:
+        """Return the names of its classes, where it says some."""
+        found = _features(_schema(self._shards()[0][1])).values()
+        named = [one for one in found if one.get("_type") == "ClassLabel"]
+        return tuple(map(str, named[0].get("names", ()))) if named else ()
+
+    def unpack(self) -> Path:
+        """Return the folder of its images, after writing them there if they are not.
+
+        They are there completely or not at all; a row without an image is left out.
+
+        Raises:
+            DataError: If the data set is damaged, or holds no images.
+        """
+        if self.images.is_dir():
+            return self.images
+        shards = self._shards()
+        num_bytes = sum(path.stat().st_size for _, path in shards)
+        left = max(_UNPACKED_BYTES, _UNPACKED_RATIO * num_bytes)
+        num_rows: Counter[str] = Counter()
+        with files.building(self.images) as partial:
+            for split, content in _rows(shards):
+                number, ending = num_rows[split], _ending(content)
+                num_rows[split] += 1
+                left -= len(content)
+                if left < 0:
+                    raise DataError(
+                        f"The images of '{self.folder}' are far larger than its files, "
+                        f"which have {num_bytes:,} bytes; nothing was kept of them."
+                    )
+                if ending:
+                    (partial / split).mkdir(exist_ok=True)
+                    (partial / split / f"{number:07d}{ending}").write_bytes(content)
+            if not any(partial.iterdir()):
+                raise DataError(
+                    f"No row of the {num_rows.total()} in '{self.folder}' holds the "
+                    "bytes of an image. Save the data set with its images embedded."
+                )
+            files.move(partial, self.images)
+        return self.images
+
+    def _shards(self) -> list[tuple[str, Path]]:
+        """Return the files of the data set, in their order, with their splits."""
+        found = [one for one in self.folder.rglob("*") if one.suffix in _ENDINGS]
+        found.sort(key=lambda one: natural_key(one.relative_to(self.folder).as_posix()))
+        shards = [(_split_of(path, self.folder), path) for path in found]
+        wanted = [one for one in shards if self.split in {None, one[0]}]
+        if not wanted:
+            splits = sorted({split for split, _ in shards if split})
+            told = f"; there are the splits {', '.join(splits)}" if splits else ""
+            what = "of a data set" if self.split is None else f"of '{self.split}'"
+            raise DataError(
+                f"There are no Arrow or Parquet files {what} in '{self.folder}'{told}."
+            )
+        return wanted
+
+
+def _split_of(path: Path, folder: Path) -> str:
+    """Return the split that a file belongs to, by the names it was saved under."""
+    found = _SHARD.fullmatch(path.stem)
+    if found is None:
+        return ""
+    if found["split"] != "data":
+        return found["split"]
+    above = path.parent.name if path.parent != folder else ""
+    return above if _PLAIN.fullmatch(above) else ""
+
+
+def _ending(content: bytes) -> str:
+    """Return what a file with this content is called at its end; else nothing."""
+    if len(content) > MAX_BYTES:
+        return ""
+    return next((end for magic, end in _MAGIC if content.startswith(magic)), "")
+
+
+def _rows(shards: list[tuple[str, Path]]) -> Iterator[tuple[str, bytes]]:
+    """Yield the bytes of the image in each row, empty where there are none."""
+    from pyarrow import ArrowException
+
+    with track("Unpacking", len(shards)) as advance:
+        for split, path in shards:
+            try:
+                for one in _contents(path):
+                    yield split, one
+            except (ArrowException, OSError) as error:
+                raise DataError(f"'{path}' cannot be read: {error}") from error
+            advance()
+
+
+def _contents(path: Path) -> Iterator[bytes]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    column = _image_column(path)
+    if path.suffix == ".parquet":
+        with parquet.ParquetFile(path) as table:
+            for batch in table.iter_batches(_ROWS_AT_ONCE, columns=[column]):
+                yield from _bytes(batch.column(column))
+        return
+    with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
+        for batch in stream:
+            batch.validate(full=True)
+            for start in range(0, len(batch), _ROWS_AT_ONCE):
+                yield from _bytes(batch.slice(start, _ROWS_AT_ONCE).column(column))
+
+
+def _bytes(column: Any) -> Iterator[bytes]:
+    for cell in column.to_pylist():
+        yield (cell or {}).get("bytes") or b""
+
+
+def _schema(path: Path) -> Any:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        if path.suffix == ".parquet":
+            return parquet.read_schema(path)
+        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
+            return stream.schema
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"'{path}' cannot be read: {error}") from error
+
+
+def _features(schema: Any) -> dict[str, dict[str, Any]]:
+    """Return what a data set says of its columns; nothing that is not understood."""
+    told = (schema.metadata or {}).get(b"huggingface", b"{}")
+    with suppress(ValueError, KeyError, TypeError, AttributeError):
+        found = files.parsed(told)["info"]["features"].items()
+        return {name: one for name, one in found if isinstance(one, dict)}
+    return {}
+
+
+def _image_column(path: Path) -> str:
+    """Return the first column that holds the bytes of images."""
+    import pyarrow as pa
+
+    schema = _schema(path)
+    told = _features(schema)
+    found = [
+        one.name
+        for one in schema
+        if pa.types.is_struct(one.type)
+        and any(f.name == "bytes" and pa.types.is_binary(f.type) for f in one.type)
+        and told.get(one.name, {}).get("_type", "Image") == "Image"
+    ]
+    if not found:
+        columns = ", ".join(f"{one.name} ({one.type})" for one in schema)
+        raise DataError(f"No column of '{path}' holds images; there are {columns}.")
+    return str(found[0])
