@@ -113,3 +113,4 @@ health
 setup
 webhook
 suggestions  # a job, which is started by its name
+_.enable_progress_bars  # Ray Data reads it

@@ -201,7 +201,7 @@ def test_no_more_workers_than_runs(tmp_path, monkeypatch):
         made.append(Worker(**options))
         return made[-1]
 
-    monkeypatch.setattr("fewlabels.bench.local.Worker", counted)
+    monkeypatch.setattr("fewlabels.jobs.several.Worker", counted)
     folder = opened(tmp_path / "bench")
     engine = LocalEngine(num_workers=50, work="tests.bench.odd_work:process")
     list(engine.run(toy.cells(1), folder.path))

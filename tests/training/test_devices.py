@@ -1,8 +1,11 @@
 """Two processes train as one that sees its minibatch in two groups."""
 
 import copy
+import os
 import pickle
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from multiprocessing.reduction import ForkingPickler
 
@@ -250,3 +253,67 @@ def test_brain_floats_train():
     assert found.dtype == torch.float32
     assert not torch.equal(found, expected)
     torch.testing.assert_close(found, expected, rtol=0, atol=0.05)
+
+
+LAUNCHED = """
+import sys
+from pathlib import Path
+
+from fewlabels import rng
+from fewlabels.training import resolve
+from tests.training.conftest import tiny_pool
+
+options = {"steps": 5, "minibatch_size": 4, "accelerator": "cpu", "devices": 2}
+told = []
+made = resolve("fixmatch-darp", options | {"checkpoint_every": 5}).fit(
+    tiny_pool(num_classes=3),
+    rng.stream(0, "train"),
+    workspace=Path(sys.argv[1]) / "launched",
+    on_checkpoint=lambda step, _: told.append(step),
+)
+if __name__ == "__main__":
+    total = sum(float(one.double().sum()) for one in made.module.parameters())
+    print(f"checkpoints {told}, weights {total:.17g}")
+"""
+
+
+@pytest.mark.slow  # three processes that import everything
+def test_processes_that_torchrun_starts_train_the_same_network(tmp_path):
+    (tmp_path / "script.py").write_text(LAUNCHED)
+    program = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    done = subprocess.run(
+        [*program, "--nproc-per-node", "2", tmp_path / "script.py", tmp_path],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr
+    first, second = sorted(done.stdout.splitlines(), key=len)
+    assert "checkpoints []" in first
+    assert "checkpoints [5]" in second
+    assert first.split("weights")[1] == second.split("weights")[1]
+    options = {"steps": 5, "minibatch_size": 4, "accelerator": "cpu", "devices": 2}
+    resolve("fixmatch-darp", options | {"checkpoint_every": 5}).fit(
+        tiny_pool(num_classes=3), rng.stream(0, "train"), workspace=tmp_path / "own"
+    )
+    one, other = (
+        load_file(tmp_path / place / "model.safetensors")
+        for place in ("launched", "own")
+    )
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_as_many_processes_as_devices(monkeypatch):
+    for name, value in (
+        ("TORCHELASTIC_RUN_ID", "x"),
+        ("RANK", "1"),
+        ("WORLD_SIZE", "4"),
+        ("LOCAL_WORLD_SIZE", "2"),
+    ):
+        monkeypatch.setenv(name, value)
+    assert not devices.is_first()
+    with pytest.raises(UsageError, match=r"started 4 processes.*Give devices=4"):
+        resolve("supervised", {"steps": 2, "devices": 2}).fit(
+            tiny_pool(), rng.stream(0, "train")
+        )

@@ -2,18 +2,17 @@
 
 import signal
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 from fewlabels.bench.cells import Cell
 from fewlabels.bench.engines import Ended
 from fewlabels.bench.folder import BenchFolder, Failure
 from fewlabels.errors import UsageError
-from fewlabels.jobs import Event, Worker, words_for_death
-from fewlabels.jobs.surroundings import ONE_THREAD, num_cores
+from fewlabels.jobs import Event, words_for_death
+from fewlabels.jobs.several import side_by_side
+from fewlabels.jobs.surroundings import num_cores
 
 WORK = "fewlabels.bench.work:work"
 """Import path of what every worker calls."""
@@ -56,37 +55,12 @@ class LocalEngine:
             Each run, finished or failed.
         """
         folder = BenchFolder(root.absolute())
-        with ExitStack() as ends:
-            idle: SimpleQueue[Worker] = SimpleQueue()
-            for _ in range(min(self.num_workers, len(cells))):
-                # What the runs import was allowed when they were planned.
-                worker = Worker(environment=ONE_THREAD, allow_code=True)
-                idle.put(ends.enter_context(closing(worker)))
-            # One thread for each worker, to wait for it.
-            threads = ThreadPoolExecutor(self.num_workers)
-            ends.callback(threads.shutdown, wait=False, cancel_futures=True)
-            orders = [arguments(c, folder.path, tensorboard=tensorboard) for c in cells]
-            doing = {
-                threads.submit(self._ended, idle, order): cell
-                for cell, order in zip(cells, orders, strict=True)
-            }
-            for future in as_completed(doing):
-                yield _written_down(folder, doing[future], *future.result())
-
-    def _ended(
-        self, idle: SimpleQueue[Worker], order: dict[str, Any]
-    ) -> tuple[Event, int]:
-        """Do a run, again if its process dies; return how it ended, and how often."""
-        worker, times = idle.get(), 0
-        try:
-            while True:
-                times += 1
-                end = worker.start(self.work, order).wait()
-                assert end is not None
-                if end["event"] in {"done", "failed"} or times > self.retries:
-                    return end, times
-        finally:
-            idle.put(worker)
+        orders = [arguments(c, folder.path, tensorboard=tensorboard) for c in cells]
+        # What the runs import was allowed when they were planned.
+        ended = side_by_side(self.work, orders, self.num_workers, retries=self.retries)
+        with closing(ended):
+            for number, end, times in ended:
+                yield _written_down(folder, cells[number], end, times)
 
 
 def _written_down(folder: BenchFolder, cell: Cell, end: Event, times: int) -> Ended:

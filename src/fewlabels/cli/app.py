@@ -27,6 +27,7 @@ _COMMANDS = {
     "backup": ("project:backup", "Copy all labels of a project into a new file."),
     "predict": ("predict:predict", "Use an exported model on new images."),
     "classes": ("classes:app", "Add and rename the classes of a project."),
+    "embed": ("embed:embed", "Turn images, however many, into shards of embeddings."),
     "encoders": ("encoders:encoders", "List what can make features, and how fast."),
     "cache": ("cache:app", "List and prune cached image features."),
     "bench": ("bench:app", "Compare query strategies, as in the paper."),

@@ -164,24 +164,43 @@ def decode(file: ImageFile, shape: tuple[int, int, int]) -> NDArray[np.uint8]:
     The shape is channels (1 or 3), height and width. A file that has changed since
     raises :class:`DataError`.
     """
-    channels, height, width = shape
     with _opened(file.path) as (image, digest):
         if digest != file.digest:
             raise DataError("its content has changed")
-        if (height, width) != (file.height, file.width):
+        if shape[1:] != (file.height, file.width):
             image.draft(image.mode, (2 * max(shape), 2 * max(shape)))
         image.load()  # only then it is known what a palette holds
-        upright = _turned(_eight_bit(image), file.orientation)
-        flat = _converted(upright, "L" if channels == 1 else "RGB")
-        sized = flat.resize((width, height), Image.Resampling.BILINEAR)
+        return _fitted(image, file.orientation, shape)
+
+
+def decode_once(source: Path | bytes, shape: tuple[int, int, int]) -> NDArray[np.uint8]:
+    """Return the pixels of an image that nobody has checked, brought to a shape.
+
+    The same as :func:`inspect` and :func:`decode` one after the other, for those who
+    want an image once: a file, or what one holds.
+    """
+    with _opened(source) as (image, digest):
+        side = 2 * max(shape)
+        file = _examined(image, "", Path(), digest, draft_side=side)
+        return _fitted(image, file.orientation, shape)
+
+
+def _fitted(
+    image: Image.Image, orientation: int, shape: tuple[int, int, int]
+) -> NDArray[np.uint8]:
+    """Return the pixels of an image that was loaded: upright, of a shape."""
+    channels, height, width = shape
+    upright = _turned(_eight_bit(image), orientation)
+    flat = _converted(upright, "L" if channels == 1 else "RGB")
+    sized = flat.resize((width, height), Image.Resampling.BILINEAR)
     pixels = np.asarray(sized, dtype=np.uint8).reshape(height, width, channels)
     return np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[Image.Image, str]]:
-    """Hand out an image that is not decoded yet, and the digest of its file."""
-    with _content(path) as content:
+def _opened(source: Path | bytes) -> Iterator[tuple[Image.Image, str]]:
+    """Hand out an image that is not decoded yet, and the digest of its bytes."""
+    with _content(source) as content:
         try:
             image = _identified(content)
             if image is None:
@@ -209,8 +228,11 @@ def _check_scans(content: bytes, width: int, height: int) -> None:
 
 
 @contextmanager
-def _content(path: Path) -> Iterator[bytes]:
+def _content(path: Path | bytes) -> Iterator[bytes]:
     """Hand out the bytes of a regular file, as soon as there is room for them."""
+    if isinstance(path, bytes):  # somebody has read it
+        yield path
+        return
     try:
         with open_regular(path, MAX_BYTES) as file:
             num_bytes = os.fstat(file.fileno()).st_size

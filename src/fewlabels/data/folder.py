@@ -109,7 +109,7 @@ def image_names(folder: Path) -> tuple[list[str], list[UnreadableFile]]:
         unreadable += [
             left_out(here + name, fault) for name, fault in faults.items() if fault
         ]
-        good = [name for name in files if _is_image(name) and not faults[name]]
+        good = [name for name in files if is_image(name) and not faults[name]]
         names += [here + name for name in good]
     return sorted(names, key=natural_key), unreadable + _closed(folder, closed)
 
@@ -135,7 +135,7 @@ def _folder_fault(path: Path) -> str:
         return "a link to a folder; such links are not followed"
     if not is_utf8(path.name):
         return _NO_TEXT
-    return "a folder, not a file" if _is_image(path.name) else ""
+    return "a folder, not a file" if is_image(path.name) else ""
 
 
 def _file_fault(name: str) -> str:
@@ -143,10 +143,11 @@ def _file_fault(name: str) -> str:
     extension = _extension(name)
     if extension in UNSUPPORTED and not _is_passed_over(name):
         return f"{extension} is not read; convert it to PNG or JPEG"
-    return _NO_TEXT if _is_image(name) and not is_utf8(name) else ""
+    return _NO_TEXT if is_image(name) and not is_utf8(name) else ""
 
 
-def _is_image(name: str) -> bool:
+def is_image(name: str) -> bool:
+    """Return whether a file, by the last part of its path, is taken for an image."""
     return _extension(name) in EXTENSIONS and not _is_passed_over(name)
 
 

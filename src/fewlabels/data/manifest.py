@@ -27,6 +27,7 @@ _OPTIONAL = ("label", "split")
 _OTHER_SEPARATORS = (";", "\t", "|")
 _LIKENESS = 0.75
 _MOST_BYTES, _MOST_ROWS, _LONGEST_LINE = 2**28, 2**22, 2**20
+_MANY = 32  # times as much, where names alone are kept
 _LONGEST_SHOWN = 200
 
 Row = Mapping[str, Any]
@@ -42,11 +43,25 @@ def manifest_pool(
     optional ``label``, empty where it is not known; optional ``split``. Capital letters
     in the names of columns do not matter.
     """
-    listed: dict[str, Listed] = {}
     columns = set() if use_labels else {"label"}  # then nobody misses it
-    for number, cells in enumerate(_rows(path), start=1):
+    listed = _named_once(path, columns, use_labels=use_labels)
+    _warn_of_misspelt(path, columns)
+    return file_pool(path, list(listed.values()), size=size, test_share=test_share)
+
+
+def file_names(path: Path) -> list[str]:
+    """Return the files that a manifest names, below its own folder, in its order."""
+    return list(_named_once(path, set(), use_labels=False, many=_MANY))
+
+
+def _named_once(
+    path: Path, columns: set[str], *, use_labels: bool, many: int = 1
+) -> dict[str, Listed]:
+    """Return what a manifest lists, each file once, and add the columns it has."""
+    listed: dict[str, Listed] = {}
+    for number, cells in enumerate(_rows(path, many * _MOST_BYTES), start=1):
         where = f"Row {number} of {path}"
-        if number > _MOST_ROWS:
+        if number > many * _MOST_ROWS:
             raise DataError(f"{where} is one too many; split the table into several.")
         row = _plain(cells, where)
         columns.update(row)
@@ -60,15 +75,14 @@ def manifest_pool(
             f"The table {path} has no rows, so there is nothing to label. Write a row "
             f"per image, with its {NAME_COLUMNS[0]} and, where known, its label."
         )
-    _warn_of_misspelt(path, columns)
-    return file_pool(path, list(listed.values()), size=size, test_share=test_share)
+    return listed
 
 
-def _rows(path: Path) -> Iterator[Any]:
+def _rows(path: Path, most_bytes: int) -> Iterator[Any]:
     """Read the rows one after the other, as they are."""
     kind = path.suffix.lower()
     try:
-        with open_regular(path, _MOST_BYTES) as file:
+        with open_regular(path, most_bytes) as file:
             if kind == ".csv":
                 yield from csv.DictReader(_lines(file, newline=""))
             elif kind == ".jsonl":

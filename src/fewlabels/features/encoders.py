@@ -14,7 +14,7 @@ from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from fewlabels import naming
 from fewlabels.errors import UnknownNameError, UsageError
@@ -73,13 +73,24 @@ _WANTED = (
     "features.encoders.Encoder."
 )
 _ROWS = "vectors:"
+ENCODER = "efficientnet-lite0"
+"""The encoder of photographs, unless another is chosen."""
 LEARNED = "self-supervised"
 """Name of the encoder that learns from the images of a pool."""
+PIXELS = "pixels"
+
+Quality = Literal["fast", "normal", "best"]
+QUALITIES: Mapping[Quality, int] = {"fast": 96, "normal": 160, "best": 224}
+"""Side of the square that larger images are brought to for a pretrained network: more
+pixels show more, and take longer, once for each image."""
+NORMAL: Quality = "normal"
+
+_SIZED = frozenset({ENCODER, "efficientnet-lite2"})  # take images of every size
 
 _BUILT_IN = {
-    "efficientnet-lite0": "efficientnet:efficientnet_lite0",
+    ENCODER: "efficientnet:efficientnet_lite0",
     "efficientnet-lite2": "efficientnet:efficientnet_lite2",
-    "pixels": "pixels:pixels",
+    PIXELS: "pixels:pixels",
     LEARNED: "self_supervised:SelfSupervised",
 }
 _FOLDER = "pretrained:from_folder"
@@ -175,6 +186,18 @@ def is_published(encoder: str) -> bool:
 def is_saved(encoder: str) -> bool:
     """Return whether a name stands for a model in a file or folder."""
     return _split(encoder) is not None
+
+
+def sized(
+    encoder: str, options: Mapping[str, Any], side: int, *, is_asked: bool
+) -> dict[str, Any]:
+    """Return the options of an encoder that shall see images of a side.
+
+    Pretrained networks of this package take every size. Models that were saved have a
+    size of their own unless another is asked for.
+    """
+    takes_any = encoder in _SIZED or (is_asked and is_saved(encoder))
+    return {**({"size": side} if takes_any else {}), **options}
 
 
 def side(encoder: str, **options: Any) -> int | None:

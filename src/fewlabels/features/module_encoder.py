@@ -86,6 +86,10 @@ class ModuleEncoder:
         told = getattr(self.module, "side", None) if self._size is None else self._size
         return told if isinstance(told, int) else None
 
+    def to(self, device: str) -> None:
+        """Move the network to a device; rows come back to the CPU all the same."""
+        self.module.to(device)
+
     def embed(self, images: Tensor) -> Tensor:
         """Return the features of images, in evaluation mode, without gradients.
 

@@ -7,7 +7,7 @@ keeps its state in files, and the same job goes on from there.
 
 from fewlabels.jobs.events import Event, Replay, Sender
 from fewlabels.jobs.permission import startable
-from fewlabels.jobs.processes import Job, Worker, start, words_for_death
+from fewlabels.jobs.processes import Job, Worker, error_of, start, words_for_death
 
 __all__ = [
     "Event",
@@ -15,6 +15,7 @@ __all__ = [
     "Replay",
     "Sender",
     "Worker",
+    "error_of",
     "start",
     "startable",
     "words_for_death",

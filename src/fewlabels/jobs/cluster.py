@@ -28,6 +28,7 @@ Node = dict[str, Any]
 
 _HANDED_ON = ("FEWLABELS_DATA", "FEWLABELS_CACHE")  # where data and features are
 _USAGE = "RAY_USAGE_STATS_ENABLED"
+_LEVEL = "RAY_BACKEND_LOG_LEVEL"
 _SILENCED = "RAY_DEDUP_LOGS_SKIP_REGEX"
 _DEATHS = r"worker died or was killed|Task \w+ failed"  # what is told by us, in time
 _MODE, _TOKEN, _TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
@@ -53,8 +54,9 @@ def connected(address: str | None) -> Iterator[Any]:
         yield ray
         return
     with restored(_MODE):  # which Ray sets
-        with _own_sigterm(), restored(_USAGE):
+        with _own_sigterm(), restored(_USAGE), restored(_LEVEL), _silence():
             os.environ[_USAGE] = "0"
+            os.environ.setdefault(_LEVEL, "fatal")  # what goes wrong is raised, too
             _connect(ray, address)
         try:
             yield ray
@@ -188,6 +190,20 @@ def _imported() -> ModuleType:
             f"Work on many machines needs Ray, which cannot be imported ({error}). "
             "Run: pip install 'fewlabels[ray]'"
         ) from error
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keep the compiled part of Ray from writing to the terminal while it starts."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    sys.stderr.flush()
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 @contextmanager

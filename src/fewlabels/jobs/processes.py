@@ -100,25 +100,17 @@ class Job:
     def result(self) -> Any:
         """Wait until the job has ended, and return what the call returned.
 
+        A job that was canceled, died, or raised something that is no error of fewlabels
+        raises a :class:`JobError`; one of those comes with its own type and sentence.
+
         Returns:
             The result, as JSON holds it.
-
-        Raises:
-            JobError: If the job was canceled, died, or raised something that is no
-                error of fewlabels; one of those comes with its own type and sentence.
         """
         end = self.wait()
         assert end is not None
         if end["event"] == "done":
             return end["result"]
-        if end["event"] == "canceled":
-            raise JobError("The job was canceled; what it had saved is kept.")
-        found = vars(errors).get(end.get("error", ""), JobError)
-        is_ours = isinstance(found, type) and issubclass(found, FewlabelsError)
-        kind: type[FewlabelsError] = found if is_ours else JobError
-        error = kind.__new__(kind, end["reason"])  # some have arguments of their own
-        error.add_note(end.get("traceback") or end.get("printed") or "")
-        raise error
+        raise error_of(end)
 
     def cancel(self) -> None:
         """Ask the job to stop: a training saves its state, which takes some steps."""
@@ -261,6 +253,18 @@ def _step_back(process: int) -> None:
         os.setpriority(os.PRIO_PROCESS, process, own + _STEP_BACK)
     with suppress(OSError):  # Linux, where it weighs sessions before their processes
         Path(f"/proc/{process}/autogroup").write_text(str(_STEP_BACK), "ascii")
+
+
+def error_of(end: Event) -> FewlabelsError:
+    """Return the error that the last event of a job tells of, if it is not done."""
+    if end["event"] == "canceled":
+        return JobError("The job was canceled; what it had saved is kept.")
+    found = vars(errors).get(end.get("error", ""), JobError)
+    is_ours = isinstance(found, type) and issubclass(found, FewlabelsError)
+    kind: type[FewlabelsError] = found if is_ours else JobError
+    error = kind.__new__(kind, end["reason"])  # some have arguments of their own
+    error.add_note(end.get("traceback") or end.get("printed") or "")
+    return error
 
 
 def _end(process: subprocess.Popen[str]) -> None:

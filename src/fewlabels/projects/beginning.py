@@ -13,12 +13,12 @@ from fewlabels.data.files import FileImages, common_shape
 from fewlabels.data.vectors import Vectors
 from fewlabels.errors import DataError, UsageError
 from fewlabels.features import encoders
+from fewlabels.features.encoders import NORMAL, Quality
 from fewlabels.naming import check_known
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.projects import folder, indexing, planning
 from fewlabels.projects.export.config import LARGEST_SIDE
 from fewlabels.projects.indexing import Index
-from fewlabels.projects.planning import NORMAL, Quality
 from fewlabels.projects.rows import OVER_ROWS, rows_in, scan_rows
 from fewlabels.projects.shares import Shares, informed
 from fewlabels.runs import Choice
@@ -186,21 +186,18 @@ def _told(
 
 
 def _sized(head: Choice, size: int | None, quality: str | None) -> Choice:
-    """Return a training over an encoder that wants images of a size or quality.
-
-    Pretrained networks of this package take every size, and get the normal one. Models
-    that were saved have a size of their own unless a quality was asked for.
-    """
-    name = head.options.get("encoder", planning.ENCODER)
+    """Return a training over an encoder that wants images of a size or quality."""
+    name = head.options.get("encoder", encoders.ENCODER)
     options = head.options.get("encoder_options", {})
-    if name == planning.PIXELS:
+    if name == encoders.PIXELS:
         _check_useless(quality, f"the encoder '{name}' has a size of its own")
-    is_asked = quality is not None and encoders.is_saved(name)
-    if "size" in options or not (name in planning.SIZED or is_asked):
-        return head
     side = planning.side(cast("Quality", quality or NORMAL), size)
-    sized = {"encoder_options": {**options, "size": side}}
-    return head.model_copy(update={"options": {**head.options, **sized}})
+    sized = encoders.sized(name, options, side, is_asked=quality is not None)
+    if sized == options:
+        return head
+    return head.model_copy(
+        update={"options": {**head.options, "encoder_options": sized}}
+    )
 
 
 def _read_at(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,7 +20,14 @@ from fewlabels.data.derived import ChosenImages
 from fewlabels.data.files import FileImages, common_shape
 from fewlabels.errors import ShapeError, UsageError
 from fewlabels.features import FeatureCache, encoders, num_missing
-from fewlabels.features.encoders import Encoder
+from fewlabels.features.encoders import (
+    ENCODER,
+    NORMAL,
+    PIXELS,
+    QUALITIES,
+    Encoder,
+    Quality,
+)
 from fewlabels.naming import is_import_path
 from fewlabels.pool import UNKNOWN, Images, Pool
 from fewlabels.projects.shares import UNKNOWN as UNKNOWN_SHARES
@@ -32,12 +39,6 @@ from fewlabels.training.training import Training
 SMALL_SIDE = 32
 """Longest side, in pixels, of images that a network is trained on from scratch."""
 
-Quality = Literal["fast", "normal", "best"]
-QUALITIES: Mapping[Quality, int] = {"fast": 96, "normal": 160, "best": 224}
-"""Side of the square that larger images are brought to for a pretrained network: more
-pixels show more, and take longer, once for each image."""
-NORMAL: Quality = "normal"
-
 BEARABLE = 60.0
 """Seconds of training from scratch past which a head over features is taken: people
 wait for it in each round, and what it is better by is soon made up for by labels."""
@@ -45,10 +46,6 @@ wait for it in each round, and what it is better by is soon made up for by label
 FROM_SCRATCH = "fixmatch"
 ALIGNED = "fixmatch-darp"
 OVER_FEATURES = "frozen-linear"
-ENCODER = "efficientnet-lite0"
-SIZED = frozenset({ENCODER, "efficientnet-lite2"})
-"""Pretrained networks that take images of every size."""
-PIXELS = "pixels"
 OVER_PIXELS: Mapping[str, Any] = {
     "encoder": PIXELS,
     "scale": "common",

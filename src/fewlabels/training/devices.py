@@ -1,7 +1,12 @@
-"""Where a training runs: in this process, or in one process for each device."""
+"""Where a training runs: in this process, or in one process for each device.
+
+Processes are started here, or by ``torchrun``, which starts the same script on several
+machines; each of those processes then calls ``fit``, and gets the outcome.
+"""
 
 import contextvars
 import copy
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
 from safetensors.torch import load as loaded
+from torch.distributed import is_torchelastic_launched
 from torch.multiprocessing.spawn import ProcessException
 from torch.nn.parallel import DistributedDataParallel
 
@@ -64,9 +70,26 @@ class Trainable(Protocol):
 
 def trained(task: Trainable, network: Network, on_checkpoint: OnCheckpoint) -> Network:
     """Return the averaged network of a training on the devices of its settings."""
+    if _is_launched():
+        fabric = _fabric(task.settings)
+        fabric.launch()
+        return task.train(ProcessGroup(fabric), network, on_checkpoint)
     if task.settings.devices == 1:
         return task.train(ProcessGroup(_fabric(task.settings)), network, on_checkpoint)
     return _trained_by_several(task, network, on_checkpoint)
+
+
+def is_first() -> bool:
+    """Return whether files are this process's to write.
+
+    They are, unless torchrun has started several, and this is not the first of them.
+    """
+    return not _is_launched() or os.environ["RANK"] == "0"
+
+
+def _is_launched() -> bool:
+    """Return whether torchrun has started this process beside others."""
+    return is_torchelastic_launched() and os.environ["WORLD_SIZE"] != "1"
 
 
 def _fabric(settings: Schedule) -> "Fabric":
@@ -76,13 +99,18 @@ def _fabric(settings: Schedule) -> "Fabric":
     from lightning_fabric.strategies.ddp import DDPStrategy
 
     strategy: DDPStrategy | str = "auto"
-    if settings.devices > 1:
-        # Running statistics are averaged after each step, not taken from the first.
+    num_here, num_nodes = settings.devices, 1
+    # Running statistics are averaged after each step, not taken from the first process.
+    if _is_launched():
+        num_here, num_nodes = _launched(settings)
+        strategy = DDPStrategy(**_OWN_BUFFERS)
+    elif settings.devices > 1:
         strategy = DDPStrategy(start_method=_METHOD, **_OWN_BUFFERS)
     try:
         return Fabric(
             accelerator=settings.accelerator,
-            devices=settings.devices,
+            devices=num_here,
+            num_nodes=num_nodes,
             strategy=strategy,
             precision=settings.precision,
         )
@@ -92,6 +120,20 @@ def _fabric(settings: Schedule) -> "Fabric":
             f"{settings.devices} devices and precision '{settings.precision}': {error} "
             'Choose what this machine has; accelerator="cpu" works everywhere.'
         ) from error
+
+
+def _launched(settings: Schedule) -> tuple[int, int]:
+    """Return how many processes torchrun started here, and on how many machines."""
+    everywhere, here = (
+        int(os.environ[name]) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE")
+    )
+    if settings.devices != everywhere:
+        raise UsageError(
+            f"torchrun has started {everywhere} processes, and the training is told to "
+            f"have {settings.devices} devices, which decides how its sums are rounded. "
+            f"Give devices={everywhere}, or start as many processes as devices."
+        )
+    return here, everywhere // here
 
 
 def _trained_by_several(

@@ -43,7 +43,7 @@ def fit(
     with (
         torch.inference_mode(mode=False),
         torch.enable_grad(),
-        workspaces.alone_in(workspace),
+        workspaces.alone_in(workspace if devices.is_first() else None),
     ):
         task = Task.of(training, pool, generator, workspace)
 
@@ -149,7 +149,7 @@ class Task:
 
     def _keep(self, network: Network) -> None:
         """Save the finished training; the unfinished one goes."""
-        if self.workspace is not None:
+        if self.workspace is not None and devices.is_first():
             identity = self.training.identity
             workspaces.keep(network, self.workspace, self._mark, identity)
             SavedState(self.workspace, self._mark, 0).remove()

@@ -1,0 +1,8 @@
+"""Work that ends its process."""
+
+import os
+import signal
+
+
+def dying(order):
+    os.kill(os.getpid(), signal.SIGKILL)
