@@ -5,17 +5,17 @@ import os
 import random
 import signal
 from collections import UserDict
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 
 import hypothesis
-import numpy as np
 import pytest
-import sqlalchemy
-import torch
-from tests import forked
+from benchmarks import postgres
 
+# What takes long to import is imported where it is used: the process that hands tests
+# out to others reads this file, too.
 gc.disable()  # what is imported and collected stays: nothing to be found
-torch.set_num_threads(1)  # two test processes share two cores
 # A shell has what it starts in the background ignore Ctrl-C, and children inherit it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -38,6 +38,9 @@ def pytest_collection_finish():
 
 
 def global_random_state():
+    import numpy as np
+    import torch
+
     numpy_state = np.random.get_state()  # noqa: NPY002 - to see it untouched
     return (
         random.getstate(),
@@ -45,6 +48,14 @@ def global_random_state():
         numpy_state[2],
         torch.get_rng_state().numpy().tobytes(),
     )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    """Two test processes share two cores."""
+    import torch
+
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -79,6 +90,8 @@ class Statements(UserDict):
 @pytest.fixture(scope="session", autouse=True)
 def compiled_once():
     """Hundreds of stores are opened; each would compile the same statements anew."""
+    import sqlalchemy
+
     statements, create = Statements(), sqlalchemy.create_engine
 
     def created(*given, **options):
@@ -90,15 +103,36 @@ def compiled_once():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def packages_looked_through_once():
+    """Each training would look for plug-ins among all packages that are installed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("importlib.metadata.entry_points", cache(metadata.entry_points))
+        yield
+
+
 @pytest.fixture
 def forked_workers(monkeypatch):
     """Let up to three jobs be done by forks: imports take a new process seconds."""
     if not Path("/proc/self/fd").exists():
         yield
         return
+    from tests import forked
+
     with forked.processes(3) as processes:
         monkeypatch.setattr("fewlabels.jobs.processes.subprocess", processes)
         yield
+
+
+@pytest.fixture(scope="session")
+def server():
+    """A PostgreSQL server for all tests of this process."""
+    reason = postgres.why_not()
+    if reason:
+        pytest.skip(reason)
+    running = postgres.start()
+    yield running
+    running.stop()
 
 
 @pytest.fixture

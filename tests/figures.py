@@ -14,9 +14,9 @@ import itertools
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any, NamedTuple
@@ -70,6 +70,8 @@ class Figures:
 
     singles: list[float] = field(default_factory=list)
     pairs: list[Pair] = field(default_factory=list)
+    later: list[Callable[[], None]] = field(default_factory=list)
+    """What takes in more, and longer: called where all before does not suffice."""
 
     def add(self, *numbers: float, what: str = "") -> None:
         """Take in numbers in the units in which a page may print them."""
@@ -102,6 +104,13 @@ class Figures:
 
     def holds(self, stated: str) -> bool:
         """Tell whether a figure, as printed, follows from the record."""
+        while not self._has(stated):
+            if not self.later:
+                return False
+            self.later.pop(0)()
+        return True
+
+    def _has(self, stated: str) -> bool:
         if "±" in stated:
             middle, spread = (part.strip() for part in stated.split("±"))
             return any(
@@ -255,22 +264,19 @@ def _lines(rows: Sequence[Mapping[str, Any]], found: Figures) -> None:
     for words, runs in groups.items():
         for name, numbers in _columns(runs.values()).items():
             found.summarize(numbers, name)
-        rivals = [
-            groups[other]
-            for other in groups
-            if len(words) == len(other) and sum(map(str.__ne__, words, other)) == 1
-        ]
-        _compare_with(runs, rivals, found)
+        found.later.append(partial(_compare_with, words, groups, found))
 
 
 def _compare_with(
-    runs: Mapping[int, Mapping[str, Any]],
-    rivals: Iterable[Mapping[int, Mapping[str, Any]]],
+    words: tuple[str, ...],
+    groups: Mapping[tuple[str, ...], Mapping[int, Mapping[str, Any]]],
     found: Figures,
 ) -> None:
     """Compare the rivals of a group with it, seed by seed, one by one and together."""
-    family: dict[str, list[float]] = defaultdict(list)
-    for rival in rivals:
+    runs, family = groups[words], defaultdict[str, list[float]](list)
+    for other, rival in groups.items():
+        if len(words) != len(other) or sum(map(str.__ne__, words, other)) != 1:
+            continue
         seeds = sorted(runs.keys() & rival.keys())
         ours = _columns(runs[seed] for seed in seeds)
         theirs = _columns(rival[seed] for seed in seeds)

@@ -11,15 +11,13 @@ import pytest
 from sqlalchemy.engine import make_url
 from tests.projects.toy import begin, go_on, paths, write
 from tests.runs import toy
-from tests.store.conftest import emptied, server
+from tests.store.conftest import emptied
 
 from fewlabels.errors import AnswersError, UsageError
 from fewlabels.jobs import cluster
 from fewlabels.projects import Project, predict
 from fewlabels.report import write_project_report, write_report
 from fewlabels.runs import Choice, RunSettings
-
-__all__ = ["server"]
 
 ROOT = Path(__file__).parents[1]
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")

@@ -142,14 +142,14 @@ from pathlib import Path
 import sys
 from fewlabels.bench.local import LocalEngine
 from tests.bench import toy
-engine = LocalEngine(num_workers=2, work="tests.bench.odd_work:sleeping")
-list(engine.run([toy.cell(1), toy.cell(2)], Path(sys.argv[1])))
+engine = LocalEngine(num_workers=1, work="tests.bench.odd_work:sleeping")
+list(engine.run([toy.cell(1)], Path(sys.argv[1])))
 """
 
 
 @pytest.fixture
-def two_asleep(tmp_path):
-    """A process whose two workers train for ever; its folder."""
+def asleep(tmp_path):
+    """A process whose worker trains for ever; its folder."""
     with subprocess.Popen(
         [sys.executable, "-c", BENCH, str(tmp_path)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
@@ -157,20 +157,20 @@ def two_asleep(tmp_path):
         text=True,
         start_new_session=True,
     ) as process:
-        assert eventually(lambda: len(odd_work.processes(tmp_path)) == 2)
+        assert eventually(lambda: odd_work.processes(tmp_path))
         yield process
         process.kill()
 
 
 @pytest.mark.slow  # tests/jobs/test_jobs.py shows it of every worker
-def test_workers_end_with_the_one_who_started_them(two_asleep, tmp_path):
-    two_asleep.kill()
+def test_workers_end_with_the_one_who_started_them(asleep, tmp_path):
+    asleep.kill()
     assert eventually(lambda: not any(map(is_alive, odd_work.processes(tmp_path))))
 
 
-def test_ctrl_c_ends_workers_without_a_word_of_theirs(two_asleep, tmp_path):
-    os.killpg(two_asleep.pid, signal.SIGINT)  # as a terminal does
-    _, printed = two_asleep.communicate()
+def test_ctrl_c_ends_workers_without_a_word_of_theirs(asleep, tmp_path):
+    os.killpg(asleep.pid, signal.SIGINT)  # as a terminal does
+    _, printed = asleep.communicate()
     assert printed.count("Traceback") == 1
     assert not any(map(is_alive, odd_work.processes(tmp_path)))
 

@@ -13,7 +13,7 @@ from fewlabels.projects import Project
 
 
 @pytest.fixture
-def served(tmp_path, monkeypatch):
+def served(tmp_path, monkeypatch, forked_workers):
     """Note down what would be served."""
     found = []
 

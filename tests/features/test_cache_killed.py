@@ -78,7 +78,9 @@ def killed_at(moment, folder, torn_bytes):
     return os.WIFSIGNALED(status)
 
 
-@pytest.mark.parametrize("torn_bytes", [0, 1, 20, 50, 10**6])
+@pytest.mark.parametrize(
+    "torn_bytes", [0, pytest.param(1, marks=pytest.mark.slow), 20, 50, 10**6]
+)
 def test_a_kill_at_any_writing_changes_no_byte(tmp_path, torn_bytes):
     """Five times six moments: rows and entries of each block."""
     kept(tmp_path / "whole")

@@ -1,5 +1,6 @@
 """Networks of timm and transformers give the rows that their libraries give."""
 
+import importlib
 import json
 import os
 import re
@@ -14,7 +15,7 @@ from PIL import Image
 from tests.features import saved, toy
 
 from fewlabels.errors import DataError, UsageError
-from fewlabels.features import encoders, found
+from fewlabels.features import encoders, found, torchvision
 from fewlabels.features.timm_models import preparation
 from fewlabels.models import as_input
 
@@ -124,18 +125,23 @@ print("torchvision" in sys.modules)
 """
 
 
-@pytest.mark.parametrize(
-    "library", ["tiny", pytest.param("vit", marks=pytest.mark.slow)]
-)
-def test_a_torchvision_that_does_not_fit_is_passed_by(library, request, tmp_path):
-    folder = request.getfixturevalue(library)[0]
-    broken = tmp_path / "torchvision"
-    broken.mkdir()
-    (broken / "__init__.py").write_text("raise RuntimeError('no operator nms')")
+@pytest.fixture
+def broken(tmp_path):
+    """A folder with a torchvision that does not fit torch."""
+    folder = tmp_path / "torchvision"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("raise RuntimeError('no operator nms')")
     (tmp_path / "torchvision-0.0.dist-info").mkdir()
     told = "Metadata-Version: 2.1\nName: torchvision\nVersion: 0.0\n"
     (tmp_path / "torchvision-0.0.dist-info" / "METADATA").write_text(told)
-    path = os.pathsep.join([str(tmp_path), *sys.path])
+    return tmp_path
+
+
+@pytest.mark.slow  # how it is passed by is shown below
+@pytest.mark.parametrize("library", ["tiny", "vit"])
+def test_a_torchvision_that_does_not_fit_is_passed_by(library, request, broken):
+    folder = request.getfixturevalue(library)[0]
+    path = os.pathsep.join([str(broken), *sys.path])
     done = subprocess.run(
         [sys.executable, "-c", BESIDE, folder],
         capture_output=True,
@@ -143,6 +149,25 @@ def test_a_torchvision_that_does_not_fit_is_passed_by(library, request, tmp_path
         env=os.environ | {"PYTHONPATH": path},
     )
     assert done.stdout.split() == ["16", "False"], done.stderr
+
+
+def test_a_torchvision_that_does_not_fit_is_empty_or_hidden(broken, monkeypatch):
+    for name in [one for one in sys.modules if one.partition(".")[0] == "torchvision"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(broken)
+    torchvision._works.cache_clear()
+    try:
+        with torchvision.emptied():
+            transforms = importlib.import_module("torchvision.transforms.v2")
+            assert not isinstance(SMALL, transforms.functional.InterpolationMode)
+        assert "torchvision" not in sys.modules
+        with torchvision.hidden(), pytest.raises(ModuleNotFoundError):
+            importlib.import_module("torchvision")
+        assert "torchvision" not in sys.modules
+        with pytest.raises(RuntimeError, match="no operator nms"):
+            importlib.import_module("torchvision")
+    finally:
+        torchvision._works.cache_clear()
 
 
 @pytest.mark.usefixtures("untouched_randomness")

@@ -1,21 +1,9 @@
 """Every test of the store runs on both databases."""
 
 import pytest
-from benchmarks import postgres
 from sqlalchemy import create_engine, text
 
 from fewlabels.store import Store
-
-
-@pytest.fixture(scope="session")
-def server():
-    """A PostgreSQL server for all tests of this process."""
-    reason = postgres.why_not()
-    if reason:
-        pytest.skip(reason)
-    running = postgres.start()
-    yield running
-    running.stop()
 
 
 def emptied(server):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from tests.training.conftest import tiny_pool
 from tests.training.test_resume import StoppedError, stop_before  # noqa: F401
-from tests.training.test_workspace import fit, same
+from tests.training.test_workspace import fit, same, undisturbed
 
 from fewlabels.errors import UsageError
 from fewlabels.training import loop, make
@@ -93,12 +93,12 @@ def test_learners_still_see_the_exponential_average(monkeypatch):
 def test_it_goes_on_where_it_was(tmp_path, stop, stop_before):  # noqa: F811
     _, stop_at = stop_before
     trainer = make("fixmatch-darp", **SHORT, threshold=0.6, save_every=0.0)
-    expected = fit(None, trainer)
+    expected = undisturbed(trainer)
     stop_at(stop)
     with pytest.raises(StoppedError):
         fit(tmp_path, trainer)
     assert same(fit(tmp_path, trainer), expected)
-    assert not same(fit(None, trainer.changed(cycles=0)), expected)
+    assert not same(undisturbed(trainer.changed(cycles=0)), expected)
 
 
 def test_what_was_made_before_there_were_cycles_is_found_again():

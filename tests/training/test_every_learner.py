@@ -55,14 +55,14 @@ def features(tmp_path_factory):
 @pytest.mark.parametrize("name", FEW)
 def test_it_goes_on_where_it_was(tmp_path, name, features, stop_before):  # noqa: F811
     done, stop_at = stop_before
-    trainer = trainer_of(name, 8, features)
+    trainer = trainer_of(name, 6, features)
     expected = fit(None, trainer, pool())
-    stop_at(5)
+    stop_at(4)
     with pytest.raises(StoppedError):
         fit(tmp_path, trainer, pool())
     done.clear()
     assert same(fit(tmp_path, trainer, pool()), expected)
-    assert done == [4, 5, 6, 7]
+    assert done == [3, 4, 5]
 
 
 @pytest.mark.parametrize(

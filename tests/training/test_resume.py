@@ -9,7 +9,7 @@ from multiprocessing import get_context
 import pytest
 import torch
 from tests.training.conftest import tiny_pool
-from tests.training.test_workspace import fit, same
+from tests.training.test_workspace import fit, same, undisturbed
 
 from fewlabels import progress
 from fewlabels.errors import DamagedWarning, DataChangedWarning, TrainingError
@@ -62,7 +62,7 @@ def stop_before(monkeypatch):
 @stopped_at(1, 5, 11)
 def test_it_goes_on_where_it_was(tmp_path, trainer, stop, stop_before):
     done, stop_at = stop_before
-    expected = fit(None, trainer)
+    expected = undisturbed(trainer)
     done.clear()
     stop_at(stop)
     with pytest.raises(StoppedError):
@@ -79,7 +79,7 @@ def test_it_goes_on_where_it_was(tmp_path, trainer, stop, stop_before):
 def test_saving_now_and_then_repeats_a_few_steps(tmp_path, monkeypatch, stop_before):
     done, stop_at = stop_before
     trainer = TRAINERS[1]
-    expected = fit(None, trainer)
+    expected = undisturbed(trainer)
     done.clear()
     monkeypatch.setattr(
         "fewlabels.training.state.SavedState.is_due", lambda _: done[-1] % 4 == 3
@@ -122,7 +122,7 @@ def test_one_that_is_canceled_is_saved_however_seldom_that_is_done(
     done.clear()
     found = fit(tmp_path, seldom)
     assert done == list(range(stop + 1, 12))
-    assert same(found, fit(None, trainer))
+    assert same(found, undisturbed(trainer))
 
 
 def test_without_a_folder_a_canceled_training_ends_at_once(asked_after):
@@ -152,7 +152,7 @@ def test_a_damaged_state_counts_as_none(tmp_path, share, stop_before):
     done.clear()
     with pytest.warns(DamagedWarning, match="begins with its first step"):
         found = fit(tmp_path, TRAINERS[1])
-    assert same(found, fit(None, TRAINERS[1]))
+    assert same(found, undisturbed(TRAINERS[1]))
     assert done[:12] == list(range(12))
 
 
@@ -167,7 +167,7 @@ def test_a_changed_byte_of_the_state_is_found_out(tmp_path, stop_before):
     path.write_bytes(content)
     with pytest.warns(DamagedWarning, match="not those that were written"):
         found = fit(tmp_path, TRAINERS[3])
-    assert same(found, fit(None, TRAINERS[3]))
+    assert same(found, undisturbed(TRAINERS[3]))
 
 
 def test_the_state_of_another_training_is_left_out(tmp_path, stop_before):
@@ -193,11 +193,11 @@ def test_what_does_not_decide_the_outcome_may_change(tmp_path, stop_before):
 
 @each_trainer
 def test_making_minibatches_ahead_changes_nothing(trainer):
-    assert same(fit(None, trainer), fit(None, trainer.changed(prefetch=3)))
+    assert same(fit(None, trainer.changed(prefetch=3)), undisturbed(trainer))
 
 
 def test_a_lost_training_keeps_the_last_good_state(tmp_path, monkeypatch):
-    trainer = make("fixmatch", **ALWAYS | {"steps": 40})
+    trainer = make("fixmatch", **ALWAYS)
     rate_at = loop.Stepper.rate_at
     monkeypatch.setattr(
         loop.Stepper,

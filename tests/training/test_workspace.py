@@ -1,6 +1,7 @@
 """A finished training is found again, and only by the training it belongs to."""
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
@@ -30,6 +31,12 @@ def counted(monkeypatch):
 def fit(folder, trainer=TRAINER, pool=None, seed=0, **options):
     pool = tiny_pool() if pool is None else pool
     return trainer.fit(pool, rng.stream(seed, "train"), workspace=folder, **options)
+
+
+@cache
+def undisturbed(trainer):
+    """What a training ends with that nobody stops, made once for all tests."""
+    return fit(None, trainer)
 
 
 def same(one, other):

@@ -1,8 +1,11 @@
 """The embedded data set: 1,797 handwritten digits of 8 x 8 pixels."""
 
+from functools import cache
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from fewlabels.data.arrays import item_ids, item_tensor
 from fewlabels.pool import ArrayImages, Pool, Split
@@ -19,14 +22,7 @@ def digits_pool() -> Pool:
     The set has no official split. Each class gives its share of the test split: those
     items whose content hashes come first. No seed has a say in it.
     """
-    from sklearn.datasets import load_digits  # slow to import, and seldom needed
-
-    bunch = load_digits()
-    pixels = np.round(bunch.images * (255 / _LARGEST)).astype(np.uint8)
-    items = item_tensor(pixels)
-    labels = torch.from_numpy(bunch.target.astype(np.int64))
-    ids = item_ids("digits", items)
-    held_out = _held_out(bunch.target, ids)
+    items, labels, ids, held_out = _read()
     kept = torch.from_numpy(np.flatnonzero(~held_out))
     measured = torch.from_numpy(np.flatnonzero(held_out))
     return Pool.build(
@@ -36,6 +32,19 @@ def digits_pool() -> Pool:
         ids=[ids[index] for index in kept.tolist()],
         test=Split(ArrayImages(items[measured]), labels[measured]),
     )
+
+
+@cache
+def _read() -> tuple[Tensor, Tensor, tuple[str, ...], NDArray[np.bool_]]:
+    """Return all items, their labels and ids, and which are to test; a slow file."""
+    from sklearn.datasets import load_digits  # slow to import, and seldom needed
+
+    bunch = load_digits()
+    pixels = np.round(bunch.images * (255 / _LARGEST)).astype(np.uint8)
+    items = item_tensor(pixels)
+    ids = item_ids("digits", items)
+    labels = torch.from_numpy(bunch.target.astype(np.int64))
+    return items, labels, ids, _held_out(bunch.target, ids)
 
 
 def _held_out(labels: NDArray[np.int64], ids: tuple[str, ...]) -> NDArray[np.bool_]:
