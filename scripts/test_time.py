@@ -1,8 +1,8 @@
 """Processor time and coverage of two commits' tests, measured one after the other.
 
 ``python scripts/test_time.py BEFORE AFTER`` checks both out beside each other, runs
-each one's tests as its own ``make test`` does, then once more to see which lines of
-``src`` they run, and writes benchmarks/results/test_time.json.
+each one's tests as its own ``make test`` does, then all once more to see which lines
+of ``src`` they run, and writes benchmarks/results/test_time.json.
 """
 
 import json
@@ -78,6 +78,7 @@ def covered(place: Path, hook: Path) -> dict[str, Any]:
     settings = place / ".coveragerc"
     settings.write_text(
         f"[run]\nsource = {place / 'src'}\nparallel = true\nsigterm = true\n"
+        "patch = _exit\n"  # forks end without Python's usual end, and count too
         f"data_file = {place / '.coverage'}\nconcurrency = thread,multiprocessing\n"
     )
     env = environment(place, COVERAGE_PROCESS_START=str(settings))
@@ -95,24 +96,29 @@ def covered(place: Path, hook: Path) -> dict[str, Any]:
     }
 
 
-def measured(commit: str, place: Path, hook: Path, *, coverage: bool) -> dict[str, Any]:
-    """Check a commit out, measure its tests, and remove it again."""
-    git("worktree", "add", "--detach", "--force", str(place), commit)
-    try:
-        shown = {"commit": git("rev-parse", commit)}
-        collect = ["--collect-only", "-q", "-p", "no:cacheprovider"]
-        words = [sys.executable, "-m", "pytest", *collect]  # byte code is warm then
-        env = environment(place)
-        subprocess.run(
-            words, cwd=place, env=env, stdout=subprocess.DEVNULL, check=False
-        )
-        shown |= tested(place, env)
-        if coverage:
-            shown["coverage"] = covered(place, hook)
-        return shown
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
-        git("worktree", "prune")
+def checked_out(commit: str, place: Path) -> dict[str, Any]:
+    """Check a commit out and compile it; return which one it is."""
+    shown = {"commit": git("rev-parse", commit)}
+    git("worktree", "add", "--detach", "--force", str(place), shown["commit"])
+    collect = ["--collect-only", "-q", "-p", "no:cacheprovider"]
+    words = [sys.executable, "-m", "pytest", *collect]  # byte code is warm then
+    env = environment(place)
+    subprocess.run(words, cwd=place, env=env, stdout=subprocess.DEVNULL, check=False)
+    return shown
+
+
+def kept(found: dict[str, Any]) -> bool:
+    """Write down and print what was found; return whether the limits are kept."""
+    before, after = found["before"], found["after"]
+    share = after["seconds"] / before["seconds"]
+    record = {**found, "share of processor time": round(share, 3), "limit": LIMIT}
+    RECORD.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    print(f"processor time: {100 * share:.0f} % of before", flush=True)
+    if "coverage" not in after:
+        return share <= LIMIT and not after["failed"]
+    shares = before["coverage"]["percent"], after["coverage"]["percent"]
+    print(f"line coverage of src: {shares[0]} % before, {shares[1]} % after")
+    return share <= LIMIT and not after["failed"] and shares[1] >= shares[0]
 
 
 def main(
@@ -123,23 +129,27 @@ def main(
 ) -> None:
     """Compare the tests of two commits; leaves with 1 where a limit is not kept."""
     with tempfile.TemporaryDirectory() as folder:
-        hook = Path(folder) / "hook"
+        hook, places = Path(folder) / "hook", {}
         hook.mkdir()
         (hook / "sitecustomize.py").write_text(PROCESSES)
-        found = {}
-        for name, commit in (("before", before), ("after", after)):
-            found[name] = measured(commit, Path(folder) / name, hook, coverage=coverage)
-            print(name, json.dumps(found[name], indent=2), flush=True)
-    share = found["after"]["seconds"] / found["before"]["seconds"]
-    record = {**found, "share of processor time": round(share, 3), "limit": LIMIT}
-    RECORD.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    print(f"processor time: {100 * share:.0f} % of before")
-    kept = share <= LIMIT and not found["after"]["failed"]
-    if coverage:
-        shares = [found[name]["coverage"]["percent"] for name in ("before", "after")]
-        print(f"line coverage of src: {shares[0]} % before, {shares[1]} % after")
-        kept = kept and shares[1] >= shares[0]
-    sys.exit(not kept)
+        try:
+            found = {}
+            for name, commit in (("before", before), ("after", after)):
+                places[name] = Path(folder) / name
+                found[name] = checked_out(commit, places[name])
+            for name, place in places.items():  # next to each other: alike conditions
+                found[name] |= tested(place, environment(place))
+                print(name, json.dumps(found[name], indent=2), flush=True)
+            is_kept = kept(found)
+            for name, place in places.items() if coverage else ():
+                found[name]["coverage"] = covered(place, hook)
+            if coverage:
+                is_kept = kept(found)
+        finally:
+            for place in places.values():
+                shutil.rmtree(place, ignore_errors=True)
+            git("worktree", "prune")
+    sys.exit(not is_kept)
 
 
 if __name__ == "__main__":
