@@ -43,6 +43,8 @@ _here  # a fixture that is always used
 own_cache  # likewise
 compiled_once
 no_flushing
+one_thread
+packages_looked_through_once
 list_recipes  # typer calls it
 prune  # likewise
 demo  # imported when it is called
