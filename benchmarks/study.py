@@ -6,10 +6,10 @@ every strategy; ``confirm`` has thirty others for the best of them. Pools of one
 set are drawn from it anew each time: many strategies leave nothing to chance, so that
 on one pool all repetitions would be the same.
 
-``FEWLABELS_DATA=DIR python benchmarks/study.py run screen --bench FOLDER`` does what is
-missing, by the engine of ``fewlabels bench run``; what was interrupted goes on, and
-``fewlabels bench verify FOLDER`` does a run again. Networks are not kept: they can be
-made again, and would fill the disk.
+``FEWLABELS_DATA=DIR python benchmarks/study.py run screen --bench FOLDER`` does what
+the record lacks, by the engine of ``fewlabels bench run``; what was interrupted goes
+on, and ``fewlabels bench verify FOLDER`` does a run again. Networks are not kept: they
+can be made again, and would fill the disk.
 """
 
 import argparse
@@ -17,8 +17,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fewlabels import bench, journal
-from fewlabels.bench import BenchFolder, Cell, Condition, Experiment, Footprint
+from fewlabels import journal
+from fewlabels.bench import (
+    BenchFolder,
+    Cell,
+    Condition,
+    Experiment,
+    Footprint,
+    LocalEngine,
+)
+from fewlabels.bench.cells import plan
 from fewlabels.bench.experiment import resolved
 from fewlabels.bench.recipes.cpu import long_tail
 from fewlabels.runs import Choice, RunSettings
@@ -104,21 +112,26 @@ SOURCES = (
 STAGES = {"screen": range(10), "confirm": range(100, 130)}
 LABELS_EACH, AT_ONCE = 4, 2
 """Labels for each class at the end of a loop, and where all are asked for at once."""
+STEPPED = ("fixmatch-darp", "supervised")
+"""Learners that take steps; their loops end at two labels for each class."""
 
 
 def experiment(
-    source: Source, head: str, selectors: Sequence[str], seeds: Sequence[int]
+    source: Source, head: str, selectors: Sequence[str], stage: str
 ) -> Experiment:
-    """Return the comparison of strategies on some pools, with one learner."""
+    """Return the comparison of strategies on the pools of a stage, with one learner."""
     each = source.num_classes
-    asked = {"loop": (each, LABELS_EACH * each), "at once": (AT_ONCE * each,) * 2}
+    end = (AT_ONCE if head in STEPPED else LABELS_EACH) * each
+    asked = {"loop": (each, end)}
+    if stage == "screen":
+        asked["at once"] = (AT_ONCE * each, AT_ONCE * each)
     conditions = [
         condition(source, head, f"{name}, pool {seed}", seed, 0, *numbers)
-        for seed in seeds
+        for seed in pools(stage, head)
         for name, numbers in asked.items()
     ]
     return Experiment(
-        name="_".join(f"study {source.name} {head}".replace(",", "").split()),
+        name="_".join(f"{stage} {source.name} {head}".replace(",", "").split()),
         title=f"{source.name}, {head}",
         conditions=tuple(conditions),
         strategies=tuple(SELECTORS[name] for name in selectors),
@@ -127,15 +140,20 @@ def experiment(
     )
 
 
-def oracle(source: Source, head: str, seeds: Sequence[int]) -> Experiment:
+def pools(stage: str, head: str) -> range:
+    """Return the seeds of a stage's pools: ten where a network is trained."""
+    return STAGES[stage][:10] if head in STEPPED else STAGES[stage]
+
+
+def oracle(source: Source, head: str, stage: str) -> Experiment:
     """Return trainings on labels that are even over the classes."""
     conditions = [
         condition(source, head, f"{number} each, pool {seed}", seed, budget, 1, budget)
-        for seed in seeds
-        for number in (1, 2, 4)
+        for seed in pools(stage, head)
+        for number in ((1, 2) if head in STEPPED else (1, 2, 4))
         for budget in (number * source.num_classes,)
     ]
-    asked = experiment(source, head, ["random"], seeds)
+    asked = experiment(source, head, ["random"], stage)
     return asked.model_copy(
         update={"name": f"{asked.name}_{ORACLE}", "conditions": tuple(conditions)}
     )
@@ -159,53 +177,78 @@ def planned(
     stage: str, data: Sequence[str], heads: Sequence[str], selectors: Sequence[str]
 ) -> Iterator[tuple[Source, str, Experiment]]:
     """Yield the experiments of a stage: data, learner, comparison."""
-    seeds = STAGES[stage]
     for source in (one for one in SOURCES if one.name in data):
         for head in heads:
-            yield source, head, experiment(source, head, selectors, seeds)
-            yield source, head, oracle(source, head, seeds)
+            yield source, head, experiment(source, head, selectors, stage)
+            yield source, head, oracle(source, head, stage)
 
 
-def line_of(
-    source: Source, head: str, cell: Cell, folder: BenchFolder
-) -> Mapping[str, Any]:
-    """Return what is kept of a run."""
-    settings, lines = cell.settings, folder.lines(cell)
+def place_of(source: Source, head: str, cell: Cell) -> dict[str, Any]:
+    """Return where a run stands in the record."""
+    settings = cell.settings
     known = {choice.label: name for name, choice in SELECTORS.items()}
-    timings = folder.timings(cell)
     return {
         "data": source.name,
         "head": head,
         "selector": known[settings.strategy.label] if cell.is_asking else ORACLE,
         "query": settings.query if cell.is_asking else 0,
         "pool": settings.data.options["seed"],
+    }
+
+
+def line_of(cell: Cell, folder: BenchFolder) -> Mapping[str, Any]:
+    """Return what is kept of a run, beside its place."""
+    lines = folder.lines(cell)
+    return {
         "labels": [line.num_labeled for line in lines],
         "accuracy": [line.accuracy for line in lines],
         "classes": [sum(count > 0 for count in line.class_counts) for line in lines],
         "items": [line.indices for line in lines if line.indices],
-        "seconds": [round(one.get("query_seconds") or 0.0, 3) for one in timings],
+        "seconds": [
+            round(one.get("query_seconds") or 0.0, 3) for one in folder.timings(cell)
+        ],
     }
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Do the runs that are missing, and write down what they came to."""
-    folder = BenchFolder(arguments.bench.absolute())
+    """Do the runs that the record lacks, and write down what they came to."""
+    stage, folder = arguments.stage, BenchFolder(arguments.bench.absolute())
     folder.open()
-    engine = bench.LocalEngine(arguments.workers)
+    engine = LocalEngine(arguments.workers)
+    done = {_key(line, line["labels"][-1]) for line in recorded(arguments.record)}
     told = (arguments.data, arguments.heads, arguments.selectors)
-    for source, head, named in planned(arguments.stage, *told):
+    for source, head, named in planned(stage, *told):
         one = resolved(named)
         folder.ask_for(one)
-        for number, ended in enumerate(bench.run(one, folder, engine), 1):
-            cell = ended.cell
-            said = ended.error or ""
+        places = {
+            cell.address: {"stage": stage, **place_of(source, head, cell)}
+            for cell in plan(one).all
+        }
+        missing = [
+            cell
+            for cell in plan(one).all
+            if _key(places[cell.address], cell.settings.budget) not in done
+        ]
+        for number, ended in enumerate(engine.run(missing, folder.path), 1):
+            cell, said = ended.cell, ended.error or ""
             if not said:
-                line = line_of(source, head, cell, folder)
-                journal.append(arguments.record, {"stage": arguments.stage, **line})
+                line = line_of(cell, folder)
+                journal.append(arguments.record, {**places[cell.address], **line})
                 for network in folder.run_folder(cell).path.rglob("*.safetensors"):
                     network.unlink()
                 said = str(line["accuracy"])
-            print(f"{one.name} {number}: {cell.label}: {said}", flush=True)
+            count = f"{one.name} {number}/{len(missing)}"
+            print(f"{count}: {cell.label}: {said}", flush=True)
+
+
+def recorded(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of the record."""
+    return journal.read(path) if path.exists() else []
+
+
+def _key(place: Mapping[str, Any], num_labels: int) -> tuple[Any, ...]:
+    names = ("stage", "data", "head", "selector", "query", "pool")
+    return (*(place[name] for name in names), num_labels)
 
 
 def main() -> None:
