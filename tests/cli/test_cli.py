@@ -13,9 +13,8 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from fewlabels import cli, files, journal
+from fewlabels import cli, files
 from fewlabels.cli.app import app
-from fewlabels.errors import UsageError
 from fewlabels.runs import RunFolder
 
 
@@ -61,24 +60,23 @@ def test_json_and_quiet(fewlabels, tiny):
     assert fewlabels(*words, "--quiet") == (0, "", "")
 
 
-def test_the_demo_shows_both_strategies_at_each_budget(
-    fewlabels, tmp_path, monkeypatch
-):
+def test_the_demo_compares_strategies_by_two_learners(fewlabels, tmp_path, monkeypatch):
     monkeypatch.setattr(import_module("fewlabels.cli.demo"), "_FAST_STEPS", 5)
     code, out, err = fewlabels("demo", "--fast")
     assert code == 0, err
-    for word in ("npc", "random", "10 labels", "30 labels", "50 labels"):
+    for word in ("npc", "typiclust", "outward", "fixmatch-darp", "95 % interval"):
         assert word in out
-    assert f"Report: {tmp_path / 'fewlabels-demo-fast' / 'report.html'}" in out
-    code, out, _ = fewlabels("demo", "--fast", "--json")
-    answer = json.loads(out)
-    assert set(answer["accuracy"]) == {"npc", "random"}
-    assert set(answer["accuracy"]["npc"]) == {"10", "30", "50"}
-    first = [answer["accuracy"][name]["10"] for name in ("npc", "random")]
-    assert first[0] == first[1]  # same start, same training
-    for name in ("npc", "random"):
-        lines = journal.read(tmp_path / "fewlabels-demo-fast" / name / "training.jsonl")
-        assert {line["part"] for line in lines} == {f"round-00{n}" for n in range(3)}
+    page = tmp_path / "fewlabels-demo-fast" / "reports" / "demo" / "index.html"
+    assert f"Report: {page}" in out
+    assert page.exists()
+    code, out, err = fewlabels("demo", "--fast", "--json")  # does nothing again
+    assert (code, err) == (0, "")
+    told = json.loads(out)["results"]["spreading"]
+    leads = {row["strategy"]: row["lead"] for row in told}
+    random, outward = (told[k]["accuracy"] for k in (0, 3))
+    assert leads["random"] is None
+    assert leads["outward"][0] == pytest.approx(outward - random)
+    assert leads["outward"][1] < leads["outward"][0] < leads["outward"][2]
 
 
 def savez(path, **arrays):
@@ -341,19 +339,6 @@ def test_names_that_split_lines_or_look_like_markup_survive(fewlabels, tiny, tmp
         code, out, err = fewlabels(*words)
         assert code == 0, err
         assert "Report: a[/red]b/report.html" in out
-
-
-def test_a_demo_that_was_killed_while_writing_its_report_goes_on(
-    fewlabels, tmp_path, monkeypatch
-):
-    def begin(path):
-        raise UsageError(f"{path.name} begins")
-
-    (tmp_path / "d").mkdir()
-    files._beside(tmp_path / "d" / "report.html").write_text("half")
-    (tmp_path / "d" / ".DS_Store").write_text("")
-    monkeypatch.setattr(import_module("fewlabels.cli.demo"), "RunFolder", begin)
-    assert "npc begins" in fewlabels("demo", "--out", "d")[2]
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="needs /proc to see handlers")

@@ -156,7 +156,9 @@ def run(
     folder.open()
     any_failed = False
     for one in experiments:
-        failed = _do(one, folder, does, terminal, tensorboard=tensorboard, uri=mlflow)
+        failed = do_runs(
+            one, folder, does, terminal, tensorboard=tensorboard, uri=mlflow
+        )
         any_failed |= failed > 0
         page = write_bench_report(folder, one.name).resolve()
         terminal.result(f"Report: {page}")
@@ -306,14 +308,14 @@ def _told_cost(
     return cost
 
 
-def _do(
+def do_runs(
     experiment: "Experiment",
     folder: "BenchFolder",
     engine: "Engine",
     terminal: Terminal,
     *,
-    tensorboard: bool,
-    uri: str | None,
+    tensorboard: bool = False,
+    uri: str | None = None,
 ) -> int:
     """Do the runs, say how each ended, and return how many failed."""
     before = folder.asked(experiment.name)

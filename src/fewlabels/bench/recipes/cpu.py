@@ -51,6 +51,35 @@ _NO_TARGET = (
 )
 
 
+def demo() -> Experiment:
+    """Digits, 10 and 20 labels, by a network and in no time: what anybody can try."""
+    data, asked = {"name": "digits"}, {"query": 10, "budget": 20}
+    heads = (_SELDOM_MEASURED, Choice(name="spreading"))
+    return Experiment(
+        name="demo",
+        title="Which ten digits to label next",
+        about=(
+            "Ten labels, one of each digit, are given; each strategy asks for ten more "
+            "among 1,297 images. What the labels are worth is said by two learners: "
+            "FixMatch with DARP, which trains a network on labeled and unlabeled "
+            "images as in the paper, and label spreading over a graph of the images, "
+            "which takes no training. npc is as printed: the set with the largest "
+            "smallest eigenvalue among random ones."
+        ),
+        conditions=tuple(
+            Condition(name=head.name, settings=_run(data, head, **asked))
+            for head in heads
+        ),
+        strategies=(
+            *named("random"),
+            Choice(name="npc", options={"tie_tolerance": 0.0}),
+            *named("typiclust", "outward"),
+        ),
+        seeds=_SEEDS[:8],
+        footprint=_DIGITS_COST,
+    )
+
+
 def digits() -> Experiment:
     """Digits, 10 to 30 labels: the smallest, minutes."""
     return _small(
