@@ -59,6 +59,8 @@ SELECTORS = {
 """What is compared, beside the oracle; npc is as printed."""
 ORACLE = "stratified"
 """Random labels, equally many of each class: nobody can ask for that."""
+AGAIN = "retraining"
+"""Trainings on one such set: how much of the spread is the chance of training."""
 HEADS = ("spreading", "ot", "fixmatch-darp", "supervised")
 
 
@@ -113,7 +115,7 @@ STAGES = {"screen": range(10), "confirm": range(100, 130)}
 LABELS_EACH, AT_ONCE = 4, 2
 """Labels for each class at the end of a loop, and where all are asked for at once."""
 STEPPED = ("fixmatch-darp", "supervised")
-"""Learners that take steps; their loops end at two labels for each class."""
+"""Learners that take steps."""
 
 
 def experiment(
@@ -121,10 +123,12 @@ def experiment(
 ) -> Experiment:
     """Return the comparison of strategies on the pools of a stage, with one learner."""
     each = source.num_classes
-    end = (AT_ONCE if head in STEPPED else LABELS_EACH) * each
-    asked = {"loop": (each, end)}
+    asked = {"loop": (each, AT_ONCE * each)}  # where the main question is asked
     if stage == "screen":
-        asked["at once"] = (AT_ONCE * each, AT_ONCE * each)
+        asked = {
+            "loop": (each, LABELS_EACH * each),
+            "at once": (AT_ONCE * each, AT_ONCE * each),
+        }
     conditions = [
         condition(source, head, f"{name}, pool {seed}", seed, 0, *numbers)
         for seed in pools(stage, head)
@@ -136,6 +140,7 @@ def experiment(
         conditions=tuple(conditions),
         strategies=tuple(SELECTORS[name] for name in selectors),
         seeds=(0,),
+        retrainings=10 * (stage == "confirm" and head == "fixmatch-darp"),
         footprint=Footprint(seconds_per_step=0.02, megabytes=0.1),
     )
 
@@ -150,12 +155,16 @@ def oracle(source: Source, head: str, stage: str) -> Experiment:
     conditions = [
         condition(source, head, f"{number} each, pool {seed}", seed, budget, 1, budget)
         for seed in pools(stage, head)
-        for number in ((1, 2) if head in STEPPED else (1, 2, 4))
+        for number in ((1, 2, 4) if stage == "screen" else (1, 2))
         for budget in (number * source.num_classes,)
     ]
     asked = experiment(source, head, ["random"], stage)
     return asked.model_copy(
-        update={"name": f"{asked.name}_{ORACLE}", "conditions": tuple(conditions)}
+        update={
+            "name": f"{asked.name}_{ORACLE}",
+            "conditions": tuple(conditions),
+            "retrainings": 0,
+        }
     )
 
 
@@ -187,11 +196,17 @@ def place_of(source: Source, head: str, cell: Cell) -> dict[str, Any]:
     """Return where a run stands in the record."""
     settings = cell.settings
     known = {choice.label: name for name, choice in SELECTORS.items()}
+    if cell.is_asking:
+        selector, query = known[settings.strategy.label], settings.query
+    elif settings.seeds.start is None:
+        selector, query = ORACLE, 0
+    else:
+        selector, query = AGAIN, settings.seed
     return {
         "data": source.name,
         "head": head,
-        "selector": known[settings.strategy.label] if cell.is_asking else ORACLE,
-        "query": settings.query if cell.is_asking else 0,
+        "selector": selector,
+        "query": query,
         "pool": settings.data.options["seed"],
     }
 

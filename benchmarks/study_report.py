@@ -6,20 +6,17 @@ record is not whole, what is there is told, with the number of pools.
 """
 
 import argparse
-import json
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from statistics import mean, stdev
 
 import numpy as np
-from benchmarks.study import AT_ONCE, HEADS, ORACLE, RECORD, SELECTORS, SOURCES
+from benchmarks.study import AT_ONCE, HEADS, ORACLE, SOURCES
+from benchmarks.study_data import Study, described, whole
 from benchmarks.study_measures import predictors
 from matplotlib.figure import Figure
-from scipy.stats import spearmanr
+from scipy.stats import kendalltau, spearmanr
 
 from fewlabels import evaluation
 
@@ -28,93 +25,7 @@ PAGES = (ROOT / "README.md", ROOT / "docs" / "study.md")
 PICTURE = ROOT / "docs" / "images" / "study.png"
 FAMILY = ("npc", "npc, clusters", "npc, greedy", "npc, diffusion", "outward", "v-opt")
 RIVALS = ("random", "badge", "typiclust")
-EACH = (1, 2, 4)
-"""Labels for each class at which strategies are compared."""
-
-Scores = dict[tuple[str, int], float]
-"""Percentages by data set and pool."""
-
-
-@dataclass(frozen=True)
-class Study:
-    """The record of one stage."""
-
-    scores: Mapping[tuple[str, str, str, int], Scores]
-    """By learner, strategy, way of asking, and labels for each class."""
-
-    @classmethod
-    def read(cls, stage: str, path: Path = RECORD) -> "Study":
-        """Return what is in the record of a stage."""
-        classes = {one.name: one.num_classes for one in SOURCES}
-        scores: dict[tuple[str, str, str, int], Scores] = defaultdict(dict)
-        for text in path.read_text().splitlines() if path.exists() else ():
-            line = json.loads(text)
-            if line["stage"] != stage:
-                continue
-            each = classes[line["data"]]
-            way = "at once" if line["query"] == AT_ONCE * each else "loop"
-            for number, accuracy in zip(line["labels"], line["accuracy"], strict=True):
-                place = (line["head"], line["selector"], way, number // each)
-                scores[place][line["data"], line["pool"]] = 100 * accuracy
-        return cls(scores)
-
-    @cached_property
-    def heads(self) -> list[str]:
-        """The learners of which there is something."""
-        there = {head for head, *_ in self.scores}
-        return [head for head in HEADS if head in there]
-
-    def selectors(self, head: str) -> list[str]:
-        """Return the strategies that were tried with a learner."""
-        there = {name for own, name, *_ in self.scores if own == head}
-        return [name for name in (*SELECTORS, ORACLE) if name in there]
-
-    def data(self, head: str) -> list[str]:
-        """Return the data sets that every strategy was tried on with a learner."""
-        found = [
-            {data for data, _ in self.scores[head, name, "loop", 2]}
-            for name in self.selectors(head)
-        ]
-        shared = set.intersection(*found) if found else set()
-        return [one.name for one in SOURCES if one.name in shared]
-
-    def pools(self, head: str, data: Sequence[str]) -> list[int]:
-        """Return the pools on which all strategies are whole on some data sets."""
-        found = [
-            {pool for _, pool in scores}
-            & {pool for _, pool in scores if all((one, pool) in scores for one in data)}
-            for (own, name, way, each), scores in self.scores.items()
-            if own == head and way == "loop" and each in EACH
-        ]
-        return sorted(set.intersection(*found)) if found else []
-
-    def means(
-        self, head: str, name: str, each: int, data: Sequence[str], way: str = "loop"
-    ) -> list[float]:
-        """Return the mean over data sets on each pool that is whole."""
-        scores = self.scores[head, name, way, each]
-        return [
-            mean(scores[one, pool] for one in data) for pool in self.pools(head, data)
-        ]
-
-
-def whole(study: Study) -> dict[str, list[str]]:
-    """Return learners whose runs can be compared, and their data sets."""
-    found = {head: study.data(head) for head in study.heads}
-    return {
-        head: data
-        for head, data in found.items()
-        if data and len(study.pools(head, data)) > 1
-    }
-
-
-def described(study: Study) -> str:
-    """Say how many pools and data sets stand behind the numbers."""
-    parts = [
-        f"{head}: {len(study.pools(head, data))} pools, {', '.join(data)}"
-        for head, data in whole(study).items()
-    ]
-    return "; ".join(parts)
+LEVEL = 0.05
 
 
 def ranking(study: Study) -> str:
@@ -123,7 +34,7 @@ def ranking(study: Study) -> str:
     if not heads:
         return "There is no record yet.\n"
     names = study.selectors(next(iter(heads)))
-    columns = [(head, each) for head in heads for each in EACH]
+    columns = [(head, each) for head in heads for each in study.each(head)]
 
     def cell(name: str, head: str, each: int) -> str:
         if name not in study.selectors(head):
@@ -259,6 +170,98 @@ def one_or_several(study: Study) -> str:
     return "\n".join([*lines, ""])
 
 
+def behind_the_best(study: Study) -> str:
+    """Return how far strategies are behind the best at two labels a class."""
+    heads = whole(study)
+    if not heads:
+        return "There is no record yet.\n"
+    names = [one for one in study.selectors(next(iter(heads))) if one != ORACLE]
+    columns = {}
+    for head, data in heads.items():
+        values = {
+            name: study.means(head, name, 2, data)
+            for name in names
+            if name in study.selectors(head)
+        }
+        best = max(values, key=lambda name, own=values: mean(own[name]))
+        tests = evaluation.paired_tests(values, against=best)
+        told = {one.name: _behind(one) for one in tests}
+        columns[head] = {best: f"best ({mean(values[best]):.1f})", **told}
+    lines = [f"| strategy | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
+    for name in names:
+        cells = " | ".join(column.get(name, "") for column in columns.values())
+        lines.append(f"| {name} | {cells} |")
+    return "\n".join([*lines, "", f"({described(study)}.)", ""])
+
+
+def _behind(test: evaluation.PairedTest) -> str:
+    mark = "*" if test.t_holm < LEVEL else ""
+    return f"{test.difference:+.1f} ({test.low:+.1f} to {test.high:+.1f}){mark}"
+
+
+def supervised_too(study: Study) -> str:
+    """Return Kendall's correlation of strategies by labeled images alone and others."""
+    heads = whole(study)
+    lines = []
+    for other in ("fixmatch-darp", "spreading"):
+        if "supervised" not in heads or other not in heads:
+            continue
+        for data in (one for one in heads["supervised"] if one in heads[other]):
+            names = [
+                name
+                for name in study.selectors("supervised")
+                if name in study.selectors(other) and name != ORACLE
+            ]
+            values = [
+                [mean(study.means(head, name, 2, [data])) for name in names]
+                for head in ("supervised", other)
+            ]
+            found = kendalltau(*values)
+            lines.append(
+                f"- {data}, supervised and {other}: {found.statistic:.2f} (p "
+                f"{found.pvalue:.2g}; {len(names)} strategies)"
+            )
+    return "\n".join([*lines, ""]) if lines else "There is no record yet.\n"
+
+
+def noise(study: Study) -> str:
+    """Return the spread of trainings on one label set, beside that over pools."""
+    lines = ["| data | one label set | random labels of ten pools |", "|---|---|---|"]
+    for (head, data), values in study.retrained.items():
+        pools = study.scores[head, "random", "loop", 2]
+        others = [score for (own, _), score in pools.items() if own == data]
+        if len(values) > 1 and len(others) > 1:
+            cells = (f"{mean(one):.1f} ± {stdev(one):.1f}" for one in (values, others))
+            lines.append(f"| {data} | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""]) if len(lines) > 2 else "There is no record yet.\n"
+
+
+def beside(study: Study) -> str:
+    """Return what else is known of each strategy with label spreading, in the loop."""
+    head, classes = HEADS[0], {one.name: one.num_classes for one in SOURCES}
+    data = whole(study).get(head, [])
+    found = [
+        one
+        for one in study.lines
+        if one["head"] == head
+        and one["data"] in data
+        and one["query"] == classes[one["data"]]
+    ]
+    if not found:
+        return "There is no record yet.\n"
+    rows = [
+        "| strategy | worst pool | classes met | seconds of a query |",
+        "|---" * 4 + "|",
+    ]
+    for name in (one for one in study.selectors(head) if one != ORACLE):
+        own = [one for one in found if one["selector"] == name]
+        met = mean(100 * one["classes"][AT_ONCE] / classes[one["data"]] for one in own)
+        seconds = mean(mean(one["seconds"][:AT_ONCE]) for one in own)
+        worst = min(study.means(head, name, AT_ONCE, data))
+        rows.append(f"| {name} | {worst:.1f} | {met:.0f} % | {seconds:.2f} |")
+    return "\n".join([*rows, "", f"({described(study)}.)", ""])
+
+
 def picture(study: Study, path: Path) -> None:
     """Draw mean accuracies at two labels a class with their 95 % intervals."""
     heads = whole(study)
@@ -316,6 +319,10 @@ def parts(screen: Study, confirm: Study) -> dict[str, Callable[[], str]]:
         "agreement": lambda: agreement(screen),
         "predictors": predictors,
         "one or several": lambda: one_or_several(screen),
+        "behind": lambda: behind_the_best(confirm),
+        "supervised": lambda: supervised_too(confirm),
+        "noise": lambda: noise(confirm),
+        "beside": lambda: beside(confirm),
     }
 
 

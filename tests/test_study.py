@@ -6,7 +6,7 @@ import pytest
 import torch
 from benchmarks import study_measures, study_report
 from benchmarks.study import SELECTORS, SOURCES, planned
-from benchmarks.study_report import Study
+from benchmarks.study_data import Study
 
 from fewlabels.gram.diffusion import Diffusion, diffusion_rows
 

@@ -5,6 +5,7 @@ Shapes: n candidates, c candidates tried together.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from numpy.typing import ArrayLike
@@ -182,8 +183,18 @@ class _Greedy:
         is_open = self.is_free & ~self.is_fresh & (self.gains >= largest - slack)
         return torch.nonzero(is_open).flatten()
 
+    @cached_property
+    def _near(self) -> Tensor:
+        """How close all candidates are to each other, shape (n, n)."""
+        columns = torch.split(self.candidates, _CHUNK_COLUMNS)
+        squares = [squared_distances(self.kernel, self.candidates, c) for c in columns]
+        return self.closeness(torch.cat(squares, dim=1).cpu())
+
     def _gains(self, places: Tensor) -> Tensor:
         """Return what each place would add to the coverage, shape (c,)."""
+        if len(self.candidates) <= _CHUNK_ROWS:  # they are tried many times
+            near = self._near[:, places] - self.covered[:, None]
+            return self.weights @ near.clamp_min_(0)
         gains = torch.zeros(len(places), dtype=torch.float64)
         columns = self.candidates[places]
         for start in range(0, len(self.candidates), _CHUNK_ROWS):
