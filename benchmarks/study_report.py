@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import mean, stdev
 
 import numpy as np
+from benchmarks import record_tables
 from benchmarks.study import AT_ONCE, HEADS, ORACLE, SOURCES
 from benchmarks.study_data import Study, described, whole
 from benchmarks.study_measures import predictors
@@ -21,8 +22,9 @@ from scipy.stats import kendalltau, spearmanr
 from fewlabels import evaluation
 
 ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "README.md", ROOT / "docs" / "study.md")
-PICTURE = ROOT / "docs" / "images" / "study.png"
+DOCS = ROOT / "docs"
+PAGES = (ROOT / "README.md", DOCS / "study.md", DOCS / "experiments.md")
+PICTURE, COPIES = DOCS / "images" / "study.png", DOCS / "images" / "repeated_mnist.png"
 FAMILY = ("npc", "npc, clusters", "npc, greedy", "npc, diffusion", "outward", "v-opt")
 RIVALS = ("random", "badge", "typiclust")
 LEVEL = 0.05
@@ -323,6 +325,8 @@ def parts(screen: Study, confirm: Study) -> dict[str, Callable[[], str]]:
         "supervised": lambda: supervised_too(confirm),
         "noise": lambda: noise(confirm),
         "beside": lambda: beside(confirm),
+        "copies": record_tables.copies,
+        "shots": record_tables.shots,
     }
 
 
@@ -356,6 +360,7 @@ def main() -> int:
             print(f"{name} does not say what the record says; run make study-report")
         return bool(outdated)
     picture(confirm if whole(confirm) else screen, PICTURE)
+    record_tables.draw_copies(COPIES)
     return 0
 
 
