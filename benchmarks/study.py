@@ -62,6 +62,9 @@ ORACLE = "stratified"
 AGAIN = "retraining"
 """Trainings on one such set: how much of the spread is the chance of training."""
 HEADS = ("spreading", "ot", "fixmatch-darp", "supervised")
+STEPPED = HEADS[2:]
+"""Learners that take steps; they have ten confirming pools."""
+STAGES = {"screen": range(10), "confirm": range(100, 130)}
 
 
 class Source(NamedTuple):
@@ -73,6 +76,15 @@ class Source(NamedTuple):
     pixels: int | None = None
     """Size at which an encoder sees the images; None: learners see the pixels."""
     is_even: bool = True
+    is_slow: bool = False
+    """Whether queries take so long that there are ten confirming pools alone."""
+
+    def pools(self, stage: str, head: str) -> range:
+        """Return the seeds of a stage's pools."""
+        if self.is_slow and stage == "screen":
+            return range(0)
+        is_short = self.is_slow or head in STEPPED
+        return STAGES[stage][:10] if is_short else STAGES[stage]
 
     def pool(self, seed: int) -> Choice:
         """Return one of its pools."""
@@ -107,15 +119,12 @@ SOURCES = (
     ),
     Source("cifar10", _data("cifar10", _TWO_THOUSAND), 10, 160),
     Source("cifar10, blurred", _data("cifar10", _TWO_THOUSAND), 10, 48),
-    Source("cifar100", _data("cifar100", [20] * 100), 100, 160),
+    Source("cifar100", _data("cifar100", [20] * 100), 100, 160, is_slow=True),
 )
 """Blurred: seen by the encoder at 48 pixels, where it recognizes little."""
 
-STAGES = {"screen": range(10), "confirm": range(100, 130)}
 LABELS_EACH, AT_ONCE = 4, 2
 """Labels for each class at the end of a loop, and where all are asked for at once."""
-STEPPED = ("fixmatch-darp", "supervised")
-"""Learners that take steps."""
 
 
 def experiment(
@@ -131,7 +140,7 @@ def experiment(
         }
     conditions = [
         condition(source, head, f"{name}, pool {seed}", seed, 0, *numbers)
-        for seed in pools(stage, head)
+        for seed in source.pools(stage, head)
         for name, numbers in asked.items()
     ]
     return Experiment(
@@ -145,16 +154,11 @@ def experiment(
     )
 
 
-def pools(stage: str, head: str) -> range:
-    """Return the seeds of a stage's pools: ten where a network is trained."""
-    return STAGES[stage][:10] if head in STEPPED else STAGES[stage]
-
-
 def oracle(source: Source, head: str, stage: str) -> Experiment:
     """Return trainings on labels that are even over the classes."""
     conditions = [
         condition(source, head, f"{number} each, pool {seed}", seed, budget, 1, budget)
-        for seed in pools(stage, head)
+        for seed in source.pools(stage, head)
         for number in ((1, 2, 4) if stage == "screen" else (1, 2))
         for budget in (number * source.num_classes,)
     ]
@@ -187,7 +191,7 @@ def planned(
 ) -> Iterator[tuple[Source, str, Experiment]]:
     """Yield the experiments of a stage: data, learner, comparison."""
     for source in (one for one in SOURCES if one.name in data):
-        for head in heads:
+        for head in (one for one in heads if source.pools(stage, one)):
             yield source, head, experiment(source, head, selectors, stage)
             yield source, head, oracle(source, head, stage)
 

@@ -28,6 +28,8 @@ class Study:
     """Percentages of trainings on one label set, by learner and data set."""
     lines: Sequence[Mapping[str, Any]]
     """The record itself, of runs that ask."""
+    names: Sequence[str] = tuple(one.name for one in SOURCES if not one.is_slow)
+    """Data sets that count; slow ones have fewer pools and stand by themselves."""
 
     @classmethod
     def read(cls, stage: str, path: Path = RECORD) -> "Study":
@@ -75,7 +77,7 @@ class Study:
             for name in self.selectors(head)
         ]
         shared = set.intersection(*found) if found else set()
-        return [one.name for one in SOURCES if one.name in shared]
+        return [name for name in self.names if name in shared]
 
     def pools(self, head: str, data: Sequence[str]) -> list[int]:
         """Return the pools on which all strategies are whole on some data sets."""

@@ -1,23 +1,25 @@
 """What the record of the study says: tables, tests and the picture of docs/study.md.
 
-``python benchmarks/study_report.py`` writes each part between its marks in README.md
-and docs/study.md, and draws docs/images/study.png; ``--check`` only compares. Where the
-record is not whole, what is there is told, with the number of pools.
+``python benchmarks/study_report.py`` writes each part between its marks in README.md,
+docs/study.md and docs/experiments.md, and draws their pictures; ``--check`` only
+compares. Where the record is not whole, what is there is told, with the number of
+pools.
 """
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 
 import numpy as np
-from benchmarks import record_tables
-from benchmarks.study import AT_ONCE, HEADS, ORACLE, SOURCES
-from benchmarks.study_data import Study, described, whole
+from benchmarks import record_tables, study_tables
+from benchmarks.study import ORACLE, SOURCES
+from benchmarks.study_data import Study, whole
 from benchmarks.study_measures import predictors
+from benchmarks.study_tables import FAMILY, RIVALS
 from matplotlib.figure import Figure
-from scipy.stats import kendalltau, spearmanr
 
 from fewlabels import evaluation
 
@@ -25,243 +27,6 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = (ROOT / "README.md", DOCS / "study.md", DOCS / "experiments.md")
 PICTURE, COPIES = DOCS / "images" / "study.png", DOCS / "images" / "repeated_mnist.png"
-FAMILY = ("npc", "npc, clusters", "npc, greedy", "npc, diffusion", "outward", "v-opt")
-RIVALS = ("random", "badge", "typiclust")
-LEVEL = 0.05
-
-
-def ranking(study: Study) -> str:
-    """Return the mean accuracies of all strategies in Markdown, best first."""
-    heads = whole(study)
-    if not heads:
-        return "There is no record yet.\n"
-    names = study.selectors(next(iter(heads)))
-    columns = [(head, each) for head in heads for each in study.each(head)]
-
-    def cell(name: str, head: str, each: int) -> str:
-        if name not in study.selectors(head):
-            return ""
-        values = study.means(head, name, each, heads[head])
-        return f"{mean(values):.1f} ± {stdev(values):.1f}"
-
-    def standing(name: str) -> float:
-        return -mean(
-            mean(study.means(head, name, 2, data))
-            for head, data in heads.items()
-            if name in study.selectors(head)
-        )
-
-    titles = " | ".join(f"{head}, {each}" for head, each in columns)
-    lines = [f"| strategy | {titles} |", "|---" * (1 + len(columns)) + "|"]
-    for name in sorted(names, key=standing):
-        cells = " | ".join(cell(name, *column) for column in columns)
-        lines.append(f"| {name} | {cells} |")
-    return "\n".join([*lines, "", f"({described(study)}.)", ""])
-
-
-def by_data(study: Study) -> str:
-    """Return mean accuracies at two labels a class on each data set in Markdown."""
-    lines: list[str] = []
-    for head, data in whole(study).items():
-        pools = study.pools(head, data)
-        lines += [f"| {head} | {' | '.join(data)} |", "|---" * (1 + len(data)) + "|"]
-        for name in study.selectors(head):
-            scores = study.scores[head, name, "loop", 2]
-            means = [mean(scores[one, pool] for pool in pools) for one in data]
-            lines.append(f"| {name} | {' | '.join(f'{one:.1f}' for one in means)} |")
-        lines.append("")
-    return "\n".join(lines) or "There is no record yet.\n"
-
-
-def best_of_family(study: Study) -> str | None:
-    """Return the member that is best at two labels a class without network training."""
-    heads = {head: data for head, data in whole(study).items() if head in HEADS[:2]}
-    there = [n for n in FAMILY if heads and all(n in study.selectors(h) for h in heads)]
-    if not there:
-        return None
-    return max(
-        there,
-        key=lambda name: mean(
-            mean(study.means(head, name, 2, data)) for head, data in heads.items()
-        ),
-    )
-
-
-def tests(study: Study, name: str, rivals: Sequence[str]) -> str:
-    """Return tests of a strategy against some at two labels a class, in Markdown."""
-    made = []
-    for head, data in whole(study).items():
-        if head not in HEADS[:3]:
-            continue
-        for rival in rivals:
-            values = {
-                one: study.means(head, one, 2, data)
-                for one in (name, rival)
-                if one in study.selectors(head)
-            }
-            if len(values) == 2:
-                [found] = evaluation.paired_tests(values, against=rival)
-                made.append((head, rival, found))
-    if not made:
-        return "There is no record yet.\n"
-    corrected = evaluation.holm([found.t_p for *_, found in made])
-    lines = [
-        f"| `{name}` against | learner | difference | 95 % interval | p, Holm |",
-        "|---" * 5 + "|",
-    ]
-    for (head, rival, found), p in zip(made, corrected, strict=True):
-        interval = f"{found.low:+.1f} to {found.high:+.1f}"
-        lines.append(
-            f"| {rival} | {head} | {found.difference:+.1f} | {interval} | {p:.2g} |"
-        )
-    return "\n".join([*lines, "", f"({described(study)}.)", ""])
-
-
-def agreement(study: Study) -> str:
-    """Return rank correlations of strategies between learners, at two a class."""
-    heads = list(whole(study).items())
-    lines = []
-    for number, (one, data) in enumerate(heads):
-        for other, others in heads[number + 1 :]:
-            names = [
-                name
-                for name in study.selectors(one)
-                if name in study.selectors(other) and name != ORACLE
-            ]
-            both = [name for name in data if name in others]
-            if not both:
-                continue
-            values = [
-                [mean(study.means(head, name, 2, both)) for name in names]
-                for head in (one, other)
-            ]
-            found = spearmanr(*values).statistic
-            lines.append(
-                f"- {one} and {other}: {found:.2f} ({len(names)} strategies; "
-                f"{', '.join(both)})"
-            )
-    return "\n".join([*lines, ""]) if lines else "There is no record yet.\n"
-
-
-def one_or_several(study: Study) -> str:
-    """Return what asking at once loses against the loop, at two labels a class."""
-    rows = []
-    for head, data in whole(study).items():
-        for name in study.selectors(head):
-            if name == ORACLE or not study.scores.get((head, name, "at once", 2)):
-                continue
-            scores = study.scores[head, name, "at once", 2]
-            pools = study.pools(head, data)
-            if any((one, pool) not in scores for one in data for pool in pools):
-                continue
-            values = {
-                "loop": study.means(head, name, 2, data),
-                "at once": study.means(head, name, 2, data, "at once"),
-            }
-            [found] = evaluation.paired_tests(values, against="at once")
-            rows.append((head, name, found))
-    if not rows:
-        return "There is no record yet.\n"
-    corrected = evaluation.holm([found.t_p for *_, found in rows])
-    lines = [
-        "| strategy | learner | loop less at once | p, Holm |",
-        "|---|---|---|---|",
-    ]
-    for (head, name, found), p in zip(rows, corrected, strict=True):
-        lines.append(f"| {name} | {head} | {found.difference:+.1f} | {p:.2g} |")
-    return "\n".join([*lines, ""])
-
-
-def behind_the_best(study: Study) -> str:
-    """Return how far strategies are behind the best at two labels a class."""
-    heads = whole(study)
-    if not heads:
-        return "There is no record yet.\n"
-    names = [one for one in study.selectors(next(iter(heads))) if one != ORACLE]
-    columns = {}
-    for head, data in heads.items():
-        values = {
-            name: study.means(head, name, 2, data)
-            for name in names
-            if name in study.selectors(head)
-        }
-        best = max(values, key=lambda name, own=values: mean(own[name]))
-        tests = evaluation.paired_tests(values, against=best)
-        told = {one.name: _behind(one) for one in tests}
-        columns[head] = {best: f"best ({mean(values[best]):.1f})", **told}
-    lines = [f"| strategy | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
-    for name in names:
-        cells = " | ".join(column.get(name, "") for column in columns.values())
-        lines.append(f"| {name} | {cells} |")
-    return "\n".join([*lines, "", f"({described(study)}.)", ""])
-
-
-def _behind(test: evaluation.PairedTest) -> str:
-    mark = "*" if test.t_holm < LEVEL else ""
-    return f"{test.difference:+.1f} ({test.low:+.1f} to {test.high:+.1f}){mark}"
-
-
-def supervised_too(study: Study) -> str:
-    """Return Kendall's correlation of strategies by labeled images alone and others."""
-    heads = whole(study)
-    lines = []
-    for other in ("fixmatch-darp", "spreading"):
-        if "supervised" not in heads or other not in heads:
-            continue
-        for data in (one for one in heads["supervised"] if one in heads[other]):
-            names = [
-                name
-                for name in study.selectors("supervised")
-                if name in study.selectors(other) and name != ORACLE
-            ]
-            values = [
-                [mean(study.means(head, name, 2, [data])) for name in names]
-                for head in ("supervised", other)
-            ]
-            found = kendalltau(*values)
-            lines.append(
-                f"- {data}, supervised and {other}: {found.statistic:.2f} (p "
-                f"{found.pvalue:.2g}; {len(names)} strategies)"
-            )
-    return "\n".join([*lines, ""]) if lines else "There is no record yet.\n"
-
-
-def noise(study: Study) -> str:
-    """Return the spread of trainings on one label set, beside that over pools."""
-    lines = ["| data | one label set | random labels of ten pools |", "|---|---|---|"]
-    for (head, data), values in study.retrained.items():
-        pools = study.scores[head, "random", "loop", 2]
-        others = [score for (own, _), score in pools.items() if own == data]
-        if len(values) > 1 and len(others) > 1:
-            cells = (f"{mean(one):.1f} ± {stdev(one):.1f}" for one in (values, others))
-            lines.append(f"| {data} | {' | '.join(cells)} |")
-    return "\n".join([*lines, ""]) if len(lines) > 2 else "There is no record yet.\n"
-
-
-def beside(study: Study) -> str:
-    """Return what else is known of each strategy with label spreading, in the loop."""
-    head, classes = HEADS[0], {one.name: one.num_classes for one in SOURCES}
-    data = whole(study).get(head, [])
-    found = [
-        one
-        for one in study.lines
-        if one["head"] == head
-        and one["data"] in data
-        and one["query"] == classes[one["data"]]
-    ]
-    if not found:
-        return "There is no record yet.\n"
-    rows = [
-        "| strategy | worst pool | classes met | seconds of a query |",
-        "|---" * 4 + "|",
-    ]
-    for name in (one for one in study.selectors(head) if one != ORACLE):
-        own = [one for one in found if one["selector"] == name]
-        met = mean(100 * one["classes"][AT_ONCE] / classes[one["data"]] for one in own)
-        seconds = mean(mean(one["seconds"][:AT_ONCE]) for one in own)
-        worst = min(study.means(head, name, AT_ONCE, data))
-        rows.append(f"| {name} | {worst:.1f} | {met:.0f} % | {seconds:.2f} |")
-    return "\n".join([*rows, "", f"({described(study)}.)", ""])
 
 
 def picture(study: Study, path: Path) -> None:
@@ -295,7 +60,10 @@ def picture(study: Study, path: Path) -> None:
         axes.set_axisbelow(True)
         axes.spines[["top", "right", "left"]].set_visible(False)
         axes.tick_params(axis="y", length=0)
-    figure.supxlabel("accuracy at two labels a class, percent", fontsize=9)
+    figure.supxlabel(
+        "accuracy at two labels a class, percent (red: NPC family; grey: an oracle)",
+        fontsize=9,
+    )
     path.parent.mkdir(exist_ok=True)
     figure.savefig(path, dpi=110, metadata={"Software": None})
 
@@ -308,23 +76,28 @@ def _color(name: str) -> str:
 
 def parts(screen: Study, confirm: Study) -> dict[str, Callable[[], str]]:
     """Return what makes each part of the pages, by the name in its mark."""
-    best = best_of_family(screen)
+    best = study_tables.best_of_family(screen)
     chosen = best or "outward"
+    apart = replace(confirm, names=[one.name for one in SOURCES if one.is_slow])
     return {
-        "screen": lambda: ranking(screen),
-        "screen by data": lambda: by_data(screen),
-        "confirm": lambda: ranking(confirm),
-        "win": lambda: tests(confirm, chosen, RIVALS),
-        "win on the screen": lambda: tests(screen, chosen, RIVALS),
-        "npc": lambda: tests(confirm, "npc", RIVALS[:2]),
-        "npc on the screen": lambda: tests(screen, "npc", RIVALS[:2]),
-        "agreement": lambda: agreement(screen),
+        "screen": lambda: study_tables.ranking(screen),
+        "screen by data": lambda: study_tables.by_data(screen),
+        "confirm": lambda: study_tables.ranking(confirm),
+        "win": lambda: study_tables.tests(confirm, chosen, RIVALS),
+        "win on the screen": lambda: study_tables.tests(screen, chosen, RIVALS),
+        "win apart": lambda: study_tables.tests(apart, chosen, RIVALS),
+        "npc": lambda: study_tables.tests(confirm, "npc", RIVALS[:2]),
+        "npc on the screen": lambda: study_tables.tests(screen, "npc", RIVALS[:2]),
+        "agreement": lambda: study_tables.agreement(screen),
         "predictors": predictors,
-        "one or several": lambda: one_or_several(screen),
-        "behind": lambda: behind_the_best(confirm),
-        "supervised": lambda: supervised_too(confirm),
-        "noise": lambda: noise(confirm),
-        "beside": lambda: beside(confirm),
+        "one or several": lambda: study_tables.one_or_several(screen),
+        "behind": lambda: study_tables.behind_the_best(confirm),
+        "supervised": lambda: study_tables.supervised_too(confirm),
+        "noise": lambda: study_tables.noise(confirm),
+        "beside": lambda: study_tables.beside(confirm),
+        "in short": lambda: study_tables.in_short(
+            confirm if whole(confirm) else screen
+        ),
         "copies": record_tables.copies,
         "shots": record_tables.shots,
     }
