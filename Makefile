@@ -48,7 +48,7 @@ setup: $(VENV)/.installed ## Create .venv with the pinned versions and the devel
 
 # --------------------------------------------------------------------- run and test
 
-demo: setup ## The whole story on the embedded digits; writes fewlabels-demo/report.html.
+demo: setup ## Which labels are worth asking for, on the embedded digits; writes a report.
 	$(BIN)/fewlabels demo
 
 test: setup ## All tests that take no more than seconds, on two processes.

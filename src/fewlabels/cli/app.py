@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 _COMMANDS = {
-    "demo": ("demo:demo", "Compare NPC with random on digits and write a report."),
+    "demo": ("demo:demo", "Compare strategies on digits and write a report."),
     "run": ("run:run", "Simulate active learning on labeled images."),
     "select": ("select:select", "Choose what to label next, from your embeddings."),
     "diagnose": (

@@ -36,12 +36,13 @@ def demo(
     """Compare four ways to choose ten digits to label, and write a report.
 
     With the same seeds for all, by two learners: FixMatch with DARP, the paper's, and
-    label spreading, which trains in milliseconds. Also a recipe: `bench run demo`.
+    label spreading, which trains in milliseconds.
     """
+    from fewlabels.bench.recipes.cpu import demo as demo_experiment
     from fewlabels.report import write_bench_report
     from fewlabels.report.bench.page import bench_page
 
-    experiment = bench.recipe("demo")
+    experiment = demo_experiment()
     if fast:
         experiment = _shortened(experiment)
     place = out or Path("fewlabels-demo-fast" if fast else "fewlabels-demo")
@@ -89,15 +90,20 @@ def _rows(found: "ConditionResults") -> Iterator[dict[str, Any]]:
     leads = {one.name: [one.difference, one.low, one.high] for one in tests}
     for name, accuracies in ends.items():
         mean = float(accuracies.mean()) if len(seeds) else None
-        yield {"strategy": name, "accuracy": mean, "lead": leads.get(name)}
+        yield {
+            "strategy": name.partition(" (")[0],  # without its options
+            "accuracy": mean,
+            "lead": leads.get(name),
+        }
 
 
 def _drawn(told: dict[str, list[dict[str, Any]]]) -> Table:
     """Return a table for the terminal: a row per strategy, two columns per learner."""
-    table = Table("strategy", title="Accuracy at 20 labels, and lead over random")
+    title = "Accuracy at 20 labels; lead over random, with its 95 % interval"
+    table = Table("strategy", title=title)
     for learner in told:
         table.add_column(learner, justify="right")
-        table.add_column("lead (95 % interval)", justify="right")
+        table.add_column("lead", justify="right")
     for rows in zip(*told.values(), strict=True):
         cells = [text for row in rows for text in _cells(row)]
         table.add_row(rows[0]["strategy"], *cells)

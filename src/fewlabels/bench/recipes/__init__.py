@@ -13,7 +13,6 @@ __all__ = ["names", "recipe", "supervised"]
 _RECIPES: dict[str, Callable[[], Experiment]] = {
     made.__name__: made
     for made in (
-        cpu.demo,
         cpu.digits,
         cpu.digits_imbalanced,
         cpu.digits_shots,
