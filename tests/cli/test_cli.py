@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 import time
-from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -58,25 +57,6 @@ def test_json_and_quiet(fewlabels, tiny):
     assert [line["num_labeled"] for line in lines] == [10, 15]
     assert err == ""
     assert fewlabels(*words, "--quiet") == (0, "", "")
-
-
-def test_the_demo_compares_strategies_by_two_learners(fewlabels, tmp_path, monkeypatch):
-    monkeypatch.setattr(import_module("fewlabels.cli.demo"), "_FAST_STEPS", 5)
-    code, out, err = fewlabels("demo", "--fast")
-    assert code == 0, err
-    for word in ("npc", "typiclust", "outward", "fixmatch-darp", "95 % interval"):
-        assert word in " ".join(out.split())
-    page = tmp_path / "fewlabels-demo-fast" / "reports" / "demo" / "index.html"
-    assert f"Report: {page}" in out
-    assert page.exists()
-    code, out, err = fewlabels("demo", "--fast", "--json")  # does nothing again
-    assert (code, err) == (0, "")
-    told = json.loads(out)["results"]["spreading"]
-    leads = {row["strategy"]: row["lead"] for row in told}
-    random, outward = (told[k]["accuracy"] for k in (0, 3))
-    assert leads["random"] is None
-    assert leads["outward"][0] == pytest.approx(outward - random)
-    assert leads["outward"][1] < leads["outward"][0] < leads["outward"][2]
 
 
 def savez(path, **arrays):
