@@ -6,14 +6,12 @@ import time
 import pytest
 from benchmarks import postgres
 from tests.projects.toy import CLASSES, QUICK, begin, pictures
-from tests.store.conftest import emptied, server
+from tests.store.conftest import emptied
 from tests.web.pages import Browser, uuid
 
 from fewlabels.errors import StoreError
 from fewlabels.projects import Project
 from fewlabels.store import Store
-
-__all__ = ["server"]
 
 
 def asleep(project, browser):
