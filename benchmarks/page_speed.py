@@ -21,7 +21,7 @@ from threading import Event, Thread
 from typing import Any
 
 import numpy as np
-from benchmarks.page import Server, chromium
+from benchmarks.page import Server, chromium, family, prefer
 from PIL import Image
 
 RECORD = Path(__file__).parent / "results" / "page_speed.json"
@@ -90,39 +90,6 @@ class Memory:
             sizes = {one: resident(one) for one in family(self.process)}
             self.alone = max(self.alone, sizes.get(self.process, 0))
             self.together = max(self.together, sum(sizes.values()))
-
-
-def prefer() -> None:
-    """Let the system prefer all that this process starts to what else there is to do.
-
-    Linux weighs sessions; each is moved forward by 15 of 20, so that their order stays.
-    """
-    while True:
-        for one in family(os.getpid()):
-            file = Path(f"/proc/{one}/autogroup")
-            try:
-                nice = int(file.read_text().split()[-1])
-                if nice >= 0:
-                    file.write_text(str(nice - 15))
-            except OSError:
-                continue  # it has ended
-        time.sleep(0.2)
-
-
-def family(process: int) -> list[int]:
-    """Return a process and those that it has started, and so on."""
-    parent_of = {}
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent_of[int(status.parent.name)] = int(
-                status.read_text().rpartition(")")[2].split()[1]
-            )
-        except OSError:
-            continue  # it has ended
-    found = [process]
-    for one in found:
-        found += [child for child, parent in parent_of.items() if parent == one]
-    return found
 
 
 def resident(process: int) -> float:
@@ -246,7 +213,7 @@ def main() -> None:
             make_all(images, arguments.images, arguments.side)
         project = Path(place) / "project"
         if arguments.prefer:
-            Thread(target=prefer, daemon=True).start()
+            prefer()
         found = measured(images, project, arguments.keys, arguments.pace)
     name = f"{found['images']} images of {found['pixels a side']} pixels"
     name += ", preferred to other work" if arguments.prefer else ""

@@ -329,8 +329,8 @@ export class LabelView {
     const item = this.current;
     const round = this.desk.state?.round;
     byId("round").textContent = item && item.of ? `Round ${item.round + 1} · ${item.number} of ${item.of}` : round ? `Round ${round.number + 1}` : "";
-    byId("round-bar").max = round?.size || 1;
-    byId("round-bar").value = round ? round.size - round.open : 0;
+    byId("round-bar").max = item?.of || round?.size || 1; // the next round may be there already
+    byId("round-bar").value = item?.of ? item.number - 1 : round ? round.size - round.open : 0;
     const left = this.desk.state ? this.desk.state.budget - this.desk.state.spent : 0;
     if (this.times.length >= 3) {
       const pace = [...this.times].sort((a, b) => a - b)[Math.floor(this.times.length / 2)];

@@ -32,6 +32,7 @@ function curve(points) {
     parts.push(s("line", { x1: x(one.labels), x2: x(one.labels), y1: y(one.low), y2: y(one.high), class: "range" }));
     parts.push(s("circle", { cx: x(one.labels), cy: y(one.accuracy), r: 4, class: "dot" }));
   }
+  parts.push(s("text", { x: left, y: height - 8 }, "0"));
   parts.push(s("text", { x: width - 14, y: height - 8, "text-anchor": "end" }, `${most} labels to learn from`));
   const last = points.at(-1);
   const told = `Accuracy of ${points.length} models; the last ${Math.round(100 * last.accuracy)} percent, between ${Math.round(100 * last.low)} and ${Math.round(100 * last.high)}`;

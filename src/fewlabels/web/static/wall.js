@@ -69,7 +69,11 @@ export class WallView {
   #explain() {
     if (!this.by) this.note.textContent = "There is no guess yet: label some images of at least two classes first.";
     else if (!this.tiles.length) this.note.textContent = this.like ? "Nothing else is like it." : `Nothing that is not labeled is taken for ${this.name}.`;
-    else this.note.textContent = "Knock out what is wrong, then confirm the rest. Confirmed labels train the model, cost no budget, and never measure it.";
+    else {
+      const [most, least] = [this.tiles[0], this.tiles.at(-1)].map((one) => Math.round(100 * one.sure));
+      const sure = this.like ? "" : `The model is ${most === least ? most : `${most} to ${least}`} % sure. `;
+      this.note.textContent = `${sure}Knock out what is wrong, then confirm the rest. Confirmed labels train the model, cost no budget, and never measure it.`;
+    }
   }
 
   // ----------------------------------------------------------------------------- doing

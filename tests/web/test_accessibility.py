@@ -1,0 +1,75 @@
+"""Whoever hears the page, or sees little of it, can use it: axe finds nothing grave."""
+
+import pytest
+from benchmarks.page import CHROMIUM, Server, chromium
+from tests.web.test_browser import NAMES, Person, digits
+
+engine = pytest.importorskip("axe_playwright_python.sync_playwright")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(CHROMIUM is None, reason="needs chromium on the PATH"),
+]
+
+SCREEN, TABLET = {"width": 1280, "height": 800}, {"width": 820, "height": 1180}
+
+
+def findings(page):
+    """Return what keeps people out, by its name, with the elements at fault."""
+    found = engine.Axe().run(page).response
+    assert len(found["passes"]) > 10
+    return {
+        one["id"]: [node["html"] for node in one["nodes"]]
+        for one in found["violations"]
+        if one["impact"] in {"serious", "critical"}
+    }
+
+
+def views(person):
+    """Go through all that there is to see."""
+    page = person.page
+    yield "label"
+    for name, key in (("keys", "?"), ("new class", "Shift+N")):
+        person.press(key)
+        page.wait_for_selector("dialog[open]")
+        yield name
+        person.press("Escape")
+    person.press("Shift+W")
+    person.waits_for(".tile img")
+    person.press("Space")
+    yield "wall"
+    person.press("Shift+S")
+    person.waits_for("text=Labels to look at again")
+    page.wait_for_load_state("networkidle")
+    yield "standing"
+    person.press("Shift+L")
+
+
+def test_axe_finds_nothing_serious(tmp_path):
+    target = digits(tmp_path / "digits", range(300))
+    options = ("--classes", NAMES, "--budget", "60", "--audit", "10")
+    options += ("--trainer", "frozen-linear", "--encoder", "pixels")
+    with chromium() as browser:
+        server = Server(tmp_path / "digits", *options)
+        try:
+            person = Person(browser, server.address, target)
+            for _ in range(33):
+                person.labels()
+                person.page.wait_for_timeout(50)
+            person.until("!document.querySelector('.job')")
+            seen = {}
+            for size in (SCREEN, TABLET):
+                for scheme in ("light", "dark"):
+                    person.page.set_viewport_size(size)
+                    person.page.emulate_media(color_scheme=scheme)
+                    for view in views(person):
+                        if found := findings(person.page):
+                            seen[view, scheme, size["width"]] = found
+            assert not seen
+            person.page.evaluate(
+                "document.body.append(document.createElement('button'))"
+            )
+            assert list(findings(person.page)) == ["button-name"]  # it does look
+        finally:
+            server.stop()
