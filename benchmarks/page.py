@@ -116,7 +116,7 @@ def _move_forward(file: Path) -> None:
     with suppress(OSError):  # it has ended
         nice = int(file.read_text().split()[-1])
         if nice >= 0:
-            file.write_text("-17" if nice else "-20")
+            file.write_text(str(round(-20 + 0.3 * nice)))
 
 
 def family(process: int) -> list[int]:

@@ -19,7 +19,6 @@ from fewlabels.errors import FewlabelsError, JobError
 from fewlabels.jobs.events import Event
 from fewlabels.naming import AllowCode
 
-_STEP_BACK = 10  # of the 20 that there are
 _PROGRAM = "fewlabels.jobs.worker"
 _ENDS = {"done", "failed", "canceled", "died"}
 _MOST_EVENTS = 10_000
@@ -40,7 +39,7 @@ def start(
     *,
     folder: str | os.PathLike[str] | None = None,
     allow_code: AllowCode = False,
-    gives_way: bool = False,
+    gives_way: int = 0,
 ) -> "Job":
     """Begin a call in a process of its own, which ends with it, or with this process.
 
@@ -51,7 +50,7 @@ def start(
         folder: The working folder of the process; None: that of this one.
         allow_code: Which other functions may be called, and which import paths the
             arguments of ours may name: any (True), these, or none.
-        gives_way: Whether it leaves the processors to others that want them.
+        gives_way: Steps, of 20, by which others that want the processors go first.
 
     Returns:
         The job, which goes on by itself.
@@ -152,7 +151,7 @@ class Worker:
         allow_code: Which functions it may call beside those made for it, and which
             import paths the arguments of those may name.
         is_reused: Whether it waits for another call after the first.
-        gives_way: Whether it leaves the processors to others that want them.
+        gives_way: Steps, of 20, by which others that want the processors go first.
     """
 
     def __init__(
@@ -162,7 +161,7 @@ class Worker:
         folder: str | os.PathLike[str] | None = None,
         allow_code: AllowCode = False,
         is_reused: bool = True,
-        gives_way: bool = False,
+        gives_way: int = 0,
     ) -> None:
         self._environment, self._folder = environment or {}, folder
         self._allowed = allow_code if allow_code is True else list(allow_code or ())
@@ -219,7 +218,7 @@ class Worker:
             start_new_session=True,  # Ctrl-C is ours to see; one group to end
         )
         if self._gives_way:
-            _step_back(self._process.pid)
+            _step_back(self._process.pid, self._gives_way)
         self._reader = Thread(
             target=self._read, args=(self._process, printed), daemon=True
         )
@@ -246,13 +245,13 @@ class Worker:
                 job.hear(_death(code, printed))
 
 
-def _step_back(process: int) -> None:
+def _step_back(process: int, steps: int) -> None:
     """Let others go first, where the system can be told so."""
     if hasattr(os, "setpriority"):
         own = os.getpriority(os.PRIO_PROCESS, 0)
-        os.setpriority(os.PRIO_PROCESS, process, own + _STEP_BACK)
+        os.setpriority(os.PRIO_PROCESS, process, own + steps)
     with suppress(OSError):  # Linux, where it weighs sessions before their processes
-        Path(f"/proc/{process}/autogroup").write_text(str(_STEP_BACK), "ascii")
+        Path(f"/proc/{process}/autogroup").write_text(str(steps), "ascii")
 
 
 def error_of(end: Event) -> FewlabelsError:

@@ -24,6 +24,7 @@ _GUESS = "fewlabels.web.guessing"
 _MOST_SECONDS = 60.0  # for an answer that somebody waits for
 _MOST_WAITING = 4  # others than those have to be answered meanwhile
 _NO_START = (FewlabelsError, OSError, RuntimeError)  # no memory, no thread
+_QUICK, _LONG = 5, 10  # how far jobs stand back, so that no key waits for one
 _TASKS = ("features", "round", "training", "export", "guesses")
 
 _log = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ class Background:
         self._folder, self._allow_code = folder.resolve(), allow_code
         self.on_change: Callable[[], object] = lambda: None
         """Called by other threads, whenever there is something new to show."""
-        self._worker = Worker(allow_code=allow_code)
+        self._worker = Worker(allow_code=allow_code, gives_way=_QUICK)
         self._line = ThreadPoolExecutor(1, thread_name_prefix="fewlabels-quick")
         self._jobs: dict[str, Job] = {}
         self._lock = Lock()
@@ -210,7 +211,7 @@ class Background:
             return False
         folder = {"folder": str(self._folder)}
         try:
-            job = start(call, folder, allow_code=self._allow_code, gives_way=True)
+            job = start(call, folder, allow_code=self._allow_code, gives_way=_LONG)
             Thread(target=self._watch, args=(name, job, then), daemon=True).start()
         except _NO_START as error:
             self._fail(name, error)
