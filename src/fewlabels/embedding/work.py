@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from fewlabels.pool import ArrayImages
 _COLORS = 3
 _THREADS = 4  # waiting for a disk costs no core
 _AT_ONCE = 64
+_FIRST = 32
 
 Order = dict[str, Any]
 """What to do, as plain values: ``portion``, ``encoder``, ``options``, ``side``, and the
@@ -55,7 +57,7 @@ class Decoded:
 def embed_portion(order: Order, *, allow_code: AllowCode = False) -> dict[str, Any]:
     """Do all that is to be done with a portion; return how much that was, and took."""
     del allow_code  # the encoder was allowed by whoever planned the work
-    _encoder(order["encoder"], json.dumps(order["options"]))  # made once, not timed
+    _encoder_of(order)  # made once, not timed
     begun = time.process_time()
     done = finished(order, decoded(order["portion"], order["side"]))
     return done | {"processor": time.process_time() - begun}
@@ -91,7 +93,7 @@ def decoded(portion: Portion, side: int) -> Decoded:
 
 def finished(order: Order, images: Decoded) -> dict[str, Any]:
     """Embed the images of a portion and write their shard; return what that took."""
-    encoder = _encoder(order["encoder"], json.dumps(order["options"]))
+    encoder = _encoder_of(order)
     begun = time.perf_counter()
     rows_nF = np.asarray(
         embedded(ArrayImages(torch.from_numpy(images.pixels)), encoder, dtype="float32")
@@ -119,11 +121,20 @@ def _in_parts(
         yield some
 
 
+def _encoder_of(order: Order) -> Encoder:
+    return _encoder(order["encoder"], json.dumps(order["options"]), order["side"])
+
+
 @lru_cache(maxsize=1)
-def _encoder(name: str, options: str) -> Encoder:
-    """Return an encoder, made once per process, on a GPU if this process has one."""
+def _encoder(name: str, options: str, side: int) -> Encoder:
+    """Return an encoder, made once per process, on a GPU if this process has one.
+
+    It has seen some images: the first take longer than all others.
+    """
     encoder = encoders.resolve(name, **json.loads(options))
     move = getattr(encoder, "to", None)
     if move is not None and torch.cuda.is_available():
         move("cuda")
+    import_module("pyarrow.parquet")
+    encoder.embed(torch.zeros(_FIRST, _COLORS, side, side, dtype=torch.uint8))
     return encoder
