@@ -4,19 +4,16 @@ import random
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 from benchmarks import page
 from benchmarks.page import Server
-from PIL import Image
-from sklearn.datasets import load_digits
+from tests.web.person import NAMES, Person, digits
 
 from fewlabels.projects import NextStep, Project, predict
 
 pytest.importorskip("playwright.sync_api")
 
-NAMES = "zero,one,two,three,four,five,six,seven,eight,nine"
-NUM_IMAGES = 1200
+NUM_IMAGES, NUM_LABELS = 1200, 40
 
 pytestmark = [
     pytest.mark.slow,
@@ -25,104 +22,20 @@ pytestmark = [
 ]
 
 
-def digits(folder, numbers):
-    """Save digits as images; the names tell nothing but their number."""
-    data = load_digits()
-    folder.mkdir()
-    for number in numbers:
-        pixels = (data.images[number] * 15.9).astype(np.uint8)
-        Image.fromarray(pixels).save(folder / f"{number:04d}.png")
-    return data.target
-
-
 @pytest.fixture(scope="module")
 def chromium():
     with page.chromium() as browser:
         yield browser
 
 
-class Person:
-    """Somebody at the keyboard who knows the digits."""
-
-    def __init__(self, browser, address, target, **options):
-        self.page = browser.new_context(**options).new_page()
-        self.errors = []
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.goto(address)
-        self.target = target
-        self.waits_for("#frame img")
-
-    def waits_for(self, selector):
-        self.page.wait_for_selector(selector, timeout=120_000)
-
-    def until(self, condition):
-        """Wait; the page itself forbids to evaluate text, so it is asked from here."""
-        end = time.monotonic() + 400
-        while not self.page.evaluate(condition):
-            assert time.monotonic() < end, condition
-            time.sleep(0.02)
-
-    def press(self, key):
-        self.page.keyboard.press(key)
-
-    @property
-    def file(self):
-        return self.page.text_content("#file")
-
-    def sees(self):
-        """Return the digit that is shown, once there is one."""
-        self.until("document.getElementById('file').textContent")
-        return int(self.target[int(self.file[:4])])
-
-    def labels(self):
-        digit = self.sees()
-        self.press(str((digit + 1) % 10))
-
-    def turn(self):
-        """Return how many walls were shown so far."""
-        return int(self.page.get_attribute(".grid", "data-turn") or 0)
-
-    def sees_a_wall(self, before):
-        end = time.monotonic() + 120
-        while self.turn() <= before:
-            assert time.monotonic() < end
-            time.sleep(0.02)
-
-    def confirms(self, place):
-        """Knock out what is wrong on the wall of a class, and confirm the rest."""
-        before = self.turn()
-        self.press(str((place + 1) % 10))
-        self.sees_a_wall(before)
-        title = self.page.text_content(".wall-head h2")
-        assert title.startswith(f"Taken for {NAMES.split(',')[place]}")
-        names = self.page.eval_on_selector_all(
-            ".tile img", "images => images.map(one => one.alt)"
-        )
-        for name in names:
-            if self.target[int(name[:4])] != place:
-                self.press("Space")
-            self.press("ArrowRight")
-        before = self.turn()
-        self.press("Enter")
-        self.sees_a_wall(before)
-        return len(names)
-
-    def is_saved(self):
-        self.until(
-            "document.getElementById('saved').textContent === 'Saved'"
-            " && document.getElementById('saved').dataset.unsent === '0'"
-        )
-
-    def spent(self):
-        self.is_saved()
-        self.page.wait_for_timeout(600)
-        return int(self.page.text_content("#spent"))
-
-
-def test_from_a_folder_to_a_model_by_keyboard_alone(tmp_path, chromium):
+def test_from_a_folder_to_a_model_by_keyboard_alone(
+    tmp_path, chromium, record_property
+):
     target = digits(tmp_path / "digits", range(NUM_IMAGES))
     digits(tmp_path / "others", range(NUM_IMAGES, 1797))
-    server = Server(tmp_path / "digits", "--classes", NAMES, "--budget", "60")
+    server = Server(
+        tmp_path / "digits", "--classes", NAMES, "--budget", str(NUM_LABELS)
+    )
     try:
         person = Person(chromium, server.address, target)
         assert "token" not in person.page.url
@@ -150,13 +63,13 @@ def test_from_a_folder_to_a_model_by_keyboard_alone(tmp_path, chromium):
         person.press("Backspace")
         person.press("Shift+U")
         person.press("Backspace")
-        while person.spent() < 60:
+        while person.spent() < NUM_LABELS:
             person.labels()
         person.waits_for("text=The budget is spent")
         person.press("Shift+W")
         person.sees_a_wall(0)
         assert sum(person.confirms(place) for place in range(10)) > 200
-        assert person.spent() == 60  # what was confirmed costs nothing
+        assert person.spent() == NUM_LABELS  # what was confirmed costs nothing
         person.press("Shift+L")
         person.press("Shift+T")
         person.waits_for("text=Training")
@@ -172,8 +85,8 @@ def test_from_a_folder_to_a_model_by_keyboard_alone(tmp_path, chromium):
     names = NAMES.split(",")
     truth = [names[target[int(Path(name).stem)]] for name in found.file_names]
     right = sum(a == b for a, b in zip(found.labels, truth, strict=True))
-    accuracy = right / len(truth)
-    assert accuracy >= 0.9
+    record_property("accuracy", right / len(truth))
+    assert right >= 0.9 * len(truth)
 
 
 NUM_KILLS = 50

@@ -56,7 +56,7 @@ class Desk {
   /** Keep what this tab holds, and learn what others took over while it slept. */
   async beat() {
     if (this.outbox.size) return; // the server does not know yet what is taken back
-    const known = this.views.label.held();
+    const known = this.views.label.believed();
     const answer = await post("/api/stay", this.signature).catch(() => null);
     if (answer && !this.outbox.size) this.views.label.keep(known, new Set(answer.items));
   }

@@ -61,7 +61,7 @@ export class LabelView {
   }
 
   /** The images that this tab believes to hold. */
-  held() {
+  believed() {
     return [this.current, ...this.queue].filter((one) => one).map((one) => one.id);
   }
 

@@ -79,7 +79,7 @@ export class StandingView {
   }
 
   hear(state) {
-    const key = `${state.jobs.training.status} ${state.jobs.round.status}`;
+    const key = ["training", "round", "features"].map((name) => state.jobs[name].status).join();
     if (this.desk.view === "standing" && key !== this.key) this.enter();
     this.key = key;
   }
