@@ -94,6 +94,7 @@ _.worst_coverage  # a field of the data of a report
 _.__signature__  # of a name of a training: inspect reads it
 pytest_collection_finish  # pytest calls it
 small_figures  # a fixture of every test there
+small_parts  # a fixture that tests name
 empty_figures
 efficientnet_lite0  # imported by the table of encoders
 efficientnet_lite2

@@ -9,8 +9,8 @@ given back.
 """
 
 import mmap
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,8 @@ class MappedRows:
     """The memory map, shape (N, F): numbers of any type."""
     items: Tensor | None = None
     """Which of its rows these are; None: all."""
+    is_unit: bool = False
+    """Whether each row is scaled to length one as it is read; zeros stay zeros."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -72,22 +74,22 @@ class MappedRows:
             for places in self._in_pieces(flat):
                 rows.numpy()[places] = self.array[flat[places]]
                 self._give_back()
+        if self.is_unit:
+            rows = torch.nn.functional.normalize(rows.double()).to(self.dtype)
         return rows.reshape(*numbers.shape, self.shape[1])
 
     def part(self, items: Tensor) -> "MappedRows":
         """Return some of the rows, in this order, without reading them."""
-        return MappedRows(
-            self.array, items if self.items is None else self.items[items]
-        )
+        return replace(self, items=items if self.items is None else self.items[items])
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel to another process as the place of the rows."""
         file = _file_of(self.array)
         if file is None:  # made by hand, of an array in memory
-            return MappedRows, (np.array(self.array), self.items)
+            return MappedRows, (np.array(self.array), self.items, self.is_unit)
         offset = _address(self.array) - _address(file) + file.offset
         place = (str(file.filename), offset, self.array.shape, self.array.strides)
-        return _opened, (*place, self.array.dtype.str, self.items)
+        return _opened, (*place, self.array.dtype.str, self.items, self.is_unit)
 
     def _in_pieces(self, numbers: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Cut the places of ``numbers`` into parts that touch a bounded piece each."""
@@ -144,6 +146,16 @@ def rows_at(rows: Rows, items: Tensor) -> Rows:
     return rows.part(items) if isinstance(rows, MappedRows) else rows[items]
 
 
+def cut(rows: Rows, parts: Sequence[slice]) -> list[Rows]:
+    """Return slices of rows: views, or places in a file that is not read yet."""
+    return [
+        rows[part]
+        if isinstance(rows, Tensor)
+        else rows.part(torch.arange(*part.indices(len(rows))))
+        for part in parts
+    ]
+
+
 def pieces(rows: Rows) -> Iterator[Tensor]:
     """Yield all rows in order: as they are, or in pieces where they are in a file."""
     if isinstance(rows, Tensor):
@@ -186,6 +198,7 @@ def _opened(
     strides: tuple[int, int],
     kind: str,
     items: Tensor | None,
+    is_unit: bool,  # noqa: FBT001 - as it was pickled
 ) -> MappedRows:
     """Return the rows of a file, in a process that got its path."""
     try:
@@ -197,4 +210,4 @@ def _opened(
             f"there ({error}). Put the file where all processes find it, or pass the "
             "features in memory."
         ) from error
-    return MappedRows(array, items)
+    return MappedRows(array, items, is_unit)

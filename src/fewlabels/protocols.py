@@ -70,6 +70,15 @@ class Factored(Protocol):
         ...
 
 
+@runtime_checkable
+class Divisible(Protocol):
+    """A kernel that keeps numbers of all items in memory, and can leave most out."""
+
+    def part(self, items: Tensor) -> Kernel:
+        """Return the kernel of some items alone, which are numbered from 0 on."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Outputs:
     """What a classifier says about some items: finite numbers, or it says nothing."""

@@ -1,27 +1,36 @@
 """``fewlabels select``: bring your own embeddings."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from fewlabels.cli.options import Json, Quiet, StrategyOptions, read_options
 from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.data.npz import read_npz
-from fewlabels.errors import DataError, UnknownNameError
+from fewlabels.data.shards import Shards
+from fewlabels.errors import DataError, UnknownNameError, UsageError
+from fewlabels.naming import check_known
+from fewlabels.search.workers import check_processes, local_processes
+from fewlabels.sharing import Mapper
 from fewlabels.strategies.arrays import select as select_from_arrays
+from fewlabels.strategies.shards import select_shards
 
 _ARRAYS = ("features", "logits", "labeled", "labels", "candidates")
+_Engine = Literal["local", "ray"]
 
 
 def select(
-    arrays: Annotated[
+    source: Annotated[
         Path,
         typer.Argument(
-            metavar="FEATURES.npz",
+            metavar="FEATURES.npz|SHARDS/",
             help="Arrays: features (N, F); optional logits (N, C), labeled, labels, "
-            "candidates (indices).",
+            "candidates (indices). Or a folder of Parquet shards: id, embedding; "
+            "optional logits, label.",
         ),
     ],
     *,
@@ -29,23 +38,88 @@ def select(
     option: StrategyOptions = None,
     size: Annotated[int, typer.Option(help="How many items to choose.")] = 20,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.csv",
+            help="For shards: labeled items, columns id and, if classes count, label.",
+        ),
+    ] = None,
+    engine: Annotated[
+        str, typer.Option(help="For shards: local, or ray for a cluster.")
+    ] = "local",
+    processes: Annotated[
+        int, typer.Option(help="For shards: processes of this machine.")
+    ] = 1,
+    address: Annotated[
+        str | None, typer.Option(help="Address of a Ray cluster. [default: start one]")
+    ] = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Choose which items to label next, from embeddings of any framework.
 
-    Prints the chosen indices, one per line.
+    Prints the chosen indices, one per line; of shards, the chosen ids.
     """
     options = read_options(option)
-    with Terminal.open(quiet=quiet or as_json).busy():
-        given = _read(arrays)
-        chosen = select_from_arrays(
-            strategy, **given, size=size, seed=seed, options=options
+    check_known("engine", engine, _Engine)
+    check_processes(processes)
+    if address is not None and engine != "ray":
+        raise UsageError("--address goes with --engine ray; add that, or leave it out.")
+    terminal = Terminal.open(quiet=quiet or as_json)
+    if not source.is_dir():
+        if labels is not None or engine != "local" or processes != 1:
+            raise UsageError(
+                f"--labels, --engine and --processes are for folders of shards, and "
+                f"'{source}' is none. Leave them out; arrays may hold 'labeled'."
+            )
+        with terminal.busy():
+            given = _read(source)
+            chosen = select_from_arrays(
+                strategy, **given, size=size, seed=seed, options=options
+            ).tolist()
+        _print(strategy, "indices", chosen, as_json=as_json)
+        return
+    shards = Shards.open(source)
+    with terminal.busy(), _executor(engine, processes, address, shards) as executor:
+        found = select_shards(
+            strategy,
+            shards,
+            labels=labels,
+            size=size,
+            seed=seed,
+            options=options,
+            executor=executor,
         )
+    _print(strategy, "ids", found.ids, as_json=as_json, record=found.record)
+
+
+def _print(
+    strategy: str, name: str, chosen: list[Any], *, as_json: bool, **more: Any
+) -> None:
     if as_json:
-        print_line(json.dumps({"strategy": strategy, "indices": chosen.tolist()}))
+        print_line(json.dumps({"strategy": strategy, name: chosen, **more}))
     else:
-        print_line("\n".join(map(str, chosen.tolist())))
+        print_line("\n".join(map(str, chosen)))
+
+
+@contextmanager
+def _executor(
+    engine: str, processes: int, address: str | None, shards: Shards
+) -> Iterator[Mapper | None]:
+    """Yield who does the parts of a choice; None: this process."""
+    if engine == "local":
+        with local_processes(processes) as executor:
+            yield executor
+        return
+    from fewlabels.jobs.cluster import alive, check_seen, connected
+    from fewlabels.jobs.tasks import RayTasks
+
+    with connected(address) as ray:
+        if address is not None:
+            shards.embeddings()  # so that its folder is there
+            check_seen(ray, alive(ray), shards.map_file.parent)
+        yield RayTasks(ray)
 
 
 def _read(path: Path) -> dict[str, Any]:

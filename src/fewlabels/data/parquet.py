@@ -17,7 +17,7 @@ _UNPACKED_BYTES, _UNPACKED_RATIO = 2**28, 8
 _LONGEST_TEXT = 2**17
 """As long as a cell of a CSV table may be."""
 
-_ROWS_AT_ONCE = 1024
+_ROWS_AT_ONCE, _CELLS_AT_ONCE = 1024, 8192
 _NUMBER_BYTES, _NAME_BYTES = 4, 8
 
 _NO_FEATURES = frozenset({"label", "split", "__index_level_0__"})
@@ -59,6 +59,58 @@ def parquet_vectors(
 
     try:
         return _vectors(file, name_columns)
+    except ArrowException as error:
+        raise ValueError(str(error)) from error
+
+
+def shape_of(file: IO[bytes]) -> tuple[int, list[str]]:
+    """Return how many rows a table has, and its columns; :class:`ValueError`: none."""
+    from pyarrow import ArrowException, parquet
+
+    try:
+        with parquet.ParquetFile(file) as table:
+            return table.metadata.num_rows, list(table.schema_arrow.names)
+    except ArrowException as error:
+        raise ValueError(str(error)) from error
+
+
+def list_column(file: IO[bytes], column: str) -> Iterator[NDArray[np.float32]]:
+    """Yield a column of lists of numbers as rows, shape (n, width), some at a time.
+
+    All are equally long, or a :class:`ValueError` is raised; what is missing in one is
+    NaN.
+
+    Yields:
+        Some rows.
+    """
+    width, done = None, 0
+    for lists in plain_column(file, column):
+        if not _is_list(lists.type) or not _is_number(lists.type.value_type):
+            msg = f"the column '{column}' holds {lists.type}, not lists of numbers"
+            raise ValueError(msg)
+        if width is None:
+            width = len(lists[0]) if lists[0].is_valid else 0
+        part = np.empty((len(lists), width), dtype=np.float32)
+        _fill(part, [lists], done)
+        done += len(lists)
+        yield part
+
+
+def plain_column(file: IO[bytes], column: str) -> Iterator[Any]:
+    """Yield a column of a table, some cells at a time, as Arrow has them.
+
+    Yields:
+        An array of Arrow, not empty.
+    """
+    from pyarrow import ArrowException, parquet
+
+    num_bytes = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    try:
+        with parquet.ParquetFile(file) as table:
+            _check_unpacked(table.metadata, num_bytes)
+            for some in table.iter_batches(_CELLS_AT_ONCE, columns=[column]):
+                yield some.column(0)
     except ArrowException as error:
         raise ValueError(str(error)) from error
 
@@ -181,6 +233,13 @@ def _is_list(kind: Any) -> bool:
 
     kinds = (types.is_list, types.is_large_list, types.is_fixed_size_list)
     return any(is_it(kind) for is_it in kinds)
+
+
+def is_whole(kind: Any) -> bool:
+    """Return whether a type of Arrow is one of whole numbers."""
+    from pyarrow import types
+
+    return bool(types.is_integer(kind))
 
 
 def _is_number(kind: Any) -> bool:

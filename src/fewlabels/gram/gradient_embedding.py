@@ -42,6 +42,10 @@ class GradientEmbeddingKernel:
         products = self.rows.products(rows, columns)
         return products.mul_(self.errors.products(rows, columns).to(products.device))
 
+    def part(self, items: Tensor) -> "GradientEmbeddingKernel":
+        """Return the kernel of some items alone, which are numbered from 0 on."""
+        return GradientEmbeddingKernel(self.rows.part(items), self.errors.part(items))
+
 
 def gradient_embedding_kernel(
     features: Matrix, logits: Matrix

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fewlabels.errors import ShapeError
-from fewlabels.matrices import MappedRows, Matrix, Rows, rows_of
+from fewlabels.matrices import MappedRows, Matrix, Rows, rows_at, rows_of
+from fewlabels.sharing import helper
 
 _CHUNK_BYTES = 32 * 2**20
 _SHORTEST = 1e-12  # as torch.nn.functional.normalize has it
@@ -157,10 +158,16 @@ class DoubleRows:
             total += self.take(part).sum(dim=0)
         return total / max(1, self.num_items)
 
+    def part(self, items: Tensor) -> "DoubleRows":
+        """Return the rows of some items alone; those of a file are not read yet."""
+        return replace(self, features=rows_at(self.features, items))
+
     def in_double(self) -> "DoubleRows":
         """Return the same rows, converted once for all where they are few."""
         if self.num_items * self.features.shape[1] * 8 > _CHUNK_BYTES:
             return self
+        if helper() is not None and isinstance(self.features, MappedRows):
+            return self  # which travel as a path
         rows = self._read(torch.arange(self.num_items))
         return replace(self, features=rows, center=None)
 

@@ -43,6 +43,8 @@ class NeighborGraph:
     """Distance to the farthest neighbor of each node, shape (M,)."""
     weights: sparse.csr_array
     """Symmetric, zero on the diagonal, shape (M, M)."""
+    recall: float = 1.0
+    """Which share of the true neighbors was found."""
     _systems: dict[float, sparse.csr_array] = field(default_factory=dict, init=False)
     _warned: set[float] = field(default_factory=set, init=False)
     _columns: dict[tuple[float, int], Floats] = field(default_factory=dict, init=False)
@@ -53,14 +55,14 @@ class NeighborGraph:
         cls, nodes: Nodes, num_neighbors: int, search: Search = "exact"
     ) -> "NeighborGraph":
         """Join each node to its nearest ones, and to whom it is one of the nearest."""
-        near, squares = nearest(nodes, num_neighbors, search)
+        near, squares, recall = nearest(nodes, num_neighbors, search)
         reach = np.sqrt(squares[:, -1]) if near.shape[1] else np.ones(len(near))
         reach = np.maximum(reach, _LEAST_REACH)
         lengths = squares / (reach[:, None] * reach[near])
         one_way = joined(near, np.exp(-np.minimum(lengths, _FARTHEST)))
         weights = sparse.csr_array(one_way.maximum(one_way.T))
         weights.sort_indices()
-        return cls(nodes, reach, weights)
+        return cls(nodes, reach, weights, recall)
 
     def __len__(self) -> int:
         """Return the number of nodes."""

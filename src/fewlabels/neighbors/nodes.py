@@ -7,7 +7,7 @@ the order of these hashes: the order of the items has no say.
 Shapes: N items, n items asked about, M nodes, D numbers per row.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -110,6 +110,10 @@ class Nodes:
     def __len__(self) -> int:
         """Return the number of nodes."""
         return len(self.first)
+
+    def to_read(self) -> "Nodes":
+        """Return what is needed to read them, for another process."""
+        return replace(self, node_of=self.node_of[:0], hashes=self.hashes[:0])
 
     def read(self, nodes: NDArray[np.int64]) -> Tensor:
         """Return the directions of some nodes, float32, shape (n, D)."""

@@ -4,15 +4,17 @@ Shapes: N rows, F features, K clusters.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Generator, Tensor
 
 from fewlabels.gram import euclidean_kernel
-from fewlabels.matrices import Rows
+from fewlabels.matrices import Rows, cut, rows_at
 from fewlabels.progress import track
 from fewlabels.search.blocks import chunks
 from fewlabels.search.covering import k_means_plus_plus
+from fewlabels.sharing import each, helper
 
 _CHUNK_ENTRIES = 2**22
 
@@ -44,7 +46,8 @@ def k_means(
     if num_fitted is None or len(rows) <= max(num_fitted, num_clusters):
         return _lloyd(rows, num_clusters, generator, num_turns)
     order = torch.randperm(len(rows), generator=generator)
-    fitted = rows[order[: max(num_fitted, num_clusters)]]
+    chosen = order[: max(num_fitted, num_clusters)]
+    fitted = rows[chosen] if helper() is None else rows_at(rows, chosen)
     clusters = _lloyd(fitted, num_clusters, generator, num_turns)
     nearest, distances = _nearest(rows, _means(fitted, clusters, num_clusters))
     return _without_gaps(nearest, distances, num_clusters)
@@ -75,11 +78,18 @@ def _lloyd(
 
 def _means(rows: Rows, clusters: Tensor, num_clusters: int) -> Tensor:
     """Return the mean row of each cluster, shape (K, F)."""
-    sums_KF = torch.zeros(num_clusters, rows.shape[1], dtype=torch.float64)
-    for part in chunks(len(rows), rows.shape[1], _CHUNK_ENTRIES):
-        sums_KF.index_add_(0, clusters[part], rows[part].to(torch.float64))
+    parts = chunks(len(rows), rows.shape[1], _CHUNK_ENTRIES)
+    pairs = zip(cut(rows, parts), [clusters[part] for part in parts], strict=True)
+    sums_KF = sum(each(partial(_sums, num_clusters), list(pairs)))
     counts_K = torch.bincount(clusters, minlength=num_clusters)
     return sums_KF / counts_K[:, None]
+
+
+def _sums(num_clusters: int, part: tuple[Rows, Tensor]) -> Tensor:
+    """Return the sum of some rows of each cluster, shape (K, F)."""
+    rows, clusters = part
+    sums_KF = torch.zeros(num_clusters, rows.shape[1], dtype=torch.float64)
+    return sums_KF.index_add_(0, clusters, rows[:].to(torch.float64))
 
 
 def average_linkage(
@@ -179,17 +189,18 @@ def typicality(
 
 def _nearest(rows: Rows, centers_KF: Tensor) -> tuple[Tensor, Tensor]:
     """Return the nearest center of each row, and the squared distance to it."""
-    nearest = torch.empty(len(rows), dtype=torch.int64)
-    squares = torch.empty(len(rows), dtype=torch.float64)
-    norms_K = centers_KF.square().sum(dim=1)
     width = len(centers_KF) + rows.shape[1]
-    for part in chunks(len(rows), width, _CHUNK_ENTRIES):
-        own = rows[part].to(torch.float64)
-        distances = norms_K - 2 * own @ centers_KF.T
-        least = distances.min(dim=1)
-        nearest[part] = least.indices
-        squares[part] = (least.values + own.square().sum(dim=1)).clamp_min(0)
-    return nearest, squares
+    parts = cut(rows, chunks(len(rows), width, _CHUNK_ENTRIES))
+    nearest, squares = zip(*each(partial(_nearest_of, centers_KF), parts), strict=True)
+    return torch.cat(nearest), torch.cat(squares)
+
+
+def _nearest_of(centers_KF: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+    own = rows[:].to(torch.float64)
+    distances = centers_KF.square().sum(dim=1) - 2 * own @ centers_KF.T
+    least = distances.min(dim=1)
+    squares = (least.values + own.square().sum(dim=1)).clamp_min(0)
+    return least.indices, squares
 
 
 def _without_gaps(nearest: Tensor, distances: Tensor, num_clusters: int) -> Tensor:

@@ -5,7 +5,7 @@ Shapes: n candidates, c candidates tried together.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from numpy.typing import ArrayLike
@@ -14,18 +14,22 @@ from torch import Generator, Tensor
 from fewlabels.progress import track
 from fewlabels.protocols import Kernel
 from fewlabels.search.covering import (
+    diagonal,
     farthest_first,
     nearest_squares,
     squared_distances,
+    squares_of,
 )
 from fewlabels.search.inputs import known_sets
 from fewlabels.search.scores import check_size
+from fewlabels.sharing import each
 
 Closeness = Callable[[Tensor], Tensor]
 """Maps squared distances to numbers from 0 to 1 that do not grow with them."""
 
 _CHUNK_ROWS = 2**12
 _CHUNK_COLUMNS = 2**9
+_FEW_COLUMNS = 2**5  # tried again first: most often the best is among them
 _ROUNDING = 1e-12
 _JUST_BELOW = 1 - 1e-9  # keeps a radius clear of the distance it was taken from
 
@@ -124,12 +128,15 @@ class _Greedy:
     candidates: Tensor
     covered: Tensor
     """max_{s in L ∪ S} k(x, s) of each candidate x."""
+    lengths: Tensor = field(init=False)
+    """k(x, x) of each candidate x."""
     gains: Tensor = field(init=False)
     is_fresh: Tensor = field(init=False)
     is_free: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
         """Know nothing yet."""
+        self.lengths = diagonal(self.kernel, self.candidates)
         self.gains = torch.full_like(self.covered, torch.inf)
         self.is_fresh = torch.zeros(len(self.covered), dtype=torch.bool)
         self.is_free = torch.ones_like(self.is_fresh)
@@ -142,7 +149,10 @@ class _Greedy:
     def add(self, place: int) -> None:
         """Let one more candidate cover what is near it; all gains become bounds."""
         center = self.candidates[place : place + 1]
-        near = _covered(self.kernel, self.closeness, center, self.candidates)
+        squares = nearest_squares(
+            self.kernel, self.candidates, center, lengths=self.lengths
+        )
+        near = self.closeness(squares.cpu())
         self.covered = torch.maximum(self.covered, near)
         self.is_free[place] = False
         self.is_fresh[:] = False
@@ -157,11 +167,11 @@ class _Greedy:
 
     def best(self, generator: Generator) -> int | None:
         """Return the place that adds most, a random one of several; None: nothing."""
-        largest = self._largest()
+        largest, count = self._largest(), _FEW_COLUMNS
         while len(doubtful := self._doubtful(largest)):
             order = self.gains[doubtful].argsort(descending=True)
-            self._try(doubtful[order[:_CHUNK_COLUMNS]])
-            largest = self._largest()
+            self._try(doubtful[order[:count]])
+            largest, count = self._largest(), min(2 * count, _CHUNK_COLUMNS)
         if not largest > _ROUNDING * float(self.weights.sum()):
             return None
         is_best = self.is_fresh & (self.gains >= largest * (1 - _ROUNDING))
@@ -196,13 +206,26 @@ class _Greedy:
             near = self._near[:, places] - self.covered[:, None]
             return self.weights @ near.clamp_min_(0)
         gains = torch.zeros(len(places), dtype=torch.float64)
-        columns = self.candidates[places]
-        for start in range(0, len(self.candidates), _CHUNK_ROWS):
-            part = slice(start, start + _CHUNK_ROWS)
-            squares = squared_distances(self.kernel, self.candidates[part], columns)
-            near = self.closeness(squares.cpu()) - self.covered[part, None]
-            gains += self.weights[part] @ near.clamp_min_(0)
+        columns = self.candidates[places], self.lengths[places]
+        weigh = partial(_gains, self.kernel, self.closeness, *columns)
+        everything = (self.candidates, self.lengths, self.covered, self.weights)
+        parts = zip(*(torch.split(one, _CHUNK_ROWS) for one in everything), strict=True)
+        for found in each(weigh, list(parts)):
+            gains += found
         return gains
+
+
+def _gains(
+    kernel: Kernel,
+    closeness: Closeness,
+    columns: Tensor,
+    column_lengths: Tensor,
+    part: tuple[Tensor, Tensor, Tensor, Tensor],
+) -> Tensor:
+    """Return what columns add to the coverage of some candidates, shape (c,)."""
+    items, lengths, covered, weights = part
+    near = closeness(squares_of(kernel, items, columns, lengths, column_lengths).cpu())
+    return weights @ near.sub_(covered[:, None]).clamp_min_(0)
 
 
 def _covered(

@@ -6,22 +6,25 @@ streamed over chunks of rows: no matrix has N rows and more than a few columns.
 Shapes: N items, n items of a chunk, K centers.
 """
 
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import torch
 from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
 from fewlabels.progress import track
-from fewlabels.protocols import Kernel
+from fewlabels.protocols import Divisible, Kernel
 from fewlabels.search.inputs import known_sets
 from fewlabels.search.scores import check_size, largest
+from fewlabels.sharing import each, helper
 
 FirstCenter = Literal["uniform", "largest"]
 """Where k-means++ begins: anywhere, or at the item of the largest k(i, i)."""
 
 _CHUNK_ROWS = 2**13
 _CHUNK_COLUMNS = 2**9
+_SHARED_ROWS = 2**15  # that another process is asked about at a time
 _NOTHING = 1e-13  # of both squared lengths: what rounding leaves of a distance
 
 
@@ -52,7 +55,7 @@ def farthest_first(
     """
     labeled, candidates = known_sets(kernel, labeled, candidates)
     check_size(size, len(candidates))
-    lengths = kernel.diagonal(candidates)
+    lengths = diagonal(kernel, candidates)
     if len(labeled):
         nearest = nearest_squares(kernel, candidates, labeled, lengths=lengths)
     else:
@@ -100,7 +103,7 @@ def k_means_plus_plus(
     """
     _, candidates = known_sets(kernel, (), candidates)
     check_size(size, len(candidates))
-    lengths = kernel.diagonal(candidates)
+    lengths = diagonal(kernel, candidates)
     if first == "largest":
         chosen = [largest(lengths, generator)]
     else:
@@ -118,22 +121,57 @@ def k_means_plus_plus(
     return candidates[torch.tensor(chosen)]
 
 
+def diagonal(kernel: Kernel, items: Tensor) -> Tensor:
+    """Return k(i, i) of many items, shape (N,)."""
+    parts = torch.split(items, _SHARED_ROWS)
+    return torch.cat(list(each(_diagonal, [_of(kernel, part) for part in parts])))
+
+
 def nearest_squares(
     kernel: Kernel, items: Tensor, centers: Tensor, *, lengths: Tensor | None = None
 ) -> Tensor:
     """Return the squared distance of each item to the nearest center, streamed."""
     if lengths is None:
-        lengths = kernel.diagonal(items)
-    center_lengths = kernel.diagonal(centers)
+        lengths = diagonal(kernel, items)
+    parts = [
+        (*_of(kernel, some, centers), own)
+        for some, own in zip(
+            torch.split(items, _SHARED_ROWS),
+            torch.split(lengths, _SHARED_ROWS),
+            strict=True,
+        )
+    ]
+    measure = partial(_nearest_squares, center_lengths=kernel.diagonal(centers))
+    return torch.cat(list(each(measure, parts)))
+
+
+def _of(kernel: Kernel, *items: Tensor) -> tuple[Any, ...]:
+    """Return a kernel and some items, for another process: of these items alone."""
+    if helper() is None or not isinstance(kernel, Divisible):
+        return kernel, *items
+    everything = torch.cat(items)
+    places = torch.split(torch.arange(len(everything)), [len(part) for part in items])
+    return kernel.part(everything), *places
+
+
+def _diagonal(part: tuple[Kernel, Tensor]) -> Tensor:
+    kernel, items = part
+    return kernel.diagonal(items)
+
+
+def _nearest_squares(
+    part: tuple[Kernel, Tensor, Tensor, Tensor], center_lengths: Tensor
+) -> Tensor:
+    kernel, items, centers, lengths = part
     nearest = torch.full_like(lengths, torch.inf)
     for start in range(0, len(items), _CHUNK_ROWS):
-        part = slice(start, start + _CHUNK_ROWS)
+        some = slice(start, start + _CHUNK_ROWS)
         for begin in range(0, len(centers), _CHUNK_COLUMNS):
-            some = slice(begin, begin + _CHUNK_COLUMNS)
-            squares = _squares(
-                kernel, items[part], centers[some], lengths[part], center_lengths[some]
+            few = slice(begin, begin + _CHUNK_COLUMNS)
+            squares = squares_of(
+                kernel, items[some], centers[few], lengths[some], center_lengths[few]
             )
-            nearest[part] = torch.minimum(nearest[part], squares.amin(dim=1))
+            nearest[some] = torch.minimum(nearest[some], squares.amin(dim=1))
     return nearest
 
 
@@ -161,18 +199,19 @@ def smallest_distance(kernel: Kernel, items: ArrayLike) -> float | None:
 
 def squared_distances(kernel: Kernel, rows: Tensor, columns: Tensor) -> Tensor:
     """Return d(i, j)² of a block, shapes (r,) and (c,) to (r, c), never negative."""
-    return _squares(
+    return squares_of(
         kernel, rows, columns, kernel.diagonal(rows), kernel.diagonal(columns)
     )
 
 
-def _squares(
+def squares_of(
     kernel: Kernel,
     rows: Tensor,
     columns: Tensor,
     row_lengths: Tensor,
     column_lengths: Tensor,
 ) -> Tensor:
+    """Return d(i, j)² of a block, by k(i, i) of its rows and columns."""
     sums = row_lengths[:, None] + column_lengths
     squares = torch.sub(sums, kernel.block(rows, columns), alpha=2)
     return squares.masked_fill_(squares <= sums.mul_(_NOTHING), 0)

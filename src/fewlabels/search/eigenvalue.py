@@ -22,7 +22,8 @@ from fewlabels.search.refutation import SearchProblem, Solver, race, zero_below
 from fewlabels.search.result import SearchResult
 from fewlabels.search.scores import check_size
 from fewlabels.search.ties import won_tie
-from fewlabels.search.workers import Mapper, Workers
+from fewlabels.search.workers import Workers
+from fewlabels.sharing import Mapper
 
 Method = Literal["random", "greedy", "exchange"]
 

@@ -4,6 +4,8 @@ Shapes: A members of the set so far, N items that may be added, S members of the
 set that is exchanged.
 """
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -12,14 +14,24 @@ from fewlabels.progress import track
 from fewlabels.protocols import Kernel
 from fewlabels.search.blocks import fill_block
 from fewlabels.search.secular import SecularSystem
+from fewlabels.sharing import each, helper
 
+_SHARED_ROWS = 2**15  # candidates that another process is asked about at a time
 _FIRST_GUESS = 0.999  # the best of many items often comes that close to the limit
 
 
 def greedy_additions(
     kernel: Kernel, labeled: Tensor, candidates: Tensor, size: int
 ) -> Tensor:
-    """Add ``size`` candidates one by one, each the best for the smallest eigenvalue."""
+    """Add ``size`` candidates one by one, each the best for the smallest eigenvalue.
+
+    Where others help, each looks at a part of the candidates and names its best one.
+
+    Returns:
+        Indices in the order of choice, shape (size,).
+    """
+    if helper() is not None and len(candidates) > _SHARED_ROWS:
+        return _by_parts(kernel, labeled, candidates, size)
     system = SecularSystem.of(kernel, labeled, candidates)
     is_free = torch.ones(
         len(candidates), dtype=torch.bool, device=system.diagonal.device
@@ -34,6 +46,27 @@ def greedy_additions(
                 system = system.with_member(kernel, position)
             advance()
     return candidates[torch.tensor(chosen)]
+
+
+def _by_parts(kernel: Kernel, labeled: Tensor, candidates: Tensor, size: int) -> Tensor:
+    """Add the best of the parts' best candidates, ``size`` times."""
+    members, free = labeled, candidates
+    with track("Adding", size) as advance:
+        for _ in range(size):
+            best = partial(_best_of, kernel, members)
+            named = torch.cat(list(each(best, torch.split(free, _SHARED_ROWS))))
+            added = best(named)
+            members, free = torch.cat([members, added]), free[free != added]
+            advance()
+    return members[len(labeled) :]
+
+
+def _best_of(kernel: Kernel, members: Tensor, items: Tensor) -> Tensor:
+    """Return the item that leaves the largest smallest eigenvalue, shape (1,)."""
+    system = SecularSystem.of(kernel, members, items)
+    every = torch.ones_like(system.diagonal, dtype=torch.bool)
+    position = best_addition(system, every)
+    return items[position : position + 1]
 
 
 def best_addition(system: SecularSystem, is_free_N: Tensor) -> int:

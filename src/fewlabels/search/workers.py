@@ -9,27 +9,18 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from multiprocessing import get_context
-from typing import Any, Protocol, Self, TypeVar
+from typing import Self, TypeVar
 
 import torch
 
 from fewlabels.errors import UsageError
 from fewlabels.integers import whole_number
+from fewlabels.sharing import Alone, Mapper, helper
 
 _WORTH_SHARING = 1e8  # numbers to compute, about half a second
 _MOST_PARTS = 16
 
 T = TypeVar("T")
-
-
-class Mapper(Protocol):
-    """Those of ``concurrent.futures``, or anything that maps as executors do."""
-
-    def map(
-        self, function: Callable[[Any], Any], parts: Iterable[Any], /
-    ) -> Iterable[Any]:
-        """Return what ``function`` makes of each part, in their order."""
-        ...
 
 
 @contextmanager
@@ -54,14 +45,18 @@ class Workers:
     """Those who share a search, and a block in which torch has the right threads."""
 
     def __init__(self, executor: Mapper | None, work: float = 0) -> None:
-        """Take an executor, or None for threads, and what torch itself has to do."""
+        """Take an executor, and what torch itself has to do.
+
+        Without one it is the edge's, and where that has none, threads.
+        """
         if executor is not None and not callable(getattr(executor, "map", None)):
             raise UsageError(
                 f"executor is of type {type(executor).__name__}, which has no map; "
                 "give one such as concurrent.futures.ProcessPoolExecutor(4), or leave "
                 "it out."
             )
-        self._executor, self._work = executor, work
+        self._executor = helper() if executor is None else executor
+        self._work = work
         self._threads: ThreadPoolExecutor | None = None
         self._stack = ExitStack()
         self._num_threads = 1
@@ -88,14 +83,14 @@ class Workers:
         Returns:
             The ranges as given, or joined where each costs a way to another process.
         """
-        helper = self._executor
-        if helper is not None:
+        executor = self._executor
+        if executor is not None:
             parts = _joined(parts)
         elif self._num_threads > 1 and work >= _WORTH_SHARING:
-            helper = self._team()
-        if helper is None or len(parts) == 1:
+            executor = self._team()
+        if executor is None or len(parts) == 1:
             return ((part, function(part)) for part in parts)
-        return zip(parts, helper.map(function, parts), strict=True)
+        return zip(parts, executor.map(Alone(function), parts), strict=True)
 
     def _team(self) -> Mapper:
         if self._threads is None:

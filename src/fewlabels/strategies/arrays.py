@@ -18,9 +18,10 @@ from fewlabels.pool import (
     WITHHELD,
     ArrayImages,
     Pool,
+    Query,
     check_query,
 )
-from fewlabels.protocols import Strategy
+from fewlabels.protocols import Classifier, Strategy
 from fewlabels.rng import stream
 from fewlabels.search import check_size
 from fewlabels.search.inputs import array, indices
@@ -73,26 +74,37 @@ def select(
         3
     """
     chooser = resolve(strategy, options)
-    pool, classifier = _precomputed(features, logits, labeled, labels, candidates)
+    rows = _finite("features", features, ndims=(2,))
+    if not rows.shape[1]:  # whoever has logits only: all items look alike
+        rows = torch.zeros(len(rows), 1)
+    pool, classifier = precomputed(rows, logits, labeled, labels, candidates)
+    return asked(chooser, classifier, pool, size, seed).indices.numpy()
+
+
+def asked(
+    chooser: Strategy,
+    classifier: Classifier,
+    pool: Pool,
+    size: int,
+    seed: int | Generator,
+) -> Query:
+    """Return what a strategy chooses, checked."""
     size = whole_number("size", size)
     check_size(size, len(pool.candidates))
     generator = seed if isinstance(seed, Generator) else stream(seed, "query")
     query = chooser.select(classifier, pool, size, generator)
     check_query(query, pool, size)
-    return query.indices.numpy()
+    return query
 
 
-def _precomputed(
-    features: ArrayLike,
+def precomputed(
+    rows: Rows,
     logits: ArrayLike | None,
     labeled: ArrayLike,
     labels: ArrayLike | None,
-    candidates: ArrayLike | None,
+    candidates: ArrayLike | None = None,
 ) -> tuple[Pool, PrecomputedClassifier]:
-    """Check the arrays and return them as the pool and classifier they describe."""
-    rows = _finite("features", features, ndims=(2,))
-    if not rows.shape[1]:  # whoever has logits only: all items look alike
-        rows = torch.zeros(len(rows), 1)
+    """Check what belongs to some rows; return the pool and classifier they describe."""
     samples, mean_logits = _split_samples(logits, len(rows))
     known = indices("labeled", labeled, len(rows))
     pool_labels = torch.full((len(rows),), UNKNOWN, dtype=torch.int64)

@@ -18,8 +18,8 @@ from fewlabels.search.clusters import average_linkage, round_robin
 from fewlabels.strategies.inputs import (
     by_chunks,
     check_part,
+    lead,
     logits_of,
-    margin,
     notice,
     sampled,
 )
@@ -73,7 +73,7 @@ class ClusterMargin:
         del history
         check_size(size, len(pool.candidates))
         logits = logits_of(classifier, pool, pool.candidates)
-        scores = by_chunks(lambda rows: -margin(rows.softmax(dim=1)), logits)
+        scores = -by_chunks(lead, logits)
         del logits
         limit = min(max(self.max_pool, size), len(pool.candidates))
         num_uncertain = round(min(max(1.0, self.pool_factor) * size, limit))

@@ -5,16 +5,18 @@ Shapes: n items asked about, C classes.
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Generator, Tensor
 
 from fewlabels.errors import UsageError
-from fewlabels.matrices import Rows
+from fewlabels.matrices import MappedRows, Rows, cut
 from fewlabels.pool import WITHHELD, Pool, Record
 from fewlabels.protocols import Classifier
 from fewlabels.search.blocks import chunks
+from fewlabels.sharing import each
 
 _CHUNK_ENTRIES = 2**22
 _log = logging.getLogger(__name__)
@@ -41,6 +43,11 @@ def margin(values_NC: Tensor) -> Tensor:
     """Largest value of each row less the second largest, shape (N,)."""
     largest = values_NC.topk(2, dim=1).values
     return largest[:, 0] - largest[:, 1]
+
+
+def lead(logits_NC: Tensor) -> Tensor:
+    """Lead of the most likely class over the second after softmax, shape (N,)."""
+    return margin(logits_NC.softmax(dim=1))
 
 
 def entropy(logits_NC: Tensor) -> Tensor:
@@ -71,11 +78,21 @@ def by_chunks(function: Callable[[Tensor], Tensor], rows: Rows) -> Tensor:
     """Return ``function`` of all rows, in double precision, a part at a time."""
     # Of no rows the function makes an answer of its own shape.
     parts = chunks(len(rows), rows.shape[1], _CHUNK_ENTRIES) or [slice(0)]
-    return torch.cat([function(rows[part].to(torch.float64)) for part in parts])
+    score = partial(_in_double, function)
+    return torch.cat(list(each(score, cut(rows, parts))))
 
 
-def unit_rows(rows: Rows) -> Tensor:
-    """Return a copy of the rows, each scaled to length one; zeros stay zeros."""
+def _in_double(function: Callable[[Tensor], Tensor], rows: Rows) -> Tensor:
+    return function(rows[:].to(torch.float64))
+
+
+def unit_rows(rows: Rows) -> Rows:
+    """Return the rows, each scaled to length one; zeros stay zeros.
+
+    Those of a file are scaled as they are read, others are copied.
+    """
+    if isinstance(rows, MappedRows):
+        return replace(rows, is_unit=True)
     is_double = rows.dtype == torch.float64
     scaled = torch.empty(rows.shape, dtype=rows.dtype if is_double else torch.float32)
     for part in chunks(len(rows), rows.shape[1], _CHUNK_ENTRIES):

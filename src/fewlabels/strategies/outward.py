@@ -9,7 +9,7 @@ Shapes: N items, n candidates, R eigenvectors.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
@@ -17,15 +17,18 @@ from torch import Generator, Tensor
 
 from fewlabels.errors import UsageError
 from fewlabels.gram.diffusion import Diffusion, DiffusionRows, diffusion_rows
+from fewlabels.identity import SILENT
 from fewlabels.pool import Pool, Query, Round
 from fewlabels.progress import track
 from fewlabels.protocols import Classifier, Outputs
 from fewlabels.search import check_size
+from fewlabels.search.blocks import chunks
 from fewlabels.search.scores import largest
-from fewlabels.strategies.inputs import by_chunks, margin
+from fewlabels.strategies.inputs import by_chunks, check_part, considered, lead
 
 _LEAST_DOUBT = 0.02
 _JITTER = 1e-12
+_CHUNK_ENTRIES = 2**22
 
 
 @dataclass(frozen=True)
@@ -47,10 +50,13 @@ class Outward:
     """Eigenvectors of the graph that are computed."""
     noise: float = 0.01
     """Variance of a label."""
+    max_pool: int = field(default=50_000, metadata=SILENT)
+    """How many candidates are looked at."""
 
     def __post_init__(self) -> None:
         """Refuse options that mean nothing."""
         _ = self._diffusion
+        check_part(max_pool=self.max_pool)
         if not 0 <= self.power < float("inf"):
             raise UsageError(f"power is {self.power}; give 0 or more.")
         if not 0 < self.noise < float("inf"):
@@ -72,14 +78,17 @@ class Outward:
         """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
         del history
         check_size(size, len(pool.candidates))
-        outputs = classifier.outputs(pool.images, torch.arange(len(pool)))
+        part = considered(pool.candidates, self.max_pool, generator, at_least=size)
+        items = torch.arange(len(pool))
+        if part.record:
+            items = torch.cat([part.items, pool.labeled]).sort().values
+        outputs = classifier.outputs(pool.images, items)
         found = diffusion_rows(outputs.features, self._diffusion)
         weights_N = self._weights(outputs, pool)
         left = _Left(found, weights_N, self.noise)
-        left.learn(pool.labeled)
+        left.learn(torch.nonzero(torch.isin(items, pool.labeled)).flatten())
         before = self.value(left)
-        is_free = torch.zeros(len(pool), dtype=torch.bool)
-        is_free[pool.candidates] = True
+        is_free = torch.isin(items, part.items)
         chosen: list[int] = []
         with track("Choosing", size) as advance:
             for _ in range(size):
@@ -89,16 +98,15 @@ class Outward:
                 left.learn(torch.tensor(chosen[-1:]))
                 advance()
         after = self.value(left)
-        return Query(
-            torch.tensor(chosen), -after, {"left_before": before, "left_after": after}
-        )
+        record = {"left_before": before, "left_after": after, **part.record}
+        return Query(items[torch.tensor(chosen)], -after, record)
 
     def _weights(self, outputs: Outputs, pool: Pool) -> Tensor:
         """Return the root of what each item weighs, shape (N,)."""
         has_doubts = outputs.logits.shape[1] > 1 and len(pool.labeled) > 0
         if not self.power or not has_doubts:
-            return torch.ones(len(pool), dtype=torch.float64)
-        leads_N = by_chunks(lambda rows: margin(rows.softmax(dim=1)), outputs.logits)
+            return torch.ones(len(outputs.logits), dtype=torch.float64)
+        leads_N = by_chunks(lead, outputs.logits)
         return (1 - leads_N + _LEAST_DOUBT) ** (self.power / 2)
 
     def value(self, left: "_Left") -> float:
@@ -123,8 +131,7 @@ class VOptimal(Outward):
 
     def gains(self, left: "_Left") -> Tensor:
         """Return how much of the trace each item takes away, (N,)."""
-        seen_NR = left.rows @ left.covariance
-        return (seen_NR @ left.weighted * seen_NR).sum(dim=1) / left.variances()
+        return left.shares() / left.variances()
 
 
 @dataclass(frozen=True)
@@ -154,6 +161,8 @@ class _Left:
         self.covariance = torch.eye(found.rows.shape[1], dtype=torch.float64)
         self.weighted = (self.rows * weights_N.square()[:, None]).T @ self.rows
         self.total = self.rows.T @ weights_N
+        self._variances = self.rows.square().sum(dim=1) + self._noise
+        self._shares: Tensor | None = None
         self._root: Tensor | None = None
 
     @property
@@ -170,14 +179,33 @@ class _Left:
 
     def variances(self) -> Tensor:
         """Return the variance of a label of each item, shape (N,)."""
-        seen_NR = self.rows @ self.covariance
-        return (seen_NR * self.rows).sum(dim=1) + self._noise
+        return self._variances
+
+    def shares(self) -> Tensor:
+        """Return the weighted square of what each item tells of all others, (N,)."""
+        if self._shares is None:
+            inner = self.covariance @ self.weighted @ self.covariance
+            parts = chunks(len(self.rows), self.rows.shape[1], _CHUNK_ENTRIES)
+            self._shares = torch.cat(
+                [(self.rows[one] @ inner * self.rows[one]).sum(dim=1) for one in parts]
+            )
+        return self._shares
 
     def learn(self, items: Tensor) -> None:
-        """Take out what labels of some items explain."""
+        """Take out what labels of some items explain.
+
+        What is known of all items follows: an item costs N x R, not N x R x R.
+        """
         for row_R in self.rows[items]:
             seen_R = self.covariance @ row_R
-            share = seen_R / (row_R @ seen_R + self._noise)
-            self.covariance = self.covariance - torch.outer(share, seen_R)
+            variance = row_R @ seen_R + self._noise
+            seen_N = self.rows @ seen_R
+            if self._shares is not None:
+                told_R = self.weighted @ seen_R
+                cross_N = self.rows @ (self.covariance @ told_R)
+                doubled_N = seen_N * (seen_R @ told_R / variance) - 2 * cross_N
+                self._shares = self._shares + doubled_N * seen_N / variance
+            self._variances = self._variances - seen_N.square() / variance
+            self.covariance = self.covariance - torch.outer(seen_R / variance, seen_R)
         self.covariance = (self.covariance + self.covariance.T) / 2
         self._root = None

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Generator, Tensor
@@ -72,7 +73,7 @@ class ProbCover:
         limit = radius * radius  # infinite where a power would be an error
         places, share = maximize_coverage(
             kernel,
-            lambda squares: (squares < limit).to(squares.dtype),
+            partial(_is_within, limit),
             weights=torch.ones(count, dtype=torch.float64),
             labeled=torch.arange(count, len(items)),
             candidates=torch.arange(count),
@@ -93,3 +94,7 @@ class ProbCover:
         units = unit_rows(rows.to(torch.float64))
         clusters = k_means(units, num_clusters, generator)
         return pure_radius(gram.euclidean_kernel(units), clusters, self.purity)
+
+
+def _is_within(limit: float, squares: Tensor) -> Tensor:
+    return (squares < limit).to(squares.dtype)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Literal
 
 import torch
@@ -19,7 +20,7 @@ from fewlabels.strategies.inputs import (
     check_part,
     considered,
     entropy,
-    margin,
+    lead,
 )
 
 Doubt = Literal["margin", "entropy"]
@@ -76,7 +77,7 @@ class UncertaintyHerding:
         width = self.radius or min(smallest or _WIDEST, _WIDEST)
         places, share = maximize_coverage(
             kernel,
-            lambda squares: (-squares / width / width).exp(),
+            partial(_gaussian, width),
             weights=weights,
             labeled=labeled,
             candidates=candidates,
@@ -96,13 +97,23 @@ class UncertaintyHerding:
         labels = pool.labels[pool.labeled]
         temperature = self.temperature or best_temperature(logits[count:], labels)
         doubt = _DOUBTS[self.uncertainty]
-        weights = by_chunks(lambda rows: doubt(rows / temperature), logits[:count])
+        weights = by_chunks(partial(_doubt, doubt, temperature), logits[:count])
         return weights.cpu(), temperature
+
+
+def _gaussian(width: float, squares: Tensor) -> Tensor:
+    return (-squares / width / width).exp()
+
+
+def _doubt(
+    doubt: Callable[[Tensor], Tensor], temperature: float, logits_nC: Tensor
+) -> Tensor:
+    return doubt(logits_nC / temperature)
 
 
 def _lead(logits_nC: Tensor) -> Tensor:
     """Return 1 less the lead of the most likely class over the second."""
-    return 1 - margin(logits_nC.softmax(dim=1))
+    return 1 - lead(logits_nC)
 
 
 _DOUBTS: dict[Doubt, Callable[[Tensor], Tensor]] = {"margin": _lead, "entropy": entropy}

@@ -6,6 +6,7 @@ so near copies of one uncertain item are all asked about.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Literal
 
 from torch import Generator, Tensor
@@ -42,10 +43,8 @@ class Margin:
     ) -> Query:
         """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
         del history
-        scale = _SCALES[self.on]
-        return _most_uncertain(
-            lambda logits: -margin(scale(logits)), classifier, pool, size, generator
-        )
+        score = partial(_small_margin, self.on)
+        return _most_uncertain(score, classifier, pool, size, generator)
 
 
 @dataclass(frozen=True)
@@ -70,10 +69,8 @@ class LeastConfidence:
     ) -> Query:
         """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
         del history
-        scale = _SCALES[self.on]
-        return _most_uncertain(
-            lambda logits: -scale(logits).amax(dim=1), classifier, pool, size, generator
-        )
+        score = partial(_small_maximum, self.on)
+        return _most_uncertain(score, classifier, pool, size, generator)
 
 
 @dataclass(frozen=True)
@@ -108,6 +105,14 @@ _SCALES: dict[Scale, Callable[[Tensor], Tensor]] = {
     "probabilities": _probabilities,
     "logits": _unchanged,
 }
+
+
+def _small_margin(on: Scale, logits_NC: Tensor) -> Tensor:
+    return -margin(_SCALES[on](logits_NC))
+
+
+def _small_maximum(on: Scale, logits_NC: Tensor) -> Tensor:
+    return -_SCALES[on](logits_NC).amax(dim=1)
 
 
 def _check_scale(on: str) -> None:

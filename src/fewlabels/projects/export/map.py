@@ -138,5 +138,5 @@ def _neighbors(
     """
     nodes = Nodes.of(torch.from_numpy(rows), 0.0)
     is_large = len(nodes) > _MOST_COMPARED and find_spec("faiss") is not None
-    near, squares = nearest(nodes, NUM_NEIGHBORS, "faiss" if is_large else "exact")
+    near, squares, _ = nearest(nodes, NUM_NEIGHBORS, "faiss" if is_large else "exact")
     return nodes.first[near][nodes.node_of], np.sqrt(squares)[nodes.node_of]

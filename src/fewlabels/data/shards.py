@@ -1,0 +1,249 @@
+"""Rows of a pool in a folder of Parquet files, more of them than fit into memory.
+
+Each file, a *shard*, holds the columns ``id`` (text) and ``embedding`` (lists of
+numbers, all equally long), and may hold ``logits`` (lists) and ``label`` (class
+numbers, missing where an item has none). Files stand in the order of their names, and
+items in the order in which they stand there.
+
+A Parquet file is read from its beginning, and most strategies ask for a row here and a
+row there. So embeddings are copied once into a memory map, next to the shards or, if
+that folder cannot be written to, in the cache folder; a shard that changes makes it
+anew.
+
+Shapes: N items, n items asked about, F numbers per embedding, C classes.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from itertools import accumulate
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fewlabels.data.named import cache_folder
+from fewlabels.data.parquet import is_whole, list_column, plain_column, shape_of
+from fewlabels.errors import DataError, FewlabelsError, NotFiniteError, StorageError
+from fewlabels.files import alone, make_folder, open_regular, replacing
+from fewlabels.matrices import MappedRows
+from fewlabels.progress import track
+
+_MOST_BYTES = 2**40
+_BESIDE = ".fewlabels"
+_WAITED_FOR = 3600  # seconds, for another process that makes the same map
+
+Reader = Callable[[IO[bytes], str], Iterator[Any]]
+"""Reads a column of an open Parquet file, a part at a time."""
+
+
+@dataclass(frozen=True)
+class Shards:
+    """A folder of shards: what is in it, read as it is asked for."""
+
+    folder: Path
+    files: tuple[Path, ...]
+    columns: tuple[str, ...]
+    """Columns that all shards have, of those that are known."""
+    counts: tuple[int, ...]
+    """Items in each file."""
+
+    @classmethod
+    def open(cls, folder: Path) -> "Shards":
+        """Look at the shards of a folder; no row is read yet."""
+        names = sorted(path.name for path in folder.glob("*.parquet"))
+        files = tuple(
+            folder / name for name in names if not name.startswith((".", "_"))
+        )
+        if not files:
+            raise DataError(
+                f"The folder '{folder}' holds no file that ends in .parquet. Give a "
+                "folder of shards with the columns 'id' and 'embedding', such as "
+                "'fewlabels embed' writes."
+            )
+        looks = [_look(path) for path in files]
+        columns = set.intersection(*(set(names) for _, names in looks))
+        for path, (_, names) in zip(files, looks, strict=True):
+            lacking = {"id", "embedding"} - set(names)
+            if lacking:
+                raise DataError(
+                    f"'{path}' has the columns {', '.join(names) or 'none'}, and "
+                    f"{' and '.join(sorted(lacking))} is missing; each shard needs an "
+                    "id and an embedding for every item."
+                )
+        known = ("id", "embedding", "logits", "label")
+        found = tuple(name for name in known if name in columns)
+        return cls(folder, files, found, tuple(count for count, _ in looks))
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+        return sum(self.counts)
+
+    @cached_property
+    def map_file(self) -> Path:
+        """Where the memory map of the embeddings is, or will be."""
+        facts = [
+            (path.name, path.stat().st_size, path.stat().st_mtime_ns)
+            for path in self.files
+        ]
+        digest = blake2b(repr(facts).encode(), digest_size=8).hexdigest()
+        beside = self.folder / _BESIDE / f"{digest}.npy"
+        if beside.exists() or os.access(self.folder, os.W_OK):
+            return beside.absolute()
+        place = blake2b(str(self.folder.absolute()).encode(), digest_size=8).hexdigest()
+        return cache_folder() / "shards" / place / f"{digest}.npy"
+
+    def embeddings(self) -> MappedRows:
+        """Return the rows of all items, float32, shape (N, F); copied once."""
+        path = self.map_file
+        if not path.exists():
+            make_folder(path.parent)
+            busy = StorageError(
+                f"Another process has been copying the shards of '{self.folder}' for "
+                "an hour. Wait for it, or end it."
+            )
+            with alone(path.parent / "lock", busy, patience=_WAITED_FOR):
+                if not path.exists():
+                    self._copy(path)
+        return MappedRows(np.load(path, mmap_mode="r"))
+
+    def _copy(self, path: Path) -> None:
+        """Write all embeddings into a memory map, shard by shard."""
+        width, done, rows = None, 0, None
+        with replacing(path) as partial, track("Reading shards", len(self)) as advance:
+            for file, part in self._parts("embedding", list_column):
+                if rows is None or width is None:
+                    width = part.shape[1]
+                    rows = np.lib.format.open_memmap(
+                        partial, mode="w+", dtype=np.float32, shape=(len(self), width)
+                    )
+                if part.shape[1] != width:
+                    raise DataError(
+                        f"Embeddings in '{self.files[0].name}' have {width} numbers "
+                        f"and those in '{file.name}' {part.shape[1]}; all shards of a "
+                        "folder come from one encoder."
+                    )
+                _check_finite(file, part, done)
+                rows[done : done + len(part)] = part
+                done += len(part)
+                advance(len(part))
+            if rows is None:
+                raise DataError(f"The shards of '{self.folder}' hold no items.")
+            rows.flush()
+        for old in path.parent.glob("*.npy"):
+            if old != path:
+                old.unlink(missing_ok=True)
+
+    def logits(self) -> NDArray[np.float32] | None:
+        """Return the logits of all items, shape (N, C), in memory; None: not given."""
+        if "logits" not in self.columns:
+            return None
+        parts = [part for _, part in self._parts("logits", list_column)]
+        widths = sorted({part.shape[1] for part in parts})
+        if len(widths) > 1:
+            raise DataError(
+                f"The logits in '{self.folder}' have {widths[0]} or {widths[-1]} "
+                "numbers; all items need one for each class."
+            )
+        return np.concatenate(parts)
+
+    def labels(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return which items have a label in the shards, and their class numbers."""
+        if "label" not in self.columns:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        places, classes, start = [], [], 0
+        for file, column in self._parts("label", plain_column):
+            if not is_whole(column.type):
+                raise DataError(
+                    f"The column 'label' in '{file}' holds {column.type}; give class "
+                    "numbers, from 0 on, and nothing where there is no label."
+                )
+            is_known = np.asarray(column.is_valid())
+            places.append(start + np.flatnonzero(is_known))
+            classes.append(column.drop_null().to_numpy().astype(np.int64))
+            start += len(column)
+        return np.concatenate(places), np.concatenate(classes)
+
+    def ids(self, items: NDArray[np.int64]) -> list[str]:
+        """Return the ids of some items, in their order."""
+        order = np.argsort(items, kind="stable")
+        ends = list(accumulate(self.counts))
+        found = np.empty(len(items), dtype=object)
+        for file, count, end in zip(self.files, self.counts, ends, strict=True):
+            start = end - count
+            mine = order[(items[order] >= start) & (items[order] < end)]
+            for part in _columns(file, "id", plain_column) if len(mine) else ():
+                here = mine[(items[mine] >= start) & (items[mine] < start + len(part))]
+                found[here] = part.take(items[here] - start).to_pylist()
+                start += len(part)
+        return [str(one) for one in found]
+
+    def positions(self, ids: Sequence[str]) -> NDArray[np.int64]:
+        """Return where the items of some ids stand; each has to be there once."""
+        import pyarrow as pa
+        from pyarrow import compute
+
+        wanted = pa.array(ids, pa.string())
+        found = np.full(len(ids), -1, dtype=np.int64)
+        counts = np.zeros(len(ids), dtype=np.int64)
+        start = 0
+        for _, part in self._parts("id", plain_column):
+            which = compute.index_in(part.cast(pa.string()), wanted)
+            here = np.flatnonzero(np.asarray(which.is_valid()))
+            named = which.take(here).to_numpy()
+            found[named] = start + here
+            np.add.at(counts, named, 1)
+            start += len(part)
+        wrong = np.flatnonzero(counts != 1)
+        if len(wrong):
+            first = int(wrong[0])
+            raise DataError(
+                f"{len(wrong)} of {len(ids)} ids are not exactly one item of the "
+                f"shards in '{self.folder}': '{ids[first]}' is there "
+                f"{counts[first]} times. Correct these ids, or leave them out."
+            )
+        return found
+
+    def _parts(self, column: str, read: Reader) -> Iterator[tuple[Path, Any]]:
+        for file in self.files:
+            for part in _columns(file, column, read):
+                yield file, part
+
+
+def _look(path: Path) -> tuple[int, list[str]]:
+    """Return how many rows a shard has, and the names of its columns."""
+    with _damage_told(path), open_regular(path, _MOST_BYTES) as file:
+        return shape_of(file)
+
+
+def _columns(path: Path, column: str, read: Reader) -> Iterator[Any]:
+    with _damage_told(path), open_regular(path, _MOST_BYTES) as file:
+        yield from read(file, column)
+
+
+@contextmanager
+def _damage_told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        if isinstance(error, FewlabelsError):
+            raise
+        said = getattr(error, "strerror", None) or error
+        raise DataError(
+            f"The shard '{path}' cannot be read: {said}. Write it again, or take it "
+            "out of the folder."
+        ) from error
+
+
+def _check_finite(path: Path, part: NDArray[np.float32], done: int) -> None:
+    lost = np.flatnonzero(~np.isfinite(part).all(axis=1))
+    if len(lost):
+        raise NotFiniteError(
+            f"Embeddings in '{path}' are missing, NaN or infinite, the first that of "
+            f"item {done + int(lost[0])} of the folder, from 0; distances to it mean "
+            "nothing. Leave such items out or mend what computed them."
+        )

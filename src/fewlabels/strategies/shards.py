@@ -1,0 +1,112 @@
+"""A folder of shards in, ids out: strategies for more items than fit into memory."""
+
+import csv
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fewlabels.data.shards import Shards
+from fewlabels.errors import DataError
+from fewlabels.files import explained, read_regular
+from fewlabels.pool import Record
+from fewlabels.protocols import Strategy
+from fewlabels.sharing import Mapper, shared
+from fewlabels.strategies import resolve
+from fewlabels.strategies.arrays import asked, precomputed
+
+_MOST_BYTES = 2**30
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """Items of a folder of shards."""
+
+    ids: list[str]
+    indices: NDArray[np.int64]
+    """Their positions in the folder, from 0."""
+    record: Record
+    """What the strategy says of its choice."""
+
+
+def select_shards(
+    strategy: str | Strategy,
+    shards: Shards,
+    *,
+    labels: Path | None = None,
+    size: int,
+    seed: int,
+    options: Mapping[str, Any] | None = None,
+    executor: Mapper | None = None,
+) -> Chosen:
+    """Choose which items of a folder of shards to label next.
+
+    Args:
+        strategy: A built-in name, ``"package.module:Name"``, or an object.
+        shards: The folder.
+        labels: A CSV table with the column ``id``, and ``label`` for class numbers:
+            items that are labeled already, beside those with a label in the shards.
+        size: How many items to choose.
+        seed: A number.
+        options: Options of the strategy, where it is given by name.
+        executor: Who does what can be done a part at a time, such as a
+            ``concurrent.futures.ProcessPoolExecutor``; the choice is the same.
+
+    Returns:
+        ``size`` distinct items that have no label.
+    """
+    chooser = resolve(strategy, options)
+    labeled, classes = _labeled(shards, labels)
+    rows = shards.embeddings()
+    pool, classifier = precomputed(rows, shards.logits(), labeled, classes)
+    with shared(executor):
+        query = asked(chooser, classifier, pool, size, seed)
+    indices = query.indices.numpy()
+    return Chosen(shards.ids(indices), indices, query.record)
+
+
+def _labeled(
+    shards: Shards, table: Path | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
+    """Return labeled items of shards and of a table, and their classes if all known."""
+    labeled, classes = shards.labels()
+    if table is None:
+        return labeled, classes
+    ids, given = _read(table)
+    places = shards.positions(ids)
+    twice = np.flatnonzero(np.isin(places, labeled))
+    if len(twice):
+        raise DataError(
+            f"{len(twice)} items have a label in '{table}' and one in the shards, the "
+            f"first is '{ids[twice[0]]}'. Leave them out of the table."
+        )
+    both = np.concatenate([labeled, places])
+    return both, None if given is None else np.concatenate([classes, given])
+
+
+def _read(table: Path) -> tuple[list[str], NDArray[np.int64] | None]:
+    """Return the ids of a table, and class numbers if it has them."""
+    with explained(table):
+        text = read_regular(table, _MOST_BYTES).decode("utf-8-sig", errors="replace")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    names = list(rows[0]) if rows else []
+    if rows and "id" not in names:
+        raise DataError(
+            f"'{table}' has the columns {', '.join(map(str, names))}; a column 'id' "
+            "with the ids of labeled items is needed, and 'label' if classes count."
+        )
+    ids = [row["id"] or "" for row in rows]
+    if "label" not in names:
+        return ids, None
+    wrong = [row for row in rows if not (row["label"] or "").strip().isdecimal()]
+    if wrong:
+        raise DataError(
+            f"{len(wrong)} of {len(rows)} labels in '{table}' are no class numbers, "
+            f"the first is '{wrong[0]['label']}' of '{wrong[0]['id']}'; number the "
+            "classes from 0 on, or leave the column out."
+        )
+    return ids, np.array([int(row["label"]) for row in rows], dtype=np.int64)
