@@ -253,3 +253,22 @@ def test_the_standing_tells_what_is_known_and_what_is_not(project):
     assert sum(one["predicted"] for one in told["classes"]) == 30
     project.add_class("neither")
     assert browser.get("/api/standing").json()["classes"][2]["predicted"] is None
+
+
+def test_files_are_listed_again_only_where_images_changed(project, monkeypatch):
+    listed, images = [], Project.images
+
+    def counted(self, snapshot):
+        listed.append(len(snapshot.items))
+        return images(self, snapshot)
+
+    monkeypatch.setattr(Project, "images", counted)
+    first, *_ = wall(project)["tiles"]
+    project.confirm([first["item"]], first["class"], uuid=uuid())
+    assert first not in wall(project)["tiles"]
+    assert listed == [30]
+    new = project.images_folder / "99.png"
+    Image.fromarray(np.full((8, 8), 99, np.uint8)).save(new)
+    project.index()
+    wall(project)
+    assert listed == [30, 31]

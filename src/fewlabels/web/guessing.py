@@ -220,9 +220,14 @@ def _guess(folder: str, allow_code: AllowCode) -> Guess | None:
         labels = (snapshot.labels_digest, len(snapshot.verdicts), snapshot.classes)
         counts = (len(snapshot.items), len(snapshot.rounds))
         moment = (*labels, *counts, None if model is None else model.name)
-        if folder in _last and _last[folder][0] == moment:
-            return _last[folder][1]
-        pool = snapshot.pool(project.images(snapshot))
+        before, known = _last.get(folder, (None, None))
+        if before == moment:
+            return known
+        # Of many images, listing the files takes longer than all that follows.
+        is_same = known is not None and known.snapshot.items == snapshot.items
+        pool = snapshot.pool(
+            known.pool.images if known and is_same else project.images(snapshot)
+        )
         found, near = None, head or _over_pixels(project)
         if model is not None:
             classifier = project.classifier(model, pool)
