@@ -243,11 +243,11 @@ def run(arguments: argparse.Namespace) -> None:
             cell.address: {"stage": stage, **place_of(source, head, cell)}
             for cell in plan(one).all
         }
-        missing = [
-            cell
+        todo = {
+            _key(places[cell.address], cell.settings.budget): cell
             for cell in plan(one).all
-            if _key(places[cell.address], cell.settings.budget) not in done
-        ]
+        }
+        missing = [cell for key, cell in todo.items() if key not in done]
         for number, ended in enumerate(engine.run(missing, folder.path), 1):
             cell, said = ended.cell, ended.error or ""
             if not said:
