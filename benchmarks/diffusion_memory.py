@@ -43,7 +43,12 @@ def kernel(rows: torch.Tensor) -> None:
 def query(rows: torch.Tensor) -> None:
     """Choose by ``outward``; the kernel is built on the way."""
     fewlabels.select(
-        "outward", features=rows, labeled=range(NUM_LABELED), size=SIZE, seed=0
+        "outward",
+        features=rows,
+        labeled=range(NUM_LABELED),
+        size=SIZE,
+        seed=0,
+        options={"max_pool": len(rows)},
     )
 
 

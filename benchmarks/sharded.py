@@ -33,7 +33,7 @@ NUM_SHARDS, WIDTH, SIZE, NUM_LABELED = 16, 32, 20, 50
 CHOICES: list[tuple[str, dict[str, Any]]] = [
     ("random", {}),
     ("margin", {}),
-    ("npc", {"draws": 20_000}),
+    ("npc", {"draws": 100_000}),
     ("npc", {"method": "greedy"}),
     ("badge", {}),
     ("coreset", {}),

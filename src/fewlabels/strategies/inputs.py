@@ -18,7 +18,7 @@ from fewlabels.protocols import Classifier
 from fewlabels.search.blocks import chunks
 from fewlabels.sharing import each
 
-_CHUNK_ENTRIES = 2**22
+_CHUNK_ENTRIES = 2**18
 _log = logging.getLogger(__name__)
 
 

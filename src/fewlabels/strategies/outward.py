@@ -50,7 +50,7 @@ class Outward:
     """Eigenvectors of the graph that are computed."""
     noise: float = 0.01
     """Variance of a label."""
-    max_pool: int = field(default=50_000, metadata=SILENT)
+    max_pool: int = field(default=20_000, metadata=SILENT)
     """How many candidates are looked at."""
 
     def __post_init__(self) -> None:
