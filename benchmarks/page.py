@@ -1,5 +1,6 @@
 """The labeling page for scripts: ``fewlabels start`` and a Chromium that shows it."""
 
+import atexit
 import os
 import re
 import shutil
@@ -10,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 from urllib.parse import quote
 
@@ -100,16 +101,25 @@ def prefer() -> None:
     """Let the system prefer all that this process starts to what else there is to do.
 
     Linux weighs sessions: each is moved forward as far as it goes, those that give way
-    a little less. Only root may do so.
+    a little less; our own goes back in the end. Only root may do so.
     """
+    own, end = Path("/proc/self/autogroup"), Event()
+    before = own.read_text().split()[-1]
 
     def look() -> None:
-        while True:
+        while not end.wait(0.2):
             for one in family(os.getpid()):
                 _move_forward(Path(f"/proc/{one}/autogroup"))
-            time.sleep(0.2)
 
-    Thread(target=look, daemon=True).start()
+    thread = Thread(target=look, daemon=True)
+    thread.start()
+
+    def go_back() -> None:
+        end.set()
+        thread.join()
+        own.write_text(before)
+
+    atexit.register(go_back)
 
 
 def _move_forward(file: Path) -> None:
