@@ -1,6 +1,7 @@
 """What is lost where a strategy looks at a random part of the pool only.
 
-    python benchmarks/reduction.py          prints and keeps the figures
+    python benchmarks/reduction.py                  uherding, a minute
+    python benchmarks/reduction.py outward          another one, a quarter of an hour
 
 The problem is that of ``large_pool`` with 6,000 items and the first 64 features; ten
 items are labeled, 50 are chosen, of the whole pool or of a random part of it
@@ -9,6 +10,7 @@ items are labeled, 50 are chosen, of the whole pool or of a random part of it
 ``outward`` by the largest eigenvalue that is left to explain (power 0).
 """
 
+import argparse
 import json
 from pathlib import Path
 
@@ -55,11 +57,15 @@ MEASURES = {
 
 def main() -> None:
     """Choose of all parts with all seeds and keep the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("strategies", nargs="*", default=["uherding"])
+    options = parser.parse_args()
     torch.set_num_threads(1)
     features = problem(NUM_ITEMS)[0][:, :WIDTH].contiguous()
     labeled = torch.arange(NUM_LABELED)
     lines = []
-    for name, (measure, options) in MEASURES.items():
+    for name in options.strategies:
+        measure, settings = MEASURES[name]
         for part in PARTS:
             values = []
             for seed in range(NUM_SEEDS if part < NUM_ITEMS else 1):
@@ -69,7 +75,7 @@ def main() -> None:
                     labeled=labeled.numpy(),
                     size=SIZE,
                     seed=seed,
-                    options={**options, "max_pool": part},
+                    options={**settings, "max_pool": part},
                 )
                 members = torch.cat([labeled, torch.from_numpy(chosen)])
                 values.append(measure(features, members))

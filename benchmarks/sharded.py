@@ -23,6 +23,7 @@ from benchmarks.million import say
 from pyarrow import parquet
 
 from fewlabels.data.shards import Shards
+from fewlabels.gram import diffusion
 from fewlabels.jobs.cluster import connected
 from fewlabels.jobs.tasks import RayTasks
 from fewlabels.search.workers import local_processes
@@ -104,6 +105,7 @@ def main() -> None:
                 line["seconds"] = {"alone": time.perf_counter() - begin}
                 line["ids"] = alone.ids
                 for kind, helper in helpers.items():
+                    diffusion._last.clear()  # which would spare it the graph
                     counted = Counted(helper)
                     begin = time.perf_counter()
                     other = select_shards(strategy, shards, executor=counted, **asked)

@@ -6,7 +6,7 @@ Rows are converted to float64 as they are taken, so a pool of float16 or float32
 or a memory map that does not fit into memory, costs no more than what is asked for.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -112,15 +112,27 @@ class DoubleRows:
 
         Rows are taken in chunks: the lengths of a whole pool fit where its rows do not.
         """
-        lengths = [self.take(part).square().sum(-1) for part in self.chunks(items)]
-        return torch.cat(lengths).reshape(items.shape)
+        return self._of_each(items, lambda part: self.take(part).square().sum(-1))
 
     def self_products(self, items: Tensor) -> Tensor:
         """Return what :meth:`products` gives for an item and itself, streamed."""
         if self.is_normalized:
             return self.squared_lengths(items)
-        squares = [self._squares(self._read(part)) for part in self.chunks(items)]
-        return torch.cat(squares).reshape(items.shape)
+        return self._of_each(items, lambda part: self._squares(self._read(part)))
+
+    def _of_each(self, items: Tensor, number: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return a number of each item, a chunk at a time, in the shape of ``items``.
+
+        There is one place for all from the start. Results that outlive the rows they
+        were made of would lie between them in memory, and keep it from being used
+        again.
+        """
+        found = torch.empty(items.numel(), dtype=torch.float64, device=self.device)
+        start = 0
+        for part in self.chunks(items):
+            found[start : start + len(part)] = number(part)
+            start += len(part)
+        return found.reshape(items.shape)
 
     def _squares(self, plain_nF: Tensor) -> Tensor:
         return plain_nF.square().sum(dim=-1) + float(self.has_bias)
@@ -148,8 +160,10 @@ class DoubleRows:
         if not self.is_normalized:
             return np.ones(self.num_items)
         everything = torch.arange(self.num_items)
-        lengths = [self._lengths(self._read(part)) for part in self.chunks(everything)]
-        return (1 / torch.cat(lengths)).cpu().numpy()
+        lengths = self._of_each(
+            everything, lambda part: self._lengths(self._read(part))
+        )
+        return (1 / lengths).cpu().numpy()
 
     def mean(self) -> Tensor:
         """Return the mean of all rows, streamed; zero where there are none."""

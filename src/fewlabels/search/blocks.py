@@ -4,6 +4,9 @@ A kernel computes a block from rows in double precision, and all rows of a large
 once do not fit.
 """
 
+from collections.abc import Iterable
+
+import torch
 from torch import Tensor
 
 from fewlabels.protocols import Kernel
@@ -20,6 +23,21 @@ def chunks(length: int, width: int, num_entries: int = 2**18) -> list[slice]:
     """
     step = max(1, num_entries // max(1, width))
     return [slice(start, min(start + step, length)) for start in range(0, length, step)]
+
+
+def gathered(parts: Iterable[Tensor], num_items: int) -> Tensor:
+    """Return one number per item from parts that follow each other, shape (N,).
+
+    Parts are copied to one place as they come: kept one by one, they would lie in
+    memory between the rows that they were made of, which could not be used again.
+    """
+    found, start = torch.empty(num_items, dtype=torch.float64), 0
+    for part in parts:
+        if part.device != found.device:
+            found = found.to(part.device)
+        found[start : start + len(part)] = part
+        start += len(part)
+    return found
 
 
 def fill_block(kernel: Kernel, rows: Tensor, columns: Tensor, target: Tensor) -> None:

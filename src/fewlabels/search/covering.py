@@ -15,6 +15,7 @@ from torch import Generator, Tensor
 
 from fewlabels.progress import track
 from fewlabels.protocols import Divisible, Kernel
+from fewlabels.search.blocks import gathered
 from fewlabels.search.inputs import known_sets
 from fewlabels.search.scores import check_size, largest
 from fewlabels.sharing import each, helper
@@ -123,8 +124,8 @@ def k_means_plus_plus(
 
 def diagonal(kernel: Kernel, items: Tensor) -> Tensor:
     """Return k(i, i) of many items, shape (N,)."""
-    parts = torch.split(items, _SHARED_ROWS)
-    return torch.cat(list(each(_diagonal, [_of(kernel, part) for part in parts])))
+    parts = [_of(kernel, part) for part in torch.split(items, _SHARED_ROWS)]
+    return gathered(each(_diagonal, parts), len(items))
 
 
 def nearest_squares(
@@ -142,7 +143,7 @@ def nearest_squares(
         )
     ]
     measure = partial(_nearest_squares, center_lengths=kernel.diagonal(centers))
-    return torch.cat(list(each(measure, parts)))
+    return gathered(each(measure, parts), len(items))
 
 
 def _of(kernel: Kernel, *items: Tensor) -> tuple[Any, ...]:
