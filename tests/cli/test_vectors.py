@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
+from fewlabels.embedding.shards import write
 from fewlabels.errors import FewlabelsError
 from fewlabels.projects import Project, predict
 
@@ -38,6 +39,12 @@ def clouds(num_rows, width, seed=0):
 
 
 def write_rows(path, rows, names):
+    if not path.suffix:  # a folder of shards
+        path.mkdir()
+        for number, part in enumerate(np.array_split(np.arange(len(rows)), 3)):
+            some = [names[one] for one in part]
+            write(path / f"{number}.parquet", some, rows[part], "", ())
+        return path
     table = {"file_name": names, "embedding": pa.array(list(rows))}
     parquet.write_table(pa.table(table), path)
     return path
@@ -62,13 +69,19 @@ def labels_in(path):
 
 
 @pytest.mark.parametrize(
-    ("num_rows", "width"),
-    [(60, 8), pytest.param(5000, 384, marks=pytest.mark.slow)],
+    ("num_rows", "width", "end"),
+    [
+        (60, 8, ".parquet"),
+        (60, 8, ""),
+        pytest.param(5000, 384, ".parquet", marks=pytest.mark.slow),
+    ],
 )
-def test_ask_label_train_export_and_predict_on_rows(tmp_path, invoke, num_rows, width):
-    write_rows(tmp_path / "rows.parquet", *clouds(num_rows, width))
+def test_ask_label_train_export_and_predict_on_rows(
+    tmp_path, invoke, num_rows, width, end
+):
+    write_rows(tmp_path / f"rows{end}", *clouds(num_rows, width))
     begun = invoke(
-        *("init", "pets", "--encoder", "vectors:rows.parquet"),
+        *("init", "pets", "--encoder", f"vectors:rows{end}"),
         *("--classes", ",".join(CLASSES), "--budget", "30", "--query", "12"),
     )
     assert f"{num_rows:,} rows, {num_rows:,} to choose from" in begun
@@ -90,14 +103,11 @@ def test_ask_label_train_export_and_predict_on_rows(tmp_path, invoke, num_rows, 
     assert len(found) == num_rows
 
     rows, names = clouds(num_rows // 5, width, seed=1)
-    write_rows(tmp_path / "new.parquet", rows, names)
-    told = json.loads(
-        invoke(
-            "predict", "pets/export/model", "new.parquet", "--json", "--out", "p.csv"
-        )
-    )
+    write_rows(tmp_path / f"new{end}", rows, names)
+    words = ("predict", "pets/export/model", f"new{end}", "--out", "p.csv")
+    told = json.loads(invoke(*words, "--json"))
     assert told["num_images"] == num_rows // 5
-    said = invoke("predict", "pets/export/model", "new.parquet", "--out", "p.csv")
+    said = invoke(*words)
     assert said.startswith(f"{num_rows // 5:,} rows: ")
     predicted = labels_in(tmp_path / "p.csv")
     right = [name.partition("/")[0] == predicted[name] for name in names]
@@ -221,8 +231,9 @@ def test_a_model_of_rows_refuses_others(tmp_path):
     narrow = write_rows(tmp_path / "narrow.parquet", *clouds(3, 3))
     with pytest.raises(FewlabelsError, match=r"rows of 4 numbers.*have 3"):
         predict(model, narrow)
+    (tmp_path / "photos").mkdir()
     with pytest.raises(FewlabelsError, match=r"rows of 4 numbers.*is a folder"):
-        predict(model, tmp_path)
+        predict(model, tmp_path / "photos")
 
 
 def test_a_run_over_rows(tmp_path, invoke):

@@ -10,12 +10,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 from pyarrow import parquet
+from tests.data.pictures import save
 
 from fewlabels import data
 from fewlabels.data.contents import row_contents, row_digest
 from fewlabels.data.order import natural_key
 from fewlabels.data.vectors import Vectors
-from fewlabels.errors import FewlabelsError
+from fewlabels.embedding.shards import write
+from fewlabels.errors import DataError, FewlabelsError
+from fewlabels.matrices import MappedRows
 from fewlabels.pool import ArrayImages
 
 ROWS = np.arange(12, dtype=np.float64).reshape(4, 3) / 7
@@ -55,7 +58,7 @@ def test_every_form_holds_the_same(tmp_path, name):
     WRITTEN[name](tmp_path / name)
     found = Vectors.read(tmp_path / name)
     assert found.names == tuple(NAMES)
-    assert found.rows.dtype == np.float32
+    assert found.rows.dtype == torch.float32
     np.testing.assert_allclose(found.rows, ROWS, rtol=1e-6)
     order = [2, 0, 3]
     chosen = found.of([NAMES[number] for number in order])
@@ -94,7 +97,7 @@ SHORT = st.sampled_from(["a/1", "b/1", "1", "c/2", "2", "a/b/3", "3", "d/4"])
 @example(names=["x/a/1"], wanted=["a/1"])
 @example(names=["1"], wanted=["a/1"])
 def test_names_match_by_path_or_by_an_end_whose_last_part_is_unique(names, wanted):
-    rows = np.arange(len(names), dtype=np.float32)[:, None]
+    rows = torch.arange(len(names), dtype=torch.float32)[:, None]
     vectors = Vectors(None, rows, tuple(names))
     places = [slow_place(name, names, wanted) for name in wanted]
     if None in places:
@@ -269,3 +272,21 @@ def test_what_rows_hold_is_told_by_blocks_and_of_images_by_their_ids():
     assert row_digest(ArrayImages(rows)) != row_digest(ArrayImages(rows.flip(0)))
     images = ArrayImages(torch.zeros(3, 1, 2, 2, dtype=torch.uint8))
     assert (list(row_contents(images)), row_digest(images)) == ([], "")
+
+
+def test_shards_stay_in_a_file_and_are_found_by_name(tmp_path):
+    (tmp_path / "images").mkdir()
+    for number in range(6):
+        save(tmp_path / "images" / f"{number}.png", number)
+    rows = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
+    ids = [f"{number}.png" for number in reversed(range(6))]
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    write(folder / "0.parquet", ids[:4], rows[:4], "", ())
+    write(folder / "1.parquet", ids[4:], rows[4:], "", ())
+    pool = data.load(tmp_path / "images", vectors=folder)
+    assert isinstance(pool.images.items, MappedRows)
+    assert np.array_equal(pool.images.read(torch.arange(6)).numpy(), rows[::-1])
+    (tmp_path / "images" / "0.png").rename(tmp_path / "images" / "new.png")
+    with pytest.raises(DataError, match=r"1 of 6 items have no row.*'new\.png'"):
+        data.load(tmp_path / "images", vectors=folder)

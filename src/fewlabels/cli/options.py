@@ -28,7 +28,7 @@ Encoder = Annotated[
     typer.Option(
         metavar="NAME",
         help="What makes features: a name that 'fewlabels encoders' lists, timm/NAME, "
-        "hf-hub:ORG/REPO, local-dir:PATH, onnx:FILE, vectors:FILE (rows of your own) "
+        "hf-hub:ORG/REPO, local-dir:PATH, onnx:FILE, vectors:FILE (rows or shards) "
         "or module:object. [default: the trainer's]",
     ),
 ]

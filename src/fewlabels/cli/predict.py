@@ -24,8 +24,8 @@ def predict(
         Path,
         typer.Argument(
             metavar="SOURCE",
-            help="Folder of images, including subfolders; or a file of rows (.parquet, "
-            ".npz, .npy).",
+            help="Folder of images, including subfolders; or rows: a file (.parquet, "
+            ".npz, .npy) or a folder of shards.",
         ),
     ],
     *,

@@ -182,6 +182,11 @@ class Shards:
                 start += len(part)
         return [str(one) for one in found]
 
+    def all_ids(self) -> Iterator[str]:
+        """Yield the ids of all items, in their order."""
+        for _, part in self._parts("id", plain_column):
+            yield from map(str, part.to_pylist())
+
     def positions(self, ids: Sequence[str]) -> NDArray[np.int64]:
         """Return where the items of some ids stand; each has to be there once."""
         import pyarrow as pa

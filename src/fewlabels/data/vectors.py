@@ -2,7 +2,8 @@
 
 An array in an ``.npy`` file has rows without names. An ``.npz`` file holds an array of
 rows and may hold another with their names. A Parquet table has a column of lists, or
-one column for each number, and may have one with names.
+one column for each number, and may have one with names. A folder of shards has rows
+with names, more than fit into memory; they stay in a file.
 """
 
 from collections import Counter
@@ -19,8 +20,10 @@ from fewlabels.data.files import FileImages
 from fewlabels.data.npz import read_npy, read_npz
 from fewlabels.data.order import natural_key
 from fewlabels.data.parquet import parquet_vectors
+from fewlabels.data.shards import Shards
 from fewlabels.errors import DataError, NotFiniteError, ShapeError, UsageError
 from fewlabels.files import open_regular
+from fewlabels.matrices import Rows, rows_at
 from fewlabels.pool import ArrayImages, Images, Pool
 
 KINDS = (".npy", ".npz", ".parquet")
@@ -37,32 +40,23 @@ _LONGEST_NAME = 4096
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
-    """Rows in a file, checked: finite, equally long, none named twice."""
+    """Rows in a file or a folder, checked: finite, equally long, none named twice."""
 
     path: Path
-    rows: NDArray[np.float32]
-    """Shape (N, F), at least one row and one number."""
+    rows: Rows
+    """float32, shape (N, F), at least one row and one number."""
     names: tuple[str, ...] | None
     """Name of each row; None: the file has none."""
 
     @classmethod
     def read(cls, path: Path) -> "Vectors":
         """Read and check a file; nothing in it is unpickled."""
-        kind = path.suffix.lower()
-        if kind not in KINDS:
-            raise UsageError(
-                f"Rows are read from files that end in {', '.join(KINDS)}, and "
-                f"'{path}' does not. Save them as one of these."
-            )
-        if not path.is_file():
-            raise DataError(f"There is no file '{path}' with rows. Check the spelling.")
-        array, names = _READERS[kind](path)
-        found = cls(path, _rows(array, names, path), names)
+        found = cls(path, *(_from_shards if path.is_dir() else _from_file)(path))
         found._check_names()
         return found
 
-    def of(self, wanted: Sequence[str]) -> NDArray[np.float32]:
-        """Return the row of each item.
+    def of(self, wanted: Sequence[str]) -> Rows:
+        """Return the row of each item; those of a folder are not read yet.
 
         A row belongs to the item of its name, a path below the folder of the items. A
         path that is the end of the other is enough, where no other row and no other
@@ -78,10 +72,8 @@ class Vectors:
         if self.names is None:
             self._check_number(len(wanted))
             order = sorted(range(len(wanted)), key=lambda one: natural_key(wanted[one]))
-            places = np.empty(len(wanted), dtype=np.int64)
-            places[order] = np.arange(len(wanted))
-            return self.rows[places]
-        return self.rows[self._places(wanted)]
+            return rows_at(self.rows, torch.tensor(order).argsort())
+        return rows_at(self.rows, torch.tensor(self._places(wanted)))
 
     def _places(self, wanted: Sequence[str]) -> list[int]:
         assert self.names is not None
@@ -155,10 +147,10 @@ def with_vectors(pool: Pool, path: Path) -> Pool:
     else:
         found._check_number(sum(map(len, parts)))
         rows = found.rows
-    tensor = torch.from_numpy(rows)
+    first, rest = torch.arange(len(rows)).tensor_split([num_items])
     if test is not None:
-        test = replace(test, images=ArrayImages(tensor[num_items:]))
-    return replace(pool, images=ArrayImages(tensor[:num_items]), test=test)
+        test = replace(test, images=ArrayImages(rows_at(rows, rest)))
+    return replace(pool, images=ArrayImages(rows_at(rows, first)), test=test)
 
 
 def _path(name: str) -> str:
@@ -178,6 +170,24 @@ def _unique(places: Mapping[str, int]) -> dict[str, int]:
     count = Counter(lasts)
     pairs = zip(lasts, places.values(), strict=True)
     return {last: place for last, place in pairs if count[last] == 1}
+
+
+def _from_shards(path: Path) -> tuple[Rows, tuple[str, ...]]:
+    shards = Shards.open(path)
+    return shards.embeddings(), tuple(shards.all_ids())
+
+
+def _from_file(path: Path) -> tuple[Rows, tuple[str, ...] | None]:
+    kind = path.suffix.lower()
+    if kind not in KINDS:
+        raise UsageError(
+            f"Rows are read from files that end in {', '.join(KINDS)} or from a folder "
+            f"of shards, and '{path}' is neither. Save them as one of these."
+        )
+    if not path.is_file():
+        raise DataError(f"There is no file '{path}' with rows. Check the spelling.")
+    array, names = _READERS[kind](path)
+    return torch.from_numpy(_rows(array, names, path)), names
 
 
 def _rows(

@@ -48,9 +48,9 @@ def onnx_file(place: str) -> Path:
 
 
 def rows_file(place: str) -> Path:
-    """Return the file of rows that ``vectors:FILE`` names."""
+    """Return the file, or the folder of shards, that ``vectors:FILE`` names."""
     path = Path(place).expanduser()
-    if not path.is_file():
+    if not path.exists():
         raise UsageError(f"There is no file '{path}' with rows; give its path.")
     return path
 

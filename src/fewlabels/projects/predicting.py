@@ -77,7 +77,8 @@ def predict(
     Args:
         model: The folder of an exported model, or one that was loaded.
         source: Where the images are; for a model of rows a file of them (.parquet,
-            .npz or .npy) that are as long as those it learned from.
+            .npz or .npy), or a folder of shards, that are as long as those it learned
+            from.
 
     Returns:
         Probabilities, in the natural order of the files' names, or that of the rows.
@@ -124,10 +125,11 @@ def probabilities(
 
 def _rows(path: Path, width: int) -> tuple[Images, tuple[str, ...]]:
     """Return the rows of a file, and their names."""
-    if path.is_dir():
+    if path.is_dir() and not any(path.glob("*.parquet")):
         raise ShapeError(
             f"The model takes rows of {width} numbers, not images, and '{path}' is a "
-            "folder. Give a file of rows (.parquet, .npz or .npy)."
+            "folder without any. Give a file of rows (.parquet, .npz or .npy), or a "
+            "folder of shards."
         )
     found = Vectors.read(path)
     if found.rows.shape[1] != width:
@@ -135,7 +137,7 @@ def _rows(path: Path, width: int) -> tuple[Images, tuple[str, ...]]:
             f"The model takes rows of {width} numbers, and those in '{path}' have "
             f"{found.rows.shape[1]}. Make them by what made the rows it learned from."
         )
-    return ArrayImages(torch.from_numpy(found.rows)), row_names(found)
+    return ArrayImages(found.rows), row_names(found)
 
 
 def _images(

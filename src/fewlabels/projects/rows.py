@@ -5,8 +5,6 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-import torch
-
 from fewlabels.data.decode import digest_of
 from fewlabels.data.vectors import Vectors
 from fewlabels.errors import DataError
@@ -21,20 +19,22 @@ _SETTLED = 0  # rows have no time of change of their own
 
 def rows_in(path: Path) -> Vectors:
     """Return the rows of a file; it is read again only after it was changed."""
+    parts = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     try:
-        state = path.stat()
+        states = [part.stat() for part in parts]
     except OSError as error:
         raise DataError(
             f"The rows are not in '{path}' ({error.strerror}). Put the file back or, "
             "if it is elsewhere now, write that place as 'vectors' into project.json. "
             "The labels are safe."
         ) from error
-    return _read(path, state.st_size, state.st_mtime_ns)
+    facts = zip(parts, states, strict=True)
+    return _read(path, tuple((one, s.st_size, s.st_mtime_ns) for one, s in facts))
 
 
 @lru_cache(maxsize=1)
-def _read(path: Path, size: int, mtime_ns: int) -> Vectors:
-    del size, mtime_ns
+def _read(path: Path, facts: tuple[tuple[Path, int, int], ...]) -> Vectors:
+    del facts
     return Vectors.read(path)
 
 
@@ -47,9 +47,13 @@ def scan_rows(
     hold, as images do, since another one may stand in their place next time.
     """
     before, num_new, files = known or {}, 0, []
-    for name, row in zip(row_names(vectors), vectors.rows, strict=True):
-        content = row.tobytes() if vectors.names is None else name.encode()
-        found = IndexedFile(name, row.nbytes, _SETTLED, digest_of(content), b"")
+    rows, num_bytes = vectors.rows, vectors.rows.shape[1] * vectors.rows.dtype.itemsize
+    for place, name in enumerate(row_names(vectors)):
+        has_name = vectors.names is not None
+        content = (
+            name.encode() if has_name else rows[place : place + 1].numpy().tobytes()
+        )
+        found = IndexedFile(name, num_bytes, _SETTLED, digest_of(content), b"")
         is_known = before.get(name) == found
         files.append(before[name] if is_known else found)
         num_new += not is_known
@@ -62,7 +66,7 @@ def row_images(
     """Return the rows of items, which are rows themselves or images."""
     if are_items:
         vectors = replace(vectors, names=row_names(vectors))
-    return ArrayImages(torch.from_numpy(vectors.of(paths)))
+    return ArrayImages(vectors.of(paths))
 
 
 def row_names(vectors: Vectors) -> tuple[str, ...]:
