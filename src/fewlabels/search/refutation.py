@@ -9,6 +9,7 @@ that and draws are many, by the library otherwise. Only what survives gets a den
 eigenvalue, and only dense values become the new t.
 """
 
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -133,15 +134,19 @@ def _cut(numbers: range, length: int) -> list[range]:
 class _Heat:
     """Tries draws against a threshold that rises from one generation to the next.
 
-    Another process gets problem and threshold, and works out the rest for itself.
+    Another process gets problem and threshold, works out the rest for itself, and
+    remembers it for the next generation.
     """
 
-    def __init__(self, problem: SearchProblem, threshold: float) -> None:
+    def __init__(
+        self, problem: SearchProblem, threshold: float, name: str | None = None
+    ) -> None:
         self._problem = problem
         self._threshold = threshold
+        self._name = name or uuid.uuid4().hex
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Heat, (self._problem, self._threshold)
+        return _remembered, (self._problem, self._threshold, self._name)
 
     def raise_to(self, threshold: float) -> None:
         """Refute everything whose value is at most ``threshold`` from now on."""
@@ -181,6 +186,18 @@ class _Heat:
         screen = _Screen(self._problem, items, self._form)
         screen.raise_to(self._threshold)
         return screen
+
+
+_last: dict[str, _Heat] = {}  # that came from another process
+
+
+def _remembered(problem: SearchProblem, threshold: float, name: str) -> _Heat:
+    """Return the heat of another process, as it was left here if it was."""
+    if name not in _last:
+        _last.clear()
+        _last[name] = _Heat(problem, threshold, name)
+    _last[name].raise_to(threshold)
+    return _last[name]
 
 
 class _Screen:
