@@ -131,7 +131,7 @@ def test_a_network_can_be_moved():
 
 
 def test_the_cost_grows_with_images_and_shrinks_with_workers():
-    cost = Cost(1000, 2.0, 0.001, 0.008, 0.001, 0.009, 100.0)
+    cost = Cost(1000, 100, 2.0, 0.001, 0.008, 0.1, 0.009, 100.0)
     assert cost.seconds(1) == pytest.approx(12)
     assert cost.seconds(2, 10_000) == pytest.approx(52)
     assert cost.worker_hours(360_000) == pytest.approx(1)
@@ -141,7 +141,8 @@ def test_the_cost_grows_with_images_and_shrinks_with_workers():
 def test_the_cost_is_measured_and_nothing_is_kept(images, tmp_path, forked_workers):
     cost = estimated(work(images, tmp_path / "out"), 2)
     assert cost.num_images == 11
-    assert min(cost.decoding, cost.embedding, cost.writing, cost.starting) > 0
+    assert min(cost.decoding, cost.embedding, cost.writing) > 0
+    assert cost.starting >= 0
     assert cost.row_bytes > 1024
     assert cost.processor > 0
     assert not (tmp_path / "out").exists()

@@ -109,16 +109,10 @@ def _tell_cost(
     if as_json:
         print_line(json.dumps(asdict(cost) | {"seconds": seconds}))
         return
-    parts = ", ".join(
-        f"{1000 * value:.2f} ms to {verb}"
-        for verb, value in (
-            ("read and decode", cost.decoding),
-            ("embed", cost.embedding),
-            ("write", cost.writing),
-        )
-    )
     terminal.result(
-        f"An image takes a worker {parts}. {count(cost.num_images, 'image')} on "
+        f"An image takes a worker {1000 * cost.decoding:.2f} ms to read and decode and "
+        f"{1000 * cost.embedding:.2f} ms to embed, a shard {1000 * cost.writing:.0f} "
+        f"ms to write. {count(cost.num_images, 'image')} on "
         f"{count(num_workers, 'worker')}: {duration(seconds)}, "
         f"{cost.worker_hours():.2g} worker-hours, {cost.num_bytes() / 1e6:,.0f} MB of "
         "shards."

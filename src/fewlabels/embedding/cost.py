@@ -1,8 +1,8 @@
 """What embedding will cost, from a few images that are embedded on this machine.
 
-An image takes so many seconds of a worker for reading and decoding, for the encoder,
-and for its row in a shard. Workers do not wait for each other, so N images on W workers
-take N / W times that, after a worker has loaded its encoder.
+An image takes so many seconds of a worker for reading and decoding and for the encoder,
+and a shard so many to be written and flushed to the disk. Workers do not wait for each
+other, so W of them are W times as fast, after each has loaded its encoder.
 """
 
 import tempfile
@@ -14,7 +14,7 @@ from fewlabels.embedding import sources
 from fewlabels.embedding.embedding import Work
 from fewlabels.embedding.engines import Local
 
-_SAMPLE = 128  # images that a worker tries
+_FIRST, _SAMPLE = 32, 128  # images that a worker tries, unwatched and watched
 _PARTS = ("decoding", "embedding", "writing")
 
 
@@ -24,6 +24,8 @@ class Cost:
 
     num_images: int
     """Images of the source."""
+    shard_size: int
+    """Images of a shard."""
     starting: float
     """Seconds until a worker is ready, once."""
     decoding: float
@@ -31,7 +33,7 @@ class Cost:
     embedding: float
     """Seconds that the encoder takes for an image."""
     writing: float
-    """Seconds to write a row."""
+    """Seconds to write a shard, whatever its size."""
     processor: float
     """Seconds of a processor for an image: less where workers wait for a disk, for a
     GPU, or for others who use the machine."""
@@ -41,7 +43,7 @@ class Cost:
     @property
     def per_image(self) -> float:
         """Seconds of a worker for an image."""
-        return self.decoding + self.embedding + self.writing
+        return self.decoding + self.embedding + self.writing / self.shard_size
 
     def seconds(self, num_workers: float, num_images: int | None = None) -> float:
         """Return how long images take, all of the source unless told how many."""
@@ -71,22 +73,31 @@ def estimated(work: Work, num_workers: int) -> Cost:
     """
     portions = work.listing.portions
     step = max(1, len(portions) // num_workers)
-    some = [sources.first(one, _SAMPLE) for one in portions[::step][:num_workers]]
+    tried = [sources.first(one, _SAMPLE) for one in portions[::step][:num_workers]]
+    # What a process does first takes longer than all that follows, and is not counted.
+    some = [*(sources.first(one, _FIRST) for one in tried), *tried]
     with tempfile.TemporaryDirectory() as folder:
         orders = [
             work.order(number, portion, Path(folder) / f"{number}.parquet")
             for number, portion in enumerate(some)
         ]
         begun = time.perf_counter()
-        done = list(Local(num_workers).run(orders, Path(folder)))
+        done = list(Local(len(tried)).run(orders, Path(folder)))
         seconds = time.perf_counter() - begun
-    tried = sum(map(sources.num_images, some))
-    parts = (*_PARTS, "processor")
-    per_image = {part: sum(one[part] for one in done) / tried for part in parts}
-    busy = max(sum(one[part] for part in _PARTS) for one in done)
+    counted = [one for one in done if one["number"] >= len(tried)]
+    num_tried = sum(map(sources.num_images, tried))
+
+    def each(part: str) -> float:
+        return float(sum(one[part] for one in counted)) / num_tried
+
+    busy = sum(one[part] for one in counted for part in _PARTS) / len(tried)
     return Cost(
         num_images=work.num_images,
-        starting=seconds - busy,
-        **per_image,
-        row_bytes=sum(one["num_bytes"] for one in done) / tried,
+        shard_size=work.plan["shard_size"],
+        starting=max(0.0, seconds - busy),
+        decoding=each("decoding"),
+        embedding=each("embedding"),
+        writing=each("writing") * num_tried / len(tried),
+        processor=each("processor"),
+        row_bytes=each("num_bytes"),
     )
