@@ -152,12 +152,15 @@ def cluster():
 
 
 @pytest.mark.slow  # a cluster; benchmarks/embedding.py does it with more images
+@pytest.mark.filterwarnings("default")  # Ray's own
 @pytest.mark.parametrize("gpus", [0, 0.5])
 def test_two_nodes_one_of_which_loses_its_worker(
-    gpus, images, wanted, tmp_path, cluster
+    gpus, images, wanted, tmp_path, cluster, monkeypatch
 ):
     from benchmarks.embedding import actors
 
+    (tmp_path / "slow_encoder.py").write_text(SLOW)
+    monkeypatch.syspath_prepend(tmp_path)
     killed = []
 
     def kill():
@@ -168,9 +171,10 @@ def test_two_nodes_one_of_which_loses_its_worker(
                 killed.append(found[0])
 
     threading.Thread(target=kill, daemon=True).start()
-    made = work(images, tmp_path / "out")
+    made = work(images, tmp_path / "out", encoder="slow_encoder:Slow")
     done = made.run(OnRay(cluster.address, gpus=gpus))
     killed.append(0)  # ends the thread
+    assert killed[0]
     assert done.num_rows == 9
     assert shards(tmp_path / "out") == wanted
 
