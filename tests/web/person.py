@@ -31,7 +31,7 @@ class Person:
         self.waits_for("#frame img")
 
     def waits_for(self, selector):
-        self.page.wait_for_selector(selector, timeout=120_000)
+        self.page.wait_for_selector(selector, timeout=300_000)
 
     def until(self, condition):
         """Wait; the page itself forbids to evaluate text, so it is asked from here."""
@@ -70,7 +70,7 @@ class Person:
         return int(self.page.get_attribute(".grid", "data-turn") or 0)
 
     def sees_a_wall(self, before):
-        end = time.monotonic() + 120
+        end = time.monotonic() + 300
         while self.turn() <= before:
             assert time.monotonic() < end
             time.sleep(0.02)

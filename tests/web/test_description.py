@@ -82,5 +82,5 @@ def test_what_is_described_gives_no_500(browser):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_what_is_described_gives_no_500_at_length(browser, record_property):
-    record_property("requests", check(browser, 60))
+def test_what_is_described_gives_no_500_at_length(browser, record_testsuite_property):
+    record_testsuite_property("requests", check(browser, 60))

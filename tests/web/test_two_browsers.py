@@ -130,7 +130,8 @@ def test_names_that_hold_html_are_only_ever_text(tmp_path, chromium):
     with Project.create(
         place, tmp_path / "images", names, budget=20, trainer=head, **options
     ) as project:
-        for number, asked in enumerate(project.ask(strategy="random").items):
+        items = project.ask(strategy="random").items
+        for number, asked in enumerate(items[:-2]):
             for who in ("ann", evil):
                 name = names[(int(asked.item[:2]) + (who == "ann" and not number)) % 2]
                 project.label(asked.item, name, annotator=who)
@@ -144,7 +145,7 @@ def test_names_that_hold_html_are_only_ever_text(tmp_path, chromium):
         ann.press("Shift+S")
         ann.waits_for("h2:text-is('People')")
         ann.waits_for("text=Likely mistakes")
-        assert f"ann and {evil}" in ann.page.text_content(".pairs")
+        assert f"{evil} and ann" in ann.page.text_content(".pairs")
         ann.page.focus(".slips .button >> nth=0")  # what the two see differently
         told = ann.page.text_content(".slips .button >> nth=0")
         assert told == f"Change mine to {names[int(told[-1])]}"

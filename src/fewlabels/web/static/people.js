@@ -1,7 +1,7 @@
 // Who labels, how far people agree, and the images that they see differently.
 
 import { fill, h, toast } from "./dom.js";
-import { picture } from "./pictures.js";
+import { thumbnail } from "./pictures.js";
 
 const percent = (part, whole) => `${Math.round((100 * part) / whole)} %`;
 
@@ -21,15 +21,12 @@ function apart(tile, desk) {
   const mine = tile.answers.find((one) => one.annotator === me);
   const others = mine ? [...new Set(tile.answers.map((one) => one.label))].filter((label) => label !== mine.label) : [];
   const row = h("div", { class: "slip" });
-  const image = picture(tile, 160);
-  image.alt = tile.file;
-  image.style.maxWidth = image.style.maxHeight = "";
   const change = (name) => {
     desk.outbox.add(desk.action("change", { item: tile.id, name }), (answer) => answer && toast(`Your label is ${name} now.`, 3));
     row.remove();
   };
   row.append(
-    image,
+    thumbnail(tile),
     h("ul", { class: "answers" }, tile.answers.map((one) => h("li", {}, `${one.annotator}: `, h("b", {}, one.label)))),
     h("div", { class: "buttons" }, others.map((name) => h("button", { type: "button", class: "button", onclick: () => change(name) }, `Change mine to ${name}`))),
   );

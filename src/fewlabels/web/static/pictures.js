@@ -21,6 +21,14 @@ export function picture(item, side) {
   return image;
 }
 
+/** A small one, with its name, that fills the place it is given. */
+export function thumbnail(item) {
+  const image = picture(item, 160);
+  image.alt = item.file;
+  image.style.maxWidth = image.style.maxHeight = "";
+  return image;
+}
+
 /** Pictures of the items that come next, ready to be shown. */
 export class Ahead {
   constructor(side) {

@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { byId, fill, h, toast } from "./dom.js";
 import { drawPeople } from "./people.js";
-import { picture } from "./pictures.js";
+import { thumbnail } from "./pictures.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -117,12 +117,9 @@ export class StandingView {
     if (!this.doubts) return;
     this.doubts.hidden = !tiles.length;
     const shown = tiles.map((tile) => {
-      const image = picture(tile, 160);
-      image.alt = tile.file;
-      image.style.maxWidth = image.style.maxHeight = "";
       const told = `${tile.class} ${Math.round(100 * tile.sure)} %`;
       const more = () => this.desk.views.wall.showLike(tile);
-      return h("button", { type: "button", class: "tile", title: "More like this, on the wall", onclick: more }, image, h("span", { class: "sure" }, told));
+      return h("button", { type: "button", class: "tile", title: "More like this, on the wall", onclick: more }, thumbnail(tile), h("span", { class: "sure" }, told));
     });
     fill(this.doubts, h("h2", {}, "Likely mistakes of the model"), h("p", { class: "quiet wrap" }, "It is least sure about these, of all that nobody has labeled. More labels like them help most; a click shows more on the wall."), h("div", { class: "grid" }, shown));
   }
@@ -136,15 +133,12 @@ export class StandingView {
     }
     const rows = tiles.map((tile) => {
       const row = h("div", { class: "slip" });
-      const image = picture(tile, 160);
-      image.alt = tile.file;
-      image.style.maxWidth = image.style.maxHeight = "";
       const change = () => {
         this.desk.outbox.add(this.desk.action("change", { item: tile.id, name: tile.other }), (answer) => answer && toast(`Changed to ${tile.other}.`, 3));
         row.remove();
       };
       row.append(
-        image,
+        thumbnail(tile),
         h("p", {}, "You said ", h("b", {}, tile.label), "; its neighbors say ", h("b", {}, tile.other), "."),
         h("div", { class: "buttons" }, h("button", { type: "button", class: "button", onclick: change }, `Change to ${tile.other}`), h("button", { type: "button", class: "button", onclick: () => row.remove() }, "Keep")),
       );

@@ -3,7 +3,7 @@
 import { post } from "./api.js";
 import { byId, fill, h, speak, toast } from "./dom.js";
 import { meant } from "./keys.js";
-import { picture } from "./pictures.js";
+import { thumbnail } from "./pictures.js";
 
 const COUNT = 60;
 
@@ -236,11 +236,9 @@ export class WallView {
     fill(
       this.grid,
       this.tiles.map((tile, place) => {
-        const image = picture(tile, 160);
+        const image = thumbnail(tile);
         image.loading = "lazy";
         image.decoding = "async";
-        image.style.maxWidth = image.style.maxHeight = "";
-        image.alt = tile.file;
         return h(
           "div",
           {
