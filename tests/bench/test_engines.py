@@ -310,7 +310,7 @@ def test_no_ray_at_the_address(address, tmp_path):
         held.bind(("localhost", 0))
         address = address.format(held.getsockname()[1])
         running = RayEngine(address).run([toy.cell(0)], tmp_path)
-        words = rf"no Ray at '{address}'.*ray start --head"
+        words = rf"no Ray at '{address}'.*ray start"
         with pytest.raises(UsageError, match=words):
             next(running)
 

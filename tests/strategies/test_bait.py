@@ -10,7 +10,7 @@ from fewlabels.features import PrecomputedClassifier
 from fewlabels.rng import stream
 from fewlabels.search import information
 from fewlabels.strategies import Bait
-from fewlabels.strategies.arrays import _precomputed
+from fewlabels.strategies.arrays import precomputed
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_permuted_pool_gives_the_permuted_answer():
 def test_the_way_back_stays_finite_where_items_outweigh_the_regularization(likelihood):
     rng = np.random.default_rng(0)
     rows, logits = rng.normal(size=(40, 5)) * 1e30, rng.normal(size=(40, 3))
-    pool, classifier = _precomputed(rows, logits, [3, 9], [0, 1], None)
+    pool, classifier = precomputed(torch.from_numpy(rows), logits, [3, 9], [0, 1])
     strategy = Bait(likelihood=likelihood, oversample=5.5)
     query = strategy.select(classifier, pool, 5, stream(0, "query"))
     assert len(set(query.indices.tolist())) == 5
@@ -142,7 +142,9 @@ def test_the_way_back_stays_finite_where_items_outweigh_the_regularization(likel
 def test_a_target_from_a_part_of_the_pool_is_noted():
     rng = np.random.default_rng(0)
     rows, logits = rng.normal(size=(40, 5)), rng.normal(size=(40, 3))
-    pool, classifier = _precomputed(rows, logits, [], None, [*range(9)])
+    pool, classifier = precomputed(
+        torch.from_numpy(rows), logits, [], None, [*range(9)]
+    )
     query = Bait(max_pool=10).select(classifier, pool, 2, stream(0, "query"))
     assert query.record["target"] == {"considered": 10, "out_of": 40, "max_pool": 10}
     assert "subsample" not in query.record

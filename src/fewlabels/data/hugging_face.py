@@ -60,8 +60,8 @@ class HubData:
         if not place.is_dir():
             raise UsageError(
                 f"There is no folder '{folder}' with a Hugging Face data set. Download "
-                "it first, for example by: hf download ORG/NAME --repo-type dataset "
-                "--local-dir NAME"
+                "it first as a data set, by the command 'hf download', and give the "
+                "folder that it was written to."
             )
         return cls(place.resolve(), split)
 

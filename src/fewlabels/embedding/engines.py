@@ -210,5 +210,5 @@ def lost(times: int, reason: str) -> str:
     return (
         f"The worker of a shard died {times} times ({reason}), most often because "
         "memory ran out. Run the same command again with fewer workers at a time, or a "
-        "smaller --shard-size in a new folder; finished shards are kept."
+        "smaller shards in a new folder; finished shards are kept."
     )

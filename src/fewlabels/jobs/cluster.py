@@ -122,10 +122,10 @@ def _connect(ray: Any, address: str | None) -> None:
         ray.init(address, **quiet)
     except (OSError, ValueError, RuntimeError) as error:
         raise UsageError(
-            f"There is no Ray at '{address}': {short(error)}. Start it with 'ray "
-            "start --head' and give what that prints, set RAY_AUTH_MODE=token here "
-            "too if the cluster wants a token, or leave the address out to use "
-            "this machine alone."
+            f"There is no Ray at '{address}': {short(error)}. Start its head node "
+            "by the command 'ray start' and give what that prints, set "
+            "RAY_AUTH_MODE=token here too if the cluster wants a token, or leave the "
+            "address out to use this machine alone."
         ) from error
 
 
