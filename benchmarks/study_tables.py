@@ -262,8 +262,6 @@ def in_short(study: Study) -> str:
         ]
         for name in IN_SHORT
     }
-    pools = {len(study.pools(head, data)) for head, data in heads.items()}
-    count = " to ".join(map(str, sorted(pools)))
     lines = [
         f"| labels chosen by | {' | '.join(heads)} |",
         "|---" * (1 + len(heads)) + "|",
@@ -271,5 +269,5 @@ def in_short(study: Study) -> str:
     for name in sorted(means, key=lambda name: -mean(means[name])):
         cells = " | ".join(f"{one:.1f}" for one in means[name])
         lines.append(f"| `{name}` | {cells} |")
-    told = f"(Percent; {max(map(len, heads.values()))} data sets, {count} pools each.)"
+    told = f"(Percent. Learners saw different data so far: {described(study)}.)"
     return "\n".join([*lines, "", told, ""])
