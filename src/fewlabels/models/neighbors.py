@@ -19,6 +19,7 @@ _MINUTE = 1e-3
 _SAME = 1e-10
 _FARTHEST = 50.0
 _CHUNK = 512
+_IN_CACHE = 256
 _MOST_CHUNKS = 256
 
 Votes = dict[bytes, tuple[Tensor, Tensor]]
@@ -117,21 +118,27 @@ class Neighbors(Network):
     def recall(self, images: Tensor) -> Tensor:
         """Return the features; rows of the pool are looked up, not searched for."""
         rows = images.flatten(start_dim=1)
-        unit = directions(rows, self.origin)
-        found = row_hashes(rows)
+        # In parts that stay near the processor; row by row nothing changes.
+        near = torch.split(rows, _IN_CACHE)
+        found = torch.cat([row_hashes(part) for part in near])
         places = torch.searchsorted(self.hashes, found).clamp(max=len(self.hashes) - 1)
         beliefs = self.beliefs[places]
         is_new = (self.hashes[places] != found) & self.rows.any()  # else nobody votes
         for part in torch.split(torch.nonzero(is_new).flatten(), _CHUNK):
-            beliefs[part] = self._voted(*self._known_votes(found[part], unit[part]))
-        return self._features(unit, beliefs)
+            beliefs[part] = self._voted(*self._known_votes(found[part], rows, part))
+        believed = zip(near, torch.split(beliefs, _IN_CACHE), strict=True)
+        return torch.cat(
+            [self._features(directions(part, self.origin), b) for part, b in believed]
+        )
 
-    def _known_votes(self, hashes: Tensor, unit: Tensor) -> tuple[Tensor, Tensor]:
+    def _known_votes(
+        self, hashes: Tensor, rows: Tensor, part: Tensor
+    ) -> tuple[Tensor, Tensor]:
         key = hashes.cpu().numpy().tobytes()
         if key not in self.votes:
             if len(self.votes) == _MOST_CHUNKS:
                 self.votes.clear()
-            self.votes[key] = self._votes(unit)
+            self.votes[key] = self._votes(directions(rows[part], self.origin))
         return self.votes[key]
 
     def _votes(self, unit: Tensor) -> tuple[Tensor, Tensor]:
