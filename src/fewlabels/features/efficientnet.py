@@ -7,6 +7,7 @@ and its weights. They were converted from the official TensorFlow files.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
@@ -103,12 +104,17 @@ def _encoder(published: Published, size: int) -> ModuleEncoder:
             f"give at least that, such as 96. Smaller images are enlarged."
         )
     return ModuleEncoder(
-        Backbone(_network(published, size)),
+        _backbone(published, size),
         name=f"{published.name}-{published.sha256[:16]}-{size}px",
         size=size,
         repeats_grey=True,
         feature_size=_FEATURES,
     )
+
+
+@lru_cache(maxsize=1)  # a run asks for it in each round, and nobody changes it
+def _backbone(published: Published, size: int) -> Backbone:
+    return Backbone(_network(published, size))
 
 
 def _network(published: Published, size: int) -> nn.Module:
