@@ -22,7 +22,7 @@ Search = Literal["exact", "faiss"]
 _BLOCK = 2048
 _JUDGED = 256  # nodes, about, that recall is measured on
 _SPARE = 6  # candidates besides the nearest, since single precision may misplace some
-_REFINED = 256  # nodes whose candidates are in memory at a time
+_REFINED = 16  # nodes at a time, few, so that candidates stay near the processor
 _SHARED = 2**14  # nodes that another process is asked about at a time
 
 
