@@ -89,6 +89,23 @@ def test_from_a_folder_to_a_model_by_keyboard_alone(
     assert right >= 0.9 * len(truth)
 
 
+def test_a_page_without_images_asks_now_and_then(tmp_path, chromium):
+    target = digits(tmp_path / "digits", range(60))
+    options = ("--budget", "5", "--audit", "0", "--query", "5")
+    options += ("--trainer", "frozen-linear", "--encoder", "pixels")
+    server = Server(tmp_path / "digits", "--classes", NAMES, *options)
+    try:
+        person, asked = Person(chromium, server.address, target), []
+        while person.spent() < 5:
+            person.labels()
+        person.waits_for("text=The budget is spent")
+        person.page.on("request", lambda request: asked.append(request.url))
+        person.page.wait_for_timeout(5000)
+        assert 1 <= sum("/api/lease" in one for one in asked) <= 5
+    finally:
+        server.stop()
+
+
 NUM_KILLS = 50
 PACE = 0.2  # seconds for a label
 

@@ -7,6 +7,7 @@ import { Ahead, address } from "./pictures.js";
 
 const HELD = 14; // images that a tab holds
 const REFILL = 11; // fewer, and more are asked for
+const PAUSE = 1500; // milliseconds until a tab without images asks again
 const ZOOMS = [1, 2, 4, 8];
 const FULL = 2560;
 
@@ -39,17 +40,21 @@ export class LabelView {
   async refill() {
     if (this.isRefilling || this.queue.length >= REFILL) return;
     this.isRefilling = true;
+    clearTimeout(this.again);
     try {
       const found = await post("/api/lease", { ...this.desk.signature, count: HELD });
       this.#take(found.items);
       this.held = found.num_held;
       this.freesAt = found.frees_at;
     } catch {
-      setTimeout(() => this.refill(), 1500); // the header tells that the server is away
+      // the header tells that the server is away
     } finally {
       this.isRefilling = false;
     }
-    if (!this.current) this.next();
+    if (!this.queue.length) {
+      if (!this.current) this.#explain();
+      this.again = setTimeout(() => this.refill(), PAUSE);
+    } else if (!this.current) this.next();
   }
 
   #take(items) {
@@ -134,8 +139,11 @@ export class LabelView {
     } else if (jobs.round?.status === "running" && jobs.round.task) {
       text = `${jobs.round.task}: ${jobs.round.done} of ${jobs.round.total}.`;
     }
-    fill(byId("message"), h("h2", {}, title), h("p", {}, text), more);
-    byId("message").hidden = false;
+    const box = byId("message");
+    if (box.hidden || box.textContent !== title + text + more.textContent) {
+      fill(box, h("h2", {}, title), h("p", {}, text), more); // else a button would lose its focus
+    }
+    box.hidden = false;
   }
 
   /** Take in what the server tells. */
