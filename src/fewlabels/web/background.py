@@ -89,8 +89,8 @@ class Background:
 
     def train(self) -> None:
         """Train on all labels; once more after a training that knows fewer."""
-        if not self._start_own("training", _TRAIN):
-            self._trains_again = True
+        self._trains_again = True  # first: one that is under way may end meanwhile
+        self._start_own("training", _TRAIN)
 
     def export(self) -> None:
         """Write the export into the project's folder."""
@@ -205,17 +205,16 @@ class Background:
 
     def _start_own(
         self, name: str, call: str, then: Callable[[Event], object] | None = None
-    ) -> bool:
-        """Begin something long in a process of its own; False: it is under way."""
+    ) -> None:
+        """Begin something long in a process of its own, unless it is under way."""
         if not self._is_free(name):
-            return False
+            return
         folder = {"folder": str(self._folder)}
         try:
             job = start(call, folder, allow_code=self._allow_code, gives_way=_LONG)
             Thread(target=self._watch, args=(name, job, then), daemon=True).start()
         except _NO_START as error:
             self._fail(name, error)
-        return True
 
     def _is_free(self, name: str) -> bool:
         """Take the place of a job, unless it is taken."""
@@ -223,6 +222,8 @@ class Background:
             if self._is_closed or self._tasks[name]["status"] == "running":
                 return False
             self._tasks[name] = {"status": "running", "task": "", "done": 0, "total": 0}
+            if name == "training":
+                self._trains_again = False
         self.on_change()
         return True
 
@@ -241,7 +242,6 @@ class Background:
             then(end)
         self._tell(name, **_outcome(end))
         if name == "training" and self._trains_again:
-            self._trains_again = False
             self.train()
 
     def _fail(self, name: str, error: Exception) -> None:
