@@ -72,6 +72,7 @@ def test_only_a_program_with_the_token_gets_an_answer(studio):
         basic("", name=TOKEN),
         {"authorization": TOKEN},
         {"authorization": f"Digest {TOKEN}"},
+        {"authorization": f"Basic {TOKEN}"},
         {"authorization": "Basic ???"},
         {"authorization": "Basic /w=="},
     ):

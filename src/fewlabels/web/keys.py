@@ -78,12 +78,12 @@ class Keys:
     def is_password(self, authorization: str) -> bool:
         """Return whether a header brings the token, as a password or by itself."""
         kind, _, told = authorization.partition(" ")
-        given = told.strip()
+        given = told.strip() if kind.lower() == "bearer" else ""  # which no token is
         if kind.lower() == "basic":
             with suppress(ValueError):  # no base64: then it is no password either
-                given = b64decode(given, validate=True).decode().partition(":")[2]
-        elif kind.lower() != "bearer":
-            return False
+                given = (
+                    b64decode(told.strip(), validate=True).decode().partition(":")[2]
+                )
         return hmac.compare_digest(given.encode(), self.token.encode())
 
     def cookie(self, now: float | None = None) -> str:
