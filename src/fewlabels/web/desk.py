@@ -65,8 +65,8 @@ class Desk:
             classes = self.project.add_class(action.name or "", uuid=action.uuid)
             self.on_change()
             return {"classes": classes}
-        if action.verb in {"undo", "redo"}:
-            return self._taken_back(action)
+        if action.verb == "undo":
+            return self._undone(action)
         written = self._said(action)
         self.on_change()
         return {"saved": written.sequence}
@@ -93,16 +93,9 @@ class Desk:
 
     def tiles(self, found: Sequence[Facts]) -> list[Facts]:
         """Return what the page shows of images that a job named."""
-        self.gallery.know([one["item"] for one in found])
-        tiles = []
-        for one in found:
-            name = self.gallery.name_of(one["item"])
-            file = self.gallery.file(name)
-            if file is not None:  # else it has gone since
-                size = {"width": file.width, "height": file.height}
-                own = {"item": None, "id": name, "file": file.name, **size}
-                tiles.append({**one, **own})
-        return tiles
+        seen = self._seen([one["item"] for one in found])
+        there = [one for one in found if one["item"] in seen]
+        return [{**one, "item": None, **seen[one["item"]]} for one in there]
 
     def _said(self, action: Action) -> StoredEvent:
         """Write an answer about an image."""
@@ -124,32 +117,29 @@ class Desk:
             raise UsageError("A label needs the name of a class.")
         return project.label(item, action.name, lead_time=action.lead_time, **told)
 
-    def _taken_back(self, action: Action) -> Facts:
-        """Undo or redo, and hand the image back to the tab that did so."""
-        who, uuid = action.annotator, action.uuid
-        if action.verb == "undo":
-            done = self.project.undo(
-                annotator=who, uuid=uuid, target=action.target, token=action.tab
-            )
-        else:
-            done = self.project.redo(annotator=who, uuid=uuid)
+    def _undone(self, action: Action) -> Facts:
+        """Take an answer back, and hand its image to the tab that did so."""
+        told: Facts = {"annotator": action.annotator, "uuid": action.uuid}
+        done = self.project.undo(target=action.target, token=action.tab, **told)
         self.on_change()
         shown = self._shown([str(done.event.item)], self.project.store.rounds())
         return {"saved": done.sequence, "item": shown[0] if shown else None}
 
     def _shown(self, items: list[str], rounds: tuple[StoredRound, ...]) -> list[Facts]:
         """Return what the page shows with each image."""
+        seen = self._seen(items)
+        return [facts | _place(item, rounds) for item, facts in seen.items()]
+
+    def _seen(self, items: Sequence[str]) -> dict[str, Facts]:
+        """Return what the page shows of images, without those that have gone since."""
         self.gallery.know(items)
-        found = []
+        found: dict[str, Facts] = {}
         for item in items:
             name = self.gallery.name_of(item)
             file = self.gallery.file(name)
-            if file is None:  # it has gone since
-                continue
-            place = _place(item, rounds)
-            facts: Facts = {"id": name, "file": file.name}
-            facts |= {"width": file.width, "height": file.height}
-            found.append(facts | place)
+            if file is not None:
+                size = {"width": file.width, "height": file.height}
+                found[item] = {"id": name, "file": file.name, **size}
         return found
 
     # -------------------------------------------------------------------- overview
@@ -159,8 +149,8 @@ class Desk:
         with self.project.store.reading() as moment:
             for event in moment.events(after=self._sequence):
                 self._sequence = event.sequence
-            names = {one.number: one.name for one in moment.classes()}
-            classes = {o.number: o.name for o in moment.classes() if o.is_active}
+            classes = moment.classes()
+            names = {one.number: one.name for one in classes}
             snapshot = Snapshot(
                 items=(),
                 classes=tuple(names.values()),
@@ -177,8 +167,13 @@ class Desk:
         return {
             "sequence": self._sequence,
             "classes": [
-                {"name": name, "count": counts[name], "letter": letters.get(number, "")}
-                for number, name in classes.items()
+                {
+                    "name": one.name,
+                    "count": counts[one.name],
+                    "letter": letters.get(one.number, ""),
+                }
+                for one in classes
+                if one.is_active
             ],
             "budget": self.project.settings.budget,
             "spent": snapshot.num_spent,

@@ -11,7 +11,7 @@ Uuid = Annotated[
     Field(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"),
 ]
 Person = Annotated[str, Field(min_length=1, max_length=80)]
-Verb = Literal["label", "skip", "unsure", "change", "undo", "redo", "add_class"]
+Verb = Literal["label", "skip", "unsure", "change", "undo", "add_class"]
 
 
 MOST_TILES = 500

@@ -97,12 +97,9 @@ class Desk {
     this.views[name].enter?.();
   }
 
-  async train() {
-    await post("/api/train").catch((error) => toast(error.message));
-  }
-
-  async export() {
-    await post("/api/export").catch((error) => toast(error.message));
+  /** Ask for some work behind the page: train, export, round, features or cancel/... */
+  wish(work) {
+    return post(`/api/${work}`).catch((error) => toast(error.message));
   }
 
   // ------------------------------------------------------------------------- drawing
@@ -142,13 +139,13 @@ class Desk {
       if (job.status === "running") {
         const bar = job.total ? h("progress", { max: job.total, value: job.done, "aria-label": title }) : null;
         const far = job.total ? ` ${Math.floor((100 * job.done) / job.total)} %` : " …";
-        const button = stop ? h("button", { type: "button", onclick: () => post(`/api/cancel/${name}`) }, "Stop") : null;
+        const button = stop ? h("button", { type: "button", onclick: () => this.wish(`cancel/${name}`) }, "Stop") : null;
         rows.push(h("span", { class: "job" }, `${job.task || title}${far}`, bar, button));
       } else if (job.status === "failed" && name !== "round") {
         rows.push(h("span", { class: "job bad" }, `${title}: ${job.error}`));
       }
       if (name === "features" && (job.status === "failed" || job.status === "canceled")) {
-        const again = h("button", { type: "button", onclick: () => post("/api/features").catch((error) => toast(error.message)) }, "Go on");
+        const again = h("button", { type: "button", onclick: () => this.wish("features") }, "Go on");
         rows.push(h("span", { class: "job" }, "Without it there is no wall, and images are drawn at random.", again));
       }
       if (name === "export" && job.status === "done" && this.saidBefore.export === "running") {
@@ -187,8 +184,8 @@ function press(desk, event) {
     L: () => desk.go("label"),
     W: () => desk.go("wall"),
     S: () => desk.go("standing"),
-    T: () => desk.train(),
-    E: () => desk.export(),
+    T: () => desk.wish("train"),
+    E: () => desk.wish("export"),
     N: () => desk.views.label.addClass(),
     K: () => desk.views.label.chooseLetters(),
     U: () => desk.view === "label" && desk.views.label.answer("unsure"),

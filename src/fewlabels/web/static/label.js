@@ -130,12 +130,12 @@ export class LabelView {
         { class: "row" },
         h("button", { class: "button", onclick: () => this.desk.go("standing") }, "Standing ", h("kbd", {}, "⇧S")),
         " ",
-        h("button", { class: "button main", onclick: () => this.desk.export() }, "Export ", h("kbd", {}, "⇧E")),
+        h("button", { class: "button main", onclick: () => this.desk.wish("export") }, "Export ", h("kbd", {}, "⇧E")),
       );
     } else if (jobs.round?.status === "failed") {
       title = "The next images could not be chosen";
       text = jobs.round.error;
-      more = h("button", { class: "button main", onclick: () => post("/api/round") }, "Try again");
+      more = h("button", { class: "button main", onclick: () => this.desk.wish("round") }, "Try again");
     } else if (jobs.round?.status === "running" && jobs.round.task) {
       text = `${jobs.round.task}: ${jobs.round.done} of ${jobs.round.total}.`;
     }

@@ -98,8 +98,8 @@ export class StandingView {
         h(
           "div",
           { class: "buttons" },
-          h("button", { type: "button", class: "button main", onclick: () => this.desk.train() }, "Train now ", h("kbd", {}, "⇧T")),
-          h("button", { type: "button", class: "button", onclick: () => this.desk.export() }, "Export ", h("kbd", {}, "⇧E")),
+          h("button", { type: "button", class: "button main", onclick: () => this.desk.wish("train") }, "Train now ", h("kbd", {}, "⇧T")),
+          h("button", { type: "button", class: "button", onclick: () => this.desk.wish("export") }, "Export ", h("kbd", {}, "⇧E")),
           h("p", { class: "quiet wrap" }, unused),
         ),
       ),

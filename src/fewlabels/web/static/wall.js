@@ -29,6 +29,11 @@ export class WallView {
     return this.desk.state?.classes[this.place]?.name;
   }
 
+  /** The class that the tiles get unless they are knocked out. */
+  get confirmed() {
+    return this.like ? this.like.class : this.name;
+  }
+
   enter() {
     this.drawTabs();
     this.load();
@@ -96,10 +101,10 @@ export class WallView {
   move(to, isRange) {
     if (!this.tiles.length) return;
     const next = Math.min(this.tiles.length - 1, Math.max(0, to));
-    const state = this.out.has(this.tiles[this.at].id);
     if (isRange) {
+      const isOut = this.out.has(this.tiles[this.at].id);
       const [from, end] = [Math.min(this.at, next), Math.max(this.at, next)];
-      for (let one = from; one <= end; one += 1) this.toggle(one, state || !isRange);
+      for (let one = from; one <= end; one += 1) this.toggle(one, isOut);
     }
     const before = this.at;
     this.at = next;
@@ -132,13 +137,9 @@ export class WallView {
   async confirm() {
     const out = this.tiles.filter((one) => this.out.has(one.id));
     const rest = this.tiles.filter((one) => !this.out.has(one.id));
-    if (!(await this.give(rest, this.like ? this.#likeName() : this.name))) return;
+    if (!(await this.give(rest, this.confirmed))) return;
     out.forEach((one) => this.passed.add(one.id));
     await this.load();
-  }
-
-  #likeName() {
-    return this.like.class;
   }
 
   async label(place) {
@@ -217,7 +218,6 @@ export class WallView {
   drawHead() {
     const left = this.tiles.length - this.out.size;
     const title = this.like ? `Like ${this.like.file}` : `Taken for ${this.name ?? "…"}`;
-    const name = this.like ? this.#likeName() : this.name;
     fill(
       this.head,
       h("h2", {}, title, " ", h("span", { class: "quiet" }, this.numAll > this.tiles.length ? `${this.tiles.length} of ${this.numAll}` : "")),
@@ -225,7 +225,7 @@ export class WallView {
       h(
         "button",
         { type: "button", class: "button main", disabled: left < 1, onclick: () => this.confirm() },
-        `Confirm ${left} as ${name ?? ""} `,
+        `Confirm ${left} as ${this.confirmed ?? ""} `,
         h("kbd", {}, "Enter"),
       ),
     );
