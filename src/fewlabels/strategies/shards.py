@@ -2,6 +2,8 @@
 
 import csv
 import io
+import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 
 from fewlabels.data.shards import Shards
 from fewlabels.errors import DataError
-from fewlabels.files import explained, read_regular
+from fewlabels.files import read_regular
 from fewlabels.pool import Record
 from fewlabels.protocols import Strategy
 from fewlabels.sharing import Mapper, shared
@@ -20,6 +22,7 @@ from fewlabels.strategies import resolve
 from fewlabels.strategies.arrays import asked, precomputed
 
 _MOST_BYTES = 2**30
+_CLASS = re.compile(r"\s*\d{1,18}\s*")
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,9 +93,14 @@ def _labeled(
 
 def _read(table: Path) -> tuple[list[str], NDArray[np.int64] | None]:
     """Return the ids of a table, and class numbers if it has them."""
-    with explained(table):
-        text = read_regular(table, _MOST_BYTES).decode("utf-8-sig", errors="replace")
-    rows = list(csv.DictReader(io.StringIO(text)))
+    try:
+        text = read_regular(table, _MOST_BYTES).decode("utf-8-sig")
+        rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    except (OSError, ValueError, csv.Error) as error:
+        said = getattr(error, "strerror", None) or error
+        raise DataError(
+            f"The labels in '{table}' cannot be read: {said}. Save them as CSV."
+        ) from error
     names = list(rows[0]) if rows else []
     if rows and "id" not in names:
         raise DataError(
@@ -100,12 +108,18 @@ def _read(table: Path) -> tuple[list[str], NDArray[np.int64] | None]:
             "with the ids of labeled items is needed, and 'label' if classes count."
         )
     ids = [row["id"] or "" for row in rows]
+    twice = [name for name, number in Counter(ids).items() if number > 1]
+    if twice:
+        raise DataError(
+            f"{len(twice)} ids are in '{table}' more than once, the first is "
+            f"'{twice[0]}'. Leave one row for each."
+        )
     if "label" not in names:
         return ids, None
-    wrong = [row for row in rows if not (row["label"] or "").strip().isdecimal()]
+    wrong = [row for row in rows if not _CLASS.fullmatch(row["label"] or "")]
     if wrong:
         raise DataError(
-            f"{len(wrong)} of {len(rows)} labels in '{table}' are no class numbers, "
+            f"{len(wrong)} of {len(rows)} labels in '{table}' are not class numbers, "
             f"the first is '{wrong[0]['label']}' of '{wrong[0]['id']}'; number the "
             "classes from 0 on, or leave the column out."
         )
