@@ -16,6 +16,8 @@ def test_select_from_shards_in_the_shell(fewlabels, tmp_path):
     assert sorted(json.loads(again)["ids"] + out.split()) == ids
     code, _, err = fewlabels("select", "shards", "--address", "127.0.0.1:1")
     assert (code, "--engine ray" in err) == (2, True)
+    code, _, err = fewlabels("select", "shards", "--engine", "ray", "--processes", 2)
+    assert (code, "--processes 2 works only with" in err) == (2, True)
     np.savez(tmp_path / "a.npz", features=np.eye(3))
     code, _, err = fewlabels("select", "a.npz", "--processes", 2)
     assert (code, "folders of shards" in err) == (2, True)

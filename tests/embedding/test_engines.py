@@ -87,6 +87,11 @@ def test_numbers_that_ray_cannot_be_given(wrong):
         OnRay(**wrong)
 
 
+def test_workers_share_no_gpu(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert [Local().num_processes, Local(3).num_processes] == [1, 3]
+
+
 def test_no_worker_at_all():
     with pytest.raises(errors.UsageError, match="at least one"):
         Local(0)

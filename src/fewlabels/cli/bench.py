@@ -3,7 +3,7 @@
 import json
 import os
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +12,7 @@ import typer
 from rich.table import Table
 
 from fewlabels import bench
+from fewlabels.cli import options
 from fewlabels.cli.bench_words import (
     cost_lines,
     duration,
@@ -23,14 +24,7 @@ from fewlabels.cli.bench_words import (
     split_names,
     total_line,
 )
-from fewlabels.cli.options import (
-    AllowCode,
-    Download,
-    Encoder,
-    Json,
-    Quiet,
-    found_encoder,
-)
+from fewlabels.cli.options import AllowCode, Download, Encoder, Json, Quiet
 from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.errors import UnknownNameError, UsageError
 
@@ -96,15 +90,9 @@ def run(
     out: Annotated[
         Path, typer.Option(help="Benchmark folder; may contain several recipes.")
     ] = Path("bench"),
-    engine: Annotated[
-        str, typer.Option(help="local: a process per core; ray: a cluster.")
-    ] = "local",
-    workers: Annotated[
-        int | None, typer.Option(help="Processes for 'local'. [default: one per core]")
-    ] = None,
-    address: Annotated[
-        str | None, typer.Option(help="Address of a Ray cluster. [default: start one]")
-    ] = None,
+    engine: options.Engine = "local",
+    workers: options.Workers = None,
+    address: options.Address = None,
     gpus: Annotated[
         float, typer.Option(help="GPUs per run with 'ray'; may be a fraction.")
     ] = 0.0,
@@ -131,7 +119,7 @@ def run(
     Prints the cost first. Safe to stop or kill at any time: the same command resumes;
     more strategies or seeds add only what is missing.
     """
-    features = found_encoder(encoder, download=download)
+    features = options.found_encoder(encoder, download=download)
     experiments = [
         _chosen(recipe, strategies, seeds, features, allow_code=allow_code)
         for recipe in recipes
@@ -256,23 +244,11 @@ def _chosen(
 def _engine(
     name: str, *, workers: int | None, address: str | None, gpus: float
 ) -> "Engine":
+    on_cluster = {"--address": address, "--gpus": gpus or None}
+    options.check_engine(name, local={"--workers": workers}, ray=on_cluster)
     if name == "local":
-        _refuse("--engine ray", {"--address": address, "--gpus": gpus or None})
         return bench.LocalEngine(num_workers=workers)
-    if name == "ray":
-        _refuse("--engine local", {"--workers": workers})
-        return bench.RayEngine(address=address, gpus=gpus)
-    raise UnknownNameError("engine", name, ("local", "ray"))
-
-
-def _refuse(belongs_to: str, given: Mapping[str, object]) -> None:
-    """Raise if options were given that the engine would not heed."""
-    for option, value in given.items():
-        if value is not None:
-            raise UsageError(
-                f"{option} {value} works only with {belongs_to} and would have no "
-                f"effect here. Add {belongs_to}, or leave {option} out."
-            )
+    return bench.RayEngine(address=address, gpus=gpus)
 
 
 def _new_cost(experiment: "Experiment") -> "ExperimentCost":

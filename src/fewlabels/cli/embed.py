@@ -7,14 +7,13 @@ from typing import Annotated
 
 import typer
 
-from fewlabels.cli.options import Download, Encoder, Json, Quiet, found_encoder
+from fewlabels.cli import options
+from fewlabels.cli.options import Download, Encoder, Json, Quiet
 from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.embedding import Cost, Embedded, Engine, Local, OnRay, estimated, planned
 from fewlabels.embedding.embedding import SHARD_SIZE
 from fewlabels.embedding.shards import UNREADABLE
-from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.integers import count
-from fewlabels.jobs.surroundings import num_cores
 from fewlabels.projects.planning import duration
 
 
@@ -43,15 +42,9 @@ def embed(
     shard_size: Annotated[
         int, typer.Option(help="Images in a shard: what is lost if a worker is.")
     ] = SHARD_SIZE,
-    engine: Annotated[
-        str, typer.Option(help="local: a process per core; ray: a cluster.")
-    ] = "local",
-    workers: Annotated[
-        int | None, typer.Option(help="Processes for 'local'. [default: one per core]")
-    ] = None,
-    address: Annotated[
-        str | None, typer.Option(help="Address of a Ray cluster. [default: start one]")
-    ] = None,
+    engine: options.Engine = "local",
+    workers: options.Workers = None,
+    address: options.Address = None,
     cpus: Annotated[float, typer.Option(help="Cores per actor with 'ray'.")] = 1.0,
     gpus: Annotated[
         float, typer.Option(help="GPUs per actor with 'ray'; may be a fraction.")
@@ -67,7 +60,7 @@ def embed(
     Safe to stop or kill at any time: the same command makes the shards that are
     missing. Unreadable images are listed in unreadable.csv.
     """
-    found = found_encoder(encoder, download=download)
+    found = options.found_encoder(encoder, download=download)
     chosen = _engine(engine, workers, address, cpus, gpus)
     terminal = Terminal.open(quiet=quiet or as_json)
     with terminal.busy():
@@ -75,7 +68,7 @@ def embed(
             source, out, encoder=found, quality=quality, shard_size=shard_size
         )
         if dry_run:
-            number = workers or num_cores()
+            number = Local(workers).num_processes
             _tell_cost(terminal, estimated(work, number), number, as_json=as_json)
             return
         done = work.run(chosen)
@@ -89,17 +82,12 @@ def embed(
 def _engine(
     engine: str, workers: int | None, address: str | None, cpus: float, gpus: float
 ) -> Engine:
-    if engine == "ray":
-        if workers is not None:
-            raise UsageError("--workers is for the engine 'local'; leave it out.")
-        return OnRay(address, cpus=cpus, gpus=gpus)
-    if engine != "local":
-        raise UnknownNameError("engine", engine, ("local", "ray"))
-    if address is not None or gpus or cpus != 1:
-        raise UsageError(
-            "--address, --cpus and --gpus are for a cluster; add --engine ray."
-        )
-    return Local(workers)
+    on_cluster = {"--address": address, "--gpus": gpus or None}
+    on_cluster |= {"--cpus": None if cpus == 1 else cpus}
+    options.check_engine(engine, local={"--workers": workers}, ray=on_cluster)
+    if engine == "local":
+        return Local(workers)
+    return OnRay(address, cpus=cpus, gpus=gpus)
 
 
 def _tell_cost(

@@ -1,11 +1,11 @@
 """Options that several commands have."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 import typer
 
-from fewlabels.errors import AbsentModelError, UsageError
+from fewlabels.errors import AbsentModelError, UnknownNameError, UsageError
 
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print only errors, no progress.")
@@ -40,6 +40,14 @@ Download = Annotated[
     ),
 ]
 
+Engine = Annotated[str, typer.Option(help="local: a process per core; ray: a cluster.")]
+Workers = Annotated[
+    int | None, typer.Option(help="Processes for 'local'. [default: one per core]")
+]
+Address = Annotated[
+    str | None, typer.Option(help="Address of a Ray cluster. [default: start one]")
+]
+
 AllowCode = Annotated[
     bool,
     typer.Option(
@@ -51,6 +59,27 @@ AllowCode = Annotated[
 def read_options(words: Iterable[str] | None) -> dict[str, Any]:
     """Return names and values; a value is read as in a settings file."""
     return dict(map(_option, words or ()))
+
+
+def check_engine(
+    engine: str, *, local: Mapping[str, object], ray: Mapping[str, object]
+) -> None:
+    """Raise if an engine is unknown, or would not heed an option that was given.
+
+    Args:
+        engine: Its name.
+        local: Options that only the engine of this machine heeds; None: not given.
+        ray: Options that only a cluster heeds.
+    """
+    if engine not in {"local", "ray"}:
+        raise UnknownNameError("engine", engine, ("local", "ray"))
+    other, unheeded = ("ray", ray) if engine == "local" else ("local", local)
+    for option, value in unheeded.items():
+        if value is not None:
+            raise UsageError(
+                f"{option} {value} works only with --engine {other} and would have no "
+                f"effect here. Add --engine {other}, or leave {option} out."
+            )
 
 
 def found_encoder(encoder: str | None, *, download: bool) -> str | None:

@@ -4,23 +4,28 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
-from fewlabels.cli.options import Json, Quiet, StrategyOptions, read_options
+from fewlabels.cli.options import (
+    Address,
+    Json,
+    Quiet,
+    StrategyOptions,
+    check_engine,
+    read_options,
+)
 from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.data.npz import read_npz
 from fewlabels.data.shards import Shards
 from fewlabels.errors import DataError, UnknownNameError, UsageError
-from fewlabels.naming import check_known
 from fewlabels.search.workers import check_processes, local_processes
 from fewlabels.sharing import Mapper
 from fewlabels.strategies.arrays import select as select_from_arrays
 from fewlabels.strategies.shards import select_shards
 
 _ARRAYS = ("features", "logits", "labeled", "labels", "candidates")
-_Engine = Literal["local", "ray"]
 
 
 def select(
@@ -51,9 +56,7 @@ def select(
     processes: Annotated[
         int, typer.Option(help="For shards: processes of this machine.")
     ] = 1,
-    address: Annotated[
-        str | None, typer.Option(help="Address of a Ray cluster. [default: start one]")
-    ] = None,
+    address: Address = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -62,10 +65,9 @@ def select(
     Prints the chosen indices, one per line; of shards, the chosen ids.
     """
     options = read_options(option)
-    check_known("engine", engine, _Engine)
+    own = {"--processes": None if processes == 1 else processes}
+    check_engine(engine, local=own, ray={"--address": address})
     check_processes(processes)
-    if address is not None and engine != "ray":
-        raise UsageError("--address goes with --engine ray; add that, or leave it out.")
     terminal = Terminal.open(quiet=quiet or as_json)
     if not source.is_dir():
         if labels is not None or engine != "local" or processes != 1:

@@ -52,14 +52,16 @@ class Local:
                 f"The number of workers is {self.num_workers}; give at least one."
             )
 
+    @property
+    def num_processes(self) -> int:
+        """How many there are."""
+        return self.num_workers or (1 if torch.cuda.is_available() else num_cores())
+
     def run(self, orders: Sequence[Order], out: Path) -> Generator[Done]:
         """Do orders in processes with one thread each; yield each as it is done."""
         del out
-        usual = 1 if torch.cuda.is_available() else num_cores()
         calls = [{"order": order} for order in orders]
-        ended = side_by_side(
-            _CALL, calls, self.num_workers or usual, retries=self.retries
-        )
+        ended = side_by_side(_CALL, calls, self.num_processes, retries=self.retries)
         with closing(ended):
             for number, event, times in ended:
                 if event["event"] == "died":
@@ -209,6 +211,6 @@ def lost(times: int, reason: str) -> str:
     """Say that the worker of a shard died again and again, and what to do."""
     return (
         f"The worker of a shard died {times} times ({reason}), most often because "
-        "memory ran out. Run the same command again with fewer workers at a time, or a "
-        "smaller shards in a new folder; finished shards are kept."
+        "memory ran out. Run the same command again with fewer workers at a time, or "
+        "make smaller shards in a new folder; finished shards are kept."
     )
