@@ -5,7 +5,7 @@ workers that die, and moves runs away from machines that are gone; the runs go o
 where their files say.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,9 +55,10 @@ class RayEngine:
         """How many runs are done at a time."""
         if self.address is None and not cluster.is_connected():
             here = {"CPU": num_cores(), "GPU": torch.cuda.device_count()}
-            return self._room(here)
+            return cluster.room(here, self.cpus, self.gpus)
         with cluster.connected(self.address) as ray:
-            return sum(self._room(node["Resources"]) for node in cluster.alive(ray))
+            found = [node["Resources"] for node in cluster.alive(ray)]
+            return sum(cluster.room(one, self.cpus, self.gpus) for one in found)
 
     def run(
         self, cells: Sequence[Cell], root: Path, *, tensorboard: bool = False
@@ -76,7 +77,7 @@ class RayEngine:
             return
         folder = BenchFolder(root.absolute())
         with cluster.connected(self.address) as ray:
-            self._check_nodes(ray, folder.path)
+            cluster.checked_room(ray, "A run", self.cpus, self.gpus, folder.path)
             task = self._task(ray)
             running = {}
             try:
@@ -110,26 +111,6 @@ class RayEngine:
             error = _told_loss(ray, lost, self.retries + 1)
         folder.write_failure(cell, Failure(label=cell.label, error=error))
         return Ended(cell, error=error)
-
-    def _room(self, resources: Mapping[str, float]) -> int:
-        """Return how many runs fit on a machine."""
-        room = resources.get("CPU", 0) / self.cpus
-        if self.gpus:
-            room = min(room, resources.get("GPU", 0) / self.gpus)
-        return int(room)
-
-    def _check_nodes(self, ray: Any, root: Path) -> None:
-        """Raise unless a run fits somewhere, and all such nodes see the folder."""
-        nodes = [node for node in cluster.alive(ray) if self._room(node["Resources"])]
-        if not nodes:
-            most = [node["Resources"] for node in cluster.alive(ray)]
-            found = [f"{n.get('CPU', 0):g} and {n.get('GPU', 0):g}" for n in most]
-            raise UsageError(
-                f"A run needs {self.cpus:g} cores and {self.gpus:g} GPUs, and no "
-                f"machine of the Ray cluster has that many: {', '.join(found)}. Ask "
-                "for less."
-            )
-        cluster.check_seen(ray, nodes, root)
 
 
 def _told_loss(ray: Any, lost: Exception, times: int) -> str:

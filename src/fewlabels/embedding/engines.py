@@ -6,7 +6,7 @@ bit whoever made it.
 
 import json
 import logging
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -102,7 +102,7 @@ class OnRay:
     def run(self, orders: Sequence[Order], out: Path) -> Generator[Done]:
         """Do orders on the cluster; yield each as it is done."""
         with cluster.connected(self.address) as ray:
-            size = self._pool_size(ray, out)
+            size = cluster.checked_room(ray, "An actor", self.cpus, self.gpus, out)
             # Here, since it takes seconds.
             from ray.data import ActorPoolStrategy, DataContext, from_items
 
@@ -136,30 +136,6 @@ class OnRay:
                     f"Ray has given up: {cluster.short(error)}. Finished shards are "
                     "kept; run the same command again."
                 ) from error
-
-    def _pool_size(self, ray: Any, out: Path) -> int:
-        """Return how many actors fit; raise if none does, or one sees no folder."""
-        nodes = cluster.alive(ray)
-        room = [self._room(node["Resources"]) for node in nodes]
-        if not any(room):
-            found = [
-                f"{node['Resources'].get('CPU', 0):g} and "
-                f"{node['Resources'].get('GPU', 0):g}"
-                for node in nodes
-            ]
-            raise UsageError(
-                f"An actor needs {self.cpus:g} cores and {self.gpus:g} GPUs, and no "
-                f"machine of the Ray cluster has that many: {', '.join(found)}. Ask "
-                "for less."
-            )
-        cluster.check_seen(ray, [n for n, r in zip(nodes, room, strict=True) if r], out)
-        return sum(room)
-
-    def _room(self, resources: Mapping[str, float]) -> int:
-        room = resources.get("CPU", 0) / self.cpus
-        if self.gpus:
-            room = min(room, resources.get("GPU", 0) / self.gpus)
-        return int(room)
 
 
 class _Actor:

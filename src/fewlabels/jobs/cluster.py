@@ -12,7 +12,7 @@ import sys
 import sysconfig
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
@@ -82,6 +82,34 @@ def environment() -> dict[str, Any]:
     handed_on = {key: os.environ[key] for key in _HANDED_ON if key in os.environ}
     python_path = os.pathsep.join([*folders, "${PYTHONPATH}"])
     return {"env_vars": {**ONE_THREAD, **handed_on, "PYTHONPATH": python_path}}
+
+
+def room(resources: Mapping[str, float], cpus: float, gpus: float) -> int:
+    """Return how many processes that need so much fit on a machine."""
+    found = resources.get("CPU", 0) / cpus
+    if gpus:
+        found = min(found, resources.get("GPU", 0) / gpus)
+    return int(found)
+
+
+def checked_room(ray: Any, who: str, cpus: float, gpus: float, folder: Path) -> int:
+    """Return how many processes fit on a cluster.
+
+    Raises:
+        UsageError: If none does, or one would not see the folder; ``who`` begins the
+            sentence.
+    """
+    nodes = alive(ray)
+    fitting = [node for node in nodes if room(node["Resources"], cpus, gpus)]
+    if not fitting:
+        every = [node["Resources"] for node in nodes]
+        found = [f"{one.get('CPU', 0):g} and {one.get('GPU', 0):g}" for one in every]
+        raise UsageError(
+            f"{who} needs {cpus:g} cores and {gpus:g} GPUs, and no machine of the Ray "
+            f"cluster has that many: {', '.join(found)}. Ask for less."
+        )
+    check_seen(ray, fitting, folder)
+    return sum(room(node["Resources"], cpus, gpus) for node in fitting)
 
 
 def check_seen(ray: Any, nodes: Sequence[Node], folder: Path) -> None:
