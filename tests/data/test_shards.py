@@ -59,6 +59,20 @@ def test_a_folder_for_reading_only_is_copied_into_the_cache(tmp_path, monkeypatc
     assert not (folder / ".fewlabels").exists()
 
 
+def test_a_copy_takes_room_only_as_it_is_written(tmp_path, monkeypatch):
+    write_shards(tmp_path, ROWS, 2)
+    sizes = []
+
+    def look(*_):
+        (partial,) = (tmp_path / ".fewlabels").glob(".*.partial")
+        sizes.append(partial.stat().st_size)
+
+    monkeypatch.setattr(module, "_check_finite", look)
+    Shards.open(tmp_path).embeddings()
+    # Else a full disk would be noticed by the system, which ends the process.
+    assert sizes[0] < ROWS.nbytes
+
+
 def test_a_copy_that_was_interrupted_is_begun_again(tmp_path, monkeypatch):
     write_shards(tmp_path, ROWS, 2)
     monkeypatch.setattr(module, "_check_finite", lambda *_: 1 / 0)

@@ -112,15 +112,22 @@ class Shards:
         return MappedRows(np.load(path, mmap_mode="r"))
 
     def _copy(self, path: Path) -> None:
-        """Write all embeddings into a memory map, shard by shard."""
-        width, done, rows = None, 0, None
-        with replacing(path) as partial, track("Reading shards", len(self)) as advance:
+        """Write all embeddings into one file, shard by shard.
+
+        Not through a memory map: where the disk is full, that ends the process.
+        """
+        width, done = None, 0
+        with (
+            replacing(path) as partial,
+            partial.open("wb") as target,
+            track("Reading shards", len(self)) as advance,
+        ):
             for file, part in self._parts("embedding", list_column):
-                if rows is None or width is None:
+                if width is None:
                     width = part.shape[1]
-                    rows = np.lib.format.open_memmap(
-                        partial, mode="w+", dtype=np.float32, shape=(len(self), width)
-                    )
+                    shape = {"shape": (len(self), width), "fortran_order": False}
+                    header = {**shape, "descr": part.dtype.str}
+                    np.lib.format.write_array_header_1_0(target, header)
                 if part.shape[1] != width:
                     raise DataError(
                         f"Embeddings in '{self.files[0].name}' have {width} numbers "
@@ -128,12 +135,11 @@ class Shards:
                         "folder come from one encoder."
                     )
                 _check_finite(file, part, done)
-                rows[done : done + len(part)] = part
+                target.write(part.data)
                 done += len(part)
                 advance(len(part))
-            if rows is None:
+            if width is None:
                 raise DataError(f"The shards of '{self.folder}' hold no items.")
-            rows.flush()
         for old in path.parent.glob("*.npy"):
             if old != path:
                 old.unlink(missing_ok=True)

@@ -58,8 +58,7 @@ class Points:
 
     def __init__(self, folder: Path, num_items: int) -> None:
         self._path, self._num_items = folder / "features.partial", num_items
-        self._rows: NDArray[np.float32] | None = None
-        self._num_known = 0
+        self._width = 0
 
     def __enter__(self) -> Self:
         """Return the collection."""
@@ -72,17 +71,15 @@ class Points:
         trace: TracebackType | None,
     ) -> None:
         """Remove the file."""
-        self._rows = None
         self._path.unlink(missing_ok=True)
 
     def add(self, features: Tensor) -> None:
         """Take the features of the next images, of any shape (n, ...)."""
         part = features.detach().flatten(1).float().cpu().numpy()
-        if self._rows is None:
-            shape = self._num_items, part.shape[1]
-            self._rows = np.memmap(self._path, np.float32, "w+", shape=shape)
-        self._rows[self._num_known : self._num_known + len(part)] = part
-        self._num_known += len(part)
+        self._width = part.shape[1]
+        # Not through a memory map: where the disk is full, that ends the process.
+        with self._path.open("ab") as file:
+            file.write(part.tobytes())
 
     def write(self, path: Path, predictions: Path) -> None:
         """Write the map of the images that a table of predictions lists.
@@ -91,8 +88,8 @@ class Points:
             path: The file.
             predictions: ``predictions.parquet``, whose first columns are repeated.
         """
-        assert self._rows is not None
-        rows = _components(self._rows)
+        shape = self._num_items, self._width
+        rows = _components(np.memmap(self._path, np.float32, "r", shape=shape))
         near, distances = _neighbors(rows)
         known = pq.read_table(predictions, columns=list(_KEPT))
 
