@@ -90,9 +90,11 @@ def test_a_folder_that_was_begun_with_something_else_is_left_alone(images, tmp_p
 
 def test_a_folder_of_somebody_else_is_left_alone(images, tmp_path):
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "mine.txt").write_text("mine")
+    for name in ("mine.txt", ".mine.too.begun"):
+        (tmp_path / "out" / name).write_text("mine")
     with pytest.raises(errors.ForeignFolderError, match=r"mine\.txt"):
         work(images, tmp_path / "out").run(Here())
+    assert (tmp_path / "out" / ".mine.too.begun").exists()
 
 
 def test_a_damaged_plan_is_told(images, tmp_path):

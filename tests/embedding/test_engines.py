@@ -66,6 +66,7 @@ def test_what_ray_calls_makes_the_same(images, wanted, tmp_path):
 def test_a_shard_that_ends_its_workers_is_given_up(images, tmp_path):
     made = work(images, tmp_path / "out")
     (tmp_path / "out").mkdir()
+    made.folder.begin(made.plan)
     order = made.order(0, made.listing.portions[0]) | {"retries": 1}
     row, file = {"order": json.dumps(order)}, Path(order["file"])
     for _ in range(2):
@@ -79,6 +80,11 @@ def test_a_shard_that_ends_its_workers_is_given_up(images, tmp_path):
         "embed.json",
         file.name,
     ]
+
+
+def test_what_goes_wrong_within_a_shard_is_no_fault_of_its_file(tmp_path):
+    with pytest.raises(FileNotFoundError), counted(tmp_path / "shard.parquet"):
+        (tmp_path / "images.tar").read_bytes()
 
 
 @pytest.mark.parametrize("wrong", [{"cpus": 0}, {"gpus": -1}])

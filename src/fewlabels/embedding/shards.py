@@ -63,8 +63,6 @@ class ShardFolder:
         Raises:
             SettingsChangedError: If it was begun with something else.
         """
-        for mark in self.path.glob(_MARKS.format("*")):  # of an earlier time
-            mark.unlink(missing_ok=True)
         path = self.path / _PLAN
         if not path.is_file():
             files.check_free(self.path, "folder of shards", _LOCK)
@@ -82,6 +80,8 @@ class ShardFolder:
                 "Rows of both would be mixed. Choose a new folder, or give what it was "
                 "begun with."
             )
+        for mark in self.path.glob(_MARKS.format("*")):  # of an earlier time
+            mark.unlink(missing_ok=True)
 
     def file(self, number: int) -> Path:
         """Return where the shard of a portion is."""
@@ -120,12 +120,12 @@ def counted(file: Path) -> Iterator[int]:
         The number of marks that were there.
     """
     before = list(file.parent.glob(_MARKS.format(file.name)))
-    with files.explained(file):
-        own = file.with_name(_MARKS.format(file.name).replace("*", token_hex(4)))
+    own = file.with_name(_MARKS.format(file.name).replace("*", token_hex(4)))
+    with files.explained(own):
         own.touch()
-        yield len(before)
-        for mark in [*before, own]:
-            mark.unlink(missing_ok=True)
+    yield len(before)
+    for mark in [*before, own]:
+        mark.unlink(missing_ok=True)
 
 
 def write(
