@@ -15,6 +15,7 @@ peak is the process's largest resident memory, inputs and libraries included.
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -22,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from benchmarks.million import peak_gigabytes, say
 from torch import Tensor
 
 import fewlabels
@@ -102,6 +102,16 @@ def fresh(name: str, num_items: int, patience: float) -> dict[str, float]:
         return {"unfinished_after_wall_seconds": patience}
     figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return figures
+
+
+def peak_gigabytes() -> float:
+    """Largest resident memory of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def say(line: str) -> None:
+    """Print a line at once."""
+    print(line, flush=True)
 
 
 def main() -> None:

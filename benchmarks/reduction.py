@@ -15,8 +15,7 @@ import json
 from pathlib import Path
 
 import torch
-from benchmarks.large_pool import problem
-from benchmarks.million import say
+from benchmarks.large_pool import problem, say
 from torch import Tensor
 
 import fewlabels

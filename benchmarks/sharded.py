@@ -18,8 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 import torch
-from benchmarks.large_pool import problem
-from benchmarks.million import say
+from benchmarks.large_pool import problem, say
 from pyarrow import parquet
 
 from fewlabels.data.shards import Shards
