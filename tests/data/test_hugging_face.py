@@ -74,6 +74,8 @@ def test_other_sources_are_none(place):
         HubData.of(f"hf-dataset:{place}/nothing")
     with pytest.raises(DataError, match="there are the splits test, train"):
         HubData.of(f"hf-dataset:{place}/dict@valid").unpack()
+    with pytest.raises(DataError, match="files of 'a/b'"):
+        HubData.of(f"hf-dataset:{place}/dict@a/b").unpack()
     (place / "empty").mkdir()
     with pytest.raises(DataError, match="no Arrow or Parquet files"):
         HubData.of(f"hf-dataset:{place}/empty").unpack()

@@ -61,6 +61,7 @@ def test_every_form_holds_the_same(tmp_path, name):
     assert found.rows.dtype == torch.float32
     np.testing.assert_allclose(found.rows, ROWS, rtol=1e-6)
     order = [2, 0, 3]
+    assert found.of([]).shape == (0, 3)
     chosen = found.of([NAMES[number] for number in order])
     np.testing.assert_allclose(chosen, ROWS[order], rtol=1e-6)
 

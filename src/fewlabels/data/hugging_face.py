@@ -85,9 +85,9 @@ class HubData:
         Raises:
             DataError: If the data set is damaged, or holds no images.
         """
+        shards = self._shards()  # first: a split that is not there names no folder
         if self.images.is_dir():
             return self.images
-        shards = self._shards()
         num_bytes = sum(path.stat().st_size for _, path in shards)
         left = max(_UNPACKED_BYTES, _UNPACKED_RATIO * num_bytes)
         num_rows: Counter[str] = Counter()

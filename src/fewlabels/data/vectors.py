@@ -73,7 +73,8 @@ class Vectors:
             self._check_number(len(wanted))
             order = sorted(range(len(wanted)), key=lambda one: natural_key(wanted[one]))
             return rows_at(self.rows, torch.tensor(order).argsort())
-        return rows_at(self.rows, torch.tensor(self._places(wanted)))
+        places = torch.tensor(self._places(wanted), dtype=torch.int64)
+        return rows_at(self.rows, places)
 
     def _places(self, wanted: Sequence[str]) -> list[int]:
         assert self.names is not None
