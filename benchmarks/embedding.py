@@ -160,7 +160,7 @@ def cost_of(place: Path, number: int) -> dict[str, Any]:
         "extrapolated": {
             f"{many:.0e}": {
                 "processor_hours": many * cost.processor / 3600,
-                "gigabytes": cost.num_bytes(many) / 1e9,
+                "gigabytes": many * cost.row_bytes / 1e9,
             }
             for many in (10**7, 10**9)
         },

@@ -135,9 +135,9 @@ def test_a_network_can_be_moved():
 def test_the_cost_grows_with_images_and_shrinks_with_workers():
     cost = Cost(1000, 100, 2.0, 0.001, 0.008, 0.1, 0.009, 100.0)
     assert cost.seconds(1) == pytest.approx(12)
-    assert cost.seconds(2, 10_000) == pytest.approx(52)
-    assert cost.worker_hours(360_000) == pytest.approx(1)
-    assert cost.num_bytes() == 100_000
+    assert cost.seconds(2) == pytest.approx(7)
+    assert cost.worker_hours == pytest.approx(1 / 360)
+    assert cost.num_bytes == 100_000
 
 
 def test_the_cost_is_measured_and_nothing_is_kept(images, tmp_path, forked_workers):

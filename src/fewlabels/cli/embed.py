@@ -102,7 +102,7 @@ def _tell_cost(
         f"{1000 * cost.embedding:.2f} ms to embed, a shard {1000 * cost.writing:.0f} "
         f"ms to write. {count(cost.num_images, 'image')} on "
         f"{count(num_workers, 'worker')}: {duration(seconds)}, "
-        f"{cost.worker_hours():.2g} worker-hours, {cost.num_bytes() / 1e6:,.0f} MB of "
+        f"{cost.worker_hours:.2g} worker-hours, {cost.num_bytes / 1e6:,.0f} MB of "
         "shards."
     )
 

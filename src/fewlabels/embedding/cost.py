@@ -45,20 +45,19 @@ class Cost:
         """Seconds of a worker for an image."""
         return self.decoding + self.embedding + self.writing / self.shard_size
 
-    def seconds(self, num_workers: float, num_images: int | None = None) -> float:
-        """Return how long images take, all of the source unless told how many."""
-        number = self.num_images if num_images is None else num_images
-        return self.starting + number * self.per_image / num_workers
+    @property
+    def worker_hours(self) -> float:
+        """Hours of all workers together."""
+        return self.num_images * self.per_image / 3600
 
-    def worker_hours(self, num_images: int | None = None) -> float:
-        """Return the hours of all workers together."""
-        number = self.num_images if num_images is None else num_images
-        return number * self.per_image / 3600
+    def seconds(self, num_workers: float) -> float:
+        """Return how long so many workers take."""
+        return self.starting + 3600 * self.worker_hours / num_workers
 
-    def num_bytes(self, num_images: int | None = None) -> float:
-        """Return the bytes of the shards."""
-        number = self.num_images if num_images is None else num_images
-        return number * self.row_bytes
+    @property
+    def num_bytes(self) -> float:
+        """Bytes of the shards."""
+        return self.num_images * self.row_bytes
 
 
 def estimated(work: Work, num_workers: int) -> Cost:
