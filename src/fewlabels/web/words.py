@@ -3,7 +3,10 @@
 from fewlabels.store import StoredRound
 
 _UNSURE = frozenset({"entropy", "margin", "least-confidence", "batchbald", "bald"})
-_SPREAD = frozenset({"coreset", "typiclust", "probcover", "rdss", "medoids"})
+_SPREAD = frozenset(
+    {"coreset", "typiclust", "probcover", "uherding", "rdss", "medoids"}
+)
+_OUTWARD = frozenset({"outward", "v-opt", "sigma-opt"})
 
 
 def why(asked: StoredRound) -> str:
@@ -35,6 +38,11 @@ def _chosen(asked: StoredRound) -> str:
         told = (
             f"Chosen together with {others} others: as a set, they tell {by} most that "
             "its labels do not tell yet."
+        )
+    elif asked.strategy in _OUTWARD:
+        told = (
+            f"Chosen together with {others} others: as a set, they explain most of "
+            f"what {by} cannot tell about the rest yet."
         )
     elif asked.strategy in _UNSURE:
         told = f"Chosen because {by} is least sure about such images."
