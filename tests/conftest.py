@@ -29,10 +29,16 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("fast")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file():
+    """Look for examples in docstrings of the package, not in those of its tests."""
+    found = yield
+    return [one for one in found if type(one) is pytest.Module]
+
+
 def pytest_collection_finish():
     """Let nobody look for garbage among what was imported: that stays to the end."""
     gc.enable()
-    gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 50)  # tests leave little behind
 
@@ -71,6 +77,20 @@ def no_flushing():
     """What tests write need not outlive a power failure; to wait for disks is long."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda handle: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_numbers_of_the_source():
+    """Where examples are few, read no source for numbers to try: that takes seconds."""
+    if hypothesis.settings.get_current_profile_name() != "fast":
+        yield
+        return
+    from hypothesis.internal.conjecture import providers
+
+    with pytest.MonkeyPatch.context() as patch:
+        none = providers.Constants()
+        patch.setattr(providers, "_get_local_constants", lambda: none)
         yield
 
 

@@ -34,12 +34,19 @@ def test_an_experiment_can_be_a_file(tmp_path):
     ("changes", "message"),
     [
         ({"retrainings": 10**9}, "'retrainings' is 1000000000: input should be less"),
-        ({"seeds": range(50_001)}, "50,001 seeds make 100,002 runs; at most 100,000"),
+        (
+            {
+                "seeds": list(range(9_091)),
+                "strategies": [
+                    {"name": "npc", "options": {"draws": n}} for n in range(1, 12)
+                ],
+            },
+            "9,091 seeds make 100,001 runs; at most 100,000",
+        ),
     ],
 )
 def test_more_runs_than_anybody_does_are_not_planned(tmp_path, changes, message):
     content = little.experiment().model_dump(mode="json") | changes
-    content["seeds"] = list(content["seeds"])
     file = tmp_path / "mine.yaml"
     file.write_text(json.dumps(content))
     with pytest.raises(UsageError, match=message):

@@ -59,8 +59,13 @@ def cluster():
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         nodes = cluster_utils.Cluster()
         try:
-            for _ in range(2):
-                nodes.add_node(num_cpus=1, include_dashboard=False)
+            for _ in range(2):  # without what would watch and scale it
+                nodes.add_node(
+                    num_cpus=1,
+                    include_dashboard=False,
+                    include_log_monitor=False,
+                    no_monitor=True,
+                )
             yield nodes.address
         finally:
             nodes.shutdown()

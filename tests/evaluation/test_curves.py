@@ -37,7 +37,7 @@ def test_a_curve_without_an_audit_is_all_open():
 
 def test_a_clean_power_law_is_gone_on_with():
     # Errors 1/4, 1/8, 1/16 at 20, 40, 80 labels: 80 more halve 1/16 again.
-    gain = expected_gain([20, 40, 80], answers([0.75, 0.875, 0.9375], 16_000), 80, 0)
+    gain = expected_gain([20, 40, 80], answers([0.75, 0.875, 0.9375], 4_000), 80, 0)
     assert gain.gain == pytest.approx(1 / 32, rel=0.01)
     assert gain.low <= gain.gain <= gain.high
     assert gain.high - gain.low < 0.02

@@ -6,6 +6,7 @@ import shutil
 import pytest
 from benchmarks.killed_project import killed_at
 from tests.projects.toy import begin, go_on, pictures
+from tests.sizes import seeds
 
 from fewlabels.errors import ProjectError
 from fewlabels.projects import Project, indexing
@@ -45,7 +46,7 @@ def test_of_two_that_begin_in_one_folder_the_slower_is_refused(
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", seeds(2, 4))
 def test_of_two_that_begin_at_the_same_time_one_wins(tmp_path, number):
     pictures(tmp_path / "images")
     if number % 2:
@@ -84,7 +85,7 @@ def test_what_is_called_like_something_of_ours_is_left_alone(tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
 @pytest.mark.parametrize("is_there", [False, True])
-@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_beginning_that_is_killed_at_any_moment_is_begun_anew(
     tmp_path, is_there, every
 ):

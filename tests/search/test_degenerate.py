@@ -1,5 +1,7 @@
 """The paper's CIFAR-100 setting: 100 labeled, 200 queried, 128 features."""
 
+from unittest import TestCase
+
 import numpy as np
 import pytest
 import torch
@@ -51,13 +53,14 @@ def test_the_last_layer_warns_with_the_numbers_and_records_the_tie(features):
     assert len(set(query.indices.tolist())) == SIZE
 
 
-def test_auto_says_which_kernel_it_used_and_does_not_tie(features, caplog):
-    caplog.set_level("INFO", logger="fewlabels")
+def test_auto_says_which_kernel_it_used_and_does_not_tie(features):
     assert numerical_rank(features) == 129
-    query = select(features)
+    with TestCase().assertLogs("fewlabels", "INFO") as heard:
+        query = select(features)
     assert query.record["kernel"] == "wide-head"
     assert query.record["tie"] is False
-    assert "kernel wide-head: 300 items to be labeled, 129 independent" in caplog.text
+    (line,) = heard.output
+    assert "kernel wide-head: 300 items to be labeled, 129 independent" in line
 
 
 @pytest.mark.slow
