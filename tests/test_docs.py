@@ -71,12 +71,13 @@ def shell(capsys):
         signal.signal(number, handler)
 
 
-@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name
 )
-def test_what_a_page_shows_runs(page, tmp_path, monkeypatch, shell):
+def test_what_a_page_shows_runs(page, tmp_path, monkeypatch, shell, request):
     monkeypatch.chdir(tmp_path)
+    if any("start_training" in code for _, _, code in blocks(page)):
+        request.getfixturevalue("forked_workers")
     module = types.ModuleType("page")
     monkeypatch.setitem(sys.modules, "page", module)
     for line, language, code in blocks(page):

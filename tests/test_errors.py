@@ -96,9 +96,9 @@ REPORTED = ("naming.py", "bench/")  # still to be said otherwise
 
 def said(path):
     """Yield the texts of a module that are not docstrings."""
-    tree = ast.parse(path.read_text("utf-8"))
-    alone = {id(one.value) for one in ast.walk(tree) if isinstance(one, ast.Expr)}
-    for one in ast.walk(tree):
+    parts = list(ast.walk(ast.parse(path.read_text("utf-8"))))
+    alone = {id(one.value) for one in parts if isinstance(one, ast.Expr)}
+    for one in parts:
         is_text = isinstance(one, ast.Constant) and isinstance(one.value, str)
         if is_text and id(one) not in alone:
             yield one.value

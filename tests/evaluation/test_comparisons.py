@@ -11,6 +11,15 @@ from statsmodels.stats.multitest import multipletests
 from fewlabels.errors import ShapeError, UnknownNameError, UsageError
 from fewlabels.evaluation import holm, paired_tests, welch
 
+
+@pytest.fixture(scope="module", autouse=True)
+def no_search_for_garbage():
+    """Corrections of statsmodels look for garbage in the whole process each time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gc.collect", lambda: 0)
+        yield
+
+
 # ---------------------------------------------------------------------------- Holm
 
 

@@ -132,7 +132,7 @@ def die_at(step, place):
     "in_one_step", [True, pytest.param(False, marks=pytest.mark.slow)]
 )
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_kill_at_any_step_leaves_one_generation(
     generations, monkeypatch, in_one_step, every
 ):
