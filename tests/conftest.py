@@ -5,6 +5,7 @@ import os
 import random
 import signal
 from collections import UserDict
+from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -131,16 +132,23 @@ def packages_looked_through_once():
         yield
 
 
-@pytest.fixture
-def forked_workers(monkeypatch):
-    """Let up to three jobs be done by forks: imports take a new process seconds."""
+@contextmanager
+def forked_processes(number):
+    """Let up to so many jobs be done by forks: imports take a new process seconds."""
     if not Path("/proc/self/fd").exists():
         yield
         return
     from tests import forked
 
-    with forked.processes(3) as processes:
-        monkeypatch.setattr("fewlabels.jobs.processes.subprocess", processes)
+    with forked.processes(number) as processes, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fewlabels.jobs.processes.subprocess", processes)
+        yield
+
+
+@pytest.fixture
+def forked_workers():
+    """Let up to three jobs be done by forks."""
+    with forked_processes(3):
         yield
 
 

@@ -11,6 +11,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
+from tests.conftest import forked_processes
 
 from fewlabels import jobs, progress
 from fewlabels.errors import JobError, UnknownNameError, UsageError
@@ -275,8 +276,14 @@ def test_a_job_and_its_children_end_with_the_process_that_started_it(tmp_path, f
 
 @pytest.fixture(scope="module")
 def refusing():
-    """A worker that may call one function of somebody else."""
-    with closing(jobs.Worker(allow_code=["tests.jobs.calls:note"])) as shared:
+    """A worker that may call one function of somebody else.
+
+    Judging what arguments name needs all that could be named: a fork has it.
+    """
+    allowed = "tests.jobs.calls:note"
+    with closing(jobs.Worker(allow_code=[allowed])) as shared:
+        with forked_processes(1):
+            assert shared.start(allowed, {}).wait()["event"] == "done"
         yield shared
 
 
@@ -333,6 +340,7 @@ def test_a_job_cannot_permit_itself_anything(refusing, tmp_path, allowed):
     assert not mark.exists()
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_code_that_the_program_allows_is_used_by_what_arguments_name():
     own = "tests.runs.toy:FirstOnes"
     job = jobs.start(*asked_of(own, {}), allow_code=[own])
