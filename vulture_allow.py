@@ -45,6 +45,9 @@ compiled_once
 no_flushing
 one_thread
 packages_looked_through_once
+no_numbers_of_the_source
+no_search_for_garbage
+pytest_collect_file  # pytest calls it
 list_recipes  # typer calls it
 prune  # likewise
 demo  # imported when it is called

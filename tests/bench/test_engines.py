@@ -23,8 +23,6 @@ from fewlabels.jobs import Worker
 from fewlabels.jobs.surroundings import num_cores
 from fewlabels.runs import Choice
 
-ROOT = Path(__file__).parents[2]
-
 
 def opened(path):
     folder = BenchFolder(path)
@@ -142,26 +140,18 @@ def test_nothing_to_do(engine, tmp_path):
 
 # --------------------------------------------------------------- of this machine
 
-BENCH = """
-from pathlib import Path
-import sys
-from fewlabels.bench.local import LocalEngine
-from tests.bench import toy
-engine = LocalEngine(num_workers=1, work="tests.bench.odd_work:sleeping")
-list(engine.run([toy.cell(1)], Path(sys.argv[1])))
-"""
-
 
 @pytest.fixture
 def asleep(tmp_path):
     """A process whose worker trains for ever; its folder."""
-    with subprocess.Popen(
-        [sys.executable, "-c", BENCH, str(tmp_path)],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
+    from tests import forked
+
+    engine = LocalEngine(num_workers=1, work="tests.bench.odd_work:sleeping")
+
+    def work():
+        list(engine.run([toy.cell(1)], tmp_path))
+
+    with forked.started(work, stderr=subprocess.PIPE) as process:
         assert eventually(lambda: odd_work.processes(tmp_path))
         yield process
         process.kill()

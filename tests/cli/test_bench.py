@@ -15,8 +15,10 @@ FIELDS = yaml.safe_dump(json.loads(little.experiment(seeds=(0,)).model_dump_json
 
 
 @pytest.fixture(autouse=True)
-def _here(monkeypatch):
-    """Do runs in this process, one after the other."""
+def _here(monkeypatch, request):
+    """Do runs in this process, one after the other; draw for files in one test."""
+    if request.function is not test_run_then_report_then_verify:
+        monkeypatch.setattr("fewlabels.report.bench.page.save_figure", lambda *_: None)
     monkeypatch.setattr(
         import_module("fewlabels.cli.bench").bench,
         "LocalEngine",
