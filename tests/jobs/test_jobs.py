@@ -85,11 +85,8 @@ def test_errors_of_the_package_arrive_as_they_were_raised(worker):
 
 def test_other_errors_arrive_in_a_line_with_their_traceback_for_the_log(worker):
     job = in_(worker, "fall")
-    end = job.wait()
-    assert (end["error"], end["reason"]) == (
-        "RuntimeError",
-        "RuntimeError: out of ideas",
-    )
+    end, told = job.wait(), ("RuntimeError", "RuntimeError: out of ideas")
+    assert (end["error"], end["reason"]) == told
     assert "in fall" in end["traceback"]
     with pytest.raises(JobError, match="RuntimeError: out of") as caught:
         job.result()
@@ -276,14 +273,11 @@ def test_a_job_and_its_children_end_with_the_process_that_started_it(tmp_path, f
 
 @pytest.fixture(scope="module")
 def refusing():
-    """A worker that may call one function of somebody else.
-
-    Judging what arguments name needs all that could be named: a fork has it.
-    """
+    """A worker that may call one function of somebody else; a fork imports less."""
     allowed = "tests.jobs.calls:note"
     with closing(jobs.Worker(allow_code=[allowed])) as shared:
         with forked_processes(1):
-            assert shared.start(allowed, {}).wait()["event"] == "done"
+            shared.start(allowed, {}).result()
         yield shared
 
 
@@ -299,7 +293,6 @@ def refusing():
     ],
 )
 def test_a_strangers_function_is_not_called(refusing, call):
-
     with pytest.raises(UsageError, match="may not be called in a job"):
         refusing.start(call, {}).result()
 
