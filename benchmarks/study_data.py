@@ -14,6 +14,9 @@ from benchmarks.study import AGAIN, AT_ONCE, HEADS, ORACLE, RECORD, SELECTORS, S
 EACH = (1, 2, 4)
 """Labels for each class at which strategies are compared."""
 
+COMPARED = HEADS[:3]
+"""Learners that strategies are compared with; the fourth serves one question only."""
+
 Scores = dict[tuple[str, int], float]
 """Percentages by data set and pool."""
 
@@ -99,9 +102,9 @@ class Study:
         ]
 
 
-def whole(study: Study) -> dict[str, list[str]]:
+def whole(study: Study, heads: Sequence[str] = COMPARED) -> dict[str, list[str]]:
     """Return learners whose runs can be compared, and their data sets."""
-    found = {head: study.data(head) for head in study.heads}
+    found = {head: study.data(head) for head in study.heads if head in heads}
     return {
         head: data
         for head, data in found.items()
@@ -111,8 +114,8 @@ def whole(study: Study) -> dict[str, list[str]]:
 
 def described(study: Study) -> str:
     """Say how many pools and data sets stand behind the numbers."""
-    parts = [
-        f"{head}: {len(study.pools(head, data))} pools, {', '.join(data)}"
-        for head, data in whole(study).items()
-    ]
-    return "; ".join(parts)
+    alike: dict[str, list[str]] = defaultdict(list)
+    for head, data in whole(study).items():
+        told = f"{len(study.pools(head, data))} pools of {' / '.join(data)}"
+        alike[told].append(head)
+    return "; ".join(f"{' and '.join(heads)}: {told}" for told, heads in alike.items())

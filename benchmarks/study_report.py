@@ -76,19 +76,17 @@ def _color(name: str) -> str:
 
 def parts(screen: Study, confirm: Study) -> dict[str, Callable[[], str]]:
     """Return what makes each part of the pages, by the name in its mark."""
-    best = study_tables.best_of_family(screen)
-    chosen = best or "outward"
+    chosen = study_tables.best_of_family(screen) or "outward"
     apart = replace(confirm, names=[one.name for one in SOURCES if one.is_slow])
     return {
         "screen": lambda: study_tables.ranking(screen),
         "screen by data": lambda: study_tables.by_data(screen),
         "confirm": lambda: study_tables.ranking(confirm),
+        "confirm by data": lambda: study_tables.by_data(confirm),
         "win": lambda: study_tables.tests(confirm, chosen, RIVALS),
-        "win on the screen": lambda: study_tables.tests(screen, chosen, RIVALS),
         "win apart": lambda: study_tables.tests(apart, chosen, RIVALS),
         "npc": lambda: study_tables.tests(confirm, "npc", RIVALS[:2]),
-        "npc on the screen": lambda: study_tables.tests(screen, "npc", RIVALS[:2]),
-        "agreement": lambda: study_tables.agreement(screen),
+        "agreement": lambda: study_tables.agreement(confirm),
         "predictors": predictors,
         "one or several": lambda: study_tables.one_or_several(screen),
         "behind": lambda: study_tables.behind_the_best(confirm),

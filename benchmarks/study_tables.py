@@ -76,8 +76,6 @@ def tests(study: Study, name: str, rivals: Sequence[str]) -> str:
     """Return tests of a strategy against some at two labels a class, in Markdown."""
     made = []
     for head, data in whole(study).items():
-        if head not in HEADS[:3]:
-            continue
         for rival in rivals:
             values = {
                 one: study.means(head, one, 2, data)
@@ -148,13 +146,17 @@ def one_or_several(study: Study) -> str:
     if not rows:
         return "There is no record yet.\n"
     corrected = evaluation.holm([found.t_p for *_, found in rows])
-    lines = [
-        "| strategy | learner | loop less at once | p, Holm |",
-        "|---|---|---|---|",
-    ]
-    for (head, name, found), p in zip(rows, corrected, strict=True):
-        lines.append(f"| {name} | {head} | {found.difference:+.1f} | {p:.2g} |")
-    return "\n".join([*lines, ""])
+    cells = {
+        (name, head): f"{found.difference:+.1f}{'*' if p < LEVEL else ''}"
+        for (head, name, found), p in zip(rows, corrected, strict=True)
+    }
+    heads = list(dict.fromkeys(head for head, *_ in rows))
+    lines = [f"| strategy | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
+    for name in dict.fromkeys(name for _, name, _ in rows):
+        told = " | ".join(cells.get((name, head), "") for head in heads)
+        lines.append(f"| {name} | {told} |")
+    told = f"({described(study)}. A star: p below {LEVEL} by Holm over all of them.)"
+    return "\n".join([*lines, "", told, ""])
 
 
 def behind_the_best(study: Study) -> str:
@@ -188,7 +190,7 @@ def _behind(test: evaluation.PairedTest) -> str:
 
 def supervised_too(study: Study) -> str:
     """Return Kendall's correlation of strategies by labeled images alone and others."""
-    heads = whole(study)
+    heads = whole(study, HEADS)
     lines = []
     for other in ("fixmatch-darp", "spreading"):
         if "supervised" not in heads or other not in heads:
@@ -269,5 +271,5 @@ def in_short(study: Study) -> str:
     for name in sorted(means, key=lambda name: -mean(means[name])):
         cells = " | ".join(f"{one:.1f}" for one in means[name])
         lines.append(f"| `{name}` | {cells} |")
-    told = f"(Percent. Learners saw different data so far: {described(study)}.)"
+    told = f"(Percent; means over pools and data sets. {described(study)}.)"
     return "\n".join([*lines, "", told, ""])
