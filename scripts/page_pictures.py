@@ -327,7 +327,8 @@ def main() -> None:
         folder = Path(place) / "landscapes"
         truth = landscapes(folder)
         options = ("--classes", ",".join(KINDS), "--budget", str(BUDGET))
-        server = Server(folder, *options, "--quality", "fast", "--audit", "30")
+        options += ("--quality", "fast", "--audit", "30", "--strategy", "outward")
+        server = Server(folder, *options)
         try:
             page = browser.new_page(viewport={"width": 1280, "height": 800})
             page.goto(server.address)

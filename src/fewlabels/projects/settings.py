@@ -51,7 +51,7 @@ class ProjectSettings(BaseModel):
     """Labels asked for in each round."""
     overlap: int = Field(default=1, ge=1)
     """Annotators who shall label each image."""
-    strategy: Choice = Choice(name="outward")
+    strategy: Choice = Choice(name="npc")
     trainer: Choice
     reason: str = "You chose the trainer."
     """Why this trainer."""

@@ -128,7 +128,7 @@ class RunSettings(BaseModel):
 
     data: Choice
     """The data set: a name or a path."""
-    strategy: Choice = Choice(name="outward")
+    strategy: Choice = Choice(name="npc")
     """The query strategy."""
     trainer: Choice = Choice(name="fixmatch-darp")
     """The trainer."""
