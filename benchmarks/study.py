@@ -278,9 +278,11 @@ def main() -> None:
     parser.add_argument("--bench", type=Path, default=Path("bench-study"))
     parser.add_argument("--record", type=Path, default=RECORD)
     parser.add_argument("--workers", type=int)
-    parser.add_argument("--data", nargs="+", default=[one.name for one in SOURCES])
+    every = [one.name for one in SOURCES]
+    parser.add_argument("--data", nargs="+", default=every, choices=every)
     parser.add_argument("--heads", nargs="+", default=list(HEADS[:2]), choices=HEADS)
-    parser.add_argument("--selectors", nargs="+", default=list(SELECTORS))
+    known = list(SELECTORS)
+    parser.add_argument("--selectors", nargs="+", default=known, choices=known)
     run(parser.parse_args())
 
 
