@@ -52,6 +52,15 @@ def test_a_far_start_is_survived_and_the_input_left_alone(solver):
     torch.testing.assert_close(outcome.refined, expected, rtol=0, atol=1e-6)
 
 
+def test_a_start_that_leaves_a_class_next_to_nothing():
+    rows = torch.full((100, 3), 1 / 3, dtype=torch.float64)
+    rows[0] = torch.tensor([0.9, 0.05, 0.05])
+    target = torch.tensor([60.0, 20.0, 20.0])
+    start = torch.tensor([0.0, 0.0, 1878.0])  # the last column: the smallest number
+    outcome = darp.solve(rows, target, capacity=None, start=start)
+    assert outcome.marginal_error <= 1e-6
+
+
 @pytest.mark.parametrize("num_classes", [10, 100])
 @pytest.mark.parametrize("capacity", [None, 2.0])
 def test_fifty_thousand_rows(num_classes, capacity):

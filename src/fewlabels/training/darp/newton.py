@@ -28,6 +28,7 @@ _STEPS_BEFORE_A_DOUBT = (8, 16, 32, 64)
 _MOST_TRIALS = 40
 _LEAST_REACH, _LARGEST_REACH = 1e3, 1e12  # powers of two that a step may go
 _LEAST_DEGREE = 1e-200
+_LEAST_RATIO = torch.finfo(torch.float64).tiny  # an empty column has a logarithm too
 _RIDGE = 1e-12
 _EPSILON = torch.finfo(torch.float64).eps
 _SINGLE_RANGE = 1e-20  # smallest column for which products fit single precision
@@ -116,7 +117,8 @@ def _direction(tilter: Tilter, point: Point, rows_MK: Tensor, reach: float) -> T
     columns_K, target_K = point.columns, tilter.problem.target
     is_single = float(columns_K.min()) > _SINGLE_RANGE
     edges_KK = _edges(tilter, rows_MK, torch.float32 if is_single else torch.float64)
-    logs_K = torch.xlogy(columns_K, columns_K / target_K)
+    ratios_K = (columns_K / target_K).clamp_min_(_LEAST_RATIO)
+    logs_K = torch.xlogy(columns_K, ratios_K)
     straight_K = logs_K - columns_K * (logs_K.sum() / columns_K.sum())
     plain_K = columns_K - target_K
     straight_step_K = _solution(edges_KK, straight_K, reach)
