@@ -3,7 +3,9 @@
 import gc
 import os
 import random
+import shutil
 import signal
+import tempfile
 from collections import UserDict
 from contextlib import contextmanager
 from functools import cache
@@ -19,6 +21,12 @@ from benchmarks import postgres
 gc.disable()  # what is imported and collected stays: nothing to be found
 # A shell has what it starts in the background ignore Ctrl-C, and children inherit it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Files of tests are many and short-lived: where memory has a disk, they go there.
+MEMORY = Path("/dev/shm")
+if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4 * 2**30:
+    os.environ.setdefault("TMPDIR", str(MEMORY))  # children, too
+    tempfile.tempdir = None  # to be looked up again
 
 # A change is tested with few examples of each property, `make test-slow` with many.
 hypothesis.settings.register_profile(
