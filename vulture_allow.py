@@ -17,6 +17,7 @@ _._tells_runs_apart
 _._is_bearable
 _._as_given  # and this when it writes
 _.schema_version  # written to files, for later versions to read
+_.tempdir  # tempfile reads it
 _.filters  # jinja2 looks filters up here
 _.caption  # the report's templates read these
 _.annotators

@@ -57,6 +57,8 @@ SELECTORS = {
     "medoids": Choice(name="medoids"),
 }
 """What is compared, beside the oracle; npc is as printed."""
+AFTERWARDS = {"outward, even": Choice(name="outward", options={"power": 0.0})}
+"""What was added when all was known, to see why: where doubt does not count."""
 ORACLE = "stratified"
 """Random labels, equally many of each class: nobody can ask for that."""
 AGAIN = "retraining"
@@ -64,7 +66,11 @@ AGAIN = "retraining"
 HEADS = ("spreading", "ot", "fixmatch-darp", "supervised")
 STEPPED = HEADS[2:]
 """Learners that take steps; they have ten confirming pools."""
-STAGES = {"screen": range(10), "confirm": range(100, 130)}
+STAGES = {
+    "screen": range(10),
+    "confirm": range(100, 130),
+    "afterwards": range(100, 130),
+}
 
 
 class Source(NamedTuple):
@@ -147,7 +153,7 @@ def experiment(
         name="_".join(f"{stage} {source.name} {head}".replace(",", "").split()),
         title=f"{source.name}, {head}",
         conditions=tuple(conditions),
-        strategies=tuple(SELECTORS[name] for name in selectors),
+        strategies=tuple((SELECTORS | AFTERWARDS)[name] for name in selectors),
         seeds=(0,),
         retrainings=10 * (stage == "confirm" and head == "fixmatch-darp"),
         footprint=Footprint(seconds_per_step=0.02, megabytes=0.1),
@@ -193,13 +199,14 @@ def planned(
     for source in (one for one in SOURCES if one.name in data):
         for head in (one for one in heads if source.pools(stage, one)):
             yield source, head, experiment(source, head, selectors, stage)
-            yield source, head, oracle(source, head, stage)
+            if stage != "afterwards":
+                yield source, head, oracle(source, head, stage)
 
 
 def place_of(source: Source, head: str, cell: Cell) -> dict[str, Any]:
     """Return where a run stands in the record."""
     settings = cell.settings
-    known = {choice.label: name for name, choice in SELECTORS.items()}
+    known = {choice.label: name for name, choice in (SELECTORS | AFTERWARDS).items()}
     if cell.is_asking:
         selector, query = known[settings.strategy.label], settings.query
     elif settings.seeds.start is None:
@@ -281,8 +288,10 @@ def main() -> None:
     every = [one.name for one in SOURCES]
     parser.add_argument("--data", nargs="+", default=every, choices=every)
     parser.add_argument("--heads", nargs="+", default=list(HEADS[:2]), choices=HEADS)
-    known = list(SELECTORS)
-    parser.add_argument("--selectors", nargs="+", default=known, choices=known)
+    known = [*SELECTORS, *AFTERWARDS]
+    parser.add_argument(
+        "--selectors", nargs="+", default=list(SELECTORS), choices=known
+    )
     run(parser.parse_args())
 
 

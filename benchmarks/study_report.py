@@ -15,7 +15,7 @@ from statistics import mean
 
 import numpy as np
 from benchmarks import record_tables, study_tables
-from benchmarks.study import ORACLE, SOURCES
+from benchmarks.study import ORACLE, SOURCES, STAGES
 from benchmarks.study_data import Study, whole
 from benchmarks.study_measures import predictors
 from benchmarks.study_tables import FAMILY, RIVALS
@@ -74,7 +74,7 @@ def _color(name: str) -> str:
     return {"random": "#222222", ORACLE: "#8a8a8a"}.get(name, "#3f6fb0")
 
 
-def parts(screen: Study, confirm: Study) -> dict[str, Callable[[], str]]:
+def parts(screen: Study, confirm: Study, later: Study) -> dict[str, Callable[[], str]]:
     """Return what makes each part of the pages, by the name in its mark."""
     chosen = study_tables.best_of_family(screen) or "outward"
     apart = replace(confirm, names=[one.name for one in SOURCES if one.is_slow])
@@ -86,6 +86,7 @@ def parts(screen: Study, confirm: Study) -> dict[str, Callable[[], str]]:
         "win": lambda: study_tables.tests(confirm, chosen, RIVALS),
         "win apart": lambda: study_tables.tests(apart, chosen, RIVALS),
         "npc": lambda: study_tables.tests(confirm, "npc", RIVALS[:2]),
+        "even": lambda: study_tables.even(confirm, later),
         "agreement": lambda: study_tables.agreement(confirm),
         "predictors": predictors,
         "one or several": lambda: study_tables.one_or_several(screen),
@@ -117,8 +118,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="only compare")
     arguments = parser.parse_args()
-    screen, confirm = Study.read("screen"), Study.read("confirm")
-    made, outdated = parts(screen, confirm), []
+    screen, confirm, later = (Study.read(stage) for stage in STAGES)
+    made, outdated = parts(screen, confirm, later), []
     for page in PAGES:
         text = page.read_text("utf-8")
         new = filled(text, made)

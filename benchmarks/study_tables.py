@@ -100,6 +100,26 @@ def tests(study: Study, name: str, rivals: Sequence[str]) -> str:
     return "\n".join([*lines, "", f"({described(study)}.)", ""])
 
 
+def even(confirm: Study, later: Study) -> str:
+    """Return what becomes of the outward strategy where doubt does not count."""
+    lines = [
+        "| labels a class | typiclust | outward | outward, even |",
+        "|---" * 4 + "|",
+    ]
+    for each in (1, 2):
+        cells = []
+        for study, name in (
+            (confirm, "typiclust"),
+            (confirm, "outward"),
+            (later, "outward, even"),
+        ):
+            values = study.scores["fixmatch-darp", name, "loop", each]
+            own = [value for (data, _), value in values.items() if data == "digits"]
+            cells.append(f"{mean(own):.1f} ± {stdev(own):.1f}")
+        lines.append(f"| {each} | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
 def agreement(study: Study) -> str:
     """Return rank correlations of strategies between learners, at two a class."""
     heads = list(whole(study).items())

@@ -26,7 +26,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 MEMORY = Path("/dev/shm")
 if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4 * 2**30:
     os.environ.setdefault("TMPDIR", str(MEMORY))  # children, too
-    tempfile.tempdir = None  # to be looked up again
+    tempfile.tempdir = os.environ["TMPDIR"]
 
 # A change is tested with few examples of each property, `make test-slow` with many.
 hypothesis.settings.register_profile(

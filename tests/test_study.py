@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 from benchmarks import study_measures, study_report, study_tables
-from benchmarks.study import SELECTORS, SOURCES, planned
+from benchmarks.study import SELECTORS, SOURCES, STAGES, planned
 from benchmarks.study_data import Study
 
 from fewlabels.gram.diffusion import Diffusion, diffusion_rows
@@ -13,7 +13,7 @@ from fewlabels.gram.diffusion import Diffusion, diffusion_rows
 
 @pytest.mark.parametrize("page", study_report.PAGES, ids=lambda page: page.name)
 def test_pages_say_what_the_record_says(page):
-    made = study_report.parts(Study.read("screen"), Study.read("confirm"))
+    made = study_report.parts(*(Study.read(stage) for stage in STAGES))
     text = page.read_text("utf-8")
     assert study_report.filled(text, made) == text
 

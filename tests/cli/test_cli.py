@@ -73,16 +73,17 @@ def test_select_from_the_shell(fewlabels, tmp_path):
     assert len(set(chosen)) == 6
     assert min(chosen) >= 4
     code, out, _ = fewlabels("select", file, "--size", 6, "--json")
-    assert json.loads(out) == {"strategy": "npc", "indices": chosen}
+    assert json.loads(out) == {"strategy": "typiclust", "indices": chosen}
 
 
 def test_select_with_options_of_the_strategy(fewlabels, tmp_path):
     file = savez(tmp_path / "a.npz", features=np.eye(30), logits=9 * np.eye(30))
-    code, _, _ = fewlabels("select", file, "--size", 2, "--option", "method=greedy")
+    npc = ("select", file, "--size", 2, "--strategy", "npc", "--option")
+    code, _, _ = fewlabels(*npc, "method=greedy")
     assert code == 0
-    code, _, err = fewlabels("select", file, "--option", "metod=greedy")
+    code, _, err = fewlabels(*npc, "metod=greedy")
     assert (code, "metod" in err) == (2, True)
-    code, _, err = fewlabels("select", file, "--option", "method")
+    code, _, err = fewlabels(*npc, "method")
     assert (code, "write it as name=value" in err) == (2, True)
 
 

@@ -1,5 +1,6 @@
 """ABC: losses of the balanced layer against a slow twin, and who predicts."""
 
+import copy
 import math
 
 import pytest
@@ -79,12 +80,13 @@ def test_rarity_by_hand():
 
 @pytest.mark.parametrize("name", ["fixmatch-abc", "frozen-fixmatch-abc-darp"])
 def test_the_balanced_layer_predicts(tmp_path, name, monkeypatch):
-    steppers = []
+    averages = []
     advance = loop.Stepper.advance
 
     def spied(self, *args):
-        steppers[:] = [self]
-        return advance(self, *args)
+        loss = advance(self, *args)
+        averages[:] = [copy.deepcopy(self.average.module)]
+        return loss
 
     monkeypatch.setattr(loop.Stepper, "advance", spied)
     options = {"steps": 6, "minibatch_size": 4, "checkpoint_every": 3}
@@ -98,7 +100,7 @@ def test_the_balanced_layer_predicts(tmp_path, name, monkeypatch):
         tiny_pool(shape=(1, 8, 8)),
         on_checkpoint=lambda step, classifier: told.append((step, classifier)),
     )
-    average = steppers[0].average.module
+    [average] = averages
     weight = average.heads["balanced"].weight
     assert not torch.equal(weight, average.network.head.weight)
     assert torch.equal(found.module.head.weight, weight)

@@ -39,7 +39,7 @@ def select(
         ),
     ],
     *,
-    strategy: Annotated[str, typer.Option(help="Name or module:Class.")] = "npc",
+    strategy: Annotated[str, typer.Option(help="Name or module:Class.")] = "typiclust",
     option: StrategyOptions = None,
     size: Annotated[int, typer.Option(help="How many items to choose.")] = 20,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,

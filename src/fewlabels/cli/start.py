@@ -49,7 +49,7 @@ def start(
     ] = None,
     query: Annotated[int, typer.Option(help="Labels asked for in each round.")] = 20,
     overlap: Annotated[int, typer.Option(help="People who label each image.")] = 1,
-    strategy: Annotated[str, typer.Option(help="Name or module:Class.")] = "npc",
+    strategy: Annotated[str, typer.Option(help="Name or module:Class.")] = "typiclust",
     trainer: Annotated[
         str | None,
         typer.Option(help="Name or module:Class. [default: what fits the images]"),

@@ -34,7 +34,7 @@ __all__ = [
 def run(
     pool: Pool,
     *,
-    strategy: str | Strategy = "npc",
+    strategy: str | Strategy = "typiclust",
     trainer: str | Trainer = "fixmatch-darp",
     start: int = 10,
     query: int = 20,

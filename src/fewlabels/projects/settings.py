@@ -51,7 +51,7 @@ class ProjectSettings(BaseModel):
     """Labels asked for in each round."""
     overlap: int = Field(default=1, ge=1)
     """Annotators who shall label each image."""
-    strategy: Choice = Choice(name="npc")
+    strategy: Choice = Choice(name="typiclust")
     trainer: Choice
     reason: str = "You chose the trainer."
     """Why this trainer."""

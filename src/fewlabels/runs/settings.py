@@ -128,7 +128,7 @@ class RunSettings(BaseModel):
 
     data: Choice
     """The data set: a name or a path."""
-    strategy: Choice = Choice(name="npc")
+    strategy: Choice = Choice(name="typiclust")
     """The query strategy."""
     trainer: Choice = Choice(name="fixmatch-darp")
     """The trainer."""

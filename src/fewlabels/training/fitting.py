@@ -167,7 +167,7 @@ class Task:
             every = self.training.execution.save_every
             saved = SavedState(self.workspace, self._mark, every)
         loop.run(stepper, saved, on_checkpoint)
-        return stepper.result(self.settings.steps)
+        return stepper.end()
 
     def begun(self, group: ProcessGroup, network: Network) -> loop.Stepper:
         """Return the training of a network before its first step."""

@@ -98,10 +98,18 @@ class Stepper:
         )
 
     def result(self, done: int) -> Network:
-        """Return what the training gives if it ends after some steps."""
-        has_begun = done > self.schedule.averages_from
-        average = copy.deepcopy((self.even if has_begun else self.average).module)
+        """Return what the training would give if it ended after some steps."""
+        average = copy.deepcopy(self._average_of(done))
         return self.learner.result(average, self.minibatcher.inputs)
+
+    def end(self) -> Network:
+        """Return what the training gives; nothing may be done with this any more."""
+        average = self._average_of(self.schedule.steps)
+        return self.learner.result(average, self.minibatcher.inputs)
+
+    def _average_of(self, done: int) -> LearningNetwork:
+        has_begun = done > self.schedule.averages_from
+        return (self.even if has_begun else self.average).module
 
     def rate_at(self, step: int) -> float:
         """Return the learning rate of a step."""
