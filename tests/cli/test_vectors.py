@@ -33,7 +33,7 @@ def clouds(num_rows, width, seed=0):
     draws = np.random.default_rng(seed)
     labels = np.arange(num_rows) % len(CLASSES)
     centers = np.random.default_rng(99).normal(size=(len(CLASSES), width))
-    rows = centers[labels] + 0.5 * draws.normal(size=(num_rows, width))
+    rows = centers[labels] + 0.3 * draws.normal(size=(num_rows, width))
     names = [f"{CLASSES[one]}/{seed}-{n}.jpg" for n, one in enumerate(labels)]
     return rows.astype(np.float32), names
 

@@ -75,8 +75,8 @@ class IgnoresSeed(Broken):
 
 class AsksTheSystem(Broken):
     def spoiled(self, chosen, classifier, pool, generator):
-        start = int.from_bytes(os.urandom(4), "big") % len(pool.candidates)
-        return Query(pool.candidates.roll(start)[: len(chosen)])
+        some = random.SystemRandom().sample(pool.candidates.tolist(), len(chosen))
+        return Query(torch.tensor(some))
 
 
 class ReadsShared(Broken):
