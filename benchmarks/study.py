@@ -64,8 +64,8 @@ ORACLE = "stratified"
 AGAIN = "retraining"
 """Trainings on one such set: how much of the spread is the chance of training."""
 HEADS = ("spreading", "ot", "fixmatch-darp", "supervised")
-STEPPED = HEADS[2:]
-"""Learners that take steps; they have ten confirming pools."""
+STEPLESS, STEPPED = HEADS[:2], HEADS[2:]
+"""Heads without training steps, and networks, which have ten confirming pools."""
 STAGES = {
     "screen": range(10),
     "confirm": range(100, 130),
@@ -287,7 +287,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int)
     every = [one.name for one in SOURCES]
     parser.add_argument("--data", nargs="+", default=every, choices=every)
-    parser.add_argument("--heads", nargs="+", default=list(HEADS[:2]), choices=HEADS)
+    parser.add_argument("--heads", nargs="+", default=list(STEPLESS), choices=HEADS)
     known = [*SELECTORS, *AFTERWARDS]
     parser.add_argument(
         "--selectors", nargs="+", default=list(SELECTORS), choices=known

@@ -70,7 +70,7 @@ class Study:
 
     def each(self, head: str) -> list[int]:
         """Return at how many labels for each class a learner was measured."""
-        there = {number for own, _, way, number in self.scores if own == head}
+        there = {number for own, _, _, number in self.scores if own == head}
         return [number for number in EACH if number in there]
 
     def data(self, head: str) -> list[str]:
@@ -85,21 +85,31 @@ class Study:
     def pools(self, head: str, data: Sequence[str]) -> list[int]:
         """Return the pools on which all strategies are whole on some data sets."""
         found = [
-            {pool for _, pool in scores}
-            & {pool for _, pool in scores if all((one, pool) in scores for one in data)}
-            for (own, name, way, each), scores in self.scores.items()
+            {pool for _, pool in scores if all((one, pool) in scores for one in data)}
+            for (own, _, way, each), scores in self.scores.items()
             if own == head and way == "loop" and each in EACH
         ]
         return sorted(set.intersection(*found)) if found else []
 
+    def shared_pools(self, heads: Sequence[str], data: Sequence[str]) -> list[int]:
+        """Return the pools that are whole with each of some learners."""
+        found = [set(self.pools(head, data)) for head in heads]
+        return sorted(set.intersection(*found))
+
     def means(
-        self, head: str, name: str, each: int, data: Sequence[str], way: str = "loop"
+        self,
+        head: str,
+        name: str,
+        each: int,
+        data: Sequence[str],
+        way: str = "loop",
+        *,
+        pools: Sequence[int] | None = None,
     ) -> list[float]:
-        """Return the mean over data sets on each pool that is whole."""
+        """Return the mean over data sets on each pool that is whole, or on some."""
         scores = self.scores[head, name, way, each]
-        return [
-            mean(scores[one, pool] for one in data) for pool in self.pools(head, data)
-        ]
+        some = self.pools(head, data) if pools is None else pools
+        return [mean(scores[one, pool] for one in data) for pool in some]
 
 
 def whole(study: Study, heads: Sequence[str] = COMPARED) -> dict[str, list[str]]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from statistics import mean, stdev
 
-from benchmarks.study import AT_ONCE, HEADS, ORACLE, SOURCES
+from benchmarks.study import AT_ONCE, HEADS, ORACLE, SOURCES, STEPLESS
 from benchmarks.study_data import Study, described, whole
 from scipy.stats import kendalltau, spearmanr
 
@@ -11,15 +11,20 @@ from fewlabels import evaluation
 
 FAMILY = ("npc", "npc, clusters", "npc, greedy", "npc, diffusion", "outward", "v-opt")
 RIVALS = ("random", "badge", "typiclust")
+UNSURE = ("margin", "entropy")
 IN_SHORT = ("outward", "uherding", "typiclust", *RIVALS[:2], "npc")
 LEVEL = 0.05
+
+
+def standing(study: Study, name: str) -> float:
+    """Return the mean accuracy at two labels per class without network training."""
+    heads = {head: data for head, data in whole(study).items() if head in STEPLESS}
+    return mean(mean(study.means(head, name, 2, data)) for head, data in heads.items())
 
 
 def ranking(study: Study) -> str:
     """Return the mean accuracies of all strategies in Markdown, best first."""
     heads = whole(study)
-    if not heads:
-        return "There is no record yet.\n"
     names = study.selectors(next(iter(heads)))
     columns = [(head, each) for head in heads for each in study.each(head)]
 
@@ -29,23 +34,16 @@ def ranking(study: Study) -> str:
         values = study.means(head, name, each, heads[head])
         return f"{mean(values):.1f} ± {stdev(values):.1f}"
 
-    def standing(name: str) -> float:
-        return -mean(
-            mean(study.means(head, name, 2, data))
-            for head, data in heads.items()
-            if name in study.selectors(head)
-        )
-
     titles = " | ".join(f"{head}, {each}" for head, each in columns)
     lines = [f"| strategy | {titles} |", "|---" * (1 + len(columns)) + "|"]
-    for name in sorted(names, key=standing):
+    for name in sorted(names, key=lambda name: -standing(study, name)):
         cells = " | ".join(cell(name, *column) for column in columns)
         lines.append(f"| {name} | {cells} |")
     return "\n".join([*lines, "", f"({described(study)}.)", ""])
 
 
 def by_data(study: Study) -> str:
-    """Return mean accuracies at two labels a class on each data set in Markdown."""
+    """Return mean accuracies at two labels per class on each data set in Markdown."""
     lines: list[str] = []
     for head, data in whole(study).items():
         pools = study.pools(head, data)
@@ -55,25 +53,16 @@ def by_data(study: Study) -> str:
             means = [mean(scores[one, pool] for pool in pools) for one in data]
             lines.append(f"| {name} | {' | '.join(f'{one:.1f}' for one in means)} |")
         lines.append("")
-    return "\n".join(lines) or "There is no record yet.\n"
+    return "\n".join(lines)
 
 
-def best_of_family(study: Study) -> str | None:
-    """Return the member that is best at two labels a class without network training."""
-    heads = {head: data for head, data in whole(study).items() if head in HEADS[:2]}
-    there = [n for n in FAMILY if heads and all(n in study.selectors(h) for h in heads)]
-    if not there:
-        return None
-    return max(
-        there,
-        key=lambda name: mean(
-            mean(study.means(head, name, 2, data)) for head, data in heads.items()
-        ),
-    )
+def best_of_family(study: Study) -> str:
+    """Return the member that is best at two labels per class without networks."""
+    return max(FAMILY, key=lambda name: standing(study, name))
 
 
 def tests(study: Study, name: str, rivals: Sequence[str]) -> str:
-    """Return tests of a strategy against some at two labels a class, in Markdown."""
+    """Return tests of a strategy against some at two labels per class, in Markdown."""
     made = []
     for head, data in whole(study).items():
         for rival in rivals:
@@ -85,8 +74,6 @@ def tests(study: Study, name: str, rivals: Sequence[str]) -> str:
             if len(values) == 2:
                 [found] = evaluation.paired_tests(values, against=rival)
                 made.append((head, rival, found))
-    if not made:
-        return "There is no record yet.\n"
     corrected = evaluation.holm([found.t_p for *_, found in made])
     lines = [
         f"| `{name}` against | learner | difference | 95 % interval | p, Holm |",
@@ -103,7 +90,7 @@ def tests(study: Study, name: str, rivals: Sequence[str]) -> str:
 def even(confirm: Study, later: Study) -> str:
     """Return what becomes of the outward strategy where doubt does not count."""
     lines = [
-        "| labels a class | typiclust | outward | outward, even |",
+        "| labels per class | typiclust | outward | outward, even |",
         "|---" * 4 + "|",
     ]
     for each in (1, 2):
@@ -132,39 +119,34 @@ def agreement(study: Study) -> str:
                 if name in study.selectors(other) and name != ORACLE
             ]
             both = [name for name in data if name in others]
-            if not both:
-                continue
+            pools = study.shared_pools((one, other), both)
             values = [
-                [mean(study.means(head, name, 2, both)) for name in names]
+                [mean(study.means(head, name, 2, both, pools=pools)) for name in names]
                 for head in (one, other)
             ]
             found = spearmanr(*values).statistic
             lines.append(
                 f"- {one} and {other}: {found:.2f} ({len(names)} strategies; "
-                f"{', '.join(both)})"
+                f"{len(pools)} pools of {' / '.join(both)})"
             )
-    return "\n".join([*lines, ""]) if lines else "There is no record yet.\n"
+    return "\n".join([*lines, ""])
 
 
 def one_or_several(study: Study) -> str:
-    """Return what asking at once loses against the loop, at two labels a class."""
+    """Return what asking at once loses against the loop, at two labels per class."""
     rows = []
     for head, data in whole(study).items():
         for name in study.selectors(head):
-            if name == ORACLE or not study.scores.get((head, name, "at once", 2)):
-                continue
-            scores = study.scores[head, name, "at once", 2]
-            pools = study.pools(head, data)
-            if any((one, pool) not in scores for one in data for pool in pools):
+            if name in (ORACLE, *UNSURE):  # of these, a first query is random
                 continue
             values = {
                 "loop": study.means(head, name, 2, data),
                 "at once": study.means(head, name, 2, data, "at once"),
             }
+            if values["loop"] == values["at once"]:
+                continue
             [found] = evaluation.paired_tests(values, against="at once")
             rows.append((head, name, found))
-    if not rows:
-        return "There is no record yet.\n"
     corrected = evaluation.holm([found.t_p for *_, found in rows])
     cells = {
         (name, head): f"{found.difference:+.1f}{'*' if p < LEVEL else ''}"
@@ -173,28 +155,26 @@ def one_or_several(study: Study) -> str:
     heads = list(dict.fromkeys(head for head, *_ in rows))
     lines = [f"| strategy | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
     for name in dict.fromkeys(name for _, name, _ in rows):
-        told = " | ".join(cells.get((name, head), "") for head in heads)
+        told = " | ".join(cells[name, head] for head in heads)
         lines.append(f"| {name} | {told} |")
     told = f"({described(study)}. A star: p below {LEVEL} by Holm over all of them.)"
     return "\n".join([*lines, "", told, ""])
 
 
-def behind_the_best(study: Study) -> str:
-    """Return how far strategies are behind the best at two labels a class."""
+def behind_the_best(study: Study, each: int) -> str:
+    """Return how far strategies are behind the best at some labels per class."""
     heads = whole(study)
-    if not heads:
-        return "There is no record yet.\n"
     names = [one for one in study.selectors(next(iter(heads))) if one != ORACLE]
     columns = {}
     for head, data in heads.items():
         values = {
-            name: study.means(head, name, 2, data)
+            name: study.means(head, name, each, data)
             for name in names
             if name in study.selectors(head)
         }
         best = max(values, key=lambda name, own=values: mean(own[name]))
-        tests = evaluation.paired_tests(values, against=best)
-        told = {one.name: _behind(one) for one in tests}
+        found = evaluation.paired_tests(values, against=best)
+        told = {one.name: _behind(one) for one in found}
         columns[head] = {best: f"best ({mean(values[best]):.1f})", **told}
     lines = [f"| strategy | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
     for name in names:
@@ -213,42 +193,43 @@ def supervised_too(study: Study) -> str:
     heads = whole(study, HEADS)
     lines = []
     for other in ("fixmatch-darp", "spreading"):
-        if "supervised" not in heads or other not in heads:
-            continue
         for data in (one for one in heads["supervised"] if one in heads[other]):
             names = [
                 name
                 for name in study.selectors("supervised")
                 if name in study.selectors(other) and name != ORACLE
             ]
+            pools = study.shared_pools(("supervised", other), [data])
             values = [
-                [mean(study.means(head, name, 2, [data])) for name in names]
+                [
+                    mean(study.means(head, name, 2, [data], pools=pools))
+                    for name in names
+                ]
                 for head in ("supervised", other)
             ]
             found = kendalltau(*values)
             lines.append(
                 f"- {data}, supervised and {other}: {found.statistic:.2f} (p "
-                f"{found.pvalue:.2g}; {len(names)} strategies)"
+                f"{found.pvalue:.2g}; {len(names)} strategies, {len(pools)} pools)"
             )
-    return "\n".join([*lines, ""]) if lines else "There is no record yet.\n"
+    return "\n".join([*lines, ""])
 
 
 def noise(study: Study) -> str:
-    """Return the spread of trainings on one label set, beside that over pools."""
-    lines = ["| data | one label set | random labels of ten pools |", "|---|---|---|"]
+    """Return the spread of trainings on one even label set, beside that over pools."""
+    titles = ("data", "one even set, ten trainings", "even sets, ten pools")
+    lines = [f"| {' | '.join(titles)} | random, ten pools |", "|---" * 4 + "|"]
     for (head, data), values in study.retrained.items():
-        pools = study.scores[head, "random", "loop", 2]
-        others = [score for (own, _), score in pools.items() if own == data]
-        if len(values) > 1 and len(others) > 1:
-            cells = (f"{mean(one):.1f} ± {stdev(one):.1f}" for one in (values, others))
-            lines.append(f"| {data} | {' | '.join(cells)} |")
-    return "\n".join([*lines, ""]) if len(lines) > 2 else "There is no record yet.\n"
+        others = [study.means(head, name, 2, [data]) for name in (ORACLE, "random")]
+        cells = (f"{mean(one):.1f} ± {stdev(one):.1f}" for one in (values, *others))
+        lines.append(f"| {data} | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
 
 
 def beside(study: Study) -> str:
     """Return what else is known of each strategy with label spreading, in the loop."""
-    head, classes = HEADS[0], {one.name: one.num_classes for one in SOURCES}
-    data = whole(study).get(head, [])
+    head, classes = "spreading", {one.name: one.num_classes for one in SOURCES}
+    data = whole(study)[head]
     found = [
         one
         for one in study.lines
@@ -256,8 +237,6 @@ def beside(study: Study) -> str:
         and one["data"] in data
         and one["query"] == classes[one["data"]]
     ]
-    if not found:
-        return "There is no record yet.\n"
     rows = [
         "| strategy | worst pool | classes met | seconds of a query |",
         "|---" * 4 + "|",
@@ -268,14 +247,12 @@ def beside(study: Study) -> str:
         seconds = mean(mean(one["seconds"][:AT_ONCE]) for one in own)
         worst = min(study.means(head, name, AT_ONCE, data))
         rows.append(f"| {name} | {worst:.1f} | {met:.0f} % | {seconds:.2f} |")
-    return "\n".join([*rows, "", f"({described(study)}.)", ""])
+    return "\n".join([*rows, ""])
 
 
 def in_short(study: Study) -> str:
     """Return the strategies that most people ask about, in Markdown, best first."""
     heads = whole(study)
-    if not heads:
-        return "There is no record yet.\n"
     means = {
         name: [
             mean(study.means(head, name, 2, data))
@@ -288,8 +265,8 @@ def in_short(study: Study) -> str:
         f"| labels chosen by | {' | '.join(heads)} |",
         "|---" * (1 + len(heads)) + "|",
     ]
-    for name in sorted(means, key=lambda name: -mean(means[name])):
+    for name in sorted(means, key=lambda name: -standing(study, name)):
         cells = " | ".join(f"{one:.1f}" for one in means[name])
         lines.append(f"| `{name}` | {cells} |")
-    told = f"(Percent; means over pools and data sets. {described(study)}.)"
+    told = f"(Percent; compare within a column. {described(study)}.)"
     return "\n".join([*lines, "", told, ""])

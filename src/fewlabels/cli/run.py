@@ -32,7 +32,7 @@ def run(
     ] = None,
     *,
     strategy: Annotated[
-        str | None, typer.Option(help="Name or module:Class. [default: npc]")
+        str | None, typer.Option(help="Name or module:Class. [default: typiclust]")
     ] = None,
     trainer: Annotated[
         str | None, typer.Option(help="Name or module:Class. [default: fixmatch-darp]")
