@@ -1,6 +1,6 @@
 """Memory of the diffusion kernel and of a query over it, each in a fresh process.
 
-    OMP_NUM_THREADS=1 python benchmarks/diffusion_memory.py     10,000 and 100,000 rows
+    OMP_NUM_THREADS=1 python -m benchmarks.diffusion_memory     10,000 and 100,000 rows
 
 Rows are 64 random numbers in single precision around ten centers. What is told is the
 largest resident memory of the process as Linux counts it (VmHWM), less what it had with

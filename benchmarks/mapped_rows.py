@@ -1,6 +1,6 @@
 """Memory of a choice among rows that are in a file, each in a fresh process.
 
-    python benchmarks/mapped_rows.py        4,000,000 rows against 400,000; 2 GB of disk
+    python -m benchmarks.mapped_rows        4,000,000 rows against 400,000; 2 GB of disk
 
 The problem is that of ``npc_search``, its rows as a float32 memory map: 128 features,
 50 items labeled, 20 to choose, as many draws as candidates, one thread. What is told is

@@ -1,7 +1,7 @@
 """What is lost where a strategy looks at a random part of the pool only.
 
-    python benchmarks/reduction.py                  uherding, a minute
-    python benchmarks/reduction.py outward          another one, a quarter of an hour
+    python -m benchmarks.reduction                  uherding, a minute
+    python -m benchmarks.reduction outward          another one, a quarter of an hour
 
 The problem is that of ``large_pool`` with 6,000 items and the first 64 features; ten
 items are labeled, 50 are chosen, of the whole pool or of a random part of it

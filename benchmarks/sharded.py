@@ -1,6 +1,6 @@
 """Choices over sixteen shards: one process, several, and tasks of Ray.
 
-    python benchmarks/sharded.py            prints and keeps whether all agree
+    python -m benchmarks.sharded            prints and keeps whether all agree
 
 The problem is that of ``large_pool`` with fewer items and the first 32 features, in
 sixteen Parquet files of unequal length; 50 items are labeled, 20 are chosen. Each

@@ -1,6 +1,6 @@
 """What the record of the study says: tables, tests and the picture of docs/study.md.
 
-``python benchmarks/study_report.py`` writes each part between its marks in README.md,
+``python -m benchmarks.study_report`` writes each part between its marks in README.md,
 docs/study.md and docs/experiments.md, and draws their pictures; ``--check`` only
 compares. Where the record is not whole, what is there is told, with the number of
 pools.

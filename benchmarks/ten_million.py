@@ -1,6 +1,6 @@
 """NPC among ten million rows of a file against one million, each in a fresh process.
 
-    python benchmarks/ten_million.py        5 GB of disk, in a folder that is removed
+    python -m benchmarks.ten_million        5 GB of disk, in a folder that is removed
 
 The rows are those of ``mapped_rows``: 128 float32 features, 50 items labeled; 200 are
 chosen, on one thread. 250 items are more than 129 gradient features can tell apart, so

@@ -43,6 +43,19 @@ def blocks(page):
     ]
 
 
+def test_scripts_that_are_named_start_from_a_checkout():
+    """A script that is run by its path finds no other of its folder's modules."""
+    own = [*(ROOT / "benchmarks").glob("*.py"), *(ROOT / "scripts").glob("*.py")]
+    texts = [path.read_text("utf-8") for path in (*PAGES, *own, ROOT / "Makefile")]
+    named = set(
+        re.findall(r"python ((?:benchmarks|scripts)/\w+\.py)", "\n".join(texts))
+    )
+    assert named
+    for path in named:
+        text = (ROOT / path).read_text("utf-8")
+        assert not re.search(r"^(from|import) (benchmarks|tests)\b", text, re.MULTILINE)
+
+
 @pytest.fixture
 def shell(capsys):
     """Run each line after a ``$``; the lines below it must be in what it prints."""
