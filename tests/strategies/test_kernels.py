@@ -6,13 +6,14 @@ from tests.conftest import global_random_state
 from tests.strategies import contract
 from torch import nn
 
-from fewlabels import strategies
+from fewlabels import gram, strategies
 from fewlabels.errors import UsageError
 from fewlabels.features import NetworkClassifier
 from fewlabels.models import Network
 from fewlabels.models.network import Dense
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.rng import stream
+from fewlabels.strategies import kernels
 
 NUM_ITEMS, NUM_CLASSES = 40, 3
 CASES = [
@@ -86,3 +87,45 @@ def test_copies_are_asked_once(name):
     strategy = strategies.resolve(name, {"kernel": "ntk"})
     query = contract.chosen_by(strategy, pool, classifier, size=6)
     assert len(set((query.indices % 10).tolist())) == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("npc", {"method": "greedy"}),
+        ("maxdet", {}),
+        ("ev-gp", {"max_pool": 20, "num_references": 10}),
+        ("mlmoc", {"max_pool": 20, "num_references": 10}),
+    ],
+)
+def test_a_graph_is_made_of_a_part_of_a_large_pool(name, options, monkeypatch):
+    monkeypatch.setattr(kernels, "MAX_ON_GRAPH", 20)
+    sizes, made = [], gram.diffusion_kernel
+
+    def spied(rows, **given):
+        sizes.append(len(rows))
+        return made(rows, **given)
+
+    monkeypatch.setattr(gram, "diffusion_kernel", spied)
+    pool, classifier = contract.problem(0)
+    strategy = strategies.resolve(name, {"kernel": "diffusion", **options})
+    query = contract.chosen_by(strategy, pool, classifier)
+    assert query.record["subsample"]["considered"] == 20
+    assert sizes[0] <= 20 + len(pool.labeled) + 10 * ("max_pool" in options)
+    assert set(query.indices.tolist()) <= set(pool.candidates.tolist())
+
+
+def test_a_part_is_asked_by_places_in_the_pool():
+    pool, classifier = contract.problem(0)
+    outputs = classifier.outputs(pool.images, torch.arange(len(pool)))
+    among = pool.candidates[::2]
+    strategy = strategies.resolve("npc", {"kernel": "diffusion"})
+    told = (outputs, pool, 4, stream(0, "part"), ())
+    _, kernel = kernels.kernel_for(strategy, classifier, *told, among=among)
+    items = torch.cat([pool.labeled, among]).sort().values
+    direct = gram.diffusion_kernel(outputs.features[items])
+    places = torch.arange(len(items))
+    block = kernel.block(items.flip(0), items)
+    torch.testing.assert_close(block, direct.block(places.flip(0), places))
+    torch.testing.assert_close(kernel.diagonal(items), direct.diagonal(places))
+    assert (kernel.num_items, kernel.rank_bound) == (len(pool), direct.rank_bound)

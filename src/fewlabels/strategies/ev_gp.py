@@ -60,9 +60,9 @@ class ExpectedVariance:
         everything = torch.arange(len(pool))
         references = sampled(everything, self.num_references, generator)
         outputs = classifier.outputs(pool.images, everything)
-        name, kernel = kernel_for(
-            self, classifier, outputs, pool, size, generator, history
-        )
+        among = torch.cat([asked.items, references]) if asked.record else None
+        told = (outputs, pool, size, generator, history)
+        name, kernel = kernel_for(self, classifier, *told, among=among)
         indices, before, after = minimize_variance(
             kernel,
             labeled=pool.labeled,

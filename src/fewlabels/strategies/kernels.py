@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Literal, Protocol
 
@@ -10,16 +11,20 @@ from torch import Generator, Tensor
 
 from fewlabels import gram
 from fewlabels.errors import NotFiniteError, UsageError
-from fewlabels.matrices import Rows
+from fewlabels.matrices import Rows, rows_at
 from fewlabels.models import as_input
 from fewlabels.naming import check_known, imported
 from fewlabels.pool import Pool, Round
 from fewlabels.protocols import Classifier, Kernel, Outputs, OwnInputs
+from fewlabels.strategies.inputs import Considered, considered
 
 KernelName = Literal["auto", "last-layer", "wide-head", "softmax", "ntk", "diffusion"]
 
 KernelChoice = KernelName | str | Kernel | Callable[[Outputs, Pool], Kernel]
 """A name, a kernel, what makes one of outputs and pool, or where that is imported."""
+
+MAX_ON_GRAPH = 20_000
+"""How many candidates a graph is made of."""
 
 _RANK_SHARE = 0.9
 _METHODS = ("diagonal", "block")
@@ -68,6 +73,39 @@ def check_kernel(strategy: Looking) -> None:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class _Among:
+    """A kernel over some items of a pool, asked by their places in the pool."""
+
+    kernel: Kernel
+    items: Tensor
+    """Their places, ascending."""
+    num_items: int
+
+    @property
+    def rank_bound(self) -> int | None:
+        """That of the kernel."""
+        return self.kernel.rank_bound
+
+    def diagonal(self, items: Tensor) -> Tensor:
+        """Return k(i, i) for each index."""
+        return self.kernel.diagonal(torch.searchsorted(self.items, items))
+
+    def block(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """Return k(i, j) for all pairs."""
+        places = (torch.searchsorted(self.items, one) for one in (rows, columns))
+        return self.kernel.block(*places)
+
+
+def candidates_for(
+    strategy: Looking, pool: Pool, size: int, generator: Generator
+) -> Considered:
+    """Return what to look at: all candidates, or a part, if the kernel is a graph's."""
+    is_graph = strategy.kernel == "diffusion"
+    limit = MAX_ON_GRAPH if is_graph else len(pool.candidates)
+    return considered(pool.candidates, limit, generator, at_least=size)
+
+
 def kernel_for(
     strategy: Looking,
     classifier: Classifier,
@@ -77,17 +115,24 @@ def kernel_for(
     generator: Generator,
     history: Sequence[Round],
     weights: gram.Weights = "none",
+    among: Tensor | None = None,
 ) -> tuple[str, Kernel]:
     """Return the name of the kernel to use, and the kernel over the whole pool.
 
     ``"auto"`` decides in the first round, and later ones follow. The generator draws
-    the sketch of a whole network's gradients.
+    the sketch of a whole network's gradients. A graph is made of what is labeled and of
+    the items ``among`` which there is something to choose; None: of all.
     """
     choice = strategy.kernel
     if isinstance(choice, str) and ":" not in choice:
         name = _decided(choice, outputs.features, pool, size, history)
         if name == "diffusion":
-            return name, gram.diffusion_kernel(outputs.features, weights=weights)
+            if among is None:
+                return name, gram.diffusion_kernel(outputs.features, weights=weights)
+            items = torch.unique(torch.cat([among, pool.labeled]))
+            rows = rows_at(outputs.features, items)
+            graph = gram.diffusion_kernel(rows, weights=weights)
+            return name, _Among(graph, items, len(pool))
         scaled = strategy.normalize
         return name, _built_in(
             name, classifier, outputs, pool, generator, normalize=scaled

@@ -15,7 +15,7 @@ from torch import Generator
 from fewlabels.pool import Pool, Query, Round
 from fewlabels.protocols import Classifier
 from fewlabels.search import check_size, maximize_determinant
-from fewlabels.strategies.kernels import check_kernel, kernel_for
+from fewlabels.strategies.kernels import candidates_for, check_kernel, kernel_for
 
 
 @dataclass(frozen=True)
@@ -43,17 +43,18 @@ class MaxDet:
     ) -> Query:
         """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
         check_size(size, len(pool.candidates))
+        part = candidates_for(self, pool, size, generator)
+        among = part.items if part.record else None
         outputs = classifier.outputs(pool.images, torch.arange(len(pool)))
-        name, kernel = kernel_for(
-            self, classifier, outputs, pool, size, generator, history
-        )
+        told = (outputs, pool, size, generator, history)
+        name, kernel = kernel_for(self, classifier, *told, among=among)
         indices, value = maximize_determinant(
             kernel,
             labeled=pool.labeled,
-            candidates=pool.candidates,
+            candidates=part.items,
             size=size,
             generator=generator,
         )
         is_tie = value == -torch.inf
-        record = {"kernel": name, "tie": is_tie}
+        record = {"kernel": name, "tie": is_tie, **part.record}
         return Query(indices, None if is_tie else value, record)

@@ -76,9 +76,9 @@ class MostLikelyOutputChange:
         references = sampled(everything, self.num_references, generator)
         outputs = classifier.outputs(pool.images, everything)
         check_classes(outputs.logits)
-        name, kernel = kernel_for(
-            self, classifier, outputs, pool, size, generator, history
-        )
+        among = torch.cat([asked.items, references]) if asked.record else None
+        told = (outputs, pool, size, generator, history)
+        name, kernel = kernel_for(self, classifier, *told, among=among)
         labeled = pool.labeled
         posterior = Posterior(
             kernel,

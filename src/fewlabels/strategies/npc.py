@@ -34,7 +34,7 @@ from fewlabels.search import (
 from fewlabels.search.blocks import chunks
 from fewlabels.search.clusters import k_means, typicality
 from fewlabels.search.workers import check_processes, local_processes
-from fewlabels.strategies.kernels import check_kernel, kernel_for
+from fewlabels.strategies.kernels import candidates_for, check_kernel, kernel_for
 
 Proposal = Literal["uniform", "clusters", "typical"]
 
@@ -89,19 +89,20 @@ class NeuralPreconditioning:
     ) -> Query:
         """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
         check_size(size, len(pool.candidates))
+        part = candidates_for(self, pool, size, generator)
+        among = part.items if part.record else None
         outputs = classifier.outputs(pool.images, torch.arange(len(pool)))
-        name, kernel = kernel_for(
-            self, classifier, outputs, pool, size, generator, history, self.weights
-        )
+        told = (outputs, pool, size, generator, history, self.weights, among)
+        name, kernel = kernel_for(self, classifier, *told)
         with local_processes(self.processes) as executor:
             found = maximize_smallest_eigenvalue(
                 kernel,
                 labeled=pool.labeled,
-                candidates=pool.candidates,
+                candidates=part.items,
                 size=size,
                 method=self.method,
                 draws=self.draws,
-                proposal=self._proposal(outputs.features, pool, size, generator),
+                proposal=self._proposal(outputs.features, part.items, size, generator),
                 tie_tolerance=self.tie_tolerance,
                 executor=executor,
                 generator=generator,
@@ -113,16 +114,16 @@ class NeuralPreconditioning:
             "tie": found.is_tie,
             "draws": found.num_draws,
             "refuted": found.num_refuted,
+            **part.record,
         }
         return Query(found.indices, found.value, record)
 
     def _proposal(
-        self, features: Rows, pool: Pool, size: int, generator: Generator
+        self, features: Rows, candidates: Tensor, size: int, generator: Generator
     ) -> Draws | None:
         """Return where draws come from; None: uniform ones."""
         if self.proposal == "uniform" or self.method != "random":
             return None
-        candidates = pool.candidates
         rows = rows_at(features, candidates)
         if self.proposal == "typical":
             weights = typicality(rows, generator)
