@@ -191,3 +191,18 @@ def test_no_picture_and_one_picture(tmp_path):
     assert representatives({}) == {}
     one = taken(tmp_path, [np.arange(256, dtype=np.uint8).reshape(16, 16)])
     assert representatives(one) == {key: key for key in one}
+
+
+def test_compiled_and_plain_search_agree(tmp_path, monkeypatch):
+    photos = [scene(seed, size=(90, 70)) for seed in range(6)]
+    prints = {}
+    for number, photo in enumerate(
+        [*photos, *(one.resize((60, 47)) for one in photos)]
+    ):
+        photo.save(tmp_path / f"{number}.png")
+        _, prints[f"{number:02d}"] = fingerprint("a", tmp_path / f"{number}.png")
+    found = representatives(prints)
+    assert 1 < len(set(found.values())) < len(prints)
+    for name in ("_is_far", "_search"):
+        monkeypatch.setattr(duplicates, name, getattr(duplicates, name).py_func)
+    assert representatives(prints) == found
