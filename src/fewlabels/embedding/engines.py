@@ -120,7 +120,7 @@ class OnRay:
                 )
             data = data.map(
                 _Actor,
-                compute=ActorPoolStrategy(size=size),
+                compute=ActorPoolStrategy(min_size=1, max_size=size),
                 num_cpus=self.cpus,
                 num_gpus=self.gpus,
                 runtime_env=surroundings,
