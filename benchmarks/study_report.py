@@ -2,8 +2,7 @@
 
 ``python -m benchmarks.study_report`` writes each part between its marks in README.md,
 docs/study.md and docs/experiments.md, and draws their pictures; ``--check`` only
-compares. Where the record is not whole, what is there is told, with the number of
-pools.
+compares.
 """
 
 import argparse
@@ -32,8 +31,6 @@ PICTURE, COPIES = DOCS / "images" / "study.png", DOCS / "images" / "repeated_mni
 def picture(study: Study, path: Path) -> None:
     """Draw mean accuracies at two labels per class with their 95 % intervals."""
     heads = whole(study)
-    if not heads:
-        return
     first, data = next(iter(heads.items()))
     order = sorted(
         study.selectors(first), key=lambda n: mean(study.means(first, n, 2, data))

@@ -3,15 +3,12 @@
 import json
 
 import pytest
-from tests.data.pictures import save
+from tests.embedding.here import pictures
 
 
 @pytest.fixture
 def images(tmp_path):
-    for number in range(5):
-        save(tmp_path / "images" / f"{number}.png", number, channels=3)
-    (tmp_path / "images" / "broken.png").write_bytes(b"nothing")
-    return tmp_path / "images"
+    return pictures(tmp_path / "images", 5)
 
 
 WORDS = ("--encoder", "pixels", "--shard-size", 3, "--workers", 1)

@@ -1,12 +1,21 @@
-"""An engine without processes, and shards as arrays."""
+"""Images to embed, an engine without processes, and shards as arrays."""
 
 from pathlib import Path
 
 import numpy as np
 from pyarrow import parquet
+from tests.data.pictures import save
 
 from fewlabels.embedding import planned
 from fewlabels.embedding.work import embed_portion
+
+
+def pictures(folder, number):
+    """Write some images, and one that is none; return their folder."""
+    for one in range(number):
+        save(folder / f"{one}.png", one, channels=3)
+    (folder / "broken.png").write_bytes(b"nothing")
+    return folder
 
 
 class Here:

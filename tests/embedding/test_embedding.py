@@ -8,7 +8,7 @@ import pytest
 import torch
 from pyarrow import parquet
 from tests.data.pictures import save
-from tests.embedding.here import Here, rows, work
+from tests.embedding.here import Here, pictures, rows, work
 
 from fewlabels import errors
 from fewlabels.data import load
@@ -20,10 +20,7 @@ from fewlabels.features import embedded, encoders
 @pytest.fixture
 def images(tmp_path):
     """Ten images, and one that is none."""
-    for number in range(10):
-        save(tmp_path / "images" / f"{number}.png", number, channels=3)
-    (tmp_path / "images" / "broken.png").write_bytes(b"nothing")
-    return tmp_path / "images"
+    return pictures(tmp_path / "images", 10)
 
 
 def test_every_image_becomes_the_row_that_its_encoder_gives(images, tmp_path):

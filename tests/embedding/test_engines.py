@@ -10,8 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.data.pictures import save
-from tests.embedding.here import Here, rows, work
+from tests.embedding.here import Here, pictures, rows, work
 
 from fewlabels import errors
 from fewlabels.embedding import Local, OnRay
@@ -22,10 +21,7 @@ from fewlabels.embedding.shards import counted
 @pytest.fixture
 def images(tmp_path):
     """Nine images, and one that is none."""
-    for number in range(9):
-        save(tmp_path / "images" / f"{number}.png", number, channels=3)
-    (tmp_path / "images" / "broken.png").write_bytes(b"nothing")
-    return tmp_path / "images"
+    return pictures(tmp_path / "images", 9)
 
 
 def shards(folder):

@@ -61,8 +61,9 @@ class ExpectedVariance:
         references = sampled(everything, self.num_references, generator)
         outputs = classifier.outputs(pool.images, everything)
         among = torch.cat([asked.items, references]) if asked.record else None
-        told = (outputs, pool, size, generator, history)
-        name, kernel = kernel_for(self, classifier, *told, among=among)
+        name, kernel = kernel_for(
+            self, classifier, outputs, pool, size, generator, history, among=among
+        )
         indices, before, after = minimize_variance(
             kernel,
             labeled=pool.labeled,

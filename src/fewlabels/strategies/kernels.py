@@ -114,6 +114,7 @@ def kernel_for(
     size: int,
     generator: Generator,
     history: Sequence[Round],
+    *,
     weights: gram.Weights = "none",
     among: Tensor | None = None,
 ) -> tuple[str, Kernel]:

@@ -46,8 +46,9 @@ class MaxDet:
         part = candidates_for(self, pool, size, generator)
         among = part.items if part.record else None
         outputs = classifier.outputs(pool.images, torch.arange(len(pool)))
-        told = (outputs, pool, size, generator, history)
-        name, kernel = kernel_for(self, classifier, *told, among=among)
+        name, kernel = kernel_for(
+            self, classifier, outputs, pool, size, generator, history, among=among
+        )
         indices, value = maximize_determinant(
             kernel,
             labeled=pool.labeled,

@@ -77,8 +77,9 @@ class MostLikelyOutputChange:
         outputs = classifier.outputs(pool.images, everything)
         check_classes(outputs.logits)
         among = torch.cat([asked.items, references]) if asked.record else None
-        told = (outputs, pool, size, generator, history)
-        name, kernel = kernel_for(self, classifier, *told, among=among)
+        name, kernel = kernel_for(
+            self, classifier, outputs, pool, size, generator, history, among=among
+        )
         labeled = pool.labeled
         posterior = Posterior(
             kernel,

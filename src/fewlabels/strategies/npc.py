@@ -92,8 +92,17 @@ class NeuralPreconditioning:
         part = candidates_for(self, pool, size, generator)
         among = part.items if part.record else None
         outputs = classifier.outputs(pool.images, torch.arange(len(pool)))
-        told = (outputs, pool, size, generator, history, self.weights, among)
-        name, kernel = kernel_for(self, classifier, *told)
+        name, kernel = kernel_for(
+            self,
+            classifier,
+            outputs,
+            pool,
+            size,
+            generator,
+            history,
+            weights=self.weights,
+            among=among,
+        )
         with local_processes(self.processes) as executor:
             found = maximize_smallest_eigenvalue(
                 kernel,
