@@ -14,7 +14,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-slow learners study-report skactiveml check lint fix lines picture docs wheel clean
+.PHONY: help setup demo test test-slow study-report skactiveml check lint fix lines picture docs wheel clean
 
 help: ## Print this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,10 +57,7 @@ test: setup ## All tests that take no more than seconds, on two processes.
 test-slow: setup ## The tests that take minutes, and properties with many examples.
 	$(PYTEST) -m "slow or hypothesis" --hypothesis-profile thorough
 
-learners: setup ## Print the tables of all learners from their record.
-	$(BIN)/python benchmarks/learners.py report
-
-study-report: setup ## Make tables and picture of the study from its record.
+study-report: setup ## Make tables and pictures of both studies from their records.
 	$(BIN)/python -m benchmarks.study_report
 
 skactiveml: setup ## scikit-activeml's own tests on our strategies; fetches them.

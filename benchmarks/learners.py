@@ -10,22 +10,20 @@ that take no steps have ten seeds, the others five.
 
 ``FEWLABELS_DATA=DIR python benchmarks/learners.py run --bench FOLDER`` does what is
 missing, by the engine of ``fewlabels bench run``: what is in the record is not done
-again, and what was interrupted goes on. ``report`` prints the tables, and ``times``
-measures the processor time of one training by each learner.
+again, and what was interrupted goes on. ``times`` measures the processor time of one
+training by each learner; ``make study-report`` makes the tables of docs/learners.md.
 """
 
 import argparse
 import json
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any, NamedTuple
 
 import torch
 
-from fewlabels import data, evaluation, journal, rng, training
+from fewlabels import data, journal, rng, training
 from fewlabels.bench import BenchFolder, Cell, LocalEngine
 from fewlabels.bench.recipes.cpu import long_tail
 from fewlabels.loop import hidden
@@ -196,70 +194,6 @@ def place_of(line: Mapping[str, Any]) -> Place:
     return Place(*(line[name] for name in Place._fields))
 
 
-# ------------------------------------------------------------------------- the tables
-
-
-Found = dict[tuple[str, str, int], dict[str, dict[int, float]]]
-
-
-def found_in(path: Path) -> Found:
-    """Return percentages by data, pool and labels, then by learner and seed."""
-    found: Found = defaultdict(lambda: defaultdict(dict))
-    for line in recorded(path):
-        *column, learner, seed = place_of(line)
-        found[tuple(column)][learner][seed] = 100 * line["accuracy"]
-    return found
-
-
-def report(path: Path) -> str:
-    """Return the tables in Markdown."""
-    found, lines = found_in(path), []
-    for source in SOURCES:
-        for pool in POOLS:
-            columns = [(source.name, pool, number) for number in source.num_labels]
-            labels = {name for one in columns for name in found.get(one, ())}
-            if not labels:
-                continue
-            order = [one.label for one in rows(source) if one.label in labels]
-            marked = {one: significant(found[one]) for one in columns}
-            heads = [f"{number} labels" for *_, number in columns]
-            lines += ["", f"{source.name}, {pool}", ""]
-            lines += [f"| learner | {' | '.join(heads)} |", "|---" * 4 + "|"]
-            for name in order:
-                cells = [
-                    summary(found[one].get(name, {})) + marked[one].get(name, "")
-                    for one in columns
-                ]
-                lines += [f"| {name} | {' | '.join(cells)} |"]
-    return "\n".join(lines[1:])
-
-
-def significant(found: Mapping[str, Mapping[int, float]]) -> dict[str, str]:
-    """Mark learners that differ from the rival by paired t tests and Holm."""
-    rival = found.get(RIVAL, {})
-    others = [one for one in found if one != RIVAL]
-    tests = []
-    for name in others:
-        seeds = sorted(found[name].keys() & rival.keys())
-        values = {one: [found[one][seed] for seed in seeds] for one in (name, RIVAL)}
-        made = evaluation.paired_tests(values, against=RIVAL) if len(seeds) > 2 else []
-        tests.append(made[0] if made else None)
-    raw = [float("nan") if one is None else one.t_p for one in tests]
-    return {
-        name: " ▲" if one.difference > 0 else " ▼"
-        for name, one, p in zip(others, tests, evaluation.holm(raw), strict=True)
-        if one is not None and p < 0.05
-    }
-
-
-def summary(found: Mapping[int, float]) -> str:
-    """Return mean, standard deviation and worst of some accuracies."""
-    numbers = list(found.values())
-    if len(numbers) < 2:
-        return ""
-    return f"{mean(numbers):.1f} ± {stdev(numbers):.1f} ({min(numbers):.1f})"
-
-
 # -------------------------------------------------------------------------- the times
 
 
@@ -289,7 +223,7 @@ def times(path: Path, sources: Sequence[str], names: Sequence[str]) -> None:
 def main() -> None:
     """Do what was asked."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("run", "report", "times"))
+    parser.add_argument("what", choices=("run", "times"))
     parser.add_argument("--bench", type=Path, default=Path("bench-learners"))
     parser.add_argument("--record", type=Path, default=RECORD)
     parser.add_argument("--workers", type=int)
@@ -298,10 +232,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.what == "run":
         run(arguments)
-    elif arguments.what == "times":
-        times(TIMES, arguments.data, arguments.learners)
     else:
-        print(report(arguments.record))
+        times(TIMES, arguments.data, arguments.learners)
 
 
 if __name__ == "__main__":

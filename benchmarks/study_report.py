@@ -1,8 +1,8 @@
-"""What the record of the study says: tables, tests and the picture of docs/study.md.
+"""What records of studies say: tables, tests and pictures of the pages about them.
 
 ``python -m benchmarks.study_report`` writes each part between its marks in README.md,
-docs/study.md and docs/experiments.md, and draws their pictures; ``--check`` only
-compares.
+docs/study.md, docs/learners.md and docs/experiments.md, and draws their pictures;
+``--check`` only compares.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import mean
 
 import numpy as np
-from benchmarks import record_tables, study_tables
+from benchmarks import learner_tables, record_tables, study_tables
 from benchmarks.study import ORACLE, SOURCES, STAGES
 from benchmarks.study_data import Study, whole
 from benchmarks.study_measures import predictors
@@ -24,7 +24,10 @@ from fewlabels import evaluation
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = (ROOT / "README.md", DOCS / "study.md", DOCS / "experiments.md")
+PAGES = (
+    ROOT / "README.md",
+    *(DOCS / f"{name}.md" for name in ("study", "learners", "experiments")),
+)
 PICTURE, COPIES = DOCS / "images" / "study.png", DOCS / "images" / "repeated_mnist.png"
 
 
@@ -97,6 +100,7 @@ def parts(screen: Study, confirm: Study, later: Study) -> dict[str, Callable[[],
         "in short": lambda: study_tables.in_short(confirm),
         "copies": record_tables.copies,
         "shots": record_tables.shots,
+        **learner_tables.parts(),
     }
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from benchmarks import study_measures, study_report, study_tables
+from benchmarks import learner_tables, study_measures, study_report, study_tables
 from benchmarks.study import SELECTORS, SOURCES, STAGES, planned
 from benchmarks.study_data import Study
 
@@ -69,3 +69,19 @@ def test_measures_of_a_set_are_those_of_dense_matrices():
     assert told["trace left"] == pytest.approx(float(left.trace()))
     largest = float(torch.linalg.eigvalsh(left)[-1])
     assert told["largest eigenvalue left"] == pytest.approx(largest)
+
+
+def test_learners_are_marked_where_tests_hold_after_correction():
+    draws = torch.Generator().manual_seed(0)
+    noise = torch.randn(3, 5, generator=draws).tolist()
+    rival = {seed: 50.0 + 5 * seed for seed in range(5)}
+    shifts = {"much better": 20, "much worse": -20, "level": 0}
+    others = {
+        name: {
+            seed: value + shift + noise[number][seed] for seed, value in rival.items()
+        }
+        for number, (name, shift) in enumerate(shifts.items())
+    }
+    found = {"fixmatch-darp": rival, "seen once": {0: 99.0}, **others}
+    marks = learner_tables.significant(found)
+    assert marks == {"much better": " ▲", "much worse": " ▼"}
