@@ -28,7 +28,6 @@ from fewlabels.bench import BenchFolder, Cell, LocalEngine
 from fewlabels.bench.recipes.cpu import long_tail
 from fewlabels.loop import hidden
 from fewlabels.pool import Answers
-from fewlabels.projects.planning import OVER_PIXELS
 from fewlabels.runs import Choice, RunSettings, as_made
 
 RESULTS = Path(__file__).parent / "results"
@@ -39,6 +38,8 @@ RIVAL = "fixmatch-darp"
 """The paper's, which all others are compared with."""
 ALIGNED = (RIVAL, "fixmatch-da")
 """Other learners can be aligned as well; one stands for all."""
+OVER_PIXELS = {"encoder": "pixels", "scale": "common", "pool_weight": 1000.0}
+"""How a linear head takes the pixels of small images."""
 GRAPHS = ("spreading", "poisson", "ot")
 """Heads that may be told, as DARP is, that classes are equally frequent."""
 

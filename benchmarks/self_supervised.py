@@ -29,7 +29,6 @@ from fewlabels.evaluation import accuracy, paired_tests
 from fewlabels.features import FeatureCache
 from fewlabels.loop import hidden
 from fewlabels.pool import Answers, Pool, Split
-from fewlabels.projects.planning import OVER_PIXELS
 from fewlabels.training.frozen import FrozenInputs
 
 RESULTS = Path(__file__).parent / "results" / "self_supervised.jsonl"
@@ -39,7 +38,7 @@ SEEDS = tuple(range(5))
 GREY = {"weak": {"flip": False}, "strong": "small-grey"}
 OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
     "frozen-linear": {
-        "pixels": dict(OVER_PIXELS),
+        "pixels": {"encoder": "pixels", "scale": "common", "pool_weight": 1000.0},
         "self-supervised": {"encoder": "self-supervised"},
     },
     "frozen-fixmatch-darp": {

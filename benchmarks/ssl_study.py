@@ -30,7 +30,6 @@ from fewlabels import journal, rng, training
 from fewlabels.evaluation import accuracy
 from fewlabels.loop import hidden
 from fewlabels.pool import Answers, Images, Pool, Split
-from fewlabels.projects import planning
 
 UNEVEN = (1, 1, 1, 1, 2, 2, 3, 5, 6, 8)
 EVEN = {"10": (1,) * 10, "30": (3,) * 10, "50": (5,) * 10}
@@ -40,8 +39,6 @@ TRAINERS: dict[str, tuple[str, dict[str, Any]]] = {
     "supervised": ("supervised", {}),
     "FixMatch": ("fixmatch", {}),
     "FixMatch+DARP": ("fixmatch-darp", {}),
-    "head over features": ("frozen-linear", {}),
-    "head over pixels": ("frozen-linear", dict(planning.OVER_PIXELS)),
     "DARP, raw mask": ("fixmatch-darp", {"mask_on": "raw"}),
     "FixMatch, split": ("fixmatch", {"forward": "split"}),
     "FixMatch, theorem's rate": ("fixmatch", {"rate_limit": "theorem"}),
@@ -53,15 +50,12 @@ TRAINERS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 SPREADING = "label spreading"
 MAIN = (SPREADING, "supervised", "FixMatch", "FixMatch+DARP")
-HEADS = ("head over features", "head over pixels")
 RATES = ("FixMatch, theorem's rate", "FixMatch, rate 1", "FixMatch, rate 1 bounded")
 PAIRS = (
     ("FixMatch", "supervised"),
     ("FixMatch", SPREADING),
     ("FixMatch+DARP", SPREADING),
     ("FixMatch+DARP", "FixMatch"),
-    ("head over features", "FixMatch"),
-    ("head over pixels", "FixMatch"),
     ("DARP, raw mask", "FixMatch"),
     ("FixMatch, split", "FixMatch"),
     ("FixMatch, theorem's rate", "FixMatch"),
@@ -84,8 +78,7 @@ class Cell(NamedTuple):
 def plan() -> Iterator[Cell]:
     """Yield every training of the study, seed by seed."""
     for data, num_seeds in SEEDS.items():
-        names = (*MAIN, *HEADS)
-        for seed, labels, trainer in product(range(num_seeds), COUNTS, names):
+        for seed, labels, trainer in product(range(num_seeds), COUNTS, MAIN):
             yield Cell(data, labels, seed, trainer)
     for seed in range(SEEDS["digits"]):
         for labels in ("10", "30 uneven"):
@@ -128,8 +121,7 @@ def measured(cell: Cell) -> dict[str, Any]:
         share = spread(pool, whole.test)
     else:
         name, options = TRAINERS[cell.trainer]
-        place = {} if name == "frozen-linear" else {"accelerator": "cpu"}
-        trainer = training.resolve(name, {**options, **place})
+        trainer = training.resolve(name, {**options, "accelerator": "cpu"})
         classifier = trainer.fit(pool, rng.stream(cell.seed, "train", 0))
         share = accuracy(classifier, whole.test)
     seconds = time.perf_counter() - started

@@ -14,7 +14,7 @@ from fewlabels.features import FeatureCache, ModuleEncoder, embedded, encoders
 from fewlabels.models import WideResNet
 from fewlabels.pool import ArrayImages, Pool
 from fewlabels.projects import plan
-from fewlabels.projects.planning import OVER_PIXELS, duration, expected_seconds
+from fewlabels.projects.planning import MOST_JOINED, duration, expected_seconds
 from fewlabels.runs import Choice
 from fewlabels.training import darp
 
@@ -110,11 +110,25 @@ def test_photos_get_a_head_over_pretrained_features(clock, tmp_path):
     pool = data.load(tmp_path, "none")
     assert pool.images.shape == (3, 32, 32)  # what loading would make of them
     found = plan(pool.images, 10, clock=clock)
-    assert found.trainer == "frozen-linear"
+    assert found.trainer == "frozen-spreading"
     assert found.options == ENCODED
     assert found.shape == (3, 160, 160)
     assert found.seconds == pytest.approx(40 * EMBED)
-    assert "120 pixels a side, more than 32: a linear head over" in found.reason
+    assert "120 pixels a side, more than 32: labels spread to" in found.reason
+
+
+def test_past_what_a_graph_can_join_a_linear_head_is_fitted(clock):
+    class Many(ArrayImages):
+        def __len__(self):
+            return MOST_JOINED + 1
+
+        def read(self, indices):
+            return self.items[indices % len(self.items)]
+
+    photos = Many(images(10, (3, 40, 40)).items)
+    assert plan(photos, 10, clock=clock).trainer == "frozen-linear"
+    grey = Many(images(10, (1, 28, 28)).items)
+    assert plan(grey, 10, clock=clock).trainer == "fixmatch"
 
 
 @pytest.mark.parametrize(
@@ -163,27 +177,27 @@ def test_what_decides_nothing_is_timed_only_where_it_is_told(clock):
 
 
 @pytest.mark.parametrize(
-    ("channels", "options", "words"),
+    ("channels", "trainer", "options", "seconds", "words"),
     [
-        (1, OVER_PIXELS, "over the pixels"),
-        (3, ENCODED, "over features of the pretrained"),
+        (1, "spreading", {}, 0, "similar pixels"),
+        (3, "frozen-spreading", ENCODED, 100, "similar features"),
     ],
     ids=["grey", "color"],
 )
 def test_nobody_waits_for_a_network_from_scratch_in_each_round(
-    clock, channels, options, words
+    clock, channels, trainer, options, seconds, words
 ):
     small = images(100, (channels, 28, 28))
     found = plan(small, 10, clock=clock)  # 300 s from scratch
-    assert (found.trainer, found.options) == ("frozen-linear", options)
+    assert (found.trainer, found.options) == (trainer, options)
     assert "from scratch would take about 5 minutes in each round" in found.reason
     assert "the trainer 'fixmatch' does it all the same" in found.reason
     assert words in found.reason
-    assert found.seconds == pytest.approx(100 * EMBED)
+    assert found.seconds == pytest.approx(seconds * EMBED)
 
 
 def test_a_network_from_scratch_is_trained_where_features_take_longer(clock):
-    many = images(5000, (1, 8, 8))  # features would take 500 s, steps take 300
+    many = images(5000, (3, 8, 8))  # features would take 500 s, steps take 300
     assert plan(many, 10, clock=clock).trainer == "fixmatch"
 
 

@@ -19,7 +19,7 @@ from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.projects import folder, indexing, planning
 from fewlabels.projects.export.config import LARGEST_SIDE
 from fewlabels.projects.indexing import Index
-from fewlabels.projects.rows import OVER_ROWS, rows_in, scan_rows
+from fewlabels.projects.rows import rows_in, scan_rows
 from fewlabels.projects.shares import Shares, informed
 from fewlabels.runs import Choice
 
@@ -147,10 +147,10 @@ def _over_rows(
     """Return the plan for rows, which are features already."""
     shape = vectors.rows.shape[1:]
     if trainer is None:
-        head = informed(Choice(name=OVER_ROWS), shares)
+        name = planning.without_steps(len(vectors.rows), is_frozen=False)
         numbers = "1 number" if shape[0] == 1 else f"{shape[0]} numbers"
-        reason = f"You brought rows of {numbers}: a linear head over them is fitted."
-        return Planned(head, shape, reason)
+        reason = f"You brought rows of {numbers}: they are trained on by '{name}'."
+        return Planned(informed(Choice(name=name), shares), shape, reason)
     told = Choice.model_validate(trainer)
     bare = training.variant(told.name, inputs="") or told.name
     return Planned(
@@ -170,7 +170,8 @@ def _told(
 
     Images are read as large as the encoder wants them.
     """
-    head = Choice.model_validate(planning.OVER_FEATURES if trainer is None else trainer)
+    usual = planning.without_steps(len(found))
+    head = Choice.model_validate(usual if trainer is None else trainer)
     if encoder is not None:
         head = head.over(encoders.placed(encoder))
     if "encoder" not in training.options(head.name):

@@ -23,7 +23,6 @@ from fewlabels.features import FeatureCache, encoders, num_missing
 from fewlabels.features.encoders import (
     ENCODER,
     NORMAL,
-    PIXELS,
     QUALITIES,
     Encoder,
     Quality,
@@ -45,12 +44,8 @@ wait for it in each round, and what it is better by is soon made up for by label
 
 FROM_SCRATCH = "fixmatch"
 ALIGNED = "fixmatch-darp"
-OVER_FEATURES = "frozen-linear"
-OVER_PIXELS: Mapping[str, Any] = {
-    "encoder": PIXELS,
-    "scale": "common",
-    "pool_weight": 1000.0,
-}
+MOST_JOINED = 50_000
+"""Items that a graph is made of; it compares all pairs, which takes about a minute."""
 
 _IMAGE_AXES = 3
 _PROBED = 32
@@ -113,9 +108,10 @@ def plan(
     """Choose a trainer for some images on this machine, and estimate its time.
 
     Images of at most 32 pixels a side are trained on from scratch by FixMatch, unless
-    people would have to wait for that in each round: then a linear head is fitted, over
-    the pixels where images are grey. Larger ones are embedded once by a pretrained
-    network, and a linear head over its features is fitted. Where the extra
+    people would have to wait for that in each round: then labels spread to similar
+    ones, by their pixels where they are grey. Larger ones are embedded once by a
+    pretrained network, and labels spread to those of similar features; if there are
+    more than :data:`MOST_JOINED`, a linear head is fitted. Where the extra
     ``pretrained`` is not installed, larger images are brought to 32 pixels and trained
     on from scratch. Predictions are aligned to class shares only where these are known.
 
@@ -149,15 +145,16 @@ def plan(
         why = f"{seen}, at most {SMALL_SIDE}"
         small = _scratch(images, num_classes, shares, why, clock, size)
         is_grey = images.shape[0] == 1
-        if small.seconds <= bearable or (missing and not is_grey):
+        has_other = len(images) <= MOST_JOINED if is_grey else not missing
+        if small.seconds <= bearable or not has_other:
             return small
         why = (
             f"{seen}, but a network from scratch would take {duration(small.seconds)} "
             f"in each round here (the trainer '{small.trainer}' does it all the same)"
         )
-        over = OVER_PIXELS if is_grey else _over_encoder(quality, size)
-        frozen = _frozen(images, num_classes, shares, why, clock, over, size)
-        return frozen if frozen.seconds < small.seconds else small
+        over = {} if is_grey else _over_encoder(quality, size)
+        quick = _quick(images, num_classes, shares, why, clock, over, size)
+        return quick if quick.seconds < small.seconds else small
     if missing:
         small_side = SMALL_SIDE if size is None else size
         why = f"{seen} and are resized to {small_side}. {missing} Until then"
@@ -165,7 +162,13 @@ def plan(
     why = f"{seen}, more than {SMALL_SIDE}"
     over = _over_encoder(quality, size)
     told = clock if is_timed else None
-    return _frozen(images, num_classes, shares, why, told, over, size)
+    return _quick(images, num_classes, shares, why, told, over, size)
+
+
+def without_steps(num_items: int, *, is_frozen: bool = True) -> str:
+    """Return what so many items are trained by over features or, else, over rows."""
+    learner = "spreading" if num_items <= MOST_JOINED else "linear"
+    return f"frozen-{learner}" if is_frozen else learner
 
 
 def side(quality: Quality, size: int | None) -> int:
@@ -261,38 +264,38 @@ def _scratch(
     )
 
 
-def _frozen(
+def _quick(
     images: Images,
     num_classes: int,
     shares: Shares,
     why: str,
     clock: Clock | None,
-    options: Mapping[str, Any],
+    over: Mapping[str, Any],
     size: int | None,
 ) -> TrainingPlan:
-    """Return the plan to fit a head over features; without a clock, not timed."""
-    is_pretrained = options["encoder"] == ENCODER
-    own = options.get("encoder_options", {})
+    """Return the plan without steps, over an encoder or pixels; no clock: not timed."""
+    own = over.get("encoder_options", {})
     shape = _shape(images, own.get("size") if size is None else size)
-    chosen = informed(Choice(name=OVER_FEATURES, options=dict(options)), shares)
+    name = without_steps(len(images), is_frozen=bool(over))
+    chosen = informed(Choice(name=name, options=dict(over)), shares)
     seconds, embedding = math.nan, dict[Quality, float]()
     if clock is not None:
-        encoder = encoders.resolve(options["encoder"], **own)
-        seconds = _embedding(_some(images, shape), len(images), encoder, clock)
-        wide = encoder.feature_size
-        seconds += _rehearsed(_made(chosen), len(images), num_classes, wide, clock)
-        if is_pretrained and size is None:
-            embedding = _costs(images, clock)
+        seconds, width = 0.0, math.prod(shape)
+        if over:
+            encoder = encoders.resolve(ENCODER, **own)
+            seconds = _embedding(_some(images, shape), len(images), encoder, clock)
+            width = encoder.feature_size
+            embedding = _costs(images, clock) if size is None else {}
+        seconds += _rehearsed(_made(chosen), len(images), num_classes, width, clock)
+    is_joined = len(images) <= MOST_JOINED
+    way = "labels spread to images of similar" if is_joined else "a linear head fits"
+    seen = f"features, which {ENCODER} finds once, at {own['size']} " if over else ""
     return TrainingPlan(
         trainer=chosen.name,
         options=chosen.options,
         shape=shape,
         seconds=seconds,
-        reason=f"{why}: a linear head over features of the pretrained network "
-        f"{ENCODER} at {own['size']} pixels is fitted; the features are computed once "
-        "and kept."
-        if is_pretrained
-        else f"{why}: a linear head over the pixels is fitted.",
+        reason=f"{why}: {way} {seen}pixels.",
         embedding=embedding,
     )
 

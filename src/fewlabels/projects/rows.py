@@ -11,9 +11,6 @@ from fewlabels.errors import DataError
 from fewlabels.pool import ArrayImages
 from fewlabels.projects.indexing import Index, IndexedFile
 
-OVER_ROWS = "linear"
-"""The trainer of rows, unless another is chosen."""
-
 _SETTLED = 0  # rows have no time of change of their own
 
 
