@@ -24,6 +24,7 @@ from fewlabels import evaluation
 Found = Mapping[tuple[str, str, int], Mapping[str, Mapping[int, float]]]
 """Percentages by data, pool and number of labels, then by learner and seed."""
 _FEWEST_TO_TEST = 3
+_COMMON_SEEDS = 5
 
 
 def parts(path: Path = RECORD) -> dict[str, Callable[[], str]]:
@@ -73,7 +74,10 @@ def in_short(found: Found) -> str:
     """Return means at the middle number of labels, even / long-tailed, and seconds."""
     columns = [(one.name, pool, one.num_labels[1]) for one in SOURCES for pool in POOLS]
     means = {
-        column: {name: mean(seeds.values()) for name, seeds in found[column].items()}
+        column: {
+            name: mean(value for seed, value in seeds.items() if seed < _COMMON_SEEDS)
+            for name, seeds in found[column].items()
+        }
         for column in columns
         if column in found
     }
