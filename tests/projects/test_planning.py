@@ -127,6 +127,8 @@ def test_past_what_a_graph_can_join_a_linear_head_is_fitted(clock):
 
     photos = Many(images(10, (3, 40, 40)).items)
     assert plan(photos, 10, clock=clock).trainer == "frozen-linear"
+    few = images(10, (3, 40, 40))
+    assert plan(few, 10, num_items=10**6, clock=clock).trainer == "frozen-linear"
     grey = Many(images(10, (1, 28, 28)).items)
     assert plan(grey, 10, clock=clock).trainer == "fixmatch"
 

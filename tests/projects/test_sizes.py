@@ -6,6 +6,7 @@ from tests.data.pictures import save
 from tests.projects.toy import begin
 
 from fewlabels.errors import UnknownNameError, UsageError
+from fewlabels.projects import planning
 from fewlabels.runs import Choice
 
 OWN_SIZE = {"encoder_options": {"size": 40}}
@@ -37,6 +38,16 @@ def test_images_are_read_as_large_as_the_encoder_wants_them(tmp_path, chosen, si
         assert settings.shape == (3, side, side)
         read = project.images(project.snapshot()).read(torch.arange(3))
         assert read.shape == (3, 3, side, side)
+
+
+def test_images_that_are_not_indexed_yet_count_for_the_training(tmp_path, monkeypatch):
+    for number in range(5):
+        path = tmp_path / "images" / f"{number}.png"
+        save(path, number, height=70, width=90, channels=3)
+    monkeypatch.setattr(planning, "MOST_JOINED", 3)
+    chosen = {"trainer": None, "audit": 0, "first": 2}
+    with begin(tmp_path, **chosen) as project:
+        assert project.settings.trainer.name == "frozen-linear"
 
 
 def test_small_images_of_an_encoder_without_a_size_keep_theirs(tmp_path):

@@ -105,10 +105,13 @@ class Source:
             _check_useless(quality, "rows have no pixels")
             return _over_rows(self.vectors, trainer, shares)
         if encoder is not None or trainer is not None:
-            return _told(encoder, self.files, trainer, size, shares, quality)
+            usual = planning.without_steps(self.index.num_listed)
+            head = Choice.model_validate(usual if trainer is None else trainer)
+            return _told(encoder, self.files, head, size, shares, quality)
         plan = planning.plan(
             FileImages(self.files, common_shape(self.files, size)),
             num_classes,
+            num_items=self.index.num_listed,
             shares=shares,
             quality=cast("Quality", quality or NORMAL),
             size=size,
@@ -161,7 +164,7 @@ def _over_rows(
 def _told(
     encoder: str | None,
     found: tuple[ImageFile, ...],
-    trainer: str | Choice | None,
+    head: Choice,
     size: int | None,
     shares: Shares,
     quality: str | None,
@@ -170,8 +173,6 @@ def _told(
 
     Images are read as large as the encoder wants them.
     """
-    usual = planning.without_steps(len(found))
-    head = Choice.model_validate(usual if trainer is None else trainer)
     if encoder is not None:
         head = head.over(encoders.placed(encoder))
     if "encoder" not in training.options(head.name):

@@ -59,6 +59,8 @@ class Index:
     """What looks like an image and is not one, by name and reason."""
     num_read: int
     """How many files had to be read; the others were known."""
+    num_listed: int
+    """How many there are, those included that were not to be looked at yet."""
 
     @cached_property
     def representative(self) -> Mapping[str, str]:
@@ -100,6 +102,7 @@ def scan(
     names, unreadable = image_names(folder)
     if without is not None:
         names = [name for name in names if not name.startswith(f"{without}/")]
+    num_listed = len(names)
     if most is not None and most < len(names):
         drawn = set(sorted(names, key=_as_drawn)[:most])
         names = [name for name in names if name in drawn]
@@ -121,6 +124,7 @@ def scan(
         files=files,
         unreadable=tuple(sorted(unreadable)),
         num_read=len(unread),
+        num_listed=num_listed,
     )
 
 

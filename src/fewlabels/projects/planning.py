@@ -39,8 +39,7 @@ SMALL_SIDE = 32
 """Longest side, in pixels, of images that a network is trained on from scratch."""
 
 BEARABLE = 60.0
-"""Seconds of training from scratch past which a head over features is taken: people
-wait for it in each round, and what it is better by is soon made up for by labels."""
+"""Seconds of training from scratch that people put up with in each round."""
 
 FROM_SCRATCH = "fixmatch"
 ALIGNED = "fixmatch-darp"
@@ -98,6 +97,7 @@ def plan(
     images: Images,
     num_classes: int,
     *,
+    num_items: int | None = None,
     shares: Shares = UNKNOWN_SHARES,
     quality: Quality = NORMAL,
     size: int | None = None,
@@ -116,9 +116,10 @@ def plan(
     on from scratch. Predictions are aligned to class shares only where these are known.
 
     Args:
-        images: All images of the pool. Of files the native sizes count, whatever size
-            they are brought to now.
+        images: Images of the pool. Of files the native sizes count, whatever size they
+            are brought to now.
         num_classes: Number of classes.
+        num_items: How many images there will be; None: so many.
         shares: How frequent the classes are, as far as it is known.
         quality: How many pixels a pretrained network sees: see :data:`QUALITIES`.
         size: Side of the square that images are brought to whatever the quality; None:
@@ -138,14 +139,14 @@ def plan(
             f"There are {len(images)} items of shape {images.shape}; a plan is made "
             "for images of shape (channels, height, width)."
         )
-    longest = _longest_side(images)
+    num_items, longest = num_items or len(images), _longest_side(images)
     seen = f"The images measure {longest} pixels a side"
     missing = _missing_encoder()
     if longest <= SMALL_SIDE:
         why = f"{seen}, at most {SMALL_SIDE}"
         small = _scratch(images, num_classes, shares, why, clock, size)
         is_grey = images.shape[0] == 1
-        has_other = len(images) <= MOST_JOINED if is_grey else not missing
+        has_other = num_items <= MOST_JOINED if is_grey else not missing
         if small.seconds <= bearable or not has_other:
             return small
         why = (
@@ -153,16 +154,15 @@ def plan(
             f"in each round here (the trainer '{small.trainer}' does it all the same)"
         )
         over = {} if is_grey else _over_encoder(quality, size)
-        quick = _quick(images, num_classes, shares, why, clock, over, size)
+        quick = _quick(images, num_items, num_classes, shares, why, clock, over, size)
         return quick if quick.seconds < small.seconds else small
     if missing:
         small_side = SMALL_SIDE if size is None else size
         why = f"{seen} and are resized to {small_side}. {missing} Until then"
         return _scratch(images, num_classes, shares, why, clock, small_side)
     why = f"{seen}, more than {SMALL_SIDE}"
-    over = _over_encoder(quality, size)
-    told = clock if is_timed else None
-    return _quick(images, num_classes, shares, why, told, over, size)
+    over, told = _over_encoder(quality, size), clock if is_timed else None
+    return _quick(images, num_items, num_classes, shares, why, told, over, size)
 
 
 def without_steps(num_items: int, *, is_frozen: bool = True) -> str:
@@ -217,8 +217,7 @@ def _solving(
     if name == encoders.LEARNED or is_import_path(name):
         return None
     encoder = encoders.resolve(name, **known.options["encoder_options"])
-    width = encoder.feature_size
-    seconds = _rehearsed(known, len(images), num_classes, width, clock)
+    seconds = _rehearsed(known, len(images), num_classes, encoder.feature_size, clock)
     missing = num_missing(images, encoder, cache)
     if missing:
         seconds += _embedding(_some(images), missing, encoder, clock)
@@ -266,6 +265,7 @@ def _scratch(
 
 def _quick(
     images: Images,
+    num_items: int,
     num_classes: int,
     shares: Shares,
     why: str,
@@ -276,18 +276,18 @@ def _quick(
     """Return the plan without steps, over an encoder or pixels; no clock: not timed."""
     own = over.get("encoder_options", {})
     shape = _shape(images, own.get("size") if size is None else size)
-    name = without_steps(len(images), is_frozen=bool(over))
+    name = without_steps(num_items, is_frozen=bool(over))
     chosen = informed(Choice(name=name, options=dict(over)), shares)
     seconds, embedding = math.nan, dict[Quality, float]()
     if clock is not None:
         seconds, width = 0.0, math.prod(shape)
         if over:
             encoder = encoders.resolve(ENCODER, **own)
-            seconds = _embedding(_some(images, shape), len(images), encoder, clock)
+            seconds = _embedding(_some(images, shape), num_items, encoder, clock)
             width = encoder.feature_size
             embedding = _costs(images, clock) if size is None else {}
-        seconds += _rehearsed(_made(chosen), len(images), num_classes, width, clock)
-    is_joined = len(images) <= MOST_JOINED
+        seconds += _rehearsed(_made(chosen), num_items, num_classes, width, clock)
+    is_joined = num_items <= MOST_JOINED
     way = "labels spread to images of similar" if is_joined else "a linear head fits"
     seen = f"features, which {ENCODER} finds once, at {own['size']} " if over else ""
     return TrainingPlan(

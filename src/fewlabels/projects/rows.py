@@ -54,7 +54,7 @@ def scan_rows(
         is_known = before.get(name) == found
         files.append(before[name] if is_known else found)
         num_new += not is_known
-    return Index(files=tuple(files), unreadable=(), num_read=num_new)
+    return Index(tuple(files), (), num_read=num_new, num_listed=len(files))
 
 
 def row_images(
