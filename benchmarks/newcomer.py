@@ -39,10 +39,7 @@ from fewlabels.rng import stream
 RECORD = Path(__file__).parent / "results" / "newcomer.json"
 NUM_IMAGES, NUM_HELD_OUT, BUDGET, SEEDS = 5_000, 1_000, 150, 10
 LOOK, GLANCE = 2.0, 0.3  # seconds for an image, and for one on the wall
-OPTIONS = (
-    *("--encoder", "efficientnet-lite0", "--quality", "normal"),
-    *("--strategy", "outward"),
-)
+OPTIONS = ("--encoder", "efficientnet-lite0", "--quality", "normal")
 
 # The page is told how its jobs fare; we listen, too.
 LISTEN = """() => {
