@@ -213,7 +213,8 @@ def times(path: Path, sources: Sequence[str], names: Sequence[str]) -> None:
         own = told.setdefault(source.name, {})
         for one in (row for row in rows(source) if not names or row.label in names):
             trainer = training.make(one.trainer.name, **one.trainer.options)
-            for _ in range(1 + (not one.takes_steps)):  # rows and graphs are kept
+            is_kept = source.is_frozen or not one.takes_steps  # rows, or a graph
+            for _ in range(1 + is_kept):
                 begin = time.process_time()
                 trainer.fit(pool, rng.stream(0, "train"))
                 own[one.label] = round(time.process_time() - begin, 4)
