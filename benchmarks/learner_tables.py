@@ -84,13 +84,12 @@ def in_short(found: Found) -> str:
     labels = dict.fromkeys(row.label for source in SOURCES for row in rows(source))
     seconds = json.loads(TIMES.read_text())["seconds"]
     heads = [f"{one.name}, {one.num_labels[1]}" for one in SOURCES]
-    heads += [f"seconds, {name}" for name in seconds]
+    heads.append("seconds")
     lines = [f"| learner | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
     for name in sorted(labels, key=partial(standing, means), reverse=True):
         told = [shown(means.get(column, {}), name) for column in columns]
-        even, tail = told[:: len(POOLS)], told[1 :: len(POOLS)]
-        cells = [" / ".join(pair) for pair in zip(even, tail, strict=True)]
-        cells += [f"{own[name]:.2g}" if name in own else "" for own in seconds.values()]
+        told += [f"{own[name]:.2g}" if name in own else "" for own in seconds.values()]
+        cells = [paired(*pair) for pair in zip(told[::2], told[1::2], strict=True)]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -101,10 +100,15 @@ def standing(means: Mapping[object, Mapping[str, float]], name: str) -> float:
     return mean(above) if above else float("-inf")
 
 
+def paired(first: str, second: str) -> str:
+    """Return two numbers that stay on one line; one that is missing is a dash."""
+    return f"{first or '–'}\N{NO-BREAK SPACE}/\N{NO-BREAK SPACE}{second or '–'}"
+
+
 def shown(means: Mapping[str, float], name: str) -> str:
-    """Return a mean, in bold type if it is the highest."""
+    """Return a mean, in bold type if it is the highest; nothing if there is none."""
     if name not in means:
-        return "–"
+        return ""
     told = f"{means[name]:.1f}"
     return f"**{told}**" if means[name] == max(means.values()) else told
 
