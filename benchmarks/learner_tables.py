@@ -24,7 +24,7 @@ from fewlabels import evaluation
 Found = Mapping[tuple[str, str, int], Mapping[str, Mapping[int, float]]]
 """Percentages by data, pool and number of labels, then by learner and seed."""
 _FEWEST_TO_TEST = 3
-_COMMON_SEEDS = 5
+_COMMON_SEEDS = range(5)
 
 
 def parts(path: Path = RECORD) -> dict[str, Callable[[], str]]:
@@ -73,31 +73,37 @@ def missing(found: Found) -> str:
 def in_short(found: Found) -> str:
     """Return means at the middle number of labels, even / long-tailed, and seconds."""
     columns = [(one.name, pool, one.num_labels[1]) for one in SOURCES for pool in POOLS]
-    means = {
-        column: {
-            name: mean(value for seed, value in seeds.items() if seed < _COMMON_SEEDS)
-            for name, seeds in found[column].items()
+    means = [
+        {
+            name: mean(seeds[seed] for seed in _COMMON_SEEDS)
+            for name, seeds in found.get(column, {}).items()
+            if seeds.keys() >= set(_COMMON_SEEDS)
         }
         for column in columns
-        if column in found
-    }
+    ]
     labels = dict.fromkeys(row.label for source in SOURCES for row in rows(source))
     seconds = json.loads(TIMES.read_text())["seconds"]
+    times = [seconds[name] for name in ("digits", "cifar10")]
     heads = [f"{one.name}, {one.num_labels[1]}" for one in SOURCES]
     heads.append("seconds")
     lines = [f"| learner | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
     for name in sorted(labels, key=partial(standing, means), reverse=True):
-        told = [shown(means.get(column, {}), name) for column in columns]
-        told += [f"{own[name]:.2g}" if name in own else "" for own in seconds.values()]
+        told = [shown(own, name) for own in means]
+        told += [f"{own[name]:.2g}" if name in own else "" for own in times]
         cells = [paired(*pair) for pair in zip(told[::2], told[1::2], strict=True)]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def standing(means: Mapping[object, Mapping[str, float]], name: str) -> float:
-    """Return how far a learner is above the mean of all, wherever it was tried."""
-    above = [own[name] - mean(own.values()) for own in means.values() if name in own]
-    return mean(above) if above else float("-inf")
+def standing(means: Sequence[Mapping[str, float]], name: str) -> tuple[bool, float]:
+    """Return whether a learner was tried where the rival was, and how it did there.
+
+    How it did: how far it is above the mean of all that were.
+    """
+    tried = [own for own in means if RIVAL in own]
+    if not all(name in own for own in tried):
+        return False, 0.0
+    return True, mean(own[name] - mean(own.values()) for own in tried)
 
 
 def paired(first: str, second: str) -> str:
@@ -123,8 +129,10 @@ def by_labels(found: Found, source: Source) -> str:
         marked = [significant(column) for column in columns]
         heads = [f"{number} labels" for number in source.num_labels]
         lines += ["", f"{pool.capitalize()} pools:", ""]
-        lines += [f"| learner | {' | '.join(heads)} |", "|---" * 4 + "|"]
+        lines += [f"| learner | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
         for name in (row.label for row in rows(source)):
+            if not any(name in column for column in columns):
+                continue
             cells = [
                 summary(list(column.get(name, {}).values())) + marks.get(name, "")
                 for column, marks in zip(columns, marked, strict=True)

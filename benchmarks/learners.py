@@ -37,7 +37,7 @@ POOLS = ("even", "long-tailed")
 RIVAL = "fixmatch-darp"
 """The paper's, which all others are compared with."""
 ALIGNED = (RIVAL, "fixmatch-da")
-"""Other learners can be aligned as well; one stands for all."""
+"""Other learners can be aligned as well; FixMatch stands for all."""
 OVER_PIXELS = {"encoder": "pixels", "scale": "common", "pool_weight": 1000.0}
 """How a linear head takes the pixels of small images."""
 GRAPHS = ("spreading", "poisson", "ot")
@@ -207,14 +207,16 @@ def times(path: Path, sources: Sequence[str], names: Sequence[str]) -> None:
             continue
         choice = source.data("even")
         whole = data.load(choice.name, **choice.options)
-        items = torch.randperm(len(whole), generator=rng.stream(0, "labels"))[:number]
-        answers = Answers(items, whole.labels[items])
-        pool = hidden(whole, number).with_answers(answers)
+        order = torch.randperm(len(whole), generator=rng.stream(0, "labels"))
+        sets = iter(order.split(number))  # what was found for labels is remembered, too
         own = told.setdefault(source.name, {})
         for one in (row for row in rows(source) if not names or row.label in names):
             trainer = training.make(one.trainer.name, **one.trainer.options)
-            is_kept = source.is_frozen or not one.takes_steps  # rows, or a graph
-            for _ in range(1 + is_kept):
+            for _ in range(2):  # at first rows, or a graph, are made
+                items = next(sets)
+                pool = hidden(whole, number).with_answers(
+                    Answers(items, whole.labels[items])
+                )
                 begin = time.process_time()
                 trainer.fit(pool, rng.stream(0, "train"))
                 own[one.label] = round(time.process_time() - begin, 4)

@@ -114,7 +114,7 @@ def test_photos_get_a_head_over_pretrained_features(clock, tmp_path):
     assert found.options == ENCODED
     assert found.shape == (3, 160, 160)
     assert found.seconds == pytest.approx(40 * EMBED)
-    assert "120 pixels a side, more than 32: labels spread to" in found.reason
+    assert "120 pixels a side, more than 32: labels spread among" in found.reason
 
 
 def test_past_what_a_graph_can_join_a_linear_head_is_fitted(clock):
@@ -181,8 +181,8 @@ def test_what_decides_nothing_is_timed_only_where_it_is_told(clock):
 @pytest.mark.parametrize(
     ("channels", "trainer", "options", "seconds", "words"),
     [
-        (1, "spreading", {}, 0, "similar pixels"),
-        (3, "frozen-spreading", ENCODED, 100, "similar features"),
+        (1, "spreading", {}, 0, "among similar pixels"),
+        (3, "frozen-spreading", ENCODED, 100, "among similar features"),
     ],
     ids=["grey", "color"],
 )

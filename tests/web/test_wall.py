@@ -190,6 +190,13 @@ def test_a_trained_network_does_not_keep_the_page_from_comparing_images(project)
     own.close()
 
 
+def test_guesses_follow_every_label_where_training_takes_no_steps(project):
+    own = changed(project, trainer=Choice(name="spreading"))  # it has no features
+    own.train()
+    assert guessing.guess(str(own.folder), allow_code=False)["by"] == "labels nearby"
+    own.close()
+
+
 def test_without_labels_there_is_no_guess(project):
     for _ in count():
         try:

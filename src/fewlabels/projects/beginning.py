@@ -19,7 +19,7 @@ from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.projects import folder, indexing, planning
 from fewlabels.projects.export.config import LARGEST_SIDE
 from fewlabels.projects.indexing import Index
-from fewlabels.projects.rows import rows_in, scan_rows
+from fewlabels.projects.rows import OVER_ROWS, rows_in, scan_rows
 from fewlabels.projects.shares import Shares, informed
 from fewlabels.runs import Choice
 
@@ -105,7 +105,7 @@ class Source:
             _check_useless(quality, "rows have no pixels")
             return _over_rows(self.vectors, trainer, shares)
         if encoder is not None or trainer is not None:
-            usual = planning.without_steps(self.index.num_listed)
+            usual = planning.over_features(self.index.num_listed)
             head = Choice.model_validate(usual if trainer is None else trainer)
             return _told(encoder, self.files, head, size, shares, quality)
         plan = planning.plan(
@@ -150,10 +150,10 @@ def _over_rows(
     """Return the plan for rows, which are features already."""
     shape = vectors.rows.shape[1:]
     if trainer is None:
-        name = planning.without_steps(len(vectors.rows), is_frozen=False)
+        head = informed(Choice(name=OVER_ROWS), shares)
         numbers = "1 number" if shape[0] == 1 else f"{shape[0]} numbers"
-        reason = f"You brought rows of {numbers}: they are trained on by '{name}'."
-        return Planned(informed(Choice(name=name), shares), shape, reason)
+        reason = f"You brought rows of {numbers}: a linear head over them is fitted."
+        return Planned(head, shape, reason)
     told = Choice.model_validate(trainer)
     bare = training.variant(told.name, inputs="") or told.name
     return Planned(

@@ -110,8 +110,9 @@ def plan(
     Images of at most 32 pixels a side are trained on from scratch by FixMatch, unless
     people would have to wait for that in each round: then labels spread to similar
     ones, by their pixels where they are grey. Larger ones are embedded once by a
-    pretrained network, and labels spread to those of similar features; if there are
-    more than :data:`MOST_JOINED`, a linear head is fitted. Where the extra
+    pretrained network, and labels spread to those of similar features. Of more than
+    :data:`MOST_JOINED` images no graph is made: over features a linear head is fitted,
+    and grey ones are trained on from scratch. Where the extra
     ``pretrained`` is not installed, larger images are brought to 32 pixels and trained
     on from scratch. Predictions are aligned to class shares only where these are known.
 
@@ -119,7 +120,7 @@ def plan(
         images: Images of the pool. Of files the native sizes count, whatever size they
             are brought to now.
         num_classes: Number of classes.
-        num_items: How many images there will be; None: so many.
+        num_items: How many images there will be; None: as many as are given.
         shares: How frequent the classes are, as far as it is known.
         quality: How many pixels a pretrained network sees: see :data:`QUALITIES`.
         size: Side of the square that images are brought to whatever the quality; None:
@@ -165,10 +166,9 @@ def plan(
     return _quick(images, num_items, num_classes, shares, why, told, over, size)
 
 
-def without_steps(num_items: int, *, is_frozen: bool = True) -> str:
-    """Return what so many items are trained by over features or, else, over rows."""
-    learner = "spreading" if num_items <= MOST_JOINED else "linear"
-    return f"frozen-{learner}" if is_frozen else learner
+def over_features(num_items: int) -> str:
+    """Return the trainer that the features of so many items get."""
+    return "frozen-spreading" if num_items <= MOST_JOINED else "frozen-linear"
 
 
 def side(quality: Quality, size: int | None) -> int:
@@ -276,7 +276,7 @@ def _quick(
     """Return the plan without steps, over an encoder or pixels; no clock: not timed."""
     own = over.get("encoder_options", {})
     shape = _shape(images, own.get("size") if size is None else size)
-    name = without_steps(num_items, is_frozen=bool(over))
+    name = over_features(num_items) if over else "spreading"
     chosen = informed(Choice(name=name, options=dict(over)), shares)
     seconds, embedding = math.nan, dict[Quality, float]()
     if clock is not None:
@@ -285,11 +285,11 @@ def _quick(
             encoder = encoders.resolve(ENCODER, **own)
             seconds = _embedding(_some(images, shape), num_items, encoder, clock)
             width = encoder.feature_size
-            embedding = _costs(images, clock) if size is None else {}
+            embedding = _costs(images, num_items, clock) if size is None else {}
         seconds += _rehearsed(_made(chosen), num_items, num_classes, width, clock)
-    is_joined = num_items <= MOST_JOINED
-    way = "labels spread to images of similar" if is_joined else "a linear head fits"
-    seen = f"features, which {ENCODER} finds once, at {own['size']} " if over else ""
+    is_linear = name == "frozen-linear"
+    way = "a linear head is fitted to" if is_linear else "labels spread among similar"
+    seen = f"features, computed once by {ENCODER} at {own['size']} " if over else ""
     return TrainingPlan(
         trainer=chosen.name,
         options=chosen.options,
@@ -300,13 +300,13 @@ def _quick(
     )
 
 
-def _costs(images: Images, clock: Clock) -> dict[Quality, float]:
+def _costs(images: Images, num_items: int, clock: Clock) -> dict[Quality, float]:
     """Return how many seconds the features of all images take at each quality."""
     found: dict[Quality, float] = {}
     for quality, size in QUALITIES.items():
         some = _some(images, _shape(images, size))
         encoder = encoders.resolve(ENCODER, size=size)
-        found[quality] = _embedding(some, len(images), encoder, clock)
+        found[quality] = _embedding(some, num_items, encoder, clock)
     return found
 
 

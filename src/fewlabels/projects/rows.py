@@ -11,6 +11,9 @@ from fewlabels.errors import DataError
 from fewlabels.pool import ArrayImages
 from fewlabels.projects.indexing import Index, IndexedFile
 
+OVER_ROWS = "linear"
+"""The trainer of rows, unless another is chosen: it minds no units of columns."""
+
 _SETTLED = 0  # rows have no time of change of their own
 
 

@@ -243,11 +243,12 @@ def _guess(folder: str, allow_code: AllowCode) -> Guess | None:
 
 
 def _head(project: Project) -> Training | None:
-    """Return what spreads labels over the features of a project, if it has some."""
+    """Return what spreads labels as quickly as a project's own training, if any."""
     chosen = project.chosen_trainer()
     known = training.built_in(chosen.name, chosen.options)
     if known is None or not known.inputs.has_features:
-        return None
+        is_quick = known is not None and known.num_steps is None
+        return _over_pixels(project) if is_quick else None
     name = training.variant(chosen.name, learner=HEAD, alignment="")
     told = {"encoder", "encoder_options"} & chosen.options.keys()
     options = {one: chosen.options[one] for one in told}
