@@ -231,8 +231,10 @@ def main() -> None:
     parser.add_argument("--bench", type=Path, default=Path("bench-learners"))
     parser.add_argument("--record", type=Path, default=RECORD)
     parser.add_argument("--workers", type=int)
-    parser.add_argument("--data", nargs="+", default=[one.name for one in SOURCES])
-    parser.add_argument("--learners", nargs="+", default=[])
+    data_sets = [one.name for one in SOURCES]
+    labels = sorted({row.label for source in SOURCES for row in rows(source)})
+    parser.add_argument("--data", nargs="+", choices=data_sets, default=data_sets)
+    parser.add_argument("--learners", nargs="+", choices=labels, default=[])
     arguments = parser.parse_args()
     if arguments.what == "run":
         run(arguments)
