@@ -63,7 +63,7 @@ SLOW = {"bearable": 1000.0}  # of a clock that runs fast
 
 def test_small_images_are_trained_on_from_scratch(clock):
     found = plan(images(100, (1, 28, 28)), 10, clock=clock, **SLOW)
-    assert (found.trainer, found.options) == ("fixmatch", {})
+    assert (found.trainer, found.options) == ("flexmatch", {})
     assert found.shape == (1, 28, 28)
     assert found.seconds == pytest.approx(600 * STEP)
     assert "28 pixels a side, at most 32: a network is trained from" in found.reason
@@ -130,7 +130,7 @@ def test_past_what_a_graph_can_join_a_linear_head_is_fitted(clock):
     few = images(10, (3, 40, 40))
     assert plan(few, 10, num_items=10**6, clock=clock).trainer == "frozen-linear"
     grey = Many(images(10, (1, 28, 28)).items)
-    assert plan(grey, 10, clock=clock).trainer == "fixmatch"
+    assert plan(grey, 10, clock=clock).trainer == "flexmatch"
 
 
 @pytest.mark.parametrize(
@@ -193,14 +193,14 @@ def test_nobody_waits_for_a_network_from_scratch_in_each_round(
     found = plan(small, 10, clock=clock)  # 300 s from scratch
     assert (found.trainer, found.options) == (trainer, options)
     assert "from scratch would take about 5 minutes in each round" in found.reason
-    assert "the trainer 'fixmatch' does it all the same" in found.reason
+    assert "the trainer 'flexmatch' does it all the same" in found.reason
     assert words in found.reason
     assert found.seconds == pytest.approx(seconds * EMBED)
 
 
 def test_a_network_from_scratch_is_trained_where_features_take_longer(clock):
     many = images(5000, (3, 8, 8))  # features would take 500 s, steps take 300
-    assert plan(many, 10, clock=clock).trainer == "fixmatch"
+    assert plan(many, 10, clock=clock).trainer == "flexmatch"
 
 
 def test_the_expected_time_knows_which_features_are_there(clock, tmp_path):
@@ -246,7 +246,7 @@ def test_without_the_pretrained_network_photos_are_made_small(
     for number in range(3):
         save(tmp_path / f"{number}.png", number, height=50, width=40)
     found = plan(data.load(tmp_path, "none").images, 2, clock=clock)
-    assert (found.trainer, found.shape) == ("fixmatch", (1, 32, 32))
+    assert (found.trainer, found.shape) == ("flexmatch", (1, 32, 32))
     assert "pip install 'fewlabels[pretrained]'. Until then: a network" in found.reason
 
 

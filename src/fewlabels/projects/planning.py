@@ -41,7 +41,7 @@ SMALL_SIDE = 32
 BEARABLE = 60.0
 """Seconds of training from scratch that people put up with in each round."""
 
-FROM_SCRATCH = "fixmatch"
+FROM_SCRATCH = "flexmatch"
 ALIGNED = "fixmatch-darp"
 MOST_JOINED = 50_000
 """Items that a graph is made of; it compares all pairs, which takes about a minute."""
@@ -107,7 +107,7 @@ def plan(
 ) -> TrainingPlan:
     """Choose a trainer for some images on this machine, and estimate its time.
 
-    Images of at most 32 pixels a side are trained on from scratch by FixMatch, unless
+    Images of at most 32 pixels a side are trained on from scratch by FlexMatch, unless
     people would have to wait for that in each round: then labels spread to similar
     ones, by their pixels where they are grey. Larger ones are embedded once by a
     pretrained network, and labels spread to those of similar features. Of more than
@@ -253,7 +253,7 @@ def _scratch(
     shape = _shape(images, size)
     is_known = shares != UNKNOWN_SHARES
     chosen = informed(Choice(name=ALIGNED if is_known else FROM_SCRATCH), shares)
-    by = "FixMatch with DARP" if is_known else "FixMatch"
+    by = "FixMatch with DARP" if is_known else "FlexMatch"
     return TrainingPlan(
         trainer=chosen.name,
         options=chosen.options,
