@@ -56,7 +56,7 @@ def definite(
 
 
 @partial(compiled, fastmath=("reassoc", "contract", "nsz"))
-def _factorize(  # noqa: C901, PLR0912, PLR0915 - one loop nest, as compiled code likes it
+def _factorize(
     features: Any,
     scales: Any,
     offset: float,
