@@ -174,12 +174,25 @@ def _check_told(project: ProjectFolder, path: Path, snapshot: Snapshot) -> None:
     if not path.is_file() or not path.stat().st_size:
         return
     parsed = _parsed(project, path, snapshot, partial=True)
-    said = {(one.item, one.class_number) for one in snapshot.verdicts}
+    number_of = {name: number for number, name in enumerate(snapshot.classes)}
+    verdicts_on: dict[str, list[Annotation]] = {}
+    for verdict in snapshot.verdicts:
+        verdicts_on.setdefault(verdict.item, []).append(verdict)
     num_untold = len(parsed.faults)
     for answer in parsed.answers:
-        label = answer.label
-        number = None if label is None else snapshot.classes.index(label)
-        num_untold += (answer.id, number) not in said
+        same = {
+            verdict.annotator
+            for verdict in verdicts_on.get(answer.id, ())
+            if _outcome(answer, verdict, number_of)[1] is None
+        }
+        # Nobody knows who typed an answer without a name. It may be anybody's, until as
+        # many people as were wanted have given the same one.
+        is_stored = (
+            answer.annotator in same
+            if answer.annotator
+            else len(same) >= snapshot.overlap
+        )
+        num_untold += not is_stored
     if num_untold:
         answers = (
             "1 answer that was"
@@ -188,7 +201,8 @@ def _check_told(project: ProjectFolder, path: Path, snapshot: Snapshot) -> None:
         )
         raise UsageError(
             f"'{path}' is there already, with {answers} not told; "
-            "it was not touched. Tell it first, or give another file."
+            "it was not touched. Tell it first, under the name of whoever answered, or "
+            "give another file."
         )
     if not is_query(path):
         raise UsageError(
