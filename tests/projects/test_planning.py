@@ -1,4 +1,4 @@
-"""Plans by a clock that only known work moves, so that times can be told exactly."""
+"""Plans, and times by a clock that only known work moves."""
 
 from functools import cache
 
@@ -14,7 +14,12 @@ from fewlabels.features import FeatureCache, ModuleEncoder, embedded, encoders
 from fewlabels.models import WideResNet
 from fewlabels.pool import ArrayImages, Pool
 from fewlabels.projects import plan
-from fewlabels.projects.planning import MOST_JOINED, duration, expected_seconds
+from fewlabels.projects.planning import (
+    MOST_JOINED,
+    duration,
+    expected_seconds,
+    from_scratch,
+)
 from fewlabels.runs import Choice
 from fewlabels.training import darp
 
@@ -58,79 +63,80 @@ def clock(monkeypatch):
     return clock
 
 
-SLOW = {"bearable": 1000.0}  # of a clock that runs fast
+class Many(ArrayImages):
+    """More images than a graph is made of."""
 
+    def __len__(self):
+        return MOST_JOINED + 1
 
-def test_small_images_are_trained_on_from_scratch(clock):
-    found = plan(images(100, (1, 28, 28)), 10, clock=clock, **SLOW)
-    assert (found.trainer, found.options) == ("flexmatch", {})
-    assert found.shape == (1, 28, 28)
-    assert found.seconds == pytest.approx(600 * STEP)
-    assert "28 pixels a side, at most 32: a network is trained from" in found.reason
-    assert str(found).endswith("Expected time: about 5 minutes.")
+    def read(self, indices):
+        return self.items[indices % len(self.items)]
 
 
 @pytest.mark.parametrize(
-    ("shares", "target"), [("even", "uniform"), ((0.7, 0.2, 0.1), [0.7, 0.2, 0.1])]
+    ("shape", "trainer", "options", "words"),
+    [
+        ((1, 28, 28), "spreading", {}, "28 pixels a side and are gray"),
+        ((3, 32, 32), "frozen-spreading", ENCODED, "32 pixels a side: a head"),
+        ((1, 100, 80), "frozen-spreading", ENCODED, "100 pixels a side: a head"),
+        ((3, 100, 80), "frozen-spreading", ENCODED, "100 pixels a side: a head"),
+    ],
 )
-def test_known_shares_are_what_darp_aligns_to(clock, shares, target):
-    found = plan(images(100), 3, shares=shares, clock=clock, **SLOW)
-    assert (found.trainer, found.options) == ("fixmatch-darp", {"target": target})
-    # 600 steps, and 600 * (1 - 0.4) / 10 refinements of 100 rows.
-    assert found.seconds == pytest.approx(600 * STEP + 36 * REFINE)
-    told = "even" if target == "uniform" else target
-    over = plan(images(40, (3, 100, 80)), 3, shares=shares, clock=clock)
-    assert over.options == {**ENCODED, "shares": told}
+def test_the_choice_depends_on_the_images_alone(clock, shape, trainer, options, words):
+    found = plan(images(100, shape))
+    assert (found.trainer, found.options) == (trainer, options)
+    assert clock.now == 0  # nothing was timed
+    assert training.make(found.trainer, **found.options).num_steps is None
+    assert words in str(found)
+    assert found.shape == shape  # images in memory stay as they are
 
 
-def test_the_trainer_of_a_plan_exists_and_takes_its_options(clock):
-    for shape in ((1, 8, 8), (3, 100, 80)):
-        for shares in ("unknown", (0.5, 0.3, 0.2)):
-            found = plan(images(40, shape), 3, shares=shares, clock=clock)
-            assert found.trainer in training.names()
-            training.resolve(found.trainer, found.options)
+@pytest.mark.parametrize(
+    ("shares", "option"), [("even", "even"), ((0.7, 0.2, 0.1), [0.7, 0.2, 0.1])]
+)
+def test_known_shares_are_what_is_aligned_to(shares, option):
+    over = plan(images(40, (3, 100, 80)), shares=shares)
+    assert over.options == {**ENCODED, "shares": option}
+    assert plan(images(40), shares=shares).options == {"shares": option}
+    target = "uniform" if option == "even" else option
+    scratch = from_scratch(shares)
+    assert (scratch.name, scratch.options) == ("fixmatch-darp", {"target": target})
+    assert from_scratch("unknown") == Choice(name="flexmatch")
 
 
-def test_refinement_counts_with_the_pool(clock):
-    class Many(ArrayImages):
-        def __len__(self):
-            return 50_000
-
-        def read(self, indices):
-            return self.items[indices % len(self.items)]
-
-    many = Many(images(10).items)
-    found = plan(many, 10, shares="even", clock=clock, **SLOW)
-    assert found.seconds == pytest.approx(600 * STEP + 36 * REFINE * 10)
+@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 8, 8), (3, 100, 80)])
+@pytest.mark.parametrize("shares", ["unknown", (0.5, 0.3, 0.2)])
+def test_the_trainer_of_a_plan_exists_and_takes_its_options(clock, shape, shares):
+    for kind in (ArrayImages, Many):
+        found = plan(kind(images(40, shape).items), shares=shares)
+        training.resolve(found.trainer, found.options)
 
 
-def test_photos_get_a_head_over_pretrained_features(clock, tmp_path):
+def test_photos_are_read_as_large_as_the_network_sees_them(tmp_path):
     for number in range(40):
         save(tmp_path / f"{number}.png", number, height=100, width=120, channels=3)
     pool = data.load(tmp_path, "none")
     assert pool.images.shape == (3, 32, 32)  # what loading would make of them
-    found = plan(pool.images, 10, clock=clock)
-    assert found.trainer == "frozen-spreading"
-    assert found.options == ENCODED
+    found = plan(pool.images)
+    assert (found.trainer, found.options) == ("frozen-spreading", ENCODED)
     assert found.shape == (3, 160, 160)
-    assert found.seconds == pytest.approx(40 * EMBED)
-    assert "120 pixels a side, more than 32: labels spread among" in found.reason
+    assert "120 pixels a side: a head without training steps" in found.reason
 
 
-def test_past_what_a_graph_can_join_a_linear_head_is_fitted(clock):
-    class Many(ArrayImages):
-        def __len__(self):
-            return MOST_JOINED + 1
+def test_small_photos_are_read_as_they_are_and_enlarged_by_the_encoder(tmp_path):
+    for number in range(3):
+        save(tmp_path / f"{number}.png", number, height=30, width=32, channels=3)
+    found = plan(data.load(tmp_path, "none").images)
+    assert (found.options, found.shape) == (ENCODED, (3, 30, 32))
 
-        def read(self, indices):
-            return self.items[indices % len(self.items)]
 
+def test_past_what_a_graph_can_join_a_linear_head_is_fitted():
     photos = Many(images(10, (3, 40, 40)).items)
-    assert plan(photos, 10, clock=clock).trainer == "frozen-linear"
+    assert plan(photos).trainer == "frozen-linear"
     few = images(10, (3, 40, 40))
-    assert plan(few, 10, num_items=10**6, clock=clock).trainer == "frozen-linear"
-    grey = Many(images(10, (1, 28, 28)).items)
-    assert plan(grey, 10, clock=clock).trainer == "flexmatch"
+    assert plan(few, num_items=10**6).trainer == "frozen-linear"
+    gray = plan(Many(images(10, (1, 28, 28)).items))
+    assert (gray.trainer, gray.options["encoder"]) == ("frozen-linear", "pixels")
 
 
 @pytest.mark.parametrize(
@@ -141,66 +147,13 @@ def test_past_what_a_graph_can_join_a_linear_head_is_fitted(clock):
         ({"quality": "best", "size": 64}, 64),
     ],
 )
-def test_quality_is_what_is_read_and_what_the_network_sees(
-    clock, tmp_path, asked, side
-):
+def test_quality_is_what_is_read_and_what_the_network_sees(tmp_path, asked, side):
     for number in range(3):
         save(tmp_path / f"{number}.png", number, height=100, width=120, channels=3)
     pool = data.load(tmp_path, "none")
-    found = plan(pool.images, 2, clock=clock, **asked)
+    found = plan(pool.images, **asked)
     assert found.options["encoder_options"] == {"size": side}
     assert found.shape == (3, side, side)
-    assert bool(found.choice) == ("size" not in asked)
-
-
-def test_the_cost_of_each_quality_is_told(clock, monkeypatch):
-    def embed(self, chunk):
-        clock.now += self.side * len(chunk)
-        return torch.rand(len(chunk), self.feature_size)
-
-    monkeypatch.setattr(ModuleEncoder, "embed", embed)
-    found = plan(images(40, (3, 100, 80)), 3, clock=clock)
-    assert found.embedding == {"fast": 96 * 40, "normal": 160 * 40, "best": 224 * 40}
-    assert found.seconds == pytest.approx(160 * 40)
-    assert found.choice == (
-        "Features take about 1.1 hours at quality fast (96 pixels a side), about 1.8 "
-        "hours at normal (160) and about 2.5 hours at best (224), once."
-    )
-
-
-def test_what_decides_nothing_is_timed_only_where_it_is_told(clock):
-    large, small = images(40, (3, 100, 80)), images(40, (3, 8, 8))
-    found = plan(large, 3, clock=clock, is_timed=False)
-    assert not clock.now
-    timed = plan(large, 3, clock=clock)
-    assert (found.trainer, found.options) == (timed.trainer, timed.options)
-    assert str(found) == found.reason == timed.reason
-    assert plan(small, 3, clock=clock, is_timed=False).seconds > 0  # which decides
-
-
-@pytest.mark.parametrize(
-    ("channels", "trainer", "options", "seconds", "words"),
-    [
-        (1, "spreading", {}, 0, "among similar pixels"),
-        (3, "frozen-spreading", ENCODED, 100, "among similar features"),
-    ],
-    ids=["grey", "color"],
-)
-def test_nobody_waits_for_a_network_from_scratch_in_each_round(
-    clock, channels, trainer, options, seconds, words
-):
-    small = images(100, (channels, 28, 28))
-    found = plan(small, 10, clock=clock)  # 300 s from scratch
-    assert (found.trainer, found.options) == (trainer, options)
-    assert "from scratch would take about 5 minutes in each round" in found.reason
-    assert "the trainer 'flexmatch' does it all the same" in found.reason
-    assert words in found.reason
-    assert found.seconds == pytest.approx(seconds * EMBED)
-
-
-def test_a_network_from_scratch_is_trained_where_features_take_longer(clock):
-    many = images(5000, (3, 8, 8))  # features would take 500 s, steps take 300
-    assert plan(many, 10, clock=clock).trainer == "flexmatch"
 
 
 def test_the_expected_time_knows_which_features_are_there(clock, tmp_path):
@@ -236,29 +189,26 @@ def test_trainings_without_steps_are_rehearsed(name, tmp_path):
     assert 0 < found < 60
 
 
-def test_without_the_pretrained_network_photos_are_made_small(
-    clock, monkeypatch, tmp_path
+@pytest.mark.parametrize("side", [50, 20])
+def test_without_the_pretrained_network_pixels_are_compared(
+    monkeypatch, tmp_path, side
 ):
     def refuse(name, **options):
         raise UsageError("Run: pip install 'fewlabels[pretrained]'.")
 
     monkeypatch.setattr("fewlabels.features.encoders.resolve", refuse)
     for number in range(3):
-        save(tmp_path / f"{number}.png", number, height=50, width=40)
-    found = plan(data.load(tmp_path, "none").images, 2, clock=clock)
-    assert (found.trainer, found.shape) == ("flexmatch", (1, 32, 32))
-    assert "pip install 'fewlabels[pretrained]'. Until then: a network" in found.reason
-
-
-def test_by_the_real_clock_it_takes_some_time():
-    assert plan(images(1, (1, 8, 8)), 2).seconds > 0
-    assert plan(images(40, (3, 8, 8)), 100).seconds > 0  # more classes than images
+        save(tmp_path / f"{number}.png", number, height=side, width=side, channels=3)
+    found = plan(data.load(tmp_path, "none").images)
+    small = min(side, 32)
+    assert (found.trainer, found.shape) == ("spreading", (3, small, small))
+    assert "pip install 'fewlabels[pretrained]'. Until then: a head" in found.reason
 
 
 @pytest.mark.parametrize("some", [images(5, (6,)), images(0)], ids=["rows", "none"])
 def test_no_plan_without_images(some):
     with pytest.raises(ShapeError, match="a plan is made for images"):
-        plan(some, 3)
+        plan(some)
 
 
 @pytest.mark.parametrize(

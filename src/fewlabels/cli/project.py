@@ -94,7 +94,6 @@ def init(
             seed=seed,
             store=store,
             shares=shares,
-            on_choice=terminal.result,
         ) as project,
     ):
         settings = project.settings

@@ -37,8 +37,6 @@ class Planned(NamedTuple):
     """Channels, height and width that images are brought to; or the length of a row."""
     reason: str | None
     """Why this trainer; None: somebody chose it."""
-    choice: str = ""
-    """What each quality would cost, where there is a choice."""
 
 
 def check_size(size: int | None) -> None:
@@ -89,14 +87,11 @@ class Source:
 
     def planned(
         self,
-        num_classes: int,
         trainer: str | Choice | None,
         encoder: str | None,
         size: int | None,
         shares: Shares,
         quality: str | None,
-        *,
-        is_timed: bool,
     ) -> Planned:
         """Return trainer, shape and reason: as told, or as fits."""
         if quality is not None:
@@ -110,15 +105,13 @@ class Source:
             return _told(encoder, self.files, head, size, shares, quality)
         plan = planning.plan(
             FileImages(self.files, common_shape(self.files, size)),
-            num_classes,
             num_items=self.index.num_listed,
             shares=shares,
             quality=cast("Quality", quality or NORMAL),
             size=size,
-            is_timed=is_timed,
         )
         chosen = Choice(name=plan.trainer, options=dict(plan.options))
-        return Planned(chosen, plan.shape, plan.reason, plan.choice)
+        return Planned(chosen, plan.shape, plan.reason)
 
     def check(self, planned: Planned, classes: Sequence[str]) -> None:
         """Raise if the training cannot take such items; none is read for it."""

@@ -1,6 +1,7 @@
-"""Which training fits the images and the machine, and how long it will take.
+"""Which training fits some images, and how long a training will take on this machine.
 
-No table of machines: a few real steps are done on some of the images, and timed.
+The choice depends on the images alone. The time is measured: a few real steps are done
+on some of the images.
 """
 
 import math
@@ -20,13 +21,7 @@ from fewlabels.data.derived import ChosenImages
 from fewlabels.data.files import FileImages, common_shape
 from fewlabels.errors import ShapeError, UsageError
 from fewlabels.features import FeatureCache, encoders, num_missing
-from fewlabels.features.encoders import (
-    ENCODER,
-    NORMAL,
-    QUALITIES,
-    Encoder,
-    Quality,
-)
+from fewlabels.features.encoders import ENCODER, NORMAL, QUALITIES, Encoder, Quality
 from fewlabels.naming import is_import_path
 from fewlabels.pool import UNKNOWN, Images, Pool
 from fewlabels.projects.shares import UNKNOWN as UNKNOWN_SHARES
@@ -35,16 +30,20 @@ from fewlabels.protocols import Classifier, Trainer
 from fewlabels.runs import Choice
 from fewlabels.training.training import Training
 
-SMALL_SIDE = 32
-"""Longest side, in pixels, of images that a network is trained on from scratch."""
-
-BEARABLE = 60.0
-"""Seconds of training from scratch that people put up with in each round."""
-
-FROM_SCRATCH = "flexmatch"
-ALIGNED = "fixmatch-darp"
+HEAD = "spreading"
+"""The learner of a new project, over features or pixels; it takes no steps."""
+HEAD_OF_MANY = "linear"
+"""The same for more than :data:`MOST_JOINED` items; it takes rows of features."""
 MOST_JOINED = 50_000
 """Items that a graph is made of; it compares all pairs, which takes about a minute."""
+
+FROM_SCRATCH = "flexmatch"
+"""The trainer of a network from scratch, where somebody asks for one."""
+ALIGNED = "fixmatch-darp"
+"""The same where class shares are known."""
+
+SMALL_SIDE = 32
+"""Longest side, in pixels, of images whose pixels can be compared as they are."""
 
 _IMAGE_AXES = 3
 _PROBED = 32
@@ -56,7 +55,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingPlan:
-    """How to train, and what to expect of it."""
+    """How to train, and why."""
 
     trainer: str
     """Name of the trainer."""
@@ -64,70 +63,37 @@ class TrainingPlan:
     """Its options."""
     shape: tuple[int, int, int]
     """Channels, height and width that images are brought to."""
-    seconds: float
-    """Expected time of a first training, which makes features; NaN: not measured."""
     reason: str
     """Why this and nothing else, in a sentence."""
-    embedding: Mapping[Quality, float] = field(default_factory=dict)
-    """Seconds that the features of all images take at each quality, where there is a
-    choice."""
-
-    @property
-    def choice(self) -> str:
-        """What each quality would cost, in a sentence; empty without a choice."""
-        told = [
-            f"{duration(seconds)} at {'' if number else 'quality '}{quality} "
-            f"({QUALITIES[quality]}{'' if number else ' pixels a side'})"
-            for number, (quality, seconds) in enumerate(self.embedding.items())
-        ]
-        return (
-            f"Features take {', '.join(told[:-1])} and {told[-1]}, once."
-            if told
-            else ""
-        )
 
     def __str__(self) -> str:
-        """Say what will be done, why and how long it will take."""
-        if math.isnan(self.seconds):
-            return self.reason
-        return f"{self.reason} Expected time: {duration(self.seconds)}."
+        """Say what will be done, and why."""
+        return self.reason
 
 
 def plan(
     images: Images,
-    num_classes: int,
     *,
     num_items: int | None = None,
     shares: Shares = UNKNOWN_SHARES,
     quality: Quality = NORMAL,
     size: int | None = None,
-    bearable: float = BEARABLE,
-    is_timed: bool = True,
-    clock: Clock = time.perf_counter,
 ) -> TrainingPlan:
-    """Choose a trainer for some images on this machine, and estimate its time.
+    """Choose a trainer for some images: the same one on every machine.
 
-    Images of at most 32 pixels a side are trained on from scratch by FlexMatch, unless
-    people would have to wait for that in each round: then labels spread to similar
-    ones, by their pixels where they are grey. Larger ones are embedded once by a
-    pretrained network, and labels spread to those of similar features. Of more than
-    :data:`MOST_JOINED` images no graph is made: over features a linear head is fitted,
-    and grey ones are trained on from scratch. Where the extra
-    ``pretrained`` is not installed, larger images are brought to 32 pixels and trained
-    on from scratch. Predictions are aligned to class shares only where these are known.
+    A head without steps is fitted, over features of a pretrained network or, where
+    images are gray and measure at most 32 pixels a side, over their pixels. Where the
+    extra ``pretrained`` is not installed, all images are brought to at most 32 pixels,
+    and the head is fitted to those. A network from scratch is never the choice.
 
     Args:
         images: Images of the pool. Of files the native sizes count, whatever size they
             are brought to now.
-        num_classes: Number of classes.
         num_items: How many images there will be; None: as many as are given.
         shares: How frequent the classes are, as far as it is known.
         quality: How many pixels a pretrained network sees: see :data:`QUALITIES`.
         size: Side of the square that images are brought to whatever the quality; None:
             as the quality says, or what fits.
-        bearable: Seconds of training from scratch that are put up with.
-        is_timed: Whether to measure what decides nothing, too, which takes seconds.
-        clock: What tells the time.
 
     Returns:
         The plan.
@@ -140,35 +106,49 @@ def plan(
             f"There are {len(images)} items of shape {images.shape}; a plan is made "
             "for images of shape (channels, height, width)."
         )
-    num_items, longest = num_items or len(images), _longest_side(images)
-    seen = f"The images measure {longest} pixels a side"
-    missing = _missing_encoder()
-    if longest <= SMALL_SIDE:
-        why = f"{seen}, at most {SMALL_SIDE}"
-        small = _scratch(images, num_classes, shares, why, clock, size)
-        is_grey = images.shape[0] == 1
-        has_other = num_items <= MOST_JOINED if is_grey else not missing
-        if small.seconds <= bearable or not has_other:
-            return small
-        why = (
-            f"{seen}, but a network from scratch would take {duration(small.seconds)} "
-            f"in each round here (the trainer '{small.trainer}' does it all the same)"
-        )
-        over = {} if is_grey else _over_encoder(quality, size)
-        quick = _quick(images, num_items, num_classes, shares, why, clock, over, size)
-        return quick if quick.seconds < small.seconds else small
-    if missing:
-        small_side = SMALL_SIDE if size is None else size
-        why = f"{seen} and are resized to {small_side}. {missing} Until then"
-        return _scratch(images, num_classes, shares, why, clock, small_side)
-    why = f"{seen}, more than {SMALL_SIDE}"
-    over, told = _over_encoder(quality, size), clock if is_timed else None
-    return _quick(images, num_items, num_classes, shares, why, told, over, size)
+    longest, num_items = _longest_side(images), num_items or len(images)
+    why = f"The images measure {longest} pixels a side"
+    is_small, is_gray = longest <= SMALL_SIDE, images.shape[0] == 1
+    missing = "" if is_small and is_gray else _missing_encoder()
+    if missing or (is_small and is_gray):
+        chosen, seen = _over_pixels(num_items), "pixels"
+        if not is_small:
+            size = SMALL_SIDE if size is None else size
+            why += f" and are resized to {size}"
+        why += f". {missing} Until then" if missing else " and are gray"
+    else:
+        pixels = side(quality, size)
+        encoder = {"encoder": ENCODER, "encoder_options": {"size": pixels}}
+        chosen = Choice(name=over_features(num_items), options=encoder)
+        seen = f"features, computed once by {ENCODER} at {pixels} pixels"
+        if not is_small and size is None:
+            size = pixels
+    chosen = informed(chosen, shares)
+    return TrainingPlan(
+        trainer=chosen.name,
+        options=chosen.options,
+        shape=_shape(images, size),
+        reason=f"{why}: a head without training steps is fitted to their {seen}.",
+    )
 
 
 def over_features(num_items: int) -> str:
     """Return the trainer that the features of so many items get."""
-    return "frozen-spreading" if num_items <= MOST_JOINED else "frozen-linear"
+    return f"frozen-{HEAD if num_items <= MOST_JOINED else HEAD_OF_MANY}"
+
+
+def _over_pixels(num_items: int) -> Choice:
+    """Return the trainer of so many images that are learned from as they are."""
+    if num_items <= MOST_JOINED:
+        return Choice(name=HEAD)
+    small = {"encoder": encoders.PIXELS, "encoder_options": {"size": SMALL_SIDE}}
+    return Choice(name=over_features(num_items), options=small | {"scale": "common"})
+
+
+def from_scratch(shares: Shares) -> Choice:
+    """Return the trainer of a network from scratch; it is given known shares."""
+    name = FROM_SCRATCH if shares == UNKNOWN_SHARES else ALIGNED
+    return informed(Choice(name=name), shares)
 
 
 def side(quality: Quality, size: int | None) -> int:
@@ -179,11 +159,6 @@ def side(quality: Quality, size: int | None) -> int:
 def longest_side(files: Sequence[ImageFile]) -> int:
     """Return the longer side of a typical image in files, in pixels."""
     return int(median(max(file.height, file.width) for file in files))
-
-
-def _over_encoder(quality: Quality, size: int | None) -> dict[str, Any]:
-    """Return the options of a training over the pretrained network."""
-    return {"encoder": ENCODER, "encoder_options": {"size": side(quality, size)}}
 
 
 def expected_seconds(
@@ -198,8 +173,7 @@ def expected_seconds(
         return _solving(images, num_classes, known, cache, clock)
     if known.inputs.has_features:
         return None
-    wanted = (shape[0], shape[1], shape[2])
-    return _stepping(images, wanted, num_classes, known, clock)
+    return _stepping(images, num_classes, known, clock)
 
 
 def _solving(
@@ -241,75 +215,6 @@ def duration(seconds: float) -> str:
     return f"about {number} {unit}{'' if number in {'1', '1.0'} else 's'}"
 
 
-def _scratch(
-    images: Images,
-    num_classes: int,
-    shares: Shares,
-    why: str,
-    clock: Clock,
-    size: int | None = None,
-) -> TrainingPlan:
-    """Return the plan to train a network on the images themselves."""
-    shape = _shape(images, size)
-    is_known = shares != UNKNOWN_SHARES
-    chosen = informed(Choice(name=ALIGNED if is_known else FROM_SCRATCH), shares)
-    by = "FixMatch with DARP" if is_known else "FlexMatch"
-    return TrainingPlan(
-        trainer=chosen.name,
-        options=chosen.options,
-        shape=shape,
-        seconds=_stepping(images, shape, num_classes, _made(chosen), clock),
-        reason=f"{why}: a network is trained from scratch by {by}.",
-    )
-
-
-def _quick(
-    images: Images,
-    num_items: int,
-    num_classes: int,
-    shares: Shares,
-    why: str,
-    clock: Clock | None,
-    over: Mapping[str, Any],
-    size: int | None,
-) -> TrainingPlan:
-    """Return the plan without steps, over an encoder or pixels; no clock: not timed."""
-    own = over.get("encoder_options", {})
-    shape = _shape(images, own.get("size") if size is None else size)
-    name = over_features(num_items) if over else "spreading"
-    chosen = informed(Choice(name=name, options=dict(over)), shares)
-    seconds, embedding = math.nan, dict[Quality, float]()
-    if clock is not None:
-        seconds, width = 0.0, math.prod(shape)
-        if over:
-            encoder = encoders.resolve(ENCODER, **own)
-            seconds = _embedding(_some(images, shape), num_items, encoder, clock)
-            width = encoder.feature_size
-            embedding = _costs(images, num_items, clock) if size is None else {}
-        seconds += _rehearsed(_made(chosen), num_items, num_classes, width, clock)
-    is_linear = name == "frozen-linear"
-    way = "a linear head is fitted to" if is_linear else "labels spread among similar"
-    seen = f"features, computed once by {ENCODER} at {own['size']} " if over else ""
-    return TrainingPlan(
-        trainer=chosen.name,
-        options=chosen.options,
-        shape=shape,
-        seconds=seconds,
-        reason=f"{why}: {way} {seen}pixels.",
-        embedding=embedding,
-    )
-
-
-def _costs(images: Images, num_items: int, clock: Clock) -> dict[Quality, float]:
-    """Return how many seconds the features of all images take at each quality."""
-    found: dict[Quality, float] = {}
-    for quality, size in QUALITIES.items():
-        some = _some(images, _shape(images, size))
-        encoder = encoders.resolve(ENCODER, size=size)
-        found[quality] = _embedding(some, num_items, encoder, clock)
-    return found
-
-
 def _embedding(some: Images, num_images: int, encoder: Encoder, clock: Clock) -> float:
     """Return how long it takes to embed many images like some."""
     every = torch.arange(len(some))
@@ -317,10 +222,6 @@ def _embedding(some: Images, num_images: int, encoder: Encoder, clock: Clock) ->
     begun = clock()
     encoder.embed(some.read(every))
     return (clock() - begun) / len(some) * num_images
-
-
-def _made(chosen: Choice) -> Training:
-    return training.make(chosen.name, **chosen.options)
 
 
 def _rehearsed(
@@ -333,22 +234,18 @@ def _rehearsed(
 
 
 def _stepping(
-    images: Images,
-    shape: tuple[int, int, int],
-    num_classes: int,
-    wanted: Training,
-    clock: Clock,
+    images: Images, num_classes: int, wanted: Training, clock: Clock
 ) -> float:
     """Return how long a training from scratch takes, refinements included."""
     plain = replace(wanted, alignment=None)
     few = plain.changed(steps=_STEPS, checkpoint_every=1, devices=1)
-    step = _timed(few, _probe(images, shape, num_classes), clock)
+    step = _timed(few, _probe(images, num_classes), clock)
     besides = _rehearsed(wanted, len(images), num_classes, 0, clock)
     return (wanted.num_steps or 0) * step + besides
 
 
 def _timed(trainer: Trainer, pool: Pool, clock: Clock) -> float:
-    """Return seconds of a step: of the fastest, since other work is no measure."""
+    """Return seconds of a typical step, with whatever else the machine does now."""
     times: list[float] = []
 
     def note(step: int, classifier: Classifier) -> None:
@@ -356,23 +253,20 @@ def _timed(trainer: Trainer, pool: Pool, clock: Clock) -> float:
         times.append(clock())
 
     trainer.fit(pool, rng.stream(_SEED, "probe"), on_checkpoint=note)
-    return min(later - earlier for earlier, later in pairwise(times))
+    return median(later - earlier for earlier, later in pairwise(times))
 
 
-def _probe(images: Images, shape: tuple[int, int, int], num_classes: int) -> Pool:
+def _probe(images: Images, num_classes: int) -> Pool:
     """Return a few of the images as a pool, half of them with labels made up."""
-    some = _some(images, shape)
+    some = _some(images)
     labels: Tensor = torch.arange(len(some)) % num_classes
     labels[len(labels) // 2 + 1 :] = UNKNOWN
     return Pool.build(some, labels, [str(number) for number in range(num_classes)])
 
 
-def _some(images: Images, shape: tuple[int, int, int] | None = None) -> Images:
-    """Return a few of the images, files brought to a shape if one is given."""
+def _some(images: Images) -> Images:
+    """Return a few of the images."""
     chosen = torch.linspace(0, len(images) - 1, min(_PROBED, len(images))).long()
-    if isinstance(images, FileImages) and shape is not None:
-        files = tuple(images.files[index] for index in chosen.tolist())
-        return FileImages(files, shape)
     return ChosenImages(images, chosen)
 
 

@@ -66,7 +66,6 @@ class Project(Labeling):
         store: str | None = None,
         shares: str | Sequence[float] = "unknown",
         first: int | None = None,
-        on_choice: Callable[[str], object] | None = None,
     ) -> Self:
         """Begin a project.
 
@@ -81,7 +80,7 @@ class Project(Labeling):
             query: Labels asked for in each round; None: 20.
             overlap: Annotators who shall label each image; None: one.
             strategy: What chooses images; None: ``typiclust``.
-            trainer: What learns; None: what fits the images and the machine.
+            trainer: What learns; None: what fits the images.
             encoder: What makes the features that it learns from; None: as the trainer
                 says. ``vectors:FILE`` has them in a file (.parquet, .npz or .npy).
             quality: How many pixels a pretrained network sees: ``"fast"`` (96 a side),
@@ -94,8 +93,6 @@ class Project(Labeling):
                 ``"even"``, or a number for each.
             first: Index so many of the images, drawn at random, so that labeling can
                 begin at once; :meth:`index` takes in the others. None: all of them.
-            on_choice: Called with what each quality would cost here, where there is a
-                choice, before the project is made. None: that is not measured.
 
         Returns:
             The project, with its images indexed.
@@ -109,17 +106,7 @@ class Project(Labeling):
         beginning.check_size(size)
         _check_free(place)
         source = beginning.Source.of(place, pictures, encoder, first)
-        planned = source.planned(
-            len(names),
-            trainer,
-            encoder,
-            size,
-            known_shares,
-            quality,
-            is_timed=on_choice is not None,
-        )
-        if on_choice is not None and planned.choice:
-            on_choice(planned.choice)
+        planned = source.planned(trainer, encoder, size, known_shares, quality)
         index = source.index
         settings = checked(
             len(set(index.representative.values())),

@@ -23,15 +23,12 @@ from fewlabels.naming import AllowCode
 from fewlabels.pool import UNKNOWN, Pool
 from fewlabels.projects import Project
 from fewlabels.projects.models import NUM_TO_TELL_APART
-from fewlabels.projects.planning import SMALL_SIDE
+from fewlabels.projects.planning import HEAD, SMALL_SIDE
 from fewlabels.projects.predicting import probabilities
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.rng import stream
 from fewlabels.training.training import Training
 from fewlabels.web.work import unwarned
-
-HEAD = "spreading"
-"""The learner that needs no steps."""
 
 MOST_SLIPS = 40
 """Labels that are shown to be looked at again."""

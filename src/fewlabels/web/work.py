@@ -33,8 +33,7 @@ def begin(
     """Begin a project on some of its images, and choose the first ones to label.
 
     The others are taken in later. Those of the first round are drawn at random among
-    some that were drawn at random, so that what measures stands for all. What each
-    quality would cost is not measured: somebody waits for the first image.
+    some that were drawn at random, so that what measures stands for all.
 
     Returns:
         Why this training.
