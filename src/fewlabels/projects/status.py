@@ -147,10 +147,8 @@ def _fall_notes(compared: Sequence[ModelRecord], right: Rights) -> Iterator[str]
     """Yield a warning where the latest model is worse than the one before."""
     note = fall_note(right)
     if note:
-        yield (
-            f"{note} Look through the latest labels for slips; {compared[-2].name} is "
-            "kept in the folder models."
-        )
+        earlier = compared[-2].name
+        yield f"{note} The earlier model, {earlier}, is kept in the folder models."
 
 
 def _notes(
