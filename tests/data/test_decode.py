@@ -1,6 +1,9 @@
 import os
+import struct
 import subprocess
 import sys
+import time
+import zlib
 
 import numpy as np
 import pytest
@@ -235,6 +238,150 @@ def test_a_jpeg_of_endless_scans_is_refused(tmp_path):
     path.write_bytes(content[:-2] + scan * 1000 + content[-2:])
     with pytest.raises(DataError, match=r"1,006 scans of 2000 x 2000 pixels"):
         inspect("a", path)
+
+
+def tiff(path, *, side, entries, data, more=b""):
+    """Write a grey TIFF of one compressed strip or tile; entries of type LONG follow.
+
+    The data are at byte 8, the directory is behind them, then whatever arrays it names.
+    """
+    own = {256: side, 257: side, 258: 8, 259: 8, 262: 1, 277: 1}
+    listed = sorted([*own.items(), *entries])
+    rows = [
+        struct.pack(
+            "<HHII", tag, 4, *(value if isinstance(value, tuple) else (1, value))
+        )
+        for tag, value in listed
+    ]
+    start = 8 + len(data)
+    directory = struct.pack("<H", len(rows)) + b"".join(rows) + bytes(4)
+    path.write_bytes(b"II*\0" + struct.pack("<I", start) + data + directory + more)
+    return path
+
+
+def huge_tile(path, side=32_000, *first):
+    """Write an image of 16 x 16 pixels in a tile of so many."""
+    packer = zlib.compressobj(1)
+    data = b"".join(packer.compress(bytes(side)) for _ in range(side)) + packer.flush()
+    entries = [*first, (322, side), (323, side), (324, 8), (325, len(data))]
+    return tiff(path, side=16, entries=entries, data=data)
+
+
+def test_a_tile_is_bounded_like_an_image(tmp_path, monkeypatch):
+    assert inspect("a", huge_tile(tmp_path / "a.tiff", 256)).width == 16
+    monkeypatch.setattr(decoding, "MAX_PIXELS", 256**2 - 1)
+    monkeypatch.setattr(Image.Image, "load", lambda self: pytest.fail("decoded"))
+    with pytest.raises(DataError, match="a tile of 256 x 256 is more than 65,535"):
+        inspect("a", tmp_path / "a.tiff")
+
+
+def test_tags_that_two_libraries_may_read_differently_are_refused(tmp_path):
+    path = huge_tile(tmp_path / "a.tiff", 256, (322, 16))
+    with pytest.raises(DataError, match="tags contradict each other"):
+        inspect("a", path)
+    content = huge_tile(path, 256).read_bytes()
+    wide = struct.pack("<HH", 322, 4)
+    assert content.count(wide) == 1
+    path.write_bytes(content.replace(wide, struct.pack("<HH", 322, 18)))
+    with pytest.raises(DataError, match="tags contradict each other"):
+        inspect("a", path)
+
+
+def test_a_big_endian_file_of_64_bits_is_refused(tmp_path):
+    content = bytearray(huge_tile(tmp_path / "a.tiff", 256).read_bytes())
+    content[:4] = b"MM\0+"
+    (tmp_path / "a.tiff").write_bytes(content)
+    with pytest.raises(DataError):
+        inspect("a", tmp_path / "a.tiff")
+
+
+def test_strips_do_not_share_their_bytes_a_thousand_times(tmp_path):
+    """Each strip would be unpacked from the same megabytes."""
+    data, side = zlib.compress(bytes(200)) + bytes(5_000), 200
+    start = 8 + len(data) + 2 + 12 * 9 + 4
+    entries = [(273, (side, start)), (278, 1), (279, (side, start + 4 * side))]
+    places = struct.pack("<200I", *[8] * side)
+    sizes = struct.pack("<200I", *[len(data)] * side)
+    path = tmp_path / "a.tiff"
+    tiff(path, side=side, entries=entries, data=data, more=places + sizes)
+    with pytest.raises(DataError, match="more bytes than the file"):
+        inspect("a", path)
+
+
+def test_tiles_do_not_cover_the_image_again_and_again(tmp_path):
+    """Without compression, each offset in a list is a pass over the pixels."""
+    side, count = 100, 1000
+    data = bytes(side * side)
+    start = 8 + len(data) + 2 + 12 * 8 + 4
+    entries = [(259, 1), (273, (count, start)), (278, side - 1)]
+    places = struct.pack(f"<{count}I", *[8] * count)
+    path = tmp_path / "a.tiff"
+    tiff(path, side=side, entries=entries, data=data, more=places)
+    content = path.read_bytes()
+    deflated = struct.pack("<HHII", 259, 4, 1, 8)
+    path.write_bytes(
+        content.replace(deflated, b"", 1).replace(b"\x09\0\0\1", b"\x08\0\0\1")
+    )
+    with pytest.raises(DataError, match="tiles overlap"):
+        inspect("a", path)
+
+
+def rle_bmp(path, side):
+    """Write a BMP whose lines hold a pixel each: four bytes, the rest is filled up."""
+    palette = b"".join(bytes([i, 0, 0, 0]) for i in range(256))
+    data = b"\1\0\0\0" * side + b"\0\1"
+    start = 14 + 40 + len(palette)
+    header = struct.pack("<IiiHHIIiiII", 40, side, side, 1, 8, 1, len(data), 0, 0, 0, 0)
+    whole = struct.pack("<2sIHHI", b"BM", start + len(data), 0, 0, start)
+    path.write_bytes(whole + header + palette + data)
+    return path
+
+
+SLOW = {
+    "bmp_rle": lambda path: rle_bmp(path, 8_900),
+    "ppm_plain": lambda path: path.write_bytes(b"P2 900 900 255\n" + b"#\n" * 500_000),
+    "ppm": lambda path: path.write_bytes(b"P5 900 900 254\n" + bytes(900 * 900)),
+}
+
+
+@pytest.mark.parametrize("kind", SLOW)
+def test_pixels_are_not_decoded_by_loops_in_python(tmp_path, kind):
+    """A BMP of 36 kB, or a megabyte of comments in a PPM, took 50 s."""
+    SLOW[kind](tmp_path / "a")
+    begun = time.process_time()
+    with pytest.raises(DataError, match=rf"encoding \({kind}\) is not supported; save"):
+        inspect("a", tmp_path / "a")
+    assert time.process_time() - begun < 1
+
+
+BOMB = """
+import resource, sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from fewlabels.data.decode import inspect
+from fewlabels.errors import DataError
+
+def refused(path):
+    try:
+        inspect("a", path)
+    except DataError as error:
+        return str(error)
+
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+with ThreadPoolExecutor(4) as threads:
+    print(*threads.map(refused, [Path(sys.argv[1])] * 4), sep="\\n", file=sys.stderr)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others count memory differently")
+def test_a_huge_tile_takes_no_memory(tmp_path):
+    """Four threads took 4 GB for tiles of 32,000 x 32,000 pixels in 1 MB."""
+    path = huge_tile(tmp_path / "a.tiff", 20_000)
+    command = [sys.executable, "-c", BOMB, str(path)]
+    result = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert int(result.stdout) * 1024 < 3e7
+    assert result.stderr.count("a tile of 20000 x 20000 is more than") == 4
 
 
 MEASURED = """

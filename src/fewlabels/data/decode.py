@@ -1,10 +1,11 @@
 """One image file: checked once, then decoded whenever it is needed.
 
-Nothing here trusts a file. The bytes are read only from regular files of bearable size,
-only the formats in ``FORMATS`` are tried, and the size in the header is compared with
-``MAX_PIXELS`` before a single pixel is decoded. However many threads decode, together
-they hold no more bytes and pixels than one file may have; 80 million pixels then take a
-gigabyte or so, whatever their format.
+Nothing here trusts a file. The bytes are read only from regular files up to
+``MAX_BYTES``, only the formats in ``FORMATS`` are tried, only by decoders written in C,
+and the sizes in the header, of the image and of the tiles of a TIFF file, are compared
+with ``MAX_PIXELS`` before a single pixel is decoded. However many threads decode,
+together they hold no more bytes and pixels than one file may have; 80 million pixels
+then take a gigabyte or so, whatever their format.
 """
 
 import os
@@ -15,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from io import BytesIO
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +43,11 @@ Image.core.set_block_size(2**26)  # type: ignore[attr-defined] # documented, not
 _BYTES, _PIXELS = Room(MAX_BYTES), Room(MAX_PIXELS)
 _MOST_SCANNED = 50 * MAX_PIXELS
 _JPEG, _SCAN = b"\xff\xd8", b"\xff\xda"
+_MOST_PASSES = 10
+"""How often the tiles of an image may cover it, and its bytes may be read."""
+_TILE_SIDES, _TILE_BYTES = (322, 323), (279, 325)
+"""Tags of TIFF: width and height of tiles; sizes in bytes of strips and of tiles."""
+_TIFF_HEADERS = {b"II*\0": "<4xI", b"MM\0*": ">4xI", b"II+\0": "<8xQ"}
 _BAND = 2**20
 """Pixels whose values are looked at together."""
 
@@ -206,12 +213,16 @@ def _opened(source: Path | bytes) -> Iterator[tuple[Image.Image, str]]:
             if image is None:
                 known = ", ".join(FORMATS)
                 raise DataError(f"not an image of a known format: {known}")
-            width, height = image.size
-            if width * height > MAX_PIXELS:
-                told = f"{width} x {height} is more than {MAX_PIXELS:,} pixels"
-                raise DataError(told)
-            _check_scans(content, width, height)
-            with _PIXELS.taken(width * height):
+            image_size, tile_size = image.size, _tile_size(image, content)
+            for words, size in ("", image_size), ("a tile of ", tile_size):
+                if prod(size) > MAX_PIXELS:
+                    raise DataError(
+                        f"{words}{size[0]} x {size[1]} is more than {MAX_PIXELS:,} "
+                        "pixels"
+                    )
+            _check_scans(content, *image_size)
+            _check_decoders(image)
+            with _PIXELS.taken(max(prod(image_size), prod(tile_size))):
                 yield image, digest_of(content)
         except _DAMAGE as error:
             raise DataError(f"damaged: {_sentence(error)}") from error
@@ -225,6 +236,52 @@ def _check_scans(content: bytes, width: int, height: int) -> None:
     num_scans = content.count(_SCAN) if content.startswith(_JPEG) else 0
     if num_scans * width * height > _MOST_SCANNED:
         raise DataError(f"{num_scans:,} scans of {width} x {height} pixels")
+
+
+def _check_decoders(image: Image.Image) -> None:
+    """Refuse pixels that a loop in Python would decode, or that are decoded over again.
+
+    Such loops take seconds for a few kilobytes (run-length encoded BMP, PPM as text),
+    and no other thread runs meanwhile.
+    """
+    passes = 0
+    for name, (left, top, right, bottom), *_ in getattr(image, "tile", ()):
+        if name in Image.DECODERS:
+            raise DataError(f"its encoding ({name}) is not supported; save it as PNG")
+        passes += (right - left) * (bottom - top)
+    if passes > _MOST_PASSES * image.width * image.height:
+        raise DataError("damaged: its tiles overlap")
+
+
+def _tile_size(image: Image.Image, content: bytes) -> tuple[int, int]:
+    """Return width and height of the tiles of a TIFF file; zeros if it has none.
+
+    A tile is decoded whole, however small the image that is cut out of it. Pillow and
+    the library that decodes may differ about a tag that is listed twice, or is of a
+    type that only one of them knows: such files are refused.
+    """
+    if image.format != "TIFF":
+        return 0, 0
+    layout = _TIFF_HEADERS.get(content[:4])
+    if layout is None:
+        raise DataError("its kind of TIFF is not supported; save it as PNG")
+    order, is_big = layout[0], layout[-1] == "Q"
+    (start,) = struct.unpack_from(layout, content)
+    (num_tags,) = struct.unpack_from(order + ("Q" if is_big else "H"), content, start)
+    start, step = (start + 8, 20) if is_big else (start + 2, 12)
+    end = min(start + step * num_tags, len(content) - 1)
+    listed = [
+        struct.unpack_from(f"{order}H", content, i)[0] for i in range(start, end, step)
+    ]
+    tags = image.tag_v2  # type: ignore[attr-defined]
+    if any(listed.count(tag) != (tag in tags) for tag in (*_TILE_SIDES, *_TILE_BYTES)):
+        raise DataError("damaged: its tags contradict each other")
+    if sum(sum(tags.get(tag, ())) for tag in _TILE_BYTES) > _MOST_PASSES * len(content):
+        raise DataError("damaged: its tiles have more bytes than the file")
+    width, height = (tags.get(tag, 0) for tag in _TILE_SIDES)
+    if not (isinstance(width, int) and isinstance(height, int)):
+        raise DataError("damaged: the size of its tiles is not a number")
+    return width, height
 
 
 @contextmanager
