@@ -97,3 +97,9 @@ def test_an_existing_project_is_found_by_its_folder(tmp_path, served):
     module.start(tmp_path / "project", token="0123456789abcdef")
     assert served[0][0] == tmp_path / "project"
     assert served[0][1]["token"] == "0123456789abcdef"
+
+
+def test_help_says_who_can_see_a_token(fewlabels):
+    text = " ".join(fewlabels("start", "--help").out.replace("│", " ").split())
+    assert "Other users of this machine can see the options of a running command" in text
+    assert "set the variable FEWLABELS_TOKEN instead" in text

@@ -3,9 +3,7 @@
 import os
 import re
 import socket
-import threading
 import time
-from contextlib import suppress
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -15,7 +13,7 @@ from tests.web.pages import HEADERS, TOKEN, uuid
 
 from fewlabels.errors import UsageError
 from fewlabels.web import serving
-from fewlabels.web.guard import MOST_BYTES, Guard
+from fewlabels.web.guard import MOST_BYTES
 from fewlabels.web.keys import Keys
 from fewlabels.web.serving import check_reach
 
@@ -236,60 +234,6 @@ def test_a_huge_body_is_refused(browser):
     assert told.status_code == 413
     false = HEADERS | {"content-length": "-1"}
     assert browser.client.post("/api/act", headers=false).status_code == 413
-
-
-@pytest.fixture
-def port(browser, monkeypatch):
-    """Serve the page for real, with little patience."""
-    monkeypatch.setattr(serving, "_HEADER_SECONDS", 0.3)
-    guard = Guard(browser.guard.app, browser.guard.keys, most_seconds=0.3)
-    listener = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(
-        guard, http=serving.Patient, log_level="error", lifespan="off"
-    )
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    yield listener.getsockname()[1]
-    server.should_exit = True
-    thread.join()
-
-
-def said_to(port, text):
-    """Return what a server answers to a client that stops in the middle."""
-    with (
-        suppress(ConnectionError),  # it was not listened to
-        socket.create_connection(("127.0.0.1", port), timeout=20) as client,
-    ):
-        client.sendall(text.encode())
-        return b"".join(iter(lambda: client.recv(4096), b""))
-    return b""
-
-
-def test_a_slow_client_is_left_alone(port, browser):
-    cookie = f"{browser.guard.keys.cookie_name}={browser.guard.keys.cookie()}"
-    head = f"Host: 127.0.0.1:{port}\r\nCookie: {cookie}\r\nx-fewlabels: 1\r\n"
-    assert said_to(port, f"POST /api/act HTTP/1.1\r\n{head}") == b""
-    slow = f"POST /api/act HTTP/1.1\r\n{head}Content-Length: 100\r\n\r\nabc"
-    assert b" 408 " in said_to(port, slow)
-    whole = f"GET /api/project HTTP/1.1\r\n{head}Connection: close\r\n\r\n"
-    assert b" 200 " in said_to(port, whole)  # it is alive
-
-
-def test_one_address_cannot_take_all_connections(port, browser, monkeypatch):
-    monkeypatch.setattr(serving, "_MOST_FROM_ONE", 3)
-    monkeypatch.setattr(serving, "_HEADER_SECONDS", 20.0)
-    cookie = f"{browser.guard.keys.cookie_name}={browser.guard.keys.cookie()}"
-    head = f"Host: 127.0.0.1:{port}\r\nCookie: {cookie}\r\nConnection: close\r\n"
-    whole = f"GET /api/project HTTP/1.1\r\n{head}\r\n"
-    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(3)]
-    assert said_to(port, whole) == b""  # a fourth is not listened to
-    silent.pop().close()
-    end = time.monotonic() + 10
-    while b" 200 " not in said_to(port, whole):
-        assert time.monotonic() < end
-    for one in silent:
-        one.close()
 
 
 def test_nothing_but_http_is_spoken(browser):

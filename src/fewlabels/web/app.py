@@ -89,7 +89,7 @@ def _add_pages(app: FastAPI) -> None:
 
 
 def _add_looking(app: FastAPI, desk: Desk, board: Board) -> None:
-    listeners: set[int] = set()
+    listeners: set[EventStream] = set()
 
     @app.get("/api/project")
     def project() -> Facts:
@@ -97,11 +97,7 @@ def _add_looking(app: FastAPI, desk: Desk, board: Board) -> None:
 
     @app.get("/api/events")
     async def events(request: Request) -> Response:
-        if len(listeners) >= _MOST_LISTENERS:
-            raise HTTPException(503, "Too many tabs listen already; close some.")
-        return StreamingResponse(
-            _told(board, request, listeners), media_type="text/event-stream"
-        )
+        return EventStream(_stream_states(board, request), listeners)
 
     @app.get("/api/images/{name}/{side}")
     def image(name: Image, side: int) -> Response:
@@ -211,25 +207,39 @@ def _described(desk: Desk) -> Facts:
     }
 
 
-async def _told(
-    board: Board, request: Request, listeners: set[int]
-) -> AsyncIterator[str]:
+class EventStream(StreamingResponse):
+    """An answer that goes on while somebody listens, for a limited number of them."""
+
+    def __init__(
+        self, content: AsyncIterator[str], listeners: set["EventStream"]
+    ) -> None:
+        super().__init__(content, media_type="text/event-stream")
+        self._listeners = listeners
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Send events; nothing happens between the check and the registration."""
+        if len(self._listeners) >= _MOST_LISTENERS:
+            raise HTTPException(503, "Too many tabs listen already; close some.")
+        self._listeners.add(self)
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._listeners.discard(self)
+
+
+async def _stream_states(board: Board, request: Request) -> AsyncIterator[str]:
     """Yield each new state as an event, and a sign of life now and then."""
     seen, silent = 0, 0.0
-    listeners.add(id(request))
-    try:
-        while not board.is_closed and not await request.is_disconnected():
-            version, text = board.latest
-            if version != seen:
-                seen, silent = version, 0.0
-                yield f"id: {version}\ndata: {text}\n\n"
-            elif silent > _SILENCE:
-                silent = 0.0
-                yield ": alive\n\n"
-            await asyncio.sleep(_LOOK)
-            silent += _LOOK
-    finally:
-        listeners.discard(id(request))
+    while not board.is_closed and not await request.is_disconnected():
+        version, text = board.latest
+        if version != seen:
+            seen, silent = version, 0.0
+            yield f"id: {version}\ndata: {text}\n\n"
+        elif silent > _SILENCE:
+            silent = 0.0
+            yield ": alive\n\n"
+        await asyncio.sleep(_LOOK)
+        silent += _LOOK
 
 
 # ------------------------------------------------------------------------ files, errors

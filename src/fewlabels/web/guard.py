@@ -26,6 +26,8 @@ MOST_BYTES = 256 * 1024
 """Largest body of a request."""
 MOST_SECONDS = 10.0
 """Time that a body may take to arrive."""
+JOIN = "fewlabels.join"
+"""Key of a scope: what counts its connection to a session, if there is room."""
 HEADER = "x-fewlabels"
 """Every change has to carry it; no form and no other site can send it."""
 PROGRAMS = frozenset({"/health", "/setup", "/predict", "/webhook"})
@@ -93,12 +95,15 @@ class Guard:
         try:
             if scope["path"] in PROGRAMS:
                 self._check_program(headers)
-                most = MOST_PROGRAM_BYTES
+                session, most = "program", MOST_PROGRAM_BYTES
             else:
                 self._check_origin(scope, headers)
-                if not self._has_cookie(headers):
+                session = self._cookie(headers)
+                if not session:
                     self._check_token(scope)
-                    extra.append((b"set-cookie", self.keys.header.encode()))
+                    session = self.keys.cookie()
+                    extra.append((b"set-cookie", self.keys.header(session).encode()))
+            _join(scope, session)
             body = await self._body(headers, receive, most)
         except Refusal as refusal:
             await _refuse(refusal, _dressed(send, ()))
@@ -139,13 +144,15 @@ class Guard:
         except ValueError:
             return False
 
-    def _has_cookie(self, headers: dict[str, str]) -> bool:
+    def _cookie(self, headers: dict[str, str]) -> str:
+        """Return the value of a valid cookie, and nothing if there is none."""
         # Other programs of this machine may have set cookies of any form.
-        pairs = (one.partition("=") for one in headers.get("cookie", "").split(";"))
-        return any(
-            name.strip() == self.keys.cookie_name and self.keys.is_cookie(value.strip())
-            for name, _, value in pairs
-        )
+        for pair in headers.get("cookie", "").split(";"):
+            name, _, value = pair.partition("=")
+            is_ours = name.strip() == self.keys.cookie_name
+            if is_ours and self.keys.is_cookie(value.strip()):
+                return value.strip()
+        return ""
 
     def _check_token(self, scope: Message) -> None:
         """Raise unless the first page is asked for with the token."""
@@ -175,6 +182,12 @@ class Guard:
         except TimeoutError as error:
             raise Refusal(408, "The request took too long to arrive.") from error
         return body
+
+
+def _join(scope: Message, session: str) -> None:
+    """Count a connection to its session, or raise if the session has no room."""
+    if JOIN in scope and not scope[JOIN](session):
+        raise Refusal(503, "Too many connections are open; close some tabs.")
 
 
 def _is_link(scope: Message, headers: dict[str, str]) -> bool:

@@ -99,11 +99,10 @@ class Keys:
             return False
         return int(until) > (time.time() if now is None else now)
 
-    @property
-    def header(self) -> str:
-        """What sets the cookie: unseen by scripts, and by requests of other sites."""
-        told = f"{self.cookie_name}={self.cookie()}; Max-Age={_LIFETIME}; Path=/"
-        return f"{told}; HttpOnly; SameSite=Strict"
+    def header(self, cookie: str) -> str:
+        """Return what sets a cookie, hidden from scripts and other sites' requests."""
+        value = f"{self.cookie_name}={cookie}; Max-Age={_LIFETIME}; Path=/"
+        return f"{value}; HttpOnly; SameSite=Strict"
 
     def _signature(self, until: str) -> str:
         return hmac.new(self.key, until.encode(), sha256).hexdigest()

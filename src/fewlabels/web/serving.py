@@ -2,14 +2,16 @@
 
 import os
 import socket
+from asyncio import TimerHandle
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from html import escape
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import quote
 from zlib import crc32
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -20,14 +22,18 @@ from fewlabels.web.app import make_app
 from fewlabels.web.background import Background
 from fewlabels.web.board import Board
 from fewlabels.web.desk import Desk
-from fewlabels.web.guard import LOOPBACK, Guard
+from fewlabels.web.guard import JOIN, LOOPBACK, Guard
 from fewlabels.web.keys import Keys, write_private
 
 _FIRST_PORT, _NUM_PORTS = 8800, 200
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - recognized, not chosen
-_HEADER_SECONDS = 10.0
-_MOST_CONNECTIONS = 200
-_MOST_FROM_ONE = 60  # a browser has six, and one more for each tab that listens
+_HEAD_SECONDS = 10.0
+_MOST_WITHOUT_SESSION = 128
+_MOST_PER_SESSION = 60  # a browser has six, and one more for each tab that listens
+_MOST_CONNECTIONS = 200  # of all sessions together
+# As many are accepted at once. It takes four times as many to push out a connection
+# that has just been accepted, so a head that was sent at once is read before.
+_BACKLOG = _MOST_WITHOUT_SESSION // 4
 _LAUNCH = "open-page.html"
 _PAGE = """<!doctype html>
 <meta charset="utf-8">
@@ -37,38 +43,80 @@ _PAGE = """<!doctype html>
 """
 
 
-class Patient(H11Protocol):
-    """HTTP that waits only so long for a client, and lets none take all places."""
+class TimeoutProtocol(H11Protocol):
+    """HTTP with a deadline for each request head, and places kept for sessions.
 
-    open_from: ClassVar[Counter[str]] = Counter()
-    """Connections of each address."""
+    A connection waits without a session until the guard has seen its token or cookie.
+    Connections with a session are counted by session and never closed for others. Of
+    those without, the oldest is closed when there are too many.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.session: str | None = None
+        self._deadline: TimerHandle | None = None
+        application: Any = self.app
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            await application({**scope, JOIN: self.join}, receive, send)
+
+        self.app = app
 
     def connection_made(self, transport: Any) -> None:
-        """Set a time by which the first request has to be there."""
+        """Set the first deadline; close the oldest of too many without a session."""
         super().connection_made(transport)
-        self._address = str((transport.get_extra_info("peername") or ("",))[0])
-        self.open_from[self._address] += 1
-        if self.open_from[self._address] > _MOST_FROM_ONE:
-            transport.close()
-            return
-        self.loop.call_later(_HEADER_SECONDS, self._leave_if_silent)
+        self._opened = self.loop.time()
+        self._watch_head()
+        without = [peer for peer in self._peers() if peer.session is None]
+        if len(without) > _MOST_WITHOUT_SESSION:
+            oldest = min(without, key=lambda peer: peer._opened)
+            oldest.transport.abort()
+            self.connections.discard(oldest)
+
+    def data_received(self, data: bytes) -> None:
+        """Take data; a head that has begun has to be complete before its deadline."""
+        super().data_received(data)
+        self._watch_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Give the place of a connection to another."""
+        """Forget the deadline."""
         super().connection_lost(exc)
-        self.open_from[self._address] -= 1
-        if not self.open_from[self._address]:
-            del self.open_from[self._address]
+        if self._deadline is not None:
+            self._deadline.cancel()
 
-    def _leave_if_silent(self) -> None:
-        transport: Any = self.transport
-        if not self._has_begun and not transport.is_closing():
-            transport.close()
+    def join(self, session: str) -> bool:
+        """Count this connection to a session; return whether there is room for it."""
+        if self.session is None:
+            sessions = Counter(peer.session for peer in self._peers() if peer.session)
+            is_full = sessions.total() >= _MOST_CONNECTIONS
+            if is_full or sessions[session] >= _MOST_PER_SESSION:
+                return False
+            self.session = session
+        return True
 
-    @property
-    def _has_begun(self) -> bool:
-        """Whether the head of a request has arrived."""
-        return bool(getattr(self, "cycle", None))
+    def _peers(self) -> Iterable[Any]:
+        """Return all open connections of this server."""
+        return self.connections
+
+    def _watch_head(self) -> None:
+        """Keep a deadline while a request head is incomplete, and only then."""
+        if self.conn.their_state is not h11.IDLE:
+            if self._deadline is not None:
+                self._deadline.cancel()
+                self._deadline = None
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(_HEAD_SECONDS, self.transport.abort)
+
+
+LIMITS: dict[str, Any] = {
+    "http": TimeoutProtocol,
+    "ws": "none",
+    "backlog": _BACKLOG,
+    "timeout_keep_alive": 15,
+    "timeout_graceful_shutdown": 2,
+    "h11_max_incomplete_event_size": 32 * 1024,
+}
+"""Settings of the server that bound what a client can take."""
 
 
 def serve(
@@ -102,16 +150,11 @@ def serve(
         guard = guarded(project, keys, host, allow_code=allow_code)
         config = uvicorn.Config(
             guard,
-            http=Patient,
-            ws="none",
             log_level="warning",
             access_log=False,  # it would write the token down
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=_MOST_CONNECTIONS,
-            timeout_keep_alive=15,
-            timeout_graceful_shutdown=2,
-            h11_max_incomplete_event_size=32 * 1024,
+            **LIMITS,
         )
         server = uvicorn.Server(config)
         app: Any = guard.app
@@ -151,9 +194,9 @@ def check_reach(host: str, token: str | None) -> None:
     if host not in LOOPBACK and not token:
         raise UsageError(
             f"At '{host}' other machines can reach the page, so it needs a token that "
-            "you choose, of at least 16 characters. What is sent is not encrypted: in "
-            "a network that you do not trust, leave the host out and use an SSH "
-            "tunnel."
+            "you choose, of at least 16 characters, in the variable FEWLABELS_TOKEN. "
+            "What is sent is not encrypted: in a network that you do not trust, leave "
+            "the host out and use an SSH tunnel."
         )
 
 
