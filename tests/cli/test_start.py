@@ -100,6 +100,8 @@ def test_an_existing_project_is_found_by_its_folder(tmp_path, served):
 
 
 def test_help_says_who_can_see_a_token(fewlabels):
-    text = " ".join(fewlabels("start", "--help").out.replace("│", " ").split())
+    code, out, _ = fewlabels("start", "--help")
+    text = " ".join(out.replace("│", " ").split())
+    assert code == 0
     assert "Other users of this machine can see the options of a running command" in text
     assert "set the variable FEWLABELS_TOKEN instead" in text
