@@ -103,5 +103,7 @@ def test_help_says_who_can_see_a_token(fewlabels):
     code, out, _ = fewlabels("start", "--help")
     text = " ".join(out.replace("│", " ").split())
     assert code == 0
-    assert "Other users of this machine can see the options of a running command" in text
+    assert (
+        "Other users of this machine can see the options of a running command" in text
+    )
     assert "set the variable FEWLABELS_TOKEN instead" in text
