@@ -70,8 +70,8 @@ def start(
         typer.Option(
             envvar="FEWLABELS_TOKEN",
             help="What people sign in with. Other users of this machine can see the "
-            "options of a running command, so set the variable FEWLABELS_TOKEN instead. "
-            "[default: a new one]",
+            "options of a running command, so set the variable FEWLABELS_TOKEN "
+            "instead. [default: a new one]",
         ),
     ] = None,
     browser: Annotated[
