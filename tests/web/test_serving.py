@@ -134,9 +134,7 @@ class Crowd:
         self._thread.join()
 
 
-@pytest.mark.parametrize("places", [serving._MOST_WITHOUT_SESSION, 40])
-def test_clients_without_a_token_cannot_lock_out_the_page(page, monkeypatch, places):
-    monkeypatch.setattr(serving, "_MOST_WITHOUT_SESSION", places)
+def test_clients_without_a_token_cannot_lock_out_the_page(page):
     port, own = page
     whole = f"GET /api/project HTTP/1.1\r\n{own}Connection: close\r\n\r\n"
     with connect(port) as kept:

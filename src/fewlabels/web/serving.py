@@ -71,7 +71,6 @@ class TimeoutProtocol(H11Protocol):
         if len(without) > _MOST_WITHOUT_SESSION:
             oldest = min(without, key=lambda peer: peer._opened)
             oldest.transport.abort()
-            self.connections.discard(oldest)
 
     def data_received(self, data: bytes) -> None:
         """Take data; a head that has begun has to be complete before its deadline."""
@@ -94,9 +93,10 @@ class TimeoutProtocol(H11Protocol):
             self.session = session
         return True
 
-    def _peers(self) -> Iterable[Any]:
+    def _peers(self) -> list[Any]:
         """Return all open connections of this server."""
-        return self.connections
+        peers: Iterable[Any] = self.connections
+        return [peer for peer in peers if not peer.transport.is_closing()]
 
     def _watch_head(self) -> None:
         """Keep a deadline while a request head is incomplete, and only then."""
