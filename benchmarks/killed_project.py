@@ -200,6 +200,7 @@ class Life:
             else:
                 project.export(
                     self.out,
+                    as_is=True,
                     also=lambda new: write_project_report(new / "report.html", project),
                 )
 

@@ -92,6 +92,10 @@ class BudgetError(UsageError):
     """Start, query size, budget and pool do not fit together."""
 
 
+class UnlearnedLabelsError(UsageError):
+    """An export would lack the model, or what the latest labels say."""
+
+
 class ShapeError(UsageError):
     """Arrays whose shapes do not belong together."""
 

@@ -221,7 +221,8 @@ def test_a_project_of_somebody_else_runs_no_code(fewlabels, project, has_run):
     code, out, err = fewlabels("status", project)
     assert code == 0, err
     assert "Next: Run fewlabels train project --allow-code." in out
-    assert fewlabels("export", project)[0] == 0  # the labels; there is no model
+    assert fewlabels("export", project)[0] == 2  # to train, it would run code
+    assert fewlabels("export", project, "--as-is")[0] == 0  # the labels
     assert not has_run()
 
 

@@ -110,7 +110,9 @@ def test_an_export_is_used_on_new_images(fewlabels, tmp_path, place):
         project.train()
     code, out, err = fewlabels("export", place, "--out", "out")
     assert code == 0, err
-    listed = [tmp_path / line for line in out.splitlines()]
+    *listed, message = out.splitlines()
+    assert message.startswith("Exported model-000, which learned from 4 labels, and ")
+    listed = [tmp_path / line for line in listed]
     assert all(path.is_file() for path in listed)
     assert tmp_path / "out/report.html" in listed
     pictures(tmp_path / "new", range(30, 33))
@@ -240,7 +242,7 @@ def test_skips_are_counted_in_words(fewlabels, tmp_path, place):
     assert out.startswith("0 new labels, 1 skipped or unsure, 1 left blank.")
 
 
-def test_an_export_says_that_the_model_is_older_than_the_labels(
+def test_an_export_that_would_lack_labels_or_the_model_is_refused(
     fewlabels, tmp_path, place
 ):
     def label():
@@ -249,10 +251,34 @@ def test_an_export_says_that_the_model_is_older_than_the_labels(
         assert fewlabels("tell", place, asked["file"])[0] == 0
 
     label()
+    code, _, err = fewlabels("export", place)
+    assert (code, "There is no model yet" in err) == (2, True)
+    assert f"To train: fewlabels train {place}; to export as it is: --as-is." in err
     fewlabels("train", place)
-    assert "has not seen" not in fewlabels("export", place)[2]
+    assert fewlabels("export", place)[0] == 0
     label()
-    assert "has not seen the latest 4 labels" in fewlabels("export", place)[2]
+    code, _, err = fewlabels("export", place)
+    assert (code, "not learned from the latest 4 labels" in err) == (2, True)
+    code, out, err = fewlabels("export", place, "--as-is")
+    assert code == 0
+    assert "Exported model-000, which learned from 4 labels, and 11 labels" in out
+    assert "model-000 has not learned from the latest 4 labels." in err
+
+
+def test_a_network_from_scratch_is_trained_where_somebody_asks(
+    fewlabels, tmp_path, place
+):
+    asked = json.loads(fewlabels("ask", place, "--json")[1])
+    fill_in(tmp_path / asked["file"])
+    fewlabels("tell", place, asked["file"])
+    code, out, err = fewlabels("train", place, "--trainer", "spreading")
+    assert code == 0, err
+    assert "Expected: " in err
+    assert "model-000: 4 labels, trained in" in out
+    with Project.open(tmp_path / place) as project:
+        assert project.settings.trainer.name == "supervised"
+        assert project.records()[-1].trainer == "spreading"
+    assert fewlabels("train", place, "--trainer", "flexmach")[0] == 2
 
 
 def test_skip_takes_a_label_back_and_an_empty_row_does_not(fewlabels, tmp_path, place):

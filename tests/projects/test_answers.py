@@ -347,7 +347,7 @@ def test_a_guess_stands_beside_the_image_unless_it_measures(project, tmp_path):
 
 def test_exported_labels_can_be_told_back(project, tmp_path):
     asked = go_on(project)
-    export = project.export(tmp_path / "export")
+    export = project.export(tmp_path / "export", as_is=True)
     file = next(path for path in export.files if path.name == "labels.csv")
     before = num_events(project)
     told = project.tell(file)

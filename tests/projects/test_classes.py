@@ -27,7 +27,9 @@ def test_a_class_that_is_added_later(project, tmp_path):
     standing = project.status()
     assert standing.classes == ("even", "odd", "neither")
     assert standing.class_counts[2] == 1
-    project.export(tmp_path / "before")  # of a model that does not know the class
+    project.export(
+        tmp_path / "before", as_is=True
+    )  # of a model that does not know the class
     table = pq.read_table(tmp_path / "before/predictions.parquet").to_pylist()
     (row,) = [row for row in table if row["label"] == "neither"]
     assert (row["file_name"], row["source"], row["p_neither"]) == (names[0], "human", 0)

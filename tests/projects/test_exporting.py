@@ -7,11 +7,12 @@ import shutil
 
 import pytest
 from benchmarks.killed_project import killed_at
-from tests.projects.toy import begun, go_on, pictures
+from tests.projects.toy import begin, begun, go_on, pictures
 
 from fewlabels import files
-from fewlabels.errors import UsageError
+from fewlabels.errors import UnlearnedLabelsError, UsageError
 from fewlabels.projects import Project, predict
+from fewlabels.runs import Choice
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
 
@@ -46,6 +47,48 @@ def contents(folder):
     }
 
 
+def test_a_model_that_trains_in_seconds_learns_all_labels_first(tmp_path):
+    head = Choice(name="frozen-linear", options={"encoder": "pixels"})
+    with begin(tmp_path, trainer=head) as project:
+        go_on(project)
+        for number in range(2):  # before there is a model, and after it is old
+            done = project.export(tmp_path / "out")
+            assert done.model.number == number
+            assert done.model.num_labeled == 4 * (number + 1)
+            told = f"model-00{number}, which learned from {4 * (number + 1)} labels"
+            assert told in str(done)
+            assert (tmp_path / "out/predictions.parquet").is_file()
+            project.export(tmp_path / "out")
+            assert len(project.records()) == number + 1  # nothing is new
+            go_on(project)
+
+
+def test_an_export_says_what_is_missing_where_training_takes_longer(project, tmp_path):
+    out = tmp_path / "out"
+    with pytest.raises(UnlearnedLabelsError, match="There is no model yet, and train"):
+        project.export(out)
+    assert not out.exists()
+    done = project.export(out, as_is=True)
+    assert done.model is None
+    assert "7 labels and no model" in str(done)
+    project.train()
+    assert project.export(out).model.name == "model-000"
+    go_on(project)
+    old = "model-000 has not learned from the latest 4 labels, and training by 'superv"
+    with pytest.raises(UnlearnedLabelsError, match=old):
+        project.export(out)
+    assert project.export(out, as_is=True).model.num_labeled == 4
+
+
+def test_an_export_says_that_there_is_too_little_to_learn_from(tmp_path):
+    head = Choice(name="frozen-linear", options={"encoder": "pixels"})
+    with (
+        begin(tmp_path, trainer=head) as project,
+        pytest.raises(UnlearnedLabelsError, match="labels of at least two classes"),
+    ):
+        project.export(tmp_path / "out")
+
+
 def test_a_later_export_takes_the_place_of_an_earlier_one(project, tmp_path):
     out = tmp_path / "out"
     project.train()
@@ -54,7 +97,7 @@ def test_a_later_export_takes_the_place_of_an_earlier_one(project, tmp_path):
     before = contents(out)
     (out / ".DS_Store").touch()
     go_on(project)
-    done = project.export(out)
+    done = project.export(out, as_is=True)
     assert {path.relative_to(out).as_posix() for path in done.files} == set(
         contents(out)
     )
@@ -72,23 +115,25 @@ def test_a_file_that_no_export_wrote_is_left_alone(project, tmp_path, name):
     theirs.write_text("important")
     for _ in range(2):
         with pytest.raises(UsageError, match=f"out' holds '{name}', which no export"):
-            project.export(out)
+            project.export(out, as_is=True)
         assert list(contents(out)) == [name]
     theirs.unlink()
-    project.export(out)
+    project.export(out, as_is=True)
     theirs.parent.mkdir(exist_ok=True)
     theirs.write_text("important")
     before = contents(out)
     with pytest.raises(UsageError, match=f"holds '{name}', which .* changed since"):
-        project.export(out)
+        project.export(out, as_is=True)
     assert contents(out) == before
 
 
 def test_a_file_that_comes_while_an_export_is_written_is_left_alone(project, tmp_path):
     out = tmp_path / "out"
-    project.export(out)
+    project.export(out, as_is=True)
     with pytest.raises(UsageError, match=r"holds 'mine\.txt'"):
-        project.export(out, also=lambda new: (out / "mine.txt").write_text("mine"))
+        project.export(
+            out, as_is=True, also=lambda new: (out / "mine.txt").write_text("mine")
+        )
     assert (out / "mine.txt").read_text() == "mine"
 
 
@@ -96,25 +141,25 @@ def test_links_are_neither_followed_nor_removed(project, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (tmp_path / "out").symlink_to(elsewhere)
-    project.export(tmp_path / "out")
-    project.export(tmp_path / "out")
+    project.export(tmp_path / "out", as_is=True)
+    project.export(tmp_path / "out", as_is=True)
     assert (tmp_path / "out").is_symlink()
     assert (elsewhere / "labels.csv").is_file()
     (elsewhere / "labels.csv").replace(tmp_path / "labels.csv")
     (elsewhere / "labels.csv").symlink_to(tmp_path / "labels.csv")
     with pytest.raises(UsageError, match=r"holds 'labels\.csv'"):
-        project.export(tmp_path / "out")
+        project.export(tmp_path / "out", as_is=True)
     assert (tmp_path / "labels.csv").is_file()
 
 
 def test_places_where_no_export_can_stand(project, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="file' is a file; an export needs a folder"):
-        project.export(tmp_path / "file")
+        project.export(tmp_path / "file", as_is=True)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     with pytest.raises(UsageError, match=r"You are in '\.', and an export replaces"):
-        project.export(".")
+        project.export(".", as_is=True)
 
 
 def die_at(step, place):
@@ -122,7 +167,7 @@ def die_at(step, place):
 
     def work():
         with Project.open(place / "project") as project:
-            project.export(place / "out")
+            project.export(place / "out", as_is=True)
 
     return killed_at(step, place, work)
 
@@ -154,7 +199,7 @@ def test_a_kill_at_any_step_leaves_one_generation(
     assert not seen[-1]
     assert every * sum(seen) >= 20
     with Project.open(generations / "project") as project:
-        project.export(out)  # whatever the kills have left beside it
+        project.export(out, as_is=True)  # whatever the kills have left beside it
     assert contents(out) == new
     photos = pictures(generations / "photos", range(30, 33))
     assert len(predict(out / "model", photos).labels) == 3

@@ -16,7 +16,7 @@ from tests.projects.toy import (
     write,
 )
 
-from fewlabels.errors import FewlabelsWarning, ProjectError
+from fewlabels.errors import FewlabelsWarning, ProjectError, UnlearnedLabelsError
 from fewlabels.projects import Project
 from fewlabels.runs import Choice
 from fewlabels.training import loop
@@ -41,7 +41,7 @@ def same(one, other):
     return one.keys() == other.keys() and all(one[k].equal(other[k]) for k in one)
 
 
-def in_a_child(place, at_step):
+def in_a_child(place, at_step, *trainer):
     """Train the project in a forked process that does something at each step."""
     child = os.fork()
     if child:
@@ -54,7 +54,7 @@ def in_a_child(place, at_step):
 
     loop.Stepper.advance = watched
     try:
-        Project.open(place).train()
+        Project.open(place).train(*trainer)
     finally:
         os._exit(0)
 
@@ -91,7 +91,7 @@ def test_a_training_that_is_killed_goes_on_to_the_same_weights(tmp_path):
     with Project.open(tmp_path / "whole/project") as whole:
         whole.train()
         assert same(weights(killed), weights(whole))
-    assert not (killed.models_folder / "model-000/training").exists()
+    assert not (killed.models_folder / "training").exists()
 
 
 @needs_fork
@@ -137,12 +137,43 @@ def test_while_one_process_trains_others_label_ask_look_and_export(project, tmp_
         assert fresh.is_new
         go_on(project)
         assert project.status().num_spent == 11
-        assert not project.export(tmp_path / "export").has_model
+        done = project.export(tmp_path / "export", as_is=True)
+        assert done.model is None
     finally:
         os.write(told[1], b"!")
         os.waitpid(child, 0)
     (record,) = project.records()
     assert record.num_labeled == 3 + (asked.items[-1].role == "audit")  # as it began
+
+
+@needs_fork
+def test_the_projects_own_trainer_works_while_another_one_trains(project):
+    go_on(project)
+    is_training, told = os.pipe(), os.pipe()
+
+    def wait(step):
+        if step == 0:
+            os.write(is_training[1], b"!")
+            os.read(told[0], 1)
+
+    few = Choice(name="fixmatch", options={"steps": 3})
+    child = in_a_child(project.folder, wait, few)
+    os.read(is_training[0], 1)
+    try:
+        with pytest.raises(ProjectError, match="Another process is training in"):
+            project.train("supervised")
+        go_on(project)
+        assert project.train().record.name == "model-000"
+    finally:
+        os.write(told[1], b"!")
+        os.waitpid(child, 0)
+    own, other = project.records()
+    assert (own.trainer, own.num_labeled) == ("supervised", 8)
+    assert (other.trainer, other.num_labeled) == ("fixmatch", 4)
+    assert not (project.models_folder / "other-training").exists()
+    with pytest.raises(UnlearnedLabelsError, match="It was trained by 'fixmatch'"):
+        project.export(project.folder / "export")
+    assert project.train().record.name == "model-002"
 
 
 @needs_fork

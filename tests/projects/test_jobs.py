@@ -52,7 +52,7 @@ def test_a_training_canceled_and_killed_ends_with_the_weights_of_an_undisturbed_
         second = project.start_training()
         steps = trained(second)
         saved = next(steps)
-        assert saved > 10
+        assert saved > 0
         assert next(steps) > saved
         second.kill()
         assert second.end["event"] == "died"

@@ -57,12 +57,12 @@ def test_from_a_folder_to_a_model_that_is_used(project, tmp_path):
 
 def test_labels_alone_are_exported_before_any_training(project, tmp_path):
     go_on(project)
-    done = project.export(tmp_path / "out")
+    done = project.export(tmp_path / "out", as_is=True)
     names = [path.name for path in done.files]
     assert names == ["labels.csv", "labels.parquet", "manifest.json"]
-    assert not done.has_model
+    assert done.model is None
     with pytest.raises(UsageError, match="No model has been trained yet"):
-        project.export(tmp_path / "out", onnx=True)
+        project.export(tmp_path / "out", onnx=True, as_is=True)
 
 
 def test_labels_that_were_swapped_are_to_be_trained_on(project):

@@ -77,7 +77,7 @@ def test_from_a_folder_to_a_model_by_keyboard_alone(
             while project.status().next_step is not NextStep.EXPORT:
                 time.sleep(0.5)
         person.press("Shift+E")
-        person.waits_for("text=Exported to")
+        person.waits_for("text=which learned from")
         assert person.errors == []
     finally:
         server.stop()

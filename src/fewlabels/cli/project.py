@@ -17,7 +17,7 @@ from fewlabels.cli.options import (
     found_encoder,
 )
 from fewlabels.cli.terminal import Terminal, print_line
-from fewlabels.errors import AnswersError, DataError
+from fewlabels.errors import AnswersError, DataError, UnlearnedLabelsError
 from fewlabels.integers import count
 from fewlabels.naming import import_paths
 from fewlabels.projects import NextStep, Project, Status, Told
@@ -213,19 +213,29 @@ def tell(
         print_line(json.dumps(asdict(told) | {"faults": faults}))
 
 
-def train(place: Place, *, allow_code: AllowCode = False, quiet: Quiet = False) -> None:
+def train(
+    place: Place,
+    *,
+    trainer: Annotated[
+        str | None,
+        typer.Option(help="Another trainer, this time. [default: the project's]"),
+    ] = None,
+    allow_code: AllowCode = False,
+    quiet: Quiet = False,
+) -> None:
     """Train a model on the labels; first says how long it will take.
 
-    Safe to stop or kill at any time: the same command resumes.
+    Safe to stop or kill at any time: the same command resumes. With --trainer
+    flexmatch, a network is trained from scratch on the images.
     """
     from fewlabels.projects import duration
 
     terminal = Terminal.open(quiet=quiet)
     with terminal.busy(), Project.open(place, allow_code=allow_code) as project:
-        expected = project.expectation()
+        expected = project.expectation(trainer)
         if expected:
             terminal.say(expected)
-        trained = project.train()
+        trained = project.train(trainer)
         record = trained.record
         done = (
             f"in {duration(record.seconds)}" if trained.is_new else "before, unchanged"
@@ -267,32 +277,47 @@ def export(
     onnx: Annotated[
         bool, typer.Option("--onnx", help="Also model.onnx (extra onnx).")
     ] = False,
+    as_is: Annotated[
+        bool,
+        typer.Option(
+            "--as-is",
+            help="Train nothing: write the labels, and the latest model if there is "
+            "one, even if it has not learned from all of them.",
+        ),
+    ] = False,
     allow_code: AllowCode = False,
     quiet: Quiet = False,
 ) -> None:
     """Write labels, predictions, the model and a report for other programs.
 
-    An earlier export is replaced completely, and nothing else is touched.
+    If the latest model has not learned from all labels, it is trained first where
+    that takes seconds. An earlier export is replaced completely, and nothing else is
+    touched.
     """
     from fewlabels.report import write_project_report
 
     terminal = Terminal.open(quiet=quiet)
     with terminal.busy(), Project.open(place, allow_code=allow_code) as project:
-        done = project.export(
-            out or place / "export",
-            onnx=onnx,
-            also=lambda new: write_project_report(new / "report.html", project),
-        )
+        try:
+            done = project.export(
+                out or place / "export",
+                onnx=onnx,
+                as_is=as_is,
+                also=lambda new: write_project_report(new / "report.html", project),
+            )
+        except UnlearnedLabelsError as error:
+            train_it = shlex.join(("fewlabels", "train", str(place)))
+            raise UnlearnedLabelsError(
+                f"{error} Nothing was written. To train: {train_it}; to export as it "
+                "is: --as-is."
+            ) from error
         num_unused = project.status().num_unused
     for path in done.files:
         terminal.result(str(path))
-    if not done.has_model:
-        terminal.say("No model has been trained yet, so there are only labels.")
-    elif num_unused:
-        terminal.say(
-            f"The model has not seen the latest {count(num_unused, 'label')}. Train, "
-            "then export again."
-        )
+    terminal.result(str(done))
+    if done.model is not None and num_unused:
+        latest = count(num_unused, "label")
+        terminal.say(f"{done.model.name} has not learned from the latest {latest}.")
 
 
 def backup(

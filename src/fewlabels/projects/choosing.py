@@ -46,7 +46,7 @@ def new_round(
     again = [one for one in snapshot.open if one.role == "audit"]
     size = _size(project, snapshot, size, len(measuring), len(again))
     done = project.records()
-    model = done[-1] if done else None
+    model = done[-1] if done and not done[-1].is_provisional else None
     chooser = strategies.resolve(chosen_by.name, chosen_by.options)
     is_blind = model is None and isinstance(chooser, Random)
     images = _unseen(project, snapshot) if is_blind else project.images(snapshot)

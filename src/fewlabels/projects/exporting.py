@@ -7,7 +7,8 @@ from pathlib import Path
 from torch.nn import functional as F
 
 from fewlabels import files
-from fewlabels.errors import UsageError
+from fewlabels.errors import UnlearnedLabelsError, UsageError
+from fewlabels.integers import count
 from fewlabels.pool import Images
 from fewlabels.projects.export import (
     Facts,
@@ -22,7 +23,8 @@ from fewlabels.projects.export import (
     write_predictions,
 )
 from fewlabels.projects.folder import ProjectFolder
-from fewlabels.projects.models import ModelRecord
+from fewlabels.projects.learning import is_up_to_date
+from fewlabels.projects.models import NUM_TO_TELL_APART, ModelRecord
 from fewlabels.projects.predicting import probabilities
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.projects.status import status
@@ -38,8 +40,52 @@ class Exported:
     files: tuple[Path, ...]
     num_labels: int
     """Rows of ``labels.csv``, those of the audit slice included."""
-    has_model: bool
-    """Whether a model was trained that could be written."""
+    model: ModelRecord | None
+    """The model among them; None: none was trained."""
+
+    def __str__(self) -> str:
+        """Say which model was written, what it learned from, and how many files."""
+        labels = count(self.num_labels, "label")
+        what = f"{labels} and no model"
+        if self.model is not None:
+            learned = count(self.model.num_labeled, "label")
+            what = f"{self.model.name}, which learned from {learned}, and {labels}"
+        return f"Exported {what} to {self.folder}, {count(len(self.files), 'file')}."
+
+
+def needs_training(project: ProjectFolder) -> bool:
+    """Tell whether the project's trainer should learn first, which takes seconds.
+
+    Returns:
+        Whether it should. An :class:`UnlearnedLabelsError` says if it should but takes
+        longer, or is not possible.
+    """
+    snapshot, done = project.snapshot(), project.records()
+    if is_up_to_date(project, snapshot):
+        return False
+    num_new = sum(label is not None for label in snapshot.labels)
+    missing = "There is no model yet"
+    if done:
+        num_new -= done[-1].num_labeled
+        what = f"the latest {count(num_new, 'label')}" if num_new > 0 else "all labels"
+        missing = f"{done[-1].name} has not learned from {what}"
+    if len(set(snapshot.labels) - {None}) < NUM_TO_TELL_APART:
+        raise UnlearnedLabelsError(
+            f"{missing}, and training needs labels of at least two classes, besides "
+            "those that measure. Label more images, or export as it is."
+        )
+    own = project.settings.trainer.name
+    if done and not done[-1].is_provisional and done[-1].trainer != own:
+        raise UnlearnedLabelsError(
+            f"{missing}. It was trained by '{done[-1].trainer}'; train again, by that "
+            f"or by the project's own '{own}', or export as it is."
+        )
+    if project.trainer().num_steps is not None:
+        raise UnlearnedLabelsError(
+            f"{missing}, and training by '{own}' takes longer than an export. Train "
+            "first, or export as it is."
+        )
+    return True
 
 
 def export(
@@ -62,13 +108,7 @@ def export(
             "No model has been trained yet, so there is none to write as ONNX; train "
             "first."
         )
-    check_replaceable(folder)
     real = folder.resolve()
-    if Path.cwd().is_relative_to(real):
-        raise UsageError(
-            f"You are in '{folder}', and an export replaces its entire folder. Run the "
-            "command from another folder."
-        )
     snapshot = project.snapshot()
     rows = tuple(_label_rows(snapshot))
     with files.building(real) as partial:
@@ -82,7 +122,17 @@ def export(
         check_replaceable(folder)  # it may have been changed meanwhile
         files.exchange(partial, real)
     written = tuple(folder / name for name in names)
-    return Exported(folder, written, len(rows), has_model=bool(done))
+    return Exported(folder, written, len(rows), done[-1] if done else None)
+
+
+def check_folder(folder: Path) -> None:
+    """Raise unless a folder can be replaced by an export."""
+    check_replaceable(folder)
+    if Path.cwd().is_relative_to(folder.resolve()):
+        raise UsageError(
+            f"You are in '{folder}', and an export replaces its entire folder. Run the "
+            "command from another folder."
+        )
 
 
 def _write_model(

@@ -31,6 +31,8 @@ LOCK = ".lock"
 """File in the folder that keeps two processes from choosing, or beginning, at once."""
 TRAINING_LOCK = ".training.lock"
 """The same for training, which takes longer and keeps nobody from choosing."""
+OTHER_TRAINING_LOCK = ".other-training.lock"
+"""The same for training by another trainer than the project's, while that goes on."""
 _INDEX_LOCK = ".index.lock"
 _UNUSABLE = "unusable.txt"
 

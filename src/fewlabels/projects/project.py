@@ -20,6 +20,7 @@ from fewlabels.projects.classes import OWNER, class_names
 from fewlabels.projects.exchange import AskedItem
 from fewlabels.projects.folder import (
     LOCK,
+    OTHER_TRAINING_LOCK,
     TRAINING_LOCK,
     reference,
     store_place,
@@ -200,20 +201,28 @@ class Project(Labeling):
         """
         return answers.tell(self, Path(path), annotator=annotator, partial=partial)
 
-    def train(self) -> "Trained":
+    def train(self, trainer: str | Choice | None = None) -> "Trained":
         """Train on what is labeled, or go on with a training that was interrupted.
 
         It learns from what is there when it begins; people may label, and ask for more,
         while it runs.
+
+        Args:
+            trainer: Another trainer than the project's, such as ``"flexmatch"`` for a
+                network from scratch at the end. It is given the project's encoder and
+                class shares, where it takes them. The project's own trainer can work
+                meanwhile; this one's model becomes the latest when it is finished.
 
         Returns:
             The model.
         """
         from fewlabels.projects import learning
 
-        with self.alone(TRAINING_LOCK, "training"):
+        other = None if trainer is None else learning.other_trainer(self, trainer)
+        lock = TRAINING_LOCK if other is None else OTHER_TRAINING_LOCK
+        with self.alone(lock, "training"):
             self.index()
-            return learning.train(self)
+            return learning.train(self, other)
 
     def start_training(self) -> Job:
         """Begin :meth:`train` in a process of its own.
@@ -226,10 +235,13 @@ class Project(Labeling):
         call = "fewlabels.projects.jobs:train"
         return start(call, arguments, allow_code=self.allow_code)
 
-    def expectation(self) -> str:
+    def expectation(self, trainer: str | Choice | None = None) -> str:
         """Say how the next training will be done, and how long it will take here.
 
         A few steps are done and timed, which takes some seconds by itself.
+
+        Args:
+            trainer: Another trainer than the project's, as of :meth:`train`.
 
         Returns:
             A sentence; empty where nothing is to be trained.
@@ -238,16 +250,17 @@ class Project(Labeling):
         from fewlabels.projects.planning import duration, expected_seconds
 
         self.index()
-        if not learning.is_needed(self):
+        other = None if trainer is None else learning.other_trainer(self, trainer)
+        if not learning.is_needed(self, other):
             return ""
         snapshot = self.snapshot()
         pool = snapshot.pool(self.images(snapshot))
-        seconds = expected_seconds(self.chosen_trainer(), pool, self.feature_cache)
-        reason = self.settings.reason
+        chosen = self.chosen_trainer() if other is None else other
+        seconds = expected_seconds(chosen, pool, self.feature_cache)
+        words = f"{self.settings.reason} " if other is None else ""
         if seconds is not None:
-            return f"{reason} Expected: {duration(seconds)}."
-        name = self.settings.trainer.name
-        return f"{reason} Trainer: {name}; how long it takes is not known."
+            return f"{words}Expected: {duration(seconds)}."
+        return f"{words}Trainer: {chosen.name}; how long it takes is not known."
 
     def status(self) -> Status:
         """Return how the project stands, and how good its model is."""
@@ -258,22 +271,32 @@ class Project(Labeling):
         folder: str | PathLike[str],
         *,
         onnx: bool = False,
+        as_is: bool = False,
         also: Callable[[Path], object] | None = None,
     ) -> "Exported":
         """Write labels, predictions and the latest model for other programs.
+
+        A model that has not learned from all labels is trained first, if the project's
+        trainer takes no steps.
 
         Args:
             folder: Where to; new, empty, or an earlier export that nobody changed,
                 which is replaced as a whole.
             onnx: Also as ``model.onnx`` (extra ``onnx``).
+            as_is: Train nothing, and write what there is: labels alone before there is
+                a model, or a model that has not learned from all of them.
             also: Writes further files into a folder, which come with the others.
 
         Returns:
-            The files.
+            The files. An :class:`UnlearnedLabelsError` says what is missing where
+            training would take steps, or too little is labeled to train at all.
         """
         from fewlabels.projects import exporting
 
         self.index()
+        exporting.check_folder(Path(folder))
+        if not as_is and exporting.needs_training(self):
+            self.train()
         return exporting.export(self, Path(folder), onnx=onnx, also=also)
 
     def backup(self, path: str | PathLike[str]) -> int:

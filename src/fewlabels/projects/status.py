@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import compress
 
 from fewlabels import training
 from fewlabels.evaluation import (
@@ -91,7 +92,14 @@ def status(project: ProjectFolder) -> Status:
     gain = None
     if any(right):
         settings = project.settings
-        gain = expected_gain(num_labeled, right, settings.query, settings.seed)
+        # What another trainer brought says nothing about what more labels bring.
+        alike = [one.trainer == compared[-1].trainer for one in compared]
+        gain = expected_gain(
+            list(compress(num_labeled, alike)),
+            list(compress(right, alike)),
+            settings.query,
+            settings.seed,
+        )
     return Status(
         num_images=len(snapshot.items),
         num_candidates=len(snapshot.candidates),
@@ -134,7 +142,8 @@ def _measured(
     items = sorted(item for item in snapshot.audited if item in snapshot.positions)
     if done:
         items = [item for item in items if item in done[-1].audit]
-    shared = [one for one in done if one.audit.keys() >= set(items)]
+    kept = [one for one in done if one is done[-1] or not one.is_provisional]
+    shared = [one for one in kept if one.audit.keys() >= set(items)]
     # By number: a class may have been renamed since.
     rows = [
         [one.classes.index(one.audit[item]) == snapshot.audited[item] for item in items]
@@ -275,7 +284,7 @@ def _next_step(
     seen = latest.class_counts if latest else ()
     is_changed = seen + (0,) * (len(counts) - len(seen)) != counts
     if latest and latest.labels:
-        is_changed = latest.labels != snapshot.labels_digest
+        is_changed = not latest.has_learned(snapshot.labels_digest)
     if is_changed and sum(count > 0 for count in counts) >= NUM_TO_TELL_APART:
         return NextStep.TRAIN
     if snapshot.num_spent < project.settings.budget and len(snapshot.candidates):

@@ -161,6 +161,7 @@ def run(
         for step, minibatch in enumerate(minibatches, start):
             loss = stepper.advance(step, minibatch)
             done = step + 1
+            advance(1)
             if saved is not None and saved.is_taken:
                 check_finite(loss, step, stepper.schedule, saved)
                 saved.write()
@@ -168,7 +169,6 @@ def run(
                     raise progress.Canceled
             if done % _REPORT_EVERY == 0 or done == total:
                 check_finite(loss, step, stepper.schedule, saved)
-                advance(done - since)
                 now = time.perf_counter()
                 pace = (done - since) * stepper.minibatcher.num_views / (now - at)
                 progress.tell(done, _figures(stepper, loss, step, pace))

@@ -153,6 +153,11 @@ def _add_work(app: FastAPI, background: Background) -> None:
         background.export()
         return background.told()
 
+    @app.post("/api/export-as-is")
+    def export_as_is() -> Facts:
+        background.export(as_is=True)
+        return background.told()
+
     @app.post("/api/cancel/{task}")
     def cancel(task: Task) -> Facts:
         background.cancel(task)

@@ -20,6 +20,7 @@ from fewlabels.web.pace import Pace
 _WORK = "fewlabels.web.work"
 _TRAIN = "fewlabels.projects.jobs:train"
 _FINISHED = "BudgetError"
+_UNLEARNED = "UnlearnedLabelsError"
 _GUESS = "fewlabels.web.guessing"
 _MOST_SECONDS = 60.0  # for an answer that somebody waits for
 _MOST_WAITING = 4  # others than those have to be answered meanwhile
@@ -92,9 +93,13 @@ class Background:
         self._trains_again = True  # first: one that is under way may end meanwhile
         self._start_own("training", _TRAIN)
 
-    def export(self) -> None:
-        """Write the export into the project's folder."""
-        target = {"target": str(self._folder / "export")}
+    def export(self, *, as_is: bool = False) -> None:
+        """Write the export into the project's folder.
+
+        Args:
+            as_is: Whether the labels may come without a model that learned from them.
+        """
+        target = {"target": str(self._folder / "export"), "as_is": as_is}
         self._queue("export", f"{_WORK}:export", target)
 
     def ask(self, what: str, **arguments: Any) -> Any:
@@ -263,4 +268,6 @@ def _outcome(end: Event) -> dict[str, Any]:
         return {"status": "canceled", "error": None}
     if end.get("error") == _FINISHED:
         return {"status": "finished", "error": None}
+    if end.get("error") == _UNLEARNED:
+        return {"status": "asks", "error": end["reason"]}
     return {"status": "failed", "error": end.get("reason", "The job ended.")}

@@ -105,17 +105,20 @@ def next_round(
 
 
 @startable
-def export(folder: str, target: str, *, allow_code: AllowCode) -> dict[str, Any]:
+def export(
+    folder: str, target: str, *, as_is: bool, allow_code: AllowCode
+) -> dict[str, Any]:
     """Write labels, predictions, model and report."""
     from fewlabels.report import write_project_report
 
     with Project.open(folder, allow_code=allow_code) as project, unwarned():
         done = project.export(
             Path(target),
+            as_is=as_is,
             also=lambda new: write_project_report(new / "report.html", project),
         )
     names = [str(path.relative_to(done.folder)) for path in done.files]
-    return {"folder": str(done.folder), "files": names, "has_model": done.has_model}
+    return {"folder": str(done.folder), "files": names, "message": str(done)}
 
 
 def built_in(project: Project) -> "Training | None":

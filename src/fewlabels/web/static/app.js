@@ -1,7 +1,7 @@
 // The page: who labels, what the server tells, which view is seen.
 
 import { get, listen, post } from "./api.js";
-import { ask, byId, fill, h, isAsking, toast } from "./dom.js";
+import { ask, byId, choose, fill, h, isAsking, toast } from "./dom.js";
 import { LabelView } from "./label.js";
 import { Outbox } from "./outbox.js";
 import { StandingView } from "./standing.js";
@@ -149,11 +149,18 @@ class Desk {
         rows.push(h("span", { class: "job" }, "Without it there is no wall, and images are drawn at random.", again));
       }
       if (name === "export" && job.status === "done" && this.saidBefore.export === "running") {
-        toast(`Exported to ${job.result.folder}: ${job.result.files.length} files.`, 12);
+        ask("Exported", h("div", {}, h("p", {}, job.result.message), h("p", { class: "quiet wrap" }, job.result.files.join(", "))));
       }
+      if (name === "export" && job.status === "asks" && this.saidBefore.export === "running") this.askAboutExport(job.error);
       this.saidBefore[name] = job.status;
     }
     fill(byId("jobs"), rows);
+  }
+
+  /** Let somebody choose what to do about labels that no model has learned from. */
+  async askAboutExport(problem) {
+    const answer = await choose("Export", h("p", {}, problem), { train: "Train first", "export-as-is": "Export as it is" });
+    if (answer) this.wish(answer);
   }
 
   async rename() {

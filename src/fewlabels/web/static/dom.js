@@ -64,4 +64,20 @@ export function ask(title, content, { input = false, action = "OK" } = {}) {
   });
 }
 
+/** Show a dialog with a button for each choice; a promise of the chosen name, or null. */
+export function choose(title, content, choices) {
+  const dialog = byId("dialog");
+  return new Promise((resolve) => {
+    let answer = null;
+    const pick = (name) => () => {
+      answer = name;
+      dialog.close();
+    };
+    const buttons = Object.entries(choices).map(([name, words]) => h("button", { type: "button", class: "button", onclick: pick(name) }, words));
+    fill(dialog, h("form", {}, h("h2", { id: "dialog-title" }, title), content, h("div", { class: "row" }, h("button", { type: "button", class: "button", onclick: () => dialog.close() }, "Cancel"), ...buttons)));
+    dialog.onclose = () => resolve(answer);
+    dialog.showModal();
+  });
+}
+
 export const isAsking = () => byId("dialog").open;
