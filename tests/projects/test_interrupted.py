@@ -162,7 +162,8 @@ def test_the_projects_own_trainer_works_while_another_one_trains(project):
     try:
         with pytest.raises(ProjectError, match="Another process is training in"):
             project.train("supervised")
-        go_on(project)
+        with pytest.warns(FewlabelsWarning, match="no model was trained"):
+            go_on(project)
         assert project.train().record.name == "model-000"
     finally:
         os.write(told[1], b"!")
