@@ -89,20 +89,6 @@ def no_flushing():
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
-def no_numbers_of_the_source():
-    """Where examples are few, read no source for numbers to try: that takes seconds."""
-    if hypothesis.settings.get_current_profile_name() != "fast":
-        yield
-        return
-    from hypothesis.internal.conjecture import providers
-
-    with pytest.MonkeyPatch.context() as patch:
-        none = providers.Constants()
-        patch.setattr(providers, "_get_local_constants", lambda: none)
-        yield
-
-
 class Statements(UserDict):
     """Compiled statements by what they say and the kind of their database."""
 

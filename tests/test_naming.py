@@ -1,5 +1,7 @@
+import subprocess
 import sys
 from dataclasses import dataclass
+from inspect import signature
 
 import pytest
 
@@ -160,3 +162,26 @@ def test_fields_that_cannot_be_checked_are_taken_as_they_are(written):
     assert resolve("thing", "free:Box", {"other": 3}, KNOWN).other == 3
     with pytest.raises(UsageError, match="missing a required argument: 'other'"):
         resolve("thing", "free:Box", {}, KNOWN)
+
+
+def test_the_default_strategy_is_the_same_everywhere():
+    pytest.importorskip("skactiveml")
+    from fewlabels import run
+    from fewlabels.adapters.skactiveml import FewlabelsQuery
+    from fewlabels.cli.project import init
+    from fewlabels.cli.select import select
+    from fewlabels.cli.start import start
+    from fewlabels.projects.settings import ProjectSettings
+    from fewlabels.runs import RunSettings
+
+    for function in (run, FewlabelsQuery, init, select, start):
+        default = signature(function).parameters["strategy"].default
+        assert default == naming.DEFAULT_STRATEGY
+    for settings in (ProjectSettings, RunSettings):
+        default = settings.model_fields["strategy"].default
+        assert default.name == naming.DEFAULT_STRATEGY
+
+
+def test_the_default_strategy_is_known_without_torch():
+    code = "import sys, fewlabels.naming; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

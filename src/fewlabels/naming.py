@@ -30,6 +30,9 @@ from pydantic_core import ErrorDetails
 
 from fewlabels.errors import FewlabelsError, UnknownNameError, UsageError
 
+DEFAULT_STRATEGY = "typiclust"
+"""Name of the strategy wherever none is given."""
+
 AllowCode = bool | Collection[str]
 """Which import paths a file may name: any (True), these, or none (False)."""
 

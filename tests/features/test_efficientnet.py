@@ -2,6 +2,8 @@
 
 import hashlib
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -58,6 +60,29 @@ def test_rows_are_those_of_the_published_network(name, size):
     assert rows.shape == (5, 1280)
     assert encoder.feature_size == 1280
     torch.testing.assert_close(rows, rows_naive(name, COLORS, size), atol=1e-4, rtol=0)
+
+
+def test_each_thread_embeds_images_of_its_own_and_rows_stay_the_same(monkeypatch):
+    images = toy.images(70, (3, 32, 32)).items
+    encoder = encoders.resolve("efficientnet-lite0", size=32)
+    expected, seen = encoder.embed(images), set()
+    forward, both = encoder.module.forward, threading.Barrier(2)
+
+    def noted(inputs):
+        with suppress(threading.BrokenBarrierError):
+            both.wait(2)  # the third chunk waits in vain
+        seen.add((threading.get_ident(), torch.get_num_threads()))
+        return forward(inputs)
+
+    monkeypatch.setattr(encoder.module, "forward", noted)
+    torch.set_num_threads(2)
+    try:
+        rows = encoder.embed(images)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+    assert torch.equal(rows, expected)
+    assert [number for _, number in seen] == [1, 1]
 
 
 def test_a_row_is_the_same_each_time_and_in_any_company(lite0):

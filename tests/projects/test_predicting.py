@@ -128,3 +128,28 @@ def test_weights_that_are_lost_predict_nothing(tmp_path):
     folder = tree(tmp_path / "images", each=3)
     with pytest.raises(NotFiniteError, match=r"NaN or infinite for 6 of 6 items"):
         predict(tmp_path / "model", folder)
+
+
+def test_progress_moves_with_every_hundred_images_or_so(model, tmp_path):
+    folder = tmp_path / "images"
+    for number in range(300):
+        save(folder / f"{number}.png", number)
+    seen = []
+
+    class Listener:
+        def start(self, task, total, done):
+            return task
+
+        def advance(self, task, amount):
+            if task == "Predicting":
+                seen.append(amount)
+
+        def tell(self, step, figures):
+            pass
+
+        def finish(self, task):
+            pass
+
+    with reporting(Listener()):
+        predict(model, folder)
+    assert seen == [128, 128, 44]

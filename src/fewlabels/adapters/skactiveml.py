@@ -15,6 +15,7 @@ from torch import Generator, Tensor
 
 from fewlabels.adapters.probabilities import logits_of
 from fewlabels.errors import LabelError, UsageError
+from fewlabels.naming import DEFAULT_STRATEGY
 from fewlabels.pool import UNKNOWN, WITHHELD, Pool, Query, Round
 from fewlabels.protocols import Classifier, Outputs, Strategy
 from fewlabels.rng import fork, stream
@@ -66,7 +67,7 @@ class FewlabelsQuery(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]  #
 
     def __init__(
         self,
-        strategy: str | Strategy = "npc",
+        strategy: str | Strategy = DEFAULT_STRATEGY,
         options: Mapping[str, Any] | None = None,
         clf_embedding_flag_name: str | dict[str, Any] | None = None,
         missing_label: Any = MISSING_LABEL,

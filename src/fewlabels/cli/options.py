@@ -14,6 +14,7 @@ Json = Annotated[
     bool, typer.Option("--json", help="Print results as JSON, for other programs.")
 ]
 
+StrategyName = Annotated[str, typer.Option(help="Name or module:Class.")]
 StrategyOptions = Annotated[
     list[str] | None,
     typer.Option(

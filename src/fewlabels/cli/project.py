@@ -14,12 +14,13 @@ from fewlabels.cli.options import (
     Encoder,
     Json,
     Quiet,
+    StrategyName,
     found_encoder,
 )
 from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.errors import AnswersError, DataError, UnlearnedLabelsError
 from fewlabels.integers import count
-from fewlabels.naming import import_paths
+from fewlabels.naming import DEFAULT_STRATEGY, import_paths
 from fewlabels.projects import NextStep, Project, Status, Told
 from fewlabels.report.project_headline import why_unmeasured
 
@@ -44,7 +45,7 @@ def init(
     ] = None,
     query: Annotated[int, typer.Option(help="Labels asked for in each round.")] = 20,
     overlap: Annotated[int, typer.Option(help="People who label each image.")] = 1,
-    strategy: Annotated[str, typer.Option(help="Name or module:Class.")] = "typiclust",
+    strategy: StrategyName = DEFAULT_STRATEGY,
     trainer: Annotated[
         str | None,
         typer.Option(help="Name or module:Class. [default: what fits the images]"),

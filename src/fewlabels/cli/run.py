@@ -15,6 +15,7 @@ from fewlabels.cli.options import (
     found_encoder,
 )
 from fewlabels.cli.terminal import Terminal, print_line
+from fewlabels.naming import DEFAULT_STRATEGY
 
 if TYPE_CHECKING:
     from fewlabels.pool import Pool, Round
@@ -32,7 +33,8 @@ def run(
     ] = None,
     *,
     strategy: Annotated[
-        str | None, typer.Option(help="Name or module:Class. [default: typiclust]")
+        str | None,
+        typer.Option(help=f"Name or module:Class. [default: {DEFAULT_STRATEGY}]"),
     ] = None,
     trainer: Annotated[
         str | None, typer.Option(help="Name or module:Class. [default: fixmatch-darp]")

@@ -12,6 +12,7 @@ from fewlabels.cli.options import (
     Address,
     Json,
     Quiet,
+    StrategyName,
     StrategyOptions,
     check_engine,
     read_options,
@@ -20,6 +21,7 @@ from fewlabels.cli.terminal import Terminal, print_line
 from fewlabels.data.npz import read_npz
 from fewlabels.data.shards import Shards
 from fewlabels.errors import DataError, UnknownNameError, UsageError
+from fewlabels.naming import DEFAULT_STRATEGY
 from fewlabels.search.workers import check_processes, local_processes
 from fewlabels.sharing import Mapper
 from fewlabels.strategies.arrays import select as select_from_arrays
@@ -39,7 +41,7 @@ def select(
         ),
     ],
     *,
-    strategy: Annotated[str, typer.Option(help="Name or module:Class.")] = "typiclust",
+    strategy: StrategyName = DEFAULT_STRATEGY,
     option: StrategyOptions = None,
     size: Annotated[int, typer.Option(help="How many items to choose.")] = 20,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,

@@ -11,13 +11,20 @@ from typing import Annotated, Any
 
 import typer
 
-from fewlabels.cli.options import AllowCode, Download, Encoder, Quiet, found_encoder
+from fewlabels.cli.options import (
+    AllowCode,
+    Download,
+    Encoder,
+    Quiet,
+    StrategyName,
+    found_encoder,
+)
 from fewlabels.cli.terminal import Terminal
 from fewlabels.data.hugging_face import HubData
 from fewlabels.errors import UsageError
 from fewlabels.jobs import Replay
 from fewlabels.jobs import start as start_job
-from fewlabels.naming import check_installed
+from fewlabels.naming import DEFAULT_STRATEGY, check_installed
 from fewlabels.projects import Project
 from fewlabels.projects.settings import FILE
 
@@ -49,7 +56,7 @@ def start(
     ] = None,
     query: Annotated[int, typer.Option(help="Labels asked for in each round.")] = 20,
     overlap: Annotated[int, typer.Option(help="People who label each image.")] = 1,
-    strategy: Annotated[str, typer.Option(help="Name or module:Class.")] = "typiclust",
+    strategy: StrategyName = DEFAULT_STRATEGY,
     trainer: Annotated[
         str | None,
         typer.Option(help="Name or module:Class. [default: what fits the images]"),

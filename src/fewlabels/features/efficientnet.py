@@ -109,6 +109,7 @@ def _encoder(published: Published, size: int) -> ModuleEncoder:
         size=size,
         repeats_grey=True,
         feature_size=_FEATURES,
+        is_reentrant=True,
     )
 
 

@@ -234,6 +234,8 @@ class _Work:
 
 
 def _in_memory(num_items: int, rows_of: RowsOf) -> Array:
+    if num_items <= BLOCK:  # whoever asks for a block at a time shows its own progress
+        return rows_of(np.arange(num_items))
     parts = []
     with track("Embedding", num_items) as advance:
         for items in np.split(np.arange(num_items), range(BLOCK, num_items, BLOCK)):

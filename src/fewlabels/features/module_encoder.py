@@ -5,9 +5,13 @@ Shapes: n images, c channels, F features.
 
 import copy
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from hashlib import blake2b
 from types import CodeType
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +22,7 @@ from fewlabels.identity import hash_of, is_outside
 from fewlabels.models import Network, as_input
 
 _CHUNK = 32
+_MOST_THREADS = 4  # each needs memory for the maps of its images
 _IMAGE_AXES = 4
 _MAP_AXES = 4
 _ROW_AXES = 2
@@ -44,6 +49,7 @@ class ModuleEncoder:
         size: int | None = None,
         repeats_grey: bool = False,
         feature_size: int | None = None,
+        is_reentrant: bool = False,
     ) -> None:
         """Copy the network and name it.
 
@@ -56,11 +62,15 @@ class ModuleEncoder:
             repeats_grey: Whether grey images are given three equal channels.
             feature_size: Length of a row (F); None: what the network says in an
                 attribute ``feature_size`` or ``num_features``, else what comes out.
+            is_reentrant: Whether several threads may use the network at once. Then each
+                of up to four takes 32 images, which costs far less processor time than
+                all of them working on the same 32.
         """
         self.module = copy.deepcopy(module).eval().requires_grad_(requires_grad=False)
         self.name = _own_name(module, size) if name is None else name
         self._size = size
         self._repeats_grey = repeats_grey
+        self._is_reentrant = is_reentrant
         self._feature_size = (
             _told_size(module) if feature_size is None else feature_size
         )
@@ -102,12 +112,22 @@ class ModuleEncoder:
         _check_images(images)
         if not len(images):
             return torch.empty(0, self.feature_size, dtype=torch.float32)
-        with torch.no_grad():
-            parts = [self._rows(chunk) for chunk in torch.split(images, _CHUNK)]
-        rows_nF = torch.cat(parts)
+        chunks = torch.split(images, _CHUNK)
+        with _several_threads(self._num_threads(len(chunks))) as apply:
+            rows_nF = torch.cat(list(apply(self._rows, chunks)))
         self._feature_size = rows_nF.shape[1]
         return rows_nF
 
+    def _num_threads(self, num_chunks: int) -> int:
+        """Return how many chunks the network shall see at once."""
+        first = next(self.module.parameters(), None)
+        is_on_cpu = first is None or first.device.type == "cpu"
+        openmp: Any = torch.backends.openmp
+        if self._is_reentrant and is_on_cpu and openmp.is_available():
+            return min(num_chunks, _MOST_THREADS, torch.get_num_threads())
+        return 1
+
+    @torch.no_grad()
     def _rows(self, chunk: Tensor) -> Tensor:
         """Return the rows of at most as many images as the network sees at a time."""
         missing = chunk.new_zeros(_CHUNK - len(chunk), *chunk.shape[1:])
@@ -165,6 +185,21 @@ class OpaqueEncoder:
     def embed(self, images: Tensor) -> Tensor:
         """Return rows (n, F), float32, of uint8 images (n, c, h, w)."""
         return self._inner.embed(images)
+
+
+@contextmanager
+def _several_threads(number: int) -> Iterator[Callable[..., Iterable[Tensor]]]:
+    """Give a ``map`` by so many threads, which share the threads of torch."""
+    if number == 1:
+        yield map
+        return
+    before = torch.get_num_threads()
+    set_share = partial(torch.set_num_threads, before // number)
+    try:
+        with ThreadPoolExecutor(number, initializer=set_share) as threads:
+            yield threads.map
+    finally:
+        torch.set_num_threads(before)  # new threads would begin with the share
 
 
 def _averaged(outputs: Tensor) -> Tensor:

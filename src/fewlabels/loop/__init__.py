@@ -14,6 +14,7 @@ from fewlabels.loop.start import (
     hidden,
     starting_answers,
 )
+from fewlabels.naming import DEFAULT_STRATEGY
 from fewlabels.oracles import TableOracle
 from fewlabels.pool import Pool, Round
 from fewlabels.protocols import Strategy, Trainer
@@ -34,7 +35,7 @@ __all__ = [
 def run(
     pool: Pool,
     *,
-    strategy: str | Strategy = "typiclust",
+    strategy: str | Strategy = DEFAULT_STRATEGY,
     trainer: str | Trainer = "fixmatch-darp",
     start: int = 10,
     query: int = 20,

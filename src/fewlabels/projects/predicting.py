@@ -28,7 +28,7 @@ from fewlabels.projects.rows import row_names
 from fewlabels.protocols import Classifier
 
 _IMAGE_AXES = 3
-_CHUNK = 512
+_CHUNK = 128  # as many as four threads embed at once; progress shows after each
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +104,7 @@ def probabilities(
     *,
     on_features: Callable[[Tensor], object] | None = None,
 ) -> Iterator[Tensor]:
-    """Yield what a classifier says about all images, some hundred at a time.
+    """Yield what a classifier says about all images, a hundred or so at a time.
 
     Args:
         classifier: The classifier.
@@ -112,7 +112,7 @@ def probabilities(
         on_features: Called with the features of the same images.
 
     Yields:
-        Probabilities of the next images, float32, shape (at most 512, C).
+        Probabilities of the next images, float32, shape (at most 128, C).
     """
     with track("Predicting", len(images)) as advance:
         for part in torch.split(torch.arange(len(images)), _CHUNK):

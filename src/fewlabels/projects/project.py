@@ -80,7 +80,7 @@ class Project(Labeling):
                 of the budget, or of the images where they are fewer.
             query: Labels asked for in each round; None: 20.
             overlap: Annotators who shall label each image; None: one.
-            strategy: What chooses images; None: ``typiclust``.
+            strategy: What chooses images; None: the default, ``DEFAULT_STRATEGY``.
             trainer: What learns; None: what fits the images.
             encoder: What makes the features that it learns from; None: as the trainer
                 says. ``vectors:FILE`` has them in a file (.parquet, .npz or .npy).

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from fewlabels import files
 from fewlabels.errors import ProjectError, SettingsChangedWarning, StorageError
+from fewlabels.naming import DEFAULT_STRATEGY
 from fewlabels.runs import Choice
 from fewlabels.runs.settings import faults
 from fewlabels.seals import opened, sealed
@@ -51,7 +52,7 @@ class ProjectSettings(BaseModel):
     """Labels asked for in each round."""
     overlap: int = Field(default=1, ge=1)
     """Annotators who shall label each image."""
-    strategy: Choice = Choice(name="typiclust")
+    strategy: Choice = Choice(name=DEFAULT_STRATEGY)
     trainer: Choice
     reason: str = "You chose the trainer."
     """Why this trainer."""

@@ -21,7 +21,7 @@ from fewlabels import data, training
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.features import encoders
 from fewlabels.identity import Identity
-from fewlabels.naming import AllowCode, check_code
+from fewlabels.naming import DEFAULT_STRATEGY, AllowCode, check_code
 from fewlabels.runs.yaml_files import read_mapping
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class RunSettings(BaseModel):
 
     data: Choice
     """The data set: a name or a path."""
-    strategy: Choice = Choice(name="typiclust")
+    strategy: Choice = Choice(name=DEFAULT_STRATEGY)
     """The query strategy."""
     trainer: Choice = Choice(name="fixmatch-darp")
     """The trainer."""
