@@ -8,7 +8,7 @@ from tests.projects.toy import CLASSES, answer, begin, pictures
 from tests.web.pages import Browser
 
 from fewlabels.errors import JobError, UsageError
-from fewlabels.projects import Project
+from fewlabels.projects import NextStep, Project
 from fewlabels.runs import Choice
 from fewlabels.web import background as module
 from fewlabels.web import work
@@ -96,6 +96,55 @@ def test_an_export_has_all_files(tmp_path):
     names = {"labels.csv", "predictions.parquet", "report.html", "model/config.json"}
     assert names <= set(told["files"])
     assert "Exported model-000, which learned from 4 labels" in told["message"]
+
+
+def test_the_first_model_does_not_wait_for_features(tmp_path):
+    over = Choice(name="frozen-linear", options={"encoder": "torch.nn:Flatten"})
+    with begin(tmp_path, trainer=over) as project:
+        folder = str(project.folder)
+
+        def learn(*, is_ready):
+            told = work.learn_first(folder, is_ready=is_ready, allow_code=True)
+            return told["is_done"], [one.is_provisional for one in project.records()]
+
+        assert learn(is_ready=False) == (False, [])  # nothing is labeled
+        answer(project, project.ask())
+        for _ in range(2):
+            assert learn(is_ready=False) == (True, [True])
+        assert project.status().next_step is NextStep.TRAIN  # over features
+        for _ in range(2):
+            assert learn(is_ready=True) == (True, [True, False])
+        assert len(project.status().curve) == 1  # pixels say nothing about features
+
+
+def test_a_final_training_is_measured_and_done_while_heads_serve(tmp_path, monkeypatch):
+    few = Choice(name="fixmatch-darp", options={"steps": 2, "target": [0.75, 0.25]})
+    monkeypatch.setattr(work, "_from_scratch", lambda _: few)
+    with begin(tmp_path, trainer=HEAD) as project:
+        folder = str(project.folder)
+        assert work.estimate_final(folder, allow_code=False)["expected"] == ""
+        answer(project, project.ask())
+        assert work.next_round(folder, at_random=False, ahead=False, allow_code=False)
+        told = work.estimate_final(folder, allow_code=False)
+        assert told["expected"].startswith("Expected: ")
+        told = work.train_finally(folder, allow_code=False)
+        assert told == {"model": "model-001", "num_labels": 4}
+        # It stays the latest model, and is exported, until there are new labels.
+        work.next_round(folder, at_random=False, ahead=True, allow_code=False)
+        assert project.export(tmp_path / "out").model.trainer == "fixmatch-darp"
+        answer(project, project.ask())
+        work.next_round(folder, at_random=False, ahead=False, allow_code=False)
+        assert [one.trainer for one in project.records()][2:] == ["frozen-linear"]
+
+
+def test_a_network_from_scratch_is_given_known_shares(tmp_path):
+    with begin(tmp_path, trainer=HEAD, shares="3,1") as project:
+        chosen = work._from_scratch(project)
+        target = {"target": [0.75, 0.25]}
+        assert (chosen.name, chosen.options) == ("fixmatch-darp", target)
+    (tmp_path / "b").mkdir()
+    with begin(tmp_path / "b", trainer=HEAD) as project:
+        assert work._from_scratch(project).name == "flexmatch"
 
 
 # ------------------------------------------------------------------------- when
@@ -196,6 +245,40 @@ def test_a_round_is_chosen_once_and_ahead_when_features_are_ready(jobs):
     assert not jobs.started[2].arguments["ahead"]
 
 
+def test_the_first_model_is_trained_within_a_round_and_again_over_features(jobs):
+    background = jobs.background
+    background.consider(standing(spent=9, sequence=9))
+    assert jobs.started == []
+    jobs.ends["learn_first"] = {"event": "done", "result": {"is_done": False}}
+    for sequence in (10, 10, 11):
+        background.consider(standing(spent=10, sequence=sequence))
+        calls(jobs, 1, "guesses")
+    assert [job.call for job in jobs.started] == ["learn_first"] * 2
+    jobs.ends["learn_first"] = {"event": "done", "result": {"is_done": True}}
+    for sequence in (12, 13):
+        background.consider(standing(spent=10, sequence=sequence))
+        calls(jobs, 3, "guesses")
+    assert len(jobs.started) == 3
+    background.begin()
+    calls(jobs, 4, "features")
+    background.consider(standing(spent=10, sequence=13))
+    calls(jobs, 5, "guesses")
+    assert jobs.started[-1].call == "learn_first"
+    assert jobs.started[-1].arguments["is_ready"]
+
+
+def test_an_export_that_lacks_something_asks(jobs):
+    jobs.ends["export"] = {
+        "event": "failed",
+        "error": "UnlearnedLabelsError",
+        "reason": "There is no model yet.",
+    }
+    jobs.background.export()
+    calls(jobs, 1, "export")
+    told = jobs.background.told()["export"]
+    assert (told["status"], told["error"]) == ("asks", "There is no model yet.")
+
+
 def test_guesses_follow_each_label(jobs):
     jobs.background.consider(standing(sequence=5))
     assert jobs.started == []
@@ -234,7 +317,8 @@ def test_nothing_is_chosen_past_the_budget(jobs):
     background.consider(standing(left=0, spent=100))
     background.consider(standing(left=5, spent=95))
     background.consider(standing(left=4, spent=94, before=2))
-    assert len(jobs.started) == 1
+    calls(jobs, 1, "guesses")
+    assert "next_round" not in {job.call for job in jobs.started}
 
 
 def test_nothing_is_chosen_ahead_while_nobody_labels(jobs):

@@ -67,6 +67,7 @@ def train(
     workspace = project.models_folder / (
         _WORKSPACE if other is None else _OTHER_WORKSPACE
     )
+    kept_in = None if is_provisional else workspace / digest[:16]
     before = time.monotonic()
     with warnings.catch_warnings():
         # In a trainer's words; whether shares fit is told by the notes of a status.
@@ -74,7 +75,7 @@ def train(
         classifier = trainer.fit(
             pool,
             stream(project.settings.seed, "train", purpose),
-            workspace=workspace / digest[:16],
+            workspace=kept_in,
         )
     logits = classifier.outputs(pool.images, torch.arange(len(pool))).logits
     predicted = logits.argmax(dim=1)
@@ -104,7 +105,8 @@ def train(
         )
         save_model(folder, classifier, pool.classes, pool.images.shape, facts)
         models.write(folder, record)
-    shutil.rmtree(workspace, ignore_errors=True)
+    if kept_in is not None:
+        shutil.rmtree(workspace, ignore_errors=True)
     return Trained(record, is_new=True)
 
 

@@ -44,7 +44,7 @@ _SILENCE = 10.0  # seconds after which a sign of life is sent
 _MOST_LISTENERS = 50
 
 Image = Annotated[str, InPath(pattern=r"^[0-9a-f]{24}$")]
-Task = Literal["features", "training"]
+Task = Literal["features", "training", "final"]
 
 
 def make_app(desk: Desk, background: Background, board: Board) -> FastAPI:
@@ -146,6 +146,16 @@ def _add_work(app: FastAPI, background: Background) -> None:
     @app.post("/api/train")
     def train() -> Facts:
         background.train()
+        return background.told()
+
+    @app.post("/api/estimate")
+    def estimate() -> Facts:
+        background.estimate()
+        return background.told()
+
+    @app.post("/api/final")
+    def train_finally() -> Facts:
+        background.train_finally()
         return background.told()
 
     @app.post("/api/export")

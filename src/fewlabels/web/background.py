@@ -26,7 +26,8 @@ _MOST_SECONDS = 60.0  # for an answer that somebody waits for
 _MOST_WAITING = 4  # others than those have to be answered meanwhile
 _NO_START = (FewlabelsError, OSError, RuntimeError)  # no memory, no thread
 _QUICK, _LONG = 5, 10  # how far jobs stand back, so that no key waits for one
-_TASKS = ("features", "round", "training", "export", "guesses")
+_TASKS = ("features", "round", "training", "export", "guesses", "estimate", "final")
+_FIRST_LABELS = 10  # from which the first model is trained, within a round
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +56,8 @@ class Background:
         self._chosen_after: int | None = None
         self._pace, self._is_warm = Pace(), False
         self._guessed_at = -1
+        self._first_model = ""  # "pixels", or "own" by the project's trainer
+        self._learned_at: tuple[int, str] | None = None
         self._trains_again = False
         self._is_closed = False
 
@@ -77,6 +80,7 @@ class Background:
             self._choose(asked["number"], ahead=True)
         elif not self._is_warm and asked["open"] < asked["size"]:
             self._is_warm = self._queue("guesses", f"{_WORK}:warm_up", {})
+        self._learn_first(state)
         is_new = self.is_ready and state["sequence"] != self._guessed_at
         if is_new and self._queue("guesses", f"{_GUESS}:guess", {}):
             self._guessed_at = state["sequence"]
@@ -92,6 +96,14 @@ class Background:
         """Train on all labels; once more after a training that knows fewer."""
         self._trains_again = True  # first: one that is under way may end meanwhile
         self._start_own("training", _TRAIN)
+
+    def estimate(self) -> None:
+        """Measure how long a network from scratch would take."""
+        self._start_own("estimate", f"{_WORK}:estimate_final")
+
+    def train_finally(self) -> None:
+        """Train a network from scratch, while rounds and quick trainings go on."""
+        self._start_own("final", f"{_WORK}:train_finally")
 
     def export(self, *, as_is: bool = False) -> None:
         """Write the export into the project's folder.
@@ -137,7 +149,8 @@ class Background:
 
     def cancel(self, name: str) -> None:
         """Ask a job to stop; what it has saved is kept."""
-        self._trains_again = False
+        if name == "training":
+            self._trains_again = False
         with suppress(KeyError):
             self._jobs[name].cancel()
 
@@ -172,6 +185,22 @@ class Background:
         if self._queue("round", f"{_WORK}:next_round", arguments, self._chose):
             self._chosen_after = after
             self._pace.begin()
+
+    def _learn_first(self, state: Mapping[str, Any]) -> None:
+        """Train the first model, over pixels where features are not ready."""
+        wanted = "own" if self.is_ready else "pixels"
+        moment = (state["sequence"], wanted)
+        is_there = self._first_model in {wanted, "own"}
+        if state["spent"] < _FIRST_LABELS or is_there or moment == self._learned_at:
+            return
+
+        def learned(end: Event) -> None:
+            if end["event"] == "done" and end["result"].get("is_done"):
+                self._first_model = wanted
+
+        arguments = {"is_ready": self.is_ready}
+        if self._queue("guesses", f"{_WORK}:learn_first", arguments, learned):
+            self._learned_at = moment
 
     def _chose(self, end: Event) -> None:
         self._pace.end()

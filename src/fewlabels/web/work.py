@@ -12,10 +12,15 @@ from fewlabels.errors import FewlabelsWarning
 from fewlabels.jobs import startable
 from fewlabels.naming import AllowCode, check_code
 from fewlabels.projects import Project
+from fewlabels.projects.folder import TRAINING_LOCK
 from fewlabels.projects.models import NUM_TO_TELL_APART
+from fewlabels.projects.shares import UNKNOWN, assumed
+from fewlabels.runs import Choice
 
 if TYPE_CHECKING:
     from fewlabels.training.training import Training
+
+_QUICKLY_READ = 256  # pixels a side, of images that are read in a millisecond or so
 
 FIRST_IMAGES = 2_000
 """Images that are indexed before the first one is shown; the others follow behind."""
@@ -94,14 +99,70 @@ def next_round(
         The number of the round, and the name of a model that was trained for it.
     """
     with Project.open(folder, allow_code=allow_code) as project, unwarned():
+        from fewlabels.projects.learning import is_up_to_date
+
         size, trained = _size_ahead(project) if ahead else None, None
         if at_random:
             asked = project.ask(strategy="random", size=size, scan=False, anew=ahead)
             return {"round": asked.step, "model": None}
-        if project.trainer().num_steps is None and _can_learn(project):
+        is_quick = project.trainer().num_steps is None and _can_learn(project)
+        if is_quick and not is_up_to_date(project, project.snapshot()):
             trained = project.train().record.name
         asked = project.ask(anew=ahead, size=size, scan=False)
         return {"round": asked.step, "model": trained}
+
+
+@startable
+def learn_first(
+    folder: str, *, is_ready: bool, allow_code: AllowCode
+) -> dict[str, Any]:
+    """Train the first model, where that takes seconds.
+
+    Args:
+        folder: The project's.
+        is_ready: Whether features are ready. Until then, pixels are learned from, if
+            the images are quickly read, by a model that the next one replaces.
+        allow_code: What ``project.json`` may import.
+
+    Returns:
+        Whether nothing is left to do.
+    """
+    from fewlabels.projects import learning, planning
+
+    with Project.open(folder, allow_code=allow_code) as project, unwarned():
+        done, known = project.records(), built_in(project)
+        is_there = bool(done) and not (is_ready and done[-1].is_provisional)
+        if is_there or project.trainer().num_steps is not None:
+            return {"is_done": True}
+        if not _can_learn(project):
+            return {"is_done": False}
+        snapshot = project.snapshot()
+        if is_ready or (known is not None and not known.inputs.has_features):
+            project.train()
+        elif planning.longest_side(project.image_files(snapshot)) > _QUICKLY_READ:
+            return {"is_done": False}
+        else:
+            name = planning.over_features(len(snapshot.items))
+            pixels = Choice(name=name, options={"encoder": "pixels"})
+            with project.alone(TRAINING_LOCK, "training"):
+                learning.train(project, pixels, is_provisional=True)
+        return {"is_done": True}
+
+
+@startable
+def estimate_final(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
+    """Measure how long a network from scratch takes here; a few steps are done."""
+    with Project.open(folder, allow_code=allow_code) as project, unwarned():
+        chosen = _from_scratch(project)
+        return {"trainer": chosen.name, "expected": project.expectation(chosen)}
+
+
+@startable
+def train_finally(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
+    """Train a network from scratch, while the project's own trainer goes on."""
+    with Project.open(folder, allow_code=allow_code) as project, unwarned():
+        record = project.train(_from_scratch(project)).record
+        return {"model": record.name, "num_labels": record.num_labeled}
 
 
 @startable
@@ -133,6 +194,14 @@ def _size_ahead(project: Project) -> int:
     waiting = snapshot.waiting & snapshot.positions.keys()
     left = project.settings.budget - snapshot.num_spent - len(waiting)
     return min(project.settings.query, left)
+
+
+def _from_scratch(project: Project) -> Choice:
+    """Return the trainer of a network from scratch, given shares that are known."""
+    from fewlabels.projects.planning import from_scratch
+
+    num_classes = len(project.store.classes())
+    return from_scratch(assumed(project.chosen_trainer(), num_classes) or UNKNOWN)
 
 
 def _can_learn(project: Project) -> bool:

@@ -14,6 +14,8 @@ const JOBS = {
   round: ["Choosing images", ""],
   training: ["Training", "cancel"],
   export: ["Exporting", ""],
+  estimate: ["Measuring how long the final training takes", ""],
+  final: ["Final training", "cancel"],
 };
 
 class Desk {
@@ -31,6 +33,7 @@ class Desk {
       (action, error) => this.refuse(action, error),
     );
     this.saidBefore = {};
+    this.asked = new Set(); // work that this tab asked for, to be answered here alone
   }
 
   get signature() {
@@ -99,6 +102,7 @@ class Desk {
 
   /** Ask for some work behind the page: train, export, round, features or cancel/... */
   wish(work) {
+    this.asked.add(work.replace("-as-is", ""));
     return post(`/api/${work}`).catch((error) => toast(error.message));
   }
 
@@ -148,19 +152,29 @@ class Desk {
         const again = h("button", { type: "button", onclick: () => this.wish("features") }, "Go on");
         rows.push(h("span", { class: "job" }, "Without it there is no wall, and images are drawn at random.", again));
       }
-      if (name === "export" && job.status === "done" && this.saidBefore.export === "running") {
-        ask("Exported", h("div", {}, h("p", {}, job.result.message), h("p", { class: "quiet wrap" }, job.result.files.join(", "))));
-      }
-      if (name === "export" && job.status === "asks" && this.saidBefore.export === "running") this.askAboutExport(job.error);
+      const isOver = this.saidBefore[name] === "running" && job.status !== "running";
+      if (isOver && this.asked.delete(name)) this.answer(name, job);
       this.saidBefore[name] = job.status;
     }
     fill(byId("jobs"), rows);
   }
 
-  /** Let somebody choose what to do about labels that no model has learned from. */
-  async askAboutExport(problem) {
-    const answer = await choose("Export", h("p", {}, problem), { train: "Train first", "export-as-is": "Export as it is" });
-    if (answer) this.wish(answer);
+  /** Say what came of work that this tab asked for, and ask what follows. */
+  async answer(name, job) {
+    let next = null;
+    if (name === "export" && job.status === "done") {
+      ask("Exported", h("div", {}, h("p", {}, job.result.message), h("p", { class: "quiet wrap" }, job.result.files.join(", "))));
+    } else if (name === "export" && job.status === "asks") {
+      next = await choose("Export", h("p", {}, job.error), { train: "Train first", "export-as-is": "Export as it is" });
+    } else if (name === "estimate" && job.status === "done" && !job.result.expected) {
+      ask("Final training", h("p", {}, "There is nothing to train: the latest model is such a network already, or fewer than two classes have labels to learn from."));
+    } else if (name === "estimate" && job.status === "done") {
+      const text = `A network is trained from scratch on all images by ${job.result.trainer}. ${job.result.expected} You can label meanwhile. It learns from the labels that are there when it begins, and becomes the latest model when it is finished.`;
+      next = await choose("Final training", h("p", {}, text), { final: "Start" });
+    } else if (name === "final" && job.status === "done") {
+      toast(`The final training is finished: ${job.result.model} learned from ${job.result.num_labels} labels.`, 12);
+    }
+    if (next) this.wish(next);
   }
 
   async rename() {

@@ -79,7 +79,7 @@ export class StandingView {
   }
 
   hear(state) {
-    const key = ["training", "round", "features"].map((name) => state.jobs[name].status).join();
+    const key = ["training", "round", "features", "final"].map((name) => state.jobs[name].status).join();
     if (this.desk.view === "standing" && key !== this.key) this.enter();
     this.key = key;
   }
@@ -100,6 +100,7 @@ export class StandingView {
           { class: "buttons" },
           h("button", { type: "button", class: "button main", onclick: () => this.desk.wish("train") }, "Train now ", h("kbd", {}, "⇧T")),
           h("button", { type: "button", class: "button", onclick: () => this.desk.wish("export") }, "Export ", h("kbd", {}, "⇧E")),
+          h("button", { type: "button", class: "button", title: "A network trained from scratch on the images; says first how long it takes", onclick: () => this.desk.wish("estimate") }, "Final training …"),
           h("p", { class: "quiet wrap" }, unused),
         ),
       ),
