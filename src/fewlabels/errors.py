@@ -121,12 +121,12 @@ class Fault:
     """What is wrong with one line of a file of answers."""
 
     line: int
-    """Its number, as editors count; 1 for the file as a whole."""
+    """Its number, as editors count; 1 for the file as a whole, 0 if it has no lines."""
     sentence: str
 
     def __str__(self) -> str:
         """Return line and sentence."""
-        return f"line {self.line}: {self.sentence}"
+        return f"line {self.line}: {self.sentence}" if self.line else self.sentence
 
 
 class AbsentModelError(UsageError):

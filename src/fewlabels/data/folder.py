@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from fewlabels.data.order import natural_key
+from fewlabels.data.order import MEASURED, TRAIN, natural_key
 from fewlabels.data.unreadable import is_utf8, left_out
 from fewlabels.errors import DataError, FewlabelsWarning, UnreadableFile
 
@@ -49,10 +49,7 @@ def folder_pool(
     names, unreadable = image_names(folder)
     paths = [PurePosixPath(name) for name in names]
     split_of = _splits(paths) if use_labels else {}
-    below = [
-        path.parts[1:] if path.parts[0] in split_of else path.parts for path in paths
-    ]
-    label_of = [parts[0] if len(parts) > 1 else None for parts in below]
+    label_of = folder_labels(names) if use_labels else [None] * len(names)
     has_classes = use_labels and len(set(label_of) - {None}) > 1
     if use_labels and len(set(label_of)) == 1:
         _warn_of_one_class(folder, label_of[0], len(names))
@@ -70,10 +67,21 @@ def folder_pool(
     )
 
 
+def folder_labels(names: Sequence[str]) -> list[str | None]:
+    """Return the folder that each image is in, its class; None: it is in none.
+
+    A folder of a split, as in :func:`folder_pool`, is no class.
+    """
+    paths = [PurePosixPath(name) for name in names]
+    split_of = _splits(paths)
+    below = [
+        path.parts[1:] if path.parts[0] in split_of else path.parts for path in paths
+    ]
+    return [parts[0] if len(parts) > 1 else None for parts in below]
+
+
 def _splits(paths: Sequence[PurePosixPath]) -> dict[str, str]:
     """Return which folders at the top are splits; none unless one is ``train``."""
-    from fewlabels.data.listing import MEASURED, TRAIN
-
     tops = {path.parts[0] for path in paths if len(path.parts) > 1}
     known = {top: top.lower() for top in tops if top.lower() in {TRAIN, *MEASURED}}
     return known if TRAIN in known.values() else {}

@@ -9,16 +9,10 @@ from torch import Tensor
 
 from fewlabels.data.decode import ImageFile
 from fewlabels.data.files import FileImages, check_files, common_shape
-from fewlabels.data.order import natural_key
+from fewlabels.data.order import MEASURED, TRAIN, natural_key
 from fewlabels.data.unreadable import warn_of
 from fewlabels.errors import DataError, LabelError, UnreadableFile
 from fewlabels.pool import UNKNOWN, Pool, Split
-
-TRAIN = "train"
-"""The split whose items may be asked about."""
-
-MEASURED = ("test", "val", "validation", "valid")
-"""Names of splits to measure on; the first one that is present is taken."""
 
 _HASH_RANGE = 16**16
 

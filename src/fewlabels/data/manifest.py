@@ -9,7 +9,8 @@ from io import BufferedReader, TextIOWrapper
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from fewlabels.data.listing import MEASURED, TRAIN, Listed, file_pool
+from fewlabels.data.listing import Listed, file_pool
+from fewlabels.data.order import MEASURED, TRAIN
 from fewlabels.data.parquet import parquet_rows
 from fewlabels.data.unreadable import is_utf8
 from fewlabels.errors import DataError, FewlabelsWarning

@@ -1,6 +1,12 @@
-"""The order of names, as a person would put them."""
+"""The order of names, as a person would put them, and the names of splits."""
 
 import re
+
+TRAIN = "train"
+"""The split whose items may be asked about."""
+
+MEASURED = ("test", "val", "validation", "valid")
+"""Names of splits to measure on; the first one that is present is taken."""
 
 _DIGITS = re.compile(r"(\d+)")
 _MOST_DIGITS = 1_000  # Python refuses to read numbers of several thousand digits

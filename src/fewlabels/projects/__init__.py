@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from fewlabels.projects.answers import Told
     from fewlabels.projects.asking import Asked
     from fewlabels.projects.exporting import Exported
+    from fewlabels.projects.imports import Imported, UndoneImport
     from fewlabels.projects.learning import Trained
     from fewlabels.projects.planning import TrainingPlan, duration, plan
     from fewlabels.projects.predicting import Predictions, predict
@@ -19,6 +20,7 @@ else:
 __all__ = [
     "Asked",
     "Exported",
+    "Imported",
     "NextStep",
     "Predictions",
     "Project",
@@ -26,6 +28,7 @@ __all__ = [
     "Told",
     "Trained",
     "TrainingPlan",
+    "UndoneImport",
     "duration",
     "plan",
     "predict",

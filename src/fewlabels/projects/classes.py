@@ -15,7 +15,7 @@ def class_names(names: Sequence[str]) -> tuple[str, ...]:
     """Return the classes that a project begins with: at least two."""
     found: list[str] = []
     for name in names:
-        found.append(_free(name, found))
+        found.append(free_name(name, found))
     if len(found) < 2:
         raise UsageError(
             f"The classes are {found}; give at least two different names, such as "
@@ -25,13 +25,28 @@ def class_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def add(store: Store, name: str, uuid: str | None = None) -> None:
-    """Add a class that was forgotten, inside a transaction; once for a UUID."""
-    names = all_names(store)
+    """Add a class that was forgotten, inside a transaction; once for a UUID.
+
+    A class that is not in use any more comes back under its number.
+    """
     known = store.event(uuid) if uuid else None
-    if known is None:
-        _write(store, Kind.CLASS_ADDED, len(names), _free(name, names), uuid)
+    if known is not None:
+        _write(store, known.event.kind, known.event.class_number, name.strip(), uuid)
+        return
+    listed = store.classes()
+    names = [label_class.name for label_class in listed]
+    retired = {entry.name: entry.number for entry in listed if not entry.is_active}
+    number = retired.get(name.strip())
+    if number is None:
+        _write(store, Kind.CLASS_ADDED, len(names), free_name(name, names), uuid)
     else:
-        _write(store, Kind.CLASS_ADDED, known.event.class_number, name.strip(), uuid)
+        _write(store, Kind.CLASS_RESTORED, number, name.strip(), uuid)
+
+
+def retire(store: Store, number: int) -> None:
+    """Take a class out of use, inside a transaction; labels that name it stay."""
+    name = store.classes()[number].name
+    _write(store, Kind.CLASS_RETIRED, number, name, None)
 
 
 def rename(store: Store, old: str, new: str, uuid: str | None = None) -> None:
@@ -44,7 +59,7 @@ def rename(store: Store, old: str, new: str, uuid: str | None = None) -> None:
         raise UnknownNameError("class", old, names)
     else:
         number = names.index(old)
-        name = _free(new, [other for other in names if other != old])
+        name = free_name(new, [other for other in names if other != old])
     _write(store, Kind.CLASS_RENAMED, number, name, uuid)
 
 
@@ -76,7 +91,7 @@ def _write(
     store.append([event])
 
 
-def _free(name: str, taken: Sequence[str]) -> str:
+def free_name(name: str, taken: Sequence[str]) -> str:
     """Return a name without blanks around it, or raise if it is no good."""
     plain = name.strip()
     alike = [known for known in taken if known.casefold() == plain.casefold()]

@@ -10,12 +10,15 @@ import getpass
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from fewlabels.errors import ReplayError, StoreError, UnknownNameError, UsageError
-from fewlabels.projects import classes, confirming
+from fewlabels.projects import classes, confirming, imports
 from fewlabels.projects.exchange import Answer
 from fewlabels.projects.folder import ProjectFolder
+from fewlabels.projects.imports import Imported, UndoneImport
 from fewlabels.store import (
     Annotation,
     Asking,
@@ -197,6 +200,78 @@ class Labeling(ProjectFolder):
         with self.store.writing() as store:
             who = _named(annotator)
             return confirming.take_back(store, items, confirmed, who, uuid)
+
+    # --------------------------------------------------------- labels from elsewhere
+
+    def import_labels(
+        self,
+        source: str | PathLike[str],
+        *,
+        content: bytes | None = None,
+        annotator: str | None = None,
+        file_column: str | None = None,
+        class_column: str | None = None,
+        add_classes: bool = False,
+        partial: bool = False,
+        dry_run: bool = False,
+        scan: bool = True,
+        uuid: str | None = None,
+    ) -> Imported:
+        """Take labels that exist already: all of a file or, if a row is wrong, none.
+
+        Such labels train. They cost no budget, their strategy is ``"imported"``, and
+        they never measure: images of the audit slice and their copies are left out.
+
+        Args:
+            source: A table (.csv, .jsonl or .parquet) with a file name and a class in
+                each row, an export of Label Studio (.json), or a folder with a folder
+                for each class. A folder that is not the project's own is compared by
+                the content of its images.
+            content: What the file holds, if it is not on this disk; then ``source`` is
+                a name that tells the format, and is not opened.
+            annotator: In whose name; None: the name of this computer's user.
+            file_column: Column that names the file; None: one with a usual name.
+            class_column: Column that names the class; None: one with a usual name.
+            add_classes: Add classes that the project does not have; otherwise they are
+                faults.
+            partial: Take the good rows and list the others.
+            dry_run: Return what would be imported, with all faults; write nothing.
+            scan: Look through the folder for new images first.
+            uuid: Names this call, for sending it again; None: a new one.
+
+        Returns:
+            What was imported. The same file again changes nothing. A file with faults,
+            unless ``partial`` or ``dry_run``, is a
+            :class:`fewlabels.errors.AnswersError` that lists them.
+        """
+        who = _named(annotator)
+        if scan:
+            self.index()
+        return imports.import_labels(
+            self,
+            imports.Source(
+                path=Path(source),
+                content=content,
+                file_column=file_column,
+                class_column=class_column,
+            ),
+            annotator=who,
+            add_classes=add_classes,
+            partial=partial,
+            dry_run=dry_run,
+            uuid=uuid,
+        )
+
+    def undo_import(self, uuid: str | None = None) -> UndoneImport:
+        """Take back all labels of an import that still hold, and classes it added.
+
+        Args:
+            uuid: Of the import; None: the last one that is in force.
+
+        Returns:
+            What was undone; labels that somebody changed since stay.
+        """
+        return imports.undo_import(self, uuid)
 
     def events(self, *, after: int = 0) -> Iterator[StoredEvent]:
         """Yield all that happened since event number ``after``, in its order."""

@@ -38,6 +38,8 @@ class Snapshot:
     """Annotators who shall label each image."""
     vanished: frozenset[str] = frozenset()
     """Labeled images that are not there any more; their verdicts are left out."""
+    retired: frozenset[str] = frozenset()
+    """Classes that no new label may name."""
 
     @classmethod
     def of(cls, store: Store, overlap: int) -> Self:
@@ -45,16 +47,17 @@ class Snapshot:
         with store.reading() as moment:
             items, rounds = tuple(moment.items()), moment.rounds()
             verdicts = moment.verdicts(with_missing=True)
-            classes = tuple(one.name for one in moment.classes())
+            listed = moment.classes()
         there = {item.id for item in items}
         labeled = {one.item for one in verdicts if one.kind in LABELS}
         return cls(
             items=items,
-            classes=classes,
+            classes=tuple(entry.name for entry in listed),
             verdicts=tuple(one for one in verdicts if one.item in there),
             rounds=rounds,
             overlap=overlap,
             vanished=frozenset(labeled - there),
+            retired=frozenset(one.name for one in listed if not one.is_active),
         )
 
     @cached_property
@@ -94,8 +97,13 @@ class Snapshot:
     @property
     def num_spent(self) -> int:
         """Images that somebody was asked about and labeled: what the budget paid."""
-        asked = {o.item for o in self.verdicts if not o.is_confirmed}
-        return len(self.consensus.keys() & asked)
+        labels = (verdict for verdict in self.verdicts if verdict.kind in LABELS)
+        return len({label.item for label in labels if label.is_asked})
+
+    @property
+    def num_imported(self) -> int:
+        """Images whose label existed before and was imported."""
+        return len({verdict.item for verdict in self.verdicts if verdict.is_imported})
 
     @cached_property
     def _num_verdicts(self) -> Counter[str]:
@@ -116,7 +124,8 @@ class Snapshot:
     @cached_property
     def _num_people(self) -> int:
         """Annotators there are, known by what they said, or else shall be."""
-        return max(self.overlap, len({one.annotator for one in self.verdicts}))
+        asked = (verdict for verdict in self.verdicts if not verdict.is_imported)
+        return max(self.overlap, len({verdict.annotator for verdict in asked}))
 
     def is_answered(self, item: str) -> bool:
         """Whether an image has its answers, or nobody is left who could give one."""

@@ -47,7 +47,9 @@ class Status:
     """Images that may still be asked about; copies of others are not."""
     budget: int
     num_spent: int
-    """Images that have a label."""
+    """Images that somebody was asked about and labeled."""
+    num_imported: int
+    """Images whose label was imported; they cost no budget."""
     num_open: int
     """Images of the last round that wait for an answer."""
     num_skipped: int
@@ -105,6 +107,7 @@ def status(project: ProjectFolder) -> Status:
         num_candidates=len(snapshot.candidates),
         budget=project.settings.budget,
         num_spent=snapshot.num_spent,
+        num_imported=snapshot.num_imported,
         num_open=len(snapshot.open),
         num_skipped=len(snapshot.skipped),
         num_disputed=sum(one.is_disputed for one in snapshot.consensus.values()),
@@ -117,7 +120,9 @@ def status(project: ProjectFolder) -> Status:
         num_unused=max(0, num_unused),
         curve=learning_curve(num_labeled, right),
         gain=gain,
-        agreement=agreement([o for o in snapshot.verdicts if o.kind in LABELS]),
+        agreement=agreement(
+            [o for o in snapshot.verdicts if o.kind in LABELS and o.is_asked]
+        ),
         notes=(
             *_fall_notes(compared, right),
             *_notes(project, snapshot, latest, counts, num_audited),
@@ -174,7 +179,11 @@ def _notes(
     ]
     if latest is not None:
         notes += _share_notes(project, snapshot)
-    empty = [name for name, n in zip(snapshot.classes, counts, strict=True) if not n]
+    empty = [
+        name
+        for name, number in zip(snapshot.classes, counts, strict=True)
+        if not number and name not in snapshot.retired
+    ]
     if empty and sum(counts):
         notes.append(f"No labels yet for: {', '.join(empty)}.")
     return tuple(notes)
@@ -235,6 +244,22 @@ def _audit_notes(
         yield (
             f"{count(missing, noun)} of the audit slice {have} no label. "
             f"If hard {noun}s were skipped, the measured accuracy is too high."
+        )
+    drawn = [
+        asked.created
+        for asked in snapshot.rounds
+        if asked.created and any(entry.role == "audit" for entry in asked.items)
+    ]
+    earlier = {
+        verdict.item
+        for verdict in snapshot.verdicts
+        if verdict.is_imported and drawn and verdict.server_time < drawn[0]
+    }
+    if earlier:
+        were = "was" if len(earlier) == 1 else "were"
+        yield (
+            f"{count(len(earlier), noun)} {were} imported before the audit slice was "
+            f"drawn from the others, so the accuracy is that of {noun}s like those."
         )
     first_asked: dict[str, int] = {}
     for asked in snapshot.rounds:

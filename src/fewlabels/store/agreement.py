@@ -44,20 +44,24 @@ def consensus(labels: Iterable[Annotation], overlap: int = 1) -> tuple[Consensus
 
     Args:
         labels: Current labels.
-        overlap: How many labels an item needs before it has a class.
+        overlap: How many labels an item needs before it has a class; one is enough
+            where nobody was asked, for a label that was imported or confirmed.
 
     Returns:
         One entry per labeled item, by id.
     """
     if overlap < 1:
         raise UsageError(f"The overlap must be at least 1; got {overlap}.")
+    given = tuple(labels)
+    asked = {label.item for label in given if label.is_asked}
     found = []
-    for item, votes in sorted(_votes(labels).items()):
+    for item, votes in sorted(_votes(given).items()):
         total = votes.total()
         winner, most = votes.most_common(1)[0]
-        has_won = total >= overlap and 2 * most > total
+        is_complete = total >= overlap or item not in asked
+        has_won = is_complete and 2 * most > total
         chosen = winner if has_won else None
-        found.append(Consensus(item, chosen, dict(votes), total >= overlap))
+        found.append(Consensus(item, chosen, dict(votes), is_complete))
     return tuple(found)
 
 

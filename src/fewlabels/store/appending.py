@@ -21,6 +21,7 @@ from fewlabels.store.chunks import chunked, unknown_of
 from fewlabels.store.database import count_anew
 from fewlabels.store.records import (
     CLASS_EVENTS,
+    IMPORTED,
     LABELS,
     VERDICTS,
     Event,
@@ -257,7 +258,10 @@ def _change_class(connection: Connection, event: Event) -> None:
 
 
 def _release(connection: Connection, events: Iterable[Event]) -> None:
-    """End the leases on items that their holders have answered."""
+    """End leases on items that their holders answered, or whose label was imported."""
+    imported = [event.item for event in events if event.strategy == IMPORTED]
+    for some in chunked(imported):
+        connection.execute(delete(LEASES).where(LEASES.c.item.in_(some)))
     answered = [
         {"answered": event.item, "by": event.annotator}
         for event in events

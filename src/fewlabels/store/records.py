@@ -40,6 +40,9 @@ VERDICTS = LABELS | {Kind.SKIP, Kind.UNSURE}
 CONFIRMED = "confirmed"
 """Stands for the strategy in labels that confirm what a model said: nobody asked about
 these items one by one, so they cost no budget, and never measure."""
+IMPORTED = "imported"
+"""The same in labels that existed before and were read from a file or a folder."""
+UNASKED = frozenset({CONFIRMED, IMPORTED})
 NAMING = frozenset({Kind.CLASS_ADDED, Kind.CLASS_RENAMED})
 CLASS_EVENTS = NAMING | {Kind.CLASS_RETIRED, Kind.CLASS_RESTORED}
 
@@ -162,6 +165,16 @@ class Annotation:
     def is_confirmed(self) -> bool:
         """Whether it confirms what a model said, and nobody asked about the item."""
         return self.strategy == CONFIRMED and self.round is None
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether it existed before and was read from a file or a folder."""
+        return self.strategy == IMPORTED and self.round is None
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether somebody was asked about this item alone."""
+        return self.round is not None or self.strategy not in UNASKED
 
 
 @dataclass(frozen=True)

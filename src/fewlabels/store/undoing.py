@@ -13,7 +13,7 @@ from sqlalchemy import Connection, func, or_, select
 from fewlabels.errors import UsageError
 from fewlabels.store.appending import append
 from fewlabels.store.reading import events
-from fewlabels.store.records import CONFIRMED, VERDICTS, Event, Kind, StoredEvent
+from fewlabels.store.records import UNASKED, VERDICTS, Event, Kind, StoredEvent
 from fewlabels.store.schema import EVENTS, IN_FORCE
 
 
@@ -58,10 +58,12 @@ def _meant_before(connection: Connection, wish: Wish) -> str | None:
 def _to_undo(connection: Connection, annotator: str) -> str | None:
     """Return the UUID of an annotator's last verdict that holds, if there is one.
 
-    What was confirmed at a glance does not count: nobody was asked about it.
+    What was confirmed at a glance or imported does not count: nobody was asked.
     """
     is_asked = or_(
-        IN_FORCE.c.strategy.is_distinct_from(CONFIRMED), IN_FORCE.c.round.is_not(None)
+        IN_FORCE.c.strategy.is_(None),
+        IN_FORCE.c.strategy.not_in(sorted(UNASKED)),
+        IN_FORCE.c.round.is_not(None),
     )
     query = select(IN_FORCE.c.uuid).where(IN_FORCE.c.annotator == annotator, is_asked)
     query = query.order_by(IN_FORCE.c.sequence.desc()).limit(1)
@@ -71,14 +73,18 @@ def _to_undo(connection: Connection, annotator: str) -> str | None:
 def _to_redo(connection: Connection, annotator: str) -> str | None:
     """Return the UUID of the undo that a redo takes back; None: there is none.
 
-    Of the verdicts that are canceled it is the one canceled last, and only what was
+    Of the answers that are canceled it is the one canceled last, and only what was
     canceled since the annotator's last verdict counts: a new one ends all redoing.
     """
     mine = EVENTS.c.annotator == annotator
     spoke = select(func.coalesce(func.max(EVENTS.c.sequence), 0))
     spoke = spoke.where(mine, EVENTS.c.kind.in_(sorted(VERDICTS)))
     last = func.max(EVENTS.c.sequence)
-    canceled = select(last).where(mine, EVENTS.c.root.is_not(None))
+    root = EVENTS.alias()
+    asked = or_(root.c.strategy.is_(None), root.c.strategy.not_in(sorted(UNASKED)))
+    joined = EVENTS.join(root, EVENTS.c.root == root.c.sequence)
+    canceled = select(last).select_from(joined)
+    canceled = canceled.where(mine, or_(asked, root.c.round.is_not(None)))
     canceled = canceled.group_by(EVENTS.c.root).having(
         func.count() % 2 == 1, last > spoke.scalar_subquery()
     )

@@ -24,8 +24,8 @@ def people(project: Project) -> dict[str, Any]:
     with project.store.reading() as moment:
         verdicts = moment.verdicts()
         names = {one.number: one.name for one in moment.classes()}
-    # What a model suggested says little about agreement.
-    given = [one for one in verdicts if not one.is_confirmed]
+    # What a model suggested, or a file said, says little about agreement.
+    given = [one for one in verdicts if one.is_asked]
     labels = [one for one in given if one.kind in LABELS]
     said: dict[str, dict[str, int | None]] = defaultdict(dict)
     for one in labels:

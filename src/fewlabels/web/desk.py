@@ -178,6 +178,7 @@ class Desk:
             "budget": self.project.settings.budget,
             "spent": snapshot.num_spent,
             "confirmed": len(confirmed),
+            "imported": snapshot.num_imported,
             "skipped": len({one.item for one in verdicts} - {o.item for o in labels}),
             "round": _progress(snapshot, there),
             "waiting": len(there),

@@ -179,7 +179,7 @@ def suggestions(
 
 def _slips(found: Guess, head: Training) -> list[dict[str, Any]]:
     """Compare each label with what the others say of its image."""
-    asked = {o.item for o in found.snapshot.verdicts if not o.is_confirmed}
+    asked = {o.item for o in found.snapshot.verdicts if o.is_asked}
     labeled = found.pool.labeled
     told: list[tuple[float, dict[str, Any]]] = []
     for number in range(_FOLDS):

@@ -7,6 +7,7 @@ unsure cannot be said in this format.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -15,10 +16,16 @@ from fewlabels.errors import Fault
 from fewlabels.projects.exchange.records import SKIP, Numbered, Row
 
 _BLANK = " \t\r\n"
+_UPLOAD = re.compile(r"^data/upload/(?:\d+/)?[0-9a-f]{8}-")  # precedes the file's name
 
 
-def studio_rows(text: str) -> Iterator[Numbered | Fault]:
+def studio_rows(
+    text: str, image_column: str | None = None
+) -> Iterator[Numbered | Fault]:
     """Yield a row per annotation of an export, an array of tasks, and faults.
+
+    The image is named by ``file_name`` or ``image`` in the data of a task, unless
+    another column is given.
 
     Yields:
         A row, on the line where its task begins, or a fault.
@@ -33,7 +40,7 @@ def studio_rows(text: str) -> Iterator[Numbered | Fault]:
             continue
         annotations = task.get("annotations") or [{"result": []}]
         for annotation in annotations:
-            row = _row(task, annotation)
+            row = _row(task, annotation, image_column)
             if isinstance(row, str):
                 yield Fault(line, f"task {number} {row}")
             else:
@@ -89,12 +96,15 @@ def _task_fault(task: Any) -> str:
     return "has 'annotations' that are not a list of objects."
 
 
-def _row(task: dict[str, Any], annotation: dict[str, Any]) -> Row | str:
+def _row(
+    task: dict[str, Any], annotation: dict[str, Any], image_column: str | None
+) -> Row | str:
     """Return what an annotation says, or what is wrong with it."""
+    data = task["data"]
+    own_name = data.get("file_name") if image_column is None else None
     row = {
-        "id": task["data"].get("id"),
-        "file_name": task["data"].get("file_name")
-        or image_name(task["data"].get("image")),
+        "id": data.get("id"),
+        "file_name": own_name or image_name(data.get(image_column or "image")),
         "annotator": _annotator(annotation.get("completed_by")),
         "time": annotation.get("created_at"),
         "lead_time": annotation.get("lead_time"),
@@ -132,7 +142,7 @@ def _annotator(completed_by: Any) -> Any:
 
 
 def image_name(image: Any) -> str | None:
-    """Return the path below the root that the address of an image names."""
+    """Return the path below the root, or the uploaded file, that an address names."""
     if not isinstance(image, str):
         return None
     try:
@@ -140,4 +150,4 @@ def image_name(image: Any) -> str | None:
     except ValueError:  # no address at all: nothing is called so
         return image
     local = parse_qs(address.query).get("d")
-    return local[0] if local else unquote(address.path).lstrip("/")
+    return local[0] if local else _UPLOAD.sub("", unquote(address.path).lstrip("/"))

@@ -66,7 +66,8 @@ def read_answers(
         AnswersError: If anything is wrong, unless ``partial``; lists every fault.
     """
     kind = format_of(path, format)
-    text = _text(path)
+    content = content_of(path)
+    text = content if isinstance(content, Fault) else decoded(content)
     if isinstance(text, Fault):
         parsed = Parsed((), (text,))
     else:
@@ -95,16 +96,15 @@ def _parsed(
             answer = answer_of(found.row, found.line, images, classes)
             _check_first(answer, found.where, first)
         except FaultyRowError as error:
-            task = f"task {found.task}: " if found.task else ""
-            faults.append(Fault(found.line, f"{task}{error}"))
+            faults.append(found.fault(error))
         else:
             answers.append(answer)
     if not num_rows:
         faults.append(Fault(1, "there is no row in the file."))
-    return Parsed(tuple(answers), _in_order(faults), num_unanswered)
+    return Parsed(tuple(answers), in_order(faults), num_unanswered)
 
 
-def _in_order(faults: list[Fault]) -> tuple[Fault, ...]:
+def in_order(faults: list[Fault]) -> tuple[Fault, ...]:
     """Return faults by line; those of one line as they were found, task by task."""
     return tuple(sorted(faults, key=lambda fault: fault.line))
 
@@ -121,19 +121,19 @@ def _check_first(
     first[key] = where
 
 
-def _text(path: Path) -> str | Fault:
-    """Return the text of a file, or why it is none."""
+def content_of(path: Path) -> bytes | Fault:
+    """Return the content of a file, or that it is too large."""
     try:
-        content = files.read_regular(path, MAX_BYTES)
+        return files.read_regular(path, MAX_BYTES)
     except OSError as error:
         if error.errno == errno.EFBIG:
             return Fault(1, f"the file has {error.strerror} are read.")
         msg = f"'{path}' cannot be read: {error.strerror or error}. Give another file."
         raise DataError(msg) from error
-    return _decoded(content)
 
 
-def _decoded(content: bytes) -> str | Fault:
+def decoded(content: bytes) -> str | Fault:
+    """Return the text of a file, or why it is none."""
     kind = next((word for start, word in _STRANGE if content.startswith(start)), None)
     if kind is not None:
         return Fault(1, f"the file is {kind}; {_SAVE_AGAIN}")

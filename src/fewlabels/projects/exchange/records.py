@@ -41,7 +41,7 @@ class Numbered(NamedTuple):
     """A row and where it is."""
 
     line: int
-    """The line that it begins on."""
+    """The line that it begins on; 0 where there are no lines."""
     row: Row
     task: int = 0
     """Its number among the tasks of an export, which may be all on one line."""
@@ -49,7 +49,14 @@ class Numbered(NamedTuple):
     @property
     def where(self) -> str:
         """Say where the row is."""
+        if self.line == 0:
+            return "elsewhere"
         return f"in task {self.task}" if self.task else f"on line {self.line}"
+
+    def fault(self, sentence: object) -> Fault:
+        """Return what is wrong with the row."""
+        task = f"task {self.task}: " if self.task else ""
+        return Fault(self.line, f"{task}{sentence}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -15,6 +15,9 @@ from fewlabels.projects.exchange.records import ANSWERED, NAMES, Numbered
 KNOWN = frozenset((*NAMES, *ANSWERED))
 """Columns that are read; others are the annotator's own."""
 
+Rename = Callable[[list[str]], list[str]]
+"""Returns what columns are called here; without a name they are not looked at."""
+
 _NAMES = frozenset(NAMES)
 _LONGEST, _LIKENESS = 80, 0.8
 _MOST_COLUMNS = 1_000  # that are looked at for a slip of the pen
@@ -22,11 +25,12 @@ _SEPARATORS = (",", ";", "\t")
 _SEPARATOR_LINE = re.compile(r"sep=[,;\t]\s*", re.IGNORECASE)
 
 
-def csv_rows(text: str) -> Iterator[Numbered | Fault]:
+def csv_rows(text: str, rename: Rename = list) -> Iterator[Numbered | Fault]:
     """Yield rows that have an image and a label column, and faults.
 
     Cells may be separated by commas, semicolons or tabs. Blank lines, and the line
     ``sep=;`` that Excel knows, are passed over. After a header of no use comes nothing.
+    ``rename`` is given all columns and returns what each is called here.
 
     Yields:
         A row or a fault.
@@ -35,7 +39,7 @@ def csv_rows(text: str) -> Iterator[Numbered | Fault]:
     header_line, header = next(
         ((line, cells) for line, cells in numbered if isinstance(cells, list)), (1, [])
     )
-    columns = [_plain(cell) for cell in header]
+    columns = rename([plain_column(cell) for cell in header])
     yield from (Fault(header_line, sentence) for sentence in _header_faults(columns))
     if not _names_image(columns) or "label" not in columns:
         return
@@ -57,9 +61,9 @@ def _separator(text: str) -> str:
     lines = io.StringIO(text, newline="")
     first = next((line for line in lines if _says_something(line)), "")
 
-    def num_known(separator: str) -> int:
+    def num_known(separator: str) -> tuple[int, int]:
         cells = first.replace('"', "").split(separator)
-        return len({_plain(cell) for cell in cells} & KNOWN)
+        return len({plain_column(cell) for cell in cells} & KNOWN), len(cells)
 
     return max(_SEPARATORS, key=num_known)
 
@@ -84,8 +88,10 @@ def _cells(text: str, separator: str) -> Iterator[tuple[int, list[str] | str]]:
             yield line, cells
 
 
-def json_rows(text: str) -> Iterator[Numbered | Fault]:
+def json_rows(text: str, rename: Rename = list) -> Iterator[Numbered | Fault]:
     """Yield rows of JSON Lines and faults; blank lines are passed over.
+
+    ``rename`` is given the columns of each row and returns what they are called here.
 
     Yields:
         A row or a fault; a column that looks misspelt is named once.
@@ -98,7 +104,8 @@ def json_rows(text: str) -> Iterator[Numbered | Fault]:
         if isinstance(cells, str):
             yield Fault(line, cells)
             continue
-        row = {_plain(name): cell for name, cell in cells.items()}
+        names = rename([plain_column(name) for name in cells])
+        row = dict(zip(names, cells.values(), strict=True))
         fresh = [name for name in row if name not in named]
         fresh = fresh[: max(0, _MOST_COLUMNS - len(named))]
         named.update(fresh)
@@ -161,5 +168,6 @@ def _misspelt(columns: Iterable[str], there: Collection[str]) -> Iterator[str]:
             yield f"{told}; did you mean '{meant[name]}'?"
 
 
-def _plain(column: str) -> str:
+def plain_column(column: str) -> str:
+    """Return a column's name without blanks around it, in lower case."""
     return column.strip().lower()
