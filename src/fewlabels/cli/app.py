@@ -21,6 +21,7 @@ _COMMANDS = {
     "init": ("project:init", "Start a project: images, classes, a label budget."),
     "ask": ("project:ask", "Choose the next images to label; writes a file."),
     "tell": ("project:tell", "Read labels from a file."),
+    "import": ("imports:import_labels", "Import labels that exist; --undo."),
     "train": ("project:train", "Train a model on the labels."),
     "status": ("project:status", "Show labels, accuracy and the next step."),
     "export": ("project:export", "Write labels, predictions, model and report."),

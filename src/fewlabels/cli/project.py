@@ -394,12 +394,15 @@ def _table(status: Status) -> Any:
     rows: list[tuple[str, str]] = [
         ("images", f"{status.num_images} ({status.num_candidates} to choose from)"),
         ("labels", f"{status.num_spent} of {status.budget}"),
+        ("imported", f"{status.num_imported} labels, which cost no budget"),
         ("open", str(status.num_open)),
         ("skipped", str(status.num_skipped)),
         ("rounds", str(status.num_rounds)),
         ("audit", f"{status.num_audited} of {status.audit_size} labeled"),
         ("model", status.model.name if status.model else "none yet"),
     ]
+    if not status.num_imported:
+        rows = [row for row in rows if row[0] != "imported"]
     if status.num_disputed:
         rows.append(("disputed", str(status.num_disputed)))
     kappa = status.agreement.fleiss

@@ -140,7 +140,9 @@ def _asked_of(
 ) -> Pool:
     """Return the pool that the strategy sees: none of what measures is a candidate."""
     settings = project.settings
-    pool = snapshot.pool(images, budget=settings.budget - settings.audit)
+    num_unasked = len(snapshot.consensus) - snapshot.num_spent
+    budget = settings.budget - settings.audit + num_unasked
+    pool = snapshot.pool(images, budget=budget)
     apart = ~torch.isin(pool.candidates, measuring)
     return replace(pool, candidates=pool.candidates[apart])
 
