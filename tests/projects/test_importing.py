@@ -70,10 +70,10 @@ def test_labels_train_are_listed_and_cost_nothing(project, tmp_path):
     assert (status.num_spent, status.num_imported) == (0, 10)
     assert status.class_counts == (5, 5)
     assert status.num_candidates == 14
+    assert project.train().record.num_labeled == 10
     exported = project.export(tmp_path / "out")
     rows = (exported.folder / "labels.csv").read_text("utf-8")
     assert rows.count(",imported,") == 10
-    assert project.train().record.num_labeled == 10
 
 
 def test_the_same_file_again_changes_nothing(project, tmp_path):
