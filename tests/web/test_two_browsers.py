@@ -164,6 +164,32 @@ def test_names_that_hold_html_are_only_ever_text(tmp_path, chromium):
         assert project.status().num_disputed == 0
 
 
+@pytest.mark.parametrize(
+    ("status", "answer", "text"),
+    [
+        (503, {"error": "Others wait."}, "They could not be computed: Others wait."),
+        (
+            200,
+            {"slips": None, "doubts": [], "reason": "Label more."},
+            "Not computed yet. Label more.",
+        ),
+        (200, {"slips": [], "doubts": [], "at_once": 5, "reason": None}, "None."),
+    ],
+)
+def test_a_failed_request_is_no_empty_list_of_slips(
+    begun, chromium, status, answer, text
+):
+    server, target = begun("--query", "10", "--audit", "2")
+    person = Person(chromium, server.address, target)
+    person.page.route(
+        "**/api/second-looks", lambda route: route.fulfill(status=status, json=answer)
+    )
+    person.press("Shift+S")
+    person.waits_for(f"text={text}")
+    assert person.page.get_by_text("None.").count() == (text == "None.")
+    assert person.errors == []
+
+
 def test_letters_of_ones_own_and_names_to_type(begun, chromium):
     classes = [f"{chr(97 + number)}nimal" for number in range(25)]
     server, target = begun("--query", "10", "--audit", "2", classes=",".join(classes))

@@ -9,7 +9,7 @@ from PIL import Image
 from tests.projects.toy import CLASSES, QUICK, changed, num_events
 from tests.web.pages import Browser, uuid
 
-from fewlabels.errors import UnknownNameError, UsageError
+from fewlabels.errors import StoreError, UnknownNameError, UsageError
 from fewlabels.projects import Project
 from fewlabels.runs import Choice
 from fewlabels.web import guessing
@@ -165,8 +165,97 @@ def test_more_like_this_and_slips(project, monkeypatch):
     assert wrong.item in {one["item"] for one in found}
     told = next(one for one in found if one["item"] == wrong.item)
     assert (told["label"], told["other"]) == (other, truth(wrong.item))
-    monkeypatch.setattr(guessing, "_spread", None)  # the same labels: it is known
+    monkeypatch.setattr(guessing, "_shares", None)  # the same labels: it is known
     assert looks(project)["slips"] == found
+
+
+def test_a_confirmed_label_can_be_a_slip_and_is_changed_like_any_other(project):
+    before = project.status()
+    tiles = [one["item"] for one in wall(project, name="even")["tiles"]]
+    wrong = tiles.pop(0)
+    project.confirm(tiles, "even", uuid=uuid(), annotator="ann")
+    odd = [one["item"] for one in wall(project, name="odd")["tiles"]]
+    project.confirm([*odd, wrong], "odd", uuid=uuid(), annotator="ann")
+    slip, *others = looks(project)["slips"]
+    assert (slip["item"], slip["label"], slip["other"]) == (wrong, "odd", "even")
+    assert others == []
+    with pytest.raises(StoreError, match="has not answered"):
+        project.change(wrong, "even", annotator="bob")
+    project.change(wrong, "even", annotator="ann")
+    assert looks(project)["slips"] == []
+    after = project.status()
+    assert after.num_spent == before.num_spent  # it is still a confirmed label
+    kinds = {one.item: one.strategy for one in project.store.labels()}
+    assert kinds[wrong] == "confirmed"
+
+
+def test_a_class_of_one_label_is_not_judged(project):
+    project.add_class("neither")
+    audit = {o.item for o in project.store.rounds()[0].items if o.role == "audit"}
+    alone = next(v for v in project.store.labels() if v.item not in audit)
+    project.change(alone.item, "neither", annotator="ann")
+    assert alone.item not in {one["item"] for one in looks(project)["slips"]}
+
+
+def test_before_there_is_a_model_slips_are_not_computed(project):
+    for verdict in project.store.verdicts():
+        project.undo(annotator="ann", target=verdict.uuid)
+    none = {"slips": None, "doubts": [], "reason": guessing.NO_MODEL}
+    assert looks(project) == none
+
+
+def test_before_the_images_are_known_slips_are_not_computed(project):
+    answer = Browser(project).get("/api/second-looks")
+    assert answer.status_code == 200
+    assert answer.json()["slips"] is None
+    assert "still being looked at" in answer.json()["reason"]
+
+
+def test_near_copies_are_on_the_wall_once(tmp_path):
+    """Nine crops and brightnesses of a picture count as one; none comes back later."""
+    draws = np.random.default_rng(0)
+    folder = tmp_path / "images"
+    folder.mkdir()
+
+    def save(name, small, crop=(0, 0), factor=1.0):
+        large = Image.fromarray(small).resize((36, 36), Image.Resampling.BICUBIC)
+        part = large.crop((*crop, crop[0] + 32, crop[1] + 32)).resize((24, 24))
+        pixels = np.clip(np.asarray(part, np.float32) * factor, 0, 255)
+        Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{name}.png")
+
+    for number in range(40):
+        save(f"{number:02d}", draws.integers(40, 200, (6, 6), dtype=np.uint8))
+    with Project.create(
+        tmp_path / "project",
+        folder,
+        CLASSES,
+        trainer=HEAD,
+        budget=8,
+        audit=0,
+        query=8,
+        strategy="random",
+    ) as project:
+        for number, asked in enumerate(project.ask().items):
+            project.label(asked.item, CLASSES[number % 2], annotator="ann")
+        spoken = {one.item for one in project.store.verdicts()}
+        car = draws.integers(40, 200, (6, 6), dtype=np.uint8)
+        for number in range(9):
+            crop = (2 + number % 3 - 1, 2 + number // 3 - 1)
+            save(f"car{number}", car, crop, 0.92 + 0.02 * number)
+        project.index()
+        shown = [one["item"] for one in wall(project)["tiles"]]
+        cars = [item for item in shown if item.startswith("car")]
+        assert len(cars) == 1
+        assert len(shown) == 40 - len(spoken) + 1  # all others are there
+        like = [one["item"] for one in wall(project, like=cars[0])["tiles"]]
+        assert [item for item in like if item.startswith("car")] == cars
+        passed = wall(project, without=cars)["tiles"]
+        assert not any(one["item"].startswith("car") for one in passed)
+        project.confirm(cars, "even", uuid=uuid(), annotator="ann")
+        labels = [one.item for one in project.store.labels()]
+        assert [item for item in labels if item.startswith("car")] == cars
+        rest = wall(project)["tiles"]
+        assert not any(one["item"].startswith("car") for one in rest)
 
 
 def test_likely_mistakes_are_what_the_model_is_least_sure_about(project):
@@ -218,7 +307,8 @@ def test_the_page_confirms_and_takes_back(project):
         call = getattr(guessing, what)
         return call(str(project.folder), allow_code=False, **arguments)
 
-    browser.guard.app.state.background.ask = ask
+    background = browser.guard.app.state.background
+    background.ask, background._tasks["features"]["status"] = ask, "done"
     found = browser.post("/api/wall", {"name": "even", "count": 4}).json()
     ids = [one["id"] for one in found["tiles"]]
     assert len(ids) == 4

@@ -30,6 +30,9 @@ _LAYOUT = np.dtype(
     ]
 )
 
+UNKNOWN = bytes(_LAYOUT.itemsize)
+"""Stands for the fingerprint of a picture of which nothing is kept."""
+
 
 def fingerprint(name: str, path: Path) -> tuple[ImageFile, bytes]:
     """Return what is known of a file, checked to its last pixel, and its fingerprint.

@@ -356,7 +356,11 @@ class Labeling(ProjectFolder):
                         f"no class '{said.label}' at event {known.sequence}. Make a "
                         f"new UUID for a new action. {_NOTHING}"
                     )
-            event = event_of(said, kind, number_of, store.asked([said.id]), uuid)
+            asked = store.asked([said.id])
+            if is_change and said.id not in asked:  # confirmed, and nobody asked
+                held = store.verdicts(with_missing=True, items=[said.id])
+                asked = {v.item: Asking(v.round, v.strategy, v.model) for v in held}
+            event = event_of(said, kind, number_of, asked, uuid)
             if known is not None:  # who said what decides, not when and in which round
                 other = {name: getattr(known.event, name) for name in _INCIDENTAL}
                 store.append([replace(event, **other)])
@@ -365,9 +369,9 @@ class Labeling(ProjectFolder):
             if in_turn:
                 _check_room(store, event, self.settings.overlap)
             if before is not None and uuid is None and _says_the_same(before, event):
-                held = store.event(before.uuid)
-                assert held is not None
-                return held
+                stored = store.event(before.uuid)
+                assert stored is not None
+                return stored
             store.append([event])
             written = store.event(event.uuid)
             assert written is not None

@@ -276,10 +276,10 @@ class StoredRound:
 
 @dataclass(frozen=True)
 class Asking:
-    """Which round asked about an item."""
+    """Which round asked about an item, or None; then by what its label came."""
 
-    round: int
-    strategy: str
+    round: int | None
+    strategy: str | None
     model: str | None
 
 

@@ -203,8 +203,12 @@ def _add_wall(app: FastAPI, desk: Desk, background: Background) -> None:
 
     @app.get("/api/second-looks")
     def second_looks() -> Facts:
-        found = background.ask("second_looks")
-        return {kind: desk.tiles(tiles) for kind, tiles in found.items()}
+        if not background.is_ready:
+            reason = background.why_not_ready
+            return {"slips": None, "doubts": [], "reason": reason}
+        looks = background.ask("second_looks")
+        slips = None if looks["slips"] is None else desk.tiles(looks["slips"])
+        return {**looks, "slips": slips, "doubts": desk.tiles(looks["doubts"])}
 
 
 def _described(desk: Desk) -> Facts:

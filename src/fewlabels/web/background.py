@@ -125,11 +125,7 @@ class Background:
             Its result.
         """
         if not self.is_ready:
-            raise JobError(
-                "The images were not all looked at; let that go on first."
-                if self._tasks["features"]["status"] in {"canceled", "failed"}
-                else "The images are still being looked at; try again later."
-            )
+            raise JobError(self.why_not_ready)
         told = {"folder": str(self._folder), **arguments}
 
         def work() -> Any:
@@ -173,6 +169,13 @@ class Background:
     def is_ready(self) -> bool:
         """Whether all images are known, with their features."""
         return bool(self._tasks["features"]["status"] == "done")
+
+    @property
+    def why_not_ready(self) -> str:
+        """What the model waits for, until it is ready."""
+        if self._tasks["features"]["status"] in {"canceled", "failed"}:
+            return "The images were not all looked at; let that go on first."
+        return "The images are still being looked at; try again later."
 
     # ------------------------------------------------------------------------- inside
 

@@ -18,10 +18,14 @@ from numpy.typing import NDArray
 from torch.nn import functional as F
 
 from fewlabels import training
+from fewlabels.evaluation.label_errors import likely_errors, stratified_folds
 from fewlabels.jobs import startable
 from fewlabels.naming import AllowCode
+from fewlabels.neighbors import read_rows
+from fewlabels.neighbors.nodes import directions
 from fewlabels.pool import UNKNOWN, Pool
 from fewlabels.projects import Project
+from fewlabels.projects.catalog import thumbnails
 from fewlabels.projects.models import NUM_TO_TELL_APART
 from fewlabels.projects.planning import HEAD, SMALL_SIDE
 from fewlabels.projects.predicting import probabilities
@@ -32,11 +36,22 @@ from fewlabels.web.work import unwarned
 
 MOST_SLIPS = 40
 """Labels that are shown to be looked at again."""
+NO_MODEL = (
+    "There is no model yet; it needs labels of at least two classes, and features or a "
+    "training."
+)
+NO_FEATURES = "This project has no features by which images could be compared."
 MOST_DOUBTS = 24
 """Images that the model is likely to be wrong about, and that are shown."""
 
-_FOLDS = 5
-_SURE = 0.6
+MOST_DIFFERENCE = 0.55
+"""Near copies differ by at most this: distance of their features, in units of the
+pool's typical distance of nearest images, plus one minus the correlation of thumbnails.
+Of 6,000 images of CIFAR-10, 36 pairs differ by less; 33 of them show the same photo."""
+
+_FOLDS = 10
+_SAMPLE = 1_000
+_BLOCK = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,9 +82,9 @@ class Guess:
         return np.asarray(self.shares.argmax(axis=1), dtype=np.int64)
 
     @cached_property
-    def slips(self) -> list[dict[str, Any]]:
-        """Labels that the others speak against, the likeliest slips first."""
-        return [] if self.head is None else _slips(self, self.head)
+    def slips(self) -> list[dict[str, Any]] | None:
+        """Labels that are probably wrong, most probable first; None: not comparable."""
+        return None if self.head is None else _slips(self, self.head)
 
     def counts(self) -> list[int]:
         """Return how many images that nobody has spoken of each class gets."""
@@ -122,7 +137,8 @@ def wall(
         allow_code: What ``project.json`` may import.
 
     Returns:
-        The images, and how many there are.
+        The images, and how many there are. Of near copies the first is among them, and
+        none if one of them was looked at before.
     """
     found = _guess(folder, allow_code)
     if found is None:
@@ -133,28 +149,32 @@ def wall(
     elif name in found.pool.classes:
         number = found.pool.classes.index(name)
         places = places[found.classes[places] == number]
-    passed = set(without)
-    kept = [one for one in places.tolist() if found.pool.ids[one] not in passed]
-    tiles = found.tiles(np.asarray(kept[:count], dtype=np.int64))
+    positions = found.snapshot.positions
+    passed = np.array([positions[item] for item in without if item in positions], int)
+    kept = places[~np.isin(places, passed)]
+    tiles = found.tiles(_distinct(found, kept, passed, count))
     return {"by": found.by, "tiles": tiles, "num_all": len(kept)}
 
 
 @startable
-def second_looks(
-    folder: str, *, allow_code: AllowCode
-) -> dict[str, list[dict[str, Any]]]:
+def second_looks(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
     """Return what is worth a second look.
 
     Returns:
-        ``slips``: labels that the others speak against, the likeliest slips first; each
-        was left out once, with a fifth of all. ``doubts``: images that the model is
-        least sure about, its likeliest mistakes. What measures takes no part.
+        ``slips``: labels that are probably wrong, most probable first, judged by models
+        that did not see them; None if they could not be computed, for the ``reason``.
+        ``at_once``: how many of them to show at a time.
+        ``doubts``: images that the model is least sure about, its likeliest mistakes.
+        Images that measure take no part.
     """
-    found = _guess(folder, allow_code)
-    if found is None:
-        return {"slips": [], "doubts": []}
-    doubts = found.order[::-1][:MOST_DOUBTS]
-    return {"slips": found.slips, "doubts": found.tiles(doubts)}
+    guess = _guess(folder, allow_code)
+    if guess is None:
+        return {"slips": None, "doubts": [], "reason": NO_MODEL}
+    doubts = guess.tiles(guess.order[::-1][:MOST_DOUBTS])
+    reason = NO_FEATURES if guess.slips is None else None
+    at_once = num_at_once(len(guess.pool.labeled))
+    looks = {"slips": guess.slips, "at_once": at_once}
+    return {**looks, "doubts": doubts, "reason": reason}
 
 
 @startable
@@ -177,34 +197,54 @@ def suggestions(
     return {one["item"]: one for one in found.tiles(places)}
 
 
-def _slips(found: Guess, head: Training) -> list[dict[str, Any]]:
-    """Compare each label with what the others say of its image."""
-    asked = {o.item for o in found.snapshot.verdicts if o.is_asked}
-    labeled = found.pool.labeled
-    told: list[tuple[float, dict[str, Any]]] = []
-    for number in range(_FOLDS):
-        out = labeled[number::_FOLDS]
-        labels = found.pool.labels.clone()
-        labels[out] = UNKNOWN
-        if len(set(labels.tolist()) - {UNKNOWN}) < NUM_TO_TELL_APART:
+def num_at_once(num_labels: int) -> int:
+    """Return how many doubtful labels are shown at a time: one in 20, at least five.
+
+    People slip about as often; further down the list most labels are right.
+    """
+    return max(5, num_labels // 20)
+
+
+def out_of_fold(head: Training, pool: Pool) -> NDArray[np.float32]:
+    """Return probabilities of labeled images from models that did not see their labels.
+
+    Args:
+        head: What learns from the labels.
+        pool: Images and labels.
+
+    Returns:
+        Shape (n, C), in the order of ``pool.labeled``. A row is NaN where all that the
+        other labels name is one class, or where none of them names this class.
+    """
+    items = pool.labeled.numpy()
+    labels = pool.labels[pool.labeled].numpy()
+    folds = stratified_folds(labels, _FOLDS)
+    shares = np.full((len(items), pool.num_classes), np.nan, dtype=np.float32)
+    for fold in np.unique(folds):
+        is_out = folds == fold
+        rest = np.unique(labels[~is_out])
+        if len(rest) < NUM_TO_TELL_APART:
             continue
-        shares = _spread(head, replace(found.pool, labels=labels))[out.numpy()]
-        for place, row in zip(out.tolist(), shares, strict=True):
-            said, other = int(found.pool.labels[place]), int(row.argmax())
-            is_asked = found.pool.ids[place] in asked  # and so can be changed
-            if is_asked and other != said and row[other] >= _SURE:
-                facts = {"item": found.pool.ids[place], "label": said, "other": other}
-                told.append((float(row[other]), facts))
-    told.sort(key=lambda one: -one[0])
-    names = found.pool.classes
+        left = pool.labels.clone()
+        left[items[is_out]] = UNKNOWN
+        shares[is_out] = _shares(head, replace(pool, labels=left), items[is_out])
+        shares[is_out & ~np.isin(labels, rest)] = np.nan
+    return shares
+
+
+def _slips(guess: Guess, head: Training) -> list[dict[str, Any]]:
+    """Return labels that are probably wrong, as the page shows them."""
+    pool, shares = guess.pool, out_of_fold(head, guess.pool)
+    labels = pool.labels[pool.labeled].numpy()
+    likeliest = shares.argmax(axis=1)
     return [
         {
-            "item": one["item"],
-            "label": names[one["label"]],
-            "other": names[one["other"]],
-            "sure": round(sure, 3),
+            "item": pool.ids[int(pool.labeled[place])],
+            "label": pool.classes[labels[place]],
+            "other": pool.classes[likeliest[place]],
+            "sure": round(float(shares[place].max()), 3),
         }
-        for sure, one in told[:MOST_SLIPS]
+        for place in likely_errors(shares, labels)[:MOST_SLIPS].tolist()
     ]
 
 
@@ -233,7 +273,7 @@ def _guess(folder: str, allow_code: AllowCode) -> Guess | None:
             whole = F.pad(rows, (0, pool.num_classes - rows.shape[1])).numpy()
             found = Guess(snapshot, pool, near, whole, model.name)
         elif near and len(set(snapshot.labels) - {None}) >= NUM_TO_TELL_APART:
-            shares = _spread(near, pool)
+            shares = _shares(near, pool, np.arange(len(pool)))
             found = Guess(snapshot, pool, near, shares, "labels nearby")
         _last[folder] = (moment, found)
         return found
@@ -259,10 +299,56 @@ def _over_pixels(project: Project) -> Training | None:
     return training.make(f"frozen-{HEAD}", encoder="pixels")
 
 
-def _spread(head: Training, pool: Pool) -> NDArray[np.float32]:
+def _shares(
+    head: Training, pool: Pool, items: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Return probabilities of some images, given the labels of a pool."""
     classifier = head.fit(pool, stream(0, "guess"))
-    logits = classifier.outputs(pool.images, torch.arange(len(pool))).logits
+    logits = classifier.outputs(pool.images, torch.from_numpy(items)).logits
     return logits.softmax(dim=1).numpy().astype(np.float32)
+
+
+def _distinct(
+    guess: Guess, places: NDArray[np.int64], passed: NDArray[np.int64], count: int
+) -> NDArray[np.int64]:
+    """Return the first of some images that are near copies of none before them.
+
+    Two images are near copies if their features are close for this pool (in units of
+    the typical distance of an image from its nearest one) and the lightness of their
+    8 x 8 parts correlates, which neither brightness nor a small crop changes much.
+    Images that were labeled or passed over come before all others.
+    """
+    if guess.head is None:
+        return places[:count]
+    rows = guess.head.inputs.of(guess.pool, None).rows
+    num_items = len(guess.pool)
+    sample = np.unique(np.linspace(0, num_items - 1, _SAMPLE).astype(np.int64))
+    center = read_rows(rows, sample).mean(dim=0)
+    near = directions(read_rows(rows, sample), center).numpy()
+    likeness = near @ near.T
+    np.fill_diagonal(likeness, -1.0)
+    typical = max(float(np.median(1.0 - likeness.max(axis=1))), 1e-6)
+
+    def looks(items: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return rows whose products are likeness of features plus correlation."""
+        features = directions(read_rows(rows, items), center).numpy()
+        parts = thumbnails([guess.snapshot.items[item] for item in items.tolist()])
+        return np.hstack([features / np.sqrt(typical), parts])
+
+    spoken = {verdict.item for verdict in guess.snapshot.verdicts}
+    known = [guess.snapshot.positions[item] for item in sorted(spoken)]
+    before = looks(np.concatenate([passed, np.array(known, dtype=np.int64)]))
+    kept: list[int] = []
+    for start in range(0, len(places), _BLOCK):
+        some = places[start : start + _BLOCK]
+        before = np.vstack([before, looks(some)])
+        last = len(before) - len(some)
+        difference = 1.0 / typical + 1.0 - before[last:] @ before.T
+        is_copy = np.tril(difference <= MOST_DIFFERENCE, last - 1).any(axis=1)
+        kept += some[~is_copy].tolist()
+        if len(kept) >= count:
+            break
+    return np.array(kept[:count], dtype=np.int64)
 
 
 def _nearest(found: Guess, item: str) -> NDArray[np.int64]:

@@ -60,6 +60,7 @@ export class StandingView {
   constructor(desk) {
     this.desk = desk;
     this.box = byId("view-standing");
+    this.kept = new Set(); // labels that were looked at again, and are right
   }
 
   async enter() {
@@ -72,9 +73,9 @@ export class StandingView {
     }
     const people = await get("/api/people").catch(() => null);
     if (people && turn === this.turn && this.people) drawPeople(this.people, people, this.desk);
-    const looks = await get("/api/second-looks").catch(() => ({ slips: [], doubts: [] }));
+    const looks = await get("/api/second-looks").catch((error) => ({ slips: null, doubts: [], error: error.message }));
     if (turn !== this.turn) return;
-    this.drawSlips(looks.slips);
+    this.drawSlips(looks);
     this.drawDoubts(looks.doubts);
   }
 
@@ -87,7 +88,7 @@ export class StandingView {
   draw(found) {
     this.people = h("div", { class: "card wide", hidden: true });
     this.doubts = h("div", { class: "card wide", hidden: true });
-    this.slips = h("div", { class: "card wide" }, h("h2", {}, "Labels to look at again"), h("p", { class: "quiet" }, "Looking for labels that the others speak against …"));
+    this.slips = h("div", { class: "card wide" }, h("h2", {}, "Labels to look at again"), h("p", { class: "quiet" }, "Not computed yet. Looking through the labels …"));
     const unused = found.num_unused ? `${found.num_unused} labels are not in the model yet.` : "The model has learned from all labels.";
     fill(
       this.box,
@@ -125,26 +126,34 @@ export class StandingView {
     fill(this.doubts, h("h2", {}, "Likely mistakes of the model"), h("p", { class: "quiet wrap" }, "It is least sure about these, of all that nobody has labeled. More labels like them help most; a click shows more on the wall."), h("div", { class: "grid" }, shown));
   }
 
-  drawSlips(tiles) {
+  drawSlips(looks) {
+    const { slips, at_once: atOnce, reason, error } = looks;
     if (!this.slips) return;
     const title = h("h2", {}, "Labels to look at again");
-    if (!tiles.length) {
-      fill(this.slips, title, h("p", { class: "quiet wrap" }, "None: no label is spoken against by those around it."));
+    const tiles = slips?.filter((tile) => !this.kept.has(tile.id + tile.label)).slice(0, atOnce);
+    if (!tiles?.length) {
+      const none = slips?.length ? "None is left." : "None. For no label is another class ten times as likely.";
+      const text = error ? `They could not be computed: ${error}` : slips ? none : `Not computed yet. ${reason}`;
+      fill(this.slips, title, h("p", { class: error ? "wrap" : "quiet wrap", role: error ? "alert" : "status" }, text));
       return;
     }
     const rows = tiles.map((tile) => {
       const row = h("div", { class: "slip" });
+      const keep = () => {
+        this.kept.add(tile.id + tile.label);
+        this.drawSlips(looks); // the next one of the list takes its place
+      };
       const change = () => {
         this.desk.outbox.add(this.desk.action("change", { item: tile.id, name: tile.other }), (answer) => answer && toast(`Changed to ${tile.other}.`, 3));
-        row.remove();
+        keep();
       };
       row.append(
         thumbnail(tile),
-        h("p", {}, "You said ", h("b", {}, tile.label), "; its neighbors say ", h("b", {}, tile.other), "."),
-        h("div", { class: "buttons" }, h("button", { type: "button", class: "button", onclick: change }, `Change to ${tile.other}`), h("button", { type: "button", class: "button", onclick: () => row.remove() }, "Keep")),
+        h("p", {}, "Labeled ", h("b", {}, tile.label), "; the model says ", h("b", {}, tile.other), ", ", `${Math.round(100 * tile.sure)} %.`),
+        h("div", { class: "buttons" }, h("button", { type: "button", class: "button", onclick: change }, `Change to ${tile.other}`), h("button", { type: "button", class: "button", onclick: keep }, "Keep")),
       );
       return row;
     });
-    fill(this.slips, title, h("p", { class: "quiet wrap" }, "Each was left out in turn, and guessed from the others. Images that measure take no part."), h("div", { class: "slips" }, rows));
+    fill(this.slips, title, h("p", { class: "quiet wrap" }, "Models that did not see these labels take another class for at least ten times as likely. The most doubtful come first; a model errs, so look before you change. Images that measure take no part."), h("div", { class: "slips" }, rows));
   }
 }

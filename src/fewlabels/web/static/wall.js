@@ -77,7 +77,7 @@ export class WallView {
     else {
       const [most, least] = [this.tiles[0], this.tiles.at(-1)].map((one) => Math.round(100 * one.sure));
       const sure = this.like ? "" : `The model is ${most === least ? most : `${most} to ${least}`} % sure. `;
-      this.note.textContent = `${sure}Knock out what is wrong, then confirm the rest. Confirmed labels train the model, cost no budget, and never measure it.`;
+      this.note.textContent = `${sure}Knock out what is wrong, then confirm the rest. Near copies are shown once, and only the image that you see gets the label. Confirmed labels train the model, cost no budget, and never measure it.`;
     }
   }
 
