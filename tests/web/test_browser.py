@@ -33,7 +33,6 @@ def test_from_a_folder_to_a_model_by_keyboard_alone(
 ):
     target = digits(tmp_path / "digits", range(NUM_IMAGES))
     digits(tmp_path / "others", range(NUM_IMAGES, 1797))
-    # What a machine takes by itself, unless it is too busy to train a network.
     options = ("--budget", str(NUM_LABELS), "--trainer", "fixmatch")
     server = Server(tmp_path / "digits", "--classes", NAMES, *options)
     try:
@@ -87,6 +86,41 @@ def test_from_a_folder_to_a_model_by_keyboard_alone(
     right = sum(a == b for a, b in zip(found.labels, truth, strict=True))
     record_testsuite_property("accuracy", right / len(truth))
     assert right >= 0.9 * len(truth)
+
+
+def test_an_export_learns_first_and_a_final_training_is_confirmed(tmp_path, chromium):
+    target = digits(tmp_path / "digits", range(200))
+    options = ("--classes", NAMES, "--budget", "40", "--audit", "4")
+    server = Server(tmp_path / "digits", *options)
+    try:
+        person = Person(chromium, server.address, target)
+        person.press("Shift+E")  # nothing is labeled
+        person.waits_for("text=There is no model yet")
+        person.page.click("dialog >> text=Cancel")
+        while person.spent() < 15:
+            person.labels()
+        person.press("Shift+E")
+        person.waits_for("text=which learned from")
+        assert "predictions.parquet" in person.page.text_content("dialog")
+        person.press("Enter")
+        person.press("Shift+S")
+        person.page.click("text=Final training …")
+        person.waits_for("text=A network is trained from scratch")
+        assert "Expected: " in person.page.text_content("dialog")
+        person.page.click("dialog >> text=Start")
+        person.waits_for(".job progress[aria-label='Final training']")
+        seen = set()
+        while len(seen - {None}) < 3:  # it moves, at every step
+            bar = person.page.query_selector(".job progress[value]")
+            seen.add(bar and bar.get_attribute("value"))
+            time.sleep(0.2)
+        person.page.click(".job >> text=Stop")
+        person.page.wait_for_selector(".job", state="detached", timeout=300_000)
+        assert person.errors == []
+    finally:
+        server.stop()
+    with Project.open(tmp_path / "digits-labels") as project:
+        assert {one.trainer for one in project.records()} == {"spreading"}
 
 
 def test_a_page_without_images_asks_now_and_then(tmp_path, chromium):

@@ -98,8 +98,8 @@ class Background:
         self._start_own("training", _TRAIN)
 
     def estimate(self) -> None:
-        """Measure how long a network from scratch would take."""
-        self._start_own("estimate", f"{_WORK}:estimate_final")
+        """Measure how long a network from scratch would take; somebody waits for it."""
+        self._queue("estimate", f"{_WORK}:estimate_final", {})
 
     def train_finally(self) -> None:
         """Train a network from scratch, while rounds and quick trainings go on."""

@@ -20,6 +20,10 @@ from fewlabels.runs import Choice
 if TYPE_CHECKING:
     from fewlabels.training.training import Training
 
+_PROVISIONAL = Choice(
+    name="frozen-linear",
+    options={"encoder": "pixels", "unlabeled": "ignore", "scale": "common"},
+)
 _QUICKLY_READ = 256  # pixels a side, of images that are read in a millisecond or so
 
 FIRST_IMAGES = 2_000
@@ -142,10 +146,8 @@ def learn_first(
         elif planning.longest_side(project.image_files(snapshot)) > _QUICKLY_READ:
             return {"is_done": False}
         else:
-            name = planning.over_features(len(snapshot.items))
-            pixels = Choice(name=name, options={"encoder": "pixels"})
             with project.alone(TRAINING_LOCK, "training"):
-                learning.train(project, pixels, is_provisional=True)
+                learning.train(project, _PROVISIONAL, is_provisional=True)
         return {"is_done": True}
 
 
