@@ -78,6 +78,7 @@ def own_cache(tmp_path_factory):
     """Keep features and downloads out of the cache of whoever runs the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FEWLABELS_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("FEWLABELS_STATE", str(tmp_path_factory.mktemp("state")))
         yield
 
 

@@ -25,6 +25,7 @@
     │   ├── StoreAwayError              its server is out of reach
     │   └── ReplayError                 one UUID came with two contents
     ├── ProjectError                    a project is not usable; exit code 1
+    │   └── UntrustedStoreError         its server was not confirmed by this user
     ├── StrategyError                   a strategy broke its promise; exit code 1
     ├── StorageError                    a file could not be written; exit code 1
     ├── JobError                        a job ended without a result; exit code 1
@@ -45,6 +46,7 @@ To catch everything, write ``except fewlabels.errors.FewlabelsError``. Each mess
 what was wrong, with the numbers seen, why it matters and what to do.
 """
 
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -201,6 +203,25 @@ class ReplayError(StoreError):
 
 class ProjectError(FewlabelsError):
     """The folder of a project, or what is in it, is not usable."""
+
+
+class UntrustedStoreError(ProjectError):
+    """The label store is on a server that this user has not confirmed."""
+
+    def __init__(self, folder: Path, address: str) -> None:
+        """Say which project names which server, and how to confirm it."""
+        self.folder, self.address = folder, address
+        super().__init__(
+            f"The project in '{folder}' keeps its labels on the server '{address}', "
+            "which you have not confirmed on this machine; your PostgreSQL password "
+            "would be sent there. If that is the right server, confirm it once: "
+            f"fewlabels trust {shlex.quote(str(folder))} (in Python: "
+            "Project.open(folder, trust_store=True))."
+        )
+
+    def __reduce__(self) -> tuple[type, tuple[Path, str]]:
+        """Let the error travel from another process."""
+        return type(self), (self.folder, self.address)
 
 
 class StrategyError(FewlabelsError):

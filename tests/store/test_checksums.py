@@ -1,6 +1,7 @@
 """What a store holds is what was written to it, or it is refused."""
 
-from contextlib import contextmanager
+import sqlite3
+from contextlib import closing, contextmanager
 from dataclasses import replace
 
 import pytest
@@ -84,7 +85,9 @@ def test_a_view_that_says_something_else_is_refused(tmp_path):
             made = connection.execute(query).scalar_one()
             connection.execute(text("DROP VIEW in_force"))
             connection.exec_driver_sql(made.replace("% 2 = 0", "% 2 = 1"))
-    with pytest.raises(DamagedStoreError, match="checksum of 'schema'"):
+    with pytest.raises(
+        DamagedStoreError, match="a view 'in_force' that fewlabels did not"
+    ):
         Store.open(tmp_path / "labels.sqlite")
 
 
@@ -104,3 +107,52 @@ def test_a_store_without_checksums_gets_them(place, monkeypatch):
             connection.execute(text(DAMAGE["another class"][1]))
     with pytest.raises(DamagedStoreError):
         Store.open(place)
+
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT"
+FORGED = {
+    "view 'verdicts'": (
+        "DROP VIEW verdicts",
+        f"CREATE VIEW verdicts AS {ENDLESS} i AS item FROM n",
+    ),
+    "trigger 'more'": (
+        f"""CREATE TRIGGER more AFTER INSERT ON leases
+            BEGIN SELECT max(i) FROM ({ENDLESS} i FROM n); END""",
+    ),
+    "table 'more'": ("CREATE TABLE more (number INTEGER)",),
+    "view 'more'": (f"CREATE VIEW more AS {ENDLESS} i FROM n",),
+    "index 'more'": ("CREATE INDEX more ON items (hex(zeroblob(size)))",),
+    "table 'schema_version'": (
+        "CREATE TABLE schema_version (n INTEGER, version AS (2))",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_a_schema_that_somebody_forged_is_refused(tmp_path, monkeypatch, what):
+    evil = migrations.Migration(statements=FORGED[what])
+    path = tmp_path / "labels.sqlite"
+    if what == "table 'schema_version'":
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute(*FORGED[what])
+    else:
+        first, *more = migrations.MIGRATIONS
+        last = replace(more[-1], statements=(*more[-1].statements, *evil.statements))
+        with monkeypatch.context() as forger:
+            forger.setattr(migrations, "MIGRATIONS", (first, *more[:-1], last))
+            with Store.open(path) as store:
+                store.add_classes(["cat"], annotator="mallory")
+    before = path.read_bytes()
+    with pytest.raises(DamagedStoreError, match=f"holds a {what} that fewlabels did"):
+        Store.open(path)
+    assert path.read_bytes() == before
+
+
+def test_a_trigger_that_is_gone_is_noticed(tmp_path):
+    path = tmp_path / "labels.sqlite"
+    Store.open(path).close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DROP TRIGGER events_no_DELETE")
+    with pytest.raises(DamagedStoreError, match="trigger 'events_no_DELETE' is miss"):
+        Store.open(path)

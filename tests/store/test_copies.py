@@ -149,7 +149,7 @@ def test_an_older_store_is_copied_and_brought_up_to_date(place, monkeypatch):
         with Store.open(copied) as copy:
             assert everything(copy) == before
     monkeypatch.undo()
-    with pytest.raises(NewerStoreError, match=r"is of version 3, .* up to 2"):
+    with pytest.raises(NewerStoreError, match=r"is of version 4, .* up to 3"):
         Store.open(place)
 
 

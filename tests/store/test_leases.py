@@ -218,3 +218,22 @@ def test_a_sign_of_life_for_an_impossible_time_is_refused(timed, ttl):
     with pytest.raises(UsageError, match="ttl"):
         timed.heartbeat(got.token, ttl=ttl)
     assert timed.heartbeat(got.token) == got.leases
+
+
+def test_a_clock_that_ran_ahead_locks_nothing_for_long(timed, clock):
+    items = fill(timed, 4)
+    clock.advance(24 * 3600)
+    timed.lease("ann", 4, ttl=120)
+    clock.advance(-24 * 3600)
+    assert names(timed.lease("bob", 4)) == []  # ann may still be at work
+    clock.advance(121)
+    assert names(timed.lease("bob", 4)) == items
+
+
+def test_a_clock_that_is_set_back_a_little_ends_no_lease(timed, clock):
+    items = fill(timed, 2)
+    held = timed.lease("ann", 1, ttl=120)
+    clock.advance(-3)
+    assert names(timed.lease("bob", 2)) == items[1:]
+    clock.advance(100)
+    assert [one.item for one in timed.heartbeat(held.token)] == items[:1]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import FrameType
 
 from fewlabels.cli.harmless import harmless
-from fewlabels.errors import FewlabelsError, UsageError
+from fewlabels.errors import FewlabelsError, UntrustedStoreError, UsageError
 from fewlabels.progress import Canceled, Interrupt, stopping
 
 __all__ = ["main"]
@@ -37,7 +37,12 @@ def main() -> None:
         interrupt = Interrupt()
         _on_signals(interrupt)
         with stopping(lambda: interrupt.is_asked):
-            app()
+            try:
+                app()
+            except UntrustedStoreError as error:
+                if not _is_confirmed(error):
+                    raise
+                app()
     except UsageError as error:
         _leave(f"Error: {error}", 2)
     except FewlabelsError as error:
@@ -51,6 +56,28 @@ def main() -> None:
         _leave(f"Error: reading or writing failed: {error}.", 1)
     finally:
         gc.enable()
+
+
+def _is_confirmed(error: UntrustedStoreError) -> bool:
+    """Ask whether a server is the right one, where somebody can answer."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    import typer
+
+    from fewlabels.projects import Project
+
+    question = (
+        f"The project in '{error.folder}' keeps its labels on the server "
+        f"'{error.address}', which you have not used with it on this machine. Connect "
+        "to it, with your PostgreSQL password if it asks for one?"
+    )
+    try:
+        if not typer.confirm(harmless(question), err=True):
+            return False
+    except typer.Abort:
+        return False
+    Project.open(error.folder, trust_store=True).close()
+    return True
 
 
 def _on_signals(handler: Callable[[int, FrameType | None], None]) -> None:

@@ -26,6 +26,7 @@ _COMMANDS = {
     "status": ("project:status", "Show labels, accuracy and the next step."),
     "export": ("project:export", "Write labels, predictions, model and report."),
     "backup": ("project:backup", "Copy all labels of a project into a new file."),
+    "trust": ("project:trust", "Confirm the server that keeps a project's labels."),
     "predict": ("predict:predict", "Use an exported model on new images."),
     "classes": ("classes:app", "Add and rename the classes of a project."),
     "embed": ("embed:embed", "Turn images, however many, into shards of embeddings."),

@@ -337,6 +337,17 @@ def backup(
     Terminal.open(quiet=quiet).result(f"{file}: {count(num_events, 'event')}.")
 
 
+def trust(place: Place) -> None:
+    """Confirm the PostgreSQL server that project.json names, on this machine.
+
+    Needed once for a project that somebody else began: your password is sent to no
+    server that you have not confirmed.
+    """
+    with Project.open(place, trust_store=True) as project:
+        where = project.store.database.place
+    Terminal.open(quiet=False).result(f"The labels are on {where}.")
+
+
 def next_sentence(project: Project, status: Status) -> str:
     """Say what to do now, as commands."""
     folder = project.folder if project.folder.name else project.folder.resolve()

@@ -18,7 +18,7 @@ from fewlabels.projects.settings import FILE, ProjectSettings
 from fewlabels.projects.shares import outgrown
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.runs import Choice
-from fewlabels.store import Store
+from fewlabels.store import Store, trust
 
 if TYPE_CHECKING:
     from fewlabels.data.decode import ImageFile
@@ -49,7 +49,11 @@ class ProjectFolder:
 
     @classmethod
     def open(
-        cls, folder: str | PathLike[str], *, allow_code: AllowCode = False
+        cls,
+        folder: str | PathLike[str],
+        *,
+        allow_code: AllowCode = False,
+        trust_store: bool = False,
     ) -> Self:
         """Open the project in a folder.
 
@@ -58,15 +62,21 @@ class ProjectFolder:
             allow_code: Which import paths ``project.json`` may name as strategy,
                 trainer or encoder: any (True), these, or none. Without it, labels can
                 be told and the project's state be read.
+            trust_store: Confirm the PostgreSQL server that ``project.json`` names, for
+                good. Without it, only a server that was confirmed is connected to.
 
         Returns:
             The project; close it, or use it in a ``with`` block.
 
         Raises:
-            ProjectError: If there is none, or its label store is another project's.
+            ProjectError: If there is none, its label store is another project's, or
+                its server was not confirmed on this machine.
         """
         place = Path(folder)
         settings = ProjectSettings.read(place)
+        if trust_store:
+            trust.trust(place, settings.store)
+        trust.check_trusted(place, settings.store)
         store = Store.open(store_place(place, settings), create=False)
         if settings.store_identity not in {None, store.identity}:
             store.close()

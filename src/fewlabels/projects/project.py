@@ -30,7 +30,7 @@ from fewlabels.projects.settings import FILE, checked
 from fewlabels.projects.shares import read_shares
 from fewlabels.projects.status import Status
 from fewlabels.runs import Choice
-from fewlabels.store import Store
+from fewlabels.store import Store, trust
 
 if TYPE_CHECKING:
     from fewlabels.projects.exporting import Exported
@@ -124,6 +124,7 @@ class Project(Labeling):
             shape=planned.shape,
             seed=seed,
         )
+        trust.check_address(settings.store)
         strategies.resolve(settings.strategy.name, settings.strategy.options)
         source.check(planned, names)
         with _whole(place) as partial:
@@ -131,7 +132,8 @@ class Project(Labeling):
                 identity = labels.begin(names, annotator=OWNER)
                 catalog.take_in(labels, index)
             settings.model_copy(update={"store_identity": identity}).write(partial)
-        project = cls.open(place, allow_code=True)  # the caller named it all
+        # The caller named it all.
+        project = cls.open(place, allow_code=True, trust_store=True)
         project.warn_once(index.unreadable)
         return project
 

@@ -13,14 +13,12 @@ from typing import Any
 
 from sqlalchemy import (
     Connection,
-    Executable,
     Select,
     Table,
     Text,
     delete,
     inspect,
     select,
-    text,
     type_coerce,
 )
 from sqlalchemy.types import TypeDecorator
@@ -35,7 +33,6 @@ from fewlabels.store.schema import (
 )
 
 _TABLES = (ITEMS, CLASSES, ROUNDS, ROUND_ITEMS, EVENTS)
-_SCHEMA = "schema"
 _ROWS_AT_ONCE = 1000
 _NOTHING = ""
 
@@ -56,14 +53,11 @@ def extend(connection: Connection, last: int) -> None:
 def renew_all(connection: Connection) -> None:
     """Write all checksums, of tables that were just made or copied."""
     renew(connection, *_TABLES)
-    _write(connection, _SCHEMA, _of_schema(connection))
 
 
 def damaged_part(connection: Connection) -> str | None:
     """Return the first table that is not what its checksum says; None if all are."""
     written = _written(connection)
-    if written.get(_SCHEMA) != _of_schema(connection):
-        return _SCHEMA
     for table in _TABLES:
         if written.get(table.name) != _of_table(connection, table):
             return table.name
@@ -93,7 +87,7 @@ def _raw(table: Table) -> Select[Any]:
 
 
 def _chained(
-    connection: Connection, query: Executable, checksum: str, *, at_once: int
+    connection: Connection, query: Select[Any], checksum: str, *, at_once: int
 ) -> str:
     """Return a checksum after more rows, so many in each link of the chain."""
     options = {"yield_per": _ROWS_AT_ONCE}
@@ -103,17 +97,6 @@ def _chained(
             link = json.dumps([checksum, *map(tuple, some)], default=repr)
             checksum = blake2b(link.encode(), digest_size=16).hexdigest()
     return checksum
-
-
-def _of_schema(connection: Connection) -> str:
-    """Return the checksum of how tables, views and triggers are made.
-
-    On a server, which keeps that itself, it is that of nothing.
-    """
-    if connection.dialect.name != "sqlite":
-        return _NOTHING
-    query = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
-    return _chained(connection, text(query), _NOTHING, at_once=_ROWS_AT_ONCE)
 
 
 def _written(connection: Connection) -> dict[str, str]:

@@ -158,6 +158,7 @@ def _prepare_sqlite(connection: sqlite3.Connection, busy_seconds: float | None) 
     cursor.execute("PRAGMA synchronous=FULL")
     cursor.execute("PRAGMA fullfsync=ON")  # for macOS, where fsync alone is not enough
     cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.execute("PRAGMA trusted_schema=OFF")
     cursor.close()
 
 

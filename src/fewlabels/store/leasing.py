@@ -72,17 +72,16 @@ class Wish:
 def lease(connection: Connection, wish: Wish, now: datetime) -> Leased:
     """Hand out items inside a writing transaction; see :meth:`Store.lease`."""
     connection.execute(delete(LEASES).where(LEASES.c.expires <= now))
+    _shorten_future_leases(connection, now)
     token = wish.token or new_uuid()
     expires = now + timedelta(seconds=wish.ttl)
     given = _held(connection, wish, token)[: wish.count]
-    _prolong(connection, wish.annotator, given, expires)
+    _prolong(connection, wish.annotator, given, now, expires)
     fresh = _fresh(connection, wish, wish.count - len(given))
-    rows = [
-        {"item": item, "annotator": wish.annotator, "token": token, "expires": expires}
-        for item in fresh
-    ]
-    if rows:
-        connection.execute(LEASES.insert(), rows)
+    terms: dict[str, Any] = {"annotator": wish.annotator, "token": token}
+    terms |= {"granted": now, "expires": expires}
+    if fresh:
+        connection.execute(LEASES.insert(), [terms | {"item": item} for item in fresh])
     num_held, frees_at = 0, None
     if len(given) + len(fresh) < wish.count:
         num_held, frees_at = _held_by_others(connection, wish, token)
@@ -96,7 +95,7 @@ def heartbeat(
     """Prolong all leases of a token that have not expired, and return them."""
     _check_ttl(ttl)
     mine = and_(LEASES.c.token == token, LEASES.c.expires > now)
-    values = {"expires": now + timedelta(seconds=ttl)}
+    values = {"granted": now, "expires": now + timedelta(seconds=ttl)}
     connection.execute(update(LEASES).where(mine).values(values))
     rows = connection.execute(select(LEASES).where(mine).order_by(LEASES.c.item))
     return tuple(Lease(r.item, r.annotator, r.token, r.expires) for r in rows)
@@ -221,8 +220,22 @@ def _num_busy(wish: Wish) -> ColumnElement[int]:
 
 
 def _prolong(
-    connection: Connection, annotator: str, items: Sequence[str], expires: datetime
+    connection: Connection,
+    annotator: str,
+    items: Sequence[str],
+    now: datetime,
+    expires: datetime,
 ) -> None:
     for some in chunked(items):
         mine = and_(LEASES.c.annotator == annotator, LEASES.c.item.in_(some))
-        connection.execute(update(LEASES).where(mine).values(expires=expires))
+        values = {"granted": now, "expires": expires}
+        connection.execute(update(LEASES).where(mine).values(values))
+
+
+def _shorten_future_leases(connection: Connection, now: datetime) -> None:
+    """Let leases granted before the clock was set back begin now and last as long."""
+    rows = connection.execute(select(LEASES).where(LEASES.c.granted > now)).all()
+    for row in rows:
+        values = {"granted": now, "expires": now + (row.expires - row.granted)}
+        same = and_(LEASES.c.item == row.item, LEASES.c.annotator == row.annotator)
+        connection.execute(update(LEASES).where(same).values(values))

@@ -7,9 +7,10 @@ a file beside it, on a server to tables beside its own.
 """
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-from sqlalchemy import Connection, inspect, select, text, update
+from sqlalchemy import Connection, create_engine, inspect, select, text, update
 
 from fewlabels.errors import DamagedStoreError, NewerStoreError
 from fewlabels.store import checksums
@@ -130,7 +131,21 @@ _CHECKSUMS = Migration(
     ),
 )
 
-MIGRATIONS = (_FIRST, _CHECKSUMS)
+_GRANTED = Migration(
+    statements=(
+        "DROP TABLE leases",
+        """CREATE TABLE leases (
+            item {text} NOT NULL REFERENCES items,
+            annotator {text} NOT NULL,
+            token {text} NOT NULL,
+            granted {text} NOT NULL,
+            expires {text} NOT NULL,
+            PRIMARY KEY (item, annotator))""",
+        "CREATE INDEX round_items_by_item ON round_items (item, round)",
+    ),
+)
+
+MIGRATIONS = (_FIRST, _CHECKSUMS, _GRANTED)
 """All of them; the version of a store is how many it has been through."""
 
 
@@ -164,10 +179,58 @@ def is_empty(database: Database) -> bool:
         return _version(connection, database.place) == 0
 
 
+def check_schema(database: Database, migrations: tuple[Migration, ...]) -> None:
+    """Refuse a file with a table, view, trigger or index that fewlabels did not make.
+
+    Somebody else's view could answer anything, or never end. Nothing but the list of
+    what there is, and the number of the version, is read before this.
+    """
+    with database.reading() as connection:
+        actual = _schema(connection)
+        key = ("table", VERSION.name)
+        version = 0
+        if key in actual and actual[key] == _expected_schema(())[key]:
+            version = _version(connection, database.place)
+            _check_not_newer(version, len(migrations), database.place)
+        expected = _expected_schema(migrations[:version]) if version else {}
+    for kind, name in sorted(actual.keys() | expected.keys()):
+        if (kind, name) not in actual:
+            raise damaged(database.place, f"its {kind} '{name}' is missing")
+        if actual[kind, name] != expected.get((kind, name)):
+            raise DamagedStoreError(
+                f"'{database.place}' holds a {kind} '{name}' that fewlabels did not "
+                "make, so it belongs to something else or was tampered with. Nothing "
+                "was changed; give another file, or put the newest backup there."
+            )
+
+
+def _schema(connection: Connection) -> dict[tuple[str, str], tuple[str, str | None]]:
+    """Return table and statement of all that a SQLite database holds."""
+    rows = connection.execute(
+        text("SELECT type, name, tbl_name, sql FROM sqlite_master")
+    )
+    return {(row.type, row.name): (row.tbl_name, row.sql) for row in rows}
+
+
+@cache
+def _expected_schema(
+    migrations: tuple[Migration, ...],
+) -> dict[tuple[str, str], tuple[str, str | None]]:
+    """Return what a SQLite database holds after these migrations."""
+    engine = create_engine("sqlite://")
+    with engine.begin() as connection:
+        for migration in migrations:
+            _apply(connection, migration)
+        _write_version(connection, len(migrations))
+        schema = _schema(connection)
+    engine.dispose()
+    return schema
+
+
 def _version(connection: Connection, place: str) -> int:
     names = set(inspect(connection).get_table_names())
     if VERSION.name in names:
-        found = connection.execute(select(VERSION.c.version)).scalars().all()
+        found = connection.execute(select(VERSION.c.version).limit(4)).scalars().all()
         if len(found) != 1 or not isinstance(found[0], int) or found[0] < 1:
             raise damaged(place, f"its table {VERSION.name} holds {list(found)[:3]}")
         return found[0]

@@ -16,6 +16,7 @@ def make_ready(database: Database, *, create: bool) -> None:
     path = database.path
     is_there = path is None or _has_content(path)
     if path and is_there:
+        migrations.check_schema(database, migrations.MIGRATIONS)
         _check_file(database)
     if not create and (not is_there or migrations.is_empty(database)):
         raise StoreError(

@@ -139,6 +139,7 @@ LEASES = Table(
     Column("item", Text, ForeignKey("items.id"), primary_key=True),
     Column("annotator", Text, primary_key=True),
     Column("token", Text, nullable=False),
+    Column("granted", Moment, nullable=False),
     Column("expires", Moment, nullable=False),
 )
 
