@@ -7,7 +7,8 @@
     │   ├── UnknownNameError            no strategy, data set or option of that name
     │   ├── AbsentModelError            a model is not here, and none is downloaded
     │   ├── BudgetError                 start, query, budget, pool do not fit together
-    │   └── ShapeError                  arrays that do not belong together
+    │   ├── ShapeError                  arrays that do not belong together
+    │   └── UnlearnedLabelsError        labels that no model has learned from
     ├── DataError                       what was read is not usable; exit code 1
     │   ├── DownloadError               a file could not be fetched whole and unchanged
     │   ├── NotFiniteError              NaN or infinity where numbers are needed
