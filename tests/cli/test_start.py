@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.data.pictures import save
 from tests.projects.toy import begun, pictures
 
 from fewlabels.cli import start as module
@@ -107,3 +108,41 @@ def test_help_says_who_can_see_a_token(fewlabels):
         "Other users of this machine can see the options of a running command" in text
     )
     assert "set the variable FEWLABELS_TOKEN instead" in text
+
+
+def sorted_pictures(folder):
+    for number in range(24):
+        save(folder / ("odd" if number % 2 else "even") / f"{number:02d}.png", number)
+    return folder
+
+
+def test_folders_become_classes_and_labels(tmp_path, served, capsys, monkeypatch):
+    folder = sorted_pictures(tmp_path / "photos")
+    options = {"query": 4, "strategy": "random", "trainer": "supervised", "audit": 5}
+    module.start(folder, budget=12, project=tmp_path / "first", **options)
+    told = capsys.readouterr().err
+    assert f"The classes are the folders of {folder}: even, odd." in told
+    assert f"fewlabels import {tmp_path / 'first'} {folder}" in told
+    with Project.open(tmp_path / "first") as project:
+        assert project.status().num_imported == 0
+        assert project.import_labels(folder).num_new == 19
+    place = tmp_path / "second"
+    module.start(folder, budget=12, project=place, import_folders=True, **options)
+    told = capsys.readouterr().err
+    assert "19 labels imported from folder names, 5 left out to measure." in told
+    assert f"To undo that: fewlabels import {place} --undo" in told
+    asked = []
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr(
+        "typer.confirm", lambda text, default: asked.append(text) or default
+    )
+    third = tmp_path / "third"
+    module.start(folder, classes="odd,other", budget=12, project=third, **options)
+    assert asked == ["Import the labels of 24 images from the folder names?"]
+    with Project.open(third) as project:
+        assert set(project.status().class_counts[1:]) == {0}
+        assert 7 <= project.status().num_imported <= 12
+    with pytest.raises(UsageError, match="has 0 folders with images"):
+        module.start(
+            pictures(tmp_path / "flat"), classes="a,b", budget=4, import_folders=True
+        )

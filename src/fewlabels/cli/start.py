@@ -20,8 +20,11 @@ from fewlabels.cli.options import (
     found_encoder,
 )
 from fewlabels.cli.terminal import Terminal
+from fewlabels.data.folder import folder_labels, image_names
 from fewlabels.data.hugging_face import HubData
+from fewlabels.data.order import natural_key
 from fewlabels.errors import UsageError
+from fewlabels.integers import count
 from fewlabels.jobs import Replay
 from fewlabels.jobs import start as start_job
 from fewlabels.naming import DEFAULT_STRATEGY, check_installed
@@ -29,6 +32,7 @@ from fewlabels.projects import Project
 from fewlabels.projects.settings import FILE
 
 _BESIDE = "-labels"
+_MOST_FOLDERS = 100
 
 
 def start(
@@ -84,6 +88,15 @@ def start(
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open a browser.")
     ] = True,
+    import_folders: Annotated[
+        bool | None,
+        typer.Option(
+            "--import-folders/--no-import-folders",
+            help="Take the folders of FOLDER for labels; for a new project. "
+            "[default: ask]",
+            show_default=False,
+        ),
+    ] = None,
     allow_code: AllowCode = False,
     quiet: Quiet = False,
 ) -> None:
@@ -111,8 +124,19 @@ def start(
         options |= {"strategy": strategy, "trainer": trainer, "quality": quality}
         options |= {"overlap": overlap}
         options |= {"encoder": found_encoder(encoder, download=download)}
+        if hub is None and budget is not None and folder.is_dir():
+            classes, import_folders = _offer_import(
+                folder, place, classes, terminal, wanted=import_folders
+            )
         with terminal.busy():
-            _begin(place, folder, classes, options, terminal)
+            _begin(
+                place,
+                folder,
+                classes,
+                options,
+                terminal,
+                import_folders=bool(import_folders),
+            )
 
     def ready(address: str, launch: Callable[[], Path]) -> None:
         # Even if quiet: without the address there is no way in.
@@ -171,6 +195,8 @@ def _begin(
     classes: str | None,
     options: dict[str, Any],
     terminal: Terminal,
+    *,
+    import_folders: bool,
 ) -> None:
     """Begin a project in a process of its own, which may import what it needs."""
     if classes is None or options["budget"] is None:
@@ -184,7 +210,8 @@ def _begin(
     told = {"folder": str(place.resolve()), "images": str(real)}
     names = classes.split(",")
     call = "fewlabels.web.work:begin"
-    arguments = {**told, "classes": names, "options": options}
+    arguments: dict[str, Any] = {**told, "classes": names, "options": options}
+    arguments["import_folders"] = import_folders
     job = start_job(call, arguments, allow_code=True)  # the command line named it all
     replay = Replay()
     try:
@@ -194,8 +221,44 @@ def _begin(
         replay.close()
         if job.end is None:
             job.kill()
-    if reason := job.result()["reason"]:
+    result = job.result()
+    if reason := result["reason"]:
         terminal.say(reason)
+    if import_folders:
+        undo = shlex.join(("fewlabels", "import", str(place), "--undo"))
+        terminal.say(f"{result['imported']} To undo that: {undo}")
+
+
+def _offer_import(
+    folder: Path,
+    place: Path,
+    classes: str | None,
+    terminal: Terminal,
+    *,
+    wanted: bool | None,
+) -> tuple[str | None, bool]:
+    """Return the classes, by folder if none are given, and whether to import labels."""
+    names, _ = image_names(folder)
+    labels = [label for label in folder_labels(names) if label is not None]
+    folders = sorted(set(labels), key=natural_key)
+    if not 2 <= len(folders) <= _MOST_FOLDERS or any("," in name for name in folders):
+        if wanted:
+            raise UsageError(
+                f"'{folder}' has {count(len(folders), 'folder')} with images; labels "
+                f"are imported from 2 to {_MOST_FOLDERS} without a comma in the name. "
+                "Leave --import-folders out."
+            )
+        return classes, False
+    if classes is None:
+        classes = ",".join(folders)
+        terminal.say(f"The classes are the folders of {folder}: {', '.join(folders)}.")
+    question = f"Import the labels of {len(labels):,} images from the folder names?"
+    if wanted is None and sys.stdin.isatty():
+        wanted = typer.confirm(question, default=True)
+    elif wanted is None:
+        words = shlex.join(("fewlabels", "import", str(place), str(folder)))
+        terminal.say(f"The folder names can be imported as labels: {words}")
+    return classes, bool(wanted)
 
 
 def _has_screen() -> bool:

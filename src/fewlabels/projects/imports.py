@@ -8,6 +8,7 @@ one, gets such a label, and none that has one is drawn into the slice.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from uuid import UUID, uuid5
 
@@ -37,6 +38,7 @@ from fewlabels.store import Annotation, Event, Item, Kind, Store
 from fewlabels.store.records import IMPORTED, LABELS, new_uuid
 
 _MOST_NEW_CLASSES = 1_000
+_MOST_ROWS, _MOST_ROWS_PER_IMAGE = 100_000, 4
 _LONGEST_NAME = 200
 _KEY = "import"
 _CLASS = "\0class "  # no id of an item begins so
@@ -107,7 +109,7 @@ def import_labels(
     name, own = source.path.name or source.path.resolve().name, uuid or new_uuid()
     columns = Columns(source.file_column, source.class_column)
     items = {item.id: item for item in project.store.items()}
-    rows = _Rows.of(_entries(project, source, columns, items.values()), items)
+    rows = _Rows.of(_entries(project, source, columns, tuple(items.values())), items)
     access = project.store.reading if dry_run else project.store.writing
     with access() as store:
         plan = _Plan(store, items, own, add_classes=add_classes)
@@ -214,7 +216,7 @@ def _write(
 
 
 def _entries(
-    project: ProjectFolder, source: Source, columns: Columns, items: Iterable[Item]
+    project: ProjectFolder, source: Source, columns: Columns, items: Sequence[Item]
 ) -> list[Numbered | Fault]:
     """Return the rows of a file, or a row per image of a folder."""
     path = source.path
@@ -236,7 +238,10 @@ def _entries(
     content = content_of(path) if source.content is None else source.content
     if isinstance(content, Fault):
         return [content]
-    found = list(label_rows(path.name, content, columns))
+    most = max(_MOST_ROWS, _MOST_ROWS_PER_IMAGE * len(items))
+    found = list(islice(label_rows(path.name, content, columns), most + 1))
+    if len(found) > most:
+        return [Fault(1, f"the file has more than {most:,} rows; split it.")]
     return found or [Fault(1, "there is no row in the file.")]
 
 

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Annotated, Any, Literal
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Body, FastAPI, Query, Request, Response
 from fastapi import Path as InPath
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
@@ -27,7 +27,15 @@ from fewlabels.web.agreement import people
 from fewlabels.web.background import Background
 from fewlabels.web.board import Board
 from fewlabels.web.desk import Desk, Facts
-from fewlabels.web.messages import Action, Confirmation, Letters, Turn, Wall
+from fewlabels.web.messages import (
+    Action,
+    Confirmation,
+    Import,
+    ImportUndo,
+    Letters,
+    Turn,
+    Wall,
+)
 from fewlabels.web.pictures import SIDES, picture
 from fewlabels.web.standing import standing
 from fewlabels.web.studio import add_studio
@@ -72,6 +80,7 @@ def make_app(desk: Desk, background: Background, board: Board) -> FastAPI:
     _add_pages(app)
     _add_looking(app, desk, board)
     _add_labeling(app, desk)
+    _add_imports(app, desk)
     _add_work(app, background)
     _add_wall(app, desk, background)
     add_studio(app, desk, background)
@@ -130,6 +139,19 @@ def _add_labeling(app: FastAPI, desk: Desk) -> None:
     @app.post("/api/letters")
     def letters(given: Letters) -> Facts:
         return desk.letters(given)
+
+
+def _add_imports(app: FastAPI, desk: Desk) -> None:
+    @app.post("/api/import")
+    def import_labels(
+        wish: Annotated[Import, Query()],
+        content: Annotated[bytes, Body(media_type="application/octet-stream")],
+    ) -> Facts:
+        return desk.import_labels(wish, content)
+
+    @app.post("/api/import/undo")
+    def undo_import(wish: ImportUndo) -> Facts:
+        return desk.undo_import(wish)
 
 
 def _add_work(app: FastAPI, background: Background) -> None:

@@ -2,22 +2,32 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
-from fewlabels.errors import UsageError
+from fewlabels.errors import AnswersError, UsageError
 from fewlabels.projects import Project
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.store import StoredEvent, StoredRound
 from fewlabels.store.records import LABELS
 from fewlabels.web.letters import keep, letters_of
-from fewlabels.web.messages import Action, Confirmation, Letters, Turn
+from fewlabels.web.messages import (
+    Action,
+    Confirmation,
+    Import,
+    ImportUndo,
+    Letters,
+    Turn,
+)
 from fewlabels.web.pictures import Gallery
 from fewlabels.web.words import why
 
 Facts = dict[str, Any]
 """What the page is told, as JSON can hold it."""
+
+MOST_FAULTS = 20
+"""Rows of a file with labels that the page lists."""
 
 
 @dataclass(eq=False)
@@ -84,6 +94,37 @@ class Desk:
             done = self.project.confirm(known, given.name, **told)
         self.on_change()
         return {"items": [self.gallery.name_of(item) for item in done]}
+
+    def import_labels(self, wish: Import, content: bytes) -> Facts:
+        """Import a file of labels, or say what that would do."""
+        try:
+            done = self.project.import_labels(
+                wish.name,
+                content=content,
+                annotator=wish.annotator,
+                add_classes=wish.add_classes,
+                partial=wish.partial,
+                dry_run=wish.dry_run,
+                scan=False,
+                uuid=wish.uuid,
+            )
+        except AnswersError as error:
+            raise UsageError(str(error)) from error
+        if not wish.dry_run:
+            self.on_change()
+        facts = asdict(done)
+        for name in ("faults", "left_out"):
+            lines = facts.pop(name)
+            facts[f"num_{name}"] = len(lines)
+            shown = getattr(done, name)[:MOST_FAULTS]
+            facts[name] = [str(fault) for fault in shown]
+        return facts
+
+    def undo_import(self, wish: ImportUndo) -> Facts:
+        """Take back an import."""
+        undone = self.project.undo_import(wish.uuid)
+        self.on_change()
+        return asdict(undone)
 
     def letters(self, given: Letters) -> Facts:
         """Take the letters that somebody gave to classes."""

@@ -35,6 +35,11 @@ PROGRAMS = frozenset({"/health", "/setup", "/predict", "/webhook"})
 MOST_PROGRAM_BYTES = 8 * 1024 * 1024
 """Largest body of such a request: a hundred tasks with all that belongs to them."""
 
+UPLOADS = frozenset({"/api/import"})
+"""Where the page sends a file."""
+MOST_UPLOAD_BYTES = 20 * 1024 * 1024
+"""Largest such file."""
+
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 _POLICY = (
@@ -91,7 +96,7 @@ class Guard:
             return
         headers = _headers(scope)
         extra: list[tuple[bytes, bytes]] = []
-        most = MOST_BYTES
+        most = MOST_UPLOAD_BYTES if scope["path"] in UPLOADS else MOST_BYTES
         try:
             if scope["path"] in PROGRAMS:
                 self._check_program(headers)
@@ -168,7 +173,7 @@ class Guard:
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > most:
             raise too_large
-        body, more = b"", True
+        body, more = bytearray(), True
         try:
             async with asyncio.timeout(self.most_seconds):
                 while more:
@@ -181,7 +186,7 @@ class Guard:
                         raise too_large
         except TimeoutError as error:
             raise Refusal(408, "The request took too long to arrive.") from error
-        return body
+        return bytes(body)
 
 
 def _join(scope: Message, session: str) -> None:

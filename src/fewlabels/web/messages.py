@@ -60,6 +60,25 @@ class Confirmation(_Message):
     """The confirmation to take back, with the same images."""
 
 
+class Import(_Message):
+    """A file with labels, sent as the body; all of this is in the address."""
+
+    uuid: Uuid
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    """Its ending tells the format; nothing is opened by this name."""
+    add_classes: bool = False
+    partial: bool = False
+    dry_run: bool = False
+    """Only say what would be imported."""
+
+
+class ImportUndo(_Message):
+    """The wish to take back an import."""
+
+    uuid: Uuid | None = None
+    """Which; None: the last one that is in force."""
+
+
 class Action(_Message):
     """One thing that a person did. Sent again, it counts once."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fewlabels import training
 from fewlabels.errors import FewlabelsWarning
+from fewlabels.integers import count
 from fewlabels.jobs import startable
 from fewlabels.naming import AllowCode, check_code
 from fewlabels.projects import Project
@@ -37,6 +38,7 @@ def begin(
     classes: list[str],
     options: dict[str, Any],
     *,
+    import_folders: bool = False,
     allow_code: AllowCode,
 ) -> dict[str, Any]:
     """Begin a project on some of its images, and choose the first ones to label.
@@ -44,15 +46,23 @@ def begin(
     The others are taken in later. Those of the first round are drawn at random among
     some that were drawn at random, so that what measures stands for all.
 
+    Labels of folders are imported after that, so that what measures is drawn from all.
+
     Returns:
-        Why this training.
+        Why this training, and what was imported.
     """
     check_code(folder, options, allow_code)
     with Project.create(
         folder, images, classes, first=FIRST_IMAGES, **options
     ) as project:
         project.ask(strategy="random", scan=False)
-        return {"reason": project.settings.reason}
+        imported = ""
+        if import_folders:
+            done = project.import_labels(images, partial=True)
+            imported = f"{count(done.num_new, 'label')} imported from folder names"
+            others = len(done.left_out)
+            imported += f", {others} left out to measure." if others else "."
+        return {"reason": project.settings.reason, "imported": imported}
 
 
 @startable

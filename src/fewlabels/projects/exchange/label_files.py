@@ -102,10 +102,9 @@ def label_rows(
         yield from studio_rows(text, columns.file)
     else:
         read = csv_rows if EXTENSIONS[ending] == "csv" else json_rows
-        rows = list(read(text, columns.rename))  # a useless header is told at its end
+        yield from read(text, columns.rename)
         if columns.seen:
             columns.check()
-        yield from rows
 
 
 def _parquet_rows(content: bytes, columns: Columns) -> Iterator[Numbered | Fault]:

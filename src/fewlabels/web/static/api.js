@@ -36,6 +36,18 @@ export async function post(path, body = {}, { keepalive = false } = {}) {
   );
 }
 
+/** Send a file; what to do with it is in the address. */
+export async function upload(path, wish, file) {
+  return answered(
+    await fetch(`${path}?${new URLSearchParams(wish)}`, {
+      method: "POST",
+      headers: { "content-type": "application/octet-stream", "x-fewlabels": "1" },
+      body: file,
+      signal: AbortSignal.timeout(4 * PATIENCE),
+    }),
+  );
+}
+
 /** Listen to what the server tells, while somebody looks: a browser has few connections. */
 export function listen(hear, onLost) {
   let source = null;

@@ -2,6 +2,7 @@
 
 import { get, listen, post } from "./api.js";
 import { ask, byId, choose, fill, h, isAsking, toast } from "./dom.js";
+import { Imports } from "./imports.js";
 import { LabelView } from "./label.js";
 import { Outbox } from "./outbox.js";
 import { StandingView } from "./standing.js";
@@ -238,6 +239,7 @@ async function begin() {
   for (const button of document.querySelectorAll("[data-view]")) {
     button.addEventListener("click", () => desk.go(button.dataset.view));
   }
+  new Imports(desk);
   byId("who").addEventListener("click", () => desk.rename());
   document.addEventListener("keydown", (event) => press(desk, event));
   listen((state) => desk.hear(state), () => desk.lose());
