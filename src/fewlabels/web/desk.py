@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from threading import Lock
 from typing import Any
 
 from fewlabels.errors import AnswersError, UsageError
@@ -38,6 +39,7 @@ class Desk:
     on_change: Callable[[], object] = field(default=lambda: None)
     """Called after something was written."""
     _sequence: int = 0
+    _importing: Lock = field(default_factory=Lock)
 
     @cached_property
     def gallery(self) -> Gallery:
@@ -98,16 +100,17 @@ class Desk:
     def import_labels(self, wish: Import, content: bytes) -> Facts:
         """Import a file of labels, or say what that would do."""
         try:
-            done = self.project.import_labels(
-                wish.name,
-                content=content,
-                annotator=wish.annotator,
-                add_classes=wish.add_classes,
-                partial=wish.partial,
-                dry_run=wish.dry_run,
-                scan=False,
-                uuid=wish.uuid,
-            )
+            with self._importing:  # rows take many times the memory of their file
+                done = self.project.import_labels(
+                    wish.name,
+                    content=content,
+                    annotator=wish.annotator,
+                    add_classes=wish.add_classes,
+                    partial=wish.partial,
+                    dry_run=wish.dry_run,
+                    scan=False,
+                    uuid=wish.uuid,
+                )
         except AnswersError as error:
             raise UsageError(str(error)) from error
         if not wish.dry_run:

@@ -83,6 +83,7 @@ export class Imports {
       if (answer !== "import") return;
       const done = await upload("/api/import", { ...wish, partial: found.num_faults > 0 }, file);
       this.tell(done);
+      this.desk.beat(); // what this tab showed may have its label now
     } catch (error) {
       toast(error.message, 12);
     }
