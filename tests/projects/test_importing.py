@@ -317,6 +317,13 @@ def test_an_export_of_label_studio(project, tmp_path):
     assert project.undo_import().num_labels == 2
 
 
+def test_a_row_without_a_name_says_so_below_a_shared_root_too(project, tmp_path):
+    rows = [("/x/00.png", "even"), ("/x/01.png", "odd"), ("", "odd")]
+    done = project.import_labels(write(tmp_path / "labels.csv", rows), partial=True)
+    assert done.num_new == 2
+    assert str(done.faults[0]) == "line 4: names no image; fill in file_name."
+
+
 # ------------------------------------------------------------------------- folders
 
 

@@ -308,7 +308,7 @@ class _Rows:
                     num_blank += 1
                     continue
                 name = _name(entry)
-                if root:
+                if root and name:
                     name = plain_path(name).removeprefix(root)
                 matched.append((entry, images.find({NAMES[0]: name})))
             except FaultyRowError as error:
