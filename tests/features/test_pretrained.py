@@ -312,6 +312,102 @@ def test_what_comes_with_a_model_is_not_run(vit, tmp_path):
     assert "it was run" not in str(caught.value)
 
 
+NO_WEIGHTS = b'{"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}'
+GREEDY = {
+    "wide": (0, {"hidden_size": 16_384, "intermediate_size": 32_768}, "larger network"),
+    "deep": (0, {"num_hidden_layers": 500_000}, "larger network"),
+    "pooler": (0, {"hidden_size": 9_000}, "larger network"),
+    "labels": (0, {"num_labels": 10**9}, "1,000,000,000; up to 524,288 are supp"),
+    "timm wide": (1, {"model_args": saved.VIT | {"embed_dim": 16_384}}, "larger netw"),
+    "timm deep": (1, {"model_args": saved.VIT | {"depth": 2**16}}, "larger network"),
+    "timm side": (1, {"pretrained_cfg": {"input_size": [3, 60_000, 60_000]}}, "2,048"),
+    "timm share": (
+        1,
+        {"pretrained_cfg": {"crop_pct": 1e-9}},
+        "crop_pct of 1e-09; at l",
+    ),
+}
+MEASURED = """
+import resource, sys
+from fewlabels.errors import UsageError
+from fewlabels.features import encoders
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+for folder in sys.argv[1:3]:
+    encoders.resolve(f"local-dir:{folder}")  # now the libraries are imported
+for folder in sys.argv[3:]:
+    before = peak()
+    try:
+        encoders.resolve(f"local-dir:{folder}")
+    except UsageError as error:
+        print(peak() - before, error)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others count memory differently")
+def test_a_configuration_takes_no_more_memory_than_the_weights(vit, tiny, tmp_path):
+    """They took 4 GB and more, with a file of weights of 68 bytes."""
+    folders, messages = [vit[0], tiny[0]], []
+    for name, (which, change, message) in GREEDY.items():
+        copy = shutil.copytree(folders[which], tmp_path / name)
+        config = config_of(copy)
+        for key, value in change.items():
+            whole = isinstance(value, dict) and key == "pretrained_cfg"
+            config[key] = config[key] | value if whole else value
+        if "side" in name:
+            config["model_args"].pop("img_size")
+        (copy / "config.json").write_text(json.dumps(config))
+        header = len(NO_WEIGHTS).to_bytes(8, "little") + NO_WEIGHTS
+        (copy / "model.safetensors").write_bytes(header)
+        messages.append(message)
+    for name, size in (("int", 60_000), ("float", 60_000.0)):
+        copy = shutil.copytree(vit[0], tmp_path / name)
+        file = copy / "preprocessor_config.json"
+        sides = {"size": {"height": size, "width": size}}
+        file.write_text(json.dumps(json.loads(file.read_text()) | sides))
+        messages.append("has the number 60,000")
+    folders += [tmp_path / name for name in (*GREEDY, "int", "float")]
+    command = [sys.executable, "-c", MEASURED, *map(str, folders)]
+    result = subprocess.run(command, check=True, capture_output=True, text=True)
+    lines = result.stdout.splitlines()
+    for line, message in zip(lines, messages, strict=True):
+        taken, _, reason = line.partition(" ")
+        assert message in reason
+        assert int(taken) < 1e8, reason
+
+
+@pytest.mark.parametrize("key", ["_attn_implementation", "attn_implementation"])
+def test_no_attention_that_a_file_names_is_fetched(vit, tmp_path, key):
+    copy = shutil.copytree(vit[0], tmp_path / "copy")
+    changed = config_of(copy) | {key: "somebody/kernels", "fusion_config": {"a": True}}
+    (copy / "config.json").write_text(json.dumps(changed))
+    own, other = (encoders.resolve(f"local-dir:{path}") for path in (vit[0], copy))
+    assert torch.equal(own.embed(SMALL), other.embed(SMALL))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"quantization_config": {"quant_method": "somebody"}},
+        {"backbone": "hf-hub:some/body", "use_timm_backbone": True},
+        {"vision_config": {"model_type": "timm_wrapper", "architecture": "hf-hub:a/b"}},
+    ],
+)
+def test_models_around_other_ones_are_refused(vit, tmp_path, change):
+    copy = shutil.copytree(vit[0], tmp_path / "copy")
+    (copy / "config.json").write_text(json.dumps(config_of(copy) | change))
+    with pytest.raises(UsageError, match="models around another one are not loaded"):
+        encoders.resolve(f"local-dir:{copy}")
+
+
+def test_a_nested_configuration_is_a_sentence(tmp_path):
+    (tmp_path / "config.json").write_text("[" * 100_000)
+    with pytest.raises(UsageError, match="is no JSON"):
+        encoders.resolve(f"local-dir:{tmp_path}")
+
+
 def test_nothing_is_fetched_without_a_network(monkeypatch):
     pytest.importorskip("huggingface_hub", reason="it is not installed")
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")

@@ -163,7 +163,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             told = json.loads(file.read(_MOST_BYTES))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(
             f"'{path}' is no JSON: {error}. Save the model anew."
         ) from error

@@ -18,6 +18,9 @@ Interpolation = Literal["nearest", "bilinear", "bicubic"]
 MEAN, SPREAD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of the colors of ImageNet, which most networks are told to expect."""
 
+LARGEST_SIDE = 2048
+"""Largest height or width, in pixels, that images are resized or cut to."""
+
 _COLORS = 3
 _HIGHEST = 255.0
 _USUAL_SIDE = 224
@@ -45,6 +48,13 @@ class Preparation:
                 f"Images would have to be resized by '{self.interpolation}', which is "
                 f"not known here. Known: {', '.join(get_args(Interpolation))}."
             )
+        scale = self.scale if isinstance(self.scale, tuple) else (self.scale or 1,)
+        for side in (*scale, *(self.crop or ())):
+            if not isinstance(side, int) or not 1 <= side <= LARGEST_SIDE:
+                raise UsageError(
+                    f"Images would have to be brought to {self.scale} and cut to "
+                    f"{self.crop} pixels; sides of 1 to {LARGEST_SIDE:,} are supported."
+                )
         if {len(self.mean), len(self.spread)} != {_COLORS} or 0 in self.spread:
             raise UsageError(
                 f"Mean and spread of the colors are {self.mean} and {self.spread}; "

@@ -49,7 +49,7 @@ def preparation(path: Path, config: Mapping[str, Any], size: int | None) -> Prep
 
 
 def network(path: Path, config: Mapping[str, Any]) -> nn.Module:
-    """Return a network without its classifier: it gives pooled features."""
+    """Return a network without its classifier and with random weights."""
     timm = imported_timm()
     name = config["architecture"]
     arguments = dict(config.get("model_args") or {})
@@ -63,22 +63,15 @@ def network(path: Path, config: Mapping[str, Any]) -> nn.Module:
     made: nn.Module = timm.create_model(
         name, pretrained=False, pretrained_cfg=own, **arguments | {"num_classes": 0}
     )
-    _fill(made, path)
     return made
 
 
-def _fill(made: nn.Module, path: Path) -> None:
+def fill(network: nn.Module, path: Path) -> None:
     """Put the weights in; those of the classifier have no place, and are left out."""
     weights: dict[str, Tensor] = {}
     for file in sorted(path.glob("*.safetensors")):
         weights |= load_file(file)
-    lacking = [key for key in made.state_dict() if key not in weights]
-    if lacking:
-        raise UsageError(
-            f"The weights in '{path}' lack {len(lacking)} tensors of the network, such "
-            f"as '{lacking[0]}'; its features would be random. Save the model anew."
-        )
-    made.load_state_dict(weights, strict=False)
+    network.load_state_dict(weights, strict=False)
 
 
 def imported_timm() -> Any:

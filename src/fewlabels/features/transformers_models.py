@@ -8,8 +8,9 @@ Shapes: n images, t positions, F features.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,57 @@ from fewlabels.features.torchvision import hidden
 
 _CLASS_TOKENS = ("cls_token", "class_embedding", "class_token")
 _TOKEN_AXES = 3
+_DROPPED = {
+    "_attn_implementation",
+    "_experts_implementation",
+    "attn_implementation",
+    "distributed_config",
+    "experts_implementation",
+    "fusion_config",
+    "kernel_config",
+    "transformers_weights",
+}
+"""How a network is computed and which files are read is not for its files to say."""
+_REFUSED = {
+    "architecture",
+    "backbone",
+    "quantization_config",
+    "use_pretrained_backbone",
+    "use_timm_backbone",
+}
+"""What makes transformers import or fetch something else."""
+
+
+def settings(path: Path, config: Mapping[str, Any]) -> Any:
+    """Return the configuration of a network, without what is decided here.
+
+    Attention is then scaled_dot_product_attention of torch, or plain arithmetic where a
+    network does not know it: no kernel that a file names is imported or downloaded.
+    """
+
+    def cleaned(value: Any) -> Any:
+        if isinstance(value, list):
+            return [cleaned(part) for part in value]
+        if not isinstance(value, dict):
+            return value
+        refused = [key for key in sorted(_REFUSED) if value.get(key)]
+        if refused:
+            raise UsageError(
+                f"The config.json in '{path}' has '{refused[0]}', and quantized models "
+                "and models around another one are not loaded; choose another."
+            )
+        return {key: cleaned(value[key]) for key in value if key not in _DROPPED}
+
+    with _quiet() as library:
+        kind = library.CONFIG_MAPPING[config["model_type"]]
+        return kind.from_dict(cleaned(dict(config)))
+
+
+def outline(settings: Any) -> nn.Module:
+    """Return a network as it is before its weights are read."""
+    with _quiet() as library:
+        network: nn.Module = library.AutoModel.from_config(deepcopy(settings))
+        return network
 
 
 class Processor:
@@ -68,12 +120,13 @@ class Processor:
 class Rows(nn.Module):
     """A network, and which of its outputs is the row."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, settings: Any) -> None:
         """Load the network; what its weights lack would be random."""
         super().__init__()
         with _quiet() as library:
             self.network, told = library.AutoModel.from_pretrained(
                 path,
+                config=settings,
                 local_files_only=True,
                 trust_remote_code=False,
                 use_safetensors=True,
