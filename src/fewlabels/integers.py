@@ -1,5 +1,6 @@
-"""Whole numbers, whichever library they come from, and nothing that looks like one."""
+"""Numbers, whichever library they come from, and nothing that looks like one."""
 
+from numbers import Real
 from operator import index
 
 from fewlabels.errors import UsageError
@@ -30,6 +31,15 @@ def whole_number(name: str, value: object) -> int:
         f"{name} is {value!r}, of type {type(value).__name__}; give a whole number, "
         "such as 4."
     )
+
+
+def check_number(name: str, value: object) -> None:
+    """Raise unless a value is a number: no truth value, no text."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise UsageError(
+            f"{name} is {value!r}, of type {type(value).__name__}; give a number, such "
+            "as 0.5."
+        )
 
 
 def count(amount: int, noun: str = "", plural: str | None = None) -> str:

@@ -17,8 +17,8 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from os import PathLike
-from types import ModuleType
-from typing import Any, get_args
+from types import ModuleType, UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import (
     PydanticUndefinedAnnotation,
@@ -29,6 +29,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from fewlabels.errors import FewlabelsError, UnknownNameError, UsageError
+from fewlabels.integers import check_number, whole_number
 
 DEFAULT_STRATEGY = "typiclust"
 """Name of the strategy wherever none is given."""
@@ -240,7 +241,39 @@ def made(maker: Callable[..., Any], options: Mapping[str, Any]) -> Any:
         adapter = _adapter(maker)
     except (PydanticUserError, PydanticUndefinedAnnotation):
         return maker(**options)
+    for name, hint in get_type_hints(maker).items():
+        if name in options:
+            _check_numbers(name, hint, options[name])
     return adapter.validate_python(dict(options))
+
+
+def _check_numbers(name: str, hint: Any, value: object) -> None:
+    """Raise where something else stands for a number, which pydantic would convert.
+
+    Args:
+        name: What to call it in the message.
+        hint: The type of a field; of types with parts, all parts are checked.
+        value: What was given for it.
+    """
+    hints = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    words = [kind for kind in hints if get_origin(kind) is Literal]
+    kinds = {*hints, *(type(word) for kind in words for word in get_args(kind))}
+    if isinstance(value, Mapping):
+        for kind in filter(dataclasses.is_dataclass, hints):
+            for key, inner in get_type_hints(kind).items():
+                if key in value:
+                    _check_numbers(f"{name}.{key}", inner, value[key])
+    elif isinstance(value, list | tuple):
+        for kind in hints:
+            inner, *others = get_args(kind) or (Any,)
+            if all(other in (inner, Ellipsis) for other in others):
+                for item in value:
+                    _check_numbers(name, inner, item)
+    elif isinstance(value, bool | str | float) and type(value) not in kinds:
+        if float in kinds:
+            check_number(name, value)
+        elif int in kinds:
+            whole_number(name, value)
 
 
 @cache

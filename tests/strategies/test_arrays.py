@@ -145,9 +145,11 @@ def test_coarse_numbers_are_fine(dtype):
     assert np.array_equal(select(features=coarse), select(features=same))
 
 
-@pytest.mark.parametrize("name", ["random", "margin", "maxdet"])
-def test_items_without_features_are_fine_where_none_are_compared(name):
-    assert len(select(name, features=np.zeros((40, 0)))) == 6
+@pytest.mark.parametrize("name", ["random", "margin", "npc"])
+def test_features_of_no_width_are_refused(name):
+    with pytest.raises(ShapeError, match=r"shape \(40, 0\): .* Give at least one col"):
+        select(name, features=np.zeros((40, 0)))
+    assert len(select("margin", features=np.zeros((40, 1)))) == 6
 
 
 def test_whole_numbers_of_any_library_are_sizes_labels_and_seeds():

@@ -119,7 +119,7 @@ def test_a_wrong_preset_is_explained():
 
 def test_options_are_typed_and_nested():
     trainer = training.resolve(
-        "fixmatch", {"steps": "100", "strong": {"rotation": 5}, "weak": {"flip": True}}
+        "fixmatch", {"steps": 100, "strong": {"rotation": 5}, "weak": {"flip": True}}
     )
     assert trainer.schedule.steps == 100
     assert trainer.inputs.strong.rotation == 5.0
@@ -147,8 +147,15 @@ def test_supervised_has_no_consistency(option):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"steps": "many"}, "Option 'steps' of 'fixmatch' is 'many'"),
-        ({"steps": 1.5}, "Option 'steps' of 'fixmatch' is 1.5"),
+        ({"steps": "many"}, "steps is 'many', of type str; give a whole number"),
+        ({"steps": "10"}, "steps is '10', of type str; give a whole number"),
+        ({"steps": True}, "steps is True, of type bool; give a whole number"),
+        ({"steps": 1.5}, "steps is 1.5, of type float; give a whole number"),
+        ({"steps": 20.0}, "steps is 20.0, of type float; give a whole number"),
+        ({"prefetch": "2"}, "prefetch is '2', of type str; give a whole number"),
+        ({"threshold": True}, "threshold is True, of type bool; give a number"),
+        ({"learning_rate": "0.1"}, "learning_rate is '0.1', of type str; give a num"),
+        ({"weak": {"shift": True}}, r"weak\.shift is True, of type bool; give a numb"),
         ({"strong": {"rotate": 3}}, r"Option 'strong\.\w+\.rotate' of 'fixmatch'"),
         ({"strong": 3}, r"Option 'strong\.\w+' of 'fixmatch' is 3"),
         ({"steps": 0}, "steps is 0; it must be at least 1"),
@@ -161,6 +168,12 @@ def test_supervised_has_no_consistency(option):
 def test_wrong_values_are_explained(options, message):
     with pytest.raises(UsageError, match=message):
         training.resolve("fixmatch", options)
+
+
+@pytest.mark.parametrize("value", [True, "10", None])
+def test_options_of_an_object_are_numbers_too(value):
+    with pytest.raises(UsageError, match=rf"steps is {value!r}, of type "):
+        Schedule(steps=value)
 
 
 def test_an_import_path():

@@ -49,8 +49,8 @@ def select(
     Args:
         strategy: A built-in name, ``"package.module:Name"``, or an object.
         features: One row per item, shape (N, F): any framework's embeddings, sparse
-            ones included; a memory map is read in place. With F = 0 all items look
-            alike, for strategies that need logits only.
+            ones included; a memory map is read in place. For strategies that need
+            logits only, a column of zeros will do.
         logits: Classifier outputs before softmax, shape (N, C); or (K, N, C) for
             methods that want K sampled classifiers. Not needed by strategies that
             look at features only.
@@ -75,8 +75,11 @@ def select(
     """
     chooser = resolve(strategy, options)
     rows = _finite("features", features, ndims=(2,))
-    if not rows.shape[1]:  # whoever has logits only: all items look alike
-        rows = torch.zeros(len(rows), 1)
+    if not rows.shape[1]:
+        raise ShapeError(
+            f"features has the shape {tuple(rows.shape)}: its rows have no numbers to "
+            "compare items by. Give at least one column."
+        )
     pool, classifier = precomputed(rows, logits, labeled, labels, candidates)
     return asked(chooser, classifier, pool, size, seed).indices.numpy()
 

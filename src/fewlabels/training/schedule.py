@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 from fewlabels.augment import WeakAugment
 from fewlabels.errors import UsageError
 from fewlabels.identity import SILENT
+from fewlabels.integers import check_number
 from fewlabels.models import check_name
 from fewlabels.naming import check_known
 
@@ -161,7 +162,8 @@ class Execution:
 def check_range(
     name: str, value: float, *, at_least: float, below: float = float("inf")
 ) -> None:
-    """Raise unless ``at_least <= value < below``."""
+    """Raise unless a value is a number and ``at_least <= value < below``."""
+    check_number(name, value)
     if not at_least <= value < below:
         limit = " and finite" if below == float("inf") else f" and below {below}"
         raise UsageError(f"{name} is {value}; it must be at least {at_least}{limit}.")

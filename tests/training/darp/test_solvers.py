@@ -52,6 +52,17 @@ def test_a_far_start_is_survived_and_the_input_left_alone(solver):
     torch.testing.assert_close(outcome.refined, expected, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("distance", [1e5, 1e7, 3e9, 1e11])
+def test_a_start_from_which_no_step_leads_back_is_given_up(distance):
+    """Newton's method stayed there for 100 steps; from zero it takes a few."""
+    rows = torch.tensor([[0.3, 0.7], [0.6, 0.4], [0.5, 0.5], [0.2, 0.8], [0.9, 0.1]])
+    target = torch.tensor([3.6, 1.4])
+    cold = darp.solve(rows, target, capacity=None)
+    for start in ([-distance, distance], [distance, -distance]):
+        far = darp.solve(rows, target, capacity=None, start=torch.tensor(start))
+        torch.testing.assert_close(far.refined, cold.refined, rtol=0, atol=1e-6)
+
+
 def test_a_start_that_leaves_a_class_next_to_nothing():
     rows = torch.full((100, 3), 1 / 3, dtype=torch.float64)
     rows[0] = torch.tensor([0.9, 0.05, 0.05])

@@ -50,6 +50,9 @@ def minimize(
     if error <= tolerance:
         return point, step
     check_reachable(problem, point.dual)
+    if bool(start_K.any()):  # so far away that no step leads back
+        point, more = minimize(tilter, torch.zeros_like(start_K), tolerance, rows_MK)
+        return point, step + more
     raise InfeasibleTargetError(
         f"After {step} steps of Newton's method a class is still {error:.3g} rows away "
         "from its target: entries that would have to grow are all but zero."
