@@ -18,10 +18,10 @@ from fewlabels.training import graph as graphs
 from fewlabels.training import spreading
 from fewlabels.training.calibration import floored, sharpness
 from fewlabels.training.graph import Sources
-from fewlabels.training.spreading import Spreading, influence
+from fewlabels.training.spreading import Spreading, SpreadLabels, influence
 from fewlabels.training.transport import balanced
 
-HEADS = ["spreading", "poisson", "ot"]
+HEADS = ["blend", "spreading", "poisson", "ot"]
 each_head = pytest.mark.parametrize("name", HEADS)
 
 
@@ -87,14 +87,11 @@ def test_every_class_is_as_influential_as_the_others():
     np.testing.assert_allclose(powers, powers[0], rtol=1e-6)
 
 
-def test_labels_are_left_out_as_if_they_had_never_been_given(monkeypatch):
+def test_labels_are_left_out_as_if_they_had_never_been_given():
     graph, sources, _ = problem(num_labels=8)
-    seen = []
-    monkeypatch.setattr(spreading, "sharpness", lambda *told: seen.append(told) or 2.0)
-    Spreading().beliefs(graph, sources)
-    left_out, labels, _ = seen[0]
-    assert labels.tolist() == sources.classes.tolist()
-    for number, row in enumerate(left_out):
+    spread = SpreadLabels.of(graph, sources, 0.99)
+    assert spread.chosen.tolist() == list(range(8))
+    for number, row in enumerate(spread.left_out):
         others = np.arange(len(sources)) != number
         fewer = Sources(sources.nodes[others], sources.classes[others], 3)
         felt = influence(graph, fewer, 0.99)
@@ -102,12 +99,10 @@ def test_labels_are_left_out_as_if_they_had_never_been_given(monkeypatch):
         np.testing.assert_allclose(np.exp(row), expected, atol=1e-9)
 
 
-def test_the_only_label_of_a_class_is_not_left_out(monkeypatch):
+def test_the_only_label_of_a_class_is_not_left_out():
     graph, sources, _ = problem(num_labels=4)  # of classes 0, 1, 2, 0
-    seen = []
-    monkeypatch.setattr(spreading, "sharpness", lambda *told: seen.append(told) or 2.0)
-    Spreading().beliefs(graph, sources)
-    assert seen[0][1].tolist() == [0, 0]
+    spread = SpreadLabels.of(graph, sources, 0.99)
+    assert sources.classes[spread.chosen].tolist() == [0, 0]
 
 
 # -------------------------------------------------------------------------- how sure
@@ -119,12 +114,12 @@ def test_sharpness_is_found_again():
     for power in (0.5, 2.0, 8.0):
         chances = softmax(power * logits, axis=1)
         labels = np.array([draws.choice(3, p=row) for row in chances])
-        assert sharpness(logits, labels, 4.0) == pytest.approx(power, rel=0.2)
+        assert sharpness(logits, labels, 4.0)[0] == pytest.approx(power, rel=0.2)
 
 
 def test_without_labels_to_leave_out_sharpness_is_usual():
-    assert sharpness(np.empty((0, 3)), np.empty(0, dtype=int), 4.0) == 4
-    assert 4 <= sharpness(np.log([[0.6, 0.4]]), np.array([0]), 4.0) <= 8
+    assert sharpness(np.empty((0, 3)), np.empty(0, dtype=int), 4.0) == (4, 0)
+    assert 4 <= sharpness(np.log([[0.6, 0.4]]), np.array([0]), 4.0)[0] <= 8
 
 
 def test_what_no_label_reaches_may_be_anything():

@@ -4,6 +4,7 @@
 ``build("wrn-10-1", ...)`` is the same code with one block a stage, for small images.
 ``build("linear", ...)`` and ``build("mlp-256", ...)`` are heads over rows of features.
 ``build("neighbors-10-500-800", ...)`` remembers 800 rows; the 10 nearest of 500 vote.
+``build("blend-10-500-800", ...)`` does so too, and mixes the vote with a regression.
 """
 
 import math
@@ -13,11 +14,17 @@ from torch import Generator
 
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.models.heads import Head, check_hidden
-from fewlabels.models.neighbors import Neighbors, Votes, check_sizes
+from fewlabels.models.neighbors import (
+    BlendNetwork,
+    Neighbors,
+    Votes,
+    check_sizes,
+)
 from fewlabels.models.network import Network, as_input
 from fewlabels.models.wide_resnet import WideResNet, check_size
 
 __all__ = [
+    "BlendNetwork",
     "Head",
     "Neighbors",
     "Network",
@@ -34,7 +41,7 @@ _PAPER_DEPTH = 28
 _PAPER_MOMENTUM = 0.001
 _SHORT_MOMENTUM = 0.01
 _HEADS = re.compile(r"linear|mlp-(\d{1,9})")
-_NEIGHBORS = re.compile(r"neighbors-(\d{1,9})-(\d{1,9})-(\d{1,9})")
+_NEIGHBORS = re.compile(r"(?:neighbors|blend)-(\d{1,9})-(\d{1,9})-(\d{1,9})")
 _EXAMPLES = ("linear", "mlp-256", "wrn-10-1", "wrn-28-2")
 
 
@@ -58,7 +65,7 @@ def build(
     Args:
         name: For images ``"wrn-DEPTH-WIDTH"``, such as ``"wrn-28-2"``; for rows of
             features ``"linear"``, or ``"mlp-WIDTH"`` with a hidden layer; for either
-            ``"neighbors-K-R-M"``, which has nothing to initialize.
+            ``"neighbors-K-R-M"`` and ``"blend-K-R-M"``, with nothing to initialize.
         item_shape: Shape of one item: (channels, height, width), or (features,).
         num_classes: Number of classes.
         generator: Where the initial weights come from.
@@ -77,7 +84,8 @@ def build(
     votes = _NEIGHBORS.fullmatch(name)
     if votes is not None:
         num_neighbors, num_voters, num_nodes = map(int, votes.groups())
-        return Neighbors(
+        kind = BlendNetwork if name.startswith("blend-") else Neighbors
+        return kind(
             math.prod(item_shape),
             num_neighbors=num_neighbors,
             num_voters=num_voters,
@@ -121,8 +129,9 @@ def name_of(network: Network) -> str:
         hidden = network.hidden
         return "linear" if hidden is None else f"mlp-{hidden.out_features}"
     if isinstance(network, Neighbors):
+        kind = "blend" if isinstance(network, BlendNetwork) else "neighbors"
         sizes = network.num_neighbors, network.num_voters, len(network.hashes)
-        return f"neighbors-{'-'.join(map(str, sizes))}"
+        return f"{kind}-{'-'.join(map(str, sizes))}"
     raise UsageError(
         f"A network of type {type(network).__name__} has no name here; only those that "
         f"models.build makes have one, such as {', '.join(_EXAMPLES)}."

@@ -113,7 +113,7 @@ class Neighbors(Network):
     def embed(self, images: Tensor) -> Tensor:
         """Return directions and, minute, logarithms of probabilities: (n, D + C)."""
         unit = directions(images.flatten(start_dim=1), self.origin)
-        return self._features(unit, self._voted(*self._votes(unit)))
+        return self._features(unit, self._voted(unit, *self._votes(unit)))
 
     def recall(self, images: Tensor) -> Tensor:
         """Return the features; rows of the pool are looked up, not searched for."""
@@ -125,20 +125,19 @@ class Neighbors(Network):
         beliefs = self.beliefs[places]
         is_new = (self.hashes[places] != found) & self.rows.any()  # else nobody votes
         for part in torch.split(torch.nonzero(is_new).flatten(), _CHUNK):
-            beliefs[part] = self._voted(*self._known_votes(found[part], rows, part))
+            unit = directions(rows[part], self.origin)
+            beliefs[part] = self._voted(unit, *self._known_votes(found[part], unit))
         believed = zip(near, torch.split(beliefs, _IN_CACHE), strict=True)
         return torch.cat(
             [self._features(directions(part, self.origin), b) for part, b in believed]
         )
 
-    def _known_votes(
-        self, hashes: Tensor, rows: Tensor, part: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def _known_votes(self, hashes: Tensor, unit: Tensor) -> tuple[Tensor, Tensor]:
         key = hashes.cpu().numpy().tobytes()
         if key not in self.votes:
             if len(self.votes) == _MOST_CHUNKS:
                 self.votes.clear()
-            self.votes[key] = self._votes(directions(rows[part], self.origin))
+            self.votes[key] = self._votes(unit)
         return self.votes[key]
 
     def _votes(self, unit: Tensor) -> tuple[Tensor, Tensor]:
@@ -154,13 +153,80 @@ class Neighbors(Network):
         weights_nK = torch.where(is_known > 0, is_same, weights_nK)
         return near_nK, weights_nK / weights_nK.sum(dim=1, keepdim=True)
 
-    def _voted(self, near_nK: Tensor, weights_nK: Tensor) -> Tensor:
+    def _voted(self, unit: Tensor, near_nK: Tensor, weights_nK: Tensor) -> Tensor:
         """Return logarithms of probabilities by a vote, shape (n, C)."""
-        return (weights_nK[:, :, None] * self.beliefs[near_nK].exp()).sum(dim=1).log()
+        del unit
+        return self._mean(self.beliefs.exp(), near_nK, weights_nK).log()
+
+    @staticmethod
+    def _mean(values: Tensor, near_nK: Tensor, weights_nK: Tensor) -> Tensor:
+        """Return the mean of what neighbors have, by their weights, shape (n, C)."""
+        return (weights_nK[:, :, None] * values[near_nK]).sum(dim=1)
 
     def _features(self, unit: Tensor, beliefs: Tensor) -> Tensor:
         centered = (unit - self.center) / self.spread
         return torch.cat([centered, beliefs * _MINUTE], dim=1)
+
+
+class BlendNetwork(Neighbors):
+    """Neighbors that vote, mixed with a regression on directions and neighbors.
+
+    A row of the pool gets what is believed about it. Another gets a mixture: what label
+    spreading alone believes about its neighbors, and softmax of slopes times its
+    direction plus the mean height of its neighbors.
+    """
+
+    weight: Tensor
+    spread_beliefs: Tensor
+    slopes: Tensor
+    heights: Tensor
+    offsets: Tensor
+
+    def __init__(self, row_size: int, *, num_classes: int, **sizes: int) -> None:
+        """Reserve the tensors, as :class:`Neighbors` does."""
+        super().__init__(row_size, num_classes=num_classes, **sizes)
+        single, shape = torch.float32, (self.num_voters, num_classes)
+        self.register_buffer("weight", torch.ones(1, dtype=single))
+        self.register_buffer("spread_beliefs", torch.zeros(shape, dtype=single))
+        self.register_buffer("slopes", torch.zeros(num_classes, row_size, dtype=single))
+        self.register_buffer("heights", torch.zeros(shape, dtype=single))
+        self.register_buffer("offsets", torch.zeros(num_classes, dtype=single))
+
+    def set_mixture(
+        self,
+        *,
+        weight: float,
+        spread: Tensor,
+        slopes: Tensor,
+        heights: Tensor,
+        offsets: Tensor,
+    ) -> None:
+        """Take over the rule for rows that are not of the pool.
+
+        Args:
+            weight: Of spreading, from 0 to 1.
+            spread: Its logarithms of probabilities of those who vote, shape (R, C).
+            slopes: What each number of a centered direction adds, shape (C, D).
+            heights: What each of those who vote adds, shape (R, C).
+            offsets: Added to logarithms of the mixed probabilities, shape (C,).
+        """
+        self.weight.fill_(weight)
+        for own, given in (
+            (self.spread_beliefs, spread),
+            (self.slopes, slopes),
+            (self.heights, heights),
+            (self.offsets, offsets),
+        ):
+            own.copy_(given)
+
+    def _voted(self, unit: Tensor, near_nK: Tensor, weights_nK: Tensor) -> Tensor:
+        """Return logarithms of probabilities, shape (n, C)."""
+        spread_nC = self._mean(self.spread_beliefs.exp(), near_nK, weights_nK)
+        scores_nC = (unit - self.center) @ self.slopes.T
+        scores_nC = scores_nC + self._mean(self.heights, near_nK, weights_nK)
+        floored_nC = scores_nC.log_softmax(dim=1).clamp(min=FLOOR).softmax(dim=1)
+        mixed_nC = self.weight * spread_nC + (1 - self.weight) * floored_nC
+        return (mixed_nC.log() + self.offsets).log_softmax(dim=1)
 
 
 def check_sizes(num_neighbors: int, num_voters: int, num_nodes: int) -> None:

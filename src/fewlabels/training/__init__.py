@@ -94,6 +94,7 @@ _LEARNERS = {
     "mixmatch": _Learner("mixmatch:MixMatch", alignments=_ALL),
     "remixmatch": _Learner("remixmatch:ReMixMatch", inputs=("",), alignments=_ALL),
     "linear": _Learner("frozen_linear:Linear", takes_steps=False, shares=_SHARES),
+    "blend": _Learner("blend:Blend", takes_steps=False, shares=_SHARES),
     "spreading": _Learner("spreading:Spreading", takes_steps=False, shares=_SHARES),
     "poisson": _Learner("poisson:Poisson", takes_steps=False, shares=_SHARES),
     "ot": _Learner("ot:OT", takes_steps=False, shares=_SHARES),

@@ -21,7 +21,12 @@ def floored(logits: Floats) -> Floats:
     return logs
 
 
-def sharpness(left_out: Floats, labels: NDArray[np.int64], usual: float) -> float:
+def sharpness(
+    left_out: Floats,
+    labels: NDArray[np.int64],
+    usual: float,
+    weights: Floats | None = None,
+) -> tuple[float, float]:
     """Return the factor of logits under which labels that were left out are likeliest.
 
     Few labels say little, so what is usual counts too: where there are none to leave
@@ -31,14 +36,18 @@ def sharpness(left_out: Floats, labels: NDArray[np.int64], usual: float) -> floa
         left_out: Logits of each labeled node by all other labels, shape (n, C).
         labels: What it is, shape (n,).
         usual: What the factor usually is.
+        weights: How much each label counts, shape (n,); None: all the same.
 
     Returns:
-        From a sixteenth of the usual factor to four times as much.
+        A factor from a sixteenth of the usual one to four times as much, and what is
+        smallest there: the summed log loss, and a penalty for what is unusual.
     """
     every = np.arange(len(labels))
+    weights = np.ones(len(labels)) if weights is None else weights
     losses = [
         _STIFFNESS * np.log2(factor) ** 2
-        - floored(usual * factor * left_out)[every, labels].sum()
+        - weights @ floored(usual * factor * left_out)[every, labels]
         for factor in _FACTORS
     ]
-    return usual * float(_FACTORS[int(np.argmin(losses))])
+    best = int(np.argmin(losses))
+    return usual * float(_FACTORS[best]), float(losses[best])

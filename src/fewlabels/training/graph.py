@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fewlabels import models, rng
+from fewlabels.gram.joint import JointRows, joint_rows
 from fewlabels.models import Neighbors, Network, Votes
 from fewlabels.naming import check_installed, check_known
 from fewlabels.neighbors import Floats, NeighborGraph, Nodes, Search
@@ -26,7 +27,7 @@ from fewlabels.training.shares import Shares, check_number_of_shares, check_shar
 from fewlabels.training.transport import balanced
 from fewlabels.training.views import View, Views
 
-MOST_COLUMNS = 256
+MOST_COLUMNS = 1024
 """Labels up to which each is solved for by itself, so that a new one costs only one."""
 
 ABSENT = -1e6
@@ -66,9 +67,12 @@ class Sources:
         return len(self.nodes)
 
     def some(self, are_wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Return the numbers of those that are wanted; of many, evenly some."""
-        chosen = np.flatnonzero(are_wanted)
-        return chosen[:: -(-len(chosen) // MOST_COLUMNS) or 1]
+        """Return the numbers of those that are wanted; of many, the first ones.
+
+        Nodes are in the order of their hashes, so that these are a random part of all,
+        and one more label changes at most one of them.
+        """
+        return np.flatnonzero(are_wanted)[:MOST_COLUMNS]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +81,8 @@ class GraphLearner:
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
     views: ClassVar[Mapping[str, View]] = {}
+    network: ClassVar[str] = "neighbors"
+    """The kind of network that is filled."""
 
     neighbors: int = 10
     """Nearest items that each item is joined to."""
@@ -110,7 +116,7 @@ class GraphLearner:
         del key
         nodes = surroundings(views, pool.images).nodes
         sizes = (self.neighbors, min(self.landmarks, len(nodes)), len(nodes))
-        name = f"neighbors-{'-'.join(map(str, sizes))}"
+        name = f"{self.network}-{'-'.join(map(str, sizes))}"
         draws = rng.stream(0, "nothing to draw")
         width = (nodes.rows.shape[1],)  # of views, it might have to be worked out
         network = models.build(name, width, pool.num_classes, draws)
@@ -123,12 +129,31 @@ class GraphLearner:
         del key
         assert isinstance(network, Neighbors)
         around = surroundings(views, pool.images)
-        graph = around.graph(self.neighbors, self.search)
         sources = Sources.of(pool, around.nodes)
-        found = self.aligned(self.beliefs(graph, sources), around.nodes, sources)
+        self.fill(network, around, around.graph(self.neighbors, self.search), sources)
+
+    def fill(
+        self,
+        network: Neighbors,
+        around: "Surroundings",
+        graph: NeighborGraph,
+        sources: Sources,
+    ) -> None:
+        """Fill a network with the beliefs that some labels lead to."""
+        beliefs = self.aligned(self.beliefs(graph, sources), around.nodes, sources)
+        self.set_beliefs(network, around, graph, beliefs)
+
+    def set_beliefs(
+        self,
+        network: Neighbors,
+        around: "Surroundings",
+        graph: NeighborGraph,
+        beliefs: Floats,
+    ) -> None:
+        """Let a network know what is believed of all nodes, and who votes."""
         voters = around.voters(network.num_voters)
         votes = around.votes(network.num_neighbors, network.num_voters, self.search)
-        network.believe(graph, voters, votes, torch.from_numpy(found))
+        network.believe(graph, voters, votes, torch.from_numpy(beliefs))
 
     def rehearse(self, num_items: int, num_classes: int, width: int) -> float:
         """Join random rows; return how many times longer all take."""
@@ -177,6 +202,7 @@ class Surroundings:
     images: Images
     identity: tuple[str, float]
     _graphs: dict[tuple[int, Search], NeighborGraph] = field(default_factory=dict)
+    _joint: dict[tuple[int, Search, float], JointRows] = field(default_factory=dict)
     _voters: dict[int, Tensor] = field(default_factory=dict)
     _votes: dict[tuple[int, int, Search], Votes] = field(default_factory=dict)
 
@@ -186,6 +212,16 @@ class Surroundings:
         if told not in self._graphs:
             self._graphs[told] = NeighborGraph.of(self.nodes, *told)
         return self._graphs[told]
+
+    def joint_rows(
+        self, num_neighbors: int, search: Search, damping: float
+    ) -> JointRows:
+        """Return features and graph side by side."""
+        told = num_neighbors, search, damping
+        if told not in self._joint:
+            graph = self.graph(num_neighbors, search)
+            self._joint[told] = joint_rows(graph, damping)
+        return self._joint[told]
 
     def voters(self, number: int) -> Tensor:
         """Return directions of the first nodes, shape (R, D)."""

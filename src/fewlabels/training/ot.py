@@ -59,7 +59,7 @@ class OT(GraphLearner):
         """Return logarithms of probabilities of all nodes, shape (M, C)."""
         logs = self._assigned(graph, sources)
         told = logs[sources.nodes], sources.classes
-        return floored(sharpness(*told, _USUAL_SHARPNESS) * logs)
+        return floored(sharpness(*told, _USUAL_SHARPNESS)[0] * logs)
 
     def present(self, sources: Sources) -> NDArray[np.int64]:
         """Return the classes that nodes may have: all where shares are told."""

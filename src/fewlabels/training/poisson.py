@@ -36,7 +36,7 @@ class Poisson(GraphLearner):
         scores = mean_potentials(graph, sources)
         left_out, labels = _left_out(graph, sources, scores)
         spread = _spread(scores)
-        power = sharpness(left_out / spread, labels, _USUAL_SHARPNESS)
+        power, _ = sharpness(left_out / spread, labels, _USUAL_SHARPNESS)
         if self.shares != "unknown":
             scores = self._flown(graph, sources, floored(power * scores / spread))
             spread = _spread(scores)

@@ -13,13 +13,16 @@ Shapes: M nodes, s sources, C classes.
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fewlabels.neighbors import Floats, NeighborGraph
 from fewlabels.training.calibration import floored, sharpness
 from fewlabels.training.graph import MOST_COLUMNS, GraphLearner, Sources
 from fewlabels.training.schedule import check_range
 
-_USUAL_SHARPNESS = 4.0
+USUAL_SHARPNESS = 4.0
+"""What logarithms of shares of influence are usually multiplied by."""
+
 _LEAST = 1e-300
 
 
@@ -37,31 +40,41 @@ class Spreading(GraphLearner):
 
     def beliefs(self, graph: NeighborGraph, sources: Sources) -> Floats:
         """Return logarithms of probabilities of all nodes, shape (M, C)."""
-        felt_MC = influence(graph, sources, self.damping)
-        totals = felt_MC.sum(axis=0)
-        power = self._sharpness(graph, sources, felt_MC, totals)
-        return floored(power * _logits(felt_MC, totals))
+        spread = SpreadLabels.of(graph, sources, self.damping)
+        labels = sources.classes[spread.chosen]
+        power, _ = sharpness(spread.left_out, labels, USUAL_SHARPNESS)
+        return floored(power * spread.logits)
 
-    def _sharpness(
-        self,
-        graph: NeighborGraph,
-        sources: Sources,
-        felt_MC: Floats,
-        totals: Floats,
-    ) -> float:
-        """Return the factor of logits, from leaving out each label in turn."""
-        # Without a label, the influence at its node is less by that on itself. A class
-        # of one label could not be found without it.
+
+@dataclass(frozen=True, eq=False)
+class SpreadLabels:
+    """Where labels are felt, with all of them and with each of some left out."""
+
+    logits: Floats
+    """Logarithms of the share of each class's influence at all nodes, shape (M, C)."""
+    chosen: NDArray[np.int64]
+    """Which sources were left out, shape (n,): none that is its class's only one."""
+    left_out: Floats
+    """The same at the node of each of them, without its own label, shape (n, C)."""
+
+    @classmethod
+    def of(
+        cls, graph: NeighborGraph, sources: Sources, damping: float
+    ) -> "SpreadLabels":
+        """Spread labels over a graph."""
+        felt_MC = influence(graph, sources, damping)
+        totals = felt_MC.sum(axis=0)
         counts = np.bincount(sources.classes, minlength=sources.num_classes)
         chosen = sources.some(counts[sources.classes] > 1)
         nodes, labels = sources.nodes[chosen], sources.classes[chosen]
         left_out = np.zeros((len(chosen), sources.num_classes))
         for row, node, number in zip(left_out, nodes, labels, strict=True):
-            own = graph.influence(int(node), self.damping)
+            # Without a label, the influence at its node is less by that on itself.
+            own = graph.influence(int(node), damping)
             others = (np.arange(sources.num_classes) == number).astype(np.float64)
             felt = np.maximum(felt_MC[node] - own[node] * others, 0.0)
             row[:] = _logits(felt, totals - own.sum() * others)
-        return sharpness(left_out, labels, _USUAL_SHARPNESS)
+        return cls(_logits(felt_MC, totals), chosen, left_out)
 
 
 def _logits(felt: Floats, totals: Floats) -> Floats:

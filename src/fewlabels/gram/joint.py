@@ -1,0 +1,80 @@
+"""Features and graph side by side: the rows that a blend's regression sees.
+
+Both halves are scaled to a mean squared length of one, so that a share says how much
+of the kernel each of them is. Neither depends on the scale of single columns: features
+are brought to their principal components by a rotation.
+
+Shapes: M nodes, D numbers per row, P components, R eigenvectors.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.extmath import randomized_svd
+
+from fewlabels.neighbors import NeighborGraph
+
+NUM_COMPONENTS = 256
+"""Principal components of the features that are kept (P)."""
+RANK = 100
+"""Eigenvectors of the graph that are kept (R)."""
+
+_MOST_ROWS = 4096  # that the principal components are computed from
+_BLOCK = 2048
+
+Singles = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class JointRows:
+    """Both halves of the rows of all nodes."""
+
+    features: Singles
+    """Centered directions in the basis, mean squared length one, shape (M, P)."""
+    diffusion: Singles
+    """Eigenvectors of the graph, scaled as labels spread, likewise, shape (M, R)."""
+    basis: Singles
+    """Maps a centered direction to its features, shape (D, P)."""
+
+    def joined(self, share: float, nodes: NDArray[np.int64]) -> Singles:
+        """Return rows of some nodes, the graph having a share: shape (n, P + R)."""
+        halves = (1 - share, self.features), (share, self.diffusion)
+        return np.hstack([np.float32(part**0.5) * half[nodes] for part, half in halves])
+
+
+def joint_rows(graph: NeighborGraph, damping: float = 0.99) -> JointRows:
+    """Return features and diffusion rows of the nodes of a graph.
+
+    Args:
+        graph: The graph; its nodes know their rows.
+        damping: What is left of a label after each edge, below 1.
+
+    Returns:
+        The rows, in single precision.
+    """
+    nodes, num_nodes = graph.nodes, len(graph)
+    center = nodes.center.numpy()
+    # Nodes are in the order of their hashes, so that the first ones are a sample.
+    sample = nodes.read(np.arange(min(num_nodes, _MOST_ROWS))).numpy() - center
+    basis = np.eye(len(center), dtype=np.float32)
+    if len(center) > NUM_COMPONENTS:
+        count = min(NUM_COMPONENTS, len(sample))
+        basis = randomized_svd(sample, count, random_state=0)[2].T
+    features = np.empty((num_nodes, basis.shape[1]), dtype=np.float32)
+    for start in range(0, num_nodes, _BLOCK):
+        part = np.arange(start, min(start + _BLOCK, num_nodes))
+        features[part] = (nodes.read(part).numpy() - center) @ basis
+    scale = _length(features)
+    values, vectors = graph.spectrum(RANK)
+    diffusion = (vectors / np.sqrt(1 - damping * values)).astype(np.float32)
+    return JointRows(
+        features / scale,
+        diffusion / _length(diffusion),
+        np.asarray(basis / scale, dtype=np.float32),
+    )
+
+
+def _length(rows: Singles) -> float:
+    """Return the root of the mean squared length of rows; 1 where all are zero."""
+    return float(np.sqrt(np.square(rows, dtype=np.float64).sum(axis=1).mean())) or 1.0
