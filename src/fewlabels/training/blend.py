@@ -45,7 +45,7 @@ class Blend(GraphLearner):
     """Share of a label's influence that goes on from each node to its neighbors."""
     prior: float = 2.0
     """How much log loss the regression has to save to replace spreading: for each
-    class, so much divided by the labels of a class."""
+    class, so much divided by the root of the labels that a class has."""
 
     def __post_init__(self) -> None:
         """Check the ranges and the shares."""
@@ -93,7 +93,7 @@ class Blend(GraphLearner):
             regressed_nC = np.exp(floored(fitted.left_out[spread.chosen]))
             own = np.arange(len(labels)), labels
             num_classes = len(np.unique(sources.classes))
-            prior = self.prior * num_classes**2 / len(sources)
+            prior = self.prior * num_classes**1.5 / len(sources) ** 0.5
             losses = [
                 prior * (1 - share)
                 - weights @ np.log(share * spread_nC + (1 - share) * regressed_nC)[own]
