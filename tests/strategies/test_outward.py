@@ -3,7 +3,12 @@ import pytest
 import torch
 from tests.strategies import contract
 
+from fewlabels import rng, training
+from fewlabels.errors import UnknownNameError
 from fewlabels.gram.diffusion import Diffusion, diffusion_rows
+from fewlabels.gram.joint import joint_rows
+from fewlabels.neighbors import NeighborGraph, Nodes
+from fewlabels.pool import ArrayImages, Pool
 from fewlabels.strategies import Outward, SigmaOptimal, VOptimal
 
 NOISE = 0.01
@@ -121,3 +126,43 @@ def test_doubt_decides_between_equal_groups():
 
 def test_the_order_of_the_pool_does_not_matter():
     contract.check_ignores_order(Outward(), VOptimal(), SigmaOptimal())
+
+
+@pytest.mark.parametrize("power", [0.0, 2.0])
+def test_a_joint_kernel_agrees_with_trying_every_candidate(power):
+    for seed in range(12):
+        pool, classifier = contract.problem(seed, num_labeled=seed % 4)
+        strategy = VOptimal(
+            kernel="joint", power=power, num_neighbors=4, rank=30, noise=NOISE
+        )
+        query = contract.chosen_by(strategy, pool, classifier, size=2)
+        nodes = Nodes.of(classifier.features.numpy(), 0.0)
+        joint = joint_rows(NeighborGraph.of(nodes, 4), 0.99, 30)
+        rows = joint.joined(0.5, nodes.node_of).astype(np.float64)
+        kernel, v = rows @ rows.T, doubts(classifier, pool, power)
+        members = pool.labeled.tolist()
+        for item in query.indices.tolist():
+            free = [one for one in pool.candidates.tolist() if one not in members]
+            gains = {one: trace_gain(kernel, members, one, v) for one in free}
+            assert gains[item] == pytest.approx(max(gains.values()), rel=1e-3)
+            members.append(item)
+
+
+def test_a_joint_kernel_has_the_graph_of_a_graph_learner():
+    draws = np.random.default_rng(0)
+    rows = torch.from_numpy(draws.normal(size=(60, 6)).astype(np.float32))
+    labels = torch.full((60,), -1)
+    labels[:8] = torch.arange(8) % 2
+    pool = Pool.build(ArrayImages(rows), labels, ("a", "b"))
+    classifier = training.make("blend").fit(pool, rng.stream(0, "fit"))
+    made = []
+    of = NeighborGraph.of
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NeighborGraph, "of", lambda *told: made.append(1) or of(*told))
+        contract.chosen_by(VOptimal(kernel="joint"), pool, classifier, 3)
+    assert not made  # the one that was learned over
+
+
+def test_a_kernel_that_is_not_known_is_refused():
+    with pytest.raises(UnknownNameError, match="no kernel called 'grph'"):
+        Outward(kernel="grph")

@@ -13,6 +13,7 @@ from fewlabels import conformance, data, rng, strategies, training
 from fewlabels.errors import UsageError
 from fewlabels.features import FrozenClassifier
 from fewlabels.neighbors import NeighborGraph, Nodes
+from fewlabels.neighbors import graph as neighbor_graphs
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.training import graph as graphs
 from fewlabels.training import spreading
@@ -208,6 +209,7 @@ def test_the_graph_is_made_once_for_all_labels(name, monkeypatch):
     made = []
     of = NeighborGraph.of
     monkeypatch.setattr(graphs, "_remembered", [])
+    monkeypatch.setattr(neighbor_graphs, "_remembered", {})
     monkeypatch.setattr(NeighborGraph, "of", lambda *told: made.append(1) or of(*told))
     rows, labels = blobs()
     pool, more = (pool_of(rows, labels, np.arange(number)) for number in (5, 6))

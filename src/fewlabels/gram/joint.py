@@ -8,6 +8,7 @@ Shapes: M nodes, D numbers per row, P components, R eigenvectors.
 """
 
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,36 +44,51 @@ class JointRows:
         return np.hstack([np.float32(part**0.5) * half[nodes] for part, half in halves])
 
 
-def joint_rows(graph: NeighborGraph, damping: float = 0.99) -> JointRows:
+_known: WeakKeyDictionary[NeighborGraph, dict[tuple[float, int], JointRows]]
+_known = WeakKeyDictionary()
+
+
+def joint_rows(
+    graph: NeighborGraph, damping: float = 0.99, rank: int = RANK
+) -> JointRows:
     """Return features and diffusion rows of the nodes of a graph.
+
+    They are remembered as long as the graph is.
 
     Args:
         graph: The graph; its nodes know their rows.
         damping: What is left of a label after each edge, below 1.
+        rank: Eigenvectors of the graph (R).
 
     Returns:
         The rows, in single precision.
     """
+    known = _known.setdefault(graph, {})
+    if (damping, rank) not in known:
+        features, basis = _components(graph)
+        values, vectors = graph.spectrum(rank)
+        diffusion = (vectors / np.sqrt(1 - damping * values)).astype(np.float32)
+        diffusion /= np.float32(_length(diffusion))
+        known[damping, rank] = JointRows(features, diffusion, basis)
+    return known[damping, rank]
+
+
+def _components(graph: NeighborGraph) -> tuple[Singles, Singles]:
+    """Return principal components of all nodes, scaled, and the basis they are in."""
     nodes, num_nodes = graph.nodes, len(graph)
     center = nodes.center.numpy()
-    # Nodes are in the order of their hashes, so that the first ones are a sample.
-    sample = nodes.read(np.arange(min(num_nodes, _MOST_ROWS))).numpy() - center
     basis = np.eye(len(center), dtype=np.float32)
     if len(center) > NUM_COMPONENTS:
+        # Nodes are in the order of their hashes, so that the first ones are a sample.
+        sample = nodes.read(np.arange(min(num_nodes, _MOST_ROWS))).numpy() - center
         count = min(NUM_COMPONENTS, len(sample))
         basis = randomized_svd(sample, count, random_state=0)[2].T
     features = np.empty((num_nodes, basis.shape[1]), dtype=np.float32)
     for start in range(0, num_nodes, _BLOCK):
         part = np.arange(start, min(start + _BLOCK, num_nodes))
         features[part] = (nodes.read(part).numpy() - center) @ basis
-    scale = _length(features)
-    values, vectors = graph.spectrum(RANK)
-    diffusion = (vectors / np.sqrt(1 - damping * values)).astype(np.float32)
-    return JointRows(
-        features / scale,
-        diffusion / _length(diffusion),
-        np.asarray(basis / scale, dtype=np.float32),
-    )
+    scale = np.float32(_length(features))
+    return features / scale, np.asarray(basis / scale, dtype=np.float32)
 
 
 def _length(rows: Singles) -> float:

@@ -1,7 +1,7 @@
 """Which items are near each other: a graph over the rows of a pool."""
 
 from fewlabels.neighbors.approximate import others
-from fewlabels.neighbors.graph import NeighborGraph, joined
+from fewlabels.neighbors.graph import NeighborGraph, joined, remembered_graph
 from fewlabels.neighbors.nodes import (
     Floats,
     Nodes,
@@ -24,5 +24,6 @@ __all__ = [
     "nearest",
     "others",
     "read_rows",
+    "remembered_graph",
     "row_hashes",
 ]

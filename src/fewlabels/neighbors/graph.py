@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ _LEAST_REACH = 1e-12
 _TOLERANCE = 1e-10
 _MOST_ROUNDS = 2000
 _MOST_BYTES = 2**28  # of columns that are remembered
+_MOST_GRAPHS = 2  # that are remembered
 _DENSE = 200  # nodes up to which all eigenvectors are worked out,
 _MOSTLY = 4  # or this many times those that are wanted; it is then faster
 
@@ -170,6 +172,26 @@ class NeighborGraph:
             left = np.linalg.norm(source - system @ found) / np.linalg.norm(source)
             warnings.warn(_inexact(float(left), rounds, len(self)), stacklevel=2)
         return np.asarray(found)
+
+
+_remembered: dict[tuple[Any, ...], NeighborGraph] = {}
+
+
+def remembered_graph(
+    nodes: Nodes, num_neighbors: int, search: Search = "exact"
+) -> NeighborGraph:
+    """Return the graph of some nodes; the last few are remembered.
+
+    A learner and a strategy that look at the same rows share it.
+    """
+    key = (*nodes.identity, num_neighbors, search)
+    graph = _remembered.pop(key, None)
+    if graph is None:
+        graph = NeighborGraph.of(nodes, num_neighbors, search)
+    _remembered[key] = graph
+    while len(_remembered) > _MOST_GRAPHS:
+        _remembered.pop(next(iter(_remembered)))
+    return graph
 
 
 def joined(near: NDArray[np.int64], edges: Floats) -> sparse.csr_array:

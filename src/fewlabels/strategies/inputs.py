@@ -13,8 +13,10 @@ from torch import Generator, Tensor
 
 from fewlabels.errors import UsageError
 from fewlabels.matrices import MappedRows, Rows, cut
-from fewlabels.pool import WITHHELD, Pool, Record
-from fewlabels.protocols import Classifier
+from fewlabels.models import Neighbors, as_input
+from fewlabels.neighbors import RowSource
+from fewlabels.pool import WITHHELD, Images, Pool, Record
+from fewlabels.protocols import Classifier, Outputs, OwnInputs
 from fewlabels.search.blocks import chunks
 from fewlabels.sharing import each
 
@@ -84,6 +86,23 @@ def by_chunks(function: Callable[[Tensor], Tensor], rows: Rows) -> Tensor:
 
 def _in_double(function: Callable[[Tensor], Tensor], rows: Rows) -> Tensor:
     return function(rows[:].to(torch.float64))
+
+
+def label_free_rows(
+    classifier: Classifier, outputs: Outputs, images: Images, items: Tensor
+) -> tuple[RowSource, float]:
+    """Return rows to make a graph of, and what stands for nothing in them.
+
+    The features of a graph's classifier hold what it believes; a graph of what it looks
+    at is its own, and the same in all rounds. Of others, features.
+    """
+    if not isinstance(classifier.module, Neighbors):
+        return outputs.features[:].numpy(), 0.0
+    if isinstance(classifier, OwnInputs):
+        rows = classifier.inputs(images, items)
+    else:
+        rows = as_input(images.read(items)).flatten(start_dim=1)
+    return rows.numpy(), float(classifier.module.origin)
 
 
 def unit_rows(rows: Rows) -> Rows:

@@ -3,32 +3,46 @@
 Features make a graph, its diffusion kernel is the prior covariance of all labels, and
 what remains of it once some are known is to be small: its largest eigenvalue, its trace
 or its sum, each weighted by doubt. The search is greedy; an item that is chosen takes
-its share out of the covariance, a matrix of rank one.
+its share out of the covariance, a matrix of rank one. To shrink the trace is Cohn's
+active learning for Gaussian processes (Cohn, 1996; Seo et al., 2000) and transductive
+experimental design (Yu, Bi and Tresp, 2006).
 
-Shapes: N items, n candidates, R eigenvectors.
+Shapes: N items, n candidates, R numbers in a row of the kernel.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Generator, Tensor
 
 from fewlabels.errors import UsageError
-from fewlabels.gram.diffusion import Diffusion, DiffusionRows, diffusion_rows
+from fewlabels.gram.diffusion import Diffusion, diffusion_rows
+from fewlabels.gram.joint import joint_rows
 from fewlabels.identity import SILENT
+from fewlabels.naming import check_known
+from fewlabels.neighbors import Nodes, remembered_graph
 from fewlabels.pool import Pool, Query, Round
 from fewlabels.progress import track
 from fewlabels.protocols import Classifier, Outputs
 from fewlabels.search import check_size
 from fewlabels.search.blocks import chunks
 from fewlabels.search.scores import largest
-from fewlabels.strategies.inputs import by_chunks, check_part, considered, lead
+from fewlabels.strategies.inputs import (
+    by_chunks,
+    check_part,
+    considered,
+    label_free_rows,
+    lead,
+)
+
+Covariance = Literal["graph", "joint"]
 
 _LEAST_DOUBT = 0.02
 _JITTER = 1e-12
 _CHUNK_ENTRIES = 2**22
+_HALF = 0.5  # of a joint kernel
 
 
 @dataclass(frozen=True)
@@ -42,6 +56,9 @@ class Outward:
     power: float = 1.0
     """How much doubt counts: an item weighs 1 less its lead, to this power; 0: all
     items weigh the same."""
+    kernel: Covariance = "graph"
+    """The prior covariance: that of labels that spread over the graph, or of those and
+    of a regression on the features in equal parts, as the learner ``blend`` sees."""
     num_neighbors: int = 10
     """Edges that each item of the graph begins."""
     damping: float = 0.99
@@ -56,6 +73,7 @@ class Outward:
     def __post_init__(self) -> None:
         """Refuse options that mean nothing."""
         _ = self._diffusion
+        check_known("kernel", self.kernel, Covariance)
         check_part(max_pool=self.max_pool)
         if not 0 <= self.power < float("inf"):
             raise UsageError(f"power is {self.power}; give 0 or more.")
@@ -83,10 +101,9 @@ class Outward:
         if part.record:
             items = torch.cat([part.items, pool.labeled]).sort().values
         outputs = classifier.outputs(pool.images, items)
-        found = diffusion_rows(outputs.features, self._diffusion)
-        weights_N = self._weights(outputs, pool)
-        left = _Left(found, weights_N, self.noise)
-        left.learn(torch.nonzero(torch.isin(items, pool.labeled)).flatten())
+        rows, noise = self._rows(classifier, outputs, pool, items)
+        is_labeled = torch.isin(items, pool.labeled)
+        left = _Left(rows, self._weights(outputs, pool), noise, is_labeled)
         before = self.value(left)
         is_free = torch.isin(items, part.items)
         chosen: list[int] = []
@@ -95,11 +112,25 @@ class Outward:
                 gains_N = self.gains(left).masked_fill(~is_free, -torch.inf)
                 chosen.append(largest(gains_N, generator))
                 is_free[chosen[-1]] = False
-                left.learn(torch.tensor(chosen[-1:]))
+                left.learn(chosen[-1])
                 advance()
         after = self.value(left)
         record = {"left_before": before, "left_after": after, **part.record}
         return Query(items[torch.tensor(chosen)], -after, record)
+
+    def _rows(
+        self, classifier: Classifier, outputs: Outputs, pool: Pool, items: Tensor
+    ) -> tuple[Tensor, float]:
+        """Return rows whose products are the covariance, (N, R), and the noise."""
+        if self.kernel == "graph":
+            spread = diffusion_rows(outputs.features, self._diffusion)
+            # What no eigenvector explains tells nothing about other items: noise.
+            return spread.rows, self.noise + spread.remainder
+        rows, origin = label_free_rows(classifier, outputs, pool.images, items)
+        nodes = Nodes.of(rows, origin)
+        graph = remembered_graph(nodes, self.num_neighbors)
+        joint = joint_rows(graph, self.damping, self.rank)
+        return torch.from_numpy(joint.joined(_HALF, nodes.node_of)), self.noise
 
     def _weights(self, outputs: Outputs, pool: Pool) -> Tensor:
         """Return the root of what each item weighs, shape (N,)."""
@@ -116,7 +147,7 @@ class Outward:
     def gains(self, left: "_Left") -> Tensor:
         """Return how much of the leading eigenvector each item explains, (N,)."""
         top_R: Tensor = torch.linalg.eigh(left.inner()).eigenvectors[:, -1]
-        return (left.rows @ (left.root @ top_R)).square() / left.variances()
+        return left.seen(left.root @ top_R).square() / left.variances()
 
 
 @dataclass(frozen=True)
@@ -147,23 +178,41 @@ class SigmaOptimal(Outward):
 
     def gains(self, left: "_Left") -> Tensor:
         """Return how much of the sum each item takes away, (N,)."""
-        seen_N = left.rows @ (left.covariance @ left.total)
+        seen_N = left.seen(left.covariance @ left.total)
         return seen_N.square() / left.variances()
 
 
 class _Left:
-    """The covariance that some labels leave of the pool, rows M rows^T."""
+    """The covariance that some labels leave of the pool, rows M rows^T.
 
-    def __init__(self, found: DiffusionRows, weights_N: Tensor, noise: float) -> None:
-        self.rows = found.rows
-        # What no eigenvector explains tells nothing about other items: noise.
-        self._noise = noise + found.remainder
-        self.covariance = torch.eye(found.rows.shape[1], dtype=torch.float64)
-        self.weighted = (self.rows * weights_N.square()[:, None]).T @ self.rows
-        self.total = self.rows.T @ weights_N
-        self._variances = self.rows.square().sum(dim=1) + self._noise
+    Matrices of R x R are in double precision; rows may be in single.
+    """
+
+    def __init__(
+        self, rows: Tensor, weights_N: Tensor, noise: float, is_labeled: Tensor
+    ) -> None:
+        self.rows, self._noise = rows, noise
+        known = rows[is_labeled].double()
+        identity = torch.eye(rows.shape[1], dtype=torch.float64)
+        self.covariance = torch.linalg.inv(identity + known.T @ known / noise)
+        self.covariance = (self.covariance + self.covariance.T) / 2
+        weighted = rows * weights_N.square().to(rows.dtype)[:, None]
+        self.weighted = (weighted.T @ rows).double()
+        self.total = (rows.T @ weights_N.to(rows.dtype)).double()
+        self._variances = self._forms(self.covariance) + noise
         self._shares: Tensor | None = None
         self._root: Tensor | None = None
+
+    def _forms(self, matrix: Tensor) -> Tensor:
+        """Return row . matrix . row of each item, shape (N,)."""
+        inner = matrix.to(self.rows.dtype)
+        parts = chunks(len(self.rows), self.rows.shape[1], _CHUNK_ENTRIES)
+        forms = [(self.rows[p] @ inner * self.rows[p]).sum(dim=1) for p in parts]
+        return torch.cat(forms).double()
+
+    def seen(self, vector: Tensor) -> Tensor:
+        """Return the product of each row with a vector, shape (N,)."""
+        return (self.rows @ vector.to(self.rows.dtype)).double()
 
     @property
     def root(self) -> Tensor:
@@ -184,28 +233,26 @@ class _Left:
     def shares(self) -> Tensor:
         """Return the weighted square of what each item tells of all others, (N,)."""
         if self._shares is None:
-            inner = self.covariance @ self.weighted @ self.covariance
-            parts = chunks(len(self.rows), self.rows.shape[1], _CHUNK_ENTRIES)
-            self._shares = torch.cat(
-                [(self.rows[one] @ inner * self.rows[one]).sum(dim=1) for one in parts]
+            self._shares = self._forms(
+                self.covariance @ self.weighted @ self.covariance
             )
         return self._shares
 
-    def learn(self, items: Tensor) -> None:
-        """Take out what labels of some items explain.
+    def learn(self, item: int) -> None:
+        """Take out what the label of an item explains.
 
         What is known of all items follows: an item costs N x R, not N x R x R.
         """
-        for row_R in self.rows[items]:
-            seen_R = self.covariance @ row_R
-            variance = row_R @ seen_R + self._noise
-            seen_N = self.rows @ seen_R
-            if self._shares is not None:
-                told_R = self.weighted @ seen_R
-                cross_N = self.rows @ (self.covariance @ told_R)
-                doubled_N = seen_N * (seen_R @ told_R / variance) - 2 * cross_N
-                self._shares = self._shares + doubled_N * seen_N / variance
-            self._variances = self._variances - seen_N.square() / variance
-            self.covariance = self.covariance - torch.outer(seen_R / variance, seen_R)
+        row_R = self.rows[item].double()
+        seen_R = self.covariance @ row_R
+        variance = row_R @ seen_R + self._noise
+        seen_N = self.seen(seen_R)
+        if self._shares is not None:
+            told_R = self.weighted @ seen_R
+            cross_N = self.seen(self.covariance @ told_R)
+            doubled_N = seen_N * (seen_R @ told_R / variance) - 2 * cross_N
+            self._shares = self._shares + doubled_N * seen_N / variance
+        self._variances = self._variances - seen_N.square() / variance
+        self.covariance = self.covariance - torch.outer(seen_R / variance, seen_R)
         self.covariance = (self.covariance + self.covariance.T) / 2
         self._root = None

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fewlabels.gram.joint import JointRows, Singles
+from fewlabels.gram.joint import JointRows, Singles, joint_rows
 from fewlabels.models import BlendNetwork, Neighbors
 from fewlabels.neighbors import Floats, NeighborGraph
 from fewlabels.training.calibration import floored, sharpness
@@ -62,7 +62,7 @@ class Blend(GraphLearner):
     ) -> None:
         """Fill a network with beliefs about the nodes, and with a rule for others."""
         assert isinstance(network, BlendNetwork)
-        rows = around.joint_rows(self.neighbors, self.search, self.damping)
+        rows = joint_rows(graph, self.damping)
         mixture = self.mixture(graph, rows, sources)
         beliefs = self.aligned(mixture.beliefs, around.nodes, sources)
         self.set_beliefs(network, around, graph, beliefs)

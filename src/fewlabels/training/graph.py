@@ -16,10 +16,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fewlabels import models, rng
-from fewlabels.gram.joint import JointRows, joint_rows
 from fewlabels.models import Neighbors, Network, Votes
 from fewlabels.naming import check_installed, check_known
-from fewlabels.neighbors import Floats, NeighborGraph, Nodes, Search
+from fewlabels.neighbors import (
+    Floats,
+    NeighborGraph,
+    Nodes,
+    Search,
+    remembered_graph,
+)
 from fewlabels.pool import Images, Pool
 from fewlabels.training.calibration import floored
 from fewlabels.training.schedule import check_range
@@ -201,27 +206,12 @@ class Surroundings:
     nodes: Nodes
     images: Images
     identity: tuple[str, float]
-    _graphs: dict[tuple[int, Search], NeighborGraph] = field(default_factory=dict)
-    _joint: dict[tuple[int, Search, float], JointRows] = field(default_factory=dict)
     _voters: dict[int, Tensor] = field(default_factory=dict)
     _votes: dict[tuple[int, int, Search], Votes] = field(default_factory=dict)
 
     def graph(self, num_neighbors: int, search: Search) -> NeighborGraph:
         """Return the graph."""
-        told = num_neighbors, search
-        if told not in self._graphs:
-            self._graphs[told] = NeighborGraph.of(self.nodes, *told)
-        return self._graphs[told]
-
-    def joint_rows(
-        self, num_neighbors: int, search: Search, damping: float
-    ) -> JointRows:
-        """Return features and graph side by side."""
-        told = num_neighbors, search, damping
-        if told not in self._joint:
-            graph = self.graph(num_neighbors, search)
-            self._joint[told] = joint_rows(graph, damping)
-        return self._joint[told]
+        return remembered_graph(self.nodes, num_neighbors, search)
 
     def voters(self, number: int) -> Tensor:
         """Return directions of the first nodes, shape (R, D)."""
