@@ -134,9 +134,8 @@ def regression(rows: JointRows, sources: Sources) -> Regression:
     weights = equal_weights(labels)
     is_out = np.bincount(labels)[labels] > 1  # the only label of a class stays
     judged = labels[is_out], _USUAL_FACTOR, equal_weights(labels[is_out])
-    shares, penalties = _SHARES, _PENALTIES
-    if not is_out.any():
-        shares, penalties = _USUAL[:1], _USUAL[1:]
+    shares: Sequence[float] = _SHARES if is_out.any() else _USUAL[:1]
+    penalties: Sequence[float] = _PENALTIES if is_out.any() else _USUAL[1:]
     least, best = np.inf, (0.0, np.empty(0), np.empty(0))
     for share in shares:
         own = rows.joined(share, sources.nodes)
