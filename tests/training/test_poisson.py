@@ -42,7 +42,9 @@ def test_potentials_are_those_of_a_direct_solution(most, monkeypatch):
 def test_labels_are_left_out_as_if_they_had_never_been_given(monkeypatch):
     graph, sources, _ = problem(num_labels=8, distance=1.0)
     seen = []
-    monkeypatch.setattr(poisson, "sharpness", lambda *told: seen.append(told) or 2.0)
+    monkeypatch.setattr(
+        poisson, "sharpness", lambda *told: seen.append(told) or (2.0, 0.0)
+    )
     Poisson().beliefs(graph, sources)
     left_out, labels, _ = seen[0]
     assert labels.tolist() == sources.classes.tolist()
