@@ -9,18 +9,22 @@ from tests.data.pictures import save
 from tests.projects.toy import begun, pictures
 
 from fewlabels.cli import start as module
-from fewlabels.errors import UsageError
+from fewlabels.errors import DataError, FewlabelsError, UsageError
 from fewlabels.projects import Project
+from fewlabels.web import work
 
 
 @pytest.fixture
-def served(tmp_path, monkeypatch, forked_workers):
-    """Note down what would be served."""
+def served(tmp_path, monkeypatch):
+    """Note down what would be served, and create what would be created."""
     found = []
 
     def serve(place, **options):
         launch = tmp_path / "open-page.html"
         options["on_ready"]("http://127.0.0.1:8800/?token=abc", lambda: launch)
+        if options["creation"]:
+            wish, allowed = options["creation"], options["allow_code"]
+            options["on_created"](work.begin(str(place), **wish, allow_code=allowed))
         found.append((place, options))
 
     monkeypatch.setattr("fewlabels.web.serving.serve", serve)
@@ -83,8 +87,42 @@ def test_what_cannot_work_is_said_before_anything_is_made(tmp_path, served):
         module.start(tmp_path, host="0.0.0.0")
     with pytest.raises(UsageError, match="no folder"):
         module.start(tmp_path / "nowhere", classes="a,b", budget=4)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="There is no image in"):
+        module.start(tmp_path / "empty", classes="a,b", budget=4)
     assert served == []
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"classes": "cat"}, "at least two different names"),
+        ({"classes": None}, "needs classes and a budget"),
+        ({"strategy": "typiclst"}, "Did you mean 'typiclust'"),
+        ({"trainer": "fixmach"}, "Did you mean 'fixmatch'"),
+        ({"quality": "better"}, "no quality called 'better'"),
+        ({"audit": 12}, "leaves none to train on"),
+        ({"query": 0}, "greater than or equal to 1"),
+        ({"budget": 0}, "greater than or equal to 1"),
+    ],
+)
+def test_a_wrong_option_is_reported_before_the_address(
+    tmp_path, served, capsys, wrong, words
+):
+    folder = pictures(tmp_path / "photos")
+    with pytest.raises(FewlabelsError, match=words):
+        module.start(folder, **{"classes": "a,b", "budget": 12} | wrong)
+    assert served == []
+    assert "http" not in capsys.readouterr().out
+    assert [path.name for path in tmp_path.iterdir()] == ["photos"]
+
+
+def test_code_that_the_command_names_is_allowed(tmp_path, served):
+    folder = pictures(tmp_path / "photos")
+    options = {"strategy": "fewlabels.strategies:Random", "trainer": "supervised"}
+    module.start(folder, classes="a,b", budget=12, **options)
+    assert served[0][1]["allow_code"] == {"fewlabels.strategies:Random"}
 
 
 def test_a_missing_extra_is_named(tmp_path, monkeypatch):

@@ -64,7 +64,8 @@ def test_the_audit_slice_is_drawn_uniformly(tmp_path):
         plain, snapshot = project.settings, project.snapshot()
         for seed in range(200):
             drawn = replace(project, settings=plain.model_copy(update={"seed": seed}))
-            counts[choosing._audit_slice(drawn, snapshot)] += 1
+            free = snapshot.candidates
+            counts[choosing._audit_slice(drawn, snapshot, free)] += 1
     expected = 200 * 2 / 8
     chi_square = ((counts - expected) ** 2 / expected).sum()
     assert counts.sum() == 400
@@ -280,3 +281,19 @@ def test_a_first_choice_at_random_lists_no_files(tmp_path, monkeypatch):
         monkeypatch.setattr(type(project), "images", None)  # of many, that takes long
         asked = project.ask(strategy="random", scan=False)
         assert len(asked.items) > asked.num_audit > 0
+
+
+def test_a_round_that_is_chosen_ahead_keeps_open_what_is_open(tmp_path):
+    with begin(tmp_path, budget=20, audit=2, query=4) as project:
+        first = [item.item for item in project.ask().items]
+        project.label(first[0], "odd")
+        with pytest.warns(UserWarning, match="no model"):
+            second = [item.item for item in project.ask(ahead=True).items]
+        assert not set(first) & set(second)
+        waiting = [*first[1:], *second]
+        assert [item.item for item in project.ask().items] == waiting
+        assert [lease.item for lease in project.lease(99).leases] == waiting
+        assert project.status().num_open == len(waiting)
+        with pytest.warns(UserWarning, match="no model"):
+            third = [item.item for item in project.ask(anew=True).items]
+        assert [item.item for item in project.ask().items] == third  # and no others

@@ -4,6 +4,7 @@ from uuid import uuid4
 
 from fastapi.testclient import TestClient
 
+from fewlabels.web.background import Background
 from fewlabels.web.guard import Guard
 from fewlabels.web.keys import Keys
 from fewlabels.web.serving import guarded
@@ -21,7 +22,8 @@ class Browser:
 
     def __init__(self, project, *, token=TOKEN, host="127.0.0.1"):
         keys = Keys.of(project.folder, token)
-        self.guard: Guard = guarded(project, keys, host)
+        background = Background(project.folder)
+        self.guard: Guard = guarded(project, keys, host, background)
         self.desk = self.guard.app.state.desk
         self.tab = uuid()
         self.client = TestClient(self.guard, base_url="http://127.0.0.1:8800")

@@ -7,7 +7,7 @@ import pytest
 from tests.projects.toy import CLASSES, answer, begin, pictures
 from tests.web.pages import Browser
 
-from fewlabels.errors import JobError, UsageError
+from fewlabels.errors import BudgetError, JobError, UsageError
 from fewlabels.projects import NextStep, Project
 from fewlabels.runs import Choice
 from fewlabels.web import background as module
@@ -60,10 +60,10 @@ def test_code_that_a_job_names_is_not_imported(tmp_path):
 def test_the_next_round_learns_first_where_that_takes_no_time(tmp_path):
     with begin(tmp_path, trainer=HEAD, strategy="margin") as project:
         folder = str(project.folder)
-        told = work.next_round(folder, at_random=True, ahead=False, allow_code=False)
+        told = work.next_round(folder, at_random=True, allow_code=False)
         assert told == {"round": 0, "model": None}
         answer(project, project.ask())
-        told = work.next_round(folder, at_random=False, ahead=False, allow_code=False)
+        told = work.next_round(folder, at_random=False, allow_code=False)
         assert told == {"round": 1, "model": "model-000"}
         assert project.store.rounds()[1].strategy == "margin"
 
@@ -77,13 +77,17 @@ def test_a_round_that_is_chosen_ahead_keeps_to_the_budget(tmp_path, at_random):
         shown = browser.lease(7)
         for item in shown[:5]:
             browser.act("label", item=item["id"], name="odd")
-        work.next_round(folder, at_random=at_random, ahead=True, allow_code=False)
-        second = project.store.rounds()[1]
+        work.next_round(folder, at_random=at_random, allow_code=False)
+        work.next_round(folder, at_random=at_random, allow_code=False)
+        _, second, third = project.store.rounds()
         assert len(asked.items) == 7
-        again = sum(one.role == "audit" for one in second.items)
-        assert 4 <= len(second.items) <= 4 + again
+        assert (len(second.items), len(third.items)) == (4, 1)  # of a budget of 12
+        assert not {one.item for one in asked.items} & {o.item for o in second.items}
+        assert len(project.ask().items) == 7  # two, four and one are open
+        with pytest.raises(BudgetError, match="5 of 12 labels are spent"):
+            work.next_round(folder, at_random=at_random, allow_code=False)
         fresh = {item["id"] for item in browser.lease(20)} - {o["id"] for o in shown}
-        assert len(fresh) >= 3
+        assert len(fresh) == 5
         for item in shown[5:]:  # what the tab had is still taken
             assert browser.act("label", item=item["id"], name="even").status_code == 200
 
@@ -181,7 +185,8 @@ def jobs(monkeypatch, tmp_path):
         end = Jobs.ends.get(name, {"event": "done", "result": {"takes_steps": False}})
         job = FakeJob(name, arguments, end)
         with Jobs.arrived:
-            (Jobs.warm if name == "warm_up" else Jobs.started).append(job)
+            if name != "warm_up":
+                Jobs.started.append(job)
             Jobs.arrived.notify_all()
         return job
 
@@ -197,7 +202,7 @@ def jobs(monkeypatch, tmp_path):
 
     monkeypatch.setattr(module, "start", started)
     monkeypatch.setattr(module, "Worker", FakeWorker)
-    Jobs.started, Jobs.warm, Jobs.ends = [], [], {}
+    Jobs.started, Jobs.ends = [], {}
     Jobs.background = Background(tmp_path)
     yield Jobs
     Jobs.background.close()
@@ -212,9 +217,9 @@ def calls(jobs, number, name="round"):
     return [(job.call, job.arguments.get("at_random")) for job in jobs.started]
 
 
-def standing(number=0, left=7, size=10, spent=0, budget=100, sequence=-1, before=0):
+def standing(number=0, left=7, size=10, spent=0, budget=100, sequence=-1):
     asked = None if number is None else {"number": number, "open": left, "size": size}
-    told = {"round": asked, "waiting": before + (left if asked else 0)}
+    told = {"round": asked, "open": left, "waiting": left if asked else 0}
     return told | {"spent": spent, "budget": budget, "sequence": sequence}
 
 
@@ -224,25 +229,56 @@ def test_the_first_round_does_not_wait_for_features(jobs):
     assert calls(jobs, 1) == [("next_round", True)]
 
 
-def test_a_round_is_chosen_ahead_at_random_before_there_are_features(jobs):
-    jobs.background.consider(standing(left=5))
+def test_without_features_the_budget_is_not_spent_at_random_unless_asked_to(jobs):
+    background = jobs.background
+    background.want_images(0)
+    background.consider(standing(left=0))
+    assert jobs.started == []
+    background.choose_again(at_random=True)
+    background.consider(standing(left=0))
     assert calls(jobs, 1) == [("next_round", True)]
-    assert jobs.started[0].arguments["ahead"]
+    background.want_images(1)
+    background.consider(standing(number=1, left=0))
+    assert len(jobs.started) == 1  # once, and not for the rest of the budget
+    background.begin()
+    calls(jobs, 2, "features")
+    background.consider(standing(number=1, left=0))  # now it goes on by itself
+    assert calls(jobs, 3)[2] == ("next_round", False)
 
 
-def test_a_round_is_chosen_once_and_ahead_when_features_are_ready(jobs):
+def test_a_round_is_chosen_once_when_a_tab_gets_too_few_images(jobs):
     background = jobs.background
     background.begin()
     calls(jobs, 1, "features")
     background.consider(standing(left=6))
     assert len(jobs.started) == 1
+    background.want_images(0)
+    background.consider(standing(left=6))
     background.consider(standing(left=5))
     background.consider(standing(left=0))
     assert calls(jobs, 2) == [("prepare", None), ("next_round", False)]
-    assert jobs.started[1].arguments["ahead"]
+    background.consider(standing(number=1, left=9))  # which has images for the tab
+    assert len(jobs.started) == 2
     background.consider(standing(number=1, left=0))
     assert len(calls(jobs, 3)) == 3
-    assert not jobs.started[2].arguments["ahead"]
+
+
+def test_how_long_a_job_will_take_follows_from_its_progress(jobs, monkeypatch):
+    clock = iter([0.0, 10.0, 10.0, 10.5, 10.5, 14.0, 14.0, 20.0])
+    monkeypatch.setattr(module, "monotonic", lambda: next(clock))
+    seen, told = [], {"event": "progress", "task": "Embedding", "total": 9, "id": 1}
+
+    def events(job):
+        for done in (1, 2, 3):
+            yield {**told, "done": done, "is_over": False}
+            seen.append(jobs.background.told()["training"]["seconds_left"])
+        yield job.end
+
+    monkeypatch.setattr(FakeJob, "events", events)
+    jobs.background.train()
+    calls(jobs, 1, "training")
+    assert seen == [None, None, 12]  # two took four seconds, six are left
+    assert jobs.background.told()["training"]["seconds"] == 20
 
 
 def test_the_first_model_is_trained_within_a_round_and_again_over_features(jobs):
@@ -314,20 +350,28 @@ def test_nothing_is_chosen_past_the_budget(jobs):
     background = jobs.background
     background.begin()
     calls(jobs, 1, "features")
+    background.want_images(0)
     background.consider(standing(left=0, spent=100))
     background.consider(standing(left=5, spent=95))
-    background.consider(standing(left=4, spent=94, before=2))
     calls(jobs, 1, "guesses")
     assert "next_round" not in {job.call for job in jobs.started}
 
 
-def test_nothing_is_chosen_ahead_while_nobody_labels(jobs):
-    for left, size in ((1, 1), (2, 2), (5, 5), (3, 4), (6, 20)):
-        jobs.background.consider(standing(left=left, size=size))
-    assert jobs.started == []
-    jobs.background.consider(standing(left=2, size=4))
-    assert calls(jobs, 1) == [("next_round", True)]
-    assert len(jobs.warm) == 1  # by the first answer, so that nobody waits for torch
+def test_a_project_is_created_behind_the_page(jobs, tmp_path):
+    ends = []
+    wish = {"images": "photos", "classes": ["a", "b"], "options": {}}
+    background = jobs.background = Background(tmp_path, creation=wish)
+    background.on_created = ends.append
+    jobs.ends["begin"] = {"event": "failed", "error": "DataError", "reason": "None."}
+    background.begin()
+    calls(jobs, 1, "creation")
+    assert background.told()["creation"]["error"] == "None."
+    jobs.ends["begin"] = {"event": "done", "result": {"reason": "It fits."}}
+    background.begin()
+    calls(jobs, 3, "creation")
+    assert [job.call for job in jobs.started] == ["begin", "begin", "prepare"]
+    assert jobs.started[1].arguments == {"folder": str(tmp_path), **wish}
+    assert [end["event"] for end in ends] == ["failed", "done"]
 
 
 def test_a_round_that_is_answered_while_it_is_being_told_has_a_next_one(jobs):
@@ -337,14 +381,16 @@ def test_a_round_that_is_answered_while_it_is_being_told_has_a_next_one(jobs):
         going_on.wait(10)
         yield from slow(job)
 
+    jobs.background.prepare()
+    calls(jobs, 1, "features")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FakeJob, "events", events)
         jobs.background.consider(standing(left=0))
         jobs.background.consider(standing(number=1, left=0))  # the job still runs
         going_on.set()
-        calls(jobs, 1)
+        calls(jobs, 2)
         jobs.background.consider(standing(number=1, left=0))
-        assert len(calls(jobs, 2)) == 2
+        assert len(calls(jobs, 3)) == 3
 
 
 def test_a_job_that_cannot_start_has_failed(jobs, monkeypatch):
@@ -390,7 +436,7 @@ def test_features_that_were_stopped_are_begun_again_if_somebody_wishes(jobs, pro
         background.ask("second_looks")
     jobs.ends["prepare"] = {"event": "done", "result": {}}
     own = browser.guard.app.state.background
-    own.begin = background.begin
+    own.prepare = background.prepare
     assert browser.post("/api/features").status_code == 200
     calls(jobs, 2, "features")
     assert background.told()["features"]["status"] == "done"
@@ -412,16 +458,18 @@ def test_a_training_that_the_server_took_along_goes_on_after_a_restart(jobs, pro
 def test_a_failure_is_told_and_tried_again_only_if_asked_to(jobs):
     failed = {"event": "failed", "error": "DataError", "reason": "No such image."}
     jobs.ends["next_round"] = failed
+    jobs.background.prepare()
+    calls(jobs, 1, "features")
     jobs.background.consider(standing(left=0))
-    calls(jobs, 1)
+    calls(jobs, 2)
     told = jobs.background.told()["round"]
     assert (told["status"], told["error"]) == ("failed", "No such image.")
     jobs.background.consider(standing(left=0))
-    assert len(jobs.started) == 1
+    assert len(jobs.started) == 2
     jobs.ends["next_round"] = {**failed, "error": "BudgetError"}
     jobs.background.choose_again()
     jobs.background.consider(standing(left=0))
-    calls(jobs, 2)
+    calls(jobs, 3)
     assert jobs.background.told()["round"]["status"] == "finished"
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fewlabels import strategies, training
 from fewlabels.cli.options import (
     AllowCode,
     Download,
@@ -20,16 +21,22 @@ from fewlabels.cli.options import (
     found_encoder,
 )
 from fewlabels.cli.terminal import Terminal
-from fewlabels.data.folder import folder_labels, image_names
+from fewlabels.data.folder import check_images, folder_labels, image_names
 from fewlabels.data.hugging_face import HubData
 from fewlabels.data.order import natural_key
-from fewlabels.errors import UsageError
+from fewlabels.errors import UnknownNameError, UsageError
+from fewlabels.features.encoders import Quality
 from fewlabels.integers import count
-from fewlabels.jobs import Replay
-from fewlabels.jobs import start as start_job
-from fewlabels.naming import DEFAULT_STRATEGY, check_installed
+from fewlabels.naming import (
+    DEFAULT_STRATEGY,
+    check_installed,
+    check_known,
+    import_paths,
+)
 from fewlabels.projects import Project
-from fewlabels.projects.settings import FILE
+from fewlabels.projects.classes import class_names
+from fewlabels.projects.project import check_free
+from fewlabels.projects.settings import FILE, checked
 
 _BESIDE = "-labels"
 _MOST_FOLDERS = 100
@@ -117,6 +124,8 @@ def start(
         if classes is None and named and not any("," in name for name in named):
             classes = ",".join(named)
     place = _place(folder, project)
+    creation: dict[str, Any] | None = None
+    allowed = set[str]()
     if (place / FILE).exists():
         _go_on(place, classes, budget, terminal)
     else:
@@ -128,15 +137,11 @@ def start(
             classes, import_folders = _offer_import(
                 folder, place, classes, terminal, wanted=import_folders
             )
-        with terminal.busy():
-            _begin(
-                place,
-                folder,
-                classes,
-                options,
-                terminal,
-                import_folders=bool(import_folders),
-            )
+        names = _check_new(place, folder, classes, options)
+        images = str(folder.expanduser().resolve())
+        creation = {"images": images, "classes": names, "options": options}
+        creation["import_folders"] = bool(import_folders)
+        allowed = set(import_paths(options))  # the command names them
 
     def ready(address: str, launch: Callable[[], Path]) -> None:
         # Even if quiet: without the address there is no way in.
@@ -147,13 +152,21 @@ def start(
             own = launch().resolve().as_uri()
             Thread(target=webbrowser.open, args=(own,), daemon=True).start()
 
+    def created(result: dict[str, Any]) -> None:
+        terminal.say(result["reason"])
+        if import_folders:
+            undo = shlex.join(("fewlabels", "import", str(place), "--undo"))
+            terminal.say(f"{result['imported']} To undo that: {undo}")
+
     serve(
         place,
         host=host,
         port=port,
         token=token,
-        allow_code=allow_code,
+        allow_code=allow_code or allowed,
+        creation=creation,
         on_ready=ready,
+        on_created=created,
     )
 
 
@@ -189,44 +202,36 @@ def _go_on(
         terminal.say(told)
 
 
-def _begin(
-    place: Path,
-    images: Path,
-    classes: str | None,
-    options: dict[str, Any],
-    terminal: Terminal,
-    *,
-    import_folders: bool,
-) -> None:
-    """Begin a project in a process of its own, which may import what it needs."""
+def _check_new(
+    place: Path, images: Path, classes: str | None, options: dict[str, Any]
+) -> list[str]:
+    """Raise if a project cannot be begun, as far as that is quickly known.
+
+    Returns:
+        The names of its classes.
+    """
     if classes is None or options["budget"] is None:
         raise UsageError(
             f"There is no project in '{place}' yet, and a new one needs classes and a "
             "budget: add --classes cat,dog,other --budget 200."
         )
+    names = list(class_names(classes.split(",")))
     real = images.expanduser().resolve()
     if not real.is_dir():
         raise UsageError(f"There is no folder '{images}' with images.")
-    told = {"folder": str(place.resolve()), "images": str(real)}
-    names = classes.split(",")
-    call = "fewlabels.web.work:begin"
-    arguments: dict[str, Any] = {**told, "classes": names, "options": options}
-    arguments["import_folders"] = import_folders
-    job = start_job(call, arguments, allow_code=True)  # the command line named it all
-    replay = Replay()
-    try:
-        for event in job.events():
-            replay.hear(event)
-    finally:
-        replay.close()
-        if job.end is None:
-            job.kill()
-    result = job.result()
-    if reason := result["reason"]:
-        terminal.say(reason)
-    if import_folders:
-        undo = shlex.join(("fewlabels", "import", str(place), "--undo"))
-        terminal.say(f"{result['imported']} To undo that: {undo}")
+    check_images(real)
+    check_free(place)
+    names_of = {"strategy": strategies.names(), "trainer": training.names()}
+    for kind, known in names_of.items():
+        name = options[kind]
+        if name is not None and ":" not in name and name not in known:
+            raise UnknownNameError(kind, name, known)
+    if options["quality"] is not None:
+        check_known("quality", options["quality"], Quality)
+    numbers = {key: options[key] for key in ("budget", "audit", "query", "overlap")}
+    anything = {"images": str(real), "trainer": training.names()[0], "shape": (3, 8, 8)}
+    checked(sys.maxsize, **anything, **numbers)
+    return names
 
 
 def _offer_import(

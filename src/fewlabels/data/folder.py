@@ -122,6 +122,20 @@ def image_names(folder: Path) -> tuple[list[str], list[UnreadableFile]]:
     return sorted(names, key=natural_key), unreadable + _closed(folder, closed)
 
 
+def check_images(folder: Path) -> None:
+    """Raise unless a folder can be read and holds a file that is taken for an image."""
+    closed: list[OSError] = []
+    for _, folders, files in os.walk(folder, onerror=closed.append):
+        folders[:] = [name for name in folders if not _is_passed_over(name)]
+        if any(map(is_image, files)):
+            return
+    _closed(folder, closed)
+    raise DataError(
+        f"There is no image in '{folder}'. Give a folder of PNG, JPEG or other common "
+        "images."
+    )
+
+
 def _closed(folder: Path, errors: Sequence[OSError]) -> list[UnreadableFile]:
     """Name the folders that could not be listed; raise if it is the folder itself."""
     unreadable = []

@@ -33,18 +33,19 @@ def ask(
     size: int | None = None,
     strategy: Choice | None = None,
     anew: bool = False,
+    ahead: bool = False,
 ) -> Asked:
     """Return the round that is open, or choose a new one and store it.
 
-    Size and strategy are the project's unless given; anew leaves what is open of the
-    last round. The audit slice is in the first round, in between.
+    Size and strategy are the project's unless given. ``anew`` gives up what is open,
+    ``ahead`` keeps it open. The audit slice is in the first round, in between.
     """
     snapshot = project.snapshot()
-    is_new = anew or not snapshot.open
+    is_new = anew or ahead or not snapshot.open
     if is_new:
         from fewlabels.projects.choosing import new_round
 
-        found = new_round(project, snapshot, size, strategy)
+        found = new_round(project, snapshot, size, strategy, ahead=ahead)
     else:
         found = snapshot.rounds[-1]
     return Asked(

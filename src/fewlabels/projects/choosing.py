@@ -1,7 +1,7 @@
 """A new round: what a strategy chooses, with what measures in between, is stored."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import torch
@@ -28,6 +28,8 @@ def new_round(
     snapshot: Snapshot,
     size: int | None,
     strategy: Choice | None,
+    *,
+    ahead: bool = False,
 ) -> StoredRound:
     """Choose images and store the round.
 
@@ -36,21 +38,28 @@ def new_round(
         snapshot: What is known of it.
         size: How many images the strategy chooses; None: as the project says.
         strategy: Another strategy than the project's, for this round.
+        ahead: Keep open what is open; it is not chosen again.
 
     Returns:
         The round. The latest model's guesses are in it, so that it can be written
         for people again without the model.
     """
     chosen_by = strategy or project.allowed(project.settings.strategy)
-    measuring = _audit_slice(project, snapshot)
-    again = [one for one in snapshot.open if one.role == "audit"]
-    size = _size(project, snapshot, size, len(measuring), len(again))
+    pending = [snapshot.positions[item.item] for item in snapshot.open if ahead]
+    group_of = {index: item.group for index, item in enumerate(snapshot.items)}
+    closed = {group_of[index] for index in pending}
+    free = [index for index in snapshot.candidates if group_of[index] not in closed]
+    measuring = _audit_slice(project, snapshot, free)
+    again = [item for item in snapshot.open if item.role == "audit" and not ahead]
+    num_promised = len(snapshot.waiting & snapshot.positions.keys()) if ahead else 0
+    taken = len(measuring) + len(again) + num_promised
+    size = _size(project, snapshot, size, taken, len(free) - len(measuring))
     done = project.records()
     model = done[-1] if done and not done[-1].is_provisional else None
     chooser = strategies.resolve(chosen_by.name, chosen_by.options)
     is_blind = model is None and isinstance(chooser, Random)
     images = _unseen(project, snapshot) if is_blind else project.images(snapshot)
-    pool = _asked_of(project, snapshot, images, measuring)
+    pool = _asked_of(project, snapshot, images, set(free) - set(measuring.tolist()))
     if is_blind:
         _warn_of_no_model(pool)
         classifier = _knowing_nothing(pool)
@@ -64,6 +73,8 @@ def new_round(
         "record": dict(query.record),
         "class_counts": list(pool.class_counts),
     }
+    if pending:
+        facts["since"] = _first_step(snapshot)
     if model is not None and all(one.role == "query" for one in asked):
         facts["guesses"] = guesses(classifier, pool, asked)
     return project.store.add_round(
@@ -92,9 +103,21 @@ def guesses(
     return dict(zip((pool.ids[index] for index in indices), shares, strict=True))
 
 
-def _audit_slice(project: ProjectFolder, snapshot: Snapshot) -> Tensor:
+def _first_step(snapshot: Snapshot) -> int:
+    """Return the first round with an open image, of those that are handed out."""
+    still_open = {item.item for item in snapshot.open}
+    return next(
+        asked.step
+        for asked in snapshot.open_rounds
+        if any(item.item in still_open for item in asked.items)
+    )
+
+
+def _audit_slice(
+    project: ProjectFolder, snapshot: Snapshot, candidates: Sequence[int]
+) -> Tensor:
     """Draw what is missing of the audit slice, uniformly, shape (n,)."""
-    free = torch.tensor(snapshot.candidates, dtype=torch.int64)
+    free = torch.tensor(candidates, dtype=torch.int64)
     most = largest_audit(len({item.group for item in snapshot.items}))
     wanted = min(project.settings.audit, most) - len(snapshot.audit)
     missing = min(wanted, len(free) - 1)
@@ -108,13 +131,15 @@ def _size(
     project: ProjectFolder,
     snapshot: Snapshot,
     wanted: int | None,
-    num_audit: int,
-    num_again: int,
+    num_taken: int,
+    free: int,
 ) -> int:
-    """Return how many images the strategy may choose."""
+    """Return how many images the strategy may choose.
+
+    ``num_taken`` labels of the budget are promised to others; ``free`` images are left.
+    """
     budget, spent = project.settings.budget, snapshot.num_spent
-    left = budget - spent - num_audit - num_again
-    free = len(snapshot.candidates) - num_audit
+    left = budget - spent - num_taken
     if left < 1 or free < 1:
         why = (
             f"{spent} of {budget} labels are spent"
@@ -136,15 +161,15 @@ def _unseen(project: ProjectFolder, snapshot: Snapshot) -> Images:
 
 
 def _asked_of(
-    project: ProjectFolder, snapshot: Snapshot, images: Images, measuring: Tensor
+    project: ProjectFolder, snapshot: Snapshot, images: Images, free: Collection[int]
 ) -> Pool:
-    """Return the pool that the strategy sees: none of what measures is a candidate."""
+    """Return the pool that the strategy sees: only what is free is a candidate."""
     settings = project.settings
     num_unasked = len(snapshot.consensus) - snapshot.num_spent
     budget = settings.budget - settings.audit + num_unasked
     pool = snapshot.pool(images, budget=budget)
-    apart = ~torch.isin(pool.candidates, measuring)
-    return replace(pool, candidates=pool.candidates[apart])
+    is_free = [index in free for index in pool.candidates.tolist()]
+    return replace(pool, candidates=pool.candidates[is_free])
 
 
 def _chosen(

@@ -144,6 +144,8 @@ def _is_unchanged(file: IndexedFile, path: str) -> bool:
 
 def _read(folder: Path, names: Sequence[str]) -> Iterator[IndexedFile | UnreadableFile]:
     """Read files, several at a time; never more than a chunk is waiting."""
+    if not names:
+        return
 
     def read(name: str) -> IndexedFile | UnreadableFile:
         return _indexed(name, folder / name)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _PATIENCE = 10.0  # seconds for another beginning to put its files in place
 _STORE = "labels.sqlite"
+_PAGE = (".page-key", "open-page.html")  # of the page, which is there first
 _OPEN_STORE = (f"{_STORE}-wal", f"{_STORE}-shm")  # while it is open, or after a kill
 
 
@@ -105,7 +106,7 @@ class Project(Labeling):
         known_shares = read_shares(shares, len(names))
         pictures = None if images is None else Path(images).expanduser()
         beginning.check_size(size)
-        _check_free(place)
+        check_free(place)
         source = beginning.Source.of(place, pictures, encoder, first)
         planned = source.planned(trainer, encoder, size, known_shares, quality)
         index = source.index
@@ -143,6 +144,7 @@ class Project(Labeling):
         size: int | None = None,
         strategy: str | Choice | None = None,
         anew: bool = False,
+        ahead: bool = False,
         scan: bool = True,
     ) -> Asked:
         """Choose the next images to label, or return those that are still open.
@@ -151,6 +153,8 @@ class Project(Labeling):
             size: How many images the strategy chooses; None: as the project says.
             strategy: Another strategy than the project's, for this round.
             anew: Leave what is open of the last round and choose again.
+            ahead: Choose more images while others are open, which stay open. The
+                budget allows for the answers that are still to come.
             scan: Look through the folder for new images first.
 
         Returns:
@@ -160,7 +164,7 @@ class Project(Labeling):
         with self.alone(LOCK, "choosing images"):
             if scan:
                 self.index()
-            return asking.ask(self, size=size, strategy=chosen, anew=anew)
+            return asking.ask(self, size=size, strategy=chosen, anew=anew, ahead=ahead)
 
     def write_query(self, asked: Asked, path: str | PathLike[str]) -> Path:
         """Write a query for people: CSV, JSONL or Label Studio JSON, by its ending.
@@ -203,7 +207,9 @@ class Project(Labeling):
         """
         return answers.tell(self, Path(path), annotator=annotator, partial=partial)
 
-    def train(self, trainer: str | Choice | None = None) -> "Trained":
+    def train(
+        self, trainer: str | Choice | None = None, *, scan: bool = True
+    ) -> "Trained":
         """Train on what is labeled, or go on with a training that was interrupted.
 
         It learns from what is there when it begins; people may label, and ask for more,
@@ -214,6 +220,7 @@ class Project(Labeling):
                 network from scratch at the end. It is given the project's encoder and
                 class shares, where it takes them. The project's own trainer can work
                 meanwhile; this one's model becomes the latest when it is finished.
+            scan: Look through the folder for new images first.
 
         Returns:
             The model.
@@ -223,7 +230,8 @@ class Project(Labeling):
         other = None if trainer is None else learning.other_trainer(self, trainer)
         lock = TRAINING_LOCK if other is None else OTHER_TRAINING_LOCK
         with self.alone(lock, "training"):
-            self.index()
+            if scan:
+                self.index()
             return learning.train(self, other)
 
     def start_training(self) -> Job:
@@ -323,24 +331,24 @@ def _whole(place: Path) -> Iterator[Path]:
             try:
                 files.move(partial, real)
             except StorageError:
-                _check_free(place)
+                check_free(place)
                 raise
         return
     in_use = ProjectError(f"Another process is creating a project in '{place}'.")
     with files.building(real / FILE) as partial:
         yield partial
         with files.alone(real / LOCK, in_use, patience=_PATIENCE):
-            _check_free(place)
+            check_free(place)
             for path in sorted(partial.iterdir(), key=lambda one: one.name == FILE):
                 files.move(path, real / path.name)
 
 
-def _check_free(folder: Path) -> None:
+def check_free(folder: Path) -> None:
     """Raise unless a folder is new, empty, or that of a beginning that was killed."""
     if not folder.exists():
         return
     if folder.is_dir():
-        found = files.strangers(folder, LOCK, *_OPEN_STORE)
+        found = files.strangers(folder, LOCK, *_OPEN_STORE, *_PAGE)
         if not found or (found == [_STORE] and _is_unused(folder / _STORE)):
             return
     raise ProjectError(

@@ -136,14 +136,25 @@ class Snapshot:
 
     @cached_property
     def open(self) -> tuple[RoundItem, ...]:
-        """Items of the last round that wait for an answer, in their order."""
+        """Items that wait for an answer, in the order in which they were asked.
+
+        They are those of the last round and, where it was chosen ahead, of the earlier
+        rounds that it keeps open.
+        """
+        asked = {item.item: item for each in self.open_rounds for item in each.items}
+        return tuple(
+            item
+            for name, item in asked.items()
+            if name in self.positions and not self.is_answered(name)
+        )
+
+    @property
+    def open_rounds(self) -> tuple[StoredRound, ...]:
+        """The last round, after those that it keeps open: it was chosen ahead."""
         if not self.rounds:
             return ()
-        return tuple(
-            one
-            for one in self.rounds[-1].items
-            if one.item in self.positions and not self.is_answered(one.item)
-        )
+        last = self.rounds[-1]
+        return self.rounds[last.options.get("since", last.step) :]
 
     @cached_property
     def waiting(self) -> frozenset[str]:

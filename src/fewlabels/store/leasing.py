@@ -7,7 +7,7 @@ expire.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -50,6 +50,8 @@ class Wish:
     among: int | Sequence[str] | None
     """Step of a round (-1: the last), ids of items, or None: all items."""
     token: str | None
+    since: int | None = None
+    """Step of the first round that is handed out together with the last one."""
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -73,6 +75,8 @@ def lease(connection: Connection, wish: Wish, now: datetime) -> Leased:
     """Hand out items inside a writing transaction; see :meth:`Store.lease`."""
     connection.execute(delete(LEASES).where(LEASES.c.expires <= now))
     _shorten_future_leases(connection, now)
+    if wish.among == -1:
+        wish = replace(wish, since=_first_open(connection))
     token = wish.token or new_uuid()
     expires = now + timedelta(seconds=wish.ttl)
     given = _held(connection, wish, token)[: wish.count]
@@ -167,6 +171,16 @@ def _held_by_others(
     return num_held, frees_at
 
 
+def _first_open(connection: Connection) -> int:
+    """Return the step of the first round that the last one keeps open; see ``since``.
+
+    A round that was chosen ahead says so in its options.
+    """
+    query = select(ROUNDS.c.step, ROUNDS.c.options).order_by(ROUNDS.c.step.desc())
+    last = connection.execute(query.limit(1)).first()
+    return 0 if last is None else int(last.options.get("since", last.step))
+
+
 def _candidates(wish: Wish) -> tuple[Select[Any], tuple[Any, ...]]:
     """Return the query for all items of the wish, and their order."""
     query = select(ITEMS.c.id).where(ITEMS.c.state == PRESENT)
@@ -174,11 +188,12 @@ def _candidates(wish: Wish) -> tuple[Select[Any], tuple[Any, ...]]:
         return query, (ITEMS.c.path,)
     if isinstance(wish.among, int):
         query = query.join(ROUND_ITEMS, ROUND_ITEMS.c.item == ITEMS.c.id)
-        step: Any = wish.among
-        if wish.among < 0:
-            last = select(func.max(ROUNDS.c.step) + 1 + wish.among)
-            step = last.scalar_subquery()
-        return query.where(ROUND_ITEMS.c.round == step), (ROUND_ITEMS.c.rank,)
+        if wish.since is None:
+            query = query.where(ROUND_ITEMS.c.round == wish.among)
+        else:
+            query = query.where(ROUND_ITEMS.c.round >= wish.since)
+        ranks = (func.min(ROUND_ITEMS.c.round), func.min(ROUND_ITEMS.c.rank))
+        return query.group_by(ITEMS.c.id), ranks
     parts = [ITEMS.c.id.in_(some) for some in chunked(wish.among)]
     return query.where(or_(false(), *parts)), (ITEMS.c.path,)
 

@@ -338,7 +338,8 @@ class Store:
             count: How many items, at most.
             overlap: How many annotators shall label each item.
             ttl: Seconds until the lease ends by itself; :meth:`heartbeat` prolongs it.
-            among: Step of a round (-1: the last), ids of items, or None: all by path.
+            among: Step of a round, ids of items, or None: all by path. -1: the last
+                round, after those that its option ``since`` keeps open.
             token: Of an earlier lease of the same tab or process: what it still holds
                 comes first. Without it nothing is handed out that the annotator holds
                 elsewhere, so that two tabs never show the same item.

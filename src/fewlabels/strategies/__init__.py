@@ -1,30 +1,33 @@
 """Query strategies: each is a sentence of features, an objective and a search."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from fewlabels import naming
+from fewlabels.deferred import imported_when_used
 from fewlabels.errors import UsageError
-from fewlabels.protocols import Strategy
-from fewlabels.strategies.albl import ActiveLearningByLearning
-from fewlabels.strategies.badge import Badge
-from fewlabels.strategies.bait import Bait
-from fewlabels.strategies.batchbald import BatchBald
-from fewlabels.strategies.cluster_margin import ClusterMargin
-from fewlabels.strategies.coreset import Coreset
-from fewlabels.strategies.dal import DiscriminativeActiveLearning
-from fewlabels.strategies.egl import ExpectedGradientLength
-from fewlabels.strategies.ev_gp import ExpectedVariance
-from fewlabels.strategies.maxdet import MaxDet
-from fewlabels.strategies.mlmoc import MostLikelyOutputChange
-from fewlabels.strategies.npc import NeuralPreconditioning
-from fewlabels.strategies.outward import Outward, SigmaOptimal, VOptimal
-from fewlabels.strategies.probcover import ProbCover
-from fewlabels.strategies.random import Random
-from fewlabels.strategies.rdss import RepresentativeDiverse
-from fewlabels.strategies.typiclust import Medoids, TypiClust
-from fewlabels.strategies.uherding import UncertaintyHerding
-from fewlabels.strategies.uncertainty import Entropy, LeastConfidence, Margin
+
+if TYPE_CHECKING:
+    from fewlabels.protocols import Strategy
+    from fewlabels.strategies.albl import ActiveLearningByLearning
+    from fewlabels.strategies.badge import Badge
+    from fewlabels.strategies.bait import Bait
+    from fewlabels.strategies.batchbald import BatchBald
+    from fewlabels.strategies.cluster_margin import ClusterMargin
+    from fewlabels.strategies.coreset import Coreset
+    from fewlabels.strategies.dal import DiscriminativeActiveLearning
+    from fewlabels.strategies.egl import ExpectedGradientLength
+    from fewlabels.strategies.ev_gp import ExpectedVariance
+    from fewlabels.strategies.maxdet import MaxDet
+    from fewlabels.strategies.mlmoc import MostLikelyOutputChange
+    from fewlabels.strategies.npc import NeuralPreconditioning
+    from fewlabels.strategies.outward import Outward, SigmaOptimal, VOptimal
+    from fewlabels.strategies.probcover import ProbCover
+    from fewlabels.strategies.random import Random
+    from fewlabels.strategies.rdss import RepresentativeDiverse
+    from fewlabels.strategies.typiclust import Medoids, TypiClust
+    from fewlabels.strategies.uherding import UncertaintyHerding
+    from fewlabels.strategies.uncertainty import Entropy, LeastConfidence, Margin
 
 __all__ = [
     "ActiveLearningByLearning",
@@ -55,31 +58,35 @@ __all__ = [
     "resolve",
 ]
 
-_BY_NAME: dict[str, Callable[..., Strategy]] = {
-    "random": Random,
-    "margin": Margin,
-    "entropy": Entropy,
-    "least-confidence": LeastConfidence,
-    "coreset": Coreset,
-    "albl": ActiveLearningByLearning,
-    "badge": Badge,
-    "egl": ExpectedGradientLength,
-    "batchbald": BatchBald,
-    "dal": DiscriminativeActiveLearning,
-    "npc": NeuralPreconditioning,
-    "maxdet": MaxDet,
-    "typiclust": TypiClust,
-    "probcover": ProbCover,
-    "cluster-margin": ClusterMargin,
-    "bait": Bait,
-    "mlmoc": MostLikelyOutputChange,
-    "ev-gp": ExpectedVariance,
-    "uherding": UncertaintyHerding,
-    "medoids": Medoids,
-    "rdss": RepresentativeDiverse,
-    "outward": Outward,
-    "v-opt": VOptimal,
-    "sigma-opt": SigmaOptimal,
+_imported = imported_when_used(__name__)
+if not TYPE_CHECKING:
+    __getattr__ = _imported  # what a name stands for imports torch
+
+_BY_NAME = {
+    "random": "Random",
+    "margin": "Margin",
+    "entropy": "Entropy",
+    "least-confidence": "LeastConfidence",
+    "coreset": "Coreset",
+    "albl": "ActiveLearningByLearning",
+    "badge": "Badge",
+    "egl": "ExpectedGradientLength",
+    "batchbald": "BatchBald",
+    "dal": "DiscriminativeActiveLearning",
+    "npc": "NeuralPreconditioning",
+    "maxdet": "MaxDet",
+    "typiclust": "TypiClust",
+    "probcover": "ProbCover",
+    "cluster-margin": "ClusterMargin",
+    "bait": "Bait",
+    "mlmoc": "MostLikelyOutputChange",
+    "ev-gp": "ExpectedVariance",
+    "uherding": "UncertaintyHerding",
+    "medoids": "Medoids",
+    "rdss": "RepresentativeDiverse",
+    "outward": "Outward",
+    "v-opt": "VOptimal",
+    "sigma-opt": "SigmaOptimal",
 }
 
 
@@ -89,8 +96,8 @@ def names() -> tuple[str, ...]:
 
 
 def resolve(
-    strategy: str | Strategy, options: Mapping[str, Any] | None = None
-) -> Strategy:
+    strategy: "str | Strategy", options: Mapping[str, Any] | None = None
+) -> "Strategy":
     """Return the strategy that a name, an import path or an object stands for.
 
     Args:
@@ -103,11 +110,14 @@ def resolve(
         The strategy.
     """
     given = {} if options is None else options
+    known: dict[str, Any] = dict.fromkeys(_BY_NAME)
+    if isinstance(strategy, str) and strategy in known:
+        known[strategy] = _imported(_BY_NAME[strategy])
     found: Strategy = naming.resolve(
         "strategy",
         strategy,
         _with_arms(given) if strategy == "albl" else given,
-        _BY_NAME,
+        known,
         method="select(classifier, pool, size, generator, *, history)",
     )
     return found
@@ -121,7 +131,7 @@ def _with_arms(options: Any) -> Any:
     return {**options, "arms": tuple(map(_arm, arms))}
 
 
-def _arm(given: Any) -> Strategy:
+def _arm(given: Any) -> "Strategy":
     if not isinstance(given, Mapping):
         return resolve(given)
     if "name" not in given:

@@ -60,7 +60,8 @@ def make_app(desk: Desk, background: Background, board: Board) -> FastAPI:
 
     @asynccontextmanager
     async def alive(_: FastAPI) -> AsyncIterator[None]:
-        board.open()
+        if desk.is_open:
+            board.open()
         background.begin()
         try:
             yield
@@ -155,14 +156,23 @@ def _add_imports(app: FastAPI, desk: Desk) -> None:
 
 
 def _add_work(app: FastAPI, background: Background) -> None:
+    @app.get("/api/jobs")
+    def jobs() -> Facts:
+        return background.told()
+
     @app.post("/api/round")
     def choose_again() -> Facts:
         background.choose_again()
         return background.told()
 
+    @app.post("/api/random-round")
+    def choose_at_random() -> Facts:
+        background.choose_again(at_random=True)
+        return background.told()
+
     @app.post("/api/features")
     def go_on() -> Facts:
-        background.begin()
+        background.prepare()
         return background.told()
 
     @app.post("/api/train")

@@ -10,12 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from threading import BoundedSemaphore, Lock, Thread
+from time import monotonic
 from typing import Any
 
 from fewlabels.errors import FewlabelsError, JobError
 from fewlabels.jobs import Event, Job, Worker, start
 from fewlabels.naming import AllowCode
-from fewlabels.web.pace import Pace
 
 _WORK = "fewlabels.web.work"
 _TRAIN = "fewlabels.projects.jobs:train"
@@ -25,9 +25,11 @@ _GUESS = "fewlabels.web.guessing"
 _MOST_SECONDS = 60.0  # for an answer that somebody waits for
 _MOST_WAITING = 4  # others than those have to be answered meanwhile
 _NO_START = (FewlabelsError, OSError, RuntimeError)  # no memory, no thread
-_QUICK, _LONG = 5, 10  # how far jobs stand back, so that no key waits for one
-_TASKS = ("features", "round", "training", "export", "guesses", "estimate", "final")
+_GIVES_WAY = 10  # how far trainings stand back; people wait for the other jobs
+_TASKS = ("creation", "features", "round", "training", "export", "guesses")
+_TASKS_AT_THE_END = ("estimate", "final")
 _FIRST_LABELS = 10  # from which the first model is trained, within a round
+_LEAST_SECONDS = 1.0  # of progress, before it says how long the rest will take
 
 _log = logging.getLogger(__name__)
 
@@ -38,23 +40,35 @@ class Background:
     Args:
         folder: The project's.
         allow_code: Which import paths ``project.json`` may name.
+        creation: What :func:`fewlabels.web.work.begin` needs to create the project;
+            None: it is there.
     """
 
-    def __init__(self, folder: Path, *, allow_code: AllowCode = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        allow_code: AllowCode = False,
+        creation: Mapping[str, Any] | None = None,
+    ) -> None:
         self._folder, self._allow_code = folder.resolve(), allow_code
+        self._creation = creation
         self.on_change: Callable[[], object] = lambda: None
         """Called by other threads, whenever there is something new to show."""
-        self._worker = Worker(allow_code=allow_code, gives_way=_QUICK)
+        self.on_created: Callable[[Event], object] = lambda _: None
+        """Called with the last event of the creation, whether it failed or not."""
+        self._worker = Worker(allow_code=allow_code)
         self._line = ThreadPoolExecutor(1, thread_name_prefix="fewlabels-quick")
         self._jobs: dict[str, Job] = {}
         self._lock = Lock()
         self._seats = BoundedSemaphore(_MOST_WAITING)
         self._tasks: dict[str, dict[str, Any]] = {
-            name: {"status": "idle"} for name in _TASKS
+            name: {"status": "idle"} for name in _TASKS + _TASKS_AT_THE_END
         }
         self._facts: dict[str, Any] = {"takes_steps": False, "goes_on": False}
         self._chosen_after: int | None = None
-        self._pace, self._is_warm = Pace(), False
+        self._short_after: int | None = None
+        self._random_after: int | None = None
         self._guessed_at = -1
         self._first_model = ""  # "pixels", or "own" by the project's trainer
         self._learned_at: tuple[int, str] | None = None
@@ -64,30 +78,47 @@ class Background:
     # ------------------------------------------------------------------- what to do
 
     def begin(self) -> None:
+        """Create the project, if it is not there, and prepare its images.
+
+        What was stopped goes on. The process of the creation stays for quick jobs, so
+        that nobody waits for it to import torch again.
+        """
+        if self._creation is None:
+            self._queue("guesses", f"{_WORK}:warm_up", {})
+            self.prepare()
+        else:
+            self._queue("creation", f"{_WORK}:begin", self._creation, self._created)
+
+    def prepare(self) -> None:
         """Take in all images and make their features; or go on, after a stop."""
         self._start_own("features", f"{_WORK}:prepare", self._prepared)
 
     def consider(self, state: Mapping[str, Any]) -> None:
         """Choose the next images in time, and guess anew after each label."""
-        asked = state["round"]
-        self._pace.see(asked)
-        left = state["budget"] - state["spent"]
-        if asked is None:
-            self._choose(-1, ahead=False)
-        elif asked["open"] == 0 and left > 0:
-            self._choose(asked["number"], ahead=False)
-        elif self._pace.is_time(asked) and left > state["waiting"]:
-            self._choose(asked["number"], ahead=True)
-        elif not self._is_warm and asked["open"] < asked["size"]:
-            self._is_warm = self._queue("guesses", f"{_WORK}:warm_up", {})
+        asked, left = state["round"], state["budget"] - state["spent"]
+        number = -1 if asked is None else asked["number"]
+        is_short = self._short_after == number and left > state["waiting"]
+        if asked is None or is_short or (state["open"] == 0 and left > 0):
+            self._choose(number)
         self._learn_first(state)
         is_new = self.is_ready and state["sequence"] != self._guessed_at
         if is_new and self._queue("guesses", f"{_GUESS}:guess", {}):
             self._guessed_at = state["sequence"]
 
-    def choose_again(self) -> None:
-        """Forget that choosing failed."""
+    def want_images(self, after: int) -> None:
+        """Note that a tab got fewer images than it asked for.
+
+        Args:
+            after: The last round at that time; a later one may have images for it.
+        """
+        if self._short_after != after:
+            self._short_after = after
+            self.on_change()
+
+    def choose_again(self, *, at_random: bool = False) -> None:
+        """Choose although that has failed, or once at random, without features."""
         with self._lock:
+            self._random_after = self._short_after if at_random else None
             self._chosen_after = None
             self._tasks["round"] = {"status": "idle"}
         self.on_change()
@@ -179,15 +210,15 @@ class Background:
 
     # ------------------------------------------------------------------------- inside
 
-    def _choose(self, after: int, *, ahead: bool) -> None:
-        if self._chosen_after == after:
+    def _choose(self, after: int) -> None:
+        # The first images are random anyway. After that the features decide, unless
+        # somebody would rather go on without them.
+        at_random = after < 0 or (not self.is_ready and self._random_after == after)
+        if self._chosen_after == after or not (self.is_ready or at_random):
             return
-        # At the very first there is nothing to look at yet, and nobody shall wait.
-        at_random = after < 0 or not self.is_ready
-        arguments = {"at_random": at_random, "ahead": ahead}
+        arguments = {"at_random": at_random}
         if self._queue("round", f"{_WORK}:next_round", arguments, self._chose):
             self._chosen_after = after
-            self._pace.begin()
 
     def _learn_first(self, state: Mapping[str, Any]) -> None:
         """Train the first model, over pixels where features are not ready."""
@@ -206,9 +237,16 @@ class Background:
             self._learned_at = moment
 
     def _chose(self, end: Event) -> None:
-        self._pace.end()
         if end["event"] == "done" and self._facts["takes_steps"]:
             self.train()
+
+    def _created(self, end: Event) -> None:
+        if self._is_closed:
+            return
+        self.on_created(end)
+        if end["event"] == "done":
+            self._creation = None
+            self.prepare()
 
     def _prepared(self, end: Event) -> None:
         if end["event"] == "done":
@@ -246,9 +284,10 @@ class Background:
         """Begin something long in a process of its own, unless it is under way."""
         if not self._is_free(name):
             return
+        steps = 0 if name == "features" else _GIVES_WAY
         folder = {"folder": str(self._folder)}
         try:
-            job = start(call, folder, allow_code=self._allow_code, gives_way=_LONG)
+            job = start(call, folder, allow_code=self._allow_code, gives_way=steps)
             Thread(target=self._watch, args=(name, job, then), daemon=True).start()
         except _NO_START as error:
             self._fail(name, error)
@@ -258,7 +297,9 @@ class Background:
         with self._lock:
             if self._is_closed or self._tasks[name]["status"] == "running":
                 return False
+            usual = self._tasks[name].get("seconds")
             self._tasks[name] = {"status": "running", "task": "", "done": 0, "total": 0}
+            self._tasks[name] |= {"seconds_left": None, "usual_seconds": usual}
             if name == "training":
                 self._trains_again = False
         self.on_change()
@@ -270,14 +311,25 @@ class Background:
         """Tell what a job does, to its end."""
         self._jobs[name] = job
         end: Event = {}
+        begun = monotonic()
+        first: dict[int, tuple[float, int]] = {}  # when each part began, and where
         for event in job.events():
             end = event
-            if event["event"] == "progress" and not event["is_over"]:
+            if event["event"] == "progress" and event["is_over"]:
+                self._tell(name, task="", done=0, total=0, seconds_left=None)
+            elif event["event"] == "progress":
                 known = {key: event[key] for key in ("task", "done", "total")}
-                self._tell(name, **known)
+                since, before = first.setdefault(
+                    event.get("id", 0), (monotonic(), event["done"])
+                )
+                passed, done = monotonic() - since, event["done"] - before
+                left = None
+                if done and passed >= _LEAST_SECONDS:
+                    left = round(passed * (event["total"] - event["done"]) / done)
+                self._tell(name, **known, seconds_left=left)
         if then is not None:
             then(end)
-        self._tell(name, **_outcome(end))
+        self._tell(name, **_outcome(end), seconds=round(monotonic() - begun, 1))
         if name == "training" and self._trains_again:
             self.train()
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from threading import Lock
 from typing import Any
 
-from fewlabels.errors import AnswersError, UsageError
+from fewlabels.errors import AnswersError, JobError, UsageError
 from fewlabels.projects import Project
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.store import StoredEvent, StoredRound
@@ -35,11 +35,30 @@ MOST_FAULTS = 20
 class Desk:
     """Where one project is labeled, by one or several people."""
 
-    project: Project
+    _project: Project | None
+    """None: it is still being created."""
     on_change: Callable[[], object] = field(default=lambda: None)
     """Called after something was written."""
+    on_shortage: Callable[[int], object] = field(default=lambda _: None)
+    """Called with the last round when a tab gets fewer images than it asks for."""
     _sequence: int = 0
     _importing: Lock = field(default_factory=Lock)
+
+    @property
+    def project(self) -> Project:
+        """The project, once it is there."""
+        if self._project is None:
+            raise JobError("The project is still being created; try again later.")
+        return self._project
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the project is there."""
+        return self._project is not None
+
+    def open(self, project: Project) -> None:
+        """Begin to label a project that was created."""
+        self._project = project
 
     @cached_property
     def gallery(self) -> Gallery:
@@ -55,6 +74,8 @@ class Desk:
         )
         rounds = self.project.store.rounds()  # later: all that was leased is in one
         items = [one.item for one in leased.leases]
+        if len(items) < turn.count:
+            self.on_shortage(rounds[-1].step if rounds else -1)
         frees_at = leased.frees_at
         return {
             "items": self._shown(items, rounds),
@@ -225,6 +246,7 @@ class Desk:
             "imported": snapshot.num_imported,
             "skipped": len({one.item for one in verdicts} - {o.item for o in labels}),
             "round": _progress(snapshot, there),
+            "open": len(_asked(snapshot.open_rounds) & there),
             "waiting": len(there),
             "people": sorted({one.annotator for one in verdicts}),
         }
@@ -237,6 +259,11 @@ def _progress(snapshot: Snapshot, waiting: set[str]) -> Facts | None:
     last = snapshot.rounds[-1]
     num_open = sum(one.item in waiting for one in last.items)
     return {"number": last.step, "size": len(last.items), "open": num_open}
+
+
+def _asked(rounds: tuple[StoredRound, ...]) -> set[str]:
+    """Return the images of some rounds."""
+    return {item.item for asked in rounds for item in asked.items}
 
 
 def _place(item: str, rounds: tuple[StoredRound, ...]) -> Facts:

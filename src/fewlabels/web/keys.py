@@ -18,10 +18,11 @@ from pathlib import Path
 from fewlabels.errors import UsageError
 from fewlabels.files import open_regular, replacing
 
+KEY_FILE = ".page-key"
+"""Where a project's folder keeps the signing key."""
 LEAST_TOKEN = 16
 """Characters that a token must have at least."""
 
-_FILE = ".page-key"
 _KEY_BYTES = 32
 _LIFETIME = 30 * 24 * 3600  # seconds
 _TICKET_SECONDS = 300.0  # a browser may be slow to begin
@@ -53,7 +54,7 @@ class Keys:
                 f"The token has {len(token)} characters and could be guessed; give at "
                 f"least {LEAST_TOKEN}, such as {secrets.token_urlsafe(24)}."
             )
-        made = sha256(_kept(folder / _FILE) + (token or "").encode()).digest()
+        made = sha256(_kept(folder / KEY_FILE) + (token or "").encode()).digest()
         return cls(token or secrets.token_urlsafe(24), made)
 
     @property

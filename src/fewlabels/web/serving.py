@@ -4,9 +4,11 @@ import os
 import socket
 from asyncio import TimerHandle
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from html import escape
 from pathlib import Path
+from threading import Timer
 from typing import Any
 from urllib.parse import quote
 from zlib import crc32
@@ -16,14 +18,16 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fewlabels.errors import UsageError
+from fewlabels.jobs import Event, error_of
 from fewlabels.naming import AllowCode
 from fewlabels.projects import Project
+from fewlabels.projects.settings import FILE
 from fewlabels.web.app import make_app
 from fewlabels.web.background import Background
 from fewlabels.web.board import Board
 from fewlabels.web.desk import Desk
 from fewlabels.web.guard import JOIN, LOOPBACK, Guard
-from fewlabels.web.keys import Keys, write_private
+from fewlabels.web.keys import KEY_FILE, Keys, write_private
 
 _FIRST_PORT, _NUM_PORTS = 8800, 200
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - recognized, not chosen
@@ -34,6 +38,7 @@ _MOST_CONNECTIONS = 200  # of all sessions together
 # As many are accepted at once. It takes four times as many to push out a connection
 # that has just been accepted, so a head that was sent at once is read before.
 _BACKLOG = _MOST_WITHOUT_SESSION // 4
+_FAREWELL = 3.0  # seconds in which open pages learn why there is no project
 _LAUNCH = "open-page.html"
 _PAGE = """<!doctype html>
 <meta charset="utf-8">
@@ -126,7 +131,9 @@ def serve(
     port: int | None = None,
     token: str | None = None,
     allow_code: AllowCode = False,
+    creation: Mapping[str, Any] | None = None,
     on_ready: Callable[[str, Callable[[], Path]], object],
+    on_created: Callable[[dict[str, Any]], object] = lambda _: None,
 ) -> None:
     """Serve the page of a project until somebody stops it.
 
@@ -136,18 +143,26 @@ def serve(
         port: Port to listen at; None: one that the project has kept so far.
         token: What people sign in with; None: a new one.
         allow_code: Which import paths ``project.json`` may name.
+        creation: What :func:`fewlabels.web.work.begin` needs to create the project
+            while the page is there; None: it exists. Where the creation fails, pages
+            are told why, and the same error is raised here.
         on_ready: Called with the address to open, when it can be opened, and with what
             makes a file that leads there: no other user of the machine can read it,
             and what it tells the browser is void afterwards.
+        on_created: Called with what the creation returned.
     """
     check_reach(host, token)
-    keys = Keys.of(folder, token)
-    with (
-        Project.open(folder, allow_code=allow_code) as project,
-        _listening(host, port, folder) as listener,
-    ):
-        _check_pictures(project)
-        guard = guarded(project, keys, host, allow_code=allow_code)
+    with ExitStack() as stack:
+        project = None
+        if creation is None:
+            project = stack.enter_context(Project.open(folder, allow_code=allow_code))
+            _check_pictures(project)
+        else:
+            stack.enter_context(_new_folder(folder))
+        keys = Keys.of(folder, token)
+        listener = stack.enter_context(_listening(host, port, folder))
+        background = Background(folder, allow_code=allow_code, creation=creation)
+        guard = guarded(project, keys, host, background)
         config = uvicorn.Config(
             guard,
             log_level="warning",
@@ -159,6 +174,19 @@ def serve(
         server = uvicorn.Server(config)
         app: Any = guard.app
         app.state.board.is_stopping = lambda: server.should_exit
+        failures: list[Event] = []
+
+        def open_project(end: Event) -> None:
+            if end["event"] != "done":
+                failures.append(end)
+                Timer(_FAREWELL, setattr, (server, "should_exit", True)).start()
+                return
+            new = stack.enter_context(Project.open(folder, allow_code=allow_code))
+            app.state.desk.open(new)
+            app.state.board.open()
+            on_created(end["result"])
+
+        background.on_created = open_project
         own = folder / _LAUNCH
 
         def launch() -> Path:
@@ -171,22 +199,43 @@ def serve(
             server.run(sockets=[listener])
         finally:
             own.unlink(missing_ok=True)
+        if failures:
+            raise error_of(failures[0])
 
 
 def guarded(
-    project: Project, keys: Keys, host: str, *, allow_code: AllowCode = False
+    project: Project | None, keys: Keys, host: str, background: Background
 ) -> Guard:
     """Return the application of a project with a guard in front of it."""
-    background = Background(project.folder, allow_code=allow_code)
     desk = Desk(project)
     board = Board(
         lambda: desk.state() | {"jobs": background.told()}, background.consider
     )
     desk.on_change = background.on_change = board.stir
+    desk.on_shortage = background.want_images
     is_open = host in _EVERYWHERE
     names = {host.lower()} | ({socket.gethostname().lower()} if is_open else set())
     app = make_app(desk, background, board)
     return Guard(app, keys, frozenset(names - _EVERYWHERE), any_address=is_open)
+
+
+@contextmanager
+def _new_folder(folder: Path) -> Iterator[None]:
+    """Make the folder of a new project; without one in the end, remove it again."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"The folder '{folder}' for the project cannot be made: {error.strerror}. "
+            "Give another one with --project."
+        ) from error
+    try:
+        yield
+    finally:
+        if not (folder / FILE).exists():
+            (folder / KEY_FILE).unlink(missing_ok=True)
+            with suppress(OSError):  # something else is in it
+                folder.rmdir()
 
 
 def check_reach(host: str, token: str | None) -> None:

@@ -98,15 +98,15 @@ def next_round(
     folder: str,
     *,
     at_random: bool,
-    ahead: bool,
     allow_code: AllowCode,
 ) -> dict[str, Any]:
     """Choose the next images, after a training where that takes no time.
 
+    Images that are open stay open.
+
     Args:
         folder: The project's.
         at_random: Choose without features, which are not there yet.
-        ahead: Choose although a few images are open; they stay with whoever has them.
         allow_code: What ``project.json`` may import.
 
     Returns:
@@ -115,14 +115,14 @@ def next_round(
     with Project.open(folder, allow_code=allow_code) as project, unwarned():
         from fewlabels.projects.learning import is_up_to_date
 
-        size, trained = _size_ahead(project) if ahead else None, None
         if at_random:
-            asked = project.ask(strategy="random", size=size, scan=False, anew=ahead)
+            asked = project.ask(strategy="random", scan=False, ahead=True)
             return {"round": asked.step, "model": None}
+        trained = None
         is_quick = project.trainer().num_steps is None and _can_learn(project)
         if is_quick and not is_up_to_date(project, project.snapshot()):
-            trained = project.train().record.name
-        asked = project.ask(anew=ahead, size=size, scan=False)
+            trained = project.train(scan=False).record.name
+        asked = project.ask(ahead=True, scan=False)
         return {"round": asked.step, "model": trained}
 
 
@@ -198,14 +198,6 @@ def built_in(project: Project) -> "Training | None":
     """Return the training of a project; None if it was brought from outside."""
     chosen = project.chosen_trainer()
     return training.built_in(chosen.name, chosen.options)
-
-
-def _size_ahead(project: Project) -> int:
-    """Return how many images to choose while some are open, within the budget."""
-    snapshot = project.snapshot()
-    waiting = snapshot.waiting & snapshot.positions.keys()
-    left = project.settings.budget - snapshot.num_spent - len(waiting)
-    return min(project.settings.query, left)
 
 
 def _from_scratch(project: Project) -> Choice:

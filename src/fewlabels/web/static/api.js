@@ -7,7 +7,7 @@ export class Refused extends Error {
   }
 }
 
-const PATIENCE = 15000; // milliseconds
+const PATIENCE = 15; // seconds
 
 async function answered(response) {
   if (response.ok) return response.json();
@@ -21,17 +21,17 @@ async function answered(response) {
 }
 
 export async function get(path) {
-  return answered(await fetch(path, { signal: AbortSignal.timeout(PATIENCE) }));
+  return answered(await fetch(path, { signal: AbortSignal.timeout(1000 * PATIENCE) }));
 }
 
-export async function post(path, body = {}, { keepalive = false } = {}) {
+export async function post(path, body = {}, { keepalive = false, seconds = PATIENCE } = {}) {
   return answered(
     await fetch(path, {
       method: "POST",
       headers: { "content-type": "application/json", "x-fewlabels": "1" },
       body: JSON.stringify(body),
       keepalive,
-      signal: keepalive ? undefined : AbortSignal.timeout(PATIENCE),
+      signal: keepalive ? undefined : AbortSignal.timeout(1000 * seconds),
     }),
   );
 }

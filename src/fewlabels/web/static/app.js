@@ -6,6 +6,7 @@ import { Imports } from "./imports.js";
 import { LabelView } from "./label.js";
 import { Outbox } from "./outbox.js";
 import { StandingView } from "./standing.js";
+import { progressOf } from "./waiting.js";
 import { WallView } from "./wall.js";
 
 const BEAT = 30000; // milliseconds; leases last four times as long
@@ -143,15 +144,14 @@ class Desk {
       const job = jobs[name];
       if (job.status === "running") {
         const bar = job.total ? h("progress", { max: job.total, value: job.done, "aria-label": title }) : null;
-        const far = job.total ? ` ${Math.floor((100 * job.done) / job.total)} %` : " …";
         const button = stop ? h("button", { type: "button", onclick: () => this.wish(`cancel/${name}`) }, "Stop") : null;
-        rows.push(h("span", { class: "job" }, `${job.task || title}${far}`, bar, button));
+        rows.push(h("span", { class: "job" }, progressOf(job, `${title} …`), bar, button));
       } else if (job.status === "failed" && name !== "round") {
         rows.push(h("span", { class: "job bad" }, `${title}: ${job.error}`));
       }
       if (name === "features" && (job.status === "failed" || job.status === "canceled")) {
         const again = h("button", { type: "button", onclick: () => this.wish("features") }, "Go on");
-        rows.push(h("span", { class: "job" }, "Without it there is no wall, and images are drawn at random.", again));
+        rows.push(h("span", { class: "job" }, "Without it the model cannot guess, or choose images.", again));
       }
       const isOver = this.saidBefore[name] === "running" && job.status !== "running";
       if (isOver && this.asked.delete(name)) this.answer(name, job);
@@ -220,16 +220,41 @@ function press(desk, event) {
   }
 }
 
+/** Show what is being done until there is a project. */
+function drawCreation(job) {
+  const words = { title: "Waiting for the server …", text: "", more: h("div", { class: "spinner" }) };
+  if (job?.status === "failed") {
+    words.title = "The project could not be created";
+    words.text = `${job.error} Correct that and run the command again.`;
+    words.more = null;
+  } else if (job?.status === "running") {
+    words.title = "Creating the project …";
+    words.text = job.total
+      ? `${progressOf(job)}. Then the first images to label appear here.`
+      : "The program starts and looks at the images. The first ones to label appear here, most often within half a minute.";
+  } else if (job) {
+    words.title = "Opening the project …";
+  }
+  const box = byId("message");
+  if (box.textContent !== words.title + words.text) fill(box, h("h2", {}, words.title), h("p", {}, words.text), words.more);
+}
+
+/** Wait for the project, which may be created only now; null: that failed. */
+async function opened() {
+  for (;;) {
+    const project = await get("/api/project").catch(() => null);
+    if (project) return project;
+    const jobs = await get("/api/jobs").catch(() => null);
+    drawCreation(jobs?.creation);
+    if (jobs?.creation.status === "failed") return null;
+    await new Promise((go) => setTimeout(go, 500));
+  }
+}
+
 async function begin() {
   history.replaceState(null, "", "/"); // the token is a cookie now
-  let project = null;
-  while (!project) {
-    try {
-      project = await get("/api/project");
-    } catch {
-      await new Promise((go) => setTimeout(go, 1000));
-    }
-  }
+  const project = await opened();
+  if (!project) return;
   document.title = `${project.name} · fewlabels`;
   byId("name").textContent = project.name;
   const desk = new Desk(project);

@@ -4,9 +4,10 @@ import { post } from "./api.js";
 import { ask, byId, fill, h, speak, toast } from "./dom.js";
 import { assigned, meant, HELP } from "./keys.js";
 import { Ahead, address } from "./pictures.js";
+import { progressOf, timeLeft } from "./waiting.js";
 
-const HELD = 14; // images that a tab holds
-const REFILL = 11; // fewer, and more are asked for
+const HELD = [5, 20]; // images that a tab holds: those of a round, but at least and at most so many
+const REFILL = 0.8; // of them; with fewer, more are asked for
 const PAUSE = 1500; // milliseconds until a tab without images asks again
 const ZOOMS = [1, 2, 4, 8];
 const FULL = 2560;
@@ -14,6 +15,7 @@ const FULL = 2560;
 export class LabelView {
   constructor(desk) {
     this.desk = desk; // tab, annotator, outbox, state
+    this.size = Math.min(HELD[1], Math.max(HELD[0], desk.project.query));
     this.queue = [];
     this.history = [];
     this.current = null;
@@ -23,6 +25,7 @@ export class LabelView {
     this.zoom = 0;
     this.times = [];
     this.isRefilling = false;
+    this.buttons = null; // below the message
     this.frame = byId("frame");
     byId("stage").addEventListener("pointermove", (event) => this.#point(event));
     byId("stage").addEventListener("click", () => this.current && this.#zoomTo(this.zoom ? 0 : 1));
@@ -38,11 +41,11 @@ export class LabelView {
 
   /** Get more images, unless there are enough. */
   async refill() {
-    if (this.isRefilling || this.queue.length >= REFILL) return;
+    if (this.isRefilling || this.queue.length >= REFILL * this.size) return;
     this.isRefilling = true;
     clearTimeout(this.again);
     try {
-      const found = await post("/api/lease", { ...this.desk.signature, count: HELD });
+      const found = await post("/api/lease", { ...this.desk.signature, count: this.size });
       this.#take(found.items);
       this.held = found.num_held;
       this.freesAt = found.frees_at;
@@ -110,40 +113,59 @@ export class LabelView {
     this.drawRound();
   }
 
-  /** Say why there is no image. */
+  /** Say why there is no image, and for how long. */
   #explain() {
-    const state = this.desk.state;
-    const jobs = state?.jobs ?? {};
-    let title = "Choosing the next images …";
-    let text = "The first round is drawn at random; later ones wait for what the model knows.";
-    let more = h("div", { class: "spinner" });
-    if (state && state.round && state.round.open > 0 && this.held) {
-      title = "Others have the rest of this round";
-      const when = this.freesAt ? ` If nobody goes on with them, the first comes free at ${new Date(this.freesAt).toLocaleTimeString()}.` : "";
-      text = `${this.held} images are with other people or tabs.${when}`;
-      more = h("button", { class: "button", onclick: () => this.refill() }, "Look again");
-    } else if (state && (state.spent >= state.budget || jobs.round?.status === "finished")) {
-      title = state.spent >= state.budget ? "The budget is spent" : "Every image was asked about";
-      text = `${state.spent} of ${state.budget} labels are given. Look at the standing, confirm what the model thinks on the wall, or export.`;
-      more = h(
-        "div",
-        { class: "row" },
-        h("button", { class: "button", onclick: () => this.desk.go("standing") }, "Standing ", h("kbd", {}, "⇧S")),
-        " ",
-        h("button", { class: "button main", onclick: () => this.desk.wish("export") }, "Export ", h("kbd", {}, "⇧E")),
-      );
-    } else if (jobs.round?.status === "failed") {
-      title = "The next images could not be chosen";
-      text = jobs.round.error;
-      more = h("button", { class: "button main", onclick: () => this.desk.wish("round") }, "Try again");
-    } else if (jobs.round?.status === "running" && jobs.round.task) {
-      text = `${jobs.round.task}: ${jobs.round.done} of ${jobs.round.total}.`;
-    }
+    const [title, text, ...more] = this.#reason(this.desk.state);
     const box = byId("message");
-    if (box.hidden || box.textContent !== title + text + more.textContent) {
-      fill(box, h("h2", {}, title), h("p", {}, text), more); // else a button would lose its focus
+    const buttons = more.map((button) => button.textContent).join("\n");
+    if (box.hidden || buttons !== this.buttons) {
+      this.buttons = buttons;
+      fill(box, h("h2"), h("p"), h("div", { class: more.length ? "row" : "spinner" }, more));
+      box.hidden = false;
     }
-    box.hidden = false;
+    const [head, words] = box.children; // a button keeps its focus
+    if (head.textContent !== title) head.textContent = title;
+    if (words.textContent !== text) words.textContent = text;
+  }
+
+  /** Title, text and buttons that say why there is no image. */
+  #reason(state) {
+    if (!state) return ["Opening the project …", ""];
+    const { round, features } = state.jobs;
+    const button = (text, act, kind = "button") => h("button", { class: kind, onclick: act }, text);
+    if (state.spent >= state.budget || round.status === "finished") {
+      return [
+        state.spent >= state.budget ? "The budget is spent" : "Every image was asked about",
+        `${state.spent} of ${state.budget} labels are given. Look at the standing, confirm what the model thinks on the wall, or export.`,
+        button(["Standing ", h("kbd", {}, "⇧S")], () => this.desk.go("standing")),
+        button(["Export ", h("kbd", {}, "⇧E")], () => this.desk.wish("export"), "button main"),
+      ];
+    }
+    if (round.status === "failed") {
+      return ["The next images could not be chosen", round.error, button("Try again", () => this.desk.wish("round"), "button main")];
+    }
+    if (round.status === "running") {
+      const what = round.total ? `${progressOf(round)}.` : timeLeft(round);
+      return ["Choosing the next images …", what || "That takes a few seconds; the first time, up to half a minute."];
+    }
+    if (state.open && !this.held) return ["Fetching images …", ""];
+    if (state.open && state.spent + state.waiting >= state.budget) {
+      const when = this.freesAt ? ` If nobody goes on with them, the first comes free at ${new Date(this.freesAt).toLocaleTimeString()}.` : "";
+      return ["Others have the last images of the budget", `${this.held} images are with other people or tabs.${when}`, button("Look again", () => this.refill())];
+    }
+    if (state.round && features.status !== "done") {
+      const random = button(`Label ${Math.min(this.desk.project.query, state.budget - state.spent)} random images meanwhile`, () => this.desk.wish("random-round"));
+      const why = "The next images are chosen by what they show, and for that the program has to look at all images once.";
+      if (features.status === "running") {
+        return [
+          ["Looking at all images", timeLeft(features)].filter((part) => part).join(", "),
+          `${why} ${progressOf(features, "This is being prepared")}. When that is done, labeling goes on by itself. Random images cost the same budget and teach the model less.`,
+          random,
+        ];
+      }
+      return ["The images were not all looked at", `${why} ${features.error ?? "It was stopped."}`, button("Go on with it", () => this.desk.wish("features"), "button main"), random];
+    }
+    return ["Choosing the next images …", ""];
   }
 
   /** Take in what the server tells. */

@@ -4,6 +4,7 @@ import { post } from "./api.js";
 import { byId, fill, h, speak, toast } from "./dom.js";
 import { meant } from "./keys.js";
 import { thumbnail } from "./pictures.js";
+import { progressOf } from "./waiting.js";
 
 const COUNT = 60;
 
@@ -43,11 +44,18 @@ export class WallView {
   hear() {
     if (this.desk.view !== "wall") return;
     this.drawTabs();
-    if (!this.tiles.length && !this.isLoading && this.desk.state.jobs.features.status === "done") this.load();
+    if (!this.tiles.length && !this.isLoading) this.load();
   }
 
   async load() {
     if (!this.desk.state) return;
+    const { features } = this.desk.state.jobs;
+    if (features.status !== "done") {
+      const far = features.status === "running" ? progressOf(features, "This is being prepared") : features.error ?? "It was stopped";
+      this.note.textContent = `The model can guess when the program has looked at all images. ${far}.`;
+      return;
+    }
+    if (this.shown !== this.confirmed) this.note.textContent = `Working out what the model takes for ${this.confirmed} …`;
     const turn = (this.turn = (this.turn ?? 0) + 1);
     this.isLoading = true;
     const wish = { ...this.desk.signature, count: COUNT, without: [...this.passed].slice(-5000) };
@@ -55,7 +63,7 @@ export class WallView {
     else wish.name = this.name;
     let found = null;
     try {
-      found = await post("/api/wall", wish);
+      found = await post("/api/wall", wish, { seconds: 65 });
     } catch (error) {
       this.note.textContent = error.message;
     }
@@ -63,6 +71,7 @@ export class WallView {
     this.isLoading = false;
     this.tiles = found?.tiles ?? [];
     this.numAll = found?.num_all ?? 0;
+    this.shown = this.confirmed;
     this.by = found?.by ?? null;
     this.out.clear();
     this.at = 0;
