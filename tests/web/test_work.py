@@ -128,7 +128,7 @@ def test_a_final_training_is_measured_and_done_while_heads_serve(tmp_path, monke
         folder = str(project.folder)
         assert work.estimate_final(folder, allow_code=False)["expected"] == ""
         answer(project, project.ask())
-        assert work.next_round(folder, at_random=False, ahead=False, allow_code=False)
+        assert work.next_round(folder, at_random=False, allow_code=False)
         told = work.estimate_final(folder, allow_code=False)
         assert told["expected"].startswith("Expected: ")
         told = work.train_finally(folder, allow_code=False)
@@ -137,7 +137,7 @@ def test_a_final_training_is_measured_and_done_while_heads_serve(tmp_path, monke
         work.next_round(folder, at_random=False, ahead=True, allow_code=False)
         assert project.export(tmp_path / "out").model.trainer == "fixmatch-darp"
         answer(project, project.ask())
-        work.next_round(folder, at_random=False, ahead=False, allow_code=False)
+        work.next_round(folder, at_random=False, allow_code=False)
         assert [one.trainer for one in project.records()][2:] == ["frozen-linear"]
 
 
