@@ -134,7 +134,7 @@ def test_a_final_training_is_measured_and_done_while_heads_serve(tmp_path, monke
         told = work.train_finally(folder, allow_code=False)
         assert told == {"model": "model-001", "num_labels": 4}
         # It stays the latest model, and is exported, until there are new labels.
-        work.next_round(folder, at_random=False, ahead=True, allow_code=False)
+        work.next_round(folder, at_random=False, allow_code=False)
         assert project.export(tmp_path / "out").model.trainer == "fixmatch-darp"
         answer(project, project.ask())
         work.next_round(folder, at_random=False, allow_code=False)
