@@ -124,7 +124,7 @@ def test_the_first_model_does_not_wait_for_features(tmp_path):
 def test_a_final_training_is_measured_and_done_while_heads_serve(tmp_path, monkeypatch):
     few = Choice(name="fixmatch-darp", options={"steps": 2, "target": [0.75, 0.25]})
     monkeypatch.setattr(work, "_from_scratch", lambda _: few)
-    with begin(tmp_path, trainer=HEAD) as project:
+    with begin(tmp_path, trainer=HEAD, budget=20) as project:
         folder = str(project.folder)
         assert work.estimate_final(folder, allow_code=False)["expected"] == ""
         answer(project, project.ask())

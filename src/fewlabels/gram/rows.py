@@ -19,6 +19,7 @@ from fewlabels.matrices import MappedRows, Matrix, Rows, rows_at, rows_of
 from fewlabels.sharing import helper
 
 _CHUNK_BYTES = 32 * 2**20
+_MOST_CONVERTED = 256 * 2**20  # bytes of double rows that are kept
 _SHORTEST = 1e-12  # as torch.nn.functional.normalize has it
 _FEW_COLUMNS = 16
 _SPREAD = 1.25  # rows to read in one piece, for each that is asked for
@@ -178,7 +179,7 @@ class DoubleRows:
 
     def in_double(self) -> "DoubleRows":
         """Return the same rows, converted once for all where they are few."""
-        if self.num_items * self.features.shape[1] * 8 > _CHUNK_BYTES:
+        if self.num_items * self.features.shape[1] * 8 > _MOST_CONVERTED:
             return self
         if helper() is not None and isinstance(self.features, MappedRows):
             return self  # which travel as a path
