@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from tests.projects.toy import num_events
 from tests.web.pages import HEADERS, Browser, uuid
 
+from fewlabels.store import Store
+
 
 def labels(project):
     names = [one.name for one in project.store.classes()]
@@ -97,6 +99,31 @@ def test_a_new_class_and_several_people(project, browser):
     assert (state["spent"], state["budget"]) == (1, 12)
     assert browser.act("add_class", name="Neither").status_code == 422
     assert browser.act("undo").status_code == 422  # it is not the user's
+
+
+def recorded(method, read):
+    """Return a method of a store that also adds what it returns to a list."""
+
+    def call(store, *given, **options):
+        answer = tuple(method(store, *given, **options))
+        read.extend(answer)
+        return answer
+
+    return call
+
+
+def test_only_what_is_new_is_read(project, browser, monkeypatch):
+    browser.desk.state()
+    read = []
+    for name in ("verdicts", "rounds", "events"):
+        monkeypatch.setattr(Store, name, recorded(getattr(Store, name), read))
+    for item in browser.lease(3):
+        browser.act("label", item=item["id"], name="even")
+    assert browser.desk.state()["spent"] == 3
+    assert len(read) == 3  # the labels
+    assert browser.desk.state()["spent"] == 3
+    browser.lease(3)
+    assert len(read) == 3
 
 
 def test_names_from_outside_are_only_ever_text(project, browser):

@@ -46,7 +46,7 @@ def renew(connection: Connection, *tables: Table) -> None:
 def extend(connection: Connection, last: int) -> None:
     """Write the checksum of the events after ``last``, added in this transaction."""
     added = _raw(EVENTS).where(EVENTS.c.sequence > last)
-    before = _written(connection).get(EVENTS.name, _NOTHING)
+    before = written(connection).get(EVENTS.name, _NOTHING)
     _write(connection, EVENTS.name, _chained(connection, added, before, at_once=1))
 
 
@@ -57,9 +57,9 @@ def renew_all(connection: Connection) -> None:
 
 def damaged_part(connection: Connection) -> str | None:
     """Return the first table that is not what its checksum says; None if all are."""
-    written = _written(connection)
+    known = written(connection)
     for table in _TABLES:
-        if written.get(table.name) != _of_table(connection, table):
+        if known.get(table.name) != _of_table(connection, table):
             return table.name
     return None
 
@@ -99,7 +99,8 @@ def _chained(
     return checksum
 
 
-def _written(connection: Connection) -> dict[str, str]:
+def written(connection: Connection) -> dict[str, str]:
+    """Return the checksums as they were written, by the names of their tables."""
     rows = connection.execute(select(CHECKSUMS.c.name, CHECKSUMS.c.checksum))
     return {row.name: row.checksum for row in rows}
 

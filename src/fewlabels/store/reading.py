@@ -46,6 +46,14 @@ def events(
         yield StoredEvent(row.sequence, row.server_time, event_of(row))
 
 
+def changes(connection: Connection, after: int) -> tuple[int, set[str]]:
+    """Return the number of the last event, and the items of those after a number."""
+    query = select(EVENTS.c.sequence, EVENTS.c.item).where(EVENTS.c.sequence > after)
+    rows = connection.execute(query).all()
+    last = max((row.sequence for row in rows), default=after)
+    return last, {row.item for row in rows} - {None}
+
+
 def identity(connection: Connection) -> str | None:
     """Return the UUID of the first event; None where there is none."""
     return connection.execute(

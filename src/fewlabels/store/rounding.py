@@ -52,13 +52,15 @@ def add_round(connection: Connection, given: StoredRound, now: datetime) -> Stor
     return replace(given, created=now)
 
 
-def rounds(connection: Connection) -> tuple[StoredRound, ...]:
-    """Return all rounds in the order of their steps."""
+def rounds(connection: Connection, after: int = -1) -> tuple[StoredRound, ...]:
+    """Return the rounds after a step, in the order of their steps."""
     members: dict[int, list[RoundItem]] = {}
-    query = select(ROUND_ITEMS).order_by(ROUND_ITEMS.c.round, ROUND_ITEMS.c.rank)
+    query = select(ROUND_ITEMS).where(ROUND_ITEMS.c.round > after)
+    query = query.order_by(ROUND_ITEMS.c.round, ROUND_ITEMS.c.rank)
     for row in connection.execute(query):
         members.setdefault(row.round, []).append(RoundItem(row.item, row.role))
-    rows = connection.execute(select(ROUNDS).order_by(ROUNDS.c.step))
+    asked = select(ROUNDS).where(ROUNDS.c.step > after).order_by(ROUNDS.c.step)
+    rows = connection.execute(asked)
     return tuple(
         StoredRound(**row._mapping, items=tuple(members.get(row.step, ())))
         for row in rows

@@ -9,6 +9,7 @@ from typing import Self
 
 from fewlabels.store import (
     appending,
+    checksums,
     copies,
     indexing,
     leasing,
@@ -36,6 +37,7 @@ from fewlabels.store.records import (
     StoredRound,
     new_uuid,
 )
+from fewlabels.store.schema import ITEMS
 
 LEASE_SECONDS = 120.0
 """How long a lease holds without a sign of life."""
@@ -197,6 +199,11 @@ class Store:
         with self.database.reading() as connection:
             yield from reading.events(connection, after=after, item=item, kinds=kinds)
 
+    def changes(self, *, after: int) -> tuple[int, set[str]]:
+        """Return the number of the last event, and the items of those since one."""
+        with self.database.reading() as connection:
+            return reading.changes(connection, after)
+
     def event(self, uuid: str) -> StoredEvent | None:
         """Return the event of this name; None where there is none."""
         with self.database.reading() as connection:
@@ -296,6 +303,12 @@ class Store:
         with self.database.reading() as one:
             yield from indexing.items(one, with_missing=with_missing, ids=ids)
 
+    @property
+    def items_checksum(self) -> str:
+        """A checksum over all items: another one when any of them has changed."""
+        with self.database.reading() as connection:
+            return checksums.written(connection)[ITEMS.name]
+
     def add_round(self, given: StoredRound) -> StoredRound:
         """Store a round for good.
 
@@ -309,10 +322,10 @@ class Store:
         with self.database.writing() as connection:
             return rounding.add_round(connection, given, self.database.now(connection))
 
-    def rounds(self) -> tuple[StoredRound, ...]:
-        """Return all rounds in the order of their steps."""
+    def rounds(self, *, after: int = -1) -> tuple[StoredRound, ...]:
+        """Return all rounds, or those after a step, in the order of their steps."""
         with self.database.reading() as connection:
-            return rounding.rounds(connection)
+            return rounding.rounds(connection, after)
 
     def asked(self, items: Sequence[str] | None = None) -> dict[str, Asking]:
         """Return the latest round that asked about each item; None: about any."""

@@ -1,7 +1,7 @@
 """What people do on the page, as the verbs of a project. Nothing is stored here."""
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from threading import Lock
@@ -9,9 +9,8 @@ from typing import Any
 
 from fewlabels.errors import AnswersError, JobError, UsageError
 from fewlabels.projects import Project
-from fewlabels.projects.snapshot import Snapshot
-from fewlabels.store import StoredEvent, StoredRound
-from fewlabels.store.records import LABELS
+from fewlabels.projects.tally import Tally
+from fewlabels.store import StoredEvent
 from fewlabels.web.letters import keep, letters_of
 from fewlabels.web.messages import (
     Action,
@@ -41,8 +40,13 @@ class Desk:
     """Called after something was written."""
     on_shortage: Callable[[int], object] = field(default=lambda _: None)
     """Called with the last round when a tab gets fewer images than it asks for."""
-    _sequence: int = 0
     _importing: Lock = field(default_factory=Lock)
+    _lock: Lock = field(default_factory=Lock)
+    _reasons: dict[int, str] = field(default_factory=dict)
+
+    @cached_property
+    def _tally(self) -> Tally:
+        return Tally(overlap=self.project.settings.overlap)
 
     @property
     def project(self) -> Project:
@@ -72,13 +76,14 @@ class Desk:
         leased = self.project.lease(
             turn.count, annotator=turn.annotator, token=turn.tab
         )
-        rounds = self.project.store.rounds()  # later: all that was leased is in one
         items = [one.item for one in leased.leases]
         if len(items) < turn.count:
-            self.on_shortage(rounds[-1].step if rounds else -1)
+            with self._counted() as tally:
+                last = len(tally.rounds) - 1
+            self.on_shortage(last)
         frees_at = leased.frees_at
         return {
-            "items": self._shown(items, rounds),
+            "items": self._shown(items),
             "num_held": leased.num_held,
             "frees_at": None if frees_at is None else frees_at.isoformat(),
         }
@@ -187,13 +192,25 @@ class Desk:
         told: Facts = {"annotator": action.annotator, "uuid": action.uuid}
         done = self.project.undo(target=action.target, token=action.tab, **told)
         self.on_change()
-        shown = self._shown([str(done.event.item)], self.project.store.rounds())
+        shown = self._shown([str(done.event.item)])
         return {"saved": done.sequence, "item": shown[0] if shown else None}
 
-    def _shown(self, items: list[str], rounds: tuple[StoredRound, ...]) -> list[Facts]:
+    def _shown(self, items: list[str]) -> list[Facts]:
         """Return what the page shows with each image."""
         seen = self._seen(items)
-        return [facts | _place(item, rounds) for item, facts in seen.items()]
+        with self._counted() as tally:  # later: all that was leased is in a round
+            return [facts | self._place(item, tally) for item, facts in seen.items()]
+
+    def _place(self, item: str, tally: Tally) -> Facts:
+        """Return where an image is in the latest round that asked about it."""
+        if item not in tally.places:
+            return {"round": None, "number": 0, "of": 0, "why": ""}
+        step, rank = tally.places[item]
+        asked = tally.rounds[step]
+        if step not in self._reasons:
+            self._reasons[step] = why(asked)
+        place = {"round": step, "number": rank + 1, "of": len(asked.items)}
+        return place | {"why": self._reasons[step]}
 
     def _seen(self, items: Sequence[str]) -> dict[str, Facts]:
         """Return what the page shows of images, without those that have gone since."""
@@ -209,69 +226,42 @@ class Desk:
 
     # -------------------------------------------------------------------- overview
 
+    @contextmanager
+    def _counted(self) -> Iterator[Tally]:
+        """Yield the counts as of now, to one thread at a time."""
+        with self._lock:
+            self._tally.update(self.project.store)
+            yield self._tally
+
     def state(self) -> Facts:
         """Return how far the labeling is; cheap, whatever the number of images."""
-        with self.project.store.reading() as moment:
-            for event in moment.events(after=self._sequence):
-                self._sequence = event.sequence
-            classes = moment.classes()
-            names = {one.number: one.name for one in classes}
-            snapshot = Snapshot(
-                items=(),
-                classes=tuple(names.values()),
-                verdicts=moment.verdicts(with_missing=True),
-                rounds=moment.rounds(),
-                overlap=self.project.settings.overlap,
-            )
-            there = {one.id for one in moment.items(ids=sorted(snapshot.waiting))}
-        verdicts = snapshot.verdicts
-        labels = [one for one in verdicts if one.kind in LABELS]
-        confirmed = {one.item for one in labels if one.is_confirmed}
-        counts = Counter(names[one.class_number or 0] for one in labels)
         letters = letters_of(self.project.folder)
-        return {
-            "sequence": self._sequence,
-            "classes": [
-                {
-                    "name": one.name,
-                    "count": counts[one.name],
-                    "letter": letters.get(one.number, ""),
-                }
-                for one in classes
-                if one.is_active
-            ],
-            "budget": self.project.settings.budget,
-            "spent": snapshot.num_spent,
-            "confirmed": len(confirmed),
-            "imported": snapshot.num_imported,
-            "skipped": len({one.item for one in verdicts} - {o.item for o in labels}),
-            "round": _progress(snapshot, there),
-            "open": len(_asked(snapshot.open_rounds) & there),
-            "waiting": len(there),
-            "people": sorted({one.annotator for one in verdicts}),
-        }
-
-
-def _progress(snapshot: Snapshot, waiting: set[str]) -> Facts | None:
-    """Return how much of the last round is answered; nobody can answer what is gone."""
-    if not snapshot.rounds:
-        return None
-    last = snapshot.rounds[-1]
-    num_open = sum(one.item in waiting for one in last.items)
-    return {"number": last.step, "size": len(last.items), "open": num_open}
-
-
-def _asked(rounds: tuple[StoredRound, ...]) -> set[str]:
-    """Return the images of some rounds."""
-    return {item.item for asked in rounds for item in asked.items}
-
-
-def _place(item: str, rounds: tuple[StoredRound, ...]) -> Facts:
-    """Return where an image stands in the latest round that asked about it."""
-    for asked in reversed(rounds):
-        ids = [one.item for one in asked.items]
-        if item in ids:
-            number = ids.index(item) + 1
-            place = {"round": asked.step, "number": number, "of": len(ids)}
-            return place | {"why": why(asked)}
-    return {"round": None, "number": 0, "of": 0, "why": ""}
+        with self._counted() as tally:
+            last = tally.rounds[-1] if tally.rounds else None
+            return {
+                "sequence": tally.sequence,
+                "classes": [
+                    {
+                        "name": one.name,
+                        "count": tally.class_counts[one.number],
+                        "letter": letters.get(one.number, ""),
+                    }
+                    for one in tally.classes
+                    if one.is_active
+                ],
+                "budget": self.project.settings.budget,
+                "spent": tally.num_items["spent"],
+                "confirmed": tally.num_items["confirmed"],
+                "imported": tally.num_items["imported"],
+                "skipped": tally.num_items["skipped"],
+                "round": None
+                if last is None
+                else {
+                    "number": last.step,
+                    "size": len(last.items),
+                    "open": tally.num_open_since(last.step),
+                },
+                "open": tally.num_open,
+                "waiting": len(tally.waiting),
+                "people": tally.people,
+            }
