@@ -242,7 +242,7 @@ def test_sqlite_commits_are_synced_in_full(tmp_path):
             store.database.writing() as connection,
         ):
             connection.execute(
-                text("INSERT INTO leases VALUES ('nobody', 'a', 't', 'x')")
+                text("INSERT INTO leases VALUES ('nobody', 'a', 't', 'x', 'u')")
             )
     assert sqlite3.connect(tmp_path / "labels.sqlite").close() is None
 
