@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.data.pictures import pixels
 
 from fewlabels.data.arrays import array_pool
-from fewlabels.data.derived import repeated, resized, subset
+from fewlabels.data.derived import fewer_tests, repeated, resized, subset
 from fewlabels.data.digits import digits_pool
 from fewlabels.errors import DataError, UnknownNameError, UsageError
 from fewlabels.pool import Answers
@@ -128,3 +128,33 @@ def test_resizing_keeps_labels_and_the_whole_image():
     difference = small.images.read(EVERY).float() - DIGITS.images.read(EVERY).float()
     assert difference.mean().abs() < 1
     assert resized(DIGITS, 8) is DIGITS
+
+
+def test_parts_of_one_seed_share_no_item():
+    pool = digits_pool()
+    parts = [subset(pool, [20] * 10, seed=3, part=part) for part in range(4)]
+    assert len({name for part in parts for name in part.ids}) == 800
+    assert all(part.class_counts == (20,) * 10 for part in parts)
+    assert parts[0].ids == subset(pool, [20] * 10, seed=3).ids
+
+
+def test_a_part_past_the_end_is_refused():
+    with pytest.raises(DataError, match=r"of part 12\. Ask for at most 9"):
+        subset(digits_pool(), [20] * 10, part=12)
+    with pytest.raises(UsageError, match="part is -1"):
+        subset(digits_pool(), [20] * 10, part=-1)
+
+
+def test_fewer_tests_are_even_and_keep_their_labels():
+    pool = fewer_tests(digits_pool(), 7, seed=1)
+    assert torch.bincount(pool.test.labels).tolist() == [7] * 10
+    whole, kept = digits_pool().test, pool.test.images.chosen
+    assert torch.equal(whole.labels[kept], pool.test.labels)
+    every = torch.arange(len(kept))
+    assert torch.equal(whole.images.read(kept), pool.test.images.read(every))
+
+
+@pytest.mark.parametrize("count", [0, 1000])
+def test_impossible_numbers_of_tests_are_refused(count):
+    with pytest.raises(UsageError, match=f"tests is {count}, and there are"):
+        fewer_tests(digits_pool(), count)

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from tests.data.test_cifar import packed, trusted, write_cifar10
 from tests.data.test_idx import write_set
 
+from fewlabels.data import named
 from fewlabels.data.cifar import read_cifar_folder
 from fewlabels.data.download import Source
 from fewlabels.data.idx import read_idx_folder
@@ -20,6 +22,7 @@ from fewlabels.data.named import (
     standard_pool,
 )
 from fewlabels.errors import DataError, DownloadError, UnknownNameError
+from fewlabels.pool import ArrayImages, Pool, Split
 
 TINY = StandardSet(
     name="mnist",
@@ -35,6 +38,7 @@ def test_the_names_are_sorted():
     assert list(names()) == [
         "cifar10",
         "cifar100",
+        "cifar20",
         "digits",
         "fashion-mnist",
         "mnist",
@@ -129,3 +133,21 @@ def test_the_real_sets_are_in_official_order(name, monkeypatch, tmp_path):
     assert pool.labels[:5].tolist() == train
     assert pool.test.labels[:5].tolist() == test
     assert len(set(pool.class_counts)) == 1 or name == "mnist"
+
+
+def test_cifar20_has_the_groups_of_cifar100(monkeypatch):
+    images = torch.zeros(4, 3, 2, 2, dtype=torch.uint8)
+    labels = torch.tensor([0, 54, 99, 97])  # apple, orchid, worm, wolf
+    fine = Pool.build(ArrayImages(images), labels, [str(n) for n in range(100)])
+    fine = replace(fine, test=Split(ArrayImages(images[:1]), labels[1:2]))
+    monkeypatch.setattr(named, "standard_pool", lambda *_: fine)
+    pool = named_pool("cifar20")
+    groups = [pool.classes[number] for number in pool.labels.tolist()]
+    assert groups == [
+        "fruit_and_vegetables",
+        "flowers",
+        "non-insect_invertebrates",
+        "large_carnivores",
+    ]
+    assert pool.classes[int(pool.test.labels[0])] == "flowers"
+    assert (pool.num_classes, pool.ids) == (20, fine.ids)

@@ -11,7 +11,7 @@ from torch.nn.functional import interpolate
 
 from fewlabels.data.contents import digests_of
 from fewlabels.errors import DataError, UnknownNameError, UsageError
-from fewlabels.pool import ArrayImages, Images, Pool
+from fewlabels.pool import ArrayImages, Images, Pool, Split
 from fewlabels.rng import fork, keyed_uniforms, stream
 
 Counts = Sequence[int] | Mapping[str, int] | Mapping[int, int]
@@ -95,7 +95,7 @@ class RepeatedImages:
         return normal.reshape(len(indices), *self.shape)
 
 
-def subset(pool: Pool, counts: Counts, *, seed: int = 0) -> Pool:
+def subset(pool: Pool, counts: Counts, *, seed: int = 0, part: int = 0) -> Pool:
     """Keep some labeled items of each class, for example to make a pool imbalanced.
 
     Example:
@@ -110,14 +110,15 @@ def subset(pool: Pool, counts: Counts, *, seed: int = 0) -> Pool:
             a class that is not named keeps none.
         seed: Which items are kept. The items for a smaller count are among those for a
             larger one.
+        part: With the same seed and counts, other parts keep other items.
 
     Returns:
         A new pool with the same classes, in the order of the old one.
     """
     wanted = _wanted(pool, counts)
-    _check_enough(pool, wanted)
+    _check_enough(pool, wanted, part)
     chosen = [
-        _some_of(torch.nonzero(pool.labels == number).flatten(), count, seed, number)
+        _some_of(pool.labels, number, count, seed, part)
         for number, count in enumerate(wanted)
     ]
     kept = torch.cat(chosen).sort().values
@@ -222,15 +223,45 @@ def _wanted(pool: Pool, counts: Counts) -> list[int]:
     return wanted
 
 
-def _check_enough(pool: Pool, wanted: Sequence[int]) -> None:
+def fewer_tests(pool: Pool, count: int, *, seed: int = 0) -> Pool:
+    """Keep so many items of each class to measure on.
+
+    Args:
+        pool: Its test split has at least as many items of every class.
+        count: How many items of each class to keep.
+        seed: Which items are kept.
+
+    Returns:
+        The pool with a smaller test split.
+    """
+    test = pool.test
+    counts = [0] if test is None else torch.bincount(test.labels).tolist()
+    if test is None or not 1 <= count <= min(counts):
+        raise UsageError(
+            f"tests is {count}, and there are {min(counts)} test images of the rarest "
+            "class; give at least 1 and at most so many."
+        )
+    numbers = range(pool.num_classes)
+    chosen = [_some_of(test.labels, number, count, seed, 0) for number in numbers]
+    kept = torch.cat(chosen).sort().values
+    ids = tuple(test.ids[index] for index in kept.tolist()) if test.ids else ()
+    smaller = Split(ChosenImages(test.images, kept), test.labels[kept], ids)
+    return replace(pool, test=smaller)
+
+
+def _check_enough(pool: Pool, wanted: Sequence[int], part: int) -> None:
+    if part < 0:
+        raise UsageError(f"part is {part}; parts are counted from 0.")
     for name, there, count in zip(pool.classes, pool.class_counts, wanted, strict=True):
-        if there < count:
+        if there < (part + 1) * count:
             raise DataError(
                 f"The class '{name}' has {there} labeled items, but {count} were asked "
-                f"for. Ask for at most {there}."
+                f"for, of part {part}. Ask for at most {there // (part + 1)}."
             )
 
 
-def _some_of(members: Tensor, count: int, seed: int, number: int) -> Tensor:
-    generator = stream(seed, "subset", number)
-    return members[torch.randperm(len(members), generator=generator)[:count]]
+def _some_of(labels: Tensor, number: int, count: int, seed: int, part: int) -> Tensor:
+    """Return ``count`` items of a class; of another part others."""
+    members = torch.nonzero(labels == number).flatten()
+    order = torch.randperm(len(members), generator=stream(seed, "subset", number))
+    return members[order[part * count : (part + 1) * count]]

@@ -14,6 +14,7 @@ from fewlabels.data.arrays import Arrays, array_pool
 from fewlabels.data.derived import (
     Counts,
     check_repetition,
+    fewer_tests,
     repeated,
     resized,
     subset,
@@ -48,6 +49,8 @@ def load(
     times: int | None = None,
     noise: float | None = None,
     test_share: float = 0.2,
+    tests: int | None = None,
+    part: int = 0,
     seed: int = 0,
 ) -> Pool:
     """Load images and what is known about them.
@@ -79,7 +82,10 @@ def load(
         noise: Standard deviation of the noise on repeated items, as a share of 255.
             ``repeated-mnist`` has 0.1 unless told otherwise.
         test_share: Share of the labeled files to measure on where no split is given.
-        seed: Decides which items ``counts`` keeps, and the noise.
+        tests: How many items of each class to measure on; None: all of the split.
+        part: Which part of the data ``counts`` takes: pools of the same seed and counts
+            and different parts share no item.
+        seed: Decides which items ``counts`` and ``tests`` keep, and the noise.
 
     Returns:
         The pool.
@@ -101,7 +107,9 @@ def load(
     if size is not None:
         pool = resized(pool, size)
     if counts is not None:
-        pool = subset(pool, counts, seed=seed)
+        pool = subset(pool, counts, seed=seed, part=part)
+    if tests is not None:
+        pool = fewer_tests(pool, tests, seed=seed)
     if times is None:
         return pool
     return repeated(pool, times, noise=noise or 0.0, seed=seed)

@@ -3,9 +3,11 @@
 import os
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+
+import torch
 
 from fewlabels.data.arrays import Arrays, SplitArrays, array_pool
 from fewlabels.data.cifar import CIFAR10, CIFAR100, Layout, read_cifar_folder
@@ -23,6 +25,21 @@ _IDX_FILES = (
     "t10k-labels-idx1-ubyte.gz",
 )
 _TEN_DIGITS = tuple(map(str, range(10)))
+_GROUPS = (
+    *("aquatic_mammals", "fish", "flowers", "food_containers", "fruit_and_vegetables"),
+    *("household_electrical_devices", "household_furniture", "insects"),
+    *("large_carnivores", "large_man-made_outdoor_things"),
+    *("large_natural_outdoor_scenes", "large_omnivores_and_herbivores"),
+    *("medium_mammals", "non-insect_invertebrates", "people", "reptiles"),
+    *("small_mammals", "trees", "vehicles_1", "vehicles_2"),
+)
+_GROUP_OF = (  # of each class of CIFAR-100
+    *(4, 1, 14, 8, 0, 6, 7, 7, 18, 3, 3, 14, 9, 18, 7, 11, 3, 9, 7, 11),
+    *(6, 11, 5, 10, 7, 6, 13, 15, 3, 15, 0, 11, 1, 10, 12, 14, 16, 9, 11, 5),
+    *(5, 19, 8, 8, 15, 13, 14, 17, 18, 10, 16, 4, 17, 4, 2, 0, 17, 4, 18, 17),
+    *(10, 3, 2, 12, 12, 16, 12, 1, 9, 19, 2, 10, 0, 1, 16, 12, 9, 13, 15, 13),
+    *(16, 19, 2, 4, 6, 19, 5, 5, 8, 19, 18, 1, 2, 15, 6, 0, 17, 8, 14, 13),
+)
 
 
 @dataclass(frozen=True)
@@ -112,20 +129,32 @@ _STANDARD = {
 
 def names() -> tuple[str, ...]:
     """Return the names of the built-in data sets, sorted."""
-    return tuple(sorted(["digits", "repeated-mnist", *_STANDARD]))
+    return tuple(sorted(["cifar20", "digits", "repeated-mnist", *_STANDARD]))
 
 
 def named_pool(name: str) -> Pool:
     """Return a data set by its name, with the official test split.
 
     ``repeated-mnist`` is MNIST here; :func:`fewlabels.data.load` repeats it.
+    ``cifar20`` is CIFAR-100 with its twenty groups of classes as classes.
     """
     if name == "digits":
         return digits_pool()
+    if name == "cifar20":
+        return _grouped(named_pool("cifar100"))
     standard = _STANDARD.get("mnist" if name == "repeated-mnist" else name)
     if standard is None:
         raise UnknownNameError("data set", name, names())
     return standard_pool(standard, places())
+
+
+def _grouped(pool: Pool) -> Pool:
+    """Return CIFAR-100 with groups of classes as classes."""
+    group_of, test = torch.tensor(_GROUP_OF), pool.test
+    if test is not None:
+        test = replace(test, labels=group_of[test.labels])
+    labels = group_of[pool.labels]
+    return replace(pool, labels=labels, classes=_GROUPS, test=test)
 
 
 def places() -> list[Path]:

@@ -104,6 +104,8 @@ class DataOptions(BaseModel):
     times: int | None = None
     noise: float | None = None
     test_share: float = 0.2
+    tests: int | None = None
+    part: int = 0
     seed: int = 0
 
 
