@@ -90,7 +90,7 @@ def test_an_edited_strategy_gets_runs_of_its_own(tmp_path, own):
 def test_a_default_that_changes_gets_runs_of_its_own(tmp_path, monkeypatch):
     folder, *_ = done(tmp_path / "b", little.experiment(seeds=(0,)))
     later = partial(Margin, on="logits")
-    monkeypatch.setitem(strategies._BY_NAME, "margin", later)
+    monkeypatch.setattr(strategies, "_imported", lambda _: later)
     now = little.experiment(seeds=(0,))
     (cell,) = folder.missing(plan(now).all)
     assert cell.settings.strategy.name == "margin"

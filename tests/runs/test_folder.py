@@ -366,7 +366,7 @@ def test_a_default_that_changed_is_not_gone_on_with(tmp_path, digits, monkeypatc
     margin = Choice(name="margin")
     toy.whole_run(tmp_path / "run", digits, strategy=margin, budget=15)
     later = partial(Margin, on="logits")
-    monkeypatch.setitem(strategies._BY_NAME, "margin", later)
+    monkeypatch.setattr(strategies, "_imported", lambda _: later)
     told = r"strategy: on was 'probabilities' and is now 'logits'"
     with pytest.raises(SettingsChangedError, match=told):
         toy.whole_run(tmp_path / "run", digits, strategy=margin, budget=15)
