@@ -90,7 +90,12 @@ def test_an_edited_strategy_gets_runs_of_its_own(tmp_path, own):
 def test_a_default_that_changes_gets_runs_of_its_own(tmp_path, monkeypatch):
     folder, *_ = done(tmp_path / "b", little.experiment(seeds=(0,)))
     later = partial(Margin, on="logits")
-    monkeypatch.setattr(strategies, "_imported", lambda _: later)
+    known = strategies._imported
+    monkeypatch.setattr(
+        strategies,
+        "_imported",
+        lambda name: later if name == "Margin" else known(name),
+    )
     now = little.experiment(seeds=(0,))
     (cell,) = folder.missing(plan(now).all)
     assert cell.settings.strategy.name == "margin"
