@@ -18,6 +18,7 @@ from sqlalchemy import (
     and_,
     case,
     delete,
+    exists,
     false,
     func,
     or_,
@@ -191,9 +192,16 @@ def _candidates(wish: Wish) -> tuple[Select[Any], tuple[Any, ...]]:
         if wish.since is None:
             query = query.where(ROUND_ITEMS.c.round == wish.among)
         else:
-            query = query.where(ROUND_ITEMS.c.round >= wish.since)
-        ranks = (func.min(ROUND_ITEMS.c.round), func.min(ROUND_ITEMS.c.rank))
-        return query.group_by(ITEMS.c.id), ranks
+            earlier = ROUND_ITEMS.alias()  # an item may be in several of them
+            query = query.where(
+                ROUND_ITEMS.c.round >= wish.since,
+                ~exists().where(
+                    earlier.c.item == ROUND_ITEMS.c.item,
+                    earlier.c.round >= wish.since,
+                    earlier.c.round < ROUND_ITEMS.c.round,
+                ),
+            )
+        return query, (ROUND_ITEMS.c.round, ROUND_ITEMS.c.rank)
     parts = [ITEMS.c.id.in_(some) for some in chunked(wish.among)]
     return query.where(or_(false(), *parts)), (ITEMS.c.path,)
 
