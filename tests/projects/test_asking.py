@@ -32,6 +32,7 @@ from fewlabels.errors import (
 from fewlabels.projects import NextStep, choosing
 from fewlabels.runs import Choice
 from fewlabels.store import Kind, candidates_digest
+from fewlabels.strategies.random import Random
 
 
 def roles(asked, role):
@@ -297,3 +298,23 @@ def test_a_round_that_is_chosen_ahead_keeps_open_what_is_open(tmp_path):
         with pytest.warns(UserWarning, match="no model"):
             third = [item.item for item in project.ask(anew=True).items]
         assert [item.item for item in project.ask().items] == third  # and no others
+
+
+def test_images_that_are_open_count_as_labeled_for_what_is_chosen_ahead(
+    tmp_path, monkeypatch
+):
+    seen = []
+    with begin(tmp_path, budget=20, audit=2, query=4) as project:
+        items = project.ask().items
+        for item in items[:3]:
+            project.label(item.item, "odd")
+        select = Random.select
+
+        def watched(self, classifier, pool, *given, **more):
+            seen.append({pool.ids[index] for index in pool.labeled.tolist()})
+            return select(self, classifier, pool, *given, **more)
+
+        monkeypatch.setattr(Random, "select", watched)
+        with pytest.warns(UserWarning, match="no model"):
+            project.ask(ahead=True)
+    assert seen == [{item.item for item in items if item.role == "query"}]

@@ -39,7 +39,7 @@ def counted_at_once(store, overlap):
             waiting
             & {one.item for asked in snapshot.open_rounds for one in asked.items}
         ),
-        "classes": Counter(one.class_number for one in labels),
+        "classes": Counter(snapshot.known.values()),
         "spent": snapshot.num_spent,
         "confirmed": len({one.item for one in labels if one.is_confirmed}),
         "skipped": len(skipped),

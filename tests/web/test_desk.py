@@ -192,3 +192,21 @@ def test_nothing_that_is_sent_breaks_the_server(browser, body, path):
     content = json.dumps(body).encode()
     told = browser.client.post(f"/api/{path}", content=content, headers=HEADERS)
     assert told.status_code < 500
+
+
+def test_all_views_count_the_same_labels(project, browser):
+    roles = {one.item: one.role for one in project.store.rounds()[0].items}
+    asked = sorted(roles, key=lambda item: roles[item])  # what measures comes first
+    project.label(asked[0], "odd")
+    project.label(asked[-1], "even")
+    project.unsure(asked[1])
+    project.skip(asked[-2])
+    on_page = {one["name"]: one["count"] for one in browser.desk.state()["classes"]}
+    told = browser.get("/api/standing").json()
+    assert on_page == {"even": 1, "odd": 1}
+    assert {one["name"]: one["labels"] for one in told["classes"]} == on_page
+    assert [one["measuring"] for one in told["classes"]] == [0, 1]
+    assert not any("No labels yet" in note for note in told["notes"])
+    assert "no model learns them yet: odd" in " ".join(told["notes"])
+    status = project.status()
+    assert (status.num_skipped, status.num_unsure) == (1, 1)

@@ -408,6 +408,7 @@ def _table(status: Status) -> Any:
         ("imported", f"{status.num_imported} labels, which cost no budget"),
         ("open", str(status.num_open)),
         ("skipped", str(status.num_skipped)),
+        ("unsure", str(status.num_unsure)),
         ("rounds", str(status.num_rounds)),
         ("audit", f"{status.num_audited} of {status.audit_size} labeled"),
         ("model", status.model.name if status.model else "none yet"),
@@ -419,8 +420,12 @@ def _table(status: Status) -> Any:
     kappa = status.agreement.fleiss
     if kappa is not None:
         rows.append(("agreement", f"{kappa:.2f} (Fleiss' kappa)"))
-    counts = zip(status.classes, status.class_counts, strict=True)
-    rows.append(("classes", ", ".join(f"{name} {count}" for name, count in counts)))
+    counts = zip(status.classes, status.class_counts, status.audit_counts, strict=True)
+    shown = [
+        f"{name} {labels + measuring}" + f" ({measuring} to measure)" * bool(measuring)
+        for name, labels, measuring in counts
+    ]
+    rows.append(("classes", ", ".join(shown)))
     for name, value in rows:
         table.add_row(name, value)
     return table

@@ -65,7 +65,8 @@ def new_round(
         classifier = _knowing_nothing(pool)
     else:
         classifier = _classifier(project, pool, model)
-    query = _chosen(project, snapshot, pool, classifier, size, chooser)
+    believed = _believed(snapshot, pool, classifier) if ahead else pool
+    query = _chosen(project, snapshot, believed, classifier, size, chooser)
     asked = _shuffled(project, len(snapshot.rounds), pool, query, measuring, again)
     facts = {
         "strategy_options": chosen_by.options,
@@ -170,6 +171,23 @@ def _asked_of(
     pool = snapshot.pool(images, budget=budget)
     is_free = [index in free for index in pool.candidates.tolist()]
     return replace(pool, candidates=pool.candidates[is_free])
+
+
+def _believed(snapshot: Snapshot, pool: Pool, classifier: Classifier) -> Pool:
+    """Return the pool as if open images had the labels that the model expects.
+
+    Otherwise a strategy would ask about the same regions again before the answers are
+    there. Images that measure stay without a label, as always.
+    """
+    pending = [
+        snapshot.positions[item.item] for item in snapshot.open if item.role == "query"
+    ]
+    if not pending:
+        return pool
+    logits = classifier.outputs(pool.images, torch.tensor(pending)).logits
+    labels = pool.labels.clone()
+    labels[pending] = logits.argmax(dim=1).to(labels)
+    return replace(pool, labels=labels)
 
 
 def _chosen(

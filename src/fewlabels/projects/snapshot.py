@@ -115,6 +115,11 @@ class Snapshot:
         return frozenset(o.item for o in self.verdicts if o.kind is Kind.SKIP)
 
     @cached_property
+    def unsure(self) -> frozenset[str]:
+        """Images that somebody could not tell the class of."""
+        return frozenset(o.item for o in self.verdicts if o.kind is Kind.UNSURE)
+
+    @cached_property
     def _num_answers(self) -> Counter[str]:
         found: Counter[str] = Counter()
         for one in self.verdicts:

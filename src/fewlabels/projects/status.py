@@ -1,7 +1,7 @@
 """How a project stands, and how good its model is, honestly."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import compress
@@ -53,11 +53,15 @@ class Status:
     num_open: int
     """Images of the last round that wait for an answer."""
     num_skipped: int
+    num_unsure: int
+    """Images that somebody could not tell the class of."""
     num_disputed: int
     """Images on which the annotators do not agree."""
     classes: tuple[str, ...]
     class_counts: tuple[int, ...]
     """Labels of each class to train on."""
+    audit_counts: tuple[int, ...]
+    """Labels of each class that measure. Both together are the labels there are."""
     num_rounds: int
     audit_size: int
     """Images that measure."""
@@ -85,7 +89,7 @@ def status(project: ProjectFolder) -> Status:
     """
     snapshot = project.snapshot()
     done = project.records()
-    counts = _class_counts(snapshot)
+    counts = _counted(snapshot.labels, snapshot)
     compared, right = _measured(done, snapshot)
     num_labeled = [record.num_labeled for record in compared]
     latest = done[-1] if done else None
@@ -110,9 +114,11 @@ def status(project: ProjectFolder) -> Status:
         num_imported=snapshot.num_imported,
         num_open=len(snapshot.open),
         num_skipped=len(snapshot.skipped),
+        num_unsure=len(snapshot.unsure),
         num_disputed=sum(one.is_disputed for one in snapshot.consensus.values()),
         classes=snapshot.classes,
         class_counts=counts,
+        audit_counts=_counted(snapshot.audited.values(), snapshot),
         num_rounds=len(snapshot.rounds),
         audit_size=len(snapshot.audit),
         num_audited=num_audited,
@@ -131,8 +137,9 @@ def status(project: ProjectFolder) -> Status:
     )
 
 
-def _class_counts(snapshot: Snapshot) -> tuple[int, ...]:
-    counts = Counter(snapshot.labels)
+def _counted(labels: Iterable[int | None], snapshot: Snapshot) -> tuple[int, ...]:
+    """Return how many labels each class has."""
+    counts = Counter(labels)
     return tuple(counts[number] for number in range(len(snapshot.classes)))
 
 
@@ -184,8 +191,16 @@ def _notes(
         for name, number in zip(snapshot.classes, counts, strict=True)
         if not number and name not in snapshot.retired
     ]
-    if empty and sum(counts):
-        notes.append(f"No labels yet for: {', '.join(empty)}.")
+    measured = {snapshot.classes[number] for number in snapshot.audited.values()}
+    unlabeled = [name for name in empty if name not in measured]
+    if unlabeled and sum(counts):
+        notes.append(f"No labels yet for: {', '.join(unlabeled)}.")
+    unlearned = [name for name in empty if name in measured]
+    if unlearned and sum(counts):
+        notes.append(
+            "All labels of these classes measure, so no model learns them yet: "
+            f"{', '.join(unlearned)}."
+        )
     return tuple(notes)
 
 

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from fewlabels.store import Annotation, LabelClass, Store, StoredRound
+from fewlabels.store import Annotation, LabelClass, Store, StoredRound, consensus
 from fewlabels.store.records import LABELS, num_answers
 
 _MOST_LISTED = 1_000  # items that are read one by one; beyond, all are
@@ -34,7 +34,7 @@ class Tally:
     waiting: set[str] = field(default_factory=set)
     """Images of all rounds that are there and wait for an answer."""
     class_counts: Counter[int] = field(default_factory=Counter)
-    """Labels by the number of their class."""
+    """Images on whose class the annotators agree, by its number."""
     num_items: Counter[str] = field(default_factory=Counter)
     """Images that are ``"spent"``, ``"confirmed"``, ``"imported"`` or ``"skipped"``."""
     _people: Counter[str] = field(default_factory=Counter)
@@ -101,8 +101,9 @@ class Tally:
         for verdict in verdicts:
             self._people[verdict.annotator] += step
             self._answering[verdict.annotator] += step * (not verdict.is_imported)
-        for label in labels:
-            self.class_counts[label.class_number or 0] += step
+        for agreed in consensus(labels, self.overlap):
+            if agreed.class_number is not None:
+                self.class_counts[agreed.class_number] += step
         for name, is_so in (
             ("spent", any(label.is_asked for label in labels)),
             ("confirmed", any(label.is_confirmed for label in labels)),

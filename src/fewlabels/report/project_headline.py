@@ -78,6 +78,8 @@ def project_tiles(status: Status) -> tuple[FigureTile, ...]:
     images = [f"{status.num_candidates:,} left to choose from"]
     if status.num_skipped:
         images.append(f"{status.num_skipped:,} skipped")
+    if status.num_unsure:
+        images.append(f"{status.num_unsure:,} unsure")
     is_open = f"{count(status.num_open, 'image')} of the last one open"
     share = min(1.0, status.num_spent / status.budget)
     return (

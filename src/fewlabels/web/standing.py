@@ -38,10 +38,16 @@ def standing(project: Project) -> dict[str, Any]:
         "num_unused": status.num_unused,
         "num_images": status.num_images,
         "classes": [
-            {"name": name, "labels": labels, "predicted": share}
-            for name, labels, share in zip(
+            {
+                "name": name,
+                "labels": labels + measuring,
+                "measuring": measuring,
+                "predicted": share,
+            }
+            for name, labels, measuring, share in zip(
                 status.classes,
                 status.class_counts,
+                status.audit_counts,
                 (*predicted, *unknown),
                 strict=True,
             )

@@ -51,7 +51,7 @@ class Desk {
     if (!this.state) return;
     const one = this.state.classes.find((known) => known.name === name);
     if (verb === "label" && one) {
-      one.count += step;
+      if (this.project.overlap === 1) one.count += step; // else others have to agree
       this.state.spent += step;
     }
     if (this.state.round) this.state.round.open = Math.max(0, this.state.round.open - step);

@@ -6,7 +6,7 @@ import { assigned, meant, HELP } from "./keys.js";
 import { Ahead, address } from "./pictures.js";
 import { progressOf, timeLeft } from "./waiting.js";
 
-const HELD = [5, 20]; // images that a tab holds: those of a round, but at least and at most so many
+const HELD = [10, 40]; // images that a tab holds: two rounds, but at least and at most so many
 const REFILL = 0.8; // of them; with fewer, more are asked for
 const PAUSE = 1500; // milliseconds until a tab without images asks again
 const ZOOMS = [1, 2, 4, 8];
@@ -15,7 +15,7 @@ const FULL = 2560;
 export class LabelView {
   constructor(desk) {
     this.desk = desk; // tab, annotator, outbox, state
-    this.size = Math.min(HELD[1], Math.max(HELD[0], desk.project.query));
+    this.size = Math.min(HELD[1], Math.max(HELD[0], 2 * desk.project.query));
     this.queue = [];
     this.history = [];
     this.current = null;

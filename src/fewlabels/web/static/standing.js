@@ -44,13 +44,13 @@ function balance(classes) {
   return h(
     "table",
     { class: "balance" },
-    h("thead", {}, h("tr", {}, h("th", {}, "Class"), h("th", {}, "Labels to learn from"), h("th", {}, "Taken for it"))),
+    h("thead", {}, h("tr", {}, h("th", {}, "Class"), h("th", {}, "Labels"), h("th", {}, "Taken for it"))),
     h(
       "tbody",
       {},
       classes.map((one) => {
         const bar = h("progress", { max: most, value: one.labels, "aria-label": `Labels of ${one.name}` });
-        return h("tr", {}, h("td", {}, one.name), h("td", {}, bar, " ", String(one.labels)), h("td", {}, one.predicted === null ? "" : String(one.predicted)));
+        return h("tr", {}, h("td", {}, one.name), h("td", {}, bar, " ", one.measuring ? `${one.labels}, of which ${one.measuring} only measure${one.measuring === 1 ? "s" : ""}` : String(one.labels)), h("td", {}, one.predicted === null ? "" : String(one.predicted)));
       }),
     ),
   );
