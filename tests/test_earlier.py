@@ -1,20 +1,14 @@
-"""A run and a project that earlier versions made open, go on and are reported."""
+"""A project that an earlier version made opens, goes on and is reported."""
 
 import csv
-import json
 import shutil
 from pathlib import Path
 
 import pytest
-import torch
 
-from fewlabels import augment, data, rng
-from fewlabels.features import StoredViews
 from fewlabels.projects import Project
-from fewlabels.report.page import write_report
 from fewlabels.report.project import write_project_report
-from fewlabels.runs import RunFolder, RunSettings, execute
-from fewlabels.training import frozen, loop
+from fewlabels.training import loop
 
 EARLIER = Path(__file__).parent / "earlier"
 
@@ -31,45 +25,6 @@ def steps(monkeypatch):
 
     monkeypatch.setattr(loop.Stepper, "advance", counting)
     return taken
-
-
-def earlier_views(images, encoder, *, settings, num_views, key, cache):
-    """Return views as they were drawn then: by blocks of images and not by image."""
-    del cache
-    is_weak = isinstance(settings, augment.WeakAugment)
-    kind, varied = ("weak", augment.weak) if is_weak else ("strong", augment.strong)
-    views = []
-    for number in range(num_views):
-        rows = []
-        for block, items in enumerate(torch.arange(len(images)).split(256)):
-            draws = rng.stream(key, f"{kind} view", number, block)
-            rows.append(encoder.embed(varied(images.read(items), draws, settings)))
-        views.append(torch.cat(rows).half().numpy())
-    return StoredViews(tuple(views))
-
-
-def test_a_run_that_was_killed_goes_on_and_gives_the_same_rounds(
-    tmp_path, steps, monkeypatch
-):
-    monkeypatch.setattr(frozen, "embedded_views", earlier_views)
-    folder = tmp_path / "run"
-    shutil.copytree(EARLIER / "run", folder)
-    written = json.loads((folder / "run.json").read_text())
-    measured = (folder / "round-001" / "evaluations.jsonl").read_text().splitlines()
-    settings, pool = (
-        RunSettings.model_validate(written["settings"]),
-        data.load("digits"),
-    )
-    assert len(list(execute(settings, folder, pool))) == 3
-    expected = (EARLIER / "rounds.jsonl").read_text()
-    assert (folder / "rounds.jsonl").read_text() == expected
-    # The second training went on in its middle, and its evaluations with it.
-    assert steps[0] > 30
-    assert steps.count(199) == 2
-    kept = (folder / "round-001" / "evaluations.jsonl").read_text().splitlines()
-    assert kept[: len(measured)] == measured
-    page = write_report(tmp_path / "report.html", [RunFolder(folder)], pool)
-    assert "frozen-fixmatch-darp" in page.read_text()
 
 
 def test_a_project_trains_nothing_until_something_is_told(tmp_path, steps):

@@ -227,7 +227,7 @@ def _new_folder(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise UsageError(
             f"The folder '{folder}' for the project cannot be made: {error.strerror}. "
-            "Give another one with --project."
+            "Give another folder for the project."
         ) from error
     try:
         yield
