@@ -77,6 +77,20 @@ def test_the_same_answers_of_somebody_else_are_not_written_over(tmp_path, kind, 
         project.write_query(project.ask(), file)
 
 
+def test_a_file_that_one_of_two_people_told_is_written_over_for_the_other(tmp_path):
+    with begin(tmp_path, overlap=2) as project:
+        file = project.write_query(asked := project.ask(), tmp_path / "query.csv")
+        names = paths(project, asked)
+        answers = [(row, truth(name), "", "") for row, name in enumerate(names)]
+        FILL["csv"](file, answers)  # without the name of who answered
+        project.tell(file, annotator="ann")
+        project.write_query(project.ask(), file)
+        FILL["csv"](file, answers)  # the same bytes, and somebody else's
+        with pytest.raises(UsageError, match="answers that were not told"):
+            project.write_query(project.ask(), file)
+        assert project.tell(file, annotator="bob").num_new == len(names)
+
+
 def test_a_skip_that_was_told_as_unsure_is_not_written_over(project, tmp_path):
     file = tmp_path / "query.csv"
     project.write_query(project.ask(), file)

@@ -1,13 +1,15 @@
 """What people are asked in a file, and what they answer in one."""
 
 import errno
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote
 
 from fewlabels.errors import Fault, UsageError
-from fewlabels.files import read_regular
+from fewlabels.files import read_regular, replace_text
 from fewlabels.projects.asking import Asked
 from fewlabels.projects.exchange import (
     Answer,
@@ -25,6 +27,7 @@ from fewlabels.store import Annotation, Event, Item, Kind
 from fewlabels.store.records import LABELS
 
 _CHANGED = "changed:"
+_STORED_FILES = ".stored-answers"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +94,7 @@ def write_questions(
     # Label Studio serves folders below its root, so the root is the folder above.
     folder = quote(project.images_folder.resolve().name)
     address = f"{IMAGE_ADDRESS}{folder}/"
+    _note_stored(project, path, None)  # what is typed from now on is new
     write_file(path, asked, snapshot.classes, image_address=address)
     return path
 
@@ -122,6 +126,8 @@ def tell(
             if kind is not None:
                 events.append(event_of(said, kind, number_of, asked))
         store.append(events)
+    if not parsed.faults:
+        _note_stored(project, path, _digest(path))
     labeled = {event.item for event in events if event.kind in LABELS}
     votes = project.snapshot().consensus.values()
     contradicting = [o for o in votes if o.item in labeled and len(o.votes) > 1]
@@ -193,6 +199,8 @@ def _check_told(project: ProjectFolder, path: Path, snapshot: Snapshot) -> None:
             else len(same) >= snapshot.overlap
         )
         num_untold += not is_stored
+    if _stored_files(project).get(str(path.resolve())) == _digest(path):
+        num_untold = 0  # whoever answered: the file was told, and nobody changed it
     if num_untold:
         answers = (
             "1 answer that was"
@@ -209,6 +217,26 @@ def _check_told(project: ProjectFolder, path: Path, snapshot: Snapshot) -> None:
             f"'{path}' exists already, is not a query that fewlabels wrote, and was "
             "not touched. Give another file."
         )
+
+
+def _note_stored(project: ProjectFolder, path: Path, digest: str | None) -> None:
+    """Note that all answers in a file are stored as it is now; None: they are not."""
+    known = {**_stored_files(project), str(path.resolve()): digest}
+    kept = {name: value for name, value in known.items() if value is not None}
+    replace_text(project.folder / _STORED_FILES, json.dumps(kept, indent=2) + "\n")
+
+
+def _stored_files(project: ProjectFolder) -> Mapping[str, str]:
+    """Return digests of files whose answers are all stored, by path."""
+    try:
+        known = json.loads((project.folder / _STORED_FILES).read_text("utf-8"))
+    except (FileNotFoundError, ValueError):  # at worst, a file is told once more
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def _digest(path: Path) -> str:
+    return sha256(path.read_bytes()).hexdigest()
 
 
 def _outcome(
