@@ -62,8 +62,8 @@ class Columns:
     def check(self) -> None:
         """Raise if a column was in no row at all."""
         for own, what, said, option in (
-            (NAMES[0], "file name", self.file, "--file-column (file_column)"),
-            ("label", "class", self.label, "--class-column (class_column)"),
+            (NAMES[0], "file name", self.file, "file_column"),
+            ("label", "class", self.label, "class_column"),
         ):
             if own not in self.used:
                 missing = (
