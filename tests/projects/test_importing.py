@@ -277,9 +277,9 @@ def test_json_lines_and_parquet(project, tmp_path):
 
 def test_columns_that_nobody_can_guess_are_asked_for(project, tmp_path):
     file = write(tmp_path / "labels.csv", [("00.png", "even")], ("a", "b"))
-    with pytest.raises(UsageError, match=r"the columns are a, b.*--file-column"):
+    with pytest.raises(UsageError, match=r"the columns are a, b.*file_column"):
         project.import_labels(file)
-    with pytest.raises(UsageError, match=r"There is no column 'klass'.*--class-column"):
+    with pytest.raises(UsageError, match=r"There is no column 'klass'.*class_column"):
         project.import_labels(file, file_column="a", class_column="klass")
     with pytest.raises(UnknownNameError, match=r"labels\.xlsx"):
         project.import_labels(tmp_path / "labels.xlsx", content=b"PK")
