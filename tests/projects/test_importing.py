@@ -115,6 +115,32 @@ def test_an_import_is_undone_by_one_call(project, tmp_path):
         project.undo()
 
 
+def test_an_imported_label_is_changed_by_anybody_and_then_stays(project, tmp_path):
+    opened = {item.path for item in project.ask().items}
+    path_of = {item.path: item.id for item in project.store.items()}
+    audit = {o.item for o in project.store.rounds()[0].items if o.role == "audit"}
+    free = [path for path in sorted(path_of) if path_of[path] not in audit]
+    asked = next(path for path in free if path in opened)
+    own, others, *_ = (path for path in free if path not in opened)
+    file = write(tmp_path / "a.csv", [(path, "even") for path in free])
+    done = project.import_labels(file, annotator="ann")
+    spent = project.status().num_spent
+    project.change(path_of[own], "odd", annotator="ann")
+    sent = new_uuid()
+    for _ in range(2):  # the answer was lost
+        project.change(path_of[others], "odd", annotator="bob", uuid=sent)
+    project.change(path_of[asked], None, annotator="bob")
+    assert held(project)[own] == held(project)[others] == ("odd", "imported")
+    assert project.status().num_imported == len(free)
+    assert project.status().num_spent == spent
+    with pytest.raises(AnswersError, match="is labeled 'odd' already, by 'bob'"):
+        project.import_labels(file, annotator="ann")
+    assert project.undo_import().num_labels == done.num_new - 3
+    assert held(project).keys() == {own, others}
+    with pytest.raises(UsageError, match="nothing to undo"):
+        project.undo_import()
+
+
 def test_a_file_with_faults_is_refused_whole_or_taken_in_part(project, tmp_path):
     asked = project.ask()
     wrong = next(

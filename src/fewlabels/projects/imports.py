@@ -147,7 +147,8 @@ def undo_import(project: ProjectFolder, uuid: str | None) -> UndoneImport:
     """Return what was undone of an import; see :meth:`Project.undo_import`."""
     with project.store.writing() as store:
         verdicts = store.verdicts(with_missing=True)
-        held = [verdict for verdict in verdicts if verdict.is_imported]
+        # A label that was changed since is of another kind.
+        held = [v for v in verdicts if v.is_imported and v.kind is Kind.LABEL]
         if uuid is None:
             if not held:
                 raise UsageError(

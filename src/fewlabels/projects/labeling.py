@@ -107,7 +107,8 @@ class Labeling(ProjectFolder):
         """Say something else of an image than before.
 
         Args:
-            item: Id of an image that the annotator has answered about.
+            item: Id of an image that the annotator has answered about, or whose label
+                was imported by anybody.
             name: Name of the class; None: it is not worth a label after all.
             annotator: Whose answer changes; None: that of this computer's user.
             uuid: Names this call, for sending it again; None: a new one.
@@ -357,21 +358,29 @@ class Labeling(ProjectFolder):
                         f"new UUID for a new action. {_NOTHING}"
                     )
             asked = store.asked([said.id])
-            if is_change and said.id not in asked:  # confirmed, and nobody asked
-                held = store.verdicts(with_missing=True, items=[said.id])
-                asked = {v.item: Asking(v.round, v.strategy, v.model) for v in held}
+            held = store.verdicts(with_missing=True, items=[said.id])
+            before = next((v for v in held if v.annotator == said.annotator), None)
+            if is_change:
+                imported = (verdict for verdict in held if verdict.is_imported)
+                before = before or next(imported, None)
+                if before is not None and not before.is_asked:
+                    by = Asking(before.round, before.strategy, before.model)
+                    asked = {said.id: by}
             event = event_of(said, kind, number_of, asked, uuid)
             if known is not None:  # who said what decides, not when and in which round
                 other = {name: getattr(known.event, name) for name in _INCIDENTAL}
                 store.append([replace(event, **other)])
                 return known
-            before = _check_turn(store, event, number_of, is_change=is_change)
+            _check_turn(before, event, number_of, is_change=is_change)
             if in_turn:
                 _check_room(store, event, self.settings.overlap)
             if before is not None and uuid is None and _says_the_same(before, event):
                 stored = store.event(before.uuid)
                 assert stored is not None
                 return stored
+            if before is not None and before.annotator != event.annotator:
+                who, target = before.annotator, before.uuid
+                store.append([Event(kind=Kind.UNDO, annotator=who, target=target)])
             store.append([event])
             written = store.event(event.uuid)
             assert written is not None
@@ -441,21 +450,27 @@ def _named(annotator: str | None) -> str:
 
 
 def _check_turn(
-    store: Store, event: Event, number_of: Mapping[str, int], *, is_change: bool
-) -> Annotation | None:
-    """Return the answer so far; a first one and a change each need their turn."""
-    who, item = event.annotator, str(event.item)
-    held = store.verdicts(with_missing=True, items=[item])
-    before = next((one for one in held if one.annotator == who), None)
+    before: Annotation | None,
+    event: Event,
+    number_of: Mapping[str, int],
+    *,
+    is_change: bool,
+) -> None:
+    """Raise if a change has no answer before it, or a first answer has one."""
     if (before is not None) == is_change:
-        return before
+        return
+    who, item = event.annotator, event.item
     if before is None:
-        told = f"'{who}' has not answered about '{item}' yet; there is nothing to"
-        raise StoreError(f"{told} change. Label it. {_NOTHING}")
+        raise StoreError(
+            f"'{who}' has not answered about '{item}' yet; there is nothing to change. "
+            f"Label it. {_NOTHING}"
+        )
     name_of = {number: name for name, number in number_of.items()}
     word = before.kind if before.class_number is None else name_of[before.class_number]
-    told = f"'{who}' has answered about '{item}' already: '{word}'."
-    raise StoreError(f"{told} Change or undo that. {_NOTHING}")
+    raise StoreError(
+        f"'{who}' has answered about '{item}' already: '{word}'. Change or undo that. "
+        f"{_NOTHING}"
+    )
 
 
 def _check_room(store: Store, event: Event, overlap: int) -> None:
