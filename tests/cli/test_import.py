@@ -1,7 +1,5 @@
 """``fewlabels import``: what it prints, refuses, and takes back."""
 
-import json
-
 import pytest
 from tests.projects.toy import begun, num_events, truth, write
 
@@ -22,9 +20,6 @@ def table(tmp_path, *more):
 
 def test_labels_are_imported_and_taken_back(fewlabels, tmp_path, place):
     file = table(tmp_path)
-    code, out, err = fewlabels("import", place, file, "--dry-run")
-    assert code == 0, err
-    assert out.startswith("10 labels to be imported.")
     code, out, err = fewlabels("import", place, file)
     assert code == 0, err
     assert out.splitlines() == [
@@ -64,8 +59,10 @@ def test_faults_are_listed_and_nothing_is_half_done(fewlabels, tmp_path, place):
     assert out.startswith("11 labels imported, 24 faulty.")
     assert "New classes: zebra." in out
     assert "Faulty: and 4 more." in err
-    told = json.loads(fewlabels("import", place, "--undo", "--json")[1])
-    assert (told["num_labels"], told["retired_classes"]) == (11, ["zebra"])
+    out = fewlabels("import", place, "--undo")[1]
+    assert out.startswith(
+        "11 imported labels taken back. Classes no longer in use: zebra."
+    )
 
 
 def test_a_call_that_cannot_be_right(fewlabels, tmp_path, place):

@@ -116,20 +116,21 @@ def test_an_import_is_undone_by_one_call(project, tmp_path):
 
 
 def test_an_imported_label_is_changed_by_anybody_and_then_stays(project, tmp_path):
-    opened = {item.path for item in project.ask().items}
-    path_of = {item.path: item.id for item in project.store.items()}
-    audit = {o.item for o in project.store.rounds()[0].items if o.role == "audit"}
-    free = [path for path in sorted(path_of) if path_of[path] not in audit]
-    asked = next(path for path in free if path in opened)
-    own, others, *_ = (path for path in free if path not in opened)
+    project.ask()
+    (asked,) = project.store.rounds()
+    role_of = {entry.item: entry.role for entry in asked.items}
+    id_of = {item.path: item.id for item in project.store.items()}
+    free = [path for path in sorted(id_of) if role_of.get(id_of[path]) != "audit"]
+    waiting = next(path for path in free if id_of[path] in role_of)
+    own, others, *_ = (path for path in free if id_of[path] not in role_of)
     file = write(tmp_path / "a.csv", [(path, "even") for path in free])
     done = project.import_labels(file, annotator="ann")
     spent = project.status().num_spent
-    project.change(path_of[own], "odd", annotator="ann")
+    project.change(id_of[own], "odd", annotator="ann")
     sent = new_uuid()
     for _ in range(2):  # the answer was lost
-        project.change(path_of[others], "odd", annotator="bob", uuid=sent)
-    project.change(path_of[asked], None, annotator="bob")
+        project.change(id_of[others], "odd", annotator="bob", uuid=sent)
+    project.change(id_of[waiting], None, annotator="bob")
     assert held(project)[own] == held(project)[others] == ("odd", "imported")
     assert project.status().num_imported == len(free)
     assert project.status().num_spent == spent
@@ -137,6 +138,7 @@ def test_an_imported_label_is_changed_by_anybody_and_then_stays(project, tmp_pat
         project.import_labels(file, annotator="ann")
     assert project.undo_import().num_labels == done.num_new - 3
     assert held(project).keys() == {own, others}
+    assert project.status().num_skipped == 1
     with pytest.raises(UsageError, match="nothing to undo"):
         project.undo_import()
 
@@ -196,7 +198,7 @@ def test_images_that_measure_are_left_out_with_their_copies(tmp_path):
         done = project.import_labels(write(tmp_path / "labels.csv", rows))
         assert done.num_new == 18
         assert len(done.left_out) == 7
-        assert f"'{measured[0]}' measures how good the model is" in str(
+        assert f"'{measured[0]}' is in the audit slice" in str(
             done.left_out[0]
         )
         assert "is a copy of an image that measures" in str(done.left_out[-1])
@@ -384,7 +386,7 @@ def test_another_folder_is_compared_by_content(project, tmp_path):
     (other / "even" / "04.png").rename(other / "even" / "another name.png")
     assert project.import_labels(other).num_new == 12
     assert held(project)["04.png"] == ("even", "imported")
-    with pytest.raises(DataError, match="no folders with images"):
+    with pytest.raises(DataError, match="No images in .* are in a subfolder"):
         project.import_labels(other / "even")
 
 

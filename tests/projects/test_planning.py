@@ -87,7 +87,7 @@ def test_the_choice_depends_on_the_images_alone(clock, shape, trainer, options, 
     assert (found.trainer, found.options) == (trainer, options)
     assert clock.now == 0  # nothing was timed
     assert training.make(found.trainer, **found.options).num_steps is None
-    assert words in str(found)
+    assert words in found.reason
     assert found.shape == shape  # images in memory stay as they are
 
 

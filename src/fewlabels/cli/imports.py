@@ -1,19 +1,17 @@
-"""``fewlabels import``: labels that exist already, and their undoing."""
+"""``fewlabels import``: import existing labels, or undo that."""
 
-import json
 import shlex
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fewlabels.cli.options import Json, Quiet
+from fewlabels.cli.options import Quiet
 from fewlabels.cli.project import Place, next_sentence
-from fewlabels.cli.terminal import Terminal, print_line
+from fewlabels.cli.terminal import Terminal
 from fewlabels.errors import AnswersError, DataError, Fault, UsageError
 from fewlabels.integers import count
-from fewlabels.projects import Imported, Project, UndoneImport
+from fewlabels.projects import Imported, Project
 
 MOST_LISTED = 20
 """Faults that are shown in full."""
@@ -47,9 +45,6 @@ def import_labels(
         bool,
         typer.Option("--partial", help="Import the good rows and list the others."),
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be imported.")
-    ] = False,
     annotator: Annotated[
         str | None, typer.Option(help="In whose name. [default: yours]")
     ] = None,
@@ -57,21 +52,23 @@ def import_labels(
         bool, typer.Option("--undo", help="Take back the last import.")
     ] = False,
     quiet: Quiet = False,
-    as_json: Json = False,
 ) -> None:
-    """Import labels that exist: all of a file or, if a row is wrong, none.
+    """Import existing labels: all of a file or, if a row is wrong, none.
 
     Imported labels train and cost no budget. They never measure accuracy: images of
     the audit slice are left out.
     """
-    terminal = Terminal.open(quiet=quiet or as_json)
+    terminal = Terminal.open(quiet=quiet)
     if (source is None) != undo:
         raise UsageError("Give either a file or folder to import, or --undo.")
     with terminal.busy(), Project.open(place) as project:
-        done: Imported | UndoneImport
         if source is None:
-            done = project.undo_import()
-            terminal.result(_undone(done))
+            undone = project.undo_import()
+            words = f"{count(undone.num_labels, 'imported label')} taken back."
+            if undone.retired_classes:
+                retired = ", ".join(undone.retired_classes)
+                words += f" Classes no longer in use: {retired}."
+            terminal.result(words)
         else:
             try:
                 done = project.import_labels(
@@ -81,27 +78,24 @@ def import_labels(
                     class_column=class_column,
                     add_classes=add_classes,
                     partial=partial,
-                    dry_run=dry_run,
                 )
             except AnswersError as error:
                 raise DataError(
                     f"{error} --partial does that; --add-classes adds missing classes."
                 ) from error
-            for line in described(done, is_done=not dry_run):
+            for line in _summary(done):
                 terminal.result(line)
             _list("Left out", done.left_out, terminal)
             _list("Faulty", done.faults, terminal)
-            if done.num_new and not dry_run:
+            if done.num_new:
                 words = shlex.join(("fewlabels", "import", str(place), "--undo"))
                 terminal.result(f"To undo this import: {words}")
         terminal.result(next_sentence(project, project.status()))
-    if as_json:
-        print_line(json.dumps(_facts(done)))
 
 
-def described(done: Imported, *, is_done: bool) -> list[str]:
-    """Say what an import did, or would do, in lines."""
-    parts = [f"{count(done.num_new, 'label')} {'' if is_done else 'to be '}imported"]
+def _summary(done: Imported) -> list[str]:
+    """Return lines that say what an import did."""
+    parts = [f"{count(done.num_new, 'label')} imported"]
     parts += [f"{done.num_same} known already"] if done.num_same else []
     parts += [f"{done.num_blank} without a class"] if done.num_blank else []
     parts += [f"{len(done.left_out)} left out"] if done.left_out else []
@@ -118,22 +112,8 @@ def described(done: Imported, *, is_done: bool) -> list[str]:
     return lines
 
 
-def _undone(done: UndoneImport) -> str:
-    retired = ", ".join(done.retired_classes)
-    tail = f" Classes no longer in use: {retired}." if retired else ""
-    return f"{count(done.num_labels, 'imported label')} taken back.{tail}"
-
-
 def _list(what: str, faults: tuple[Fault, ...], terminal: Terminal) -> None:
     for fault in faults[:MOST_LISTED]:
         terminal.say(f"{what}: {fault}")
     if len(faults) > MOST_LISTED:
         terminal.say(f"{what}: and {len(faults) - MOST_LISTED} more.")
-
-
-def _facts(done: Imported | UndoneImport) -> dict[str, object]:
-    facts = asdict(done)
-    for name in ("faults", "left_out"):
-        if name in facts:
-            facts[name] = [str(fault) for fault in getattr(done, name)]
-    return facts

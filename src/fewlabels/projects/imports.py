@@ -1,8 +1,8 @@
-"""Labels that exist already: brought into a project, and taken out again.
+"""Import existing labels into a project, and undo an import.
 
-They are ordinary label events without a round, whose strategy is ``imported``. They
-train, cost no budget and never measure: no image of the audit slice, and no copy of
-one, gets such a label, and none that has one is drawn into the slice.
+Imported labels are label events without a round, whose strategy is ``imported``. They
+train, cost no budget and never measure: images of the audit slice and their copies get
+none, and images that have one are not drawn into the slice.
 """
 
 from collections import Counter, defaultdict
@@ -18,21 +18,17 @@ from fewlabels.errors import AnswersError, DataError, Fault, UsageError
 from fewlabels.files import read_regular
 from fewlabels.progress import track
 from fewlabels.projects import classes
-from fewlabels.projects.exchange.label_files import (
-    Columns,
-    label_rows,
-    plain_path,
-    shared_root,
-)
+from fewlabels.projects.exchange.label_files import Columns, label_rows, shared_root
 from fewlabels.projects.exchange.matching import (
     Classes,
     FaultyRowError,
     Images,
+    plain_path,
     quoted,
     text_of,
 )
 from fewlabels.projects.exchange.reading import content_of, in_order
-from fewlabels.projects.exchange.records import NAMES, SAYINGS, Numbered
+from fewlabels.projects.exchange.records import NAMES, SAYINGS, Numbered, Row
 from fewlabels.projects.folder import ProjectFolder, inside
 from fewlabels.store import Annotation, Event, Item, Kind, Store
 from fewlabels.store.records import IMPORTED, LABELS, new_uuid
@@ -47,14 +43,14 @@ _ADDING = frozenset({Kind.CLASS_ADDED, Kind.CLASS_RESTORED})
 
 @dataclass(frozen=True, kw_only=True)
 class Imported:
-    """What came of an import, or would come of it."""
+    """The result of an import, or of a dry run."""
 
     uuid: str
     """Names the import, for undoing it."""
     num_new: int
     """Labels that were not there before."""
     num_same: int
-    """Rows that say what was known already, or say it twice."""
+    """Rows whose label the project has already, and repeated rows."""
     num_blank: int
     """Rows, or images, without a class."""
     class_counts: Mapping[str, int]
@@ -64,7 +60,7 @@ class Imported:
     unknown_classes: tuple[str, ...] = ()
     """Classes that the project does not have, and that were not added."""
     left_out: tuple[Fault, ...] = ()
-    """Images that measure, and their copies; this is no fault of the file."""
+    """Images of the audit slice and their copies; the file is not at fault."""
     faults: tuple[Fault, ...] = ()
     """Rows that cannot be imported, and why: conflicts, unknown files and classes."""
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -73,7 +69,7 @@ class Imported:
 
 @dataclass(frozen=True, kw_only=True)
 class UndoneImport:
-    """What was taken out of a project again."""
+    """The result of undoing an import."""
 
     uuid: str
     """Of the import."""
@@ -83,22 +79,12 @@ class UndoneImport:
     """Classes that it had added and that no label names any more."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Source:
-    """Where labels come from, and how to read them."""
-
-    path: Path
-    """A file, or a folder with a folder for each class."""
-    content: bytes | None = None
-    """What the file holds, if it is not on this disk: its name is never opened."""
-    file_column: str | None = None
-    class_column: str | None = None
-
-
 def import_labels(
     project: ProjectFolder,
-    source: Source,
+    path: Path,
+    columns: Columns,
     *,
+    content: bytes | None,
     annotator: str,
     add_classes: bool,
     partial: bool,
@@ -106,19 +92,22 @@ def import_labels(
     uuid: str | None,
 ) -> Imported:
     """Return what was imported; see :meth:`Project.import_labels`."""
-    name, own = source.path.name or source.path.resolve().name, uuid or new_uuid()
-    columns = Columns(source.file_column, source.class_column)
+    name, own = path.name or path.resolve().name, uuid or new_uuid()
     items = {item.id: item for item in project.store.items()}
-    rows = _Rows.of(_entries(project, source, columns, tuple(items.values())), items)
+    if content is None and path.is_dir():
+        entries = _folder_entries(project, path, tuple(items.values()))
+    else:
+        entries = _file_entries(path, content, columns, len(items))
+    matched, unmatched, num_blank = _match(entries, items)
     access = project.store.reading if dry_run else project.store.writing
     with access() as store:
         plan = _Plan(store, items, own, add_classes=add_classes)
-        for entry, item in rows.matched:
+        for entry, item in matched:
             plan.take(entry, item)
         accepted = plan.accepted()
-        faults = in_order([*rows.faults, *plan.faults])
+        faults = in_order([*unmatched, *plan.faults])
         if faults and not (partial or dry_run):
-            raise AnswersError(source.path, faults)
+            raise AnswersError(path, faults)
         new_classes = plan.new_classes(accepted.values())
         if accepted and not dry_run:
             _write(store, accepted, new_classes, annotator, own, name)
@@ -133,7 +122,7 @@ def import_labels(
         uuid=own,
         num_new=len(accepted),
         num_same=plan.num_same,
-        num_blank=rows.num_blank,
+        num_blank=num_blank,
         class_counts=dict(Counter(accepted.values())),
         new_classes=new_classes,
         unknown_classes=tuple(plan.unknown_classes),
@@ -216,43 +205,41 @@ def _write(
 # ------------------------------------------------------------------------- reading
 
 
-def _entries(
-    project: ProjectFolder, source: Source, columns: Columns, items: Sequence[Item]
+def _file_entries(
+    path: Path, content: bytes | None, columns: Columns, num_items: int
 ) -> list[Numbered | Fault]:
-    """Return the rows of a file, or a row per image of a folder."""
-    path = source.path
-    if source.content is None and path.is_dir():
-        inner = inside(path, project.images_folder)
-        is_whole = path.resolve() == project.images_folder.resolve()
-        rows: Iterator[Numbered | Fault]
-        if inner is not None or is_whole:
-            rows = _own_folder("" if is_whole else f"{inner}/", items)
-        else:
-            rows = _other_folder(path, items)
-        found = list(rows)
-        if not any(isinstance(e, Fault) or e.row["label"] for e in found):
-            told = (
-                f"'{path}' has no folders with images in them that would name a class"
-            )
-            raise DataError(f"{told}; give a folder with a folder for each class.")
-        return found
-    content = content_of(path) if source.content is None else source.content
-    if isinstance(content, Fault):
-        return [content]
-    most = max(_MOST_ROWS, _MOST_ROWS_PER_IMAGE * len(items))
-    found = list(islice(label_rows(path.name, content, columns), most + 1))
-    if len(found) > most:
+    """Return the rows of a file; one whose content is given is not opened."""
+    read = content_of(path) if content is None else content
+    if isinstance(read, Fault):
+        return [read]
+    most = max(_MOST_ROWS, _MOST_ROWS_PER_IMAGE * num_items)
+    rows = list(islice(label_rows(path.name, read, columns), most + 1))
+    if len(rows) > most:
         return [Fault(1, f"the file has more than {most:,} rows; split it.")]
-    return found or [Fault(1, "there is no row in the file.")]
+    return rows or [Fault(1, "there is no row in the file.")]
 
 
-def _own_folder(prefix: str, items: Iterable[Item]) -> Iterator[Numbered]:
-    """Yield the images of a project below a folder, with the class they lie in."""
-    names = [
-        item.path.removeprefix(prefix) for item in items if item.path.startswith(prefix)
-    ]
-    for name, label in zip(names, folder_labels(names), strict=True):
-        yield Numbered(0, {NAMES[0]: prefix + name, "label": label})
+def _folder_entries(
+    project: ProjectFolder, folder: Path, items: Sequence[Item]
+) -> list[Numbered | Fault]:
+    """Return a row for each image of a folder, with the class it lies in."""
+    inner = inside(folder, project.images_folder)
+    is_whole = folder.resolve() == project.images_folder.resolve()
+    rows: list[Numbered | Fault]
+    if inner is not None or is_whole:
+        prefix = "" if is_whole else f"{inner}/"
+        paths = [item.path for item in items if item.path.startswith(prefix)]
+        labels = folder_labels([path.removeprefix(prefix) for path in paths])
+        pairs = zip(paths, labels, strict=True)
+        rows = [Numbered(0, {NAMES[0]: path, "label": label}) for path, label in pairs]
+    else:
+        rows = list(_other_folder(folder, items))
+    if not any(isinstance(row, Fault) or row.row["label"] for row in rows):
+        raise DataError(
+            f"No images in '{folder}' are in a subfolder named after their class; "
+            "give a folder with a subfolder for each class."
+        )
+    return rows
 
 
 def _other_folder(folder: Path, items: Iterable[Item]) -> Iterator[Numbered | Fault]:
@@ -277,48 +264,39 @@ def _other_folder(folder: Path, items: Iterable[Item]) -> Iterator[Numbered | Fa
             if digest in path_of:
                 yield Numbered(0, {NAMES[0]: path_of[digest], "label": label})
             else:
-                told = f"no image of this project has the content of {quoted(name)}"
-                yield Fault(0, f"{told}; images of another folder count by content.")
+                missing = f"no image of this project has the content of {quoted(name)}"
+                yield Fault(0, f"{missing}; add the image to the project first.")
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Rows that name a class, each with the image it is about."""
-
-    matched: list[tuple[Numbered, str]]
-    faults: list[Fault]
-    num_blank: int
-
-    @classmethod
-    def of(
-        cls, entries: Sequence[Numbered | Fault], items: Mapping[str, Item]
-    ) -> "_Rows":
-        """Find the image that each row means."""
-        known = {item.path: item.id for item in items.values()}
-        images = Images(known, None)
-        named = [_name(entry) for entry in entries if isinstance(entry, Numbered)]
-        root = shared_root(named, known)
-        matched, faults, num_blank = [], [], 0
-        for entry in entries:
-            if isinstance(entry, Fault):
-                faults.append(entry)
+def _match(
+    entries: Sequence[Numbered | Fault], items: Mapping[str, Item]
+) -> tuple[list[tuple[Numbered, str]], list[Fault], int]:
+    """Return rows with the ids of their images, faults, and how many have no class."""
+    known = {item.path: item.id for item in items.values()}
+    images = Images(known, None)
+    rows = [entry.row for entry in entries if isinstance(entry, Numbered)]
+    root = shared_root(map(_name, rows), known)
+    matched, faults, num_blank = [], [], 0
+    for entry in entries:
+        if isinstance(entry, Fault):
+            faults.append(entry)
+            continue
+        try:
+            word = text_of(entry.row, "label")
+            if word is None or word.casefold() in SAYINGS:
+                num_blank += 1
                 continue
-            try:
-                word = text_of(entry.row, "label")
-                if word is None or word.casefold() in SAYINGS:
-                    num_blank += 1
-                    continue
-                name = _name(entry)
-                if root and name:
-                    name = plain_path(name).removeprefix(root)
-                matched.append((entry, images.find({NAMES[0]: name})))
-            except FaultyRowError as error:
-                faults.append(entry.fault(error))
-        return cls(matched, faults, num_blank)
+            name = _name(entry.row)
+            if root and name:
+                name = plain_path(name).removeprefix(root)
+            matched.append((entry, images.find({NAMES[0]: name})))
+        except FaultyRowError as error:
+            faults.append(entry.fault(error))
+    return matched, faults, num_blank
 
 
-def _name(entry: Numbered) -> str:
-    name = entry.row.get(NAMES[0])
+def _name(row: Row) -> str:
+    name = row.get(NAMES[0])
     return "" if name is None else str(name)
 
 
@@ -350,7 +328,7 @@ class _Plan:
         self._audit_groups = {
             items[item].group for item in self._audit if item in items
         }
-        self._said: dict[str, list[tuple[Numbered, str]]] = defaultdict(list)
+        self._labels_of: dict[str, list[tuple[Numbered, str]]] = defaultdict(list)
         self.unknown_classes: dict[str, None] = {}
         self.faults: list[Fault] = []
         self.left_out: list[Fault] = []
@@ -360,9 +338,11 @@ class _Plan:
         """Take a row about an image, unless its class is not known."""
         path = quoted(self._items[item].path)
         if item in self._audit or self._items[item].group in self._audit_groups:
-            is_copy = "" if item in self._audit else "is a copy of an image that "
-            told = f"{path} {is_copy}measures how good the model is"
-            self.left_out.append(entry.fault(f"{told}, so its label is not imported."))
+            role = "is in the audit slice"
+            if item not in self._audit:
+                role = "is a copy of an image in the audit slice"
+            sentence = f"{path} {role}, so its label is not imported."
+            self.left_out.append(entry.fault(sentence))
             return
         try:
             label = str(self._classes.find(entry.row))
@@ -378,20 +358,20 @@ class _Plan:
             self._classes = Classes(self._active)
             if len(self._active) > len(self._in_use) + _MOST_NEW_CLASSES:
                 raise UsageError(
-                    f"The file names more than {_MOST_NEW_CLASSES:,} new classes. Is "
-                    "its class column the right one? Nothing was imported."
+                    f"The file names more than {_MOST_NEW_CLASSES:,} new classes, so "
+                    "nothing was imported; check its class column."
                 ) from error
-        self._said[item].append((entry, label))
+        self._labels_of[item].append((entry, label))
 
     def accepted(self) -> dict[str, str]:
         """Return the class of each image that gets a label; note what is at odds."""
         accepted: dict[str, str] = {}
-        for item, said in self._said.items():
-            labels = list(dict.fromkeys(label for _, label in said))
+        for item, rows in self._labels_of.items():
+            labels = list(dict.fromkeys(label for _, label in rows))
             reason = self._conflict(item, labels[0])
             if len(labels) > 1:
-                for entry, label in said:
-                    other, different = next(o for o in said if o[1] != label)
+                for entry, label in rows:
+                    other, different = next(row for row in rows if row[1] != label)
                     self.faults.append(
                         entry.fault(
                             f"{quoted(self._items[item].path)} has the class "
@@ -400,11 +380,11 @@ class _Plan:
                         )
                     )
             elif reason:
-                self.faults += [entry.fault(reason) for entry, _ in said]
+                self.faults += [entry.fault(reason) for entry, _ in rows]
             elif self._is_known(item):
-                self.num_same += len(said)
+                self.num_same += len(rows)
             else:
-                self.num_same += len(said) - 1
+                self.num_same += len(rows) - 1
                 accepted[item] = labels[0]
         return accepted
 

@@ -17,6 +17,7 @@ from typing import Any
 from fewlabels.errors import ReplayError, StoreError, UnknownNameError, UsageError
 from fewlabels.projects import classes, confirming, imports
 from fewlabels.projects.exchange import Answer
+from fewlabels.projects.exchange.label_files import Columns
 from fewlabels.projects.folder import ProjectFolder
 from fewlabels.projects.imports import Imported, UndoneImport
 from fewlabels.store import (
@@ -250,12 +251,9 @@ class Labeling(ProjectFolder):
             self.index()
         return imports.import_labels(
             self,
-            imports.Source(
-                path=Path(source),
-                content=content,
-                file_column=file_column,
-                class_column=class_column,
-            ),
+            Path(source),
+            Columns(file_column, class_column),
+            content=content,
             annotator=who,
             add_classes=add_classes,
             partial=partial,

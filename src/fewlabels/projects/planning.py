@@ -1,7 +1,7 @@
-"""Which training fits some images, and how long a training will take on this machine.
+"""Choose a trainer for some images, and measure how long a training will take here.
 
-The choice depends on the images alone. The time is measured: a few real steps are done
-on some of the images.
+The choice depends on the images alone. The time is measured in a few real steps on some
+of the images.
 """
 
 import math
@@ -21,12 +21,12 @@ from fewlabels.data.derived import ChosenImages
 from fewlabels.data.files import FileImages, common_shape
 from fewlabels.errors import ShapeError, UsageError
 from fewlabels.features import FeatureCache, encoders, num_missing
-from fewlabels.features.encoders import ENCODER, NORMAL, QUALITIES, Encoder, Quality
+from fewlabels.features.encoders import ENCODER, NORMAL, QUALITIES, Quality
 from fewlabels.naming import is_import_path
 from fewlabels.pool import UNKNOWN, Images, Pool
 from fewlabels.projects.shares import UNKNOWN as UNKNOWN_SHARES
 from fewlabels.projects.shares import Shares, informed
-from fewlabels.protocols import Classifier, Trainer
+from fewlabels.protocols import Classifier
 from fewlabels.runs import Choice
 from fewlabels.training.training import Training
 
@@ -35,7 +35,7 @@ HEAD = "spreading"
 HEAD_OF_MANY = "linear"
 """The same for more than :data:`MOST_JOINED` items; it takes rows of features."""
 MOST_JOINED = 50_000
-"""Items that a graph is made of; it compares all pairs, which takes about a minute."""
+"""Most items of a graph, which compares all pairs; that takes about a minute."""
 
 FROM_SCRATCH = "flexmatch"
 """The trainer of a network from scratch, where somebody asks for one."""
@@ -64,11 +64,7 @@ class TrainingPlan:
     shape: tuple[int, int, int]
     """Channels, height and width that images are brought to."""
     reason: str
-    """Why this and nothing else, in a sentence."""
-
-    def __str__(self) -> str:
-        """Say what will be done, and why."""
-        return self.reason
+    """Why this trainer, in a sentence."""
 
 
 def plan(
@@ -164,38 +160,56 @@ def longest_side(files: Sequence[ImageFile]) -> int:
 def expected_seconds(
     trainer: Choice, pool: Pool, cache: FeatureCache, clock: Clock = time.perf_counter
 ) -> float | None:
-    """Return how many seconds a training will take here."""
+    """Measure how many seconds a training will take here; None: it is not known."""
     known = training.built_in(trainer.name, trainer.options)
-    images, shape, num_classes = pool.images, pool.images.shape, pool.num_classes
-    if known is None or len(shape) != _IMAGE_AXES:
+    images, num_classes = pool.images, pool.num_classes
+    if known is None or len(images.shape) != _IMAGE_AXES:
         return None
-    if known.num_steps is None:
-        return _solving(images, num_classes, known, cache, clock)
-    if known.inputs.has_features:
-        return None
-    return _stepping(images, num_classes, known, clock)
-
-
-def _solving(
-    images: Images,
-    num_classes: int,
-    known: Training,
-    cache: FeatureCache,
-    clock: Clock,
-) -> float | None:
-    """Return how long a training without steps takes, embedding included."""
-    if not known.inputs.has_features:
+    chosen = torch.linspace(0, len(images) - 1, min(_PROBED, len(images))).long()
+    some = ChosenImages(images, chosen)
+    seconds, width = 0.0, 0
+    if known.num_steps is not None:
+        if known.inputs.has_features:
+            return None
+        seconds = known.num_steps * _seconds_per_step(known, some, num_classes, clock)
+    elif known.inputs.has_features:
+        name = known.options["encoder"]
+        if name == encoders.LEARNED or is_import_path(name):
+            return None
+        encoder = encoders.resolve(name, **known.options["encoder_options"])
+        width = encoder.feature_size
+        missing = num_missing(images, encoder, cache)
+        if missing:
+            every = torch.arange(len(some))
+            encoder.embed(some.read(every))  # the first time is slower
+            begun = clock()
+            encoder.embed(some.read(every))
+            seconds = (clock() - begun) / len(some) * missing
+    else:
         width = math.prod(images.shape)
-        return _rehearsed(known, len(images), num_classes, width, clock)
-    name = known.options["encoder"]
-    if name == encoders.LEARNED or is_import_path(name):
-        return None
-    encoder = encoders.resolve(name, **known.options["encoder_options"])
-    seconds = _rehearsed(known, len(images), num_classes, encoder.feature_size, clock)
-    missing = num_missing(images, encoder, cache)
-    if missing:
-        seconds += _embedding(_some(images), missing, encoder, clock)
-    return seconds
+    begun = clock()
+    factor = known.rehearse(len(images), num_classes, width)
+    return seconds + (clock() - begun) * factor
+
+
+def _seconds_per_step(
+    known: Training, some: Images, num_classes: int, clock: Clock
+) -> float:
+    """Return the median time of a few steps on some images with made-up labels."""
+    labels: Tensor = torch.arange(len(some)) % num_classes
+    labels[len(labels) // 2 + 1 :] = UNKNOWN
+    pool = Pool.build(some, labels, [str(number) for number in range(num_classes)])
+    times: list[float] = []
+
+    def note(step: int, classifier: Classifier) -> None:
+        del step, classifier
+        times.append(clock())
+
+    few = replace(known, alignment=None).changed(
+        steps=_STEPS, checkpoint_every=1, devices=1
+    )
+    few.fit(pool, rng.stream(_SEED, "probe"), on_checkpoint=note)
+    return median(later - earlier for earlier, later in pairwise(times))
 
 
 def duration(seconds: float) -> str:
@@ -213,61 +227,6 @@ def duration(seconds: float) -> str:
     count = seconds / length
     number = f"{count:.1f}" if unit == "hour" else f"{math.ceil(count - 0.5)}"
     return f"about {number} {unit}{'' if number in {'1', '1.0'} else 's'}"
-
-
-def _embedding(some: Images, num_images: int, encoder: Encoder, clock: Clock) -> float:
-    """Return how long it takes to embed many images like some."""
-    every = torch.arange(len(some))
-    encoder.embed(some.read(every))  # the first time is no measure
-    begun = clock()
-    encoder.embed(some.read(every))
-    return (clock() - begun) / len(some) * num_images
-
-
-def _rehearsed(
-    known: Training, num_items: int, num_classes: int, width: int, clock: Clock
-) -> float:
-    """Return how long a training takes besides its steps, from a rehearsal."""
-    begun = clock()
-    factor = known.rehearse(num_items, num_classes, width)
-    return (clock() - begun) * factor
-
-
-def _stepping(
-    images: Images, num_classes: int, wanted: Training, clock: Clock
-) -> float:
-    """Return how long a training from scratch takes, refinements included."""
-    plain = replace(wanted, alignment=None)
-    few = plain.changed(steps=_STEPS, checkpoint_every=1, devices=1)
-    step = _timed(few, _probe(images, num_classes), clock)
-    besides = _rehearsed(wanted, len(images), num_classes, 0, clock)
-    return (wanted.num_steps or 0) * step + besides
-
-
-def _timed(trainer: Trainer, pool: Pool, clock: Clock) -> float:
-    """Return seconds of a typical step, with whatever else the machine does now."""
-    times: list[float] = []
-
-    def note(step: int, classifier: Classifier) -> None:
-        del step, classifier
-        times.append(clock())
-
-    trainer.fit(pool, rng.stream(_SEED, "probe"), on_checkpoint=note)
-    return median(later - earlier for earlier, later in pairwise(times))
-
-
-def _probe(images: Images, num_classes: int) -> Pool:
-    """Return a few of the images as a pool, half of them with labels made up."""
-    some = _some(images)
-    labels: Tensor = torch.arange(len(some)) % num_classes
-    labels[len(labels) // 2 + 1 :] = UNKNOWN
-    return Pool.build(some, labels, [str(number) for number in range(num_classes)])
-
-
-def _some(images: Images) -> Images:
-    """Return a few of the images."""
-    chosen = torch.linspace(0, len(images) - 1, min(_PROBED, len(images))).long()
-    return ChosenImages(images, chosen)
 
 
 def _longest_side(images: Images) -> int:

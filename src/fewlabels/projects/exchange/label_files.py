@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
-from pathlib import Path, PurePosixPath
-from typing import Any
+from pathlib import Path
 
 from fewlabels.data.parquet import parquet_rows
 from fewlabels.errors import Fault, UnknownNameError, UsageError
 from fewlabels.projects.exchange.label_studio import studio_rows
+from fewlabels.projects.exchange.matching import plain_path
 from fewlabels.projects.exchange.reading import decoded
 from fewlabels.projects.exchange.records import EXTENSIONS, NAMES, Numbered
 from fewlabels.projects.exchange.tables import csv_rows, json_rows, plain_column
@@ -37,22 +37,23 @@ class Columns:
     """Which columns of a table name the image and its class."""
 
     file: str | None = None
-    """What somebody said; None: one of the usual names."""
+    """Given column of file names; None: one with a usual name."""
     label: str | None = None
+    """Given column of classes; None: one with a usual name."""
     seen: dict[str, None] = field(default_factory=dict)
-    """All columns that there are, in their order."""
+    """All columns of the table, in their order."""
     used: dict[str, str] = field(default_factory=dict)
-    """The columns that were taken, by what they are called here."""
+    """The columns that are read, by ``file_name`` and ``label``."""
 
     def rename(self, names: Sequence[str]) -> list[str]:
-        """Return what each column is called here; nothing if it is not needed."""
+        """Return ``file_name`` or ``label`` for columns that are read, or ``""``."""
         self.seen.update(dict.fromkeys(names))
         renamed = [""] * len(names)
-        for own, said, usual in (
+        for own, given, usual in (
             (NAMES[0], self.file, FILE_COLUMNS),
             ("label", self.label, CLASS_COLUMNS),
         ):
-            wanted = usual if said is None else (plain_column(said),)
+            wanted = usual if given is None else (plain_column(given),)
             chosen = next((name for name in wanted if name in names), None)
             if chosen is not None:
                 self.used[own] = chosen
@@ -61,20 +62,20 @@ class Columns:
 
     def check(self) -> None:
         """Raise if a column was in no row at all."""
-        for own, what, said, option in (
+        for own, what, given, option in (
             (NAMES[0], "file name", self.file, "file_column"),
             ("label", "class", self.label, "class_column"),
         ):
             if own not in self.used:
                 missing = (
-                    f"There is no column '{said}'"
-                    if said is not None
+                    f"There is no column '{given}'"
+                    if given is not None
                     else f"No column has a usual name for the {what}"
                 )
                 shown = ", ".join(self.seen)[:200] or "none"
                 raise UsageError(
-                    f"{missing}; the columns are {shown}. Say which one holds the "
-                    f"{what} with {option}. Nothing was imported."
+                    f"{missing}, so nothing was imported; the columns are {shown}. "
+                    f"Name the one with the {what} by {option}."
                 )
 
 
@@ -83,8 +84,8 @@ def label_rows(
 ) -> Iterator[Numbered | Fault]:
     """Yield the rows of a file with labels, each with ``file_name`` and ``label``.
 
-    The ending of the name tells the format; nothing is opened by that name. Where no
-    row has a column for either, a :class:`UsageError` tells which there are.
+    The ending of the name decides the format; the name is never opened. If a column is
+    missing in all rows, a :class:`UsageError` lists the columns that exist.
 
     Yields:
         A row or a fault.
@@ -120,16 +121,15 @@ def _parquet_rows(content: bytes, columns: Columns) -> Iterator[Numbered | Fault
 
     try:
         for number, cells in enumerate(parquet_rows(BytesIO(content), chosen), 1):
-            row = {own_of[name]: _known(cell) for name, cell in cells.items()}
+            # NaN is how tables write "missing".
+            row = {
+                own_of[n]: cell if cell == cell else None for n, cell in cells.items()
+            }
             yield Numbered(number, row)
     except (OSError, ValueError) as error:
         if isinstance(error, UsageError):
             raise
         yield Fault(1, f"the table cannot be read: {error}; save it again.")
-
-
-def _known(cell: Any) -> Any:
-    return None if cell != cell else cell  # NaN is how tables write "missing"
 
 
 def shared_root(names: Iterable[str], known: Container[str]) -> str:
@@ -153,8 +153,3 @@ def shared_root(names: Iterable[str], known: Container[str]) -> str:
                 roots["".join(f"{part}/" for part in parts[:depth])] += 1
     root, count = roots.most_common(1)[0] if roots else ("", 0)
     return root if 2 * count > total else ""
-
-
-def plain_path(name: str) -> str:
-    """Return a path as a project writes it, with forward slashes."""
-    return PurePosixPath(name.strip().replace("\\", "/")).as_posix()

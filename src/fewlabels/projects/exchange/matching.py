@@ -80,7 +80,7 @@ class Images:
         """Return the image with this name, however it was written."""
         if not isinstance(name, str):
             return None
-        plain = PurePosixPath(name.strip().replace("\\", "/")).as_posix()
+        plain = plain_path(name)
         for form in (name, name.strip(), plain):
             if form in self._items:
                 return self._items[form]
@@ -231,6 +231,11 @@ def text_of(row: Row, column: str, *, strip: bool = True) -> str | None:
         raise FaultyRowError(f"the {column} is {cell!r:.80}; write text or a number.")
     word = str(cell).strip() if strip else str(cell)
     return word or None
+
+
+def plain_path(name: str) -> str:
+    """Return a path as a project writes it, with forward slashes."""
+    return PurePosixPath(name.strip().replace("\\", "/")).as_posix()
 
 
 def quoted(name: Any) -> str:

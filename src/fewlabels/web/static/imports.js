@@ -1,4 +1,4 @@
-// Labels that exist already: a file is dropped or chosen, looked at, imported, undone.
+// Import existing labels: drop or choose a file, preview it, import it, undo that.
 
 import { post, upload } from "./api.js";
 import { byId, choose, h, isAsking, speak, toast } from "./dom.js";
@@ -7,30 +7,30 @@ const MOST_BYTES = 20 * 1024 * 1024;
 
 const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 
-/** What an import would do, in words. */
-function described(found) {
-  const parts = [`${plural(found.num_new, "new label")}.`];
-  if (found.num_same) parts.push(`${found.num_same} known already.`);
-  if (found.num_blank) parts.push(`${plural(found.num_blank, "row")} without a class.`);
-  if (found.columns.label) parts.push(`File names are in the column ${found.columns.file_name}, classes in ${found.columns.label}.`);
+/** Describe what an import would do. */
+function summary(preview) {
+  const parts = [`${plural(preview.num_new, "new label")}.`];
+  if (preview.num_same) parts.push(`${preview.num_same} known already.`);
+  if (preview.num_blank) parts.push(`${plural(preview.num_blank, "row")} without a class.`);
+  if (preview.columns.label) parts.push(`File names are in the column ${preview.columns.file_name}, classes in ${preview.columns.label}.`);
   const list = (title, lines, total) =>
     total ? h("div", {}, h("p", {}, `${title}: ${total}`), h("ul", { class: "faults" }, lines.map((line) => h("li", {}, line)), total > lines.length ? h("li", {}, `and ${total - lines.length} more`) : null)) : null;
-  const counts = Object.entries(found.class_counts).map(([name, count]) => `${name} ${count}`);
+  const counts = Object.entries(preview.class_counts).map(([name, count]) => `${name} ${count}`);
   return h(
     "div",
     { class: "import" },
     h("p", {}, parts.join(" ")),
     counts.length ? h("p", { class: "quiet wrap" }, counts.join(", ")) : null,
-    found.new_classes.length ? h("p", {}, `New classes: ${found.new_classes.join(", ")}`) : null,
-    list("Not imported", found.faults, found.num_faults),
-    list("Left out, because they measure", found.left_out, found.num_left_out),
+    preview.new_classes.length ? h("p", {}, `New classes: ${preview.new_classes.join(", ")}`) : null,
+    list("Not imported", preview.faults, preview.num_faults),
+    list("Left out, because these images measure accuracy", preview.left_out, preview.num_left_out),
   );
 }
 
-function choices(found) {
+function choices(preview) {
   const offered = {};
-  if (found.num_new) offered.import = found.num_faults ? `Import the ${plural(found.num_new, "good label")}` : `Import ${plural(found.num_new, "label")}`;
-  if (found.unknown_classes.length) offered.add = `Also add ${plural(found.unknown_classes.length, "class").replace("classs", "classes")}`;
+  if (preview.num_new) offered.import = preview.num_faults ? `Import the ${plural(preview.num_new, "good label")}` : `Import ${plural(preview.num_new, "label")}`;
+  if (preview.unknown_classes.length) offered.add = `Also add ${preview.unknown_classes.length === 1 ? "1 class" : `${preview.unknown_classes.length} classes`}`;
   return offered;
 }
 
@@ -41,7 +41,7 @@ export class Imports {
     byId("import").addEventListener("click", () => this.open());
     this.input.addEventListener("change", () => {
       const [file] = this.input.files;
-      if (file) this.look(file);
+      if (file) this.preview(file);
       this.input.value = "";
     });
     document.addEventListener("dragover", (event) => {
@@ -57,39 +57,39 @@ export class Imports {
       const [file] = event.dataTransfer?.files ?? [];
       if (!file) return;
       event.preventDefault(); // else the browser would show the file in the page's place
-      if (!isAsking()) this.look(file);
+      if (!isAsking()) this.preview(file);
     });
   }
 
-  /** Say what can be imported; choose a file, or undo the last import. */
+  /** Explain what can be imported; choose a file, or undo the last import. */
   async open() {
     const count = this.desk.state?.imported ?? 0;
     const offered = { file: "Choose a file" };
     if (count) offered.undo = "Undo the last import";
-    const text = "Labels that you have already: a table (.csv, .jsonl, .parquet) with a file name and a class in each row, or an export of Label Studio (.json). Choose the file, or drop it on this page.";
+    const text = "Import existing labels from a table (.csv, .jsonl, .parquet) with a file name and a class in each row, or from a Label Studio export (.json). Choose the file, or drop it on this page.";
     const answer = await choose("Import labels", h("div", { class: "import" }, h("p", {}, text), count ? h("p", { class: "quiet" }, `${plural(count, "label")} imported so far.`) : null), offered);
     if (answer === "file") this.input.click();
     if (answer === "undo") await this.undo(null);
   }
 
-  /** Show what a file would bring, and import it if that is wanted. */
-  async look(file, addClasses = false) {
+  /** Show what importing a file would do, and import it on request. */
+  async preview(file, addClasses = false) {
     if (file.size > MOST_BYTES) return toast(`${file.name} has more than 20 MB; import it with the command fewlabels import.`);
     const wish = { ...this.desk.signature, name: file.name.slice(-200), add_classes: addClasses, uuid: crypto.randomUUID() };
     try {
-      const found = await upload("/api/import", { ...wish, dry_run: true }, file);
-      const answer = await choose(`Import ${file.name}`, described(found), choices(found));
-      if (answer === "add") return this.look(file, true);
+      const preview = await upload("/api/import", { ...wish, dry_run: true }, file);
+      const answer = await choose(`Import ${file.name}`, summary(preview), choices(preview));
+      if (answer === "add") return this.preview(file, true);
       if (answer !== "import") return;
-      const done = await upload("/api/import", { ...wish, partial: found.num_faults > 0 }, file);
-      this.tell(done);
+      const done = await upload("/api/import", { ...wish, partial: preview.num_faults > 0 }, file);
+      this.announce(done);
       this.desk.beat(); // what this tab showed may have its label now
     } catch (error) {
       toast(error.message, 12);
     }
   }
 
-  tell(done) {
+  announce(done) {
     const text = `${plural(done.num_new, "label")} imported.`;
     speak(text);
     const undo = h("button", { type: "button", class: "button", onclick: () => (shown.remove(), this.undo(done.uuid)) }, "Undo");
