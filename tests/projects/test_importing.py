@@ -198,9 +198,7 @@ def test_images_that_measure_are_left_out_with_their_copies(tmp_path):
         done = project.import_labels(write(tmp_path / "labels.csv", rows))
         assert done.num_new == 18
         assert len(done.left_out) == 7
-        assert f"'{measured[0]}' is in the audit slice" in str(
-            done.left_out[0]
-        )
+        assert f"'{measured[0]}' is in the audit slice" in str(done.left_out[0])
         assert "is a copy of an image that measures" in str(done.left_out[-1])
         assert not held(project).keys() & {*measured, "copy.png"}
         assert project.snapshot().audited == {}
@@ -386,7 +384,7 @@ def test_another_folder_is_compared_by_content(project, tmp_path):
     (other / "even" / "04.png").rename(other / "even" / "another name.png")
     assert project.import_labels(other).num_new == 12
     assert held(project)["04.png"] == ("even", "imported")
-    with pytest.raises(DataError, match="No images in .* are in a subfolder"):
+    with pytest.raises(DataError, match=r"No images in .* are in a subfolder"):
         project.import_labels(other / "even")
 
 

@@ -64,8 +64,9 @@ def test_a_file_is_chosen_or_dropped_and_taken_back(tmp_path):
                 DROP, ["labels.csv", "\n".join(["image,class", *rows])]
             )
             person.waits_for("dialog[open]")
-            assert "Left out, because they measure: 5" in person.page.text_content(
-                "dialog"
+            assert (
+                "Left out, because these images measure accuracy: 5"
+                in person.page.text_content("dialog")
             )
             person.page.click("dialog >> text=Import 55 labels")
             person.waits_for("#toasts >> text=55 labels imported.")

@@ -189,6 +189,20 @@ def test_a_confirmed_label_can_be_a_slip_and_is_changed_like_any_other(project):
     assert kinds[wrong] == "confirmed"
 
 
+def test_an_imported_label_can_be_a_slip_and_is_changed_by_anybody(project):
+    wrong, *even = [tile["item"] for tile in wall(project, name="even")["tiles"]]
+    odd = [tile["item"] for tile in wall(project, name="odd")["tiles"]]
+    path_of = {item.id: item.path for item in project.store.items()}
+    label_of = dict.fromkeys(even, "even") | dict.fromkeys([*odd, wrong], "odd")
+    rows = [f"{path_of[item]},{label}" for item, label in label_of.items()]
+    content = "\n".join(["file_name,label", *rows]).encode()
+    project.import_labels("labels.csv", content=content, annotator="ann")
+    (slip,) = looks(project)["slips"]
+    assert (slip["item"], slip["label"], slip["other"]) == (wrong, "odd", "even")
+    project.change(wrong, "even", annotator="bob")
+    assert looks(project)["slips"] == []
+
+
 def test_a_class_of_one_label_is_not_judged(project):
     project.add_class("neither")
     audit = {o.item for o in project.store.rounds()[0].items if o.role == "audit"}

@@ -274,7 +274,7 @@ def _audit_notes(
         were = "was" if len(earlier) == 1 else "were"
         yield (
             f"{count(len(earlier), noun)} {were} imported before the audit slice was "
-            f"drawn from the others, so the accuracy is that of {noun}s like those."
+            f"drawn, so the accuracy refers to the other {noun}s."
         )
     first_asked: dict[str, int] = {}
     for asked in snapshot.rounds:

@@ -132,7 +132,7 @@ export class StandingView {
     const title = h("h2", {}, "Labels to look at again");
     const tiles = slips?.filter((tile) => !this.kept.has(tile.id + tile.label)).slice(0, atOnce);
     if (!tiles?.length) {
-      const none = slips?.length ? "None is left." : "None. For no label is another class ten times as likely.";
+      const none = slips?.length ? "None is left." : "None: no label has another class that is ten times as likely.";
       const text = error ? `They could not be computed: ${error}` : slips ? none : `Not computed yet. ${reason}`;
       fill(this.slips, title, h("p", { class: error ? "wrap" : "quiet wrap", role: error ? "alert" : "status" }, text));
       return;
@@ -154,6 +154,6 @@ export class StandingView {
       );
       return row;
     });
-    fill(this.slips, title, h("p", { class: "quiet wrap" }, "Models that did not see these labels take another class for at least ten times as likely. The most doubtful come first; a model errs, so look before you change. Images that measure take no part."), h("div", { class: "slips" }, rows));
+    fill(this.slips, title, h("p", { class: "quiet wrap" }, "Models trained without these labels consider another class at least ten times as likely. The most doubtful labels come first. Models make mistakes, so look before you change a label. Images that measure accuracy are not checked."), h("div", { class: "slips" }, rows));
   }
 }
