@@ -361,9 +361,10 @@ class Labeling(ProjectFolder):
             if is_change:
                 imported = (verdict for verdict in held if verdict.is_imported)
                 before = before or next(imported, None)
-                if before is not None and not before.is_asked:
-                    by = Asking(before.round, before.strategy, before.model)
-                    asked = {said.id: by}
+                for verdict in held if before is None else (before,):
+                    if not verdict.is_asked:  # confirmed or imported
+                        by = Asking(verdict.round, verdict.strategy, verdict.model)
+                        asked = {said.id: by}
             event = event_of(said, kind, number_of, asked, uuid)
             if known is not None:  # who said what decides, not when and in which round
                 other = {name: getattr(known.event, name) for name in _INCIDENTAL}
