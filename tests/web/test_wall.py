@@ -360,7 +360,8 @@ def test_the_standing_tells_what_is_known_and_what_is_not(project):
     assert point["labels"] == 6
     assert 0 <= point["low"] <= point["accuracy"] <= point["high"] <= 1
     assert [one["name"] for one in told["classes"]] == list(CLASSES)
-    assert sum(one["labels"] for one in told["classes"]) == 6
+    assert sum(one["labels"] for one in told["classes"]) == 9  # as everywhere
+    assert sum(one["measuring"] for one in told["classes"]) == 3
     assert sum(one["predicted"] for one in told["classes"]) == 30
     project.add_class("neither")
     assert browser.get("/api/standing").json()["classes"][2]["predicted"] is None
