@@ -1,5 +1,8 @@
 """A vote of the nearest rows."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -104,3 +107,14 @@ def test_there_is_nothing_to_train():
 def test_impossible_sizes(name):
     with pytest.raises(UsageError, match="at least one has to vote"):
         models.check_name(name)
+
+
+def test_building_without_memory_does_not_import_the_compiler():
+    # Whoever asks for the first images over features waits for it.
+    script = (
+        "import sys, torch; from fewlabels import models\n"
+        "with torch.device('meta'):\n"
+        "    models.build('blend-3-5-8', (4,), 2, torch.Generator())\n"
+        "sys.exit('torch._dynamo' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script]).returncode == 0

@@ -79,7 +79,9 @@ class Neighbors(Network):
         self.head = Dense(row_size + num_classes, num_classes)
         with torch.no_grad():
             self.head.weight.zero_()
-            self.head.weight[:, row_size:] = torch.eye(num_classes) / _MINUTE
+            # Not torch.eye: on the meta device, where networks are built before they
+            # are loaded, it imports torch's compiler, which takes seconds.
+            self.head.weight.diagonal(row_size).fill_(1 / _MINUTE)
             self.head.bias.zero_()
         self.requires_grad_(requires_grad=False)
 
