@@ -14,7 +14,6 @@ from fewlabels.bench.results import read_results
 from fewlabels.bench.work import work
 from fewlabels.errors import UnknownNameError
 from fewlabels.evaluation import (
-    Saving,
     area_under_curve,
     labels_saved,
     paired_tests,
@@ -23,7 +22,6 @@ from fewlabels.evaluation import (
 )
 from fewlabels.report import write_bench_report
 from fewlabels.report.bench.page import _NAMES
-from fewlabels.report.bench.savings import saving_text
 from fewlabels.report.drawing import HUES, LIGHT
 from fewlabels.runs import Choice
 
@@ -89,9 +87,8 @@ def test_penalties_and_savings_are_those_of_the_statistics(page):
     assert matrix.beats("npc", "random") == 1
     assert "Counted at 8 and 12 labels" in words  # the start is the same for both
     assert "random 0.0 npc 100.0 Penalty 50.0 0.0" in words  # the row beats
-    means = {name: np.mean(curves, axis=0) for name, curves in CURVES.items()}
-    savings = labels_saved([4, 8, 12], means["npc"], means["random"])
-    expected = " ".join(saving_text(one, (4, 8, 12)) for one in savings[1:])
+    savings = labels_saved([4, 8, 12], CURVES["npc"], CURVES["random"])
+    expected = " ".join(one.worth for one in savings[1:])
     assert f"8 labels 12 labels npc {expected}" in words
 
 
@@ -105,22 +102,6 @@ def test_each_comparison_is_tested_once(bench, monkeypatch):
     monkeypatch.setattr("fewlabels.report.bench.comparisons.paired_tests", counted)
     write_bench_report(bench.folder, "toys")
     assert len(calls) == len(set(calls)) == 4  # by the end and by area, two references
-
-
-@pytest.mark.parametrize(
-    ("saved", "reached", "text"),
-    [
-        (3.25, "within the budget", "+3.2"),
-        (-3.0, "within the budget", "\N{MINUS SIGN}3.0"),
-        (None, "never", "> 4"),
-        (None, "from the start", "< \N{MINUS SIGN}4"),
-    ],
-)
-def test_savings_in_words(saved, reached, text):
-    one = Saving(
-        num_labels=8, accuracy=0.5, needed_by_random=None, saved=saved, reached=reached
-    )
-    assert saving_text(one, (4, 8, 12)) == text
 
 
 def test_the_noise_is_drawn_where_it_was_measured(tmp_path):

@@ -1,6 +1,7 @@
 """What a whole curve of accuracy over labels comes to.
 
-Shapes: T numbers of labels at which accuracy was measured.
+Shapes: S seeds, T numbers of labels at which accuracy was measured, U those of random
+labels, B resamples.
 """
 
 from dataclasses import dataclass
@@ -8,29 +9,62 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import isotonic_regression
 
-from fewlabels.evaluation.numbers import check_same_length, finite, rising
+from fewlabels.errors import ShapeError
+from fewlabels.evaluation.numbers import (
+    check_level,
+    check_same_length,
+    finite,
+    rising,
+)
 
 Reach = Literal["from the start", "within the budget", "never"]
+
+_RESAMPLES = 2000
+_DIGITS = 12  # of accuracies that count as equal
 
 
 @dataclass(frozen=True, kw_only=True)
 class Saving:
-    """What random labels would have cost for the accuracy of one measurement."""
+    """How many random labels reach the accuracy of one measurement."""
 
     num_labels: int
     """Labels that the strategy had."""
     accuracy: float
-    """Accuracy that it reached with them."""
+    """Mean accuracy that it reached with them."""
     needed_by_random: float | None
     """Labels at which random's curve reaches it; None where that is not known."""
-    saved: float | None
-    """Labels saved, ``needed_by_random - num_labels``; negative where random needs
-    fewer, None where that is not known."""
     reached: Reach
     """Whether random reaches the accuracy between its measurements, or has it before
     the first one already ("from the start"), or does not within its budget ("never":
     it needs more than its last number of labels)."""
+    low: float | None
+    """Lower end of the interval of ``needed_by_random``: 0 if it is below random's
+    first number of labels; None with a single seed."""
+    high: float | None
+    """Upper end of it; None if it is above random's last number of labels, or with a
+    single seed."""
+    random_range: tuple[int, int]
+    """First and last number of random labels that were measured."""
+
+    @property
+    def saved(self) -> float | None:
+        """Labels saved; negative where random needs fewer, None where not known."""
+        needed = self.needed_by_random
+        return None if needed is None else needed - self.num_labels
+
+    @property
+    def worth(self) -> str:
+        """The random labels needed, with the interval, such as "210 (180 to 250)"."""
+        first, last = self.random_range
+        bounds = {"from the start": f"at most {first:,}", "never": f"over {last:,}"}
+        text = bounds.get(self.reached) or f"{self.needed_by_random:,.0f}"
+        if self.low in (None, last) or self.high == first:
+            return text
+        low = f"{self.low:,.0f}" if self.low else f"less than {first:,}"
+        high = f"over {last:,}" if self.high is None else f"{self.high:,.0f}"
+        return f"{text} ({low} to {high})"
 
 
 def area_under_curve(
@@ -63,62 +97,104 @@ def area_under_curve(
 
 
 def labels_saved(
-    num_labels: ArrayLike, accuracies: ArrayLike, random_accuracies: ArrayLike
+    num_labels: ArrayLike,
+    accuracies: ArrayLike,
+    random_accuracies: ArrayLike,
+    *,
+    random_labels: ArrayLike | None = None,
+    level: float = 0.95,
 ) -> tuple[Saving, ...]:
-    """Return how many more labels random needs for what a strategy reached.
+    """Return how many random labels reach what a strategy reached, with intervals.
 
-    For each measurement of the strategy: the fewest labels at which random's curve is
-    as high. Random's curve is its best accuracy so far, joined by straight lines, so
-    that a later dip does not count against it. That favours random a little: the saving
-    is rather too small. Two cases have no number: random may be as good at its first
-    measurement already, or not at its last one.
+    Random's mean curve is made monotone (isotonic regression), so that chance dips do
+    not count, and joined by straight lines over the logarithm of the labels; lines over
+    the labels themselves would run below a curve that bends, and make savings too
+    large. The answer is where it first reaches the strategy's mean accuracy. Two cases
+    have no number: random may be as good at its first measurement already, or not at
+    its last one. The interval is that of the percentile bootstrap over 2,000 resamples
+    of the seeds, drawn together for both (always the same draws), curves and all.
 
     Example:
-        >>> for one in labels_saved([10, 30, 50], [0.5, 0.8, 0.95], [0.5, 0.7, 0.9]):
-        ...     print(one.num_labels, one.saved and round(one.saved, 1), one.reached)
-        10 None from the start
-        30 10.0 within the budget
-        50 None never
+        >>> own = [[0.70, 0.80], [0.72, 0.81], [0.71, 0.84]]
+        >>> random = [[0.6, 0.7, 0.8], [0.62, 0.74, 0.8], [0.6, 0.72, 0.81]]
+        >>> savings = labels_saved([20, 40], own, random, random_labels=[20, 40, 80])
+        >>> print(*(f"{one.num_labels}: {one.worth}" for one in savings), sep="; ")
+        20: 38 (36 to 40); 40: over 80
 
     Args:
-        num_labels: Labels at each measurement, rising, the same for both, shape (T,).
-        accuracies: Mean accuracies of the strategy, shape (T,).
-        random_accuracies: Mean accuracies of random, shape (T,).
+        num_labels: Labels at each measurement of the strategy, rising, shape (T,).
+        accuracies: Of the strategy, shape (S, T).
+        random_accuracies: Of random labels with the same seeds, shape (S, U).
+        random_labels: Labels at each measurement of random, rising, shape (U,); by
+            default the same as the strategy's.
+        level: How often the interval covers the truth, about.
 
     Returns:
-        A saving per measurement.
+        A saving per measurement of the strategy.
     """
     labels_T = rising("num_labels", num_labels)
-    own_T = finite("accuracies", accuracies, "(measurements,)")
-    random_T = finite("random_accuracies", random_accuracies, "(measurements,)")
-    check_same_length(("num_labels", "accuracies"), (labels_T, own_T))
-    check_same_length(("num_labels", "random_accuracies"), (labels_T, random_T))
-    best_T = np.maximum.accumulate(random_T)
+    labels_U = labels_T
+    if random_labels is not None:
+        labels_U = rising("random_labels", random_labels)
+    own_ST = finite("accuracies", accuracies, "(seeds, measurements)")
+    random_SU = finite("random_accuracies", random_accuracies, "(seeds, measurements)")
+    check_same_length(("num_labels", "accuracies"), (labels_T, own_ST))
+    check_same_length(("random_labels", "random_accuracies"), (labels_U, random_SU))
+    check_level(level)
+    num_seeds = len(own_ST)
+    if len(random_SU) != num_seeds:
+        raise ShapeError(
+            f"accuracies has {num_seeds} seeds and random_accuracies {len(random_SU)}; "
+            "seeds are drawn together for both, so give the same."
+        )
+    means_T = own_ST.mean(axis=0)
+    needed_T = _needed(means_T, labels_U, random_SU.mean(axis=0))
+    draws = np.random.default_rng(0)
+    picks_BS = draws.integers(num_seeds, size=(_RESAMPLES, num_seeds))
+    drawn_BT = np.array(
+        [
+            _needed(own_ST[picks].mean(axis=0), labels_U, random_SU[picks].mean(axis=0))
+            for picks in picks_BS
+        ]
+    )
+    # The ends are draws themselves: between a number and infinity there is nothing.
+    low_T = np.quantile(drawn_BT, (1 - level) / 2, axis=0, method="lower")
+    high_T = np.quantile(drawn_BT, (1 + level) / 2, axis=0, method="higher")
+    first, last = int(labels_U[0]), int(labels_U[-1])
+    reached: dict[float, Reach] = {0: "from the start", np.inf: "never"}
     return tuple(
-        _saving(labels, accuracy, labels_T, best_T)
-        for labels, accuracy in zip(labels_T.tolist(), own_T.tolist(), strict=True)
+        Saving(
+            num_labels=int(labels),
+            accuracy=accuracy,
+            needed_by_random=None if needed in reached else needed,
+            reached=reached.get(needed, "within the budget"),
+            low=None if num_seeds == 1 else min(low, last),
+            high=None if num_seeds == 1 or high > last else max(high, first),
+            random_range=(first, last),
+        )
+        for labels, accuracy, needed, low, high in np.array(
+            [labels_T, means_T, needed_T, low_T, high_T]
+        ).T.tolist()
     )
 
 
-def _saving(
-    labels: float,
-    accuracy: float,
-    labels_T: NDArray[np.float64],
-    best_T: NDArray[np.float64],
-) -> Saving:
-    """Return where a curve that never falls reaches an accuracy first."""
-    behind = int(np.searchsorted(best_T, accuracy, side="left"))
-    reached: Reach = "never" if behind else "from the start"
-    needed = None
-    if 0 < behind < len(best_T):
-        reached = "within the budget"
-        before = behind - 1  # below the accuracy, so that the step is not flat
-        share = (accuracy - best_T[before]) / (best_T[behind] - best_T[before])
-        needed = float(labels_T[before] + share * (labels_T[behind] - labels_T[before]))
-    return Saving(
-        num_labels=int(labels),
-        accuracy=accuracy,
-        needed_by_random=needed,
-        saved=None if needed is None else needed - labels,
-        reached=reached,
+def _needed(
+    accuracies_T: NDArray[np.float64],
+    labels_U: NDArray[np.float64],
+    random_U: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return where random's curve first reaches accuracies: 0 before it, inf behind."""
+    curve_U = isotonic_regression(random_U).x.round(_DIGITS)
+    wanted_T = accuracies_T.round(_DIGITS)
+    behind_T = np.searchsorted(curve_U, wanted_T)
+    needed_T = np.where(behind_T == 0, 0.0, np.inf)
+    is_inside_T = (behind_T > 0) & (behind_T < len(curve_U))
+    after = behind_T[is_inside_T]
+    before = after - 1  # below the accuracy, so that the step is not flat
+    share = (wanted_T[is_inside_T] - curve_U[before]) / (
+        curve_U[after] - curve_U[before]
     )
+    logs_U = np.log1p(labels_U)  # of one label more, for a start without any
+    steps = logs_U[before] + share * (logs_U[after] - logs_U[before])
+    needed_T[is_inside_T] = np.expm1(steps).round(_DIGITS - 3)
+    return needed_T

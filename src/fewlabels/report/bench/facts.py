@@ -56,7 +56,7 @@ GLOSSARY = (
     ),
     (
         "labels saved",
-        "How many more labels random would need for the same mean accuracy.",
+        "How many random labels reach the same mean accuracy, and so are saved.",
     ),
     ("coverage", "Share of the classes that have at least one label."),
     ("balance", "Entropy of the labels over the classes; 1 is even, 0 is one class."),

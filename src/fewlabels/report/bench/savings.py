@@ -1,12 +1,11 @@
-"""Labels saved against random at equal accuracy."""
+"""How many random labels reach the same accuracy."""
 
-from dataclasses import astuple
-
-from fewlabels.evaluation import Saving, labels_saved
+from fewlabels.evaluation import labels_saved
 from fewlabels.report.bench.context import ConditionContext, Context, label_of
 from fewlabels.report.bench.sections import Block, Section
 from fewlabels.report.bench.tables import Column, Entry, Table
-from fewlabels.report.bench.wording import signed
+
+_FIELDS = ("num_labels", "accuracy", "needed_by_random", "low", "high", "reached")
 
 
 def savings_section(context: Context) -> Section | None:
@@ -19,11 +18,11 @@ def savings_section(context: Context) -> Section | None:
         anchor="savings",
         title="Labels saved",
         notes=(
-            "How many more labels random needs for the mean accuracy that a strategy "
-            "reached, read off random's curve by linear interpolation; the curve is "
-            "its best so far, so that a dip does not count against it. A minus means "
-            "that random needs fewer. If random's curve ends before it reaches the "
-            "accuracy, or begins above it, only a bound is known.",
+            "How many random labels reach the mean accuracy of a strategy, read off "
+            "random's mean curve, which is made monotone and interpolated over the "
+            "logarithm of the labels. In parentheses the 95 % interval, by a bootstrap "
+            "over the seeds, the same for both. Where random's curve begins above the "
+            "accuracy or ends below it, only a bound is known.",
         ),
         blocks=tuple(
             Block(heading=one.heading, tables=(_table(context, one, random),))
@@ -34,44 +33,31 @@ def savings_section(context: Context) -> Section | None:
 
 def _table(context: Context, one: ConditionContext, random: str) -> Table:
     numbers = one.comparable.num_labels
-    means = {
-        name: array.mean(axis=0) for name, array in one.comparable.accuracies.items()
-    }
+    accuracies = one.comparable.accuracies
     found = {
-        who.label: labels_saved(numbers, means[who.label], means[random])
+        who.label: labels_saved(numbers, accuracies[who.label], accuracies[random])
         for who in context.contenders
         if who.label != random
     }
     return Table(
         name=one.file_name("savings"),
-        caption=one.caption("Labels saved versus random at equal mean accuracy."),
+        caption=one.caption("Random labels of the same mean accuracy."),
         columns=(
             Column("Strategy", is_text=True),
             *(Column(f"{amount:,} labels") for amount in numbers[1:]),
         ),
         rows=tuple(
-            (
-                Entry(name),
-                *(Entry(saving_text(saving, numbers)) for saving in savings[1:]),
-            )
+            (Entry(name), *(Entry(saving.worth) for saving in savings[1:]))
             for name, savings in found.items()
         ),
-        fields=(
-            "condition", "strategy", "labels", "accuracy", "needed_by_random", "saved",
-            "reached",
-        ),
+        fields=("condition", "strategy", *_FIELDS),
         records=tuple(
-            (one.results.condition.name, name, *astuple(saving))
+            (
+                one.results.condition.name,
+                name,
+                *(getattr(saving, field) for field in _FIELDS),
+            )
             for name, savings in found.items()
             for saving in savings
         ),
-    )  # fmt: skip
-
-
-def saving_text(saving: Saving, num_labels: tuple[int, ...]) -> str:
-    """Return the labels saved, or the bound that is known, such as "> 20"."""
-    if saving.saved is not None:
-        return signed(saving.saved, 1)
-    if saving.reached == "never":
-        return f"> {num_labels[-1] - saving.num_labels:,}"
-    return f"< {signed(num_labels[0] - saving.num_labels, 0)}"
+    )
