@@ -398,3 +398,14 @@ def test_no_accuracy_is_computed_from_outputs_that_are_not_finite():
 def test_large_outputs_are_finite_though_their_sum_is_not():
     rows = torch.full((3, 2), torch.finfo(torch.float32).max)
     assert Outputs(rows, rows).logits is rows
+
+
+def test_several_query_sizes_are_those_of_the_first_rounds():
+    finished, _ = run(start=4, budget=17, query=[2, 5])
+    assert [done.num_labeled for done in finished] == [4, 6, 11, 16, 17]
+
+
+@pytest.mark.parametrize("query", [[], [8, 0]])
+def test_query_sizes_below_one_are_refused(query):
+    with pytest.raises(BudgetError, match="at least one label"):
+        run(query=query)

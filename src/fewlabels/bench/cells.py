@@ -11,7 +11,7 @@ from functools import cached_property
 from hashlib import sha256
 
 from fewlabels.bench.experiment import Condition, Experiment
-from fewlabels.loop import Seeds
+from fewlabels.loop import Seeds, query_size
 from fewlabels.runs import Choice, RunSettings, SeedOptions
 
 _VERSION = 2  # to be raised when the same settings come to mean something else
@@ -55,8 +55,11 @@ class Cell:
     def num_rounds(self) -> int:
         """How many rounds it has."""
         s = self.settings
-        asked = s.budget - s.start
-        return 1 + -(-asked // s.query)
+        number, num_labels = 0, s.start
+        while num_labels < s.budget:
+            num_labels += query_size(s.query, number)
+            number += 1
+        return 1 + number
 
     @property
     def beginning(self) -> "Cell | None":

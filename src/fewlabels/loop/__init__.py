@@ -1,12 +1,12 @@
 """The loop: a pool, a trainer, a strategy and an oracle in; a record per round out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fewlabels import strategies, training
 from fewlabels.errors import UsageError
 from fewlabels.integers import whole_number
-from fewlabels.loop.rounds import round_folder, rounds, without
+from fewlabels.loop.rounds import query_size, round_folder, rounds, without
 from fewlabels.loop.seeds import Seeds
 from fewlabels.loop.start import (
     check_numbers,
@@ -24,6 +24,7 @@ __all__ = [
     "check_numbers",
     "check_plan",
     "hidden",
+    "query_size",
     "round_folder",
     "rounds",
     "run",
@@ -38,7 +39,7 @@ def run(
     strategy: str | Strategy = DEFAULT_STRATEGY,
     trainer: str | Trainer = "fixmatch-darp",
     start: int = 10,
-    query: int = 20,
+    query: int | Sequence[int] = 20,
     budget: int = 50,
     seed: int = 0,
     initial_models: int = 1,
@@ -56,7 +57,8 @@ def run(
         trainer: The same for the trainer.
         start: Labels at the beginning, spread evenly over the classes; 0: the first
             query is made with the untrained network.
-        query: Labels asked for in each round.
+        query: Labels asked for in each round; several numbers: in the first rounds,
+            the last of them from then on.
         budget: Labels at the end.
         seed: Seed of the whole run.
         initial_models: With k > 1, k starting sets are trained on, and the one of
@@ -68,8 +70,11 @@ def run(
     """
     _check_pool(pool)
     chooser, learner = strategies.resolve(strategy), training.resolve(trainer)
-    start, query = whole_number("start", start), whole_number("query", query)
-    budget = whole_number("budget", budget)
+    start, budget = whole_number("start", start), whole_number("budget", budget)
+    if isinstance(query, Sequence):
+        query = [whole_number("query", size) for size in query]
+    else:
+        query = whole_number("query", query)
     initial_models = whole_number("initial_models", initial_models)
     check_plan(pool, start=start, query=query, budget=budget)
     answers = starting_answers(

@@ -21,7 +21,7 @@ def rounds(
     trainer: Trainer,
     strategy: Strategy,
     oracle: Oracle,
-    query: int,
+    query: int | Sequence[int],
     budget: int,
     seed: int | Seeds,
     test: Split | None,
@@ -36,7 +36,8 @@ def rounds(
         trainer: Makes a classifier from the pool, from scratch in each round.
         strategy: Chooses what to ask.
         oracle: Answers, wholly or in part.
-        query: Labels asked for in each round.
+        query: Labels asked for in each round; several numbers: in the first rounds,
+            the last of them from then on.
         budget: Labels at the end.
         seed: Seed of the whole run, or one per purpose; streams are named by purpose
             and round.
@@ -57,7 +58,7 @@ def rounds(
         step = len(history)
         classifier, median = _trained(trainer, pool, test, seeds, step, workspace)
         left = budget - len(pool.labeled) - len(later.indices)
-        size = min(query, left, len(pool.candidates))
+        size = min(query_size(query, step), left, len(pool.candidates))
         asked = Query()
         if size > 0:
             asked = strategy.select(
@@ -83,6 +84,18 @@ def rounds(
             return
         history = (*history, done)
         pool, later = pool.with_answers(answers).with_answers(later), Answers()
+
+
+def query_size(query: int | Sequence[int], step: int) -> int:
+    """Return how many labels a round asks for.
+
+    Example:
+        >>> [query_size([20, 40], step) for step in range(3)]
+        [20, 40, 40]
+    """
+    if isinstance(query, int):
+        return query
+    return query[min(step, len(query) - 1)]
 
 
 def without(pool: Pool, withheld: Answers) -> Pool:

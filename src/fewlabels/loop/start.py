@@ -35,7 +35,9 @@ def hidden(pool: Pool, budget: int) -> Pool:
     )
 
 
-def check_plan(pool: Pool, *, start: int, query: int, budget: int) -> None:
+def check_plan(
+    pool: Pool, *, start: int, query: int | Sequence[int], budget: int
+) -> None:
     """Raise unless start, query size and budget fit the pool and each other.
 
     A wrong number raises :class:`fewlabels.errors.BudgetError`, a pool without labels
@@ -55,13 +57,17 @@ def check_plan(pool: Pool, *, start: int, query: int, budget: int) -> None:
     )
 
 
-def check_numbers(*, start: int, query: int, budget: int) -> None:
+def check_numbers(*, start: int, query: int | Sequence[int], budget: int) -> None:
     """Raise unless start, query size and budget fit each other, in whatever pool.
 
     A wrong number raises :class:`fewlabels.errors.BudgetError`.
     """
     _require(start >= 0, f"start is {start}; it is a number of labels, zero or more.")
-    _require(query >= 1, f"query is {query}; each round asks for at least one label.")
+    sizes = [query] if isinstance(query, int) else list(query)
+    _require(
+        bool(sizes) and min(sizes) >= 1,
+        f"query is {query}; each round asks for at least one label.",
+    )
     _require(budget >= 1, f"budget is {budget}; a run ends with one label or more.")
     _require(
         budget >= start,
@@ -69,8 +75,8 @@ def check_numbers(*, start: int, query: int, budget: int) -> None:
         "the budget or start with fewer labels.",
     )
     _require(
-        budget == start or query <= budget - start,
-        f"A query of {query} labels is larger than what is left: the budget of "
+        budget == start or sizes[0] <= budget - start,
+        f"A query of {sizes[0]} labels is larger than what is left: the budget of "
         f"{budget} less the start of {start} leaves {budget - start}. Ask for at most "
         "that many.",
     )

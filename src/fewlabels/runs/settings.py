@@ -136,8 +136,9 @@ class RunSettings(BaseModel):
     """The trainer."""
     start: int = 10
     """Labels at the beginning."""
-    query: int = 20
-    """Labels asked for in each round."""
+    query: int | list[int] = 20
+    """Labels asked for in each round; several numbers: in the first rounds, the last
+    of them from then on."""
     budget: int = 50
     """Labels at the end."""
     seed: int = 0

@@ -14,6 +14,7 @@ from fewlabels.bench.experiment import Experiment
 from fewlabels.bench.results import ConditionResults, Results
 from fewlabels.evaluation import Noise, retraining_noise
 from fewlabels.integers import count
+from fewlabels.loop import query_size
 from fewlabels.report.bench.wording import word
 from fewlabels.report.recorded import data_name
 from fewlabels.runs import Choice
@@ -195,7 +196,7 @@ class Context:
         """Whether it has several conditions of one query each, as in Table 3."""
         settings = [one.settings for one in self.experiment.conditions]
         return len(settings) > 1 and all(
-            one.budget - one.start <= one.query for one in settings
+            one.budget - one.start <= query_size(one.query, 0) for one in settings
         )
 
     def contender(self, label: str) -> Contender:
