@@ -76,10 +76,10 @@ class Many(ArrayImages):
 @pytest.mark.parametrize(
     ("shape", "trainer", "options", "words"),
     [
-        ((1, 28, 28), "spreading", {}, "28 pixels a side and are gray"),
-        ((3, 32, 32), "frozen-spreading", ENCODED, "32 pixels a side: a head"),
-        ((1, 100, 80), "frozen-spreading", ENCODED, "100 pixels a side: a head"),
-        ((3, 100, 80), "frozen-spreading", ENCODED, "100 pixels a side: a head"),
+        ((1, 28, 28), "blend", {}, "28 pixels a side and are gray"),
+        ((3, 32, 32), "frozen-blend", ENCODED, "32 pixels a side: a head"),
+        ((1, 100, 80), "frozen-blend", ENCODED, "100 pixels a side: a head"),
+        ((3, 100, 80), "frozen-blend", ENCODED, "100 pixels a side: a head"),
     ],
 )
 def test_the_choice_depends_on_the_images_alone(clock, shape, trainer, options, words):
@@ -118,7 +118,7 @@ def test_photos_are_read_as_large_as_the_network_sees_them(tmp_path):
     pool = data.load(tmp_path, "none")
     assert pool.images.shape == (3, 32, 32)  # what loading would make of them
     found = plan(pool.images)
-    assert (found.trainer, found.options) == ("frozen-spreading", ENCODED)
+    assert (found.trainer, found.options) == ("frozen-blend", ENCODED)
     assert found.shape == (3, 160, 160)
     assert "120 pixels a side: a head without training steps" in found.reason
 
@@ -179,7 +179,7 @@ def test_the_time_of_a_shorter_training_is_shorter(clock, tmp_path):
         assert expected_seconds(Choice(name=name), pool, cache, clock) is None
 
 
-@pytest.mark.parametrize("name", ["spreading", "frozen-poisson", "ot"])
+@pytest.mark.parametrize("name", ["blend", "frozen-poisson", "ot"])
 def test_trainings_without_steps_are_rehearsed(name, tmp_path):
     pool = Pool.build(images(50, (1, 8, 8)), torch.arange(50) % 2, ["a", "b"])
     options = {"encoder": "pixels"} if name.startswith("frozen") else {}
@@ -201,7 +201,7 @@ def test_without_the_pretrained_network_pixels_are_compared(
         save(tmp_path / f"{number}.png", number, height=side, width=side, channels=3)
     found = plan(data.load(tmp_path, "none").images)
     small = min(side, 32)
-    assert (found.trainer, found.shape) == ("spreading", (3, small, small))
+    assert (found.trainer, found.shape) == ("blend", (3, small, small))
     assert "pip install 'fewlabels[pretrained]'. Until then: a head" in found.reason
 
 

@@ -30,7 +30,7 @@ from fewlabels.protocols import Classifier
 from fewlabels.runs import Choice
 from fewlabels.training.training import Training
 
-HEAD = "spreading"
+HEAD = "blend"
 """The learner of a new project, over features or pixels; it takes no steps."""
 HEAD_OF_MANY = "linear"
 """The same for more than :data:`MOST_JOINED` items; it takes rows of features."""
