@@ -84,6 +84,21 @@ def test_what_was_asked_for_is_known_again_whatever_holds_its_options(tmp_path):
     assert asked.seeds == (0, 1)
 
 
+def test_a_condition_may_have_fewer_seeds_and_pools_of_its_own():
+    settings = little.experiment().conditions[0].settings
+    conditions = (
+        Condition(name="pools", settings=settings, own_pools=True),
+        Condition(name="few", settings=settings, num_seeds=1),
+    )
+    experiment = little.experiment(conditions=conditions, seeds=(3, 5))
+    seeds = [
+        (cell.settings.seed, cell.settings.data.options.get("seed"))
+        for cell in plan(experiment).cells
+        if cell.settings.strategy.name == "margin"
+    ]
+    assert seeds == [(3, 3), (3, None), (5, 5)]
+
+
 def test_addresses_tell_all_that_decides_apart():
     base = little.experiment().conditions[0].settings
     changes = [
@@ -276,7 +291,7 @@ def test_notes_of_a_run_are_kept(tmp_path):
 def test_progress_looks_no_second_time_at_what_is_finished(finished, monkeypatch):
     folder, *_ = finished
     cells = plan(little.experiment(retrainings=2)).all
-    watch = _Watch(folder, cells, steps=40)
+    watch = _Watch(folder, cells, {cells[0].settings.trainer.label: 40})
     assert watch.done() == watch.total == 40 * (2 + 4 * 2 + 2)
     monkeypatch.setattr(BenchFolder, "lines", None)
     assert watch.done() == watch.total
@@ -285,7 +300,7 @@ def test_progress_looks_no_second_time_at_what_is_finished(finished, monkeypatch
 def test_progress_counts_the_steps_of_the_training_that_goes_on(tmp_path):
     folder = opened(tmp_path / "b")
     cell = plan(little.experiment()).cells[0]
-    watch = _Watch(folder, [cell], steps=40)
+    watch = _Watch(folder, [cell], {cell.settings.trainer.label: 40})
     execution = execute(
         cell.settings, folder.run_folder(cell).path, pool_of(cell.settings)
     )

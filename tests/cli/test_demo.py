@@ -1,44 +1,53 @@
 """``fewlabels demo``."""
 
 import json
+import re
 
 import pytest
 from tests.bench.little import Here
 
-from fewlabels import bench
+from fewlabels import bench, naming
 from fewlabels.bench.recipes import cpu
 from fewlabels.cli.demo import _FAST_STEPS, _shortened
 
 
-def test_the_demo_shows_leads_over_random_labels(fewlabels, tmp_path, monkeypatch):
+def test_the_demo_shows_what_labels_were_worth(fewlabels, tmp_path, monkeypatch):
     whole = cpu.demo()
-    small = {"strategies": whole.strategies[::3], "conditions": whole.conditions[1:]}
-    monkeypatch.setattr(cpu, "demo", lambda: whole.model_copy(update=small))
+    settings = whole.conditions[0].settings.model_copy(update={"budget": 30})
+    short = whole.conditions[0].model_copy(update={"settings": settings})
+    changes = {"strategies": whole.strategies[::3], "conditions": (short,)}
+    monkeypatch.setattr(cpu, "demo", lambda: whole.model_copy(update=changes))
     monkeypatch.setattr(bench, "LocalEngine", Here)
     code, out, err = fewlabels("demo", "--fast")
     assert code == 0, err
-    for word in ("random", "outward", "spreading", "95 % interval"):
-        assert word in " ".join(out.split())
+    chosen = whole.subject
+    sentence = rf"\d0 labels chosen by {chosen} were worth (over |at most )?\d+ random"
+    assert re.search(sentence, " ".join(out.split()))
     page = tmp_path / "fewlabels-demo-fast" / "reports" / "demo" / "index.html"
     assert f"Report: {page}" in out
     assert page.exists()
+    assert out.rstrip().endswith("fewlabels start FOLDER --classes cat,dog")
     code, out, err = fewlabels("demo", "--fast", "--json")  # does nothing again
     assert (code, err) == (0, "")
-    random, outward = json.loads(out)["results"]["spreading"]
+    random, other = json.loads(out)["results"]["blend"]
     assert random["lead"] is None
-    low, high = outward["lead"][1:]
-    assert outward["lead"][0] == pytest.approx(outward["accuracy"] - random["accuracy"])
-    assert low < outward["lead"][0] < high
+    assert random["labels"] == other["labels"] == [0, 10, 20, 30]
+    difference, low, high = other["lead"]
+    assert difference == pytest.approx(other["accuracy"][-1] - random["accuracy"][-1])
+    assert low < difference < high
+    assert other["worth"].keys() == {"10", "20", "30"}
 
 
-def test_the_demo_asks_two_learners_about_four_strategies():
+def test_the_demo_compares_the_default_under_two_learners():
     found = cpu.demo()
-    assert [one.name for one in found.strategies] == [
-        *("random", "npc", "typiclust", "outward")
-    ]
+    names = [one.name for one in found.strategies]
+    assert names[:3] == ["random", "npc", "typiclust"]
+    assert names[3] == found.subject
+    assert naming.DEFAULT_STRATEGY in names
     assert [one.settings.trainer.name for one in found.conditions] == [
-        *("fixmatch-darp", "spreading")
+        *("blend", "fixmatch-darp")
     ]
+    assert [len(found.seeds_of(one)) for one in found.conditions] == [30, 10]
     short = _shortened(found)
     assert len(short.seeds) < len(found.seeds)
-    assert short.conditions[0].settings.trainer.options["steps"] == _FAST_STEPS
+    assert short.conditions[1].settings.trainer.options["steps"] == _FAST_STEPS

@@ -150,6 +150,37 @@ def test_different_machines_and_data_are_warned_of(tmp_path):
     assert "different versions" not in shown(same)
 
 
+def test_pools_of_their_own_differ_from_seed_to_seed_only(tmp_path):
+    own = condition().model_copy(update={"own_pools": True})
+    bench = Bench(tmp_path, experiment(conditions=(own,)))
+    for seed in range(2):
+        data = facts()["data"] | {"hash": f"{seed}" * 64}
+        bench.run("random", seed, [0.5, 0.6, 0.7], data=data)
+        bench.run("npc", seed, [0.5, 0.6, 0.8], data=data)
+    words = shown(bench)
+    assert "versions of the data" not in words
+    assert "Overlap of the picks" not in words
+    bench.run("npc", 2, [0.5, 0.6, 0.8]).run("random", 2, [0.5, 0.6, 0.7], data=data)
+    assert "2 different versions of the data" in shown(bench)
+
+
+def test_the_headline_may_be_about_the_labels_of_one_strategy(tmp_path):
+    conditions = (condition("fast", start=0), condition("slow"))
+    asked = experiment(conditions=conditions, subject="npc")
+    bench = Bench(tmp_path, asked)
+    for seed in range(3):
+        bench.run("random", seed, [0.1, 0.5, 0.6 + seed / 100, 0.7])
+        bench.run("npc", seed, [0.1, 0.6, 0.8, 0.9])
+    words = shown(bench)
+    sentence = (
+        "4 labels chosen by npc were worth 8 random ones (95 % interval 7 to 8). "
+        "This is with the learner fixmatch and 3 paired seeds."
+    )
+    assert words.count(sentence) == 1
+    assert "npc beats random" in words or "difference from random" in words
+    assert "Strategy 4 8 12 random" in words  # not what is known without labels
+
+
 def test_what_runs_noted_is_told_once(tmp_path):
     bench = Bench(tmp_path, experiment())
     for seed in range(3):

@@ -89,7 +89,7 @@ def test_penalties_and_savings_are_those_of_the_statistics(page):
     assert "random 0.0 npc 100.0 Penalty 50.0 0.0" in words  # the row beats
     savings = labels_saved([4, 8, 12], CURVES["npc"], CURVES["random"])
     expected = " ".join(one.worth for one in savings[1:])
-    assert f"8 labels 12 labels npc {expected}" in words
+    assert f"Labels Strategy 8 12 npc {expected}" in words
 
 
 def test_each_comparison_is_tested_once(bench, monkeypatch):

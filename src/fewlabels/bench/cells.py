@@ -126,6 +126,7 @@ def plan(experiment: Experiment) -> ExperimentRuns:
         cell_of(condition, strategy, seed)
         for seed in experiment.seeds
         for condition in experiment.conditions
+        if seed in experiment.seeds_of(condition)
         for strategy in experiment.strategies
     ]
     begun = [cell.beginning for cell in cells]

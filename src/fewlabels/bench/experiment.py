@@ -45,6 +45,11 @@ class Condition(BaseModel):
     is_other_reading: bool = False
     """Whether it stands for a second way to understand what a paper left open, so that
     its runs are not among those that the paper did."""
+    num_seeds: int | None = Field(default=None, ge=1)
+    """With how many of the experiment's seeds, the first ones; None: with all."""
+    own_pools: bool = False
+    """Whether each seed draws a pool of its own from the data, as their ``counts`` say;
+    else it draws the starting labels and all random numbers alone."""
 
     @property
     def bare(self) -> "Condition":
@@ -57,7 +62,12 @@ class Condition(BaseModel):
 
     def of(self, strategy: Choice, seed: int) -> RunSettings:
         """Return the settings of the run of one strategy with one seed."""
-        return self.settings.model_copy(update={"strategy": strategy, "seed": seed})
+        changes = {"strategy": strategy, "seed": seed}
+        if self.own_pools:
+            data = self.settings.data
+            options = data.options | {"seed": seed}
+            changes["data"] = data.model_copy(update={"options": options})
+        return self.settings.model_copy(update=changes)
 
 
 class Experiment(BaseModel):
@@ -76,7 +86,10 @@ class Experiment(BaseModel):
     strategies: tuple[Choice, ...]
     """What is compared, in the order of the tables."""
     seeds: tuple[int, ...]
-    """One run of each strategy under each condition for each of these."""
+    """One run of each strategy under each condition for each of these, unless a
+    condition takes fewer."""
+    subject: str = ""
+    """Name of the strategy that the headline is about; empty: all of them."""
     retrainings: int = Field(default=0, ge=0, le=MOST_RUNS)
     """Trainings on one label set of the budget's size, random and even over the
     classes, to see how much of the spread is the chance of training; 0: none."""
@@ -84,6 +97,10 @@ class Experiment(BaseModel):
     published: tuple[PublishedTable, ...] = ()
     """What the paper printed for it."""
     footprint: Footprint
+
+    def seeds_of(self, condition: Condition) -> tuple[int, ...]:
+        """Return the seeds of one condition."""
+        return self.seeds[: condition.num_seeds]
 
     def continues(self, before: "Experiment") -> bool:
         """Return whether the runs of an earlier experiment belong to this one.

@@ -158,10 +158,10 @@ def read_results(folder: BenchFolder, experiment: Experiment) -> Results:
                     folder, strategy.label, seed, cell_of(condition, strategy, seed)
                 )
                 for strategy in experiment.strategies
-                for seed in experiment.seeds
+                for seed in experiment.seeds_of(condition)
             ),
             strategies=strategies,
-            seeds=experiment.seeds,
+            seeds=experiment.seeds_of(condition),
         )
         for condition in experiment.conditions
     ]

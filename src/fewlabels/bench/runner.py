@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -56,21 +56,26 @@ class _Watch:
 
     folder: BenchFolder
     cells: Sequence[Cell]
-    steps: int
+    steps: Mapping[str, int]
+    """Steps of a training, by label of the trainer."""
     finished: set[str] = field(default_factory=set)
     """Addresses of runs that need no second look."""
 
     @property
     def total(self) -> int:
         """Steps of all trainings together."""
-        return self.steps * sum(cell.num_trainings for cell in self.cells)
+        return sum(self._steps(cell) * cell.num_trainings for cell in self.cells)
 
     def done(self) -> int:
         """Return how many steps are done."""
         return sum(self._done(cell) for cell in self.cells)
 
+    def _steps(self, cell: Cell) -> int:
+        return self.steps[cell.settings.trainer.label]
+
     def _done(self, cell: Cell) -> int:
-        everything = self.steps * cell.num_trainings
+        steps = self._steps(cell)
+        everything = steps * cell.num_trainings
         if cell.address in self.finished:
             return everything
         lines = self.folder.lines(cell)
@@ -80,7 +85,7 @@ class _Watch:
         if cell.is_asking and not lines:
             return 0  # the first training is another run's, even where it is not copied
         step = _last_step(self.folder.run_folder(cell), len(lines))
-        return self.steps * cell.num_trained(len(lines)) + min(self.steps, step)
+        return steps * cell.num_trained(len(lines)) + min(steps, step)
 
 
 def _last_step(folder: RunFolder, round_number: int) -> int:
@@ -100,7 +105,9 @@ def _last_step(folder: RunFolder, round_number: int) -> int:
 @contextmanager
 def _watched(folder: BenchFolder, cells: Sequence[Cell]) -> Iterator[None]:
     """Report the steps of all runs while the block runs, wherever they are done."""
-    watch = _Watch(folder, cells, steps_of(cells[0].settings) or 1)
+    trained = {cell.settings.trainer.label: cell.settings for cell in cells}
+    steps = {label: steps_of(one) or 1 for label, one in trained.items()}
+    watch = _Watch(folder, cells, steps)
     done = watch.done()
     with progress.track("Steps", watch.total, done=done) as advance:
         ends = threading.Event()

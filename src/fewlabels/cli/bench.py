@@ -292,8 +292,9 @@ def do_runs(
     *,
     tensorboard: bool = False,
     uri: str | None = None,
+    lines: int | None = None,
 ) -> int:
-    """Do the runs, say how each ended, and return how many failed."""
+    """Do the runs, say how each ended (or ``lines`` of them), return the failed."""
     before = folder.asked(experiment.name)
     asked = folder.ask_for(experiment)
     if before is not None and not asked.continues(before):
@@ -307,7 +308,11 @@ def do_runs(
             done += 1
             if ended.error is not None:
                 failed.append(ended.cell)
-            terminal.say(ended_line(ended, folder, done, total))
+            is_due = (
+                lines is None or done * lines // total > (done - 1) * lines // total
+            )
+            if is_due or ended.error is not None:
+                terminal.say(ended_line(ended, folder, done, total))
     if log is not None:
         for cell in cells:
             if folder.is_finished(cell):

@@ -55,16 +55,28 @@ class Saving:
         return None if needed is None else needed - self.num_labels
 
     @property
-    def worth(self) -> str:
-        """The random labels needed, with the interval, such as "210 (180 to 250)"."""
+    def amount(self) -> str:
+        """The random labels needed, or the bound that is known, such as "over 100"."""
+        if self.needed_by_random is not None:
+            return f"{self.needed_by_random:,.0f}"
         first, last = self.random_range
-        bounds = {"from the start": f"at most {first:,}", "never": f"over {last:,}"}
-        text = bounds.get(self.reached) or f"{self.needed_by_random:,.0f}"
+        return f"over {last:,}" if self.reached == "never" else f"at most {first:,}"
+
+    @property
+    def interval(self) -> str:
+        """The interval of it; empty where it is not known, or says no more."""
+        first, last = self.random_range
         if self.low in (None, last) or self.high == first:
-            return text
+            return ""
         low = f"{self.low:,.0f}" if self.low else f"less than {first:,}"
-        high = f"over {last:,}" if self.high is None else f"{self.high:,.0f}"
-        return f"{text} ({low} to {high})"
+        return (
+            f"{low} to {f'over {last:,}' if self.high is None else f'{self.high:,.0f}'}"
+        )
+
+    @property
+    def worth(self) -> str:
+        """Both, such as "210 (180 to 250)"."""
+        return f"{self.amount} ({self.interval})" if self.interval else self.amount
 
 
 def area_under_curve(

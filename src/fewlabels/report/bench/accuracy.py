@@ -47,7 +47,7 @@ def measured(one: ConditionContext, contender: Contender) -> dict[int, Measured]
     accuracies_ST = one.results.accuracies(contender.label)
     for amount, column_S in zip(one.results.num_labels, accuracies_ST.T, strict=True):
         known = column_S[np.isfinite(column_S)]
-        if len(known):
+        if amount and len(known):  # nothing is learnt from no labels
             found[amount] = Measured(amount, *spread_of(known))
     return found
 
@@ -84,7 +84,7 @@ def accuracy_section(context: Context) -> Section:
                 drawings=page_curves(panel, f"accuracy {number}")
                 if panel.curves
                 else (),
-                tables=(accuracy_table(context, one),) if panel.curves else (),
+                tables=(accuracy_table(context, one).turned,) if panel.curves else (),
                 notes=() if panel.curves else ("Nothing has been measured yet.",),
             )
             for number, (one, panel) in enumerate(panels)
@@ -95,7 +95,7 @@ def accuracy_section(context: Context) -> Section:
 
 def accuracy_table(context: Context, one: ConditionContext) -> Table:
     """Return the table of one condition: rows strategies, columns numbers of labels."""
-    amounts = one.results.num_labels
+    amounts = [amount for amount in one.results.num_labels if amount]
     found = {who.label: measured(one, who) for who in context.contenders}
     printed = published(context, one.results.condition)
     columns = [Column("Strategy", is_text=True)]
@@ -108,7 +108,7 @@ def accuracy_table(context: Context, one: ConditionContext) -> Table:
         if any(labels == amount for _, labels in printed):
             columns.append(Column("paper", group, is_quiet=True))
     rows = [
-        (Entry(who.label), *chain(*(_entries(who, n, found, printed) for n in amounts)))
+        (Entry(who.short), *chain(*(_entries(who, n, found, printed) for n in amounts)))
         for who in context.contenders
     ]
     return Table(

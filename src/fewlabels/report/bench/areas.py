@@ -46,7 +46,7 @@ def _area_table(context: Context, one: ConditionContext) -> Table:
         ),
         rows=tuple(
             (
-                Entry(who.label),
+                Entry(who.short),
                 Entry(spread(mean, deviation), len(bands) > 1 and mean == best),
                 Entry(f"{decimal(100 * low)} to {decimal(100 * high)}"),
             )

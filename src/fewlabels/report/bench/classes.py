@@ -39,7 +39,8 @@ def classes_section(context: Context) -> Section | None:
         [Block(tables=(_end_table(context, found),))]
         if context.has_single_queries
         else [
-            Block(heading=one.heading, tables=(_table(context, one),)) for one in found
+            Block(heading=one.heading, tables=(_table(context, one).turned,))
+            for one in found
         ]
     )
     return Section(
@@ -100,7 +101,7 @@ def _table(context: Context, one: ConditionContext) -> Table:
         ),
         rows=tuple(
             (
-                Entry(name),
+                Entry(one.short_names[name]),
                 *(Entry(in_percent(spread.coverage)) for spread in spreads),
                 *(Entry(decimal(spread.balance)) for spread in spreads),
             )
@@ -139,7 +140,7 @@ def _end_table(context: Context, conditions: Sequence[ConditionContext]) -> Tabl
         rows=tuple(
             (
                 Entry(one.heading),
-                Entry(name),
+                Entry(one.short_names[name]),
                 Entry(f"{spread.num_labels:,}"),
                 Entry(in_percent(spread.coverage)),
                 Entry(decimal(spread.balance)),

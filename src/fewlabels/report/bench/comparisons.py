@@ -159,7 +159,7 @@ def _row(one: Comparison) -> tuple[Entry, ...]:
     test = one.test
     low, high = signed(100 * test.low), signed(100 * test.high)
     return (
-        Entry(test.name),
+        Entry(one.condition.short_names[test.name]),
         Entry(one.measure_text),
         Entry(signed(100 * test.difference), one.is_significant),
         Entry(f"{low} to {high}"),

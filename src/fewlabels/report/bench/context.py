@@ -146,6 +146,9 @@ class ConditionContext:
     def caption(self, meaning: str, *sentences: str, has_heading: bool = True) -> str:
         """Return the caption of a table: data, trainer, seeds, meaning, scale."""
         settings = self.results.condition.settings
+        conditions = self.experiment.conditions
+        trained = {(one.settings.trainer.label, one.num_seeds) for one in conditions}
+        is_of_all = has_heading or len(trained) == 1
         where = f"{self.heading}: " if self.heading and has_heading else ""
         made = (
             f"{where}data {data_name(settings.model_dump())}, trainer "
@@ -153,7 +156,11 @@ class ConditionContext:
         )
         made = made[0].upper() + made[1:]
         scale = f"{OTHER_SCALE}." if self.experiment.scale == "cpu" else ""
-        return " ".join(part for part in (meaning, made, *sentences, scale) if part)
+        return " ".join(
+            part
+            for part in (meaning, made if is_of_all else "", *sentences, scale)
+            if part
+        )
 
     @property
     def seeds_text(self) -> str:

@@ -124,7 +124,7 @@ def _table(context: Context, conditions: Sequence[ConditionContext]) -> Table:
         rows=tuple(
             (
                 *([Entry(one.heading)] if has_conditions else []),
-                Entry(name),
+                Entry(one.short_names[name]),
                 Entry(seconds(cost.query)),
                 Entry(seconds(cost.slowest)),
                 Entry(_megabytes(cost.peak)),

@@ -107,7 +107,7 @@ def _data(cells: Any) -> dict[str, str]:
     found = data_facts(described[0]) if described else {}
     if HASH in found:
         hashes = dict.fromkeys(str(one.get("hash", MISSING)) for one in described)
-        found[HASH] = ", ".join(hashes)
+        found[HASH] = ", ".join(hashes) if len(hashes) < 4 else f"{len(hashes)} of them"
     return found
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from fewlabels.integers import count
 from fewlabels.report.bench.comparisons import END, Comparison, compared
 from fewlabels.report.bench.context import OTHER_SCALE, Context
+from fewlabels.report.bench.savings import saving_sentences
 from fewlabels.report.wording import listed, percent, points
 
 _MOST_FAILURES = 12
@@ -25,6 +26,10 @@ def finding(context: Context) -> str:
     total = len(context.results.cells)
     if not context.results.num_finished:
         return f"None of {count(total, 'run')} is finished yet."
+    return (saving_sentences(context) or [_test_outcome(context)])[0]
+
+
+def _test_outcome(context: Context) -> str:
     tests = _tests(context)
     return _outcome(context, tests) if tests else _untested(context)
 
@@ -54,7 +59,10 @@ def explanation(context: Context) -> list[str]:
     """Say how it came about, and what remains open."""
     experiment, results = context.experiment, context.results
     total = len(results.cells)
-    sentences = _basis(context)
+    sentences = saving_sentences(context)[1:]
+    if sentences:
+        sentences.append(_test_outcome(context))
+    sentences += _basis(context)
     if experiment.about.strip():
         sentences.append(experiment.about.strip())
     elif experiment.scale == "cpu":
@@ -67,9 +75,10 @@ def explanation(context: Context) -> list[str]:
         if results.num_finished == total
         else f"{results.num_finished:,} of {count(total, 'planned run')} are finished: "
     )
+    seeds = " or ".join({str(len(one.results.seeds)): 0 for one in context.conditions})
     shape = [
         count(len(experiment.strategies), "strategy", "strategies"),
-        count(len(experiment.seeds), "seed"),
+        f"{seeds} seeds" if len(experiment.seeds) > 1 else "1 seed",
     ]
     if len(experiment.conditions) > 1:
         shape.insert(1, count(len(experiment.conditions), "condition"))
@@ -233,15 +242,17 @@ def _mixtures(context: Context) -> Iterable[str]:
             "which may explain part of the differences."
         )
     for one in context.conditions:
-        hashes = {
-            str(cell.description.get("data", {}).get("hash", ""))
-            for cell in one.results.cells
-            if cell.description
-        }
-        if len(hashes) > 1:
+        by_seed: dict[int, set[str]] = {}
+        for cell in one.results.cells:
+            if cell.description:
+                seed = cell.seed if one.results.condition.own_pools else 0
+                name = str(cell.description.get("data", {}).get("hash", ""))
+                by_seed.setdefault(seed, set()).add(name)
+        versions = max(map(len, by_seed.values()), default=0)
+        if versions > 1:
             where = f" under '{one.heading}'" if one.heading else ""
             yield (
-                f"The runs{where} were made on {len(hashes)} different versions of the "
+                f"The runs{where} were made on {versions} different versions of the "
                 "data, so they are not comparable."
             )
 

@@ -58,7 +58,11 @@ def overlap_section(context: Context) -> Section | None:
         return None
     is_asked = "overlap" in context.experiment.figures
     most = _MOST if is_asked else 1
-    found = [(one, overlaps_of(one, most)) for one in context.conditions]
+    found = [
+        (one, overlaps_of(one, most))
+        for one in context.conditions
+        if not one.results.condition.own_pools  # they share some images only
+    ]
     found = [(one, overlaps) for one, overlaps in found if overlaps]
     if not found:
         return None

@@ -3,7 +3,7 @@
 import csv
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import StringIO
 from itertools import groupby
 from math import isfinite
@@ -33,6 +33,10 @@ _LATEX = {
     "\N{NO-BREAK SPACE}": "~",
 }
 _SPREAD = re.compile(r"([\d.]+) ± ([\d.]+)")
+
+
+_MOST_LETTERS = 100
+"""How wide a table may be before it is turned, if that makes it narrower."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,41 @@ class Table:
             return ()
         found = groupby(self.columns, key=lambda column: column.group)
         return tuple((name, len(list(members))) for name, members in found)
+
+    @property
+    def turned(self) -> "Table":
+        """The table with rows and columns exchanged if it is too wide, else itself."""
+        others = self.columns[1:]
+        groups = list(dict.fromkeys(column.group for column in others))
+        has_groups = len(groups) > 1
+        table = replace(
+            self,
+            columns=(
+                *([Column("", is_text=True)] if has_groups else []),
+                Column("Labels", is_text=True),
+                *(Column(row[0].text) for row in self.rows),
+            ),
+            rows=tuple(
+                (
+                    *([Entry(column.group)] if has_groups else []),
+                    Entry(column.name),
+                    *(row[place] for row in self.rows),
+                )
+                for place, column in enumerate(others, start=1)
+            ),
+            breaks=tuple(range(0, len(others), len(others) // len(groups)))[1:],
+        )
+        is_paired = any(column.is_quiet for column in others)  # ours and the paper's
+        is_narrow = self._letters <= max(_MOST_LETTERS, table._letters)
+        return self if is_paired or is_narrow else table
+
+    @property
+    def _letters(self) -> int:
+        """Letters of a row, if each column is as wide as its longest entry."""
+        return sum(
+            max(len(one.text) + 2 for one in column)
+            for column in zip(*self.rows, strict=True)
+        )
 
     def write(self, folder: Path) -> None:
         """Write it as ``.csv``, ``.md`` and ``.tex``."""
