@@ -124,3 +124,29 @@ npc & $50.00 \pm 0.00$ & $60.00 \pm 0.00$ & $\mathbf{78.00 \pm 2.83}$ \\
         "published_deviation"
     )
     assert lines[3] == ",random,12,2,0.71,0.0141421356,0.582937953,0.837062047,,"
+
+
+def test_a_table_too_wide_is_turned():
+    amounts = range(10, 110, 10)
+    wide = Table(
+        name="wide",
+        caption="Wide.",
+        columns=(
+            Column("Strategy", is_text=True),
+            *(Column(str(amount), group) for group in "xy" for amount in amounts),
+        ),
+        rows=tuple(
+            (Entry(name), *(Entry(f"{name}{n} ± 0.1") for n in range(20)))
+            for name in "ab"
+        ),
+        fields=(),
+        records=(),
+    )
+    turned = wide.turned
+    assert [column.name for column in turned.columns] == ["", "Labels", "a", "b"]
+    shown = [" ".join(entry.text for entry in row) for row in turned.rows]
+    assert shown[0] == "x 10 a0 ± 0.1 b0 ± 0.1"
+    assert shown[10] == "y 10 a10 ± 0.1 b10 ± 0.1"
+    assert turned.breaks == (10,)
+    assert turned.turned is turned
+    assert TINY.turned is TINY

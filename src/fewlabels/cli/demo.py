@@ -121,7 +121,13 @@ def _table(one: "ConditionContext", rows: list[dict[str, Any]]) -> Table:
         f"{one.results.condition.name}, {one.seeds_text}: "
         "accuracy (%) by labels; lead over random at the end"
     )
-    table = Table("labels", title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(
+        "labels",
+        title=title,
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+    )
     for place in shown:
         table.add_column(str(labels[place]), justify="right")
     table.add_column("lead (95 % interval)", justify="right")
@@ -138,5 +144,4 @@ def _table(one: "ConditionContext", rows: list[dict[str, Any]]) -> Table:
             table.caption = (
                 f"worth: how many random labels reach {subject}'s accuracy\n"
             )
-            table.caption_justify = "left"
     return table
