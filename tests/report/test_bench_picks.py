@@ -66,7 +66,7 @@ def test_the_papers_overlap_is_of_unions_with_the_start(bench):
 def test_overlaps_stand_on_the_page_and_in_the_data(bench):
     path = write_bench_report(bench.folder, "toys")
     words = text_of(path)
-    assert "As in the paper: unions over the trials, starting labels left in" in words
+    assert "As in the paper: unions, starting labels left in" in words
     first, last = overlaps(bench)
     assert f"12 labels, chance {100 * last.fair_chance:.1f} %" in words
     assert f"8 labels, chance {100 * first.unions_chance:.1f} %" in words

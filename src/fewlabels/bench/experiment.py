@@ -13,7 +13,7 @@ from fewlabels.runs import Choice, RunSettings, as_made, made_changes
 Scale = Literal["paper", "cpu"]
 """``"paper"``: the settings of the paper, for GPUs; ``"cpu"``: for two cores."""
 
-Figure = Literal["accuracy", "overlap", "redundancy"]
+Figure = Literal["accuracy", "overlap", "redundancy", "savings"]
 """What the report of an experiment is about."""
 
 MOST_RUNS = 100_000

@@ -29,6 +29,7 @@ NARROW = Size("narrow", 360, 300)
 """For a phone."""
 
 _LETTER = 7.4
+_LEFT = 68  # of a panel: room for "100 %" and the name of the axis
 _PANEL = (420, 300)
 _LARGEST_PANEL = (520, 380)
 _NAMES = {"wide": (18.0, 18, 24), "narrow": (11.0, 16, 15), "file": (14.0, 14, 22)}
@@ -137,8 +138,8 @@ def curves_figure(panels: Sequence[Panel]) -> Figure:
     head = 30 if any(panel.heading for panel in panels) else 10
     figure, sheets = panels_figure(
         [panel.heading for panel in panels],
-        Place(60, head, width, height),
-        60 + width + right,
+        Place(_LEFT, head, width, height),
+        _LEFT + width + right,
         head + height + 54,
     )
     for panel, sheet in zip(panels, sheets, strict=True):

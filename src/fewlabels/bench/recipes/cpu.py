@@ -93,6 +93,7 @@ def demo() -> Experiment:
         ),
         seeds=tuple(range(30)),
         subject=default,
+        figures=("accuracy", "savings"),
         footprint=_DIGITS_COST,
     )
 

@@ -32,7 +32,7 @@ _ABOUT_MAPS = (
     "The dashed diagonal of the fair comparison is a strategy against itself on "
     "different seeds. Panels in a row share one color scale."
 )
-_PAPER = "As in the paper: unions over the trials, starting labels left in"
+_PAPER = "As in the paper: unions, starting labels left in"
 _FAIR = "Fair: trial by trial, starting labels left out"
 
 
