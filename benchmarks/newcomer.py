@@ -112,7 +112,7 @@ class Person:
         self.until(f"{turn} > 0")
         for place in range(len(NAMES)):
             before = self.page.evaluate(turn)
-            self.page.keyboard.press(str((place + 1) % 10))
+            self.page.click(f".wall-tabs button:nth-child({place + 1})")
             self.until(f"{turn} > {before}")
             before = self.page.evaluate(turn)
             self._confirm(place)

@@ -76,10 +76,11 @@ class Person:
             time.sleep(0.02)
 
     def confirms(self, place):
-        """Knock out what is wrong on the wall of a class, and confirm the rest."""
-        before = self.turn()
-        self.press(str((place + 1) % 10))
-        self.sees_a_wall(before)
+        """Give what is wrong on the wall of a class its own, and confirm the rest."""
+        if place:
+            before = self.turn()
+            self.press("PageDown")
+            self.sees_a_wall(before)
         title = self.page.text_content(".wall-head h2")
         assert title.startswith(f"Taken for {NAMES.split(',')[place]}")
         names = self.page.eval_on_selector_all(
@@ -87,7 +88,7 @@ class Person:
         )
         for name in names:
             if self.target[int(name[:4])] != place:
-                self.press("Space")
+                self.press(str((self.target[int(name[:4])] + 1) % 10))
             self.press("ArrowRight")
         before = self.turn()
         self.press("Enter")

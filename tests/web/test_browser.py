@@ -88,6 +88,67 @@ def test_from_a_folder_to_a_model_by_keyboard_alone(
     assert right >= 0.9 * len(truth)
 
 
+def test_grids_by_pointer_and_keys(tmp_path, chromium):
+    target = digits(tmp_path / "digits", range(300))
+    options = ("--classes", NAMES, "--budget", "30", "--audit", "0")
+    server = Server(tmp_path / "digits", *options)
+    try:
+        person = Person(chromium, server.address, target)
+        page = person.page
+        while person.spent() < 30:
+            person.labels()
+        person.press("Shift+W")
+        person.waits_for(".tile")
+
+        def labels():
+            person.is_saved()
+            with Project.open(tmp_path / "digits-labels") as project:
+                return {
+                    one.item[:4]: one.class_number
+                    for one in project.store.labels()
+                    if one.is_confirmed
+                }
+
+        def name(place):
+            return page.get_attribute(f"#tile-{place} img", "alt")[:4]
+
+        names = [name(0), name(1)]
+        page.hover("#tile-0")
+        person.press("8")  # in place, whatever it is
+        page.wait_for_selector("#tile-0.given >> text=seven")
+        assert [name(0), name(1)] == names
+        assert labels() == {names[0]: 7}
+        person.press("3")  # it has its class; another key changes nothing
+        person.press("ArrowRight")
+        person.press("3")
+        page.wait_for_selector("#tile-1.given >> text=two")
+        assert labels() == {names[0]: 7, names[1]: 2}
+        person.press("Backspace")
+        page.wait_for_selector("#tile-1:not(.given)")
+        assert labels() == {names[0]: 7}
+        before = person.turn()
+        page.click("text=More of it")
+        person.sees_a_wall(before)
+        assert page.text_content(".wall-head h2").startswith("More of zero")
+        shown = {name(place) for place in range(5)}
+        assert sum(target[int(one)] == 0 for one in shown) >= 3
+        chosen = name(1)
+        page.click("#tile-1")
+        before = person.turn()
+        page.click("text=Confirm 1 as zero")
+        person.sees_a_wall(before)
+        assert labels() == {names[0]: 7, chosen: 0}
+        assert not shown & {name(place) for place in range(5)}  # they were seen
+        before = person.turn()
+        person.press("Shift+S")
+        page.click("[aria-label='Find more of four']")
+        person.sees_a_wall(before)
+        assert page.text_content(".wall-head h2").startswith("More of four")
+        assert person.errors == []
+    finally:
+        server.stop()
+
+
 def test_an_export_learns_first_and_a_final_training_is_confirmed(tmp_path, chromium):
     target = digits(tmp_path / "digits", range(200))
     options = ("--classes", NAMES, "--budget", "40", "--audit", "4")

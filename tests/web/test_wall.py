@@ -50,6 +50,7 @@ def truth(item):
 
 def wall(project, **wish):
     options = {"name": None, "like": None, "count": 60, "without": []}
+    options["order"] = "surest"
     return guessing.wall(str(project.folder), allow_code=False, **(options | wish))
 
 
@@ -71,6 +72,21 @@ def test_the_wall_shows_what_nobody_has_spoken_of_surest_first(project):
     assert told["counts"] == [even["num_all"], wall(project, name="odd")["num_all"]]
     fewer = wall(project, name="even", count=2, without=items[:1])
     assert [one["item"] for one in fewer["tiles"]] == items[1:3]
+
+
+def test_doubtful_images_first_or_the_likeliest_of_a_class_whatever_it_is_taken_for(
+    project,
+):
+    surest = wall(project, name="even")["tiles"]
+    assert wall(project, name="even", order="doubt")["tiles"] == surest[::-1]
+    found = wall(project, name="even", order="likely")
+    spoken = {one.item for one in project.store.verdicts()}
+    assert found["num_all"] == len(found["tiles"]) == 30 - len(spoken)
+    assert found["tiles"][: len(surest)] == surest
+    rest = found["tiles"][len(surest) :]  # taken for odd; told is how likely it is even
+    assert {(one["class"], one["sure"] < 0.5) for one in rest} == {("even", True)}
+    sure = [one["sure"] for one in found["tiles"]]
+    assert sure == sorted(sure, reverse=True)
 
 
 def test_what_measures_is_never_on_the_wall_and_cannot_be_confirmed(project):

@@ -214,6 +214,7 @@ def _add_wall(app: FastAPI, desk: Desk, background: Background) -> None:
         found = background.ask(
             "wall",
             name=wish.name,
+            order=wish.order,
             like=like,
             count=wish.count,
             without=[item for item in passed if item is not None],

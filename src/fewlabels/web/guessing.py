@@ -10,7 +10,7 @@ Shapes: N images, C classes.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -33,6 +33,8 @@ from fewlabels.projects.snapshot import Snapshot
 from fewlabels.rng import stream
 from fewlabels.training.training import Training
 from fewlabels.web.work import unwarned
+
+Order = Literal["doubt", "surest", "likely"]
 
 MOST_SLIPS = 40
 """Labels that are shown to be looked at again."""
@@ -92,15 +94,18 @@ class Guess:
         counts = np.bincount(found, minlength=self.pool.num_classes)
         return [int(count) for count in counts]
 
-    def tiles(self, places: NDArray[np.int64]) -> list[dict[str, Any]]:
-        """Return what a wall shows of some images."""
+    def tiles(
+        self, places: NDArray[np.int64], number: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Return what a grid shows of some images: one class, or each the likeliest."""
+        own = self.classes[places] if number is None else np.full_like(places, number)
         return [
             {
                 "item": self.pool.ids[place],
-                "class": self.pool.classes[self.classes[place]],
-                "sure": round(float(self.shares[place].max()), 3),
+                "class": self.pool.classes[label],
+                "sure": round(float(self.shares[place, label]), 3),
             }
-            for place in places.tolist()
+            for place, label in zip(places.tolist(), own.tolist(), strict=True)
         ]
 
 
@@ -121,16 +126,20 @@ def wall(
     folder: str,
     *,
     name: str | None,
+    order: Order,
     like: str | None,
     count: int,
     without: list[str],
     allow_code: AllowCode,
 ) -> dict[str, Any]:
-    """Return images that a model takes for one class, surest first.
+    """Return images that a model takes for one class, or that may be of it.
 
     Args:
         folder: The project's.
         name: The class; None: any.
+        order: ``"doubt"``: the least sure first; ``"surest"``: the surest first;
+            ``"likely"``: those that are most likely to be of the class, whatever the
+            model takes them for.
         like: Instead, those that are most like this image.
         count: How many.
         without: Images that were looked at and left out.
@@ -143,16 +152,19 @@ def wall(
     found = _guess(folder, allow_code)
     if found is None:
         return {"by": None, "tiles": [], "num_all": 0}
-    places = found.order
+    places = found.order[::-1] if order == "doubt" else found.order
+    classes = found.pool.classes
+    number = classes.index(name) if name in classes and like is None else None
     if like is not None:
         places = _nearest(found, like)
-    elif name in found.pool.classes:
-        number = found.pool.classes.index(name)
+    elif number is not None and order == "likely":
+        places = places[np.argsort(-found.shares[places, number], kind="stable")]
+    elif number is not None:
         places = places[found.classes[places] == number]
     positions = found.snapshot.positions
     passed = np.array([positions[item] for item in without if item in positions], int)
     kept = places[~np.isin(places, passed)]
-    tiles = found.tiles(_distinct(found, kept, passed, count))
+    tiles = found.tiles(_distinct(found, kept, passed, count), number)
     return {"by": found.by, "tiles": tiles, "num_all": len(kept)}
 
 

@@ -36,9 +36,10 @@ class Turn(_Message):
 
 
 class Wall(_Message):
-    """A wish for images that the model takes for one class, or for some like one."""
+    """A wish for images that the model takes for a class, or for some like one."""
 
     name: Annotated[str, Field(max_length=200)] | None = None
+    order: Literal["doubt", "surest", "likely"] = "doubt"
     like: Name | None = None
     count: int = Field(default=60, ge=1, le=MOST_TILES)
     without: list[Name] = Field(default=[], max_length=MOST_PASSED)

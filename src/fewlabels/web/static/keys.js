@@ -38,7 +38,7 @@ export const HELP = [
   ["⌫ or Ctrl Z", "undo, as far back as you like"],
   ["⇧N", "a class that was forgotten"],
   ["+  −  Esc", "zoom in, out, and back"],
-  ["on the wall", "arrows move, Space knocks out, Shift and arrows a range, Enter confirms the rest, a digit labels what is knocked out, M shows more like it"],
+  ["on the wall", "point at an image, by pointer or arrows, and press the key of its class; Space knocks out, Shift and arrows a range, Enter confirms the rest, M shows more like it, PageUp and PageDown change the class"],
   ["⇧L  ⇧W  ⇧S", "label, wall, standing"],
   ["⇧T  ⇧E", "train, export"],
   ["?", "this list"],

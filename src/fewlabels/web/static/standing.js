@@ -39,18 +39,18 @@ function curve(points) {
   return s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": told, class: "chart" }, ...parts);
 }
 
-function balance(classes) {
+function balance(classes, more) {
   const most = Math.max(...classes.map((one) => one.labels), 1);
   return h(
     "table",
     { class: "balance" },
-    h("thead", {}, h("tr", {}, h("th", {}, "Class"), h("th", {}, "Labels"), h("th", {}, "Taken for it"))),
+    h("thead", {}, h("tr", {}, h("th", {}, "Class"), h("th", {}, "Labels"), h("th", {}, "Taken for it"), h("th", {}))),
     h(
       "tbody",
       {},
-      classes.map((one) => {
+      classes.map((one, place) => {
         const bar = h("progress", { max: most, value: one.labels, "aria-label": `Labels of ${one.name}` });
-        return h("tr", {}, h("td", {}, one.name), h("td", {}, bar, " ", one.measuring ? `${one.labels}, of which ${one.measuring} only measure${one.measuring === 1 ? "s" : ""}` : String(one.labels)), h("td", {}, one.predicted === null ? "" : String(one.predicted)));
+        return h("tr", {}, h("td", {}, one.name), h("td", {}, bar, " ", one.measuring ? `${one.labels}, of which ${one.measuring} only measure${one.measuring === 1 ? "s" : ""}` : String(one.labels)), h("td", {}, one.predicted === null ? "" : String(one.predicted)), h("td", {}, h("button", { type: "button", class: "link", "aria-label": `Find more of ${one.name}`, onclick: () => more(place) }, "find more")));
       }),
     ),
   );
@@ -106,7 +106,7 @@ export class StandingView {
         ),
       ),
       h("div", { class: "card" }, h("h2", {}, "Learning curve"), found.curve.length ? curve(found.curve) : h("p", { class: "quiet wrap" }, "It begins with the first model that can be measured.")),
-      h("div", { class: "card" }, h("h2", {}, "Classes"), balance(found.classes)),
+      h("div", { class: "card" }, h("h2", {}, "Classes"), balance(found.classes, (place) => this.desk.views.wall.showMore(place))),
       found.notes.length ? h("div", { class: "card wide" }, h("h2", {}, "To keep in mind"), h("ul", {}, found.notes.map((note) => h("li", {}, note)))) : null,
       this.people,
       this.slips,

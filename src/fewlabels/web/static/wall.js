@@ -1,4 +1,4 @@
-// Many images at a glance: all that the model takes for one class, surest first.
+// Many images at a glance: all that the model takes for one class, or that may be of it.
 
 import { post } from "./api.js";
 import { byId, fill, h, speak, toast } from "./dom.js";
@@ -8,14 +8,23 @@ import { progressOf } from "./waiting.js";
 
 const COUNT = 60;
 
+/** In which order the images of a class are shown, and what that is good for. */
+const ORDERS = {
+  doubt: ["Doubtful first", "The model learns most from them"],
+  surest: ["Surest first", "The quickest way to finish a folder"],
+  likely: ["More of it", "Images most likely to be of this class, whatever the model takes them for"],
+};
+
 export class WallView {
   constructor(desk) {
     this.desk = desk;
     this.box = byId("view-wall");
     this.place = 0; // which class
     this.like = null; // or images like this one
+    this.order = "doubt";
     this.tiles = [];
-    this.out = new Set(); // knocked out
+    this.out = new Set(); // knocked out or, of images that may be of a class, not chosen
+    this.given = new Map(); // classes that tiles were given in place
     this.passed = new Set(); // knocked out on a wall before
     this.at = 0; // the tile that the keys move
     this.history = [];
@@ -28,6 +37,16 @@ export class WallView {
 
   get name() {
     return this.desk.state?.classes[this.place]?.name;
+  }
+
+  /** Whether tiles are chosen one by one, since most of them are not of the class. */
+  get isFinding() {
+    return this.order === "likely" && !this.like;
+  }
+
+  /** Tiles that get the class when the grid is confirmed. */
+  get chosen() {
+    return this.tiles.filter((one) => !this.out.has(one.id) && !this.given.has(one.id));
   }
 
   /** The class that the tiles get unless they are knocked out. */
@@ -60,7 +79,7 @@ export class WallView {
     this.isLoading = true;
     const wish = { ...this.desk.signature, count: COUNT, without: [...this.passed].slice(-5000) };
     if (this.like) wish.like = this.like.id;
-    else wish.name = this.name;
+    else Object.assign(wish, { name: this.name, order: this.order });
     let found = null;
     try {
       found = await post("/api/wall", wish, { seconds: 65 });
@@ -73,7 +92,8 @@ export class WallView {
     this.numAll = found?.num_all ?? 0;
     this.shown = this.confirmed;
     this.by = found?.by ?? null;
-    this.out.clear();
+    this.out = new Set(this.isFinding ? this.tiles.map((one) => one.id) : []);
+    this.given.clear();
     this.at = 0;
     this.draw();
     if (found) this.#explain();
@@ -84,19 +104,20 @@ export class WallView {
     if (!this.by) this.note.textContent = "There is no guess yet: label some images of at least two classes first.";
     else if (!this.tiles.length) this.note.textContent = this.like ? "Nothing else is like it." : `Nothing that is not labeled is taken for ${this.name}.`;
     else {
-      const [most, least] = [this.tiles[0], this.tiles.at(-1)].map((one) => Math.round(100 * one.sure));
-      const sure = this.like ? "" : `The model is ${most === least ? most : `${most} to ${least}`} % sure. `;
-      this.note.textContent = `${sure}Knock out what is wrong, then confirm the rest. Near copies are shown once, and only the image that you see gets the label. Confirmed labels train the model, cost no budget, and never measure it.`;
+      const [first, last] = [this.tiles[0], this.tiles.at(-1)].map((one) => Math.round(100 * one.sure));
+      const sure = this.like || this.isFinding ? "" : `The model is ${first === last ? first : `${first} to ${last}`} % sure. `;
+      const task = this.isFinding ? `Choose what is ${this.name}, then confirm. The rest stays unlabeled.` : "Point at what is wrong and press the key of its class, or knock it out; then confirm the rest.";
+      this.note.textContent = `${sure}${task} Near copies are shown once, and only the image that you see gets the label. Labels given here train the model, cost no budget, and never measure it.`;
     }
   }
 
   // ----------------------------------------------------------------------------- doing
 
-  choose(place) {
+  choose(place, order = this.order) {
     this.place = place;
+    this.order = order;
     this.like = null;
-    this.drawTabs();
-    this.load();
+    this.enter();
   }
 
   toggle(place, to = !this.out.has(this.tiles[place].id)) {
@@ -115,12 +136,17 @@ export class WallView {
       const [from, end] = [Math.min(this.at, next), Math.max(this.at, next)];
       for (let one = from; one <= end; one += 1) this.toggle(one, isOut);
     }
-    const before = this.at;
-    this.at = next;
-    this.drawTile(before);
-    this.drawTile(next);
+    this.point(next);
     this.grid.children[next].scrollIntoView({ block: "nearest" });
-    this.grid.setAttribute("aria-activedescendant", `tile-${next}`);
+  }
+
+  /** Let keys act on a tile, without scrolling: the pointer may be over it. */
+  point(place) {
+    const before = this.at;
+    this.at = place;
+    this.drawTile(before);
+    this.drawTile(place);
+    this.grid.setAttribute("aria-activedescendant", `tile-${place}`);
   }
 
   /** Send it until it is taken; null: it was refused. */
@@ -131,42 +157,49 @@ export class WallView {
   /** Give a class to some tiles at once; return whether they have it. */
   async give(tiles, name) {
     if (!tiles.length) return true;
-    if (this.isSending) return false;
-    this.isSending = true;
     const given = { ...this.desk.signature, uuid: crypto.randomUUID(), items: tiles.map((one) => one.id), name };
     const done = await this.send(given);
-    this.isSending = false;
     if (!done) return false;
     if (done.items.length) this.history.push({ ...given, items: done.items });
-    speak(`${done.items.length} images confirmed as ${name}.`);
-    toast(`${done.items.length} confirmed as ${name}. Backspace takes them back.`, 4);
+    const told = `${done.items.length} labeled as ${name}`;
+    speak(`${told}.`);
+    toast(`${told}. Backspace takes that back.`, 4);
     return true;
   }
 
+  /** Give the chosen tiles the class of this grid, and show the next ones. */
   async confirm() {
-    const out = this.tiles.filter((one) => this.out.has(one.id));
-    const rest = this.tiles.filter((one) => !this.out.has(one.id));
-    if (!(await this.give(rest, this.confirmed))) return;
-    out.forEach((one) => this.passed.add(one.id));
+    if (this.isSending) return;
+    this.isSending = true;
+    const isDone = await this.give(this.chosen, this.confirmed);
+    this.isSending = false;
+    if (!isDone) return;
+    this.out.forEach((id) => this.passed.add(id));
     await this.load();
   }
 
+  /** Give the tile that keys act on its class, in place; with it, all others that are knocked out if it is. */
   async label(place) {
-    const chosen = new Set(this.tiles.filter((one) => this.out.has(one.id)));
-    if (!(await this.give([...chosen], this.desk.state.classes[place].name))) return;
-    this.tiles = this.tiles.filter((one) => !chosen.has(one));
-    chosen.forEach((one) => this.out.delete(one.id));
-    this.at = Math.min(this.at, Math.max(0, this.tiles.length - 1));
-    this.draw();
+    const tile = this.tiles[this.at];
+    if (!tile || this.isSending || this.given.has(tile.id)) return;
+    const isOne = this.isFinding || !this.out.has(tile.id);
+    const tiles = isOne ? [tile] : this.tiles.filter((one) => this.out.has(one.id));
+    const name = this.desk.state.classes[place].name;
+    tiles.forEach((one) => this.given.set(one.id, name));
+    this.drawTiles();
+    if (await this.give(tiles, name)) return;
+    tiles.forEach((one) => this.given.delete(one.id));
+    this.drawTiles();
   }
 
   async undo() {
     const last = this.history.pop();
-    if (!last) return toast("Nothing was confirmed on the wall yet.");
+    if (!last) return toast("Nothing was labeled on the wall yet.");
     const { tab, annotator, items, uuid } = last;
     const done = await this.send({ tab, annotator, items, undoes: uuid, uuid: crypto.randomUUID() });
     if (done) toast(`${done.items.length} labels taken back.`, 4);
-    return this.load();
+    const isHere = done && items.every((id) => this.given.delete(id));
+    return isHere ? this.drawTiles() : this.load();
   }
 
   more() {
@@ -181,20 +214,26 @@ export class WallView {
     this.desk.go("wall");
   }
 
+  /** Come from elsewhere to find more of a class. */
+  showMore(place) {
+    Object.assign(this, { place, like: null, order: "likely" });
+    this.desk.go("wall");
+  }
+
   press(event) {
     const columns = Math.max(1, getComputedStyle(this.grid).gridTemplateColumns.split(" ").length);
     const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns };
     const place = meant(event, this.desk.views.label.keys);
     let act = null;
     if (steps[event.key]) act = () => this.move(this.at + steps[event.key], event.shiftKey);
+    else if (place >= 0) act = () => this.label(place);
     else if (event.key === " " || event.key === "x") act = () => this.tiles.length && this.toggle(this.at);
     else if (event.key === "Enter") act = () => this.confirm();
     else if (event.key === "Backspace") act = () => this.undo();
-    else if (event.key === "m") act = () => this.more();
-    else if (event.key === "Escape") act = () => (this.like ? this.choose(this.place) : this.out.clear() || this.draw());
+    else if (event.key === "m" || event.key === "M") act = () => this.more();
+    else if (event.key === "Escape") act = () => this.choose(this.place);
     else if (event.key === "PageDown") act = () => this.choose((this.place + 1) % this.desk.state.classes.length);
     else if (event.key === "PageUp") act = () => this.choose((this.place + this.desk.state.classes.length - 1) % this.desk.state.classes.length);
-    else if (place >= 0) act = () => (this.out.size ? this.label(place) : this.choose(place));
     if (!act) return;
     event.preventDefault();
     act();
@@ -225,23 +264,28 @@ export class WallView {
   }
 
   drawHead() {
-    const left = this.tiles.length - this.out.size;
-    const title = this.like ? `Like ${this.like.file}` : `Taken for ${this.name ?? "…"}`;
+    const left = this.chosen.length;
+    const title = this.like ? `Like ${this.like.file}` : `${this.isFinding ? "More of" : "Taken for"} ${this.name ?? "…"}`;
     fill(
       this.head,
       h("h2", {}, title, " ", h("span", { class: "quiet" }, this.numAll > this.tiles.length ? `${this.tiles.length} of ${this.numAll}` : "")),
-      h("span", { class: "keys quiet" }, h("kbd", {}, "← ↑ → ↓"), " move ", h("kbd", {}, "Space"), " knock out ", h("kbd", {}, "1 … 0"), " label those ", h("kbd", {}, "M"), " more like this ", h("kbd", {}, "⌫"), " undo"),
+      h(
+        "div",
+        { class: "orders", role: "group", "aria-label": "Order" },
+        Object.entries(ORDERS).map(([order, [name, title]]) => h("button", { type: "button", title, "aria-pressed": String(order === this.order && !this.like), onclick: () => this.choose(this.place, order) }, name)),
+      ),
+      h("span", { class: "keys quiet" }, h("kbd", {}, "← ↑ → ↓"), " or pointer: tile ", h("kbd", {}, "1 … 0"), " its class ", h("kbd", {}, "Space"), this.isFinding ? " choose " : " knock out ", h("kbd", {}, "M"), " more like it ", h("kbd", {}, "⌫"), " undo"),
       h(
         "button",
-        { type: "button", class: "button main", disabled: left < 1, onclick: () => this.confirm() },
-        `Confirm ${left} as ${this.confirmed ?? ""} `,
+        { type: "button", class: "button main", disabled: !this.tiles.length, onclick: () => this.confirm() },
+        left ? `Confirm ${left} as ${this.confirmed} ` : "Show more ",
         h("kbd", {}, "Enter"),
       ),
     );
   }
 
   draw() {
-    this.drawHead();
+    this.grid.classList.toggle("finding", this.isFinding);
     fill(
       this.grid,
       this.tiles.map((tile, place) => {
@@ -254,6 +298,7 @@ export class WallView {
             class: "tile",
             role: "option",
             id: `tile-${place}`,
+            onpointermove: () => place !== this.at && this.point(place),
             onclick: (event) => {
               if (event.shiftKey) this.move(place, true);
               else {
@@ -263,19 +308,28 @@ export class WallView {
             },
           },
           image,
-          h("span", { class: "sure" }, `${Math.round(100 * tile.sure)} %`),
+          h("span", { class: "sure" }),
         );
       }),
     );
+    this.drawTiles();
+  }
+
+  drawTiles() {
+    this.drawHead();
     this.tiles.forEach((_, place) => this.drawTile(place));
   }
 
   drawTile(place) {
     const box = this.grid.children[place];
     if (!box) return;
-    const out = this.out.has(this.tiles[place].id);
-    box.classList.toggle("out", out);
+    const { id, sure } = this.tiles[place];
+    const name = this.given.get(id);
+    const isOut = this.out.has(id) && !name;
+    box.classList.toggle("out", isOut);
+    box.classList.toggle("given", !!name);
     box.classList.toggle("at", place === this.at);
-    box.setAttribute("aria-selected", String(!out));
+    box.setAttribute("aria-selected", String(!isOut));
+    box.querySelector(".sure").textContent = name ?? `${Math.round(100 * sure)} %`;
   }
 }

@@ -1,0 +1,206 @@
+"""Do labels that are confirmed on grids of predictions ever hurt?
+
+    FEWLABELS_DATA=DIR OMP_NUM_THREADS=1 python -m benchmarks.confirmed
+
+In each of 20 pools of 4,000 images of CIFAR-10, seen by EfficientNet-Lite0 at 160
+pixels, 60, 150 and 300 images are labeled in rounds of 30: the first at random, then by
+the trace form of ``outward`` on the learner's own kernel. ``blend`` learns from them.
+Then somebody who makes no mistakes looks at a grid of 60 predictions for each class, or
+only for the three classes that have the fewest labels: what is right is confirmed, what
+is wrong gets its class. ``blend`` learns again, from all labels and, in the first five
+pools, from all but the confirmed ones. Pools are even, or uneven: class sizes fall by a
+factor of 20, in another order of the classes each time. The change of the accuracy on
+2,000 test images is recorded in points: with classes counted equally, and with the
+shares that they have in the pool. 15 minutes on one core once features are stored.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import t as student
+from torch import Tensor
+
+from fewlabels import data, rng, strategies, training
+from fewlabels.bench.recipes.cpu import long_tail
+from fewlabels.features.cache import FeatureCache
+from fewlabels.features.efficientnet import efficientnet_lite0
+from fewlabels.features.embedding import embedded
+from fewlabels.pool import UNKNOWN, Answers, ArrayImages, Images, Pool, Split
+from fewlabels.protocols import Classifier
+
+RESULT = Path(__file__).parent / "results" / "confirmed.json"
+NUM_SEEDS, NUM_COMPARED, NUM_CLASSES, NUM_TESTS = 20, 5, 10, 200
+NUM_LABELS, ROUND, GRID, NUM_RAREST = (60, 150, 300), 30, 60, 3
+SIZES = {
+    "even": [400] * NUM_CLASSES,
+    "uneven": long_tail(1174, num_classes=NUM_CLASSES),
+}
+OUTWARD = strategies.resolve("v-opt", {"kernel": "joint", "power": 2.0, "noise": 0.3})
+HEAD = training.make("blend")
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class Source:
+    """CIFAR-10 as rows of features."""
+
+    def __init__(self) -> None:
+        """Embed all images, or find their rows where they were stored before."""
+        whole = data.load("cifar10")
+        assert whole.test is not None
+        self.rows, self.tests = rows(whole.images), rows(whole.test.images)
+        self.labels, self.test_labels = whole.labels, whole.test.labels
+        self.classes = whole.classes
+
+    def pool(self, sizes: list[int], seed: int) -> tuple[Pool, Tensor]:
+        """Return a pool without labels, with even test images, and its true labels."""
+        draws = np.random.default_rng(seed)
+        items = some(self.labels, sizes, draws)
+        tests = some(self.test_labels, [NUM_TESTS] * len(sizes), draws)
+        truth = self.labels[items]
+        pool = Pool.build(
+            ArrayImages(self.rows[items]),
+            torch.full_like(truth, UNKNOWN),
+            self.classes,
+            test=Split(ArrayImages(self.tests[tests]), self.test_labels[tests]),
+        )
+        return pool, truth
+
+
+def rows(images: Images) -> Tensor:
+    """Return features of all images."""
+    encoder, cache = efficientnet_lite0(160), FeatureCache.of_this_user()
+    found = np.asarray(embedded(images, encoder, cache=cache))
+    return torch.from_numpy(found.astype(np.float32))
+
+
+def some(labels: Tensor, sizes: list[int], draws: np.random.Generator) -> Tensor:
+    """Return so many random items of each class, shuffled."""
+    members = [np.flatnonzero(labels.numpy() == c) for c in range(len(sizes))]
+    parts = [
+        draws.choice(own, size, replace=False)
+        for own, size in zip(members, sizes, strict=True)
+    ]
+    return torch.from_numpy(draws.permutation(np.concatenate(parts)))
+
+
+def fitted(pool: Pool) -> Classifier:
+    """Learn from the labels of a pool."""
+    return HEAD.fit(pool, rng.stream(0, "confirmed"))
+
+
+def recalls(model: Classifier, pool: Pool) -> Floats:
+    """Return the share of test images of each class that a model is right about."""
+    assert pool.test is not None
+    items = torch.arange(len(pool.test))
+    is_right = model.outputs(pool.test.images, items).logits.argmax(dim=1)
+    is_right = (is_right == pool.test.labels).double()
+    own = [is_right[pool.test.labels == c].mean() for c in range(pool.num_classes)]
+    return torch.stack(own).numpy()
+
+
+def asked(pool: Pool, truth: Tensor, seed: int) -> Iterator[Pool]:
+    """Yield the pool with 60, 150 and 300 labels that a strategy asked for."""
+    for step in range(NUM_LABELS[-1] // ROUND):
+        draws = rng.stream(seed, "ask", step)
+        order = torch.randperm(len(pool.candidates), generator=draws)
+        items = pool.candidates[order[:ROUND]]
+        if step:
+            items = OUTWARD.select(fitted(pool), pool, ROUND, draws).indices
+        pool = pool.with_answers(Answers(items, truth[items]))
+        if len(pool.labeled) in NUM_LABELS:
+            yield pool
+
+
+def grids(
+    pool: Pool, shares: Floats, classes: Integers, *, is_surest_first: bool
+) -> Integers:
+    """Return the images on the first grid of each of some classes."""
+    free, guesses, sure = pool.candidates.numpy(), shares.argmax(1), shares.max(1)
+    free = free[np.argsort(sure[free], kind="stable")]
+    free = free[::-1] if is_surest_first else free
+    return np.concatenate([free[guesses[free] == c][:GRID] for c in classes])
+
+
+def changes(
+    pool: Pool, truth: Tensor, *, is_compared: bool
+) -> Iterator[tuple[tuple[str, ...], list[float]]]:
+    """Yield what grids change: order, classes and rule, and what was seen of them."""
+    model = fitted(pool)
+    logits = model.outputs(pool.images, torch.arange(len(pool))).logits
+    shares, before = logits.double().softmax(dim=1).numpy(), recalls(model, pool)
+    mix = torch.bincount(truth, minlength=pool.num_classes).double().numpy()
+    guesses = torch.from_numpy(shares.argmax(axis=1))
+    rarest = np.argsort(pool.class_counts, kind="stable")[:NUM_RAREST]
+    for order in ("doubtful first", "surest first"):
+        for which, classes in (("all", np.arange(NUM_CLASSES)), ("rarest", rarest)):
+            is_surest_first = order == "surest first"
+            shown = torch.from_numpy(
+                grids(pool, shares, classes, is_surest_first=is_surest_first)
+            )
+            wrong = shown[guesses[shown] != truth[shown]]
+            rules = {"all labels": shown, "corrections alone": wrong}
+            for rule, items in list(rules.items())[: 1 + is_compared]:
+                answers = Answers(items, truth[items])
+                after = recalls(fitted(pool.with_answers(answers)), pool) - before
+                even, own = 100 * after.mean(), 100 * after @ mix / mix.sum()
+                seen = [even, own, 100 * before.mean(), len(shown), len(wrong)]
+                yield (order, which, rule), [float(number) for number in seen]
+
+
+def summary(found: list[list[float]]) -> dict[str, Any]:
+    """Return means with their intervals, extremes, and what was seen in each pool."""
+    even, own, before, shown, wrong = np.array(found).T
+    told: dict[str, Any] = {
+        "before": round(float(before.mean()), 2),
+        "shown": round(float(shown.mean()), 1),
+        "right": round(100 * float(1 - wrong.sum() / shown.sum()), 1),
+    }
+    for name, values in (("even", even), ("own_mix", own)):
+        error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else 0.0
+        half = error * float(student.ppf(0.975, max(len(values) - 1, 1)))
+        told[name] = {
+            "mean": round(float(values.mean()), 2),
+            "low": round(float(values.mean() - half), 2),
+            "high": round(float(values.mean() + half), 2),
+            "least": round(float(values.min()), 2),
+            "each": [round(float(value), 2) for value in values],
+        }
+    return told
+
+
+def main() -> None:
+    """Measure all pools, writing the record after each."""
+    torch.set_num_threads(1)
+    source = Source()
+    found: dict[tuple[str, ...], list[list[float]]] = defaultdict(list)
+    for seed in range(NUM_SEEDS):
+        for kind, sizes in SIZES.items():
+            order = np.random.default_rng(seed).permutation(NUM_CLASSES)
+            own = [sizes[number] for number in order]
+            pool, truth = source.pool(own, seed)
+            for labeled in asked(pool, truth, seed):
+                place = (kind, str(len(labeled.labeled)))
+                is_compared = seed < NUM_COMPARED
+                for case, seen in changes(labeled, truth, is_compared=is_compared):
+                    found[*place, *case].append(seen)
+        names = ("pool", "labels", "order", "grids", "learns_from")
+        cells = [
+            dict(zip(names, place, strict=True)) | summary(seen)
+            for place, seen in found.items()
+        ]
+        record = {"images": 4000, "seeds": seed + 1, "grid": GRID, "cells": cells}
+        lines = json.dumps(record).replace('{"pool"', '\n{"pool"')
+        RESULT.write_text(lines + "\n", "utf-8")
+        print(f"{seed + 1} of {NUM_SEEDS}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
