@@ -274,13 +274,13 @@ export class WallView {
         { class: "orders", role: "group", "aria-label": "Order" },
         Object.entries(ORDERS).map(([order, [name, title]]) => h("button", { type: "button", title, "aria-pressed": String(order === this.order && !this.like), onclick: () => this.choose(this.place, order) }, name)),
       ),
-      h("span", { class: "keys quiet" }, h("kbd", {}, "← ↑ → ↓"), " or pointer: tile ", h("kbd", {}, "1 … 0"), " its class ", h("kbd", {}, "Space"), this.isFinding ? " choose " : " knock out ", h("kbd", {}, "M"), " more like it ", h("kbd", {}, "⌫"), " undo"),
       h(
         "button",
         { type: "button", class: "button main", disabled: !this.tiles.length, onclick: () => this.confirm() },
         left ? `Confirm ${left} as ${this.confirmed} ` : "Show more ",
         h("kbd", {}, "Enter"),
       ),
+      h("span", { class: "keys quiet" }, h("kbd", {}, "← ↑ → ↓"), " or pointer: tile ", h("kbd", {}, "1 … 0"), " its class ", h("kbd", {}, "Space"), this.isFinding ? " choose " : " knock out ", h("kbd", {}, "M"), " more like it ", h("kbd", {}, "⌫"), " undo"),
     );
   }
 
