@@ -23,6 +23,14 @@ _PROGRAM = "fewlabels.jobs.worker"
 _ENDS = {"done", "failed", "canceled", "died"}
 _MOST_EVENTS = 10_000
 _MOST_PRINTED = 10_000  # bytes
+# glibc gives large blocks back to the system, which clears them before they are used
+# again: as much work as a network that embeds images. Here up to half a gigabyte is
+# kept, in one place for all threads.
+_MEMORY = {
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_THRESHOLD_": str(2**28),
+    "MALLOC_TRIM_THRESHOLD_": str(2**29),
+}
 _REASONS = {
     "SIGKILL": "most often because memory ran out",
     "SIGINT": "somebody, or code of its own, stopped it as Ctrl-C does",
@@ -163,7 +171,7 @@ class Worker:
         is_reused: bool = True,
         gives_way: int = 0,
     ) -> None:
-        self._environment, self._folder = environment or {}, folder
+        self._environment, self._folder = dict(environment or {}), folder
         self._allowed = allow_code if allow_code is True else list(allow_code or ())
         self._is_reused, self._is_closed = is_reused, False
         self._gives_way = gives_way
@@ -208,7 +216,7 @@ class Worker:
         printed = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the reader
         self._process = subprocess.Popen(  # noqa: S603 - ourselves
             [sys.executable, "-P", "-X", "faulthandler", "-m", _PROGRAM],
-            env={**os.environ, **self._environment, "PYTHONPATH": places},
+            env=_MEMORY | os.environ | self._environment | {"PYTHONPATH": places},
             cwd=self._folder,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

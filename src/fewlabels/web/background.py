@@ -15,6 +15,7 @@ from typing import Any
 
 from fewlabels.errors import FewlabelsError, JobError
 from fewlabels.jobs import Event, Job, Worker, start
+from fewlabels.jobs.surroundings import ONE_THREAD, num_cores
 from fewlabels.naming import AllowCode
 
 _WORK = "fewlabels.web.work"
@@ -26,6 +27,9 @@ _MOST_SECONDS = 60.0  # for an answer that somebody waits for
 _MOST_WAITING = 4  # others than those have to be answered meanwhile
 _NO_START = (FewlabelsError, OSError, RuntimeError)  # no memory, no thread
 _GIVES_WAY = 10  # how far trainings stand back; people wait for the other jobs
+# Threads that wait for each other while other programs have the cores take three times
+# as long as one thread.
+_HALF_THE_CORES = dict.fromkeys(ONE_THREAD, str(max(1, num_cores() // 2)))
 _TASKS = ("creation", "features", "round", "training", "export", "guesses")
 _TASKS_AT_THE_END = ("estimate", "final")
 _FIRST_LABELS = 10  # from which the first model is trained, within a round
@@ -57,7 +61,7 @@ class Background:
         """Called by other threads, whenever there is something new to show."""
         self.on_created: Callable[[Event], object] = lambda _: None
         """Called with the last event of the creation, whether it failed or not."""
-        self._worker = Worker(allow_code=allow_code)
+        self._worker = Worker(environment=_HALF_THE_CORES, allow_code=allow_code)
         self._line = ThreadPoolExecutor(1, thread_name_prefix="fewlabels-quick")
         self._jobs: dict[str, Job] = {}
         self._lock = Lock()
