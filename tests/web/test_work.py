@@ -8,7 +8,7 @@ from tests.projects.toy import CLASSES, answer, begin, pictures
 from tests.web.pages import Browser
 
 from fewlabels.errors import BudgetError, JobError, UsageError
-from fewlabels.projects import NextStep, Project
+from fewlabels.projects import Project
 from fewlabels.runs import Choice
 from fewlabels.web import background as module
 from fewlabels.web import work
@@ -102,23 +102,15 @@ def test_an_export_has_all_files(tmp_path):
     assert "Exported model-000, which learned from 4 labels" in told["message"]
 
 
-def test_the_first_model_does_not_wait_for_features(tmp_path):
-    over = Choice(name="frozen-linear", options={"encoder": "torch.nn:Flatten"})
-    with begin(tmp_path, trainer=over) as project:
+def test_the_first_model_is_trained_once_there_are_labels_to_learn_from(tmp_path):
+    with begin(tmp_path, trainer=HEAD) as project:
         folder = str(project.folder)
-
-        def learn(*, is_ready):
-            told = work.learn_first(folder, is_ready=is_ready, allow_code=True)
-            return told["is_done"], [one.is_provisional for one in project.records()]
-
-        assert learn(is_ready=False) == (False, [])  # nothing is labeled
+        assert work.learn_first(folder, allow_code=False) == {"is_done": False}
         answer(project, project.ask())
-        for _ in range(2):
-            assert learn(is_ready=False) == (True, [True])
-        assert project.status().next_step is NextStep.TRAIN  # over features
-        for _ in range(2):
-            assert learn(is_ready=True) == (True, [True, False])
-        assert len(project.status().curve) == 1  # pixels say nothing about features
+        told = {"is_done": True, "model": "model-000"}
+        assert work.learn_first(folder, allow_code=False) == told
+        assert work.learn_first(folder, allow_code=False) == {"is_done": True}
+        assert len(project.records()) == 1
 
 
 def test_a_final_training_is_measured_and_done_while_heads_serve(tmp_path, monkeypatch):
@@ -281,26 +273,36 @@ def test_how_long_a_job_will_take_follows_from_its_progress(jobs, monkeypatch):
     assert jobs.background.told()["training"]["seconds"] == 20
 
 
-def test_the_first_model_is_trained_within_a_round_and_again_over_features(jobs):
+def test_the_first_model_is_trained_within_a_round(jobs):
+    def num_tried(sequence, *, is_done):
+        jobs.ends["learn_first"] = {"event": "done", "result": {"is_done": is_done}}
+        background.consider(standing(spent=sequence, sequence=sequence))
+        calls(jobs, 0, "guesses")
+        return [job.call for job in jobs.started].count("learn_first")
+
     background = jobs.background
-    background.consider(standing(spent=9, sequence=9))
-    assert jobs.started == []
-    jobs.ends["learn_first"] = {"event": "done", "result": {"is_done": False}}
-    for sequence in (10, 10, 11):
-        background.consider(standing(spent=10, sequence=sequence))
-        calls(jobs, 1, "guesses")
-    assert [job.call for job in jobs.started] == ["learn_first"] * 2
-    jobs.ends["learn_first"] = {"event": "done", "result": {"is_done": True}}
-    for sequence in (12, 13):
-        background.consider(standing(spent=10, sequence=sequence))
-        calls(jobs, 3, "guesses")
-    assert len(jobs.started) == 3
+    assert num_tried(11, is_done=False) == 0  # features are not ready
     background.begin()
-    calls(jobs, 4, "features")
-    background.consider(standing(spent=10, sequence=13))
-    calls(jobs, 5, "guesses")
-    assert jobs.started[-1].call == "learn_first"
-    assert jobs.started[-1].arguments["is_ready"]
+    calls(jobs, 1, "features")
+    assert num_tried(9, is_done=False) == 0
+    assert [num_tried(n, is_done=False) for n in (10, 10, 11)] == [1, 1, 2]
+    assert [num_tried(n, is_done=True) for n in (12, 13)] == [3, 3]
+
+
+def test_looking_at_images_ends_when_somebody_who_waits_gets_the_next(jobs):
+    background, seen = jobs.background, []
+    background.want_images(0)
+    background.consider(standing(left=0))
+    background.on_change = lambda: seen.append(background.told())
+    background.begin()
+    calls(jobs, 2, "features")
+    assert [job.call for job in jobs.started] == ["prepare", "next_round"]
+    done = [
+        {name for name in ("features", "round") if told[name]["status"] == "done"}
+        for told in seen
+    ]
+    assert {"round"} in done
+    assert {"features"} not in done
 
 
 def test_an_export_that_lacks_something_asks(jobs):

@@ -55,7 +55,7 @@ def new_round(
     taken = len(measuring) + len(again) + num_promised
     size = _size(project, snapshot, size, taken, len(free) - len(measuring))
     done = project.records()
-    model = done[-1] if done and not done[-1].is_provisional else None
+    model = done[-1] if done else None
     chooser = strategies.resolve(chosen_by.name, chosen_by.options)
     is_blind = model is None and isinstance(chooser, Random)
     images = _unseen(project, snapshot) if is_blind else project.images(snapshot)

@@ -75,7 +75,7 @@ def needs_training(project: ProjectFolder) -> bool:
             "those that measure. Label more images, or export as it is."
         )
     own = project.settings.trainer.name
-    if done and not done[-1].is_provisional and done[-1].trainer != own:
+    if done and done[-1].trainer != own:
         raise UnlearnedLabelsError(
             f"{missing}. It was trained by '{done[-1].trainer}'; train again, by that "
             f"or by the project's own '{own}', or export as it is."

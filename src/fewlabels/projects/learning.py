@@ -40,15 +40,12 @@ class Trained:
     """False: nothing that decides a training has changed since."""
 
 
-def train(
-    project: ProjectFolder, other: Choice | None = None, *, is_provisional: bool = False
-) -> Trained:
+def train(project: ProjectFolder, other: Choice | None = None) -> Trained:
     """Train on all labels but those that measure; go on with what was interrupted.
 
     Args:
         project: The project.
         other: Another trainer than the project's.
-        is_provisional: Whether the model is used only until features are ready.
 
     Returns:
         The model. It gets its number when it is finished: the project's own trainer
@@ -67,7 +64,6 @@ def train(
     workspace = project.models_folder / (
         _WORKSPACE if other is None else _OTHER_WORKSPACE
     )
-    kept_in = None if is_provisional else workspace / digest[:16]
     before = time.monotonic()
     with warnings.catch_warnings():
         # In a trainer's words; whether shares fit is told by the notes of a status.
@@ -75,7 +71,7 @@ def train(
         classifier = trainer.fit(
             pool,
             stream(project.settings.seed, "train", purpose),
-            workspace=kept_in,
+            workspace=workspace / digest[:16],
         )
     logits = classifier.outputs(pool.images, torch.arange(len(pool))).logits
     predicted = logits.argmax(dim=1)
@@ -101,12 +97,10 @@ def train(
             class_counts=pool.class_counts,
             audit=_audit(predicted, pool, snapshot),
             predicted=tuple(counts.tolist()),
-            is_provisional=is_provisional,
         )
         save_model(folder, classifier, pool.classes, pool.images.shape, facts)
         models.write(folder, record)
-    if kept_in is not None:
-        shutil.rmtree(workspace, ignore_errors=True)
+    shutil.rmtree(workspace, ignore_errors=True)
     return Trained(record, is_new=True)
 
 
@@ -127,7 +121,7 @@ def other_trainer(project: ProjectFolder, name: str | Choice) -> Choice:
 def is_up_to_date(project: ProjectFolder, snapshot: Snapshot) -> bool:
     """Tell whether the latest model, by whatever trainer, has learned all labels."""
     done = project.records()
-    return bool(done) and done[-1].has_learned(snapshot.labels_digest)
+    return bool(done) and done[-1].labels == snapshot.labels_digest
 
 
 def is_needed(project: ProjectFolder, other: Choice | None = None) -> bool:

@@ -41,8 +41,6 @@ class ModelRecord(BaseModel):
     """The class it gives to each image that measures, by id."""
     predicted: tuple[int, ...]
     """How many images of the pool it takes for each class."""
-    is_provisional: bool = False
-    """Whether it is over pixels, because features were not ready yet."""
 
     @property
     def name(self) -> str:
@@ -53,10 +51,6 @@ class ModelRecord(BaseModel):
     def num_labeled(self) -> int:
         """Labels that it was trained on."""
         return sum(self.class_counts)
-
-    def has_learned(self, labels: str) -> bool:
-        """Whether it was trained on labels of this digest, and not provisionally."""
-        return self.labels == labels and not self.is_provisional
 
 
 def folder_name(number: int) -> str:

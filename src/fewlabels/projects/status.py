@@ -154,8 +154,7 @@ def _measured(
     items = sorted(item for item in snapshot.audited if item in snapshot.positions)
     if done:
         items = [item for item in items if item in done[-1].audit]
-    kept = [one for one in done if one is done[-1] or not one.is_provisional]
-    shared = [one for one in kept if one.audit.keys() >= set(items)]
+    shared = [one for one in done if one.audit.keys() >= set(items)]
     # By number: a class may have been renamed since.
     rows = [
         [one.classes.index(one.audit[item]) == snapshot.audited[item] for item in items]
@@ -324,7 +323,7 @@ def _next_step(
     seen = latest.class_counts if latest else ()
     is_changed = seen + (0,) * (len(counts) - len(seen)) != counts
     if latest and latest.labels:
-        is_changed = not latest.has_learned(snapshot.labels_digest)
+        is_changed = latest.labels != snapshot.labels_digest
     if is_changed and sum(count > 0 for count in counts) >= NUM_TO_TELL_APART:
         return NextStep.TRAIN
     if snapshot.num_spent < project.settings.budget and len(snapshot.candidates):

@@ -6,7 +6,7 @@ that stays, since importing torch takes longer than what they do.
 
 import logging
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from threading import BoundedSemaphore, Lock, Thread
@@ -72,10 +72,11 @@ class Background:
         self._facts: dict[str, Any] = {"takes_steps": False, "goes_on": False}
         self._chosen_after: int | None = None
         self._short_after: int | None = None
+        self._waiting_after: int | None = None
         self._random_after: int | None = None
         self._guessed_at = -1
-        self._first_model = ""  # "pixels", or "own" by the project's trainer
-        self._learned_at: tuple[int, str] | None = None
+        self._needs_first_model = True
+        self._learned_at = -1
         self._trains_again = False
         self._is_closed = False
 
@@ -103,7 +104,7 @@ class Background:
         number = -1 if asked is None else asked["number"]
         is_short = self._short_after == number and left > state["waiting"]
         if asked is None or is_short or (state["open"] == 0 and left > 0):
-            self._choose(number)
+            self._choose(number, has_features=self.is_ready)
         self._learn_first(state)
         is_new = self.is_ready and state["sequence"] != self._guessed_at
         if is_new and self._queue("guesses", f"{_GUESS}:guess", {}):
@@ -214,31 +215,32 @@ class Background:
 
     # ------------------------------------------------------------------------- inside
 
-    def _choose(self, after: int) -> None:
+    def _choose(self, after: int, *, has_features: bool) -> None:
         # The first images are random anyway. After that the features decide, unless
         # somebody would rather go on without them.
-        at_random = after < 0 or (not self.is_ready and self._random_after == after)
-        if self._chosen_after == after or not (self.is_ready or at_random):
+        at_random = after < 0 or (not has_features and self._random_after == after)
+        if self._chosen_after == after:
+            return
+        if not (has_features or at_random):
+            self._waiting_after = after
             return
         arguments = {"at_random": at_random}
         if self._queue("round", f"{_WORK}:next_round", arguments, self._chose):
             self._chosen_after = after
 
     def _learn_first(self, state: Mapping[str, Any]) -> None:
-        """Train the first model, over pixels where features are not ready."""
-        wanted = "own" if self.is_ready else "pixels"
-        moment = (state["sequence"], wanted)
-        is_there = self._first_model in {wanted, "own"}
-        if state["spent"] < _FIRST_LABELS or is_there or moment == self._learned_at:
+        """Train the first model, tried again after each label until it succeeds."""
+        can_learn = self.is_ready and state["spent"] >= _FIRST_LABELS
+        is_new = state["sequence"] != self._learned_at
+        if not (self._needs_first_model and can_learn and is_new):
             return
 
         def learned(end: Event) -> None:
-            if end["event"] == "done" and end["result"].get("is_done"):
-                self._first_model = wanted
+            if end["event"] == "done":
+                self._needs_first_model = not end["result"]["is_done"]
 
-        arguments = {"is_ready": self.is_ready}
-        if self._queue("guesses", f"{_WORK}:learn_first", arguments, learned):
-            self._learned_at = moment
+        if self._queue("guesses", f"{_WORK}:learn_first", {}, learned):
+            self._learned_at = state["sequence"]
 
     def _chose(self, end: Event) -> None:
         if end["event"] == "done" and self._facts["takes_steps"]:
@@ -257,6 +259,10 @@ class Background:
             self._facts.update(end["result"])
             if self._facts["goes_on"]:  # the server was killed meanwhile
                 self.train()
+            if self._waiting_after is not None:  # until there are images to label
+                self._choose(self._waiting_after, has_features=True)
+                with suppress(RuntimeError, CancelledError):  # it was closed
+                    self._line.submit(int).result()
 
     def _queue(
         self,

@@ -13,19 +13,12 @@ from fewlabels.integers import count
 from fewlabels.jobs import startable
 from fewlabels.naming import AllowCode, check_code
 from fewlabels.projects import Project
-from fewlabels.projects.folder import TRAINING_LOCK
 from fewlabels.projects.models import NUM_TO_TELL_APART
 from fewlabels.projects.shares import UNKNOWN, assumed
 from fewlabels.runs import Choice
 
 if TYPE_CHECKING:
     from fewlabels.training.training import Training
-
-_PROVISIONAL = Choice(
-    name="frozen-linear",
-    options={"encoder": "pixels", "unlabeled": "ignore", "scale": "common"},
-)
-_QUICKLY_READ = 256  # pixels a side, of images that are read in a millisecond or so
 
 FIRST_IMAGES = 2_000
 """Images that are indexed before the first one is shown; the others follow behind."""
@@ -127,38 +120,14 @@ def next_round(
 
 
 @startable
-def learn_first(
-    folder: str, *, is_ready: bool, allow_code: AllowCode
-) -> dict[str, Any]:
-    """Train the first model, where that takes seconds.
-
-    Args:
-        folder: The project's.
-        is_ready: Whether features are ready. Until then, pixels are learned from, if
-            the images are quickly read, by a model that the next one replaces.
-        allow_code: What ``project.json`` may import.
-
-    Returns:
-        Whether nothing is left to do.
-    """
-    from fewlabels.projects import learning, planning
-
+def learn_first(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
+    """Train the first model, where that takes seconds; say if it need not be tried."""
     with Project.open(folder, allow_code=allow_code) as project, unwarned():
-        done, known = project.records(), built_in(project)
-        is_there = bool(done) and not (is_ready and done[-1].is_provisional)
-        if is_there or project.trainer().num_steps is not None:
+        if project.records() or project.trainer().num_steps is not None:
             return {"is_done": True}
         if not _can_learn(project):
             return {"is_done": False}
-        snapshot = project.snapshot()
-        if is_ready or (known is not None and not known.inputs.has_features):
-            project.train()
-        elif planning.longest_side(project.image_files(snapshot)) > _QUICKLY_READ:
-            return {"is_done": False}
-        else:
-            with project.alone(TRAINING_LOCK, "training"):
-                learning.train(project, _PROVISIONAL, is_provisional=True)
-        return {"is_done": True}
+        return {"is_done": True, "model": project.train(scan=False).record.name}
 
 
 @startable
