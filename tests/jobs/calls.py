@@ -1,6 +1,7 @@
 """What the jobs of the tests call; quick to import."""
 
 import os
+import resource
 import signal
 import sys
 import time
@@ -111,3 +112,16 @@ def heed(folder):
                 time.sleep(0.5)
                 (place / "saved").write_text(str(step))
                 raise progress.Canceled
+
+
+def num_page_faults(num_bytes):
+    """Return how often memory was fetched for blocks that follow each other."""
+
+    def num_so_far():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+    bytearray(b"1") * num_bytes
+    before = num_so_far()
+    for _ in range(5):
+        bytearray(b"1") * num_bytes
+    return num_so_far() - before

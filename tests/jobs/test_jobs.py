@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -76,6 +77,11 @@ def test_a_job_works_in_its_folder_and_its_process_ends_with_it(tmp_path):
     process, folder, read = job.result()
     assert (folder, read) == (str(tmp_path), "")
     assert eventually(lambda: not is_alive(process))
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
+def test_memory_that_was_freed_is_used_again(worker):
+    assert in_(worker, "num_page_faults", num_bytes=2**26).result() < 2_000
 
 
 def test_errors_of_the_package_arrive_as_they_were_raised(worker):
