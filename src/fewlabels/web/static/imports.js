@@ -38,6 +38,7 @@ export class Imports {
   constructor(desk) {
     this.desk = desk;
     this.input = byId("import-file");
+    this.hasImported = false; // by this tab; the state may not count that yet
     byId("import").addEventListener("click", () => this.open());
     this.input.addEventListener("change", () => {
       const [file] = this.input.files;
@@ -65,7 +66,7 @@ export class Imports {
   async open() {
     const count = this.desk.state?.imported ?? 0;
     const offered = { file: "Choose a file" };
-    if (count) offered.undo = "Undo the last import";
+    if (count || this.hasImported) offered.undo = "Undo the last import";
     const text = "Import existing labels from a table (.csv, .jsonl, .parquet) with a file name and a class in each row, or from a Label Studio export (.json). Choose the file, or drop it on this page.";
     const answer = await choose("Import labels", h("div", { class: "import" }, h("p", {}, text), count ? h("p", { class: "quiet" }, `${plural(count, "label")} imported so far.`) : null), offered);
     if (answer === "file") this.input.click();
@@ -90,6 +91,7 @@ export class Imports {
   }
 
   announce(done) {
+    this.hasImported = true;
     const text = `${plural(done.num_new, "label")} imported.`;
     speak(text);
     const undo = h("button", { type: "button", class: "button", onclick: () => (shown.remove(), this.undo(done.uuid)) }, "Undo");
@@ -101,6 +103,7 @@ export class Imports {
   async undo(uuid) {
     try {
       const undone = await post("/api/import/undo", { ...this.desk.signature, ...(uuid ? { uuid } : {}) });
+      this.hasImported = false;
       toast(`${plural(undone.num_labels, "imported label")} taken back.`);
     } catch (error) {
       toast(error.message);
