@@ -73,6 +73,7 @@ dying
 leaving
 sleeping
 leave  # and these, in jobs
+num_page_faults
 priorities
 warm_up
 heed
