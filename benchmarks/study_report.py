@@ -1,8 +1,8 @@
 """What records of studies say: tables, tests and pictures of the pages about them.
 
 ``python -m benchmarks.study_report`` writes each part between its marks in README.md,
-docs/study.md, docs/learners.md and docs/experiments.md, and draws their pictures;
-``--check`` only compares.
+docs/study.md, docs/study-tables.md, docs/learners.md and docs/experiments.md, and draws
+their pictures; ``--check`` only compares.
 """
 
 import argparse
@@ -10,68 +10,29 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from statistics import mean
 
-import numpy as np
-from benchmarks import learner_tables, record_tables, study_tables
-from benchmarks.study import ORACLE, SOURCES, STAGES
-from benchmarks.study_data import Study, whole
+from benchmarks import (
+    learner_tables,
+    practical_tables,
+    record_tables,
+    study_tables,
+)
+from benchmarks.study import SOURCES, STAGES
+from benchmarks.study_data import Study
 from benchmarks.study_measures import predictors
-from benchmarks.study_tables import FAMILY, RIVALS
-from matplotlib.figure import Figure
-
-from fewlabels import evaluation
+from benchmarks.study_tables import RIVALS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = (
     ROOT / "README.md",
-    *(DOCS / f"{name}.md" for name in ("study", "learners", "experiments")),
+    *(
+        DOCS / f"{name}.md"
+        for name in ("study", "study-tables", "learners", "experiments")
+    ),
 )
-PICTURE, COPIES = DOCS / "images" / "study.png", DOCS / "images" / "repeated_mnist.png"
-
-
-def picture(study: Study, path: Path) -> None:
-    """Draw mean accuracies at two labels per class with their 95 % intervals."""
-    heads = whole(study)
-    first, data = next(iter(heads.items()))
-    order = sorted(
-        study.selectors(first), key=lambda n: mean(study.means(first, n, 2, data))
-    )
-    figure = Figure(figsize=(8.6, 0.27 * len(order) + 1.2), layout="constrained")
-    panels = figure.subplots(1, len(heads), sharey=True, squeeze=False)[0]
-    places = np.arange(len(order))
-    for axes, (head, own) in zip(panels, heads.items(), strict=True):
-        for place, name in zip(places, order, strict=True):
-            if name not in study.selectors(head):
-                continue
-            values = study.means(head, name, 2, own)
-            half = evaluation.paired_tests(
-                {"own": values, "zero": [0.0] * len(values)}, against="zero"
-            )[0]
-            color = _color(name)
-            axes.plot([half.low, half.high], [place, place], color=color, lw=2)
-            axes.plot(half.difference, place, "o", color=color, ms=5)
-        amount = f"{len(own)} data set{'s' * (len(own) > 1)}"
-        axes.set_title(f"{head}\n{amount}", fontsize=9, loc="left")
-        axes.set_yticks(places, order, fontsize=8)
-        axes.tick_params(axis="x", labelsize=8)
-        axes.grid(axis="x", color="#e6e6e6")
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right", "left"]].set_visible(False)
-        axes.tick_params(axis="y", length=0)
-    figure.supxlabel(
-        "accuracy at two labels per class, percent (red: NPC family; grey: an oracle)",
-        fontsize=9,
-    )
-    path.parent.mkdir(exist_ok=True)
-    figure.savefig(path, dpi=110, metadata={"Software": None})
-
-
-def _color(name: str) -> str:
-    if name in FAMILY:
-        return "#c2185b"
-    return {"random": "#222222", ORACLE: "#8a8a8a"}.get(name, "#3f6fb0")
+PRACTICAL = DOCS / "images" / "practical.png"
+COPIES = DOCS / "images" / "repeated_mnist.png"
 
 
 def parts(screen: Study, confirm: Study, later: Study) -> dict[str, Callable[[], str]]:
@@ -80,7 +41,6 @@ def parts(screen: Study, confirm: Study, later: Study) -> dict[str, Callable[[],
     apart = replace(confirm, names=[one.name for one in SOURCES if one.is_slow])
     return {
         "screen": lambda: study_tables.ranking(screen),
-        "screen by data": lambda: study_tables.by_data(screen),
         "confirm": lambda: study_tables.ranking(confirm),
         "confirm by data": lambda: study_tables.by_data(confirm),
         "win": lambda: study_tables.tests(confirm, chosen, RIVALS),
@@ -97,9 +57,9 @@ def parts(screen: Study, confirm: Study, later: Study) -> dict[str, Callable[[],
         "supervised": lambda: study_tables.supervised_too(confirm),
         "noise": lambda: study_tables.noise(confirm),
         "beside": lambda: study_tables.beside(confirm),
-        "in short": lambda: study_tables.in_short(confirm),
         "copies": record_tables.copies,
         "shots": record_tables.shots,
+        **practical_tables.parts(),
         **learner_tables.parts(),
     }
 
@@ -133,7 +93,7 @@ def main() -> int:
         for name in outdated:
             print(f"{name} does not say what the record says; run make study-report")
         return bool(outdated)
-    picture(confirm, PICTURE)
+    practical_tables.picture(PRACTICAL)
     record_tables.draw_copies(COPIES)
     return 0
 

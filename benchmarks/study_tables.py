@@ -12,7 +12,6 @@ from fewlabels import evaluation
 FAMILY = ("npc", "npc, clusters", "npc, greedy", "npc, diffusion", "outward", "v-opt")
 RIVALS = ("random", "badge", "typiclust")
 UNSURE = ("margin", "entropy")
-IN_SHORT = ("outward", "uherding", "typiclust", *RIVALS[:2], "npc")
 LEVEL = 0.05
 
 
@@ -248,25 +247,3 @@ def beside(study: Study) -> str:
         worst = min(study.means(head, name, AT_ONCE, data))
         rows.append(f"| {name} | {worst:.1f} | {met:.0f} % | {seconds:.2f} |")
     return "\n".join([*rows, ""])
-
-
-def in_short(study: Study) -> str:
-    """Return the strategies that most people ask about, in Markdown, best first."""
-    heads = whole(study)
-    means = {
-        name: [
-            mean(study.means(head, name, 2, data))
-            for head, data in heads.items()
-            if name in study.selectors(head)
-        ]
-        for name in IN_SHORT
-    }
-    lines = [
-        f"| labels chosen by | {' | '.join(heads)} |",
-        "|---" * (1 + len(heads)) + "|",
-    ]
-    for name in sorted(means, key=lambda name: -standing(study, name)):
-        cells = " | ".join(f"{one:.1f}" for one in means[name])
-        lines.append(f"| `{name}` | {cells} |")
-    told = f"(Percent; compare within a column. {described(study)}.)"
-    return "\n".join([*lines, "", told, ""])

@@ -4,10 +4,17 @@ import json
 
 import pytest
 import torch
-from benchmarks import learner_tables, study_measures, study_report, study_tables
+from benchmarks import (
+    learner_tables,
+    practical_tables,
+    study_measures,
+    study_report,
+    study_tables,
+)
 from benchmarks.study import SELECTORS, SOURCES, STAGES, planned
 from benchmarks.study_data import Study
 
+from fewlabels import evaluation
 from fewlabels.gram.diffusion import Diffusion, diffusion_rows
 
 
@@ -85,3 +92,82 @@ def test_learners_are_marked_where_tests_hold_after_correction():
     found = {"fixmatch-darp": rival, "seen once": {0: 99.0}, **others}
     marks = learner_tables.significant(found)
     assert marks == {"much better": " ▲", "much worse": " ▼"}
+
+
+@pytest.fixture
+def practical(tmp_path, monkeypatch):
+    """Return a function that takes runs, and the tables made of them."""
+    caches = (practical_tables.compared, practical_tables.savings)
+    path = tmp_path / "practical.jsonl"
+    monkeypatch.setattr(practical_tables, "RECORD", path)
+    monkeypatch.setattr(practical_tables.heads, "RECORD", tmp_path / "heads.jsonl")
+
+    def record(runs):
+        place = {"stage": "confirm", "learner": "blend", "labels": [0, *BUDGETS]}
+        lines = [
+            place
+            | {"data": data, "strategy": name, "pool": pool, "seconds": [1.0] * 7 + [0]}
+            | {"accuracy": [0.1, *([accuracy] * 7)]}
+            for (data, name, pool), accuracy in runs.items()
+        ]
+        path.write_text("".join(json.dumps(one) + "\n" for one in lines))
+        return practical_tables
+
+    for cached in (*caches, practical_tables._learners):
+        cached.cache_clear()
+    yield record
+    for cached in (*caches, practical_tables._learners):
+        cached.cache_clear()
+
+
+BUDGETS = practical_tables.LABELS
+
+
+def test_strategies_are_compared_on_pools_that_all_of_them_have(practical):
+    runs = {
+        ("cifar10", name, pool): 0.5 + 0.01 * pool + 0.1 * (name == "uherding")
+        for name in ("random", "uherding", "margin")
+        for pool in range(4)
+    }
+    del runs["cifar10", "margin", 3]
+    runs["cifar10", "badge", 0] = 0.5  # fewer than half of the pools
+    comparison = practical(runs).compared("confirm", "cifar10")
+    assert comparison.num_pools == 3
+    assert set(comparison.scores) == {"random", "uherding", "margin"}
+    assert comparison.left_out == {"badge": 1}
+    assert comparison.mean_over_random("uherding") == pytest.approx([10] * 3)
+    assert (
+        practical_tables.compared("confirm", "cifar10", only="uherding").num_pools == 4
+    )
+    assert "61.0 (+10.0 ± 0.0)" in practical_tables.accuracies("confirm")
+
+
+def test_the_ranking_takes_the_largest_block_without_a_gap(practical):
+    draws = torch.Generator().manual_seed(0)
+    runs = {
+        (data, name, pool): 0.5
+        + 0.05 * number
+        + 0.01 * torch.rand(1, generator=draws)[0]
+        for data in ("cifar10", "20 groups", "mnist")
+        for number, name in enumerate(("random", "uherding", "typiclust"))
+        for pool in range(5)
+        if (data, name) != ("mnist", "typiclust")
+    }
+    made = practical({place: float(value) for place, value in runs.items()})
+    ranking = made.ranking_of("confirm")
+    assert ranking.data == ["cifar10", "20 groups"]
+    assert ranking.names == ["typiclust", "uherding", "random"]
+    assert "The mean leaves out MNIST" in made.ranking("confirm")
+    alone = practical_tables.Ranking(ranking.comparisons, ["cifar10"], ranking.names)
+    middle, half = alone.difference("typiclust", "uherding")
+    values = {
+        name: ranking.comparisons["cifar10"].mean_accuracy(name).tolist()
+        for name in ("typiclust", "uherding")
+    }
+    [test] = evaluation.paired_tests(values, against="uherding")
+    assert (middle - half, middle + half) == pytest.approx((test.low, test.high))
+
+
+def test_an_empty_record_makes_pages_without_numbers(practical):
+    made = practical({})
+    assert {part() for part in made.parts().values()} >= {made.NOTHING}
