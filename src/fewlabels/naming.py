@@ -31,7 +31,7 @@ from pydantic_core import ErrorDetails
 from fewlabels.errors import FewlabelsError, UnknownNameError, UsageError
 from fewlabels.integers import check_number, whole_number
 
-DEFAULT_STRATEGY = "typiclust"
+DEFAULT_STRATEGY = "variance-reduction"
 """Name of the strategy wherever none is given."""
 
 AllowCode = bool | Collection[str]

@@ -350,6 +350,8 @@ def test_ctrl_c_while_still_loading_is_a_sentence(tmp_path, delay):
 def test_help_and_version():
     runner = CliRunner()
     assert "fewlabels 0." in runner.invoke(app, ["--version"]).output
-    assert "[default: typiclust]" in runner.invoke(app, ["run", "--help"]).output
+    assert (
+        "[default: variance-reduction]" in runner.invoke(app, ["run", "--help"]).output
+    )
     for command in ("run", "demo", "select", "diagnose"):
         assert runner.invoke(app, [command, "--help"]).exit_code == 0

@@ -9,7 +9,12 @@ from fewlabels.gram.diffusion import Diffusion, diffusion_rows
 from fewlabels.gram.joint import joint_rows
 from fewlabels.neighbors import NeighborGraph, Nodes
 from fewlabels.pool import ArrayImages, Pool
-from fewlabels.strategies import Outward, SigmaOptimal, VOptimal
+from fewlabels.strategies import (
+    Outward,
+    SigmaOptimal,
+    VarianceReduction,
+    VOptimal,
+)
 
 NOISE = 0.01
 EXACT = 10**6
@@ -78,7 +83,7 @@ def test_agrees_with_trying_every_candidate(kind, gain, power, problems):
             members.append(item)
 
 
-@pytest.mark.parametrize("kind", [Outward, VOptimal, SigmaOptimal])
+@pytest.mark.parametrize("kind", [Outward, VOptimal, VarianceReduction, SigmaOptimal])
 def test_what_is_left_is_told_and_shrinks(kind):
     pool, classifier = contract.problem(2)
     query = contract.chosen_by(kind(), pool, classifier)
@@ -125,7 +130,9 @@ def test_doubt_decides_between_equal_groups():
 
 
 def test_the_order_of_the_pool_does_not_matter():
-    contract.check_ignores_order(Outward(), VOptimal(), SigmaOptimal())
+    contract.check_ignores_order(
+        Outward(), VOptimal(), VarianceReduction(), SigmaOptimal()
+    )
 
 
 @pytest.mark.parametrize("power", [0.0, 2.0])

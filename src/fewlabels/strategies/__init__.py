@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from fewlabels.strategies.maxdet import MaxDet
     from fewlabels.strategies.mlmoc import MostLikelyOutputChange
     from fewlabels.strategies.npc import NeuralPreconditioning
-    from fewlabels.strategies.outward import Outward, SigmaOptimal, VOptimal
+    from fewlabels.strategies.outward import (
+        Outward,
+        SigmaOptimal,
+        VarianceReduction,
+        VOptimal,
+    )
     from fewlabels.strategies.probcover import ProbCover
     from fewlabels.strategies.random import Random
     from fewlabels.strategies.rdss import RepresentativeDiverse
@@ -54,6 +59,7 @@ __all__ = [
     "TypiClust",
     "UncertaintyHerding",
     "VOptimal",
+    "VarianceReduction",
     "names",
     "resolve",
 ]
@@ -87,6 +93,7 @@ _BY_NAME = {
     "outward": "Outward",
     "v-opt": "VOptimal",
     "sigma-opt": "SigmaOptimal",
+    "variance-reduction": "VarianceReduction",
 }
 
 

@@ -166,6 +166,19 @@ class VOptimal(Outward):
 
 
 @dataclass(frozen=True)
+class VarianceReduction(VOptimal):
+    """Shrink the variance of the learner ``blend``, above all where it is in doubt.
+
+    The kernel is the one that its regression sees; an item counts by the square of 1
+    less its lead.
+    """
+
+    power: float = 2.0
+    kernel: Covariance = "joint"
+    noise: float = 0.3
+
+
+@dataclass(frozen=True)
 class SigmaOptimal(Outward):
     """Shrink the sum of what is left to explain (Ma, Garnett and Schneider, 2013)."""
 

@@ -6,7 +6,7 @@ _UNSURE = frozenset({"entropy", "margin", "least-confidence", "batchbald", "bald
 _SPREAD = frozenset(
     {"coreset", "typiclust", "probcover", "uherding", "rdss", "medoids"}
 )
-_OUTWARD = frozenset({"outward", "v-opt", "sigma-opt"})
+_OUTWARD = frozenset({"outward", "v-opt", "sigma-opt", "variance-reduction"})
 
 
 def why(asked: StoredRound) -> str:

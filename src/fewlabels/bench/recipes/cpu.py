@@ -54,8 +54,6 @@ _NO_TARGET = (
 
 def demo() -> Experiment:
     """Digits, 10 to 100 labels in no time, and the paper's protocol: for anybody."""
-    # Until the project's default is no longer one of the rivals here.
-    default = "uherding" if DEFAULT_STRATEGY == "typiclust" else DEFAULT_STRATEGY
     pools = {"name": "digits", "counts": [60] * 10}
     return Experiment(
         name="demo",
@@ -89,10 +87,10 @@ def demo() -> Experiment:
         strategies=(
             *named("random"),
             Choice(name="npc", options={"tie_tolerance": 0.0}),
-            *named("typiclust", default),
+            *named("typiclust", DEFAULT_STRATEGY),
         ),
         seeds=tuple(range(30)),
-        subject=default,
+        subject=DEFAULT_STRATEGY,
         figures=("accuracy", "savings"),
         footprint=_DIGITS_COST,
     )
