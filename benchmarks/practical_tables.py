@@ -34,7 +34,7 @@ SAVED_AT = (40, 80, 120, 160, 240, 320)
 IN_FOCUS = 120
 """Labels of which the plan's question asks what they are worth."""
 
-PROGRAM_NAMES = {"npc": "npc, as printed"}
+PROGRAM_NAMES = {"npc": "npc, as printed", "v-opt, joint": "variance-reduction"}
 """Names of recorded strategies on the pages, where they differ from the record's."""
 TITLES = {
     "cifar10": "CIFAR-10",
