@@ -73,7 +73,8 @@ def test_sparse_and_dense_decompositions_agree(monkeypatch):
     monkeypatch.setattr(diffusion, "_last", {})
     found = diffusion_rows(rows, Diffusion(rank=20))
     assert (found.rows @ found.rows.T).numpy() == pytest.approx(
-        (whole.rows @ whole.rows.T).numpy(), abs=1e-8
+        (whole.rows @ whole.rows.T).numpy(),
+        abs=1e-5,  # single precision
     )
     assert found.remainder == pytest.approx(whole.remainder)
 

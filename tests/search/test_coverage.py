@@ -130,3 +130,31 @@ def test_no_larger_radius_is_as_pure(purity):
         found = pure_radius(euclidean_kernel(rows), clusters, purity)
         assert pure_share(found) >= purity
         assert pure_share(found * (1 + 1e-6)) < purity
+
+
+def test_an_estimate_finds_nearly_the_same_of_many(monkeypatch):
+    draws = stream(3, "many")
+    centers = torch.randn(30, 8, generator=draws)
+    rows = centers[torch.randint(30, (900,), generator=draws)]
+    rows = rows + 0.5 * torch.randn(900, 8, generator=draws)
+    given = {
+        "weights": torch.rand(890, generator=draws, dtype=torch.float64),
+        "labeled": torch.arange(10),
+        "candidates": torch.arange(10, 900),
+        "size": 12,
+    }
+    kernel = euclidean_kernel(rows)
+
+    def wide(squares):
+        return (-squares / 8).exp()
+
+    exact, share = maximize_coverage(kernel, wide, **given, generator=stream(0))
+    for name, number in (("_CHUNK_ROWS", 500), ("_NUM_COMPONENTS", 7)):
+        monkeypatch.setattr(coverage, name, number)
+    monkeypatch.setattr(coverage, "_NUM_DRAWN", 300)
+    found, about = maximize_coverage(
+        kernel, wide, **given, generator=stream(0), rows=rows[10:]
+    )
+    assert len(set(found.tolist())) == 12
+    assert len(set(found.tolist()) & set(exact.tolist())) >= 8
+    assert about == pytest.approx(share, rel=0.02)

@@ -112,7 +112,20 @@ def test_too_many_parameters_are_refused_with_the_cheap_form_as_a_remedy():
     pool, _ = contract.problem(9)
     wide = PrecomputedClassifier(torch.zeros(60, 1251), torch.zeros(60, 4))
     with pytest.raises(UsageError, match=r"4 classes times 1251 .*likelihood='binary'"):
-        contract.chosen_by(Bait(), pool, wide)
+        contract.chosen_by(Bait(components=2000), pool, wide)
+
+
+def test_wide_rows_are_projected_and_the_choice_explains_nearly_as_much():
+    pool, classifier = contract.problem(0)
+    draws = stream(0, "wide rows")
+    hidden = torch.randn(len(pool), 4, generator=draws, dtype=torch.float64)
+    mixing = torch.randn(4, 12, generator=draws, dtype=torch.float64)
+    noise = 0.01 * torch.randn(len(pool), 12, generator=draws, dtype=torch.float64)
+    wide = PrecomputedClassifier(hidden @ mixing + noise, classifier.logits)
+    exact = contract.chosen_by(Bait(components=12), pool, wide)
+    short = contract.chosen_by(Bait(components=4), pool, wide)
+    assert short.value == pytest.approx(exact.value, rel=0.05)
+    assert len(set(exact.indices.tolist()) & set(short.indices.tolist())) >= 4
 
 
 def test_wrong_options_are_refused():

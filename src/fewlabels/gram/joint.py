@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.extmath import randomized_svd
 
+from fewlabels.gram.principal import principal_basis
 from fewlabels.neighbors import NeighborGraph
 
 NUM_COMPONENTS = 256
@@ -65,7 +65,11 @@ def joint_rows(
     """
     known = _known.setdefault(graph, {})
     if (damping, rank) not in known:
-        features, basis = _components(graph)
+        others = next(iter(known.values()), None)
+        if others is None:
+            features, basis = _components(graph)
+        else:
+            features, basis = others.features, others.basis
         values, vectors = graph.spectrum(rank)
         diffusion = (vectors / np.sqrt(1 - damping * values)).astype(np.float32)
         diffusion /= np.float32(_length(diffusion))
@@ -81,8 +85,7 @@ def _components(graph: NeighborGraph) -> tuple[Singles, Singles]:
     if len(center) > NUM_COMPONENTS:
         # Nodes are in the order of their hashes, so that the first ones are a sample.
         sample = nodes.read(np.arange(min(num_nodes, _MOST_ROWS))).numpy() - center
-        count = min(NUM_COMPONENTS, len(sample))
-        basis = randomized_svd(sample, count, random_state=0)[2].T
+        basis = principal_basis(sample, NUM_COMPONENTS)
     features = np.empty((num_nodes, basis.shape[1]), dtype=np.float32)
     for start in range(0, num_nodes, _BLOCK):
         part = np.arange(start, min(start + _BLOCK, num_nodes))

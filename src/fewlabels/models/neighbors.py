@@ -125,8 +125,10 @@ class Neighbors(Network):
         found = torch.cat([row_hashes(part) for part in near])
         places = torch.searchsorted(self.hashes, found).clamp(max=len(self.hashes) - 1)
         beliefs = self.beliefs[places]
-        is_new = (self.hashes[places] != found) & self.rows.any()  # else nobody votes
-        for part in torch.split(torch.nonzero(is_new).flatten(), _CHUNK):
+        new = torch.nonzero(self.hashes[places] != found).flatten()
+        if len(new) and not self.rows.any():  # nobody votes
+            new = new[:0]
+        for part in torch.split(new, _CHUNK):
             unit = directions(rows[part], self.origin)
             beliefs[part] = self._voted(unit, *self._known_votes(found[part], unit))
         believed = zip(near, torch.split(beliefs, _IN_CACHE), strict=True)

@@ -23,6 +23,7 @@ _FARTHEST = 50.0  # exponent of the lightest edge, so that none vanishes
 _LEAST_REACH = 1e-12
 _TOLERANCE = 1e-10
 _MOST_ROUNDS = 2000
+_SINGLE = 1e-5  # tolerance of eigenvectors in single precision
 _MOST_BYTES = 2**28  # of columns that are remembered
 _MOST_GRAPHS = 2  # that are remembered
 _DENSE = 200  # nodes up to which all eigenvectors are worked out,
@@ -144,11 +145,23 @@ class NeighborGraph:
             if num_nodes <= max(_DENSE, _MOSTLY * count):
                 values, vectors = np.linalg.eigh(self.normalized.toarray())
             else:
-                start = np.sqrt(self.degrees) + np.linspace(0, 1, num_nodes)
-                values, vectors = eigsh(self.normalized, count, which="LA", v0=start)
+                values, vectors = self._largest_eigenvectors(count)
             found = values[::-1][:count], vectors[:, ::-1][:, :count]
             self._spectra[count] = found
         return self._spectra[count]
+
+    def _largest_eigenvectors(self, count: int) -> tuple[Floats, Floats]:
+        """Return them in single precision, a third of the time, then brought to double.
+
+        The rotation of the vectors that makes their Ritz values exact squares the error
+        of single precision.
+        """
+        start = np.sqrt(self.degrees) + np.linspace(0, 1, len(self))
+        single = self.normalized.astype(np.float32)
+        settings = {"which": "LA", "v0": start.astype(np.float32), "tol": _SINGLE}
+        basis = np.linalg.qr(eigsh(single, count, **settings)[1].astype(np.float64))[0]
+        values, rotation = np.linalg.eigh(basis.T @ (self.normalized @ basis))
+        return values, basis @ rotation
 
     def _remembered(
         self, key: tuple[float, int], column: Callable[[], Floats]

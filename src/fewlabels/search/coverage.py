@@ -1,6 +1,10 @@
 """Sets near which much of the pool lies: greedy coverage, evaluated lazily.
 
-Shapes: n candidates, c candidates tried together.
+To compare all pairs of 20,000 wide rows takes half a minute. Where rows are given and
+candidates are many, what each adds is therefore estimated first, by leading principal
+components, and only those that come out best are tried with whole rows.
+
+Shapes: n candidates, c candidates tried together, F numbers in a row.
 """
 
 from collections.abc import Callable
@@ -11,6 +15,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
+from fewlabels.gram.principal import principal_components
 from fewlabels.progress import track
 from fewlabels.protocols import Kernel
 from fewlabels.search.covering import (
@@ -30,6 +35,12 @@ Closeness = Callable[[Tensor], Tensor]
 _CHUNK_ROWS = 2**12
 _CHUNK_COLUMNS = 2**9
 _FEW_COLUMNS = 2**5  # tried again first: most often the best is among them
+_TRIED_COLUMNS = 2**6  # of those that an estimate puts first
+_MOST_COLUMNS = 2**10  # that are remembered
+_NUM_DRAWN = 2**11  # candidates that others are first weighed by, and that are kept
+_NUM_COMPONENTS = 128  # by which they are
+_IN_CACHE = 2**8  # columns, and four times as many rows, that stay near the processor
+_TINY = 1e-30
 _ROUNDING = 1e-12
 _JUST_BELOW = 1 - 1e-9  # keeps a radius clear of the distance it was taken from
 
@@ -43,6 +54,7 @@ def maximize_coverage(
     candidates: ArrayLike,
     size: int,
     generator: Generator,
+    rows: Tensor | None = None,
 ) -> tuple[Tensor, float]:
     """Add the candidate near which most is that nothing is near yet, ``size`` times.
 
@@ -59,6 +71,8 @@ def maximize_coverage(
         candidates: Indices to choose from, and to cover, shape (n,).
         size: How many to choose.
         generator: Decides between equal gains.
+        rows: Single rows of the candidates that have the kernel's distances, (n, F):
+            of more than 4,096 only those are then tried that an estimate puts first.
 
     Returns:
         The chosen indices in the order of choice, and the covered share of the weight.
@@ -66,7 +80,11 @@ def maximize_coverage(
     labeled, candidates = known_sets(kernel, labeled, candidates)
     check_size(size, len(candidates))
     covered = _covered(kernel, closeness, labeled, candidates)
-    greedy = _Greedy(kernel, closeness, weights, candidates, covered)
+    given = kernel, closeness, weights, candidates, covered
+    if rows is None or len(candidates) <= _CHUNK_ROWS:
+        greedy = _Greedy(*given)
+    else:
+        greedy = _Estimated(*given, rows, generator)
     greedy.try_all()
     chosen: list[int] = []
     with track("Covering", size) as advance:
@@ -148,14 +166,16 @@ class _Greedy:
 
     def add(self, place: int) -> None:
         """Let one more candidate cover what is near it; all gains become bounds."""
+        self.covered = torch.maximum(self.covered, self._near_to(place))
+        self.is_free[place] = False
+        self.is_fresh[:] = False
+
+    def _near_to(self, place: int) -> Tensor:
         center = self.candidates[place : place + 1]
         squares = nearest_squares(
             self.kernel, self.candidates, center, lengths=self.lengths
         )
-        near = self.closeness(squares.cpu())
-        self.covered = torch.maximum(self.covered, near)
-        self.is_free[place] = False
-        self.is_fresh[:] = False
+        return self.closeness(squares.cpu())
 
     def try_all(self) -> None:
         """Compute every gain."""
@@ -167,16 +187,21 @@ class _Greedy:
 
     def best(self, generator: Generator) -> int | None:
         """Return the place that adds most, a random one of several; None: nothing."""
-        largest, count = self._largest(), _FEW_COLUMNS
-        while len(doubtful := self._doubtful(largest)):
-            order = self.gains[doubtful].argsort(descending=True)
-            self._try(doubtful[order[:count]])
-            largest, count = self._largest(), min(2 * count, _CHUNK_COLUMNS)
+        largest = self._try_doubtful()
         if not largest > _ROUNDING * float(self.weights.sum()):
             return None
         is_best = self.is_fresh & (self.gains >= largest * (1 - _ROUNDING))
         places = torch.nonzero(is_best).flatten()
         return int(places[int(torch.randint(len(places), (1,), generator=generator))])
+
+    def _try_doubtful(self) -> float:
+        """Try what could be best; return the largest gain."""
+        largest, count = self._largest(), _FEW_COLUMNS
+        while len(doubtful := self._doubtful(largest)):
+            order = self.gains[doubtful].argsort(descending=True)
+            self._try(doubtful[order[:count]])
+            largest, count = self._largest(), min(2 * count, _CHUNK_COLUMNS)
+        return largest
 
     def _try(self, places: Tensor) -> None:
         self.gains[places] = self._gains(places)
@@ -213,6 +238,84 @@ class _Greedy:
         for found in each(weigh, list(parts)):
             gains += found
         return gains
+
+
+@dataclass(eq=False)
+class _Estimated(_Greedy):
+    """Candidates of which only those are tried that an estimate puts first."""
+
+    rows: Tensor
+    """Single rows with the kernel's distances, shape (n, F)."""
+    generator: Generator
+    _columns: dict[int, Tensor] = field(default_factory=dict)
+    """How close all candidates are to those that were tried."""
+
+    def try_all(self) -> None:
+        """Estimate every gain.
+
+        All are weighed by what they add to a random part of the candidates, drawn by
+        what is left to cover of each; the best of them then by all candidates; the best
+        of these are tried, and estimates scaled by what comes out.
+        """
+        self.rows_squared = self.rows.square().sum(dim=1)
+        short = principal_components(self.rows, _NUM_COMPONENTS)
+        everything = torch.arange(len(short))
+        open_n = (self.weights * (1 - self.covered)).clamp_min(_TINY)
+        count = min(_NUM_DRAWN, len(short))
+        drawn = torch.multinomial(open_n, count, True, generator=self.generator)
+        worth = self.weights[drawn] / open_n[drawn] * (open_n.sum() / count)
+        gains = self._weighed(short, everything, drawn, worth.float())
+        best = gains.topk(count).indices
+        better = self._weighed(short, best, everything, self.weights.float())
+        gains = gains.clamp(max=float(better.min())).double()
+        gains[best] = better.double()
+        best = gains.topk(_TRIED_COLUMNS).indices
+        self._try(best)
+        scale = float(self.gains[best].sum()) / max(float(gains[best].sum()), _TINY)
+        self.gains = self.gains.where(self.is_fresh, scale * gains)
+
+    def _weighed(
+        self, short: Tensor, columns: Tensor, items: Tensor, worth: Tensor
+    ) -> Tensor:
+        """Return about what columns add to the coverage of items, shape (c,)."""
+        lengths, covered = self.rows_squared, self.covered.float()
+        gains = torch.zeros(len(columns))
+        for start in range(0, len(columns), _IN_CACHE):
+            some = columns[start : start + _IN_CACHE]
+            right, own = -2 * short[some].T, lengths[some]
+            for begin in range(0, len(items), 4 * _IN_CACHE):
+                part = items[begin : begin + 4 * _IN_CACHE]
+                squares = torch.addmm(own, short[part], right)
+                squares += lengths[part][:, None]
+                near = self.closeness(squares.clamp_min_(0)).sub_(covered[part, None])
+                value = worth[begin : begin + 4 * _IN_CACHE]
+                gains[start : start + _IN_CACHE] += value @ near.clamp_min_(0)
+        return gains
+
+    def _near_to(self, place: int) -> Tensor:
+        return self._columns[place].double()
+
+    def _try_doubtful(self) -> float:
+        """Try the first of those that could be best; estimates rule nothing out."""
+        doubtful = self._doubtful(self._largest())
+        if len(doubtful):
+            order = self.gains[doubtful].argsort(descending=True)
+            self._try(doubtful[order[:_TRIED_COLUMNS]])
+        return self._largest()
+
+    def _gains(self, places: Tensor) -> Tensor:
+        if len(self._columns) > _MOST_COLUMNS:
+            self._columns.clear()
+        new = [place for place in places.tolist() if place not in self._columns]
+        if new:
+            lengths = self.rows_squared
+            products = self.rows[new] @ self.rows.T
+            squares = lengths[new][:, None] + lengths - 2 * products
+            near = self.closeness(squares.clamp_min_(0))
+            self._columns.update(zip(new, near, strict=True))
+        near = torch.stack([self._columns[place] for place in places.tolist()])
+        near.sub_(self.covered.float()).clamp_min_(0)
+        return (near @ self.weights.float()).double()
 
 
 def _gains(

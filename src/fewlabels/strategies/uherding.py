@@ -83,6 +83,7 @@ class UncertaintyHerding:
             candidates=candidates,
             size=size,
             generator=generator,
+            rows=torch.nn.functional.normalize(outputs.features[:count].float()).cpu(),
         )
         record = {"radius": width, "temperature": temperature, "covered": share}
         return Query(part.items[places], record={**record, **part.record})
