@@ -202,13 +202,18 @@ def left(outputs: Outputs, pool: Pool, chosen: Tensor) -> float:
     return float(torch.linalg.solve(known, target).diagonal().sum())
 
 
+def say(found: dict[str, Any]) -> None:
+    """Print the figures as one line of JSON."""
+    print(json.dumps(found), flush=True)
+
+
 def main() -> None:
     """Measure what was asked for, one after the other, and keep the figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pools", nargs="*", default=list(POOLS), choices=[*POOLS, []])
     kept = json.loads(RESULT.read_text("utf-8")) if RESULT.exists() else {}
     for name in parser.parse_args().pools:
-        code = f"import json, benchmarks.query_speed as q; print(json.dumps(q.measure({name!r})))"
+        code = f"from benchmarks.query_speed import *; say(measure({name!r}))"
         done = subprocess.run(
             [sys.executable, "-W", "ignore", "-c", code],
             stdout=subprocess.PIPE,

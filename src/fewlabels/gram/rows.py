@@ -180,7 +180,7 @@ class DoubleRows:
         return replace(self, features=rows_at(self.features, items))
 
     def in_double(self) -> "DoubleRows":
-        """Return the same rows, converted and scaled once for all where they are few."""
+        """Return the same rows, converted and scaled once where they are few."""
         if self.num_items * self.features.shape[1] * 8 > _MOST_CONVERTED:
             return self
         if helper() is not None and isinstance(self.features, MappedRows):
@@ -189,7 +189,7 @@ class DoubleRows:
         is_normalized = self.is_normalized and self.has_bias  # else from here on
         if self.is_normalized and not self.has_bias:
             for part in torch.split(rows, _FEW_COLUMNS):
-                part /= self._lengths(part)[:, None]
+                part.div_(self._lengths(part)[:, None])
         return replace(self, features=rows, center=None, is_normalized=is_normalized)
 
     def _piece(self, rows: Tensor, columns: Tensor) -> slice | None:

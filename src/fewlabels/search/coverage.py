@@ -262,7 +262,9 @@ class _Estimated(_Greedy):
         everything = torch.arange(len(short))
         open_n = (self.weights * (1 - self.covered)).clamp_min(_TINY)
         count = min(_NUM_DRAWN, len(short))
-        drawn = torch.multinomial(open_n, count, True, generator=self.generator)
+        drawn = torch.multinomial(
+            open_n, count, replacement=True, generator=self.generator
+        )
         worth = self.weights[drawn] / open_n[drawn] * (open_n.sum() / count)
         gains = self._weighed(short, everything, drawn, worth.float())
         best = gains.topk(count).indices
