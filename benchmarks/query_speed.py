@@ -210,7 +210,7 @@ def say(found: dict[str, Any]) -> None:
 def main() -> None:
     """Measure what was asked for, one after the other, and keep the figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("pools", nargs="*", default=list(POOLS), choices=[*POOLS, []])
+    parser.add_argument("pools", nargs="*", default=list(POOLS))
     kept = json.loads(RESULT.read_text("utf-8")) if RESULT.exists() else {}
     for name in parser.parse_args().pools:
         code = f"from benchmarks.query_speed import *; say(measure({name!r}))"
