@@ -11,7 +11,8 @@ is wrong gets its class. ``blend`` learns again, from all labels and, in the fir
 pools, from all but the confirmed ones. Pools are even, or uneven: class sizes fall by a
 factor of 20, in another order of the classes each time. The change of the accuracy on
 2,000 test images is recorded in points: with classes counted equally, and with the
-shares that they have in the pool. 15 minutes on one core once features are stored.
+shares that they have in the pool. Pools that are in the record are not measured again.
+15 minutes on one core once features are stored.
 """
 
 import json
@@ -36,6 +37,7 @@ from fewlabels.protocols import Classifier
 
 RESULT = Path(__file__).parent / "results" / "confirmed.json"
 NUM_SEEDS, NUM_COMPARED, NUM_CLASSES, NUM_TESTS = 20, 5, 10, 200
+PLACE = ("pool", "labels", "order", "grids", "learns_from")
 NUM_LABELS, ROUND, GRID, NUM_RAREST = (60, 150, 300), 30, 60, 3
 SIZES = {
     "even": [400] * NUM_CLASSES,
@@ -151,49 +153,57 @@ def changes(
                 answers = Answers(items, truth[items])
                 after = recalls(fitted(pool.with_answers(answers)), pool) - before
                 even, own = 100 * after.mean(), 100 * after @ mix / mix.sum()
-                seen = [even, own, 100 * before.mean(), len(shown), len(wrong)]
+                right = 100 * (1 - len(wrong) / max(len(shown), 1))
+                seen = [even, own, 100 * before.mean(), right]
                 yield (order, which, rule), [float(number) for number in seen]
 
 
 def summary(found: list[list[float]]) -> dict[str, Any]:
-    """Return means with their intervals, extremes, and what was seen in each pool."""
-    even, own, before, shown, wrong = np.array(found).T
-    told: dict[str, Any] = {
-        "before": round(float(before.mean()), 2),
-        "shown": round(float(shown.mean()), 1),
-        "right": round(100 * float(1 - wrong.sum() / shown.sum()), 1),
-    }
+    """Return means, 95 % intervals of the changes, and the changes in each pool."""
+    even, own, before, right = np.array(found).T
+    told: dict[str, Any] = {"before": round(float(before.mean()), 2)}
+    told["right"] = round(float(right.mean()), 1)
     for name, values in (("even", even), ("own_mix", own)):
         error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else 0.0
         half = error * float(student.ppf(0.975, max(len(values) - 1, 1)))
-        told[name] = {
-            "mean": round(float(values.mean()), 2),
-            "low": round(float(values.mean() - half), 2),
-            "high": round(float(values.mean() + half), 2),
-            "least": round(float(values.min()), 2),
-            "each": [round(float(value), 2) for value in values],
-        }
+        numbers = (values.mean(), values.mean() - half, values.mean() + half)
+        told[name] = [round(float(number), 2) for number in numbers]
+    told["changes"] = [
+        {"even": round(float(one), 2), "own_mix": round(float(other), 2)}
+        for one, other in zip(even, own, strict=True)
+    ]
     return told
 
 
+def recorded() -> tuple[int, dict[tuple[str, ...], list[list[float]]]]:
+    """Return how many pools are in the record, and what was seen of them."""
+    found: dict[tuple[str, ...], list[list[float]]] = defaultdict(list)
+    if not RESULT.exists():
+        return 0, found
+    record = json.loads(RESULT.read_text("utf-8"))
+    for cell in record["cells"]:
+        rest = [cell["before"], cell["right"]]  # of single pools, means are kept alone
+        place = tuple(cell[name] for name in PLACE)
+        found[place] = [[*one.values(), *rest] for one in cell["changes"]]
+    return record["seeds"], found
+
+
 def main() -> None:
-    """Measure all pools, writing the record after each."""
+    """Measure the pools that the record lacks, writing it after each."""
     torch.set_num_threads(1)
     source = Source()
-    found: dict[tuple[str, ...], list[list[float]]] = defaultdict(list)
-    for seed in range(NUM_SEEDS):
+    num_done, found = recorded()
+    for seed in range(num_done, NUM_SEEDS):
         for kind, sizes in SIZES.items():
             order = np.random.default_rng(seed).permutation(NUM_CLASSES)
-            own = [sizes[number] for number in order]
-            pool, truth = source.pool(own, seed)
+            pool, truth = source.pool([sizes[number] for number in order], seed)
             for labeled in asked(pool, truth, seed):
                 place = (kind, str(len(labeled.labeled)))
                 is_compared = seed < NUM_COMPARED
                 for case, seen in changes(labeled, truth, is_compared=is_compared):
                     found[*place, *case].append(seen)
-        names = ("pool", "labels", "order", "grids", "learns_from")
         cells = [
-            dict(zip(names, place, strict=True)) | summary(seen)
+            dict(zip(PLACE, place, strict=True)) | summary(seen)
             for place, seen in found.items()
         ]
         record = {"images": 4000, "seeds": seed + 1, "grid": GRID, "cells": cells}
