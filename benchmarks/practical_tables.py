@@ -22,7 +22,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from numpy.typing import NDArray
 from scipy.stats import t
 
-from fewlabels.evaluation import Saving, labels_saved
+from fewlabels.evaluation import Saving, area_under_curve, labels_saved
 from fewlabels.naming import DEFAULT_STRATEGY
 
 LABELS = (20, 40, 80, 120, 160, 240, 320)
@@ -55,6 +55,9 @@ AIMS = {
 AIM_WORTH, AIM_LOW = 240, 200
 """Random labels that 120 were to be worth, and the lower end of the interval."""
 
+LEAST_POOLS = 4
+"""Pools that a data set needs to count in a ranking."""
+
 NOTHING = "(Nothing recorded yet.)\n"
 DATA = [source.name for source in SOURCES]
 Scores = dict[int, NDArray[np.float64]]
@@ -72,6 +75,11 @@ class Comparison:
     """Median of a query, by strategy."""
     left_out: dict[str, int]
     """Strategies with too few pools, and how many they have."""
+
+    def area(self, name: str) -> NDArray[np.float64]:
+        """Return the area under the curve from 20 to 320 labels on each pool."""
+        curves = np.stack([self.scores[name][number] for number in LABELS], axis=1)
+        return area_under_curve(LABELS, curves)
 
     def mean_over_random(self, name: str) -> NDArray[np.float64]:
         """Return points over random from 20 to 320 labels on each pool."""
@@ -250,7 +258,7 @@ def ranking_of(stage: str) -> Ranking | None:
     comparisons = {
         data: comparison
         for data in DATA
-        if (comparison := compared(stage, data)) and comparison.num_pools > 1
+        if (comparison := compared(stage, data)) and comparison.num_pools >= LEAST_POOLS
     }
     if not comparisons:
         return None
@@ -276,7 +284,7 @@ def ranking(stage: str) -> str:
     rows = []
     for name in [*result.names, *(name for name in tried if name not in result.names)]:
         is_ranked = name in result.names
-        row = [shown(name), f"{result.points(name):+.1f}" if is_ranked else ""]
+        row = [shown(name), f"{result.points(name):+.2f}" if is_ranked else ""]
         for own in comparisons.values():
             has_run = name in own.scores
             row.append(f"{own.mean_over_random(name).mean():+.1f}" if has_run else "")
@@ -288,9 +296,16 @@ def ranking(stage: str) -> str:
         seconds = [
             own.seconds[name] for own in comparisons.values() if name in own.seconds
         ]
+        areas = [
+            (own.area(name) - own.area("random")).mean()
+            for data, own in comparisons.items()
+            if data in result.data and is_ranked
+        ]
+        row.append(f"{np.mean(areas):+.2f}" if areas else "")
         rows.append([*row, f"{np.median(seconds):.2f}"])
     header = ["strategy", "mean", *(TITLES[data] for data in comparisons)]
-    header += ["against the first"] * (stage == "confirm") + ["seconds of a query"]
+    header += ["against the first"] * (stage == "confirm")
+    header += ["by area", "seconds of a query"]
     pools = ", ".join(
         f"{own.num_pools} of {TITLES[data]}" for data, own in comparisons.items()
     )
@@ -435,7 +450,10 @@ def coverage() -> str:
             row.append(f"{own.num_pools if own else 0} ({num_pools})")
         rows.append(row)
     header = ["data", "screening: strategies", "pools", "confirmation: strategies"]
-    return _table([*header, "pools"], rows, "In parentheses: planned.")
+    tried = {line["strategy"] for line in recorded(RECORD)}
+    missing = [f"`{name}`" for name in STRATEGIES if name not in tried]
+    note = f" Never run: {', '.join(missing)}." if missing else ""
+    return _table([*header, "pools"], rows, f"In parentheses: planned.{note}")
 
 
 def worth() -> str:
@@ -498,7 +516,9 @@ def in_short() -> str:
             f"Elsewhere, its {IN_FOCUS} labels are worth this many random ones: "
             f"{'; '.join(others)}."
         )
-    judged = confirmed if confirmed and len(confirmed.names) > 2 else screened
+    judged = screened
+    if confirmed and len(confirmed.names) > 2 and set(DATA[:2]) <= set(confirmed.data):
+        judged = confirmed
     first, second = [name for name in judged.names if name != "random"][:2]
     middle, half = judged.difference(first, second)
     lead = f"{middle:.1f} ± {half:.1f} points ahead of"

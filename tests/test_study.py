@@ -171,3 +171,21 @@ def test_the_ranking_takes_the_largest_block_without_a_gap(practical):
 def test_an_empty_record_makes_pages_without_numbers(practical):
     made = practical({})
     assert {part() for part in made.parts().values()} >= {made.NOTHING}
+
+
+def test_learners_are_compared_with_the_better_of_two(practical):
+    made = practical({})
+    accuracies = {
+        "spreading": [0.6] * 6,
+        "linear": [0.5] * 5 + [0.7],
+        "blend": [0.65] * 6,
+    }
+    line = {"data": "cifar10", "pool": 0, "labels": made.heads.LABELS}
+    for name, values in accuracies.items():
+        other = {"log_loss": 1.0, "calibration_error": 0.05}
+        line[name] = [{"accuracy": value} | other for value in values]
+    made.heads.RECORD.write_text(json.dumps(line) + "\n")
+    assert "| *+5.0* | *-5.0* |" in made.learners()
+    assert "by +3.3 points" in made.blend_in_short()
+    assert "by -5.0 at worst (CIFAR-10, 640 labels)" in made.blend_in_short()
+    assert "| 1.00 / 5.0 |" in made.calibration()
