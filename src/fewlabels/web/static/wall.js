@@ -10,7 +10,7 @@ const COUNT = 60;
 
 /** In which order the images of a class are shown, and what that is good for. */
 const ORDERS = {
-  doubt: ["Doubtful first", "The model learns most from them"],
+  doubt: ["Doubtful first", "Where the model is most likely to be wrong"],
   surest: ["Surest first", "The quickest way to finish a folder"],
   likely: ["More of it", "Images most likely to be of this class, whatever the model takes them for"],
 };
