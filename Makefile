@@ -67,7 +67,7 @@ skactiveml: setup ## scikit-activeml's own tests on our strategies; fetches them
 
 check: lint docs test ## Everything a change must pass: lint, docs and tests.
 
-lint: setup ## Format, style, types, layers, docstrings, dead code, module picture.
+lint: setup ## Format, style, types, layers, docstrings, dead code, picture, code budget.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -75,12 +75,13 @@ lint: setup ## Format, style, types, layers, docstrings, dead code, module pictu
 	$(BIN)/interrogate --quiet src
 	$(BIN)/vulture
 	$(BIN)/python scripts/module_picture.py --check
+	$(BIN)/python scripts/lines.py --check
 
 fix: setup ## Format the code and apply the safe corrections.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-lines: setup ## Count lines, code and documentation of each package.
+lines: setup ## Lines of code and documentation of each package, and its limit.
 	$(BIN)/python scripts/lines.py
 
 picture: setup ## Draw the module picture in ARCHITECTURE.md anew.

@@ -1,6 +1,6 @@
 """What counts as a line of code."""
 
-from scripts.lines import counted
+from scripts.lines import counted, excess, lowered
 
 SOURCE = '''"""A module."""
 
@@ -23,3 +23,19 @@ a value
 
 def test_comments_blanks_and_documents_are_no_code():
     assert counted(SOURCE) == {"lines": 16, "code": 7, "documents": 3}
+
+
+def test_a_package_over_its_limit_or_without_one_is_named():
+    limits = {"web": 10, "data": 10}
+    assert not list(excess({"web": 10, "data": 9}, limits))
+    over, unknown = excess({"web": 12, "news": 1}, limits)
+    assert "web has 12 lines of code, 2 over" in over
+    assert "news has no limit" in unknown
+
+
+def test_limits_are_lowered_and_never_raised():
+    text = (
+        "[a]\nweb = 3\n\n[tool.fewlabels.lines]\ndata = 10\nweb = 10\n\n[b]\nweb = 9\n"
+    )
+    lower = lowered(text, {"web": 7, "data": 12}, {"web": 10, "data": 10})
+    assert lower == text.replace("web = 10", "web = 7")
