@@ -476,13 +476,20 @@ def picture_note() -> str:
     for name in reversed(_drawn()):
         pools = []
         for data in DATA[:2]:
-            stage = stage_of(data, name)
-            comparison = stage and compared(stage, data, only=name)
+            judged = default() if name == "random" else name
+            stage = stage_of(data, judged)
+            comparison = stage and compared(stage, data, only=judged)
             if stage and comparison:
                 pools.append(_pools_of(stage, comparison))
         curves[" and ".join(dict.fromkeys(pools))].append(f"`{shown(name)}`")
     told = "; ".join(f"{', '.join(names)}: {pools}" for pools, names in curves.items())
-    return f"Bands are 95 % intervals of the mean over pools ({told}).\n"
+    text = f"Bands are 95 % intervals of the mean over pools ({told})."
+    if len(curves) > 1:
+        text += (
+            " Of a strategy that was screened only, its difference from random labels "
+            "there is added to the curve of random labels."
+        )
+    return f"{text}\n"
 
 
 def in_short() -> str:
@@ -678,13 +685,32 @@ def _drawn() -> list[str]:
     return [*others, default()]
 
 
+def _drawn_scores(data: str, name: str) -> Scores:
+    """Return accuracies whose means and intervals are drawn; none where nothing is.
+
+    Of a strategy that was screened only, these are its paired differences from random
+    labels, upon the curve of random labels that is drawn.
+    """
+    stage, judged = stage_of(data, name), stage_of(data, default())
+    own = compared(stage, data, only=name) if stage else None
+    base = compared(judged, data, only=default()) if judged else None
+    if own is None or base is None:
+        return {}
+    random = base.scores["random"]
+    if name == "random":
+        return random
+    if stage == judged:
+        return own.scores[name]
+    return {
+        number: own.over_random(name, number) + random[number].mean()
+        for number in own.scores[name]
+        if number in random
+    }
+
+
 def _draw_curves(axes: Axes, data: str) -> None:
     for name in _drawn():
-        stage = stage_of(data, name)
-        comparison = stage and compared(stage, data, only=name)
-        if not comparison:
-            continue
-        scores = comparison.scores[name]
+        scores = _drawn_scores(data, name)
         means = np.array([values.mean() for values in scores.values()])
         halves = np.array([half_width(values) for values in scores.values()])
         color, width = _DEFAULT_STYLE if name == default() else _STYLES[name]
