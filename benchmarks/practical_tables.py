@@ -392,6 +392,15 @@ def _pools_of(stage: str, comparison: Comparison) -> str:
     return f"{comparison.num_pools} {kind} pools"
 
 
+def _joined(pools: Sequence[str]) -> str:
+    """Return such as "37 and 50 fresh pools"."""
+    different = list(dict.fromkeys(pools))
+    words = [text.partition(" ") for text in different]
+    if len({kind for _, _, kind in words}) == 1:
+        return f"{' and '.join(number for number, *_ in words)} {words[0][2]}"
+    return " and ".join(different)
+
+
 def judgments() -> dict[str, Judgment]:
     """Return by what the default is judged, by data set."""
     results = {}
@@ -462,7 +471,7 @@ def worth() -> str:
     if None in results:
         return NOTHING
     numbers = [result.worth.worth for result in results if result]
-    pools = " and ".join(dict.fromkeys(result.pools for result in results if result))
+    pools = _joined([result.pools for result in results if result])
     return (
         f"**{IN_FOCUS} labels chosen by `{DEFAULT_STRATEGY}`, the default, do what "
         f"{numbers[0]} random labels do on CIFAR-10, and {numbers[1]} on CIFAR-100 in "
@@ -481,7 +490,7 @@ def picture_note() -> str:
             comparison = stage and compared(stage, data, only=judged)
             if stage and comparison:
                 pools.append(_pools_of(stage, comparison))
-        curves[" and ".join(dict.fromkeys(pools))].append(f"`{shown(name)}`")
+        curves[_joined(pools)].append(f"`{shown(name)}`")
     told = "; ".join(f"{', '.join(names)}: {pools}" for pools, names in curves.items())
     text = f"Bands are 95 % intervals of the mean over pools ({told})."
     if len(curves) > 1:
