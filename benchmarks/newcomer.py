@@ -18,7 +18,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -201,6 +201,17 @@ def measured(place: Path, seed: int) -> dict[str, Any]:
     }
 
 
+def summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
+    """Return accuracies in percent, one number for each run."""
+    found = {"accuracy": [100 * run["accuracy"] for run in runs]}
+    for name in runs[0]["accuracy of random labels"]:
+        found[f"random labels, {name}"] = [
+            100 * statistics.mean(run["accuracy of random labels"][name])
+            for run in runs
+        ]
+    return {name: [round(one, 2) for one in values] for name, values in found.items()}
+
+
 def main() -> None:
     """Measure and write the record."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -222,6 +233,7 @@ def main() -> None:
         "seconds for an image": LOOK,
         "processors": os.cpu_count(),
         "preferred to other work": arguments.prefer,
+        **summary(runs),
         "runs": runs,
     }
     arguments.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
