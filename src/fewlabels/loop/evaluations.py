@@ -18,8 +18,6 @@ from fewlabels.seals import sealed
 FILE = "evaluations.jsonl"
 """Name of the file in the folder of a training."""
 
-_PREFIX = "2-"  # of marks that tell identities; without it, a mark is an earlier one
-
 
 @dataclass(frozen=True)
 class Evaluations:
@@ -78,33 +76,17 @@ def mark_of(trainer: Trainer, pool: Pool, test: Split, seed: int, step: int) -> 
         *filter(None, [row_digest(pool.images, test.images)]),
     )
     text = json.dumps(decisive, sort_keys=True)
-    return _PREFIX + sha256(text.encode()).hexdigest()
+    return f"2-{sha256(text.encode()).hexdigest()}"
 
 
 def kept(file: Path, mark: str) -> dict[int, float] | None:
-    """Return what a file holds under a mark; None where it holds something else.
-
-    Marks of earlier versions told how a trainer was printed, which nobody can repeat.
-    They are taken for this one: the run that the folder belongs to was compared before.
-    """
+    """Return what a file holds under a mark; None where it holds something else."""
     try:
         lines = journal.read(file)
-        if not lines:
-            return None
-        found = lines[0]["mark"]
-        if found != mark and (
-            found.startswith(_PREFIX) or not mark.startswith(_PREFIX)
-        ):
+        if not lines or lines[0]["mark"] != mark:
             return None
         return {int(entry["step"]): float(entry["accuracy"]) for entry in lines[1:]}
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        OverflowError,
-        AttributeError,
-    ) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
         raise RunError(
             f"'{file}' could not be read: {error}. It was changed by something else "
             f"than fewlabels; remove the folder '{file.parent}', and this training "
