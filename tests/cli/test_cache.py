@@ -3,9 +3,7 @@
 import io
 import json
 import os
-import shutil
 import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,7 +14,6 @@ from fewlabels.augment import WeakAugment
 from fewlabels.data.derived import ChosenImages
 from fewlabels.features import FeatureCache, embedded, embedded_views
 
-EARLIER = Path(__file__).parents[1] / "earlier" / "project" / "work" / "features"
 DAY = 24 * 3600
 
 
@@ -153,17 +150,6 @@ def test_rows_are_made_again_after_all_went(fewlabels, folder):
     encoder = toy.Means()
     embedded(toy.images(), encoder, cache=FeatureCache(folder))
     assert encoder.num_embedded == 600
-
-
-def test_what_an_earlier_version_left_is_counted_and_goes(fewlabels, tmp_path):
-    folder = shutil.copytree(EARLIER, tmp_path / "features")
-    measured = sum(path.stat().st_size for path in folder.iterdir())
-    told = json.loads(fewlabels("cache", "list", folder, "--json")[1])["kept"]
-    assert {one["encoder"] for one in told} == {"pixels-7dcef0b77476beec-16px"}
-    assert sum(one["num_bytes"] for one in told) == measured
-    assert {one["view"] for one in told} == {"(earlier version, or damaged)"}
-    assert fewlabels("cache", "prune", folder, "--all", "--yes")[0] == 0
-    assert names(folder) == []
 
 
 def test_the_cache_of_this_user_is_meant_where_none_is_named(

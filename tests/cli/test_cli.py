@@ -73,7 +73,7 @@ def test_select_from_the_shell(fewlabels, tmp_path):
     assert len(set(chosen)) == 6
     assert min(chosen) >= 4
     code, out, _ = fewlabels("select", file, "--size", 6, "--json")
-    assert json.loads(out) == {"strategy": "typiclust", "indices": chosen}
+    assert json.loads(out) == {"strategy": "variance-reduction", "indices": chosen}
 
 
 def test_select_with_options_of_the_strategy(fewlabels, tmp_path):

@@ -79,7 +79,7 @@ def test_a_project_over_an_encoder(tmp_path):
     with Project.create(
         tmp_path / "project", tmp_path / "images", "ab", budget=8, encoder="pixels"
     ) as project:
-        assert project.settings.trainer.name == "frozen-spreading"
+        assert project.settings.trainer.name == "frozen-blend"
         assert project.settings.trainer.options == {"encoder": "pixels"}
         assert project.settings.shape[1:] == (16, 16)
         assert project.settings.reason.startswith("You chose the encoder pixels;")

@@ -45,7 +45,7 @@ def test_the_default_settings(tmp_path):
     with begin(tmp_path, budget=20, audit=None, query=None, strategy=None) as project:
         settings = project.settings
         assert (settings.audit, settings.query, settings.overlap) == (4, 20, 1)
-        assert settings.strategy.name == "typiclust"
+        assert settings.strategy.name == "variance-reduction"
         assert settings.images == "../images"
         assert settings.shape == (1, 8, 8)
 
