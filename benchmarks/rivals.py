@@ -1,8 +1,4 @@
-"""Query strategies from the literature that studies compare with, as readings of ours.
-
-Neither is part of the package: methods that switch between two regimes lose to one
-continuous rule in the studies of their own authors' successors.
-"""
+"""Two query strategies from the literature, as we read them, for comparison only."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
