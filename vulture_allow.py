@@ -3,6 +3,9 @@
 
 __getattr__  # Python asks it for names of the package
 __dir__
+MaxDet  # named in a stub
+trust  # a command, found by its name
+strange  # a test's job calls it by its name
 _.forward  # torch calls it
 _.inplace  # torch reads it
 _.reset_parameters  # torch's name for drawing weights anew
@@ -109,6 +112,7 @@ onnx_encoder
 from_folder
 timm_folder
 local_folder
+_.find_class  # pickle calls this
 _.find_spec  # Python calls these to import
 _.create_module
 _.exec_module
@@ -122,3 +126,9 @@ setup
 webhook
 suggestions  # a job, which is started by its name
 _.enable_progress_bars  # Ray Data reads it
+_.no_wrap  # rich reads these
+_.justify
+_.is_here  # printed as JSON
+headline  # of the page, in its template
+dies_if  # jobs of tests, started by their names
+Killed

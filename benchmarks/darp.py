@@ -30,8 +30,8 @@ from torch import Tensor
 
 from fewlabels.errors import InfeasibleTargetError
 from fewlabels.rng import stream
-from fewlabels.training.darp import Refinement, checks, reference, solve, targets
-from fewlabels.training.darp.problem import RefinementProblem
+from fewlabels.training import targets
+from fewlabels.training.darp import Problem, Refinement, solve
 
 NUM_ROWS = 50_000
 BIAS = 0.3
@@ -95,16 +95,10 @@ def masking_options(
 
 def prepared(
     rows_MK: Tensor, target_K: Tensor, *, capacity: float | None, masking: str
-) -> RefinementProblem:
+) -> Problem:
     """Do what every solver needs before its first step."""
-    checks.probability_rows(rows_MK)
-    return reference.problem(
-        rows_MK,
-        target_K,
-        capacity=capacity,
-        is_weighted=True,
-        is_smoothed=masking == "code",
-    )
+    targets.probability_rows(rows_MK)
+    return Problem(rows_MK, target_K, capacity, masking=masking)
 
 
 def by_secants(rows_MK: Tensor, target_K: Tensor, **chosen: Any) -> Refinement:

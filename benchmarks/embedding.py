@@ -1,15 +1,13 @@
 """Embedding many files: what it costs against the estimate, and what Ray makes of it.
 
     python -m benchmarks.embedding FOLDER       20,000 files, two cores, 15 minutes
-    python -m benchmarks.embedding FOLDER --only cost    one of the three parts
+    python -m benchmarks.embedding FOLDER --only cost    one of the two parts
 
 Images of CIFAR-10 are written as PNG files and embedded by efficientnet-lite0 at 96
 pixels: by two processes of this machine, after an estimate from 128 images for each;
 and by two Ray nodes of one core each on this machine, of which one loses its worker
-(SIGKILL) on the way. A part is embedded once more through the object store, as it is
-done with GPUs: cores decode, and actors with half a (pretended) GPU embed, while the
-object store is too small for all pixels. Ids and rows have to be those of the local
-run. The estimate is extrapolated to more images.
+(SIGKILL) on the way. Ids and rows have to be those of the local run. The estimate is
+extrapolated to more images.
 """
 
 import argparse
@@ -19,7 +17,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,11 +29,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import fewlabels
-from fewlabels.embedding import Engine, Local, OnRay, Work, estimated, planned
+from fewlabels.embedding import Work, planned
+from fewlabels.jobs import Executor, LocalExecutor, RayExecutor
 
 RESULT = Path(__file__).parent / "results" / "embedding.json"
 WORKERS, SHARD = 2, 512
-STORE = 80_000_000  # the least that Ray takes, in bytes
 KILLED_AFTER = 5  # shards
 
 
@@ -59,22 +57,33 @@ def rows_of(folder: Path) -> tuple[list[str], NDArray[np.float32]]:
     return ids, np.concatenate(rows)
 
 
-def timed(work: Work, engine: Engine) -> float:
+class Recorded(LocalExecutor):
+    """Processes of this machine, and what each call returned."""
+
+    def run(self, *order: Any) -> Generator[tuple[int, dict[str, Any]]]:
+        """Do calls and remember their results."""
+        self.results: list[dict[str, float]] = []
+        for number, end in super().run(*order):
+            self.results.append(end["result"])
+            yield number, end
+
+
+def timed(work: Work, executor: Executor) -> float:
     """Return the seconds that a work takes."""
     begun = time.perf_counter()
-    work.run(engine)
+    work.run(executor)
     return time.perf_counter() - begun
 
 
 @contextmanager
-def nodes(**resources: Any) -> Iterator[Any]:
+def nodes() -> Iterator[Any]:
     """Run two Ray nodes on this machine; hand them out."""
     from ray.cluster_utils import Cluster
 
     cluster = Cluster()
     try:
         for _ in range(2):
-            cluster.add_node(num_cpus=1, include_dashboard=False, **resources)
+            cluster.add_node(num_cpus=1, include_dashboard=False)
         yield cluster
     finally:
         cluster.shutdown()
@@ -94,7 +103,7 @@ def actors(cluster: Any) -> list[int]:
             name = (folder / "cmdline").read_text()
         except (OSError, ValueError):
             continue
-        if parent in raylets and "MapWorker" in name:
+        if parent in raylets and "_Actor" in name:
             found.append(int(folder.name))
     return found
 
@@ -139,9 +148,10 @@ def cost_of(place: Path, number: int) -> dict[str, Any]:
     """Estimate, embed on this machine, and compare."""
     made = work(images_in(place, "images", number), place / "local")
     load = os.getloadavg()[0]
-    cost = estimated(made, WORKERS)
-    seconds = timed(made, Local(WORKERS))
-    processor = sum(one["processor"] for one in made.done)
+    cost = made.estimated(WORKERS)
+    executor = Recorded(WORKERS)
+    seconds = timed(made, executor)
+    processor = sum(one["processor"] for one in executor.results)
     return {
         "images": number,
         "encoder": made.plan["encoder"],
@@ -174,23 +184,8 @@ def on_two_nodes(place: Path, number: int) -> dict[str, Any]:
         arguments = (cluster, out, killed)
         threading.Thread(target=kill_one, args=arguments, daemon=True).start()
         made = work(images_in(place, "images", number), out)
-        seconds = timed(made, OnRay(cluster.address))
+        seconds = timed(made, RayExecutor(cluster.address))
     told = {"nodes": 2, "seconds": seconds, "killed_after_shards": killed}
-    return told | compared(place / "local", out)
-
-
-def through_the_store(place: Path, number: int) -> dict[str, Any]:
-    """Embed by actors with half a GPU each, while the object store is small."""
-    out = place / "store"
-    with nodes(num_gpus=1, object_store_memory=STORE) as cluster:
-        made = work(images_in(place, "part", number), out)
-        seconds = timed(made, OnRay(cluster.address, gpus=0.5))
-    told = {
-        "gpus_per_actor": 0.5,
-        "object_store_bytes_per_node": STORE,
-        "pixel_bytes": number * 3 * 96 * 96,
-        "seconds": seconds,
-    }
     return told | compared(place / "local", out)
 
 
@@ -198,9 +193,8 @@ def main() -> None:
     """Do all or a part of it, and add that to the record."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("place", type=Path, help="folder for images and shards")
-    parser.add_argument("--only", choices=("cost", "ray", "store"))
+    parser.add_argument("--only", choices=("cost", "ray"))
     parser.add_argument("--images", type=int, default=20_000)
-    parser.add_argument("--part", type=int, default=8_192)
     parser.add_argument("--out", type=Path, default=RESULT)
     arguments = parser.parse_args()
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
@@ -209,7 +203,6 @@ def main() -> None:
     for name, measure, number in (
         ("cost", cost_of, arguments.images),
         ("ray", on_two_nodes, arguments.images),
-        ("store", through_the_store, arguments.part),
     ):
         if arguments.only in {None, name}:
             before = json.loads(out.read_text()) if out.exists() else {}

@@ -26,9 +26,9 @@ from fewlabels.files import replace_text
 from fewlabels.loop import hidden
 from fewlabels.pool import Answers, Pool
 from fewlabels.training import make
-from fewlabels.training.distributed import ProcessGroup
-from fewlabels.training.fitting import Task
-from fewlabels.training.training import Training
+from fewlabels.training.devices import ProcessGroup
+from fewlabels.training.loop import Stepper
+from fewlabels.training.training import Task, Training
 
 TARGET = 1.3
 NUM_LABELS = 40
@@ -52,7 +52,7 @@ def stepper(trainer: Training, pool: Pool) -> Callable[[int], float]:
     """Return a function that does one step and returns its seconds."""
     key = 0
     task = Task(trainer, pool, trainer.inputs.of(pool, None), key, None)
-    training = task.begun(ProcessGroup(Fabric(accelerator="cpu")), task.untrained())
+    training = Stepper(task, ProcessGroup(Fabric(accelerator="cpu")), task.untrained())
 
     def step(number: int) -> float:
         minibatch = training.minibatcher.at(number)

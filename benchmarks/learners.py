@@ -24,11 +24,12 @@ from typing import Any, NamedTuple
 import torch
 
 from fewlabels import data, journal, rng, training
-from fewlabels.bench import BenchFolder, Cell, LocalEngine
+from fewlabels.bench import BenchFolder, Cell, run_cells
 from fewlabels.bench.recipes.cpu import long_tail
+from fewlabels.jobs import LocalExecutor
 from fewlabels.loop import hidden
 from fewlabels.pool import Answers
-from fewlabels.runs import Choice, RunSettings, as_made
+from fewlabels.runs import Choice, RunSettings
 
 RESULTS = Path(__file__).parent / "results"
 RECORD, TIMES = RESULTS / "learners.jsonl", RESULTS / "learner_times.json"
@@ -118,7 +119,7 @@ def row(label: str, name: str, options: Mapping[str, Any]) -> Row:
     steps = training.make(name).num_steps
     last = {} if steps is None else {"checkpoint_every": steps}
     trainer = Choice(name=name, options={**options, **last})
-    made = as_made(trainer, training.make(name, **trainer.options))
+    made = trainer.as_made(training.make(name, **trainer.options))
     return Row(label, made, steps is not None)
 
 
@@ -171,9 +172,9 @@ def run(arguments: argparse.Namespace) -> None:
     print(f"{len(missing)} trainings to do", flush=True)
     folder = BenchFolder(arguments.bench.absolute())
     folder.open()
-    engine = LocalEngine(arguments.workers)
+    engine = LocalExecutor(arguments.workers)
     cells = [cell for _, cell in missing.values()]
-    for number, ended in enumerate(engine.run(cells, folder.path), 1):
+    for number, ended in enumerate(run_cells(cells, folder, engine), 1):
         place, cell = missing[ended.cell.address]
         told = ended.error or ""
         if not told:

@@ -27,8 +27,8 @@ from PIL import Image
 
 from fewlabels.projects import Project
 from fewlabels.runs import Choice
-from fewlabels.store import Event, Kind, ListedFile, checksums
-from fewlabels.store.schema import ROUND_ITEMS, ROUNDS
+from fewlabels.store import Event, Kind, ListedFile
+from fewlabels.store.schema import ROUND_ITEMS, ROUNDS, renew_checksums
 from fewlabels.web.desk import Desk
 from fewlabels.web.messages import Action, Turn
 
@@ -79,7 +79,7 @@ def fill(project: Project, number: int, size: int) -> None:
     half, now = number // 2, datetime.now(UTC)
     step_of: dict[str, int] = {}
     # The same as `add_round`, which compares each new round with all before it.
-    with store.database.writing() as connection:
+    with store.write_connection() as connection:
         starts = [*range(0, half, size), half]
         for step, start in enumerate(starts):
             end = half if step < len(starts) - 1 else min(number, half + OPEN)
@@ -92,7 +92,7 @@ def fill(project: Project, number: int, size: int) -> None:
                 for rank, item in enumerate(asked)
             ]
             connection.execute(ROUND_ITEMS.insert(), rows)
-        checksums.renew(connection, ROUNDS, ROUND_ITEMS)
+        renew_checksums(connection, ROUNDS, ROUND_ITEMS)
     store.append(
         Event(
             kind=Kind.LABEL,

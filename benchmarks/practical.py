@@ -46,11 +46,12 @@ from fewlabels.bench import (
     Condition,
     Experiment,
     Footprint,
-    LocalEngine,
+    run_cells,
 )
 from fewlabels.bench.cells import plan
 from fewlabels.bench.experiment import resolved
 from fewlabels.bench.recipes.cpu import long_tail
+from fewlabels.jobs import LocalExecutor
 from fewlabels.runs import Choice, RunSettings
 
 RECORD = RESULTS / "practical.jsonl"
@@ -209,8 +210,8 @@ def run(arguments: argparse.Namespace) -> None:
     order = sorted(todo.keys() - done, key=lambda key: (key[1], key[-1], key))
     places = {todo[key][1].address: todo[key][0] for key in order}
     cells = [todo[key][1] for key in order]
-    engine = LocalEngine(arguments.workers)
-    for number, ended in enumerate(engine.run(cells, folder.path), 1):
+    engine = LocalExecutor(arguments.workers)
+    for number, ended in enumerate(run_cells(cells, folder, engine), 1):
         cell, words = ended.cell, ended.error or ""
         if not words:
             lines = folder.lines(cell)

@@ -24,11 +24,12 @@ from fewlabels.bench import (
     Condition,
     Experiment,
     Footprint,
-    LocalEngine,
+    run_cells,
 )
 from fewlabels.bench.cells import plan
 from fewlabels.bench.experiment import resolved
 from fewlabels.bench.recipes.cpu import long_tail
+from fewlabels.jobs import LocalExecutor
 from fewlabels.runs import Choice, RunSettings
 
 RESULTS = Path(__file__).parent / "results"
@@ -240,7 +241,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Do the runs that the record lacks, and write down what they came to."""
     stage, folder = arguments.stage, BenchFolder(arguments.bench.absolute())
     folder.open()
-    engine = LocalEngine(arguments.workers)
+    engine = LocalExecutor(arguments.workers)
     done = {_key(line, line["labels"][-1]) for line in recorded(arguments.record)}
     told = (arguments.data, arguments.heads, arguments.selectors)
     for source, head, named in planned(stage, *told):
@@ -255,7 +256,7 @@ def run(arguments: argparse.Namespace) -> None:
             for cell in plan(one).all
         }
         missing = [cell for key, cell in todo.items() if key not in done]
-        for number, ended in enumerate(engine.run(missing, folder.path), 1):
+        for number, ended in enumerate(run_cells(missing, folder, engine), 1):
             cell, said = ended.cell, ended.error or ""
             if not said:
                 line = line_of(cell, folder)

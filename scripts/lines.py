@@ -55,9 +55,9 @@ def counted(text: str) -> Counter[str]:
 def by_package(folder: Path) -> dict[str, Counter[str]]:
     """Return the counts of each package; modules beside packages count as one."""
     counts: dict[str, Counter[str]] = {}
-    for file in folder.rglob("*.py"):
+    for file in (*folder.rglob("*.py"), *folder.rglob("*.pyi")):
         name = file.relative_to(folder).parts[0]
-        package = "modules" if name.endswith(".py") else name
+        package = "modules" if "." in name else name
         counts.setdefault(package, Counter()).update(counted(file.read_text("utf-8")))
     return counts
 

@@ -33,8 +33,10 @@ GROUPS = (
     ((3.6, -1.2), (0.22, 0.22), 0, 45, 1),
     ((-3.6, -2.3), (0.16, 0.16), 0, 25, 2),
 )
-OPTIONS = {"albl": {"version": "exp4p", "num_draws": NUM_PICKS}}
-"""In its other version, one of two strategies that are shown answers the query."""
+OPTIONS = {
+    "albl": {"arms": [{"name": "badge", "first": "uniform"}, {"name": "random"}]}
+}
+"""One arm answers the query, so they are others than those that have a panel."""
 NUM_OUTLIERS = 14
 LABELED_PER_CLASS = 2
 SHADES = ("#dbe7f6", "#fbe6d2", "#dff0dd")
@@ -141,8 +143,7 @@ def _panel(axes: Axes, problem: Scene, name: str) -> None:
         edgecolors="white",
         zorder=4,
     )
-    title = f"{name} ({OPTIONS[name]['version']})" if name in OPTIONS else name
-    axes.set_title(title, fontsize=12, color=INK, pad=4)
+    axes.set_title(name, fontsize=12, color=INK, pad=4)
     axes.set(xlim=(-5.2, 5.2), ylim=(-3.8, 4.2), xticks=[], yticks=[])
     for side in axes.spines.values():
         side.set_color("#cccccc")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from benchmarks import postgres
+from tests.harness import postgres
 
 # What takes long to import is imported where it is used: the process that hands tests
 # out to others reads this file, too.

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from benchmarks import fuzz_mutations, fuzz_targets, fuzzing
+from tests.harness import fuzz_mutations, fuzz_targets, fuzzing
 
 
 def test_damaged_files_are_read_or_refused_with_a_sentence(tmp_path):

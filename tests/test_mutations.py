@@ -4,7 +4,7 @@ import random
 from collections import Counter
 
 import pytest
-from benchmarks.mutations import CRASHED, REFUSED, SILENT, mutated, outcomes
+from tests.harness.mutations import CRASHED, REFUSED, SILENT, mutated, outcomes
 
 
 def unnoticed(place, number, seed):

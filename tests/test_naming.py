@@ -168,16 +168,14 @@ def test_the_default_strategy_is_the_same_everywhere():
     pytest.importorskip("skactiveml")
     from fewlabels import run
     from fewlabels.adapters.skactiveml import FewlabelsQuery
-    from fewlabels.cli.project import init
     from fewlabels.cli.select import select
-    from fewlabels.cli.start import start
-    from fewlabels.projects.settings import ProjectSettings
+    from fewlabels.projects.settings import NewProject, ProjectSettings
     from fewlabels.runs import RunSettings
 
-    for function in (run, FewlabelsQuery, init, select, start):
+    for function in (run, FewlabelsQuery, select):
         default = signature(function).parameters["strategy"].default
         assert default == naming.DEFAULT_STRATEGY
-    for settings in (ProjectSettings, RunSettings):
+    for settings in (NewProject, ProjectSettings, RunSettings):
         default = settings.model_fields["strategy"].default
         assert default.name == naming.DEFAULT_STRATEGY
 

@@ -53,7 +53,7 @@ def test_nobody_is_told_anything_and_images_stay_as_they_are(tmp_path, monkeypat
     monkeypatch.setattr(socket.socket, "connect", refuse)
     trainer = Choice(name="supervised", options={"steps": 2})
     _, folder = toy.whole_run(tmp_path / "run", toy.digits(), trainer=trainer)
-    write_report(folder.report_file, [folder], toy.digits())
+    write_report(folder.report_file, folder, toy.digits())
     with begin(tmp_path) as project:
         before = state(project.images_folder)
         go_on(project)
@@ -73,13 +73,13 @@ def state(folder):
 
 
 def test_ray_tells_nobody_of_its_use(monkeypatch):
-    pytest.importorskip("ray", reason="Ray is not installed")
+    ray = pytest.importorskip("ray", reason="Ray is not installed")
     seen = []
-    monkeypatch.setattr(
-        cluster,
-        "_connect",
-        lambda *_: seen.append(os.environ["RAY_USAGE_STATS_ENABLED"]),
-    )
+
+    def init(*_, **__):
+        seen.append(os.environ["RAY_USAGE_STATS_ENABLED"])
+
+    monkeypatch.setattr(ray, "init", init)
     with cluster.connected(None):
         assert seen == ["0"]
 

@@ -39,7 +39,6 @@
     ├── DataChangedWarning              the data are not those the run began with
     ├── DamagedWarning                  a damaged file; its work is done again
     ├── SettingsChangedWarning          somebody has edited the settings of a project
-    ├── UncheckedWarning                files of a version that wrote no checksums
     ├── TargetWarning                   class shares do not fit the predictions
     └── UnreadableFilesWarning          files that were left out of a pool
 
@@ -267,10 +266,6 @@ class DamagedWarning(FewlabelsWarning):
 
 class SettingsChangedWarning(FewlabelsWarning):
     """The settings of a project are not those that it was used with before."""
-
-
-class UncheckedWarning(FewlabelsWarning):
-    """Files of a version that wrote no checksums: damage would not be noticed."""
 
 
 class DataChangedWarning(FewlabelsWarning):

@@ -68,7 +68,7 @@ def read(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     *whole, _ = path.read_bytes().split(b"\n")
-    return [parsed(opened(line)[0]) for line in whole]
+    return [parsed(opened(line)) for line in whole]
 
 
 @dataclass

@@ -28,8 +28,8 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
+from fewlabels.checks import check_number, whole_number
 from fewlabels.errors import FewlabelsError, UnknownNameError, UsageError
-from fewlabels.integers import check_number, whole_number
 
 DEFAULT_STRATEGY = "variance-reduction"
 """Name of the strategy wherever none is given."""

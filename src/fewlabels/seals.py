@@ -30,21 +30,20 @@ def sealed(text: str) -> str:
     return f'{inner}{before}"{FIELD}": "{_hash(inner)}"{after}{ending}'
 
 
-def opened(content: str | bytes) -> tuple[str, bool]:
-    """Return a JSON object without its checksum, and whether it had one.
+def opened(content: str | bytes) -> str:
+    """Return a JSON object without its checksum, if it has one.
 
-    Files of earlier versions have none. One that is not the object that was sealed
-    raises :class:`ValueError`.
+    One that is not the object that was sealed raises :class:`ValueError`.
     """
     text = content.decode("utf-8") if isinstance(content, bytes) else content
     end = _END.search(text, max(0, len(text) - _LONGEST))
     if end is None:
         if f'"{FIELD}"' in text[-_LONGEST:]:
             raise ValueError("its checksum cannot be read")
-        return text, False
+        return text
     if _hash(text[: end.start()]) != end[1]:
         raise ValueError("its checksum does not fit what it says")
-    return text[: end.start()] + "}", True
+    return text[: end.start()] + "}"
 
 
 def _hash(text: str) -> str:

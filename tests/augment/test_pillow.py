@@ -22,7 +22,7 @@ from tests.augment.pillow import (
 
 from fewlabels.augment import OPERATIONS, RandAugment, preset, strong
 from fewlabels.augment.randaugment import DrawnOperations, changed, drawn
-from fewlabels.augment.shifts import shifted
+from fewlabels.augment.smooth import shifted
 from fewlabels.rng import stream
 
 OFFICIAL_LEVELS = tuple(range(1, 10))

@@ -16,7 +16,7 @@ from fewlabels.augment import (
     preset,
     preset_names,
 )
-from fewlabels.augment.strengths import argument
+from fewlabels.augment.operations import argument
 from fewlabels.errors import UnknownNameError
 
 

@@ -162,7 +162,7 @@ def test_contrast_and_brightness_are_affine_in_the_values(seed):
 
 @pytest.mark.parametrize(("name", "value"), [("shift", 1.0), ("cutout", -0.1)])
 def test_a_wrong_share_is_explained(name, value):
-    with pytest.raises(UsageError, match=f"{name} is {value}; it is a share"):
+    with pytest.raises(UsageError, match=f"{name} is {value}; it must be"):
         StrongAugment(**{name: value})
 
 

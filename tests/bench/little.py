@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fewlabels.bench.engines import Ended
+from fewlabels.bench.cells import Cell
 from fewlabels.bench.experiment import Condition, Experiment, Footprint, resolved
 from fewlabels.bench.folder import BenchFolder
 from fewlabels.bench.runner import run
@@ -60,18 +60,18 @@ class Unfit:
 
 
 class Here:
-    """An engine that does one run after the other in this process."""
+    """An executor that does one run after the other in this process."""
 
     num_workers = 1
 
     def __init__(self):
         self.done = []
 
-    def run(self, cells, root, *, tensorboard=False):
-        for cell in cells:
-            self.done.append(cell)
-            settings = cell.settings.model_dump_json()
-            yield Ended(cell, work(str(root), settings, tensorboard=tensorboard))
+    def run(self, call, orders, folder):
+        for number, order in enumerate(orders):
+            settings = RunSettings.model_validate_json(order["settings"])
+            self.done.append(Cell(settings))
+            yield number, {"event": "done", "result": work(**order)}
 
 
 def opened(path):

@@ -5,7 +5,7 @@ import json
 import pytest
 from tests.bench import little
 
-from fewlabels.bench.asking import checked, read_experiment
+from fewlabels.bench.cells import checked, read_experiment
 from fewlabels.bench.experiment import Condition
 from fewlabels.errors import UsageError
 from fewlabels.runs import Choice
@@ -67,7 +67,7 @@ def test_wrong_parts_are_told_before_anything_is_loaded():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"query": 0}, "query is 0"),
+        ({"query": 0}, "query 0 and budget 20"),
         ({"start": 30}, "budget of 20 labels is smaller than the start of 30"),
         ({"query": 11}, "leaves 10"),
         ({"data": Choice(name="digits", options={"sise": 8})}, "'size'"),

@@ -1,6 +1,5 @@
 """Names that come to stand for something else do not mix results."""
 
-import json
 import sys
 from functools import partial
 
@@ -9,7 +8,7 @@ from tests.bench import little
 from tests.bench.little import done
 
 from fewlabels import strategies
-from fewlabels.bench import BenchFolder, outdated, plan, read_results, run, verify
+from fewlabels.bench import BenchFolder, outdated, plan, read_results, run
 from fewlabels.bench.experiment import resolved
 from fewlabels.report import write_bench_report
 from fewlabels.runs import Choice
@@ -90,80 +89,12 @@ def test_an_edited_strategy_gets_runs_of_its_own(tmp_path, own):
 def test_a_default_that_changes_gets_runs_of_its_own(tmp_path, monkeypatch):
     folder, *_ = done(tmp_path / "b", little.experiment(seeds=(0,)))
     later = partial(Margin, on="logits")
-    known = strategies._imported
-    monkeypatch.setattr(
-        strategies,
-        "_imported",
-        lambda name: later if name == "Margin" else known(name),
-    )
+    monkeypatch.setattr(strategies, "Margin", later)
     now = little.experiment(seeds=(0,))
     (cell,) = folder.missing(plan(now).all)
     assert cell.settings.strategy.name == "margin"
     (told,) = outdated(now, folder)
     assert "'margin', on was 'probabilities' and is now 'logits'" in told
-
-
-def as_before(folder, sources=None):
-    """Leave the files of a benchmark as versions wrote them that looked at names."""
-    for one in folder.run_folders():
-        content = json.loads(one.settings_file.read_text())
-        del content["made"], content["checksum"]
-        if (
-            sources
-            and content["settings"]["strategy"]["name"] == sources["import_path"]
-        ):
-            content["strategy_source"] = sources
-        one.settings_file.write_text(json.dumps(content))
-
-
-def bared(experiment):
-    """Return an experiment that does not tell what its names came to."""
-    return experiment.model_copy(
-        update={
-            "conditions": tuple(one.bare for one in experiment.conditions),
-            "strategies": tuple(one.bare for one in experiment.strategies),
-        }
-    )
-
-
-def test_runs_of_earlier_versions_are_found(tmp_path):
-    now = little.experiment(seeds=(0,))
-    bare = bared(now)
-    folder = little.opened(tmp_path / "b")
-    list(run(bare, folder, little.Here()))
-    as_before(folder)
-    assert folder.missing(plan(now).all) == ()
-    asked = folder.ask_for(now)
-    assert asked.continues(bare)
-    engine = little.Here()
-    assert not list(run(asked, folder, engine))
-    assert read_results(folder, asked).num_finished == 2
-    assert outdated(asked, folder) == ()
-    assert verify(folder, allow_code=True).is_same
-    one = folder.run_folder(plan(now).cells[0])  # and are gone on with
-    first = one.rounds_file.read_text().splitlines()[0]
-    one.rounds_file.write_text(f"{first}\n")
-    (ended,) = run(asked, folder, engine)
-    assert ended.error is None
-    assert folder.run_folder(ended.cell).path == one.path
-
-
-def test_what_earlier_versions_knew_of_a_strategy_is_compared(tmp_path, own):
-    own("my_strategy", "FirstOnes")
-    mine = Choice(name="my_strategy:Mine")
-    bare = bared(little.experiment(seeds=(0,), strategies=(mine,)))
-    folder = little.opened(tmp_path / "b")
-    list(run(bare, folder, little.Here()))
-    now = resolved(bare)
-    sources = {"import_path": mine.name}
-    hashes = now.strategies[0].made.source
-    as_before(folder, sources | {"sha256": hashes["my_strategy"]})
-    assert folder.missing(plan(now).cells) == ()
-    for one in folder.run_folders():
-        content = json.loads(one.settings_file.read_text())
-        content["strategy_source"] = sources | {"sha256": "0" * 64}
-        one.settings_file.write_text(json.dumps(content))
-    assert folder.missing(plan(now).cells) == plan(now).cells
 
 
 def test_other_code_on_the_machine_of_a_worker_is_refused(tmp_path, own):

@@ -1,6 +1,5 @@
 import json
 import re
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,7 @@ import yaml
 from tests.bench import little
 
 from fewlabels import bench
-from fewlabels.cli.bench_words import read_strategies
+from fewlabels.cli.bench import chosen
 from fewlabels.runs import Choice
 
 FIELDS = yaml.safe_dump(json.loads(little.experiment(seeds=(0,)).model_dump_json()))
@@ -18,11 +17,9 @@ FIELDS = yaml.safe_dump(json.loads(little.experiment(seeds=(0,)).model_dump_json
 def _here(monkeypatch, request):
     """Do runs in this process, one after the other; draw for files in one test."""
     if request.function is not test_run_then_report_then_verify:
-        monkeypatch.setattr("fewlabels.report.bench.page.save_figure", lambda *_: None)
+        monkeypatch.setattr("fewlabels.report.figures.Drawing.save", lambda *_: None)
     monkeypatch.setattr(
-        import_module("fewlabels.cli.bench").bench,
-        "LocalEngine",
-        lambda num_workers=None: little.Here(),
+        "fewlabels.jobs.LocalExecutor", lambda num_workers=None: little.Here()
     )
 
 
@@ -131,13 +128,15 @@ def test_failures_are_counted_by_experiment_and_reports_found_by_name(
     assert "'broken'" in err
 
 
-def test_a_name_stands_for_all_strategies_that_have_it():
+def test_a_name_stands_for_all_strategies_that_have_it(monkeypatch):
     twice = (Choice(name="npc"), Choice(name="npc", options={"draws": 5}))
     experiment = little.experiment(strategies=(*twice, Choice(name="random")))
-    *twice, _ = experiment.strategies
-    assert read_strategies("npc, entropy", experiment) == (
-        *twice, Choice(name="entropy"),
-    )  # fmt: skip
+    monkeypatch.setattr(bench, "recipe", lambda _: experiment)
+    found = chosen("toy", "npc, entropy", None, None, allow_code=False).strategies
+    assert [one.bare for one in found] == [
+        *(one.bare for one in twice),
+        Choice(name="entropy"),
+    ]
 
 
 def test_a_different_outcome_makes_verify_fail(fewlabels, toy, tmp_path):
@@ -155,13 +154,13 @@ def test_a_different_outcome_makes_verify_fail(fewlabels, toy, tmp_path):
     [
         (("run", "digit"), "'digits'"),
         (("run", "digits", "--strategies", "mystery"), "mystery"),
-        (("run", "digits", "--seeds", "many"), "The seeds 'many' cannot be read"),
-        (("run", "digits", "--seeds", "0"), "The seeds '0' cannot be read"),
+        (("run", "digits", "--seeds", "many"), "The seeds 'many' cannot be used"),
+        (("run", "digits", "--seeds", "0"), "The seeds '0' cannot be used"),
         (("run", "digits", "--engine", "cloud"), "cloud"),
         (("run", "digits", "--strategies", "npc,npc"), "given twice"),
         (("run", "nothing.yaml"), "could not be read"),
-        (("run", "digits", "--seeds", "9" * 30), "are more than 10,000"),
-        (("run", "digits", "--seeds", f"0-{'9' * 30}"), "are more than 10,000"),
+        (("run", "digits", "--seeds", "9" * 30), "of at most 10,000"),
+        (("run", "digits", "--seeds", f"0-{'9' * 30}"), "of at most 10,000"),
         (
             ("run", "digits", "--address", "a:1"),
             "--address a:1 works only with --engine ray",
@@ -192,7 +191,7 @@ def test_mistakes_are_told_in_a_sentence(fewlabels, tmp_path, words, message):
         ({"name": "x" * 101}, "files are named by it"),
         ({"retrainings": -1}, "'retrainings' is -1"),
         ({"footprint": {"seconds_per_step": float("nan"), "megabytes": 1}}, "nan"),
-        ({"query": 0}, "query is 0"),
+        ({"query": 0}, "query 0 and budget"),
         ({"budget": 5}, "The budget of 5 labels is smaller than the start of 10"),
         ({"threads": 0}, "threads is 0"),
         ({"initial_models": 0}, "initial_models is 0"),

@@ -82,7 +82,7 @@ def test_a_run_of_somebody_else_runs_no_code(fewlabels, folder, has_run, trainer
     assert refusal(path) in err
     with pytest.raises(UsageError, match=r"run\.json' names code to import"):
         next(diagnose(folder, digits()))
-    write_report(folder.report_file, [folder], digits())
+    write_report(folder.report_file, folder, digits())
     assert not has_run()
 
 

@@ -6,9 +6,9 @@ import re
 import pytest
 from tests.bench.little import Here
 
-from fewlabels import bench, naming
+from fewlabels import jobs, naming
 from fewlabels.bench.recipes import cpu
-from fewlabels.cli.demo import _FAST_STEPS, _shortened
+from fewlabels.cli.bench import _FAST_STEPS, shortened
 
 
 def test_the_demo_shows_what_labels_were_worth(fewlabels, tmp_path, monkeypatch):
@@ -17,7 +17,7 @@ def test_the_demo_shows_what_labels_were_worth(fewlabels, tmp_path, monkeypatch)
     short = whole.conditions[0].model_copy(update={"settings": settings})
     changes = {"strategies": whole.strategies[::3], "conditions": (short,)}
     monkeypatch.setattr(cpu, "demo", lambda: whole.model_copy(update=changes))
-    monkeypatch.setattr(bench, "LocalEngine", Here)
+    monkeypatch.setattr(jobs, "LocalExecutor", Here)
     code, out, err = fewlabels("demo", "--fast")
     assert code == 0, err
     chosen = whole.subject
@@ -48,6 +48,6 @@ def test_the_demo_compares_the_default_under_two_learners():
         *("blend", "fixmatch-darp")
     ]
     assert [len(found.seeds_of(one)) for one in found.conditions] == [30, 10]
-    short = _shortened(found)
+    short = shortened(found, is_fast=True)
     assert len(short.seeds) < len(found.seeds)
     assert short.conditions[1].settings.trainer.options["steps"] == _FAST_STEPS

@@ -101,7 +101,7 @@ def test_what_cannot_work_is_said_before_anything_is_made(tmp_path, served):
         ({"classes": None}, "needs classes and a budget"),
         ({"strategy": "typiclst"}, "Did you mean 'typiclust'"),
         ({"trainer": "fixmach"}, "Did you mean 'fixmatch'"),
-        ({"quality": "better"}, "no quality called 'better'"),
+        ({"quality": "better"}, "'quality' is 'better'"),
         ({"audit": 12}, "leaves none to train on"),
         ({"query": 0}, "greater than or equal to 1"),
         ({"budget": 0}, "greater than or equal to 1"),

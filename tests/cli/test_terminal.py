@@ -4,7 +4,7 @@ import json
 
 from rich.table import Table
 
-from fewlabels.cli.harmless import harmless
+from fewlabels.cli import harmless
 from fewlabels.cli.terminal import Terminal, print_line
 
 EVIL = "cat\x1b]0;mine\x07\x1b[2J\x9b31m\u202etac\r[red]:cat:"
@@ -19,7 +19,7 @@ def test_controls_are_made_visible_and_all_else_is_left():
 
 def test_nothing_that_is_printed_is_obeyed(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
-    terminal = Terminal.open(quiet=False)
+    terminal = Terminal()
     table = Table(title=EVIL)
     table.add_column(EVIL)
     table.add_row(EVIL)

@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import time
 from dataclasses import dataclass, field
 
 import torch
@@ -26,11 +25,6 @@ class Farthest:
         rows = classifier.outputs(pool.images, torch.arange(len(pool))).features
         near = torch.cdist(rows[pool.candidates], rows[pool.labeled]).amin(dim=1)
         return Query(pool.candidates[near.argsort(descending=True)[:size]])
-
-
-@dataclass(frozen=True)
-class NeedsAnOption(Farthest):
-    must: str
 
 
 class Broken:
@@ -208,31 +202,3 @@ class LooksAtPositions(Broken):
 class TakesLess:
     def select(self, classifier, pool, size, generator, *, history=()):
         return Query(pool.candidates[:size])
-
-
-class FullMatrix(Broken):
-    def spoiled(self, chosen, classifier, pool, generator):
-        rows = classifier.outputs(pool.images, pool.candidates).features
-        far = torch.cdist(rows, rows).sum(dim=1)
-        return Query(pool.candidates[far.argsort()[: len(chosen)]])
-
-
-class FullMatrixByRows(Broken):
-    def spoiled(self, chosen, classifier, pool, generator):
-        rows = classifier.outputs(pool.images, pool.candidates).features
-        far = torch.stack([rows @ row for row in rows]).sum(dim=1)
-        return Query(pool.candidates[far.argsort()[: len(chosen)]])
-
-
-class Sleeps(Broken):
-    def spoiled(self, chosen, classifier, pool, generator):
-        if len(pool) > 1000:
-            time.sleep(600)
-        return Query(chosen)
-
-
-class Falls(Broken):
-    def spoiled(self, chosen, classifier, pool, generator):
-        if len(pool) > 1000:
-            os.abort()
-        return Query(chosen)

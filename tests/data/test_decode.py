@@ -4,6 +4,8 @@ import subprocess
 import sys
 import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from PIL import Image
 from tests.data.pictures import pixels, save
 
 from fewlabels.data import decode as decoding
-from fewlabels.data.decode import decode, inspect
+from fewlabels.data.decode import Room, decode, inspect
 from fewlabels.errors import DataError
 
 
@@ -407,3 +409,35 @@ def test_large_images_share_the_memory(tmp_path, kind):
     command = [sys.executable, "-c", MEASURED, str(tmp_path)]
     told = subprocess.run(command, check=True, capture_output=True, text=True)
     assert int(told.stdout) * 1024 < 1.5e9
+
+
+def test_threads_never_take_more_than_there_is():
+    room, lock, held, seen = Room(10), Lock(), [0], []
+
+    def work(amount):
+        with room.taken(amount):
+            with lock:
+                held[0] += amount
+                seen.append(held[0])
+            time.sleep(0.001)
+            with lock:
+                held[0] -= amount
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(work, [3, 7, 1, 10, 4, 6, 2, 9] * 10))
+    assert len(seen) == 80
+    assert max(seen) <= 10
+
+
+def test_who_wants_too_much_gets_all_of_it():
+    room = Room(10)
+    with room.taken(1000):
+        assert room._free == 0
+    assert room._free == 10
+
+
+def test_an_error_gives_the_room_back():
+    room = Room(10)
+    with pytest.raises(ZeroDivisionError), room.taken(4):
+        raise ZeroDivisionError
+    assert room._free == 10

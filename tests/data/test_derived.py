@@ -7,7 +7,7 @@ from tests.data.pictures import pixels
 
 from fewlabels.data.arrays import array_pool
 from fewlabels.data.derived import fewer_tests, repeated, resized, subset
-from fewlabels.data.digits import digits_pool
+from fewlabels.data.named import digits_pool
 from fewlabels.errors import DataError, UnknownNameError, UsageError
 from fewlabels.pool import Answers
 
@@ -102,7 +102,7 @@ def test_another_seed_is_other_noise(untouched_randomness):
     [
         ({"times": 0}, "times is 0"),
         ({"times": 2, "noise": -0.1}, "noise is -0.1"),
-        ({"times": 2, "noise": 25.5}, "share of 255"),
+        ({"times": 2, "noise": 25.5}, "noise is 25.5"),
     ],
 )
 def test_impossible_repetitions_are_refused(options, message):

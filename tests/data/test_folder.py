@@ -9,8 +9,8 @@ from PIL import Image
 from tests.data.pictures import pixels, save, tree
 
 from fewlabels.data.decode import digest_of
+from fewlabels.data.files import is_held_out
 from fewlabels.data.folder import folder_pool
-from fewlabels.data.listing import is_held_out
 from fewlabels.errors import DataError, FewlabelsWarning, UnreadableFilesWarning
 
 

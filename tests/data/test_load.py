@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 from tests.data.pictures import pixels, tree
-from tests.data.test_idx import write_set
+from tests.data.test_official import write_set
 
 import fewlabels.data as data
 from fewlabels.errors import DataError, UnknownNameError, UsageError

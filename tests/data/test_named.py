@@ -1,26 +1,32 @@
+import hashlib
 import os
+import socket
+import threading
+import time
 from dataclasses import replace
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from tests.data.test_cifar import packed, trusted, write_cifar10
-from tests.data.test_idx import write_set
+from sklearn.datasets import load_digits
+from tests.data.test_official import packed, trusted, write_cifar10, write_set
 
+from fewlabels import progress
 from fewlabels.data import named
-from fewlabels.data.cifar import read_cifar_folder
-from fewlabels.data.download import Source
-from fewlabels.data.idx import read_idx_folder
 from fewlabels.data.named import (
     StandardSet,
     cache_folder,
+    digits_pool,
+    fetch,
     named_pool,
     names,
     places,
     standard_pool,
 )
+from fewlabels.data.official import read_cifar_folder, read_idx_folder
 from fewlabels.errors import DataError, DownloadError, UnknownNameError
 from fewlabels.pool import ArrayImages, Pool, Split
 
@@ -30,7 +36,8 @@ TINY = StandardSet(
     classes=tuple("0123456789"),
     folders=("mnist", "MNIST/raw"),
     read=read_idx_folder,
-    sources=(Source("http://127.0.0.1:9/x", "x", "0"),),
+    url="http://127.0.0.1:9/",
+    md5={"x": "0"},
 )
 
 
@@ -106,7 +113,6 @@ def test_places_follow_the_environment(monkeypatch):
     assert places() == [Path("/one"), Path("/two")]
     monkeypatch.delenv("FEWLABELS_DATA")
     monkeypatch.delenv("FEWLABELS_CACHE")
-    monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setenv("XDG_CACHE_HOME", "/three")
     assert places() == [Path("/three/fewlabels")]
     monkeypatch.delenv("XDG_CACHE_HOME")
@@ -151,3 +157,152 @@ def test_cifar20_has_the_groups_of_cifar100(monkeypatch):
     ]
     assert pool.classes[int(pool.test.labels[0])] == "flowers"
     assert (pool.num_classes, pool.ids) == (20, fine.ids)
+
+
+CONTENT = bytes(range(256)) * 2000
+MD5 = hashlib.md5(CONTENT).hexdigest()
+
+
+class Answer(BaseHTTPRequestHandler):
+    """Serves good and bad files."""
+
+    asked: list[str] = []  # noqa: RUF012 - one list for all
+
+    def do_GET(self):
+        self.asked.append(self.path)
+        if self.path == "/missing":
+            self.send_error(404)
+            return
+        if self.path == "/moved":
+            self.send_response(302)
+            self.send_header("Location", "ftp://127.0.0.1/file")
+            self.end_headers()
+            return
+        if self.path == "/slow":
+            time.sleep(0.6)
+        self.send_response(200)
+        if self.path != "/unannounced":
+            self.send_header("Content-Length", str(len(CONTENT)))
+        self.end_headers()
+        self.wfile.write(CONTENT[:100_000] if self.path == "/cut" else CONTENT)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def address(monkeypatch):
+    monkeypatch.setenv("no_proxy", "*")
+    Answer.asked.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join(10)
+
+
+def refused(url, folder, message, md5=MD5, **options):
+    with pytest.raises(DownloadError, match=message) as caught:
+        fetch(url, folder, "file.gz", md5, **options)
+    assert not list(folder.iterdir()), "something was left behind"
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["/file", "/unannounced"])
+def test_a_file_comes_whole_and_once(tmp_path, address, path):
+    for _ in range(2):
+        goal = fetch(address + path, tmp_path / "new" / "folder", "file.gz", MD5)
+        assert goal.read_bytes() == CONTENT
+    assert Answer.asked == [path]
+    assert [file.name for file in goal.parent.iterdir()] == ["file.gz"]
+
+
+def test_progress_counts_bytes(tmp_path, address):
+    heard = []
+
+    class Listener:
+        def start(self, task, total, done):
+            heard.append((task, total))
+            return 0
+
+        def advance(self, handle, amount):
+            heard.append(amount)
+
+        def finish(self, handle):
+            pass
+
+    with progress.reporting(Listener()):
+        fetch(address + "/file", tmp_path, "file.gz", MD5)
+    assert heard[0] == ("Downloading file.gz", len(CONTENT))
+    assert sum(heard[1:]) == len(CONTENT)
+
+
+def test_a_wrong_hash_is_refused(tmp_path, address):
+    message = refused(address + "/file", tmp_path, f"abc but got {MD5}", "abc")
+    assert "put file.gz into the folder that FEWLABELS_DATA names" in message
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("/cut", "100000 bytes read, 412000 more expected"),
+        ("/missing", "404 Client Error: Not Found"),
+        ("/slow", "Read timed out"),
+        ("/moved", "No connection adapters were found for 'ftp:"),
+    ],
+)
+def test_half_files_silence_and_other_protocols_are_refused(
+    tmp_path, address, path, message
+):
+    refused(address + path, tmp_path, message, timeout=0.3)
+
+
+def test_only_the_web_is_asked(tmp_path):
+    refused("file:///etc/hostname", tmp_path, "No connection adapters were found")
+
+
+def test_an_endless_file_is_not_kept(tmp_path, address, monkeypatch):
+    monkeypatch.setattr(named, "_MOST_BYTES", 1000)
+    refused(address + "/file", tmp_path, "it has more than 1,000 bytes")
+
+
+def test_no_network_is_said(tmp_path, monkeypatch):
+    monkeypatch.setenv("no_proxy", "*")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        refused(f"http://127.0.0.1:{port}/x", tmp_path, "Connection refused")
+
+
+def test_a_closed_cache_is_said(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(DownloadError, match=r"cannot be written to.*FEWLABELS_CACHE"):
+        fetch("http://127.0.0.1/x", tmp_path / "file" / "below", "x", MD5)
+
+
+def test_the_split_is_1297_and_500_and_stratified(untouched_randomness):
+    pool = digits_pool()
+    assert len(pool) == 1297
+    assert len(pool.test) == 500
+    whole = np.bincount(load_digits().target)
+    measured = np.bincount(pool.test.labels.numpy())
+    assert (abs(measured - whole * 500 / 1797) < 1).all()
+    assert (measured + pool.class_counts == whole).all()
+
+
+def test_pixels_are_those_of_the_source():
+    pool = digits_pool()
+    positions = [int(name.split("/")[1].partition("@")[0]) for name in pool.ids]
+    assert positions == sorted(positions)
+    source = load_digits()
+    read = pool.images.read(torch.arange(len(pool))).numpy()[:, 0]
+    assert np.array_equal(np.round(read / 255 * 16), source.images[positions])
+    assert pool.labels.tolist() == source.target[positions].tolist()
+    assert read.max() == 255
+
+
+def test_the_split_never_moves():
+    pool = digits_pool()
+    assert pool.ids[0] == "digits/0@c4912d6aa165cfbc"
+    assert pool.test.labels[:10].tolist() == [6, 2, 3, 7, 9, 5, 0, 9, 7, 7]

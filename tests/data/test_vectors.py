@@ -14,7 +14,7 @@ from tests.data.pictures import save
 
 from fewlabels import data
 from fewlabels.data.contents import row_contents, row_digest
-from fewlabels.data.order import natural_key
+from fewlabels.data.text import natural_key
 from fewlabels.data.vectors import Vectors
 from fewlabels.embedding.shards import write
 from fewlabels.errors import DataError, FewlabelsError

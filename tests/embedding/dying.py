@@ -4,5 +4,5 @@ import os
 import signal
 
 
-def dying(order):
+def dying(**order):
     os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Images to embed, an engine without processes, and shards as arrays."""
+"""Images to embed, an executor without processes, and shards as arrays."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from pyarrow import parquet
 from tests.data.pictures import save
 
 from fewlabels.embedding import planned
-from fewlabels.embedding.work import embed_portion
+from fewlabels.embedding.shards import embed_portion
 
 
 def pictures(folder, number):
@@ -25,12 +25,12 @@ class Here:
         self.most = most
         self.files = []
 
-    def run(self, orders, out):
+    def run(self, call, orders, folder):
         for number, order in enumerate(orders):
             if number == self.most:
                 raise KeyboardInterrupt
             self.files.append(Path(order["file"]).name)
-            yield {**embed_portion(order), "number": number}
+            yield number, {"event": "done", "result": embed_portion(**order)}
 
 
 def work(source, out, **options):

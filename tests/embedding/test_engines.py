@@ -1,6 +1,5 @@
 """Who embeds, and what becomes of them, changes no bit."""
 
-import json
 import os
 import signal
 import subprocess
@@ -13,9 +12,8 @@ import pytest
 from tests.embedding.here import Here, pictures, rows, work
 
 from fewlabels import errors
-from fewlabels.embedding import Local, OnRay
-from fewlabels.embedding.engines import _Actor, _decoded_row
-from fewlabels.embedding.shards import counted
+from fewlabels.cli.embed import _local
+from fewlabels.jobs import LocalExecutor, RayExecutor
 
 
 @pytest.fixture
@@ -36,7 +34,7 @@ def wanted(images, tmp_path):
 
 
 def test_processes_of_this_machine(images, wanted, tmp_path, forked_workers):
-    done = work(images, tmp_path / "out").run(Local(2))
+    done = work(images, tmp_path / "out").run(LocalExecutor(2))
     assert done.num_rows == 9
     assert shards(tmp_path / "out") == wanted
 
@@ -45,63 +43,17 @@ def test_a_fault_of_a_worker_is_told_as_it_is(images, tmp_path, forked_workers):
     made = work(images, tmp_path / "out")
     made.options["size"] = "wide"
     with pytest.raises(errors.UsageError, match="size is 'wide'"):
-        made.run(Local(1))
-
-
-def test_what_ray_calls_makes_the_same(images, wanted, tmp_path):
-    made = work(images, tmp_path / "out")
-    (tmp_path / "out").mkdir()
-    for number, portion in enumerate(made.listing.portions):
-        order = made.order(number, portion) | {"retries": 0}
-        row = {"order": json.dumps(order)}
-        told = _Actor()(_decoded_row(row))
-        assert told["file"].endswith(f"{number:07}.parquet")
-    assert shards(tmp_path / "out") == wanted
-
-
-def test_a_shard_that_ends_its_workers_is_given_up(images, tmp_path):
-    made = work(images, tmp_path / "out")
-    (tmp_path / "out").mkdir()
-    made.folder.begin(made.plan)
-    order = made.order(0, made.listing.portions[0]) | {"retries": 1}
-    row, file = {"order": json.dumps(order)}, Path(order["file"])
-    for _ in range(2):
-        with pytest.raises(SystemExit), counted(file):
-            sys.exit()  # as if it had been killed
-    with pytest.raises(errors.JobError, match="died 2 times"):
-        _Actor()(row)
-    made.folder.begin(made.plan)  # the next run begins anew
-    assert _Actor()(row)["num_rows"] == 4
-    assert sorted(path.name for path in file.parent.iterdir()) == [
-        "embed.json",
-        file.name,
-    ]
-
-
-def test_what_goes_wrong_within_a_shard_is_no_fault_of_its_file(tmp_path):
-    with pytest.raises(FileNotFoundError), counted(tmp_path / "shard.parquet"):
-        (tmp_path / "images.tar").read_bytes()
-
-
-@pytest.mark.parametrize("wrong", [{"cpus": 0}, {"gpus": -1}])
-def test_numbers_that_ray_cannot_be_given(wrong):
-    with pytest.raises(errors.UsageError, match="more than 0 cores"):
-        OnRay(**wrong)
+        made.run(LocalExecutor(1))
 
 
 def test_workers_share_no_gpu(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    assert [Local().num_processes, Local(3).num_processes] == [1, 3]
-
-
-def test_no_worker_at_all():
-    with pytest.raises(errors.UsageError, match="at least one"):
-        Local(0)
+    assert [_local(None).num_workers, _local(3).num_workers] == [1, 3]
 
 
 SLOW = """
 import time
-from fewlabels.features.pixels import pixels
+from fewlabels.features.module_encoder import pixels
 
 class Slow:
     def __init__(self):
@@ -150,7 +102,6 @@ def cluster():
                 nodes.add_node(
                     num_cpus=1,
                     num_gpus=1,
-                    object_store_memory=80_000_000,
                     include_dashboard=False,
                 )
             yield nodes
@@ -179,26 +130,17 @@ def test_two_nodes_one_of_which_loses_its_worker(
 
     threading.Thread(target=kill, daemon=True).start()
     made = work(images, tmp_path / "out", encoder="slow_encoder:Slow")
-    done = made.run(OnRay(cluster.address, gpus=gpus))
+    done = made.run(RayExecutor(cluster.address, gpus=gpus))
     killed.append(0)  # ends the thread
     assert killed[0]
     assert done.num_rows == 9
     assert shards(tmp_path / "out") == wanted
 
 
-@pytest.mark.slow
-def test_an_actor_that_fits_nowhere(images, tmp_path, cluster):
-    made = work(images, tmp_path / "out")
-    with pytest.raises(errors.UsageError, match=r"needs 3 cores and 0 GPUs.*1 and 1"):
-        made.run(OnRay(cluster.address, cpus=3))
-
-
 def test_a_loss_is_told_with_what_to_do(images, tmp_path, monkeypatch, forked_workers):
     monkeypatch.setattr(
-        "fewlabels.embedding.engines._CALL", "tests.embedding.dying:dying"
+        "fewlabels.embedding.embedding._CALL", "tests.embedding.dying:dying"
     )
-    with pytest.raises(
-        errors.JobError, match=r"died 2 times \(signal 9.*finished shar"
-    ):
-        work(images, tmp_path / "out").run(Local(1, retries=1))
+    with pytest.raises(errors.JobError, match=r"lost 2 times \(signal 9.*is kept"):
+        work(images, tmp_path / "out").run(LocalExecutor(1, retries=1))
     assert Path(tmp_path / "out" / "embed.json").exists()

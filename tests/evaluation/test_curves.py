@@ -172,5 +172,5 @@ def test_refusals():
         learning_curve([10, 20, 30], [*right[:2], right[2][1:]])
     with pytest.raises(UsageError, match="num_more is 0"):
         expected_gain([10, 20, 30], right, 0, 0)
-    with pytest.raises(UsageError, match="level 1"):
+    with pytest.raises(UsageError, match="level is 1"):
         expected_gain([10, 20, 30], right, 5, 0, level=1)

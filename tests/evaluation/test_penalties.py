@@ -60,7 +60,7 @@ def test_the_same_difference_on_every_seed_beats_nobody():
     ],
 )
 def test_what_cannot_be_paired_is_refused(given):
-    with pytest.raises(ShapeError, match="at least two seeds"):
+    with pytest.raises(ShapeError, match="seeds"):
         penalty_matrix(given)
 
 

@@ -1,7 +1,7 @@
 import pytest
 from scipy import stats
 
-from fewlabels.evaluation.tails import chance_of, chi_squared_tail
+from fewlabels.evaluation.audit import chance_of, chi_squared_tail
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 3, 8, 9, 99])

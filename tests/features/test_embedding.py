@@ -21,9 +21,9 @@ from fewlabels.features import (
     content_key,
     embedded,
     embedded_views,
-    read_rows,
 )
 from fewlabels.features.cache import BLOCK
+from fewlabels.neighbors import read_rows
 
 pytestmark = pytest.mark.usefixtures("untouched_randomness")
 
@@ -227,7 +227,7 @@ def test_a_file_that_disappears_stops_the_work(tmp_path):
     pool = folder_pool(tmp_path, size=None, test_share=0.0, use_labels=False)
     (tmp_path / "1.png").unlink()
     cache = FeatureCache(tmp_path / "cache")
-    with pytest.raises(DataError, match=r"1.png was a good image .* left out"):
+    with pytest.raises(DataError, match=r"1.png was a good image .* leave it out"):
         embedded(pool.images, toy.Means(), cache=cache)
     after = folder_pool(tmp_path, size=None, test_share=0.0, use_labels=False)
     rows = embedded(after.images, toy.Means(), cache=cache)

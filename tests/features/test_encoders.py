@@ -180,7 +180,7 @@ def test_wrong_names_and_things_are_explained(module):
     for thing in ("my_encoders:wrong", object(), toy.Means):
         with pytest.raises(UsageError, match=r"is not an encoder\. Give a torch\.nn"):
             encoders.resolve(thing)
-    for thing in ("os:system", "fewlabels.features.listing:speed"):
+    for thing in ("os:system", "fewlabels.naming:resolve"):
         with pytest.raises(UsageError, match=f"'{thing}' is not an encoder: it is a"):
             encoders.resolve(thing)
     with pytest.raises(UsageError, match="nowhere to go"):

@@ -212,8 +212,8 @@ def test_a_lost_training_is_told():
     [
         ({"steps": 0}, "steps is 0; it must be at least 1"),
         ({"temperature": 0.0}, "temperature is 0.0; it must be above 0"),
-        ({"momentum": 1.0}, "momentum is 1.0; it must be between 0 and 1"),
-        ({"weight_decay": -1.0}, "weight_decay is -1.0; it must be 0 or more"),
+        ({"momentum": 1.0}, "momentum is 1.0; it must be above 0 and below 1"),
+        ({"weight_decay": -1.0}, "weight_decay is -1.0; it must be at least 0"),
     ],
 )
 def test_wrong_settings_are_explained(change, message):

@@ -7,6 +7,7 @@ import sys
 import time
 import warnings
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 from fewlabels import progress
@@ -125,3 +126,29 @@ def num_page_faults(num_bytes):
     for _ in range(5):
         bytearray(b"1") * num_bytes
     return num_so_far() - before
+
+
+def dies_if(number):
+    """Be killed if the number is 0; else return it."""
+    return number or die()
+
+
+def goes_on(folder, number):
+    """Work for ever, unless the number is 0; leave a file of the process's name."""
+    Path(folder, f"{os.getpid()}.process").touch()
+    while number:
+        time.sleep(0.1)
+
+
+def surroundings(number):
+    """Take a moment, and say which process this is, where, and what it may use."""
+    time.sleep(0.2)
+    names = ("OMP_NUM_THREADS", "FEWLABELS_DATA")
+    told = {name: os.environ.get(name) for name in names}
+    return told | {"process": os.getpid(), "folder": str(Path.cwd())}
+
+
+def node(number):
+    """Take a moment, and say on which node of a cluster."""
+    time.sleep(0.2)
+    return import_module("ray").get_runtime_context().get_node_id()

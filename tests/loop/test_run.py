@@ -156,10 +156,10 @@ def test_items_without_a_label_are_never_asked():
         ({"budget": 3}, "budget of 3 labels is smaller than the start of 4"),
         ({"budget": 81}, "budget of 81 labels is larger than the pool, which has 80"),
         ({"query": 21}, "query of 21 labels is larger than what is left: .* leaves 20"),
-        ({"query": 0}, "query is 0; each round asks for at least one"),
-        ({"start": -1}, "start is -1; it is a number of labels"),
-        ({"initial_models": 0}, "initial_models is 0; at least one"),
-        ({"start": 0, "budget": 0}, "budget is 0; a run ends with one label or more"),
+        ({"query": 0}, "query 0 .* at least one label in each"),
+        ({"start": -1}, "start is -1, .* start with 0 labels"),
+        ({"initial_models": 0}, "initial_models is 0; give at least one"),
+        ({"start": 0, "budget": 0}, "budget 0; start with 0"),
     ],
 )
 def test_numbers_that_do_not_fit_are_refused_before_training(changes, message):

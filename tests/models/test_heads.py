@@ -95,9 +95,7 @@ def test_unknown_names():
         models.check_name("mlp256")
     with pytest.raises(UnknownNameError):
         models.build("mlp-", (12,), 4, rng.stream(0, "weights"))
-    with pytest.raises(
-        UsageError, match="A hidden layer has 1 to 1,000,000 features, not 0"
-    ):
+    with pytest.raises(UsageError, match="The width of a hidden layer is 0"):
         models.check_name("mlp-0")
 
 

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from PIL import Image
 from sklearn.datasets import load_digits, load_sample_images
+from tests.projects.test_indexing import groups_of
 
 from fewlabels.projects import duplicates
 from fewlabels.projects.duplicates import representatives
-from fewlabels.projects.fingerprint import fingerprint, unpacked
-from fewlabels.projects.indexing import scan
+from fewlabels.projects.fingerprint import unpacked
+from fewlabels.projects.indexing import fingerprint, scan
 
 PHOTOS = [Image.fromarray(image) for image in load_sample_images().images]
 CIFAR = Path(os.environ.get("FEWLABELS_DATA", "data")) / "cifar10.npz"
@@ -20,7 +21,7 @@ CIFAR = Path(os.environ.get("FEWLABELS_DATA", "data")) / "cifar10.npz"
 
 def grouped(folder):
     """Return the names in each group."""
-    return {tuple(file.name for file in group) for group in scan(folder).groups()}
+    return {tuple(file.name for file in group) for group in groups_of(scan(folder))}
 
 
 def scene(seed, size=(300, 220)):
@@ -84,7 +85,7 @@ def test_no_two_digits_are_taken_for_one(tmp_path):
         Image.fromarray(grey).save(tmp_path / f"{number}.png")
     index = scan(tmp_path)
     assert len({file.digest for file in index.files}) == 1_797
-    assert index.groups() == ()
+    assert groups_of(index) == ()
 
 
 @pytest.mark.skipif(not CIFAR.exists(), reason=f"{CIFAR.name} is not there")

@@ -11,7 +11,7 @@ from fewlabels.projects.export import load_model
 
 
 def test_an_exported_model_finds_its_published_encoder(tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     snapshot = tmp_path / "hub" / "models--timm--net" / "snapshots" / "main"
     saved.saved_timm(snapshot)
     with begin(tmp_path, trainer=None, encoder="timm/net") as project:

@@ -194,7 +194,7 @@ def test_a_foreign_configuration_is_said(exported, content):
         ({"network": "wrn-10-100"}, "does not belong to this network"),
         ({"network": "wrn-28-99999999999999999999"}, "There is no network called"),
         ({"network": "wrn-60004-1"}, "has at most 400 layers"),
-        ({"network": "mlp-999999999"}, "A hidden layer has 1 to 1,000,000 features"),
+        ({"network": "mlp-999999999"}, "The width of a hidden layer is 999999999"),
         (
             {"input_shape": [1, 65536, 65536]},
             "1 x 65536 x 65536 is more than 4,194,304",

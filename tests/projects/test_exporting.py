@@ -6,7 +6,7 @@ import os
 import shutil
 
 import pytest
-from benchmarks.killed_project import killed_at
+from tests.harness.killed_project import killed_at
 from tests.projects.toy import begin, begun, go_on, pictures
 
 from fewlabels import files

@@ -448,14 +448,15 @@ def test_a_column_of_ids_does_not_become_classes(tmp_path):
 _IMPORT = """
 import sys
 from fewlabels.projects import Project
-from fewlabels.store import appending
+from fewlabels.store import events
 import os, signal
-flush = appending._Writer.flush
-def killed(self):
-    flush(self)
-    if len(self.rows) == 0 and self.last > 10:
+insert = events._insert
+def killed(connection, rows):
+    is_late = any(row["sequence"] > 10 for row in rows)
+    insert(connection, rows)
+    if is_late:
         os.kill(os.getpid(), signal.SIGKILL)
-appending._Writer.flush = killed
+events._insert = killed
 with Project.open(sys.argv[1]) as project:
     project.import_labels(sys.argv[2], add_classes=True, scan=False)
 """

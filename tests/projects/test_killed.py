@@ -4,8 +4,8 @@ import os
 from dataclasses import replace
 
 import pytest
-from benchmarks import killed_project
-from benchmarks.killed_project import Life
+from tests.harness import killed_project
+from tests.harness.killed_project import Life
 
 from fewlabels.projects import Project
 from fewlabels.store import new_uuid

@@ -4,11 +4,11 @@ import os
 from dataclasses import replace
 
 import pytest
-from benchmarks.labeling_twin import Notes, faults, token_of
-from benchmarks.labeling_verbs import begin, survive, work
+from tests.harness.labeling_twin import Notes, faults, token_of
+from tests.harness.labeling_verbs import begin, survive, work
 
 from fewlabels.projects import Project
-from fewlabels.store import new_uuid, undoing
+from fewlabels.store import events, new_uuid
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
 
@@ -96,19 +96,19 @@ def play(folder, file):
 
 
 def test_the_comparison_sees_a_redo_out_of_order(tmp_path, monkeypatch):
-    folder, to_redo = begin(tmp_path / "place", None), undoing._to_redo
+    folder, to_redo = begin(tmp_path / "place", None), events._last_undo
     assert play(folder, tmp_path / "right.jsonl") == []
     folder = begin(tmp_path / "again", None)
 
     def earliest(connection, annotator):
         """Take back the first undo that holds, not the last."""
         found, before = to_redo(connection, annotator), None
-        for one in undoing.events(connection):
+        for one in events._events(connection):
             if found and before is None and one.event.target is not None:
                 before = one.event.uuid
         return before or found
 
-    monkeypatch.setattr(undoing, "_to_redo", earliest)
+    monkeypatch.setattr(events, "_last_undo", earliest)
     assert play(folder, tmp_path / "wrong.jsonl") != []
 
 

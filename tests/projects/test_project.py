@@ -19,6 +19,7 @@ from tests.projects.toy import (
 from fewlabels.errors import (
     UsageError,
 )
+from fewlabels.features import FeatureCache
 from fewlabels.projects import NextStep, predict
 from fewlabels.runs import Choice
 from fewlabels.store import Event, Kind
@@ -141,7 +142,7 @@ def test_a_head_over_an_encoder_of_ones_own(tmp_path, monkeypatch):
     with begin(tmp_path, strategy="npc", trainer=trainer) as project:
         go_on(project)
         project.train()
-        assert len(list(project.feature_cache.folder.glob("*.rows"))) >= 1
+        assert len(list(FeatureCache.of_this_user().folder.glob("*.rows"))) >= 1
         assert not (project.folder / "features").exists()
 
         plain, seen = toy.Halves.forward, []

@@ -5,7 +5,7 @@ import torch
 from tests.data.pictures import save
 from tests.projects.toy import begin
 
-from fewlabels.errors import UnknownNameError, UsageError
+from fewlabels.errors import UsageError
 from fewlabels.projects import planning
 from fewlabels.runs import Choice
 
@@ -53,11 +53,6 @@ def test_images_that_are_not_indexed_yet_count_for_the_training(tmp_path, monkey
 def test_small_images_of_an_encoder_without_a_size_keep_theirs(tmp_path):
     with begin(tmp_path, trainer=None, encoder="self-supervised") as project:
         assert "encoder_options" not in project.settings.trainer.options
-
-
-def test_an_unknown_quality_is_refused(tmp_path):
-    with pytest.raises(UnknownNameError, match="best, fast, normal"):
-        begin(tmp_path, quality="fine")
 
 
 @pytest.mark.parametrize(

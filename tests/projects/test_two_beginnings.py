@@ -4,7 +4,7 @@ import os
 import shutil
 
 import pytest
-from benchmarks.killed_project import killed_at
+from tests.harness.killed_project import killed_at
 from tests.projects.toy import begin, go_on, pictures
 from tests.sizes import seeds
 

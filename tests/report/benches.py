@@ -96,6 +96,7 @@ class Bench:
                 RoundLine(
                     step=step,
                     num_labeled=len(counted),
+                    median_accuracy=None,
                     accuracy=accuracy,
                     ids=tuple(name(item) for item in asked),
                     indices=tuple(range(len(asked))),
@@ -133,7 +134,8 @@ class Bench:
             own.write_start({name_of(item): 0 for item in range(cell.settings.start)})
             own.append(
                 RoundLine(
-                    step=0, num_labeled=cell.settings.start, accuracy=accuracy, ids=(),
+                    step=0, num_labeled=cell.settings.start, accuracy=accuracy,
+                    median_accuracy=None, ids=(),
                     indices=(), labels=(), class_counts=(cell.settings.start, 0, 0, 0),
                     kernel=None, value=None, ceiling=None, tie=None, record={},
                 ),

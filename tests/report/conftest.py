@@ -100,7 +100,7 @@ class Writer:
 @pytest.fixture(autouse=True)
 def small_figures(monkeypatch):
     """Let figures for files have few pixels."""
-    monkeypatch.setattr("fewlabels.report.drawing._FILE_DOTS_PER_INCH", 20)
+    monkeypatch.setattr("fewlabels.report.figures._DOTS_PER_INCH", 20)
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ from fewlabels.bench.results import read_results
 from fewlabels.evaluation import chance_overlap
 from fewlabels.report import write_bench_report
 from fewlabels.report.bench.context import context_of
-from fewlabels.report.bench.overlaps import overlaps_of
-from fewlabels.report.bench.redundancy import redundancies
+from fewlabels.report.bench.sections import copies_in, overlaps_of
 from fewlabels.runs import Choice
 
 PICKS = {
@@ -38,53 +37,40 @@ def overlaps(bench):
 
 
 def test_fair_overlap_is_per_trial_and_without_the_start(bench):
-    first, last = overlaps(bench)
+    (first, _), (last, _) = overlaps(bench)
     assert (first.num_labels, last.num_labels) == (8, 12)
     # Seed 0: two of 4 + 4 picks are common, seed 1: none.
-    assert first.fair[0, 1] == first.fair[1, 0] == (2 / 6 + 0) / 2
-    assert last.fair[0, 1] == (3 / 13 + 0) / 2
+    assert first.shares[0, 1] == first.shares[1, 0] == (2 / 6 + 0) / 2
+    assert last.shares[0, 1] == (3 / 13 + 0) / 2
     # npc against itself on the other seed: 302 and 303 of 4 + 4; with all, 5 of 11.
-    assert first.fair[1, 1] == 2 / 6
-    assert last.fair[1, 1] == 5 / 11
-    assert last.fair[0, 0] == 0
-    assert last.fair_chance == chance_overlap(POOL_SIZE - 4, 8, 8)
+    assert first.shares[1, 1] == 2 / 6
+    assert last.shares[1, 1] == 5 / 11
+    assert last.shares[0, 0] == 0
+    assert last.chance == chance_overlap(POOL_SIZE - 4, 8, 8)
 
 
 def test_the_papers_overlap_is_of_unions_with_the_start(bench):
-    _, last = overlaps(bench)
+    _, (_, last) = overlaps(bench)
     sets = {
         name: {*range(4), *range(10, 14), *by_seed[0], *by_seed[1]}
         for name, by_seed in PICKS.items()
     }
     shared = len(sets["random"] & sets["npc"])
-    assert last.unions[0, 1] == shared / len(sets["random"] | sets["npc"])
-    assert last.unions_chance == pytest.approx(
-        chance_overlap(POOL_SIZE - 8, 16, 16, shared=8)
-    )
+    assert last.shares[0, 1] == shared / len(sets["random"] | sets["npc"])
+    assert last.chance == pytest.approx(chance_overlap(POOL_SIZE - 8, 16, 16, shared=8))
 
 
 def test_overlaps_stand_on_the_page_and_in_the_data(bench):
     path = write_bench_report(bench.folder, "toys")
     words = text_of(path)
-    assert "As in the paper: unions, starting labels left in" in words
-    first, last = overlaps(bench)
-    assert f"12 labels, chance {100 * last.fair_chance:.1f} %" in words
-    assert f"8 labels, chance {100 * first.unions_chance:.1f} %" in words
+    assert "As in the paper: unions over the trials, starting labels left in" in words
+    _, (fair, unions) = overlaps(bench)
+    own, chance = 100 * fair.shares[0, 1], 100 * fair.chance
+    assert f"12 random 0.0 {own:.1f} {chance:.1f}" in words
+    assert f"12 random – {100 * unions.shares[0, 1]:.1f}" in words
     lines = (path.parent / "tables" / "overlap.csv").read_text("utf-8").splitlines()
-    fields = dict(zip(lines[0].split(","), lines[-2].split(","), strict=True))
-    assert (fields["strategy"], fields["other"]) == ("random", "npc")
-    assert float(fields["fair"]) == pytest.approx(last.fair[0, 1])
-
-
-def test_few_strategies_get_a_table_of_pairs_where_nobody_asked(tmp_path):
-    bench = Bench(tmp_path, experiment(seeds=(0, 1)))
-    for name, by_seed in PICKS.items():
-        for seed, picks in by_seed.items():
-            bench.run(name, seed, [0.5, 0.6, 0.7 + seed / 50], picks=list(picks))
-    path = write_bench_report(bench.folder, "toys")
-    chance = 100 * chance_overlap(POOL_SIZE - 4, 8, 8)
-    assert f"random and npc 12 11.5 {chance:.1f}" in text_of(path)
-    assert not (path.parent / "figures" / "overlap.png").exists()
+    assert lines[0] == "Labels,Strategy,random,npc,chance"
+    assert lines[3] == f"12,random,0.0,{own:.1f},{chance:.1f}"
 
 
 def copies(item):
@@ -104,19 +90,16 @@ def test_copies_are_counted_query_by_query(tmp_path):
               name=copies)  # fmt: skip
     bench.run("npc", 0, [0.5, 0.6, 0.7], picks=range(120, 144, 3), name=copies)
     (one,) = read_results(bench.folder, asked).conditions
-    (random,) = redundancies(one.runs("random"))
-    assert (random.num_picks, random.share) == (8, 5 / 8)
-    (npc,) = redundancies(one.runs("npc"))
-    assert npc.share == 0
+    assert copies_in(one.runs("random")) == [(0, 8, 5 / 8)]
+    assert copies_in(one.runs("npc")) == [(0, 8, 0)]
     path = write_bench_report(bench.folder, "toys")
     words = text_of(path)
     assert "random 62.5 62.5 8 1" in words
     assert "npc 0.0 0.0 8 1" in words
-    assert (path.parent / "figures" / "redundancy.svg").exists()
 
 
 def test_no_overlap_of_what_was_not_picked(tmp_path):
     bench = Bench(tmp_path, experiment(figures=("overlap",)))
     bench.run("random", 0, [0.5])
-    assert overlaps(bench) == ()
+    assert overlaps(bench) == []
     write_bench_report(bench.folder, "toys")

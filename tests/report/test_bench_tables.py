@@ -3,37 +3,32 @@
 from tests.report.benches import Bench, experiment
 
 from fewlabels.report import write_bench_report
-from fewlabels.report.bench.tables import (
-    Column,
-    Entry,
-    Table,
-    as_csv,
-    as_latex,
-    as_markdown,
-)
+from fewlabels.report.table import Column, Entry, Table
 
 TINY = Table(
-    name="tiny",
-    caption="Accuracy (%), 2 seeds.",
-    columns=(
-        Column("Strategy", is_text=True),
+    [
+        "Strategy",
         Column("ours", "30 labels"),
         Column("paper", "30 labels", is_quiet=True),
-        Column("p"),
-    ),
-    rows=(
-        (Entry("a_b"), Entry("94.63 ± 0.07", True), Entry("90.00 ± 1.00"), Entry("–")),
-        (Entry("c|d"), Entry("\N{MINUS SIGN}1.5"), Entry("–"), Entry("< 0.001", True)),
-    ),
-    fields=("strategy", "mean", "deviation", "seeds"),
-    records=(("a_b", 0.1 + 0.2, float("nan"), 2), ("c,d", None, 1e-12, 0)),
-    breaks=(1,),
+        "p",
+    ],
+    [
+        ["a_b", Entry("94.63", is_best=True, detail="± 0.07"), "90.00 ± 1.00", "–"],
+        ["c|d", "\N{MINUS SIGN}1.5", "–", Entry("< 0.001", is_best=True)],
+    ],
+    name="tiny",
+    caption="Accuracy (%), 2 seeds.",
+    records=[
+        {"strategy": "a_b", "mean": 0.1 + 0.2, "deviation": float("nan"), "seeds": 2},
+        {"strategy": "c,d", "mean": None, "deviation": 1e-12, "seeds": 0},
+    ],
+    breaks=[1],
 )
 
 
 def test_latex():
     assert (
-        as_latex(TINY)
+        TINY.as_latex()
         == r"""% needs \usepackage{booktabs}
 \begin{table}[t]
 \caption{Accuracy (\%), 2 seeds.}
@@ -57,7 +52,7 @@ c$|$d & $-$1.5 & -- & \textbf{$<$ 0.001} \\
 
 def test_markdown():
     assert (
-        as_markdown(TINY)
+        TINY.as_markdown()
         == r"""Accuracy (%), 2 seeds.
 
 | Strategy | 30 labels ours | 30 labels paper | p |
@@ -69,7 +64,7 @@ def test_markdown():
 
 
 def test_data():
-    assert as_csv(TINY) == (
+    assert TINY.as_csv() == (
         'strategy,mean,deviation,seeds\na_b,0.3,,2\n"c,d",,1e-12,0\n'
     )
 
@@ -89,20 +84,20 @@ def test_the_accuracies_of_a_tiny_benchmark(tmp_path):
     tables = write_bench_report(bench.folder, "toys").parent / "tables"
     latex = (tables / "accuracy.tex").read_text("utf-8")
     assert (
-        latex.replace(_CAPTION, "CAPTION")
+        latex.replace(_CAPTION, "CAPTION").replace(r"$\mathbf{78.00 \pm 2.83}$", "BEST")
         == r"""% needs \usepackage{booktabs}
 \begin{table}[t]
 CAPTION
 \label{tab:accuracy}
 \centering
-\begin{tabular}{lccc}
+\begin{tabular}{lcccc}
 \toprule
-\multicolumn{1}{c}{} & \multicolumn{3}{c}{Labels} \\
+\multicolumn{1}{c}{} & \multicolumn{3}{c}{Labels} & \multicolumn{1}{c}{} \\
 \cmidrule(lr){2-4}
-Strategy & 4 & 8 & 12 \\
+Strategy & 4 & 8 & 12 & AUBC \\
 \midrule
-random & $50.00 \pm 0.00$ & $60.00 \pm 0.00$ & $71.00 \pm 1.41$ \\
-npc & $50.00 \pm 0.00$ & $60.00 \pm 0.00$ & $\mathbf{78.00 \pm 2.83}$ \\
+random & $50.00 \pm 0.00$ & $60.00 \pm 0.00$ & $71.00 \pm 1.41$ & $60.25 \pm 0.35$ \\
+npc & $50.00 \pm 0.00$ & $60.00 \pm 0.00$ & BEST & $62.00 \pm 0.71$ \\
 \bottomrule
 \end{tabular}
 \end{table}
@@ -112,10 +107,10 @@ npc & $50.00 \pm 0.00$ & $60.00 \pm 0.00$ & $\mathbf{78.00 \pm 2.83}$ \\
         (tables / "accuracy.md")
         .read_text("utf-8")
         .endswith(
-            "| Strategy | Labels 4 | Labels 8 | Labels 12 |\n"
-            "| --- | ---: | ---: | ---: |\n"
-            "| random | 50.00 ± 0.00 | 60.00 ± 0.00 | 71.00 ± 1.41 |\n"
-            "| npc | 50.00 ± 0.00 | 60.00 ± 0.00 | **78.00 ± 2.83** |\n"
+            "| Strategy | Labels 4 | Labels 8 | Labels 12 | AUBC |\n"
+            "| --- | ---: | ---: | ---: | ---: |\n"
+            "| random | 50.00 ± 0.00 | 60.00 ± 0.00 | 71.00 ± 1.41 | 60.25 ± 0.35 |\n"
+            "| npc | 50.00 ± 0.00 | 60.00 ± 0.00 | **78.00 ± 2.83** | 62.00 ± 0.71 |\n"
         )
     )
     lines = (tables / "accuracy.csv").read_text("utf-8").splitlines()
@@ -124,29 +119,3 @@ npc & $50.00 \pm 0.00$ & $60.00 \pm 0.00$ & $\mathbf{78.00 \pm 2.83}$ \\
         "published_deviation"
     )
     assert lines[3] == ",random,12,2,0.71,0.0141421356,0.582937953,0.837062047,,"
-
-
-def test_a_table_too_wide_is_turned():
-    amounts = range(10, 110, 10)
-    wide = Table(
-        name="wide",
-        caption="Wide.",
-        columns=(
-            Column("Strategy", is_text=True),
-            *(Column(str(amount), group) for group in "xy" for amount in amounts),
-        ),
-        rows=tuple(
-            (Entry(name), *(Entry(f"{name}{n} ± 0.1") for n in range(20)))
-            for name in "ab"
-        ),
-        fields=(),
-        records=(),
-    )
-    turned = wide.turned
-    assert [column.name for column in turned.columns] == ["", "Labels", "a", "b"]
-    shown = [" ".join(entry.text for entry in row) for row in turned.rows]
-    assert shown[0] == "x 10 a0 ± 0.1 b0 ± 0.1"
-    assert shown[10] == "y 10 a10 ± 0.1 b10 ± 0.1"
-    assert turned.breaks == (10,)
-    assert turned.turned is turned
-    assert TINY.turned is TINY

@@ -10,9 +10,10 @@ from tests.runs.toy import digits, whole_run
 
 from fewlabels.gram import spectrum
 from fewlabels.report import write_report
-from fewlabels.report.conditioning import conditioning_rows, conditioning_view
+from fewlabels.report.runs import conditioning_block
 from fewlabels.report.wording import number
 from fewlabels.runs import Choice, Conditioning, diagnose
+from fewlabels.seals import sealed
 
 DIAGONAL = torch.tensor([4.0, 1.0, 0.25])
 
@@ -45,23 +46,20 @@ def runs(tmp_path_factory, pool):
     ]
 
 
-def test_the_page_shows_the_spectra_of_all_runs(runs, pool, tmp_path):
-    page = write_report(tmp_path / "page.html", runs, pool).read_text("utf-8")
-    assert page.count('class="plot panel"') == 2
+def test_the_page_shows_the_spectra(runs, pool, tmp_path):
     for folder in runs:
+        page = write_report(tmp_path / "page.html", folder, pool).read_text("utf-8")
         for found in diagnose(folder, pool, whole_pool=False):
             for value in (found.spectrum.smallest, found.spectrum.condition):
                 assert f"<td>{number(value)}</td>" in page
-    again = write_report(tmp_path / "again.html", runs, pool).read_text("utf-8")
-    assert page == again
-    ids = re.findall(r'id="([^"]+)"', page)
-    assert len(ids) == len(set(ids))
+        again = write_report(tmp_path / "again.html", folder, pool).read_text("utf-8")
+        assert page == again
+        ids = re.findall(r' id="([^"]+)"', page)
+        assert len(ids) == len(set(ids))
 
 
 def test_without_networks_there_is_no_section(npc, tmp_path):
-    pool = digits()
-    assert conditioning_rows(npc, pool) == ()
-    page = write_report(tmp_path / "page.html", [npc], pool).read_text("utf-8")
+    page = write_report(tmp_path / "page.html", npc, digits()).read_text("utf-8")
     assert "Conditioning" not in page
 
 
@@ -73,39 +71,33 @@ def test_a_trainer_that_is_gone_costs_the_section_only(runs, pool, tmp_path):
     content = json.loads(folder.settings_file.read_text("utf-8"))
     content["settings"]["trainer"]["name"] = "gone_away:Trainer"
     del content["checksum"]
-    folder.settings_file.write_text(json.dumps(content), "utf-8")
-    assert conditioning_rows(folder, pool) == ()
+    folder.settings_file.write_text(sealed(json.dumps(content)), "utf-8")
+    page = write_report(tmp_path / "page.html", folder, pool).read_text("utf-8")
+    assert "Conditioning" not in page
 
 
-def test_eigenvalues_are_drawn_up_to_the_rank():
-    whole = conditioning_view([row()], 1, 0)
-    assert not whole.is_singular
-    singular = conditioning_view([row(torch.tensor([4.0, 1.0, 0.0]))], 1, 0)
-    assert singular.is_singular
-    assert "var(--hue-1)" in singular.spectra
-    assert conditioning_view([row(torch.zeros(2))], 1, 0) is None
-    assert conditioning_view([], 1, 0) is None
+def test_eigenvalues_are_drawn_up_to_the_rank_and_read_out():
+    element = conditioning_block("npc", [row()]).drawing.svg()
+    assert "var(--hue-1)" in element
+    assert (
+        'aria-label="Eigenvalues of the Gram matrix of the labeled items: 4 ' in element
+    )
+    assert "down to 0.25 with 3 labels." in element
+    singular = conditioning_block("npc", [row(torch.tensor([4.0, 1.0, 0.0]))])
+    assert singular.tables[0].rows[0][2].text == "2"
+    assert conditioning_block("npc", [row(torch.zeros(2))]) is None
+    assert conditioning_block("npc", []) is None
 
 
 def test_many_rounds_are_named_as_far_as_there_is_room():
     many = [row(torch.logspace(0, 3, size)) for size in range(2, 62)]
-    words = re.findall(
-        r"<text[^>]*>(\d+)</text>", conditioning_view(many, 1, 0).spectra
-    )
-    named = [word for word in words if int(word) % 10]
-    assert "2" in named
-    assert "61" in named
-    assert len(named) < 15
-
-
-def test_the_drawing_is_read_out():
-    words = conditioning_view([row()], 1, 0).spectra
-    assert (
-        'aria-label="Eigenvalues of the Gram matrix of the labeled items: 4 ' in words
-    )
-    assert "down to 0.25 with 3 labels." in words
+    element = conditioning_block("npc", many).drawing.svg()
+    words = re.findall(r"<text[^>]*>(\d+)</text>", element)
+    assert {"2", "61"} <= set(words)
+    assert len([word for word in words if int(word) % 10]) < 15
 
 
 def test_a_stand_in_is_confessed():
-    assert conditioning_view([row(is_stand_in=True)], 1, 0).has_stand_in
-    assert not conditioning_view([row()], 1, 0).has_stand_in
+    (note,) = conditioning_block("npc", [row(is_stand_in=True)]).notes
+    assert "It is also shown for rounds" in note
+    assert conditioning_block("npc", [row()]).notes == ["Kernel: last-layer."]

@@ -13,9 +13,10 @@ import torch
 from PIL import Image
 from tests.report.conftest import Writer, make_pool
 
-from fewlabels.errors import DataError, UsageError
+from fewlabels.errors import DataError
 from fewlabels.pool import ArrayImages, Pool
 from fewlabels.report import write_report
+from fewlabels.report.page import Page
 
 EMPTY = {"img", "meta", "br", "path", "use", "link"}
 
@@ -64,43 +65,38 @@ def pictures(path):
     ]
 
 
-def report(folders, pool, **options):
-    return write_report(folders[0].report_file, folders, pool, **options)
+def report(folder, pool):
+    return write_report(folder.report_file, folder, pool)
 
 
 # -------------------------------------------------------------------- the numbers shown
 
 
-def test_medians_are_in_small_print_and_in_no_curve(npc, tmp_path, pool):
+def test_medians_are_in_the_table_and_in_no_curve(npc, tmp_path, pool):
     writer = Writer(tmp_path / "run", pool, "margin")
     folder = writer.add(0.7, median=0.612).add(0.9, size=0, median=0.934).folder
-    page = read(report([folder, npc], pool))
-    shown = text_of(folder.report_file)
-    for number in ("61.2 %", "93.4 %"):
-        assert shown.count(number) == 1
-    assert "In small print: the median of the evaluations" in shown
-    assert [attrs for tag, attrs in page.tags if tag == "small" and attrs] == [
-        {"class": "median"}, {"class": "median"}
-    ]  # fmt: skip
-    assert "In small print" not in text_of(report([npc], pool))
+    shown = text_of(report(folder, pool))
+    assert "Median at the end 61.2 % 93.4 %" in shown
+    assert shown.count("61.2 %") == 1
+    assert "Median" not in text_of(report(npc, pool))
 
 
 def test_one_run_in_numbers(npc, pool):
-    shown = text_of(report([npc], pool))
+    shown = text_of(report(npc, pool))
     for words in (
         "npc on pets",
         "97.2 % of 500 held-out images right after 11 labels.",
         "14 of 500 images are wrong",
-        "between 95.4 and 98.3 % (95 % interval)",
+        "between 95.3 and 98.5 % (95 % interval)",
         "74.2 % 95.4 % 97.2 %",
         "3 → 7 labels 4 asked for",
         "3 last-layer 0.5 0.8 62.5 %",
-        "7 last-layer 1.5 × 10⁻¹⁴ tie 0.6 0.0 %",
+        "7 last-layer 1.5 × 10⁻¹⁴ (tie) 0.6 0.0 %",
         "this choice is no better than random",
         "Total 4.5 s 0.50 s",
         "Every class has a label.",
         "Trainer fixmatch (steps = 400)",
-        "Held-out images 500",
+        "Num test 500",
         "Classes 3: cat, dog, fox",
         "torch 2.13.0",
         "f00d" * 16,
@@ -109,47 +105,11 @@ def test_one_run_in_numbers(npc, pool):
         assert words in shown, words
 
 
-def test_two_runs_side_by_side(npc, random, pool):
-    path = report([npc, random], pool)
-    shown = text_of(path)
-    assert (
-        "npc gets 97.2 % of 500 held-out images right after 11 labels, random 93.1 %: "
-        "4.1 points apart." in shown
-    )
-    assert "486 of 500 right 95 % interval 95.4–98.3 %" in shown
-    assert "npc 74.2 % 95.4 % 97.2 % random 74.2 % 89.6 % 93.1 %" in shown
-    assert len(re.findall(r"Starting set\b", shown)) == 1  # shared, so shown once
-    spans = {attrs.get("colspan") for tag, attrs in read(path).tags if tag == "td"}
-    assert "2" in spans  # what is true of both is said once
-
-
-def test_three_runs_and_unequal_ones(npc, random, tmp_path, pool):
-    half = Writer(tmp_path / "half", pool, "dal").add(0.7).folder
-    shown = text_of(report([npc, random, half], pool))
-    assert "npc is highest: 97.2 % of 500 held-out images right after 11 " in shown
-    assert "dal has 70.0 % after 3 labels." in shown
-    assert "dal is not finished: 3 of 11 labels." in shown
-    full = Writer(tmp_path / "dal", pool, "dal").add(0.7).add(0.8).add(0.9, size=0)
-    shown = text_of(report([npc, random, full.folder], pool))
-    assert "npc comes first of 3 runs with 97.2 %" in shown
-    assert "dal last with 90.0 %." in shown
-
-
-def test_level_runs_are_called_level(npc, tmp_path, pool):
-    twin = Writer(tmp_path / "twin", pool, "dal").add(0.5).add(0.5).add(0.972, size=0)
-    assert "npc and dal are tied: 97.2 %" in text_of(report([npc, twin.folder], pool))
-
-
-def test_a_title_of_ones_own(npc, pool):
-    path = report([npc], pool, title="Pets & more")
-    assert "<title>Pets &amp; more</title>" in path.read_text("utf-8")
-
-
 # ------------------------------------------------------------------------ odd runs
 
 
 def test_a_run_that_has_just_begun(tmp_path, pool):
-    shown = text_of(report([Writer(tmp_path / "run", pool).folder], pool))
+    shown = text_of(report(Writer(tmp_path / "run", pool).folder, pool))
     assert "No round is finished yet." in shown
     assert "This run is not finished: 3 of 11 labels." in shown
     assert "Starting set" in shown
@@ -159,32 +119,45 @@ def test_a_run_that_has_just_begun(tmp_path, pool):
 def test_a_run_without_even_a_starting_set(tmp_path, pool):
     folder = Writer(tmp_path / "run", pool).folder
     folder.start_file.unlink()
-    assert "Queries" not in text_of(report([folder], pool))
+    assert "Queries" not in text_of(report(folder, pool))
 
 
 def test_one_round(tmp_path, pool):
-    path = report([Writer(tmp_path / "run", pool).add(0.5).folder], pool)
+    path = report(Writer(tmp_path / "run", pool).add(0.5).folder, pool)
     assert "50.0 % of 500 held-out images right after 3 labels." in text_of(path)
 
 
 def test_no_test_split(tmp_path, pool):
     writer = Writer(tmp_path / "run", pool, num_test=0).add(None).add(None, size=0)
-    path = report([writer.folder], pool)
+    path = report(writer.folder, pool)
     assert "without held-out images, there is no way to tell how good" in text_of(path)
     assert "Accuracy was not measured" in text_of(path)
     assert "<svg" not in path.read_text("utf-8")
 
 
-def test_one_run_of_two_measured(npc, tmp_path, pool):
-    other = Writer(tmp_path / "run", pool, "dal", num_test=0).add(None).folder
-    shown = text_of(report([npc, other], pool))
-    assert "npc gets 97.2 % of 500 held-out images right after 11 labels." in shown
-    assert "3 labels, not measured" in shown
+def test_where_no_label_came_the_later_measurement_stands(tmp_path, pool):
+    writer = Writer(tmp_path / "run", pool)
+    writer.add(0.5, answers=[-1] * 4).add(0.6, size=0)
+    assert "Labels 3 Accuracy 60.0 %" in text_of(report(writer.folder, pool))
+
+
+def test_time_that_nobody_took_is_not_zero(tmp_path, pool):
+    writer = Writer(tmp_path / "run", pool).add(0.5).add(0.6, size=0)
+    assert "Total 3.0 s 0.25 s" in text_of(report(writer.folder, pool))
+    writer.folder.timings_file.unlink()
+    assert "Total – –" in text_of(report(writer.folder, pool))
+
+
+def test_values_are_shares_of_their_ceiling_where_there_is_one(tmp_path, pool):
+    writer = Writer(tmp_path / "run", pool, "dal")
+    writer.add(0.5, value=0.5, ceiling=0.8).add(0.6, value=2.0).add(0.7)
+    shown = text_of(report(writer.folder, pool))
+    assert "3 – 0.5 0.8 62.5 % 7 – 2 – –" in shown
 
 
 def test_items_skipped_and_left_open_are_marked(tmp_path, pool):
     writer = Writer(tmp_path / "run", pool).add(0.5, answers=[0, -1, None, 2])
-    path = report([writer.folder], pool)
+    path = report(writer.folder, pool)
     shown = text_of(path)
     assert "3 → 5 labels 4 asked for, 2 answered, 1 skipped, 1 left open" in shown
     states = [attrs.get("class") for tag, attrs in read(path).tags if tag == "li"]
@@ -194,28 +167,27 @@ def test_items_skipped_and_left_open_are_marked(tmp_path, pool):
 def test_a_hundred_classes_are_a_strip_and_those_without_a_label_are_named(tmp_path):
     pool = make_pool(300, classes=tuple(f"kind {number}" for number in range(100)))
     writer = Writer(tmp_path / "run", pool, start=80).add(0.1, size=70)
-    path = report([writer.add(0.2, size=0).folder], pool)
+    path = report(writer.add(0.2, size=0).folder, pool)
     shown = text_of(path)
-    assert "80 of 100" in shown
-    assert "100 of 100 Every class has a label." in shown
+    assert "Labels 80 150 Classes with a label 80 100 Every class has a label." in shown
     assert "and 10 more" in shown  # of the 70 images asked for
     assert len(pictures(path)) == 120
     early = Writer(tmp_path / "early", pool, start=98).add(0.1, size=0).folder
-    assert "Not covered yet: kind 98, kind 99." in text_of(report([early], pool))
+    assert "Not covered yet: kind 98, kind 99." in text_of(report(early, pool))
 
 
 def test_many_rounds_keep_their_ticks_apart(tmp_path, pool):
     writer = Writer(tmp_path / "run", pool)
     for step in range(45):
         writer.add(0.5 + step / 100)
-    assert "94.0 % of 500" in text_of(report([writer.folder], pool))
+    assert "94.0 % of 500" in text_of(report(writer.folder, pool))
 
 
 # ---------------------------------------------------------------------- the images
 
 
 def test_small_images_are_kept_pixel_by_pixel(npc, pool):
-    shown = pictures(report([npc], pool))
+    shown = pictures(report(npc, pool))
     assert len(shown) == 11
     for index, picture in enumerate(shown):
         assert np.array_equal(picture, pool.images.items[index, 0].numpy())
@@ -223,19 +195,19 @@ def test_small_images_are_kept_pixel_by_pixel(npc, pool):
 
 def test_colored_images_stay_colored(tmp_path):
     pool = make_pool(shape=(3, 32, 32))
-    shown = pictures(report([Writer(tmp_path / "run", pool).add(0.5).folder], pool))
+    shown = pictures(report(Writer(tmp_path / "run", pool).add(0.5).folder, pool))
     assert np.array_equal(shown[2], pool.images.items[2].permute(1, 2, 0).numpy())
 
 
 def test_large_images_are_reduced_in_proportion(tmp_path):
     pool = make_pool(10, shape=(3, 150, 300))
-    path = report([Writer(tmp_path / "run", pool).add(0.5).folder], pool)
+    path = report(Writer(tmp_path / "run", pool).add(0.5).folder, pool)
     assert {picture.shape for picture in pictures(path)} == {(64, 128, 3)}
 
 
 def test_an_item_that_is_gone_is_an_empty_frame_with_its_name(tmp_path, pool):
     ids = [*pool.ids[3:6], "lost/cat one.png@beef"]
-    path = report([Writer(tmp_path / "run", pool).add(0.5, ids=ids).folder], pool)
+    path = report(Writer(tmp_path / "run", pool).add(0.5, ids=ids).folder, pool)
     assert '<span class="gone">lost/cat one.png</span>' in path.read_text("utf-8")
     assert len(pictures(path)) == 6
 
@@ -250,7 +222,7 @@ def test_an_item_that_cannot_be_read_any_more_is_an_empty_frame(tmp_path, pool):
     broken = Pool.build(
         Broken(pool.images.items), pool.labels, pool.classes, ids=pool.ids
     )
-    path = report([Writer(tmp_path / "run", pool).add(0.5).folder], broken)
+    path = report(Writer(tmp_path / "run", pool).add(0.5).folder, broken)
     assert '<span class="gone">pets/4.png</span>' in path.read_text("utf-8")
     assert len(pictures(path)) == 6
 
@@ -259,7 +231,7 @@ def test_vectors_have_no_picture(tmp_path, pool):
     vectors = Pool.build(
         ArrayImages(torch.zeros(200, 5)), pool.labels, pool.classes, ids=pool.ids
     )
-    path = report([Writer(tmp_path / "run", vectors).add(0.5).folder], vectors)
+    path = report(Writer(tmp_path / "run", vectors).add(0.5).folder, vectors)
     assert pictures(path) == []
     assert '<span class="gone">pets/4.png</span>' in path.read_text("utf-8")
 
@@ -286,7 +258,7 @@ def wild(tmp_path):
         .folder
         for number in range(2)
     ]
-    return report(folders, pool)
+    return report(folders[0], pool)
 
 
 def test_names_from_outside_are_only_ever_text(wild):
@@ -300,8 +272,8 @@ def test_names_from_outside_are_only_ever_text(wild):
     assert "0/été '写真' \"quoted\" & <b>.png" in alts
 
 
-def test_nothing_is_fetched_from_anywhere(wild, npc, random, pool):
-    for path in (wild, report([npc, random], pool)):
+def test_nothing_is_fetched_from_anywhere(wild, npc, pool):
+    for path in (wild, report(npc, pool)):
         html = path.read_text("utf-8")
         assert not re.search(r"https?:", html)
         assert not re.search(r"url\(|@import", html)
@@ -312,40 +284,42 @@ def test_nothing_is_fetched_from_anywhere(wild, npc, random, pool):
         assert f'content="{policy}"' in html
 
 
-def test_the_page_can_be_read_out(npc, random, pool):
-    tags = read(report([npc, random], pool)).tags
+def test_the_page_can_be_read_out(npc, pool):
+    tags = read(report(npc, pool)).tags
     assert ("html", {"lang": "en"}) in tags
     assert all(attrs["alt"] for tag, attrs in tags if tag == "img")
     assert all("scope" in attrs for tag, attrs in tags if tag == "th")
     drawings = [attrs["aria-label"] for tag, attrs in tags if tag == "svg"]
-    assert len(drawings) == 2
+    assert len(drawings) == 1
     for words in drawings:
         assert "97.2\N{NO-BREAK SPACE}% after 11 labels" in words
     identifiers = [attrs["id"] for _, attrs in tags if "id" in attrs]
     assert len(identifiers) == len(set(identifiers))
 
 
-def test_the_same_runs_give_the_same_bytes(npc, random, pool, tmp_path):
+def test_the_same_run_gives_the_same_bytes(npc, pool, tmp_path):
     matplotlib_before = dict(matplotlib.rcParams)
-    first = write_report(tmp_path / "new" / "a.html", [npc, random], pool)
+    first = write_report(tmp_path / "new" / "a.html", npc, pool)
     with matplotlib.rc_context({"lines.linewidth": 9, "axes.facecolor": "red"}):
-        second = write_report(tmp_path / "b.html", [npc, random], pool)
+        second = write_report(tmp_path / "b.html", npc, pool)
     assert first.read_bytes() == second.read_bytes()
     assert dict(matplotlib.rcParams) == matplotlib_before
 
 
-def test_half_a_surrogate_pair_does_not_stop_the_page(npc, pool):
-    path = report([npc], pool, title="caf\udce9")
+def test_half_a_surrogate_pair_does_not_stop_the_page(tmp_path):
+    page = Page(
+        kind="report",
+        title="caf\udce9",
+        headline="",
+        explanation=(),
+        sections=(),
+        facts={},
+    )
+    path = page.write(tmp_path / "page.html")
     assert "<h1>caf?</h1>" in path.read_text("utf-8")
-
-
-def test_no_run_is_an_error(tmp_path, pool):
-    with pytest.raises(UsageError, match="no run to report on"):
-        write_report(tmp_path / "report.html", [], pool)
-    assert not (tmp_path / "report.html").exists()
 
 
 def test_template_and_style_are_part_of_the_package():
     names = {entry.name for entry in files("fewlabels.report").iterdir()}
-    assert {"base.html.j2", "parts.html.j2", "page.html.j2", "style.css"} <= names
-    assert "project.html.j2" in names
+    assert {"about.html.j2", "base.html.j2", "page.html.j2"} <= names
+    assert {"sheet.html.j2", "style.css"} <= names

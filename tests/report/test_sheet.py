@@ -28,7 +28,7 @@ def sheet(project, asked):
     """Write the sheet of a query, and the query itself; return both places."""
     query = project.folder / "round.csv"
     questions = project.questions(asked)
-    project.write_questions(questions, query)
+    project.write_query(questions, query)
     path = write_contact_sheet(sheet_path(query), project, questions, query)
     return path, query
 

@@ -11,7 +11,6 @@ from fewlabels.runs import Choice, RunFolder, execute
 
 BANDITS = [
     {},
-    {"version": "exp4p"},
     {"arms": ["random", {"name": "margin", "on": "logits"}]},
 ]
 

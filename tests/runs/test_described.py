@@ -10,6 +10,7 @@ LINE = {
     "step": 0,
     "num_labeled": 4,
     "accuracy": 0.5,
+    "median_accuracy": None,
     "ids": ["a", "b"],
     "indices": [3, 1],
     "labels": [1, None],
@@ -22,7 +23,7 @@ LINE = {
 }
 DESCRIPTION = {
     "kind": "fewlabels run",
-    "schema_version": 2,
+    "schema_version": 3,
     "settings": {"data": "digits"},
     "data": {"num_items": 9, "num_test": 3, "classes": ["0", "1"]},
     "versions": {"fewlabels": "0.1"},

@@ -8,13 +8,13 @@ import torch
 from tests.runs.toy import digits, settings, whole_run
 
 from fewlabels import training
-from fewlabels.cli.diagnose import _remarks
+from fewlabels.cli.run import remarks
 from fewlabels.errors import DamagedWarning
 from fewlabels.gram import last_layer_kernel, numerical_rank, spectrum, wide_head_kernel
 from fewlabels.rng import stream
 from fewlabels.runs import Choice, RunFolder, diagnose
 from fewlabels.runs.diagnosis import NO_LABELS, NO_NETWORK
-from fewlabels.runs.replay import replayed
+from fewlabels.runs.executing import replayed
 from fewlabels.training import loop
 
 
@@ -48,7 +48,7 @@ def outputs_of(folder, pool, step):
     """Outputs of a round's network over the whole pool, by the trainer itself."""
     chosen = settings()
     trainer = training.resolve(chosen.trainer.name, chosen.trainer.options)
-    _, known = list(replayed(folder, pool, chosen.budget))[step]
+    _, known = list(replayed(folder, pool, chosen))[step]
     classifier = trainer.fit(
         known,
         stream(chosen.seed, "train", step),
@@ -130,10 +130,10 @@ def test_an_own_kernel_is_named_where_the_last_layers_stands_in(
     assert [row.query_kernel for row in rows] == ["mykern:K", "mykern:K", None]
     assert {(row.kernel, row.is_stand_in) for row in rows} == {("last-layer", True)}
     assert rows[0].to_json()["query_kernel"] == "mykern:K"
-    remark, *_ = _remarks(rows)
+    remark, *_ = remarks(rows)
     assert "The run used its own kernel 'mykern:K'" in remark
     assert "those of the last-layer kernel instead" in remark
-    assert not any("did not use a kernel" in said for said in _remarks(rows))
+    assert not any("did not use a kernel" in said for said in remarks(rows))
 
 
 @pytest.mark.usefixtures("untrained")

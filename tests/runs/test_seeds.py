@@ -1,15 +1,13 @@
-import json
-
 import pytest
 import torch
 from tests.loop.test_run import PixelTrainer, labeled_pool
 from tests.runs import toy
 
-from fewlabels.errors import SettingsChangedError, UncheckedWarning
+from fewlabels.errors import SettingsChangedError
 from fewlabels.loop import Seeds, hidden, rounds, starting_answers
 from fewlabels.oracles import TableOracle
 from fewlabels.runs import Choice, RunFolder, RunSettings, SeedOptions, execute
-from fewlabels.runs.replay import replayed
+from fewlabels.runs.executing import replayed
 from fewlabels.strategies import Random
 
 TOY = Choice(name="tests.runs.toy:Resuming")
@@ -56,15 +54,8 @@ def test_a_seed_of_one_purpose_changes_that_alone(purpose, tmp_path, digits):
         assert is_asked_alike == (purpose != "query")
 
 
-def test_an_older_run_that_knew_no_such_settings_goes_on(tmp_path, digits):
-    _, folder = run(tmp_path / "run", digits)
-    description = folder.description()
-    for name in ("seeds", "zero_shot"):
-        del description["settings"][name]
-    folder.settings_file.write_text(json.dumps(description))
-    with pytest.warns(UncheckedWarning):
-        again, _ = run(tmp_path / "run", digits)
-    assert len(again) == 3
+def test_a_run_does_not_go_on_with_another_setting(tmp_path, digits):
+    run(tmp_path / "run", digits)
     with pytest.raises(
         SettingsChangedError, match="zero_shot was False and is now True"
     ):
@@ -120,7 +111,7 @@ def test_a_zero_shot_run_begins_untrained_and_goes_on_where_it_was(tmp_path, dig
     run(tmp_path / "stopped", digits, **changes)
     again = (tmp_path / "stopped" / "rounds.jsonl").read_bytes()
     assert again == folder.rounds_file.read_bytes()
-    pools = [pool for _, pool in replayed(folder, digits, 40)]
+    pools = [pool for _, pool in replayed(folder, digits, folder.settings())]
     assert [len(pool.labeled) for pool in pools] == [0, 40]
 
 

@@ -5,7 +5,7 @@ from tests.training.conftest import tiny_pool
 from fewlabels.errors import UsageError
 from fewlabels.identity import identity
 from fewlabels.protocols import Trainer
-from fewlabels.runs.timing import Stopwatch, TimedTrainer
+from fewlabels.runs.executing import Stopwatch, TimedTrainer
 from fewlabels.training import make
 
 

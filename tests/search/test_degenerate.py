@@ -60,7 +60,7 @@ def test_auto_says_which_kernel_it_used_and_does_not_tie(features):
     assert query.record["kernel"] == "wide-head"
     assert query.record["tie"] is False
     (line,) = heard.output
-    assert "kernel wide-head: 300 items to be labeled, 129 independent" in line
+    assert "kernel wide-head: 300 items to label, rank 129" in line
 
 
 @pytest.mark.slow

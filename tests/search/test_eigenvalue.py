@@ -321,15 +321,15 @@ def test_near_the_ceiling_the_residual_decides_if_asked():
     [
         ({"method": "gredy"}, UnknownNameError, "Did you mean 'greedy'"),
         ({"solver": "dens"}, UnknownNameError, "no solver called 'dens'"),
-        ({"tie_tolerance": 2.0}, UsageError, "it is a share, from 0 to below 1"),
+        ({"tie_tolerance": 2.0}, UsageError, "it must be at least 0 and below 1"),
         ({"executor": 2}, UsageError, "executor is of type int, which has no map"),
         (
             {"draws": 2.5},
             UsageError,
             "draws is 2.5, of type float; give a whole number",
         ),
-        ({"draws": 0}, BudgetError, "draws is 0; give the number of sets to try"),
-        ({"draws": 10**30}, BudgetError, "from 1 to 1,000,000,000,000"),
+        ({"draws": 0}, BudgetError, "draws is 0; give 1 to"),
+        ({"draws": 10**30}, BudgetError, "give 1 to 1,000,000,000,000 sets"),
         ({"draws": torch.zeros(3, 5)}, ShapeError, r"draws have shape \(3, 5\)"),
         ({"draws": torch.tensor([[3, 3]])}, UsageError, "1 draws hold an item twice"),
         ({"draws": torch.tensor([[3, 500]])}, UsageError, "and 1 hold items that are"),

@@ -10,7 +10,7 @@ from tests.store.test_copies import everything
 from tests.store.toy import files, fill, found, label
 
 from fewlabels.errors import DamagedStoreError
-from fewlabels.store import Event, Kind, RoundItem, Store, StoredRound, migrations
+from fewlabels.store import Event, Kind, RoundItem, Store, StoredRound, schema
 
 DAMAGE = {
     "another class": ("events", "UPDATE events SET class_number = 2 WHERE sequence=4"),
@@ -27,8 +27,8 @@ DAMAGE = {
 @contextmanager
 def unguarded(store, table):
     """Let statements change what the store itself never changes."""
-    with store.database.writing() as connection:
-        if store.database.path is None:
+    with store.write_connection() as connection:
+        if store.path is None:
             connection.execute(text("SET LOCAL session_replication_role = replica"))
             yield connection
             return
@@ -80,7 +80,7 @@ def test_what_was_not_written_is_refused(place, kind):
 def test_a_view_that_says_something_else_is_refused(tmp_path):
     with Store.open(tmp_path / "labels.sqlite") as store:
         filled(store)
-        with store.database.writing() as connection:
+        with store.write_connection() as connection:
             query = text("SELECT sql FROM sqlite_master WHERE name = 'in_force'")
             made = connection.execute(query).scalar_one()
             connection.execute(text("DROP VIEW in_force"))
@@ -89,24 +89,6 @@ def test_a_view_that_says_something_else_is_refused(tmp_path):
         DamagedStoreError, match="a view 'in_force' that fewlabels did not"
     ):
         Store.open(tmp_path / "labels.sqlite")
-
-
-def test_a_store_without_checksums_gets_them(place, monkeypatch):
-    with monkeypatch.context() as earlier:
-        earlier.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:1])
-        for writer in ("appending", "rounding", "indexing", "opening"):
-            for name in ("renew", "extend", "damaged_part"):
-                target = f"fewlabels.store.{writer}.checksums.{name}"
-                earlier.setattr(target, lambda *_: None)
-        with Store.open(place) as store:
-            filled(store)
-            before = everything(store)
-    with Store.open(place) as store:
-        assert everything(store) == before
-        with unguarded(store, "events") as connection:
-            connection.execute(text(DAMAGE["another class"][1]))
-    with pytest.raises(DamagedStoreError):
-        Store.open(place)
 
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT"
@@ -130,17 +112,15 @@ FORGED = {
 
 @pytest.mark.parametrize("what", FORGED)
 def test_a_schema_that_somebody_forged_is_refused(tmp_path, monkeypatch, what):
-    evil = migrations.Migration(statements=FORGED[what])
     path = tmp_path / "labels.sqlite"
     if what == "table 'schema_version'":
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute(*FORGED[what])
     else:
-        first, *more = migrations.MIGRATIONS
-        last = replace(more[-1], statements=(*more[-1].statements, *evil.statements))
         with monkeypatch.context() as forger:
-            forger.setattr(migrations, "MIGRATIONS", (first, *more[:-1], last))
+            forged = (*schema._STATEMENTS, *FORGED[what])
+            forger.setattr(schema, "_STATEMENTS", forged)
             with Store.open(path) as store:
                 store.add_classes(["cat"], annotator="mallory")
     before = path.read_bytes()

@@ -104,7 +104,7 @@ def test_the_database_itself_refuses_to_change_events(store):
     for statement in ("UPDATE events SET class_number = 2", "DELETE FROM events"):
         with (
             pytest.raises(StoreError, match="events are never changed"),
-            store.database.writing() as connection,
+            store.write_connection() as connection,
         ):
             connection.execute(text(statement))
     assert current(store) == {(item, "ann"): 0}
@@ -231,7 +231,7 @@ def test_threads_share_a_store(store):
 
 def test_sqlite_commits_are_synced_in_full(tmp_path):
     with Store.open(tmp_path / "labels.sqlite") as store:
-        with store.database.reading() as connection:
+        with store.read_connection() as connection:
             found = {
                 name: connection.execute(text(f"PRAGMA {name}")).scalar()
                 for name in ("journal_mode", "synchronous", "foreign_keys")
@@ -239,7 +239,7 @@ def test_sqlite_commits_are_synced_in_full(tmp_path):
         assert found == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
         with (
             pytest.raises(StoreError, match="FOREIGN KEY"),
-            store.database.writing() as connection,
+            store.write_connection() as connection,
         ):
             connection.execute(
                 text("INSERT INTO leases VALUES ('nobody', 'a', 't', 'x', 'u')")

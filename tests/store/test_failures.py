@@ -21,16 +21,17 @@ from fewlabels.errors import (
     StoreError,
     UsageError,
 )
-from fewlabels.store import Store, checksums
-from fewlabels.store.locations import Mount, check_drive, store_url, system_mounts
+from fewlabels.store import Store, database
+from fewlabels.store.database import check_drive, store_url, system_mounts
+from fewlabels.store.schema import renew_checksums
 
 MOUNTS = [
-    Mount(Path("/"), "ext4"),
-    Mount(Path("/far"), "nfs4"),
-    Mount(Path("/far/near"), "ext4"),
-    Mount(Path("/ssh"), "fuse.sshfs"),
-    Mount(Path("/over"), "ext4"),
-    Mount(Path("/over"), "cifs"),
+    (Path("/"), "ext4"),
+    (Path("/far"), "nfs4"),
+    (Path("/far/near"), "ext4"),
+    (Path("/ssh"), "fuse.sshfs"),
+    (Path("/over"), "ext4"),
+    (Path("/over"), "cifs"),
 ]
 
 
@@ -42,6 +43,14 @@ def filled(tmp_path):
         item = fill(store)[0]
         store.append([label(item, 1)])
     return path
+
+
+@pytest.fixture
+def mounts(monkeypatch):
+    """The list of mounted file systems, for tests to fill."""
+    listed = []
+    monkeypatch.setattr(database, "system_mounts", lambda: listed)
+    return listed
 
 
 @pytest.mark.parametrize(
@@ -77,7 +86,7 @@ def test_a_value_that_nobody_wrote_is_damage(filled, statement, message):
     with pytest.raises(DamagedStoreError, match="checksum of 'items' does not fit"):
         Store.open(filled)
     with create_engine(f"sqlite:///{filled}").begin() as connection:
-        checksums.renew_all(connection)  # as if it had been damaged before it had any
+        renew_checksums(connection)  # as if it had been damaged before it had any
     with Store.open(filled) as store, pytest.raises(DamagedStoreError, match=message):
         list(store.items())
 
@@ -97,40 +106,39 @@ def test_a_value_that_nobody_wrote_is_damage(filled, statement, message):
         ("/labels.sqlite", None),
     ],
 )
-def test_a_network_drive_is_told_by_its_mount(path, kind):
+def test_a_network_drive_is_told_by_its_mount(path, kind, mounts):
+    mounts[:] = MOUNTS
     if kind is None:
-        check_drive(Path(path), lambda: MOUNTS)
+        check_drive(Path(path))
     else:
         with pytest.raises(NetworkDriveError, match=rf"network drive \({kind} at"):
-            check_drive(Path(path), lambda: MOUNTS)
+            check_drive(Path(path))
 
 
-def test_a_store_on_a_network_drive_is_refused_before_anything_is_written(tmp_path):
-    def mounts():
-        return [Mount(tmp_path.resolve(), "cifs")]
-
+def test_a_network_drive_is_refused_before_anything_is_written(tmp_path, mounts):
+    mounts.append((tmp_path.resolve(), "cifs"))
     with pytest.raises(NetworkDriveError, match="PostgreSQL"):
-        Store.open(tmp_path / "labels.sqlite", mounts=mounts)
+        Store.open(tmp_path / "labels.sqlite")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_link_to_a_network_drive_is_seen_through(tmp_path):
+def test_a_link_to_a_network_drive_is_seen_through(tmp_path, mounts):
     (tmp_path / "far").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "far")
-    mounts = [Mount((tmp_path / "far").resolve(), "nfs")]
+    mounts.append(((tmp_path / "far").resolve(), "nfs"))
     with pytest.raises(NetworkDriveError):
-        check_drive(tmp_path / "link" / "labels.sqlite", lambda: mounts)
+        check_drive(tmp_path / "link" / "labels.sqlite")
 
 
 def test_the_system_lists_its_mounts(monkeypatch, tmp_path):
     lines = "host:/x /with\\040blank nfs4 rw 0 0\n/dev/sda / ext4 rw 0 0\n"
     (tmp_path / "mounts").write_text(lines)
-    monkeypatch.setattr("fewlabels.store.locations._MOUNTS", tmp_path / "mounts")
+    monkeypatch.setattr("fewlabels.store.database._MOUNTS", tmp_path / "mounts")
     assert system_mounts() == [
-        Mount(Path("/with blank"), "nfs4"),
-        Mount(Path("/"), "ext4"),
+        (Path("/with blank"), "nfs4"),
+        (Path("/"), "ext4"),
     ]
-    monkeypatch.setattr("fewlabels.store.locations._MOUNTS", tmp_path / "none")
+    monkeypatch.setattr("fewlabels.store.database._MOUNTS", tmp_path / "none")
     assert system_mounts() == []
 
 
@@ -185,7 +193,7 @@ def test_a_writer_that_does_not_end_makes_others_give_up(store, place):
     item = fill(store)[0]
     with Store.open(place, busy_seconds=0.2) as other:
         with (
-            store.database.writing(),
+            store.write_connection(),
             pytest.raises(StoreBusyError, match=r"nothing was written\. Try again"),
         ):
             other.append([label(item)])
@@ -196,7 +204,7 @@ def test_a_writer_that_does_not_end_makes_others_give_up(store, place):
 
 def test_readers_do_not_wait_for_the_writer(store, place):
     item = fill(store)[0]
-    with Store.open(place, busy_seconds=0.2) as other, store.database.writing() as own:
+    with Store.open(place, busy_seconds=0.2) as other, store.write_connection() as own:
         own.execute(text("DELETE FROM leases"))
         assert other.labels() == ()
         assert tuple(other.events(item=item)) == ()
@@ -328,7 +336,7 @@ def test_a_folder_that_cannot_be_written_to_can_be_read(filled, mode, reads):
 def test_a_full_disk_is_said_and_loses_nothing(filled):
     with Store.open(filled) as store:
         items = [item.id for item in store.items()]
-        with store.database.reading() as connection:
+        with store.read_connection() as connection:
             pages = connection.execute(text("PRAGMA page_count")).scalar()
             connection.execute(text(f"PRAGMA max_page_count={pages}"))
         big = {"note": "x" * 100_000}

@@ -3,8 +3,8 @@
 import random
 
 import pytest
-from benchmarks import killed_writer
-from benchmarks.killed_writer import KEPT, SENT, Notes
+from tests.harness import killed_writer
+from tests.harness.killed_writer import KEPT, SENT, Notes
 
 
 def survive(place, file, kills, rate, longest, items=20_000):

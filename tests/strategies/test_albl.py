@@ -8,7 +8,7 @@ import pytest
 import torch
 from tests.strategies import contract
 
-from fewlabels.errors import UnknownNameError, UsageError
+from fewlabels.errors import UsageError
 from fewlabels.features import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, WITHHELD, Answers, ArrayImages, Pool, Query, Round
 from fewlabels.rng import stream
@@ -76,7 +76,7 @@ def asked_by(arm, *arguments):
     return next(query for query in queries if query.record["albl"]["chosen"] == arm)
 
 
-# --------------------------------------------------------------------- batch version
+# -------------------------------------------------------------------------- weights
 
 
 def test_batch_weights_of_three_rounds_by_hand():
@@ -197,96 +197,6 @@ def test_rounds_of_another_strategy_and_open_items_count_as_nothing():
     assert second.record["albl"]["reward"] == pytest.approx(0.75)
 
 
-# -------------------------------------------------------------- the original, Exp4.P
-
-
-def test_exp4p_agrees_with_its_formulas_on_a_hundred_problems():
-    # Arms: first, last, uniform. T = 10 - number of labels at the start.
-    for seed in range(100):
-        pool = small_pool(num_labeled=1 + seed % 3, budget=10)
-        classifiers = some_classifiers(seed)
-        strategy = ActiveLearningByLearning(arms=ARMS, version="exp4p")
-        queries = play(strategy, pool, classifiers, seed)
-        horizon = 10 - len(pool.labeled)
-        least = math.sqrt(math.log(3) / (3 * horizon))
-        bonus = math.sqrt(math.log(3 / 0.1) / (3 * horizon))
-        weights, chances, drawn, new = [1.0] * 3, None, [], []
-        free = pool.candidates.tolist()
-        for classifier, query in zip(classifiers, queries, strict=True):
-            predicted = classifier.logits.argmax(dim=1)
-            gains = [(int(predicted[item]) == 0) / mixed for item, mixed in drawn]
-            reward = sum(gains) / (12 * horizon)
-            for strengths, mixed in new:
-                for k in range(3):
-                    value = reward * strengths[k] / mixed + bonus / chances[k]
-                    weights[k] *= math.exp(least / 2 * value)
-            state, new = query.record["albl"], []
-            assert state["weights"] == pytest.approx(weights)
-            chances = [(1 - 3 * least) * w / sum(weights) + least for w in weights]
-            assert state["probabilities"] == pytest.approx(chances)
-            for item in query.indices.tolist():
-                strengths = [item == free[0], item == free[-1], 1 / len(free)]
-                mixed = sum(p * s for p, s in zip(chances, strengths, strict=True))
-                drawn.append((item, mixed))
-                new.append((strengths, mixed))
-                free.remove(item)
-            assert state["importance"] == pytest.approx([mixed for _, mixed in new])
-
-
-def test_exp4p_draws_from_the_mixture_of_advice():
-    # Equal weights: chances 1/3 each; items 2 and 11 have 1/3 + 1/30, others 1/30.
-    strategy = ActiveLearningByLearning(arms=ARMS, version="exp4p", num_draws=30)
-    pool = small_pool()
-    first, second = Counter(), Counter()
-    for seed in range(600):
-        query = asked(strategy, right_on([]), pool, seed=seed)
-        first[int(query.indices[0])] += 1
-        second[int(query.indices[1])] += 1
-    assert set(first) == set(range(2, 12))
-    for ends in (2, 11):
-        assert 0.31 < first[ends] / 600 < 0.43
-    for middle in range(4, 10):
-        assert 0.01 < first[middle] / 600 < 0.06
-        assert second[middle] > 0
-    assert second[3] > 60  # what the first arm advises once item 2 is taken
-
-
-def test_no_labeled_item_is_drawn_and_no_budget_is_lost_libact_128():
-    pool = replace(small_pool(budget=12), labels=small_pool().labels)
-    strategy = ActiveLearningByLearning(version="exp4p")
-    history, known = [], right_on([0])
-    for seed in range(5):
-        query = asked(strategy, known, pool, history, seed=seed)
-        assert len(set(query.indices.tolist())) == 2
-        assert not set(query.indices.tolist()) & set(pool.labeled.tolist())
-        done, pool = a_round(query, pool)
-        history.append(done)
-    assert len(pool.labeled) == 12
-    assert query.record["albl"]["horizon"] == 10
-
-
-def test_a_round_whose_items_have_left_the_pool_teaches_nothing():
-    strategy = ActiveLearningByLearning(arms=ARMS, version="exp4p", num_draws=30)
-    pool = small_pool()
-    query = asked(strategy, right_on([]), pool)
-    one, later = a_round(query, pool)
-    gone = replace(one, query=replace(query, indices=query.indices[:1]))
-    learned, same = (
-        asked(strategy, right_on(range(12)), later, [past]).record["albl"]
-        for past in (one, gone)
-    )
-    assert learned["reward"] > 0
-    assert learned["weights"] != [1.0, 1.0, 1.0]
-    assert same["reward"] == 0
-    assert same["weights"] == [1.0, 1.0, 1.0]
-
-
-def test_exp4p_with_a_short_run_has_no_negative_chance():
-    strategy = ActiveLearningByLearning(arms=ARMS, version="exp4p", num_draws=1)
-    query = asked(strategy, right_on([]), small_pool())
-    assert query.record["albl"]["probabilities"] == pytest.approx([1 / 3] * 3)
-
-
 def test_weights_stay_finite_however_long_it_goes_on():
     pool = small_pool()
     query = asked_by(0, right_on([]), pool)
@@ -308,29 +218,18 @@ def test_labels_without_classes_are_refused_once_they_are_needed():
         asked(BATCH, right_on([]), replace(later, labels=labels), [one])
 
 
-def test_exp4p_without_an_end_in_sight_is_refused():
-    with pytest.raises(UsageError, match="set num_draws, or choose version='batch'"):
-        asked(ActiveLearningByLearning(version="exp4p"), right_on([]), small_pool())
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"arms": ("margin", "entropy")}, "'margin' is not a strategy object; give"),
         ({"arms": (Margin, LeastConfidence)}, "Margin'> is not a strategy object"),
-        ({"arms": (Margin(),)}, "There are 1 arms; give at least 2"),
-        ({"delta": 1.0}, "delta is 1 and"),
-        ({"num_draws": 0}, "num_draws 0; .* at least 1 item"),
+        ({"arms": (Margin(),)}, "number of arms is 1; it must be at least 2"),
+        ({"delta": 1.0}, "delta is 1.0; it must be above 0 and below 1"),
     ],
 )
 def test_wrong_options_are_refused(options, message):
     with pytest.raises(UsageError, match=message):
         ActiveLearningByLearning(**options)
-
-
-def test_a_misspelt_version_is_refused():
-    with pytest.raises(UnknownNameError, match="Did you mean 'exp4p'"):
-        ActiveLearningByLearning(version="exp4")
 
 
 def test_arms_are_found_by_name_path_and_options():

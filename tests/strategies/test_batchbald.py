@@ -8,9 +8,8 @@ from tests.strategies import contract
 
 from fewlabels.errors import UsageError
 from fewlabels.rng import stream
-from fewlabels.search import joint_entropy
-from fewlabels.search.joint_entropy import maximize_information
-from fewlabels.strategies import BatchBald
+from fewlabels.strategies import batchbald
+from fewlabels.strategies.batchbald import BatchBald, maximize_information
 
 
 def sampled_logits(seed, num_networks=4, num_items=7, num_classes=3):
@@ -105,7 +104,7 @@ def test_any_chunk_size_gives_the_same_answer(monkeypatch, num_configurations):
             logits, 5, stream(0), num_configurations=num_configurations
         )
 
-    (whole, value), _ = found(), monkeypatch.setattr(joint_entropy, "_CHUNK_ENTRIES", 1)
+    (whole, value), _ = found(), monkeypatch.setattr(batchbald, "_CHUNK_ENTRIES", 1)
     chunked, same = found()
     assert torch.equal(whole, chunked)
     assert same == pytest.approx(value)
@@ -141,5 +140,5 @@ def test_too_few_samples_are_refused_with_both_numbers():
 
 @pytest.mark.parametrize("options", [{"num_samples": 1}, {"num_configurations": 0}])
 def test_numbers_that_compare_nothing_are_refused(options):
-    with pytest.raises(UsageError, match="give at least 2 networks"):
+    with pytest.raises(UsageError, match=next(iter(options))):
         BatchBald(**options)

@@ -173,10 +173,10 @@ def test_without_logits_the_remedy_is_named():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"pool_factor": 0.5}, "pool_factor is 0.5, so fewer items"),
+        ({"pool_factor": 0.5}, "pool_factor is 0.5; it must be at least 1"),
         ({"num_clusters": 3, "distance": 0.5}, r"by number \(3\) or by distance \(0.5"),
         ({"num_clusters": 0}, "num_clusters is 0"),
-        ({"distance": -1.0}, "distance -1.0; .* not negative"),
+        ({"distance": -1.0}, "distance is -1.0; it must be at least 0"),
     ],
 )
 def test_wrong_options_are_refused(options, message):

@@ -12,7 +12,6 @@ CASES = [(name, {}) for name in strategies.names()] + [
     ("coreset", {"method": "robust"}),
     ("coreset", {"method": "robust", "outliers": 0.1, "max_pool": 12}),
     ("badge", {"first": "uniform"}),
-    ("albl", {"version": "exp4p", "num_draws": 40}),
     ("batchbald", {"num_samples": 3, "num_configurations": 12}),
     ("dal", {"num_parts": 2, "max_train": 7}),
     ("npc", {"kernel": "last-layer", "draws": 20}),
@@ -68,7 +67,6 @@ SHORT = [
     ("batchbald", {"num_samples": 3, "num_configurations": 12}),
     ("dal", {"num_parts": 2, "max_train": 7}),
     ("coreset", {"method": "robust", "outliers": 0.1, "max_pool": 12}),
-    ("albl", {"version": "exp4p", "num_draws": 40}),
     ("npc", {"proposal": "clusters", "draws": 20}),
 ]
 QUICK = [(name, {}) for name in strategies.names() if (name, {}) not in LONG] + SHORT

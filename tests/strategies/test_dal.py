@@ -7,8 +7,7 @@ from fewlabels.errors import UsageError
 from fewlabels.features import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.rng import stream
-from fewlabels.search.discriminator import discriminator
-from fewlabels.strategies import DiscriminativeActiveLearning
+from fewlabels.strategies.dal import DiscriminativeActiveLearning, discriminator
 
 
 def chosen_from(features, labeled, *, size, seed=0, **options):
@@ -73,7 +72,7 @@ def test_the_fit_is_at_its_minimum():
     other = torch.randn(90, 4, generator=generator)
     rows = torch.cat([one, other]).double().numpy()
     expected = newton_scores(rows, list(range(7)), list(range(7, 97)), penalty=0.3)
-    found = discriminator(one, other, penalty=0.3).scores(torch.from_numpy(rows))
+    found = discriminator(one, other, penalty=0.3)(torch.from_numpy(rows))
     assert found.numpy() == pytest.approx(expected, abs=1e-5)
 
 
@@ -83,7 +82,7 @@ def test_few_labels_count_as_much_as_many_unlabeled_items():
     other = torch.randn(60, 3, generator=generator)
     fit = discriminator(one, other, penalty=0.1)
     # Where the offset is best, both groups are mistaken by the same amount on average.
-    mistaken = fit.scores(one).sigmoid().mean(), (-fit.scores(other)).sigmoid().mean()
+    mistaken = fit(one).sigmoid().mean(), (-fit(other)).sigmoid().mean()
     assert float(mistaken[0]) == pytest.approx(float(mistaken[1]), abs=1e-6)
     assert 0 < float(mistaken[0]) < 0.3
 
@@ -147,5 +146,5 @@ def test_any_chunk_size_gives_the_same_answer(monkeypatch, entries):
     "options", [{"num_parts": 0}, {"max_train": 0}, {"penalty": 0.0}]
 )
 def test_wrong_options_are_refused(options):
-    with pytest.raises(UsageError, match="at least 1, and the penalty is positive"):
+    with pytest.raises(UsageError, match=f"{next(iter(options))} is .*; it must be"):
         DiscriminativeActiveLearning(**options)

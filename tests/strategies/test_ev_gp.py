@@ -73,7 +73,7 @@ def test_a_part_of_the_pool_as_references_serves_the_whole():
 def test_wrong_options_are_refused():
     with pytest.raises(UnknownNameError, match="kernel called 'widehead'"):
         ExpectedVariance(kernel="widehead")
-    with pytest.raises(UsageError, match="noise is 0; copies make a Gram matrix"):
+    with pytest.raises(UsageError, match="noise is 0; it must be above 0"):
         ExpectedVariance(noise=0)
 
 

@@ -14,6 +14,7 @@ from fewlabels.models.network import Dense
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.rng import stream
 from fewlabels.strategies import kernels
+from fewlabels.strategies.inputs import Request
 
 NUM_ITEMS, NUM_CLASSES = 40, 3
 CASES = [
@@ -119,9 +120,10 @@ def test_a_part_is_asked_by_places_in_the_pool():
     pool, classifier = contract.problem(0)
     outputs = classifier.outputs(pool.images, torch.arange(len(pool)))
     among = pool.candidates[::2]
-    strategy = strategies.resolve("npc", {"kernel": "diffusion"})
-    told = (outputs, pool, 4, stream(0, "part"), ())
-    _, kernel = kernels.kernel_for(strategy, classifier, *told, among=among)
+    request = Request(classifier, pool, 4, stream(0, "part"))
+    _, kernel = kernels.kernel_for(
+        "diffusion", request, outputs, normalize=False, among=among
+    )
     items = torch.cat([pool.labeled, among]).sort().values
     direct = gram.diffusion_kernel(outputs.features[items])
     places = torch.arange(len(items))

@@ -3,6 +3,8 @@ import math
 import torch
 from tests.strategies import contract
 
+from fewlabels.features import PrecomputedClassifier
+from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.rng import stream
 from fewlabels.search.clusters import k_means
 from fewlabels.strategies import Medoids
@@ -47,6 +49,7 @@ def test_agrees_with_the_definition_on_a_hundred_problems():
 def test_small_clusters_count():
     axes = torch.eye(3).repeat_interleave(torch.tensor([30, 20, 4]), dim=0)
     rows = axes + 0.01 * torch.rand(54, 3, generator=stream(1, "cones"))
-    numbers = k_means(unit_rows(rows), 3, stream(0))
-    order = Medoids()._in_order(numbers, 0, 3, 3)
-    assert [int((numbers == one).sum()) for one in order] == [30, 20, 4]
+    pool = Pool.build(ArrayImages(rows), torch.full((54,), UNKNOWN), "abc")
+    classifier = PrecomputedClassifier(rows, torch.zeros(54, 3))
+    query = contract.chosen_by(Medoids(), pool, classifier, size=3)
+    assert [int(axes[item].argmax()) for item in query.indices] == [0, 1, 2]

@@ -99,7 +99,7 @@ def test_the_radius_found_separates_clusters_that_are_apart():
 
 def test_clusters_are_classes_or_else_as_many_as_items(monkeypatch):
     asked = []
-    own = ProbCover.select.__globals__["k_means"]
+    own = ProbCover.choose.__globals__["k_means"]
 
     def listening(rows, num_clusters, generator):
         asked.append(num_clusters)
@@ -125,9 +125,9 @@ def test_a_larger_pool_is_looked_at_in_part_and_that_is_said():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"radius": 0}, "radius is 0, and such a ball covers nothing"),
-        ({"purity": 1.5}, r"purity is 1\.5, the least share of balls"),
-        ({"num_clusters": 1}, "num_clusters is 1, and one cluster is pure"),
+        ({"radius": 0}, "radius is 0; it must be above 0"),
+        ({"purity": 1.5}, r"purity is 1\.5; it must be above 0 and at most 1"),
+        ({"num_clusters": 1}, "num_clusters is 1; it must be at least 2"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(options, words):

@@ -8,10 +8,9 @@ import pytest
 from tests.shards import clustered, write_shards
 
 import fewlabels
-from fewlabels import neighbors, search, strategies
 from fewlabels.data.shards import Shards
 from fewlabels.errors import DataError
-from fewlabels.jobs.tasks import RayTasks
+from fewlabels.jobs.cluster import RayTasks
 from fewlabels.sharing import each, helper, shared
 from fewlabels.strategies.shards import select_shards
 
@@ -60,14 +59,14 @@ class Elsewhere:
 @pytest.fixture
 def small_parts(monkeypatch):
     """Cut work into parts of a hundred items or so."""
-    monkeypatch.setattr(search.covering, "_SHARED_ROWS", 100)
-    monkeypatch.setattr(search.greedy, "_SHARED_ROWS", 100)
-    monkeypatch.setattr(search.coverage, "_CHUNK_ROWS", 100)
-    monkeypatch.setattr(search.clusters, "_CHUNK_ENTRIES", 1000)
-    monkeypatch.setattr(strategies.inputs, "_CHUNK_ENTRIES", 1000)
-    monkeypatch.setattr(neighbors.search, "_BLOCK", 100)
-    monkeypatch.setattr(neighbors.search, "_SHARED", 100)
-    monkeypatch.setattr(search.refutation, "_LARGEST_CHUNK", 64)
+    monkeypatch.setattr("fewlabels.search.covering._SHARED_ROWS", 100)
+    monkeypatch.setattr("fewlabels.search.secular._SHARED_ROWS", 100)
+    monkeypatch.setattr("fewlabels.search.coverage._CHUNK_ROWS", 100)
+    monkeypatch.setattr("fewlabels.search.clusters._CHUNK_ENTRIES", 1000)
+    monkeypatch.setattr("fewlabels.strategies.inputs._CHUNK_ENTRIES", 1000)
+    monkeypatch.setattr("fewlabels.neighbors.search._BLOCK", 100)
+    monkeypatch.setattr("fewlabels.neighbors.search._SHARED", 100)
+    monkeypatch.setattr("fewlabels.search.refutation._LARGEST_CHUNK", 64)
 
 
 @pytest.fixture(scope="module")

@@ -200,7 +200,7 @@ def test_neighbors_of_a_part_rank_rows_nearly_as_all_do():
 
 
 def test_no_cluster_at_all_is_refused():
-    with pytest.raises(UsageError, match="max_clusters is 0; items need at least 1"):
+    with pytest.raises(UsageError, match="max_clusters is 0; it must be at least 1"):
         TypiClust(max_clusters=0)
 
 

@@ -8,8 +8,7 @@ from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.features import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, WITHHELD, ArrayImages, Pool
 from fewlabels.rng import stream
-from fewlabels.strategies import UncertaintyHerding
-from fewlabels.strategies.calibration import best_temperature
+from fewlabels.strategies.uherding import UncertaintyHerding, best_temperature
 
 
 def problem(seed, num_labeled=None):
@@ -161,7 +160,7 @@ def test_the_temperature_is_the_likeliest_and_at_least_one():
 def test_wrong_options_are_refused():
     with pytest.raises(UnknownNameError, match="uncertainty called 'margn'"):
         UncertaintyHerding(uncertainty="margn")
-    with pytest.raises(UsageError, match="radius is 0, and something is divided by it"):
+    with pytest.raises(UsageError, match="radius is 0; it must be above 0"):
         UncertaintyHerding(radius=0)
-    with pytest.raises(UsageError, match=r"temperature is -1\.0, and something"):
+    with pytest.raises(UsageError, match=r"temperature is -1\.0; it must be above 0"):
         UncertaintyHerding(temperature=-1.0)

@@ -9,11 +9,11 @@ from tests.training.conftest import NUM_ITEMS, tiny_pool
 
 from fewlabels import models, rng
 from fewlabels.errors import InfeasibleTargetError, TargetWarning, UsageError
-from fewlabels.training import alignment, darp, make
+from fewlabels.training import alignment, darp, loop, make
 from fewlabels.training import options as names_of
-from fewlabels.training.distributed import ProcessGroup
-from fewlabels.training.fitting import Task
+from fewlabels.training.devices import ProcessGroup
 from fewlabels.training.minibatches import Minibatch
+from fewlabels.training.training import Task
 
 CLASSES = 3
 
@@ -26,7 +26,7 @@ def begun(num_classes=CLASSES, name="fixmatch-darp", **options):
     pool = tiny_pool(num_classes=num_classes)
     task = Task(trainer, pool, trainer.inputs.of(pool, None), 5, None)
     network = models.build("wrn-10-1", (1, 4, 4), num_classes, rng.stream(0, "w"))
-    return task.begun(ProcessGroup(Fabric(accelerator="cpu")), network)
+    return loop.Stepper(task, ProcessGroup(Fabric(accelerator="cpu")), network)
 
 
 def labels_of(stepper, found, items, number):
@@ -200,9 +200,9 @@ def test_an_estimated_target_follows_the_predictions():
         ({"refine_every": 0}, "refine_every is 0"),
         ({"mask_on": "none"}, "mask_on called 'none'"),
         ({"target": "even"}, "target called 'even'"),
-        ({"capacity": 0.5}, "capacity is 0.5; below 1"),
+        ({"capacity": 0.5}, "capacity is 0.5; it must be at least 1"),
         ({"capacity": float("nan")}, "capacity is nan"),
-        ({"target": (0.5, -0.1)}, "every share must be a number above zero"),
+        ({"target": (0.5, -0.1)}, "target is -0.1; it must be above 0"),
         ({"solver": "secant"}, "solver called 'secant'"),
     ],
 )

@@ -6,7 +6,6 @@ import pickle
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from multiprocessing.reduction import ForkingPickler
 
 import pytest
@@ -18,10 +17,10 @@ from tests.training.conftest import tiny_pool
 from fewlabels import progress, rng
 from fewlabels.errors import TrainingError, UsageError
 from fewlabels.models import checkpoint
-from fewlabels.training import devices, resolve
-from fewlabels.training.distributed import ProcessGroup
-from fewlabels.training.fitting import Task
+from fewlabels.training import devices, loop, resolve
+from fewlabels.training.devices import ProcessGroup
 from fewlabels.training.optimization import AveragedNetwork, cosine_factor, sgd
+from fewlabels.training.training import Task
 
 STEPS = 5
 
@@ -78,15 +77,13 @@ def by_groups(trainer, pool):
     for step in range(schedule.steps):
         for group in optimizer.param_groups:
             group["lr"] = schedule.learning_rate * cosine_factor(step, schedule.steps)
-        groups = [
-            task.begun(Group(number), copy.deepcopy(network)) for number in (0, 1)
-        ]
-        groups = [replace(one, module=one.learning.train()) for one in groups]
+        copies = [copy.deepcopy(network) for _ in range(2)]
+        groups = [loop.Stepper(task, Group(i), own) for i, own in enumerate(copies)]
+        for one in groups:
+            one.module = one.learning.train()
         memories = memories or [one.memory for one in groups]
-        groups = [
-            replace(one, memory=memory)
-            for one, memory in zip(groups, memories, strict=True)
-        ]
+        for one, memory in zip(groups, memories, strict=True):
+            one.memory = memory
         share_memory(groups, step)
         for one in groups:
             found = one.step(step, one.minibatcher.at(step))

@@ -6,9 +6,8 @@ from tests.training.conftest import NUM_ITEMS
 from tests.training.test_alignment import CLASSES, begun, labels_of, rows
 
 from fewlabels.errors import UsageError
-from fewlabels.training import make, names, share_option
-from fewlabels.training.darp import targets
-from fewlabels.training.distribution import DistributionAlignment
+from fewlabels.training import make, names, share_option, targets
+from fewlabels.training.alignment import DistributionAlignment
 
 UNEVEN = (0.6, 0.3, 0.1)
 
@@ -86,7 +85,7 @@ def test_every_name_is_told_shares_as_with_darp():
 def test_wrong_settings_are_explained(pool):
     with pytest.raises(UsageError, match=r"share_decay is 1\.0"):
         DistributionAlignment(share_decay=1.0)
-    with pytest.raises(UsageError, match="every share must be a number above zero"):
+    with pytest.raises(UsageError, match=r"target is 0\.0; it must be above 0"):
         DistributionAlignment(target=(0.5, 0.0))
     with pytest.raises(UsageError, match=r"target gives 3 shares.*2 classes"):
         make("fixmatch-da", target=UNEVEN).check(pool)

@@ -9,12 +9,12 @@ from lightning_fabric import Fabric
 
 from fewlabels import models, rng
 from fewlabels.augment import preset, strong, weak
-from fewlabels.training import make
-from fewlabels.training.distributed import ProcessGroup
-from fewlabels.training.fitting import Task
+from fewlabels.training import loop, make
+from fewlabels.training.devices import ProcessGroup
 from fewlabels.training.fixmatch import FixMatch, consistency_loss
 from fewlabels.training.learner import PseudoLabels
-from fewlabels.training.minibatches import Minibatches
+from fewlabels.training.minibatches import drawn_items
+from fewlabels.training.training import Task
 
 
 def logits_of(*rows):
@@ -25,7 +25,7 @@ def begun(trainer, pool, key=5):
     """Return a training before its first step, and its network."""
     task = Task(trainer, pool, trainer.inputs.of(pool, None), key, None)
     network = models.build("wrn-10-1", (1, 4, 4), 2, rng.stream(0, "w"))
-    stepper = task.begun(ProcessGroup(Fabric(accelerator="cpu")), network)
+    stepper = loop.Stepper(task, ProcessGroup(Fabric(accelerator="cpu")), network)
     return stepper, stepper.learning.train()
 
 
@@ -131,7 +131,7 @@ def test_the_loss_of_a_step_by_hand(pool):
     ((inputs, logits),) = passes
     assert len(inputs) == 4 + 12 + 12
 
-    drawn = Minibatches(torch.arange(len(pool)), 12, 5, "unlabeled items").at(2)
+    drawn = drawn_items(torch.arange(len(pool)), 12, 5, "unlabeled items", 2)
     images = pool.images.read(drawn)
     weak_views = weak(images, rng.stream(5, "weak views", 2), trainer.inputs.weak)
     strong_views = strong(

@@ -93,7 +93,9 @@ def test_a_step_reads_views_of_its_own_items(trained):
     items = torch.tensor([5, 5, 5, 5, 5, 5, 5, 5, 9])
     rows = views.shown(items, {"strong": ("strong", stream(0, "s"))})["strong"]
     assert rows.shape == (9, Means.feature_size)
-    own = [views._strong.read(items[:1], torch.tensor([n]))[0] for n in range(3)]
+    own = [
+        views._stored("strong").read(items[:1], torch.tensor([n]))[0] for n in range(3)
+    ]
     seen = {tuple(row) for row in rows[:8].tolist()}
     assert 1 < len(seen) <= 3
     assert seen <= {tuple(row.tolist()) for row in own}

@@ -12,10 +12,14 @@ from fewlabels import strategies, training
 from fewlabels.errors import UsageError
 from fewlabels.features import FrozenClassifier
 from fewlabels.rng import stream
-from fewlabels.training import frozen_linear
-from fewlabels.training.frozen_linear import Linear, LinearProblem
-from fewlabels.training.linear import logistic
-from fewlabels.training.propagation import neighbor_graph, spread
+from fewlabels.training import linear as frozen_linear
+from fewlabels.training.linear import (
+    Linear,
+    LinearProblem,
+    logistic,
+    neighbor_graph,
+    spread,
+)
 
 EVERY = torch.arange(NUM_ITEMS)
 POOL = tiny_pool(shape=(1, 8, 8))
@@ -266,8 +270,8 @@ def test_everything_labeled(trained):
     [
         ({"unlabeled": "some"}, "'unlabeled' of 'frozen-linear' is 'some'"),
         ({"shares": "uneven"}, "is 'uneven': input should be 'unknown' or 'even'"),
-        ({"shares": (0.5, 0.0)}, "every share must be a number above zero"),
-        ({"shares": (0.5, 0.3, 0.2)}, "3 shares are given, and there are 2 classes"),
+        ({"shares": (0.5, 0.0)}, "shares is 0.0; it must be above 0"),
+        ({"shares": (0.5, 0.3, 0.2)}, "shares gives 3 shares, and there are 2"),
         ({"penalty": 0.0}, "penalty is 0.0"),
         ({"pool_weight": -1.0}, "pool_weight is -1.0"),
         ({"steps": 5}, "option of 'frozen-linear' called 'steps'"),

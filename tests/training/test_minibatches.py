@@ -4,14 +4,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fewlabels.training.minibatches import Minibatches, balanced
+from fewlabels.training.minibatches import balanced, drawn_items
 
 
 @given(num_items=st.integers(1, 20), size=st.integers(1, 30), key=st.integers(0, 2**62))
 def test_every_pass_holds_every_item_once(num_items, size, key):
     indices = torch.arange(num_items) * 3 + 5
-    row = Minibatches(indices, size, key, "labeled items")
-    minibatches = [row.at(step) for step in range(12)]
+    minibatches = [drawn_items(indices, size, key, "labels", s) for s in range(12)]
     assert all(len(m) == size for m in minibatches)
     items = torch.cat(minibatches)
     for start in range(0, len(items) - num_items + 1, num_items):
@@ -21,15 +20,15 @@ def test_every_pass_holds_every_item_once(num_items, size, key):
 
 @given(step=st.integers(0, 10**6), size=st.integers(1, 9))
 def test_a_step_can_be_repeated_alone(step, size):
-    row = Minibatches(torch.arange(7), size, 11, "a")
-    later = Minibatches(torch.arange(7), size, 11, "a")
-    later.at(step + 1)
-    assert torch.equal(row.at(step), later.at(step))
+    settings = torch.arange(7), size, 11, "a"
+    alone = drawn_items(*settings, step)
+    drawn_items(*settings, step + 1)
+    assert torch.equal(drawn_items(*settings, step), alone)
 
 
 def test_purposes_and_keys_differ():
     rows = [
-        Minibatches(torch.arange(50), 50, key, purpose).at(0).tolist()
+        drawn_items(torch.arange(50), 50, key, purpose, 0).tolist()
         for key, purpose in [(1, "a"), (2, "a"), (1, "b")]
     ]
     assert rows[0] != rows[1]

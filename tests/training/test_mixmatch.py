@@ -16,8 +16,7 @@ from tests.training.twins import (
 from fewlabels import rng
 from fewlabels.errors import UsageError
 from fewlabels.training import make, names
-from fewlabels.training.consistency import mixed, sharpened
-from fewlabels.training.mixmatch import MixMatch
+from fewlabels.training.mixmatch import MixMatch, mixed, sharpened
 
 
 @pytest.mark.parametrize("seed", range(3))

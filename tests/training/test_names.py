@@ -14,7 +14,7 @@ from fewlabels.training import make
 from fewlabels.training.alignment import Darp
 from fewlabels.training.fixmatch import FixMatch
 from fewlabels.training.frozen import FrozenInputs
-from fewlabels.training.frozen_linear import Linear
+from fewlabels.training.linear import Linear
 from fewlabels.training.schedule import Schedule
 from fewlabels.training.supervised import Supervised
 from fewlabels.training.training import Training, counting
@@ -162,7 +162,7 @@ def test_supervised_has_no_consistency(option):
         ({"network": "wrn-9-1"}, "depth 9 does not exist.* The nearest are 10 and 16"),
         ({"network": "wrn-10-0"}, "depth is 10 and widen_factor 0; a Wide ResNet"),
         ({"network": "resnet"}, "There is no network called 'resnet'"),
-        ({"weak": {"shift": 2}}, "shift is 2.0; it is a share"),
+        ({"weak": {"shift": 2}}, "shift is 2.0; it must be at least 0 and below 1"),
     ],
 )
 def test_wrong_values_are_explained(options, message):

@@ -12,15 +12,15 @@ from torch import nn
 from fewlabels import models, rng
 from fewlabels.errors import TrainingError
 from fewlabels.pool import ArrayImages
-from fewlabels.training import make
-from fewlabels.training.distributed import ProcessGroup
-from fewlabels.training.fitting import Task
+from fewlabels.training import loop, make
+from fewlabels.training.devices import ProcessGroup
 from fewlabels.training.optimization import (
     AveragedNetwork,
     cosine_factor,
     rate_bound,
     sgd,
 )
+from fewlabels.training.training import Task
 
 
 @pytest.mark.parametrize(
@@ -122,10 +122,10 @@ def test_a_bounded_training_starts_at_the_bound(limit):
     network = task.untrained()
     outputs = task.views.classifier(network, 2).outputs(pool.images, pool.labeled)
     bound = rate_bound(outputs.features, 2, limit)
-    begun = task.begun(ProcessGroup(Fabric(accelerator="cpu")), network)
+    begun = loop.Stepper(task, ProcessGroup(Fabric(accelerator="cpu")), network)
     assert begun.rate_at(0) == bound < 1e3
     modest = trainer.changed(learning_rate=1e-9)
-    begun = replace(task, training=modest).begun(begun.group, task.untrained())
+    begun = loop.Stepper(replace(task, training=modest), begun.group, task.untrained())
     assert begun.rate_at(0) == 1e-9
 
 

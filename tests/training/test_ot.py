@@ -8,9 +8,8 @@ from tests.training.test_trainers import fit
 
 from fewlabels import training
 from fewlabels.errors import UsageError
-from fewlabels.training.graph import Sources
+from fewlabels.training.graph import Sources, balanced
 from fewlabels.training.ot import OT, assignment, first_centers, squared_distances
-from fewlabels.training.transport import balanced
 
 
 def cheapest(costs, masses, shares):

@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 
-from fewlabels.training.prefetch import prepared
+from fewlabels.training.minibatches import prepared
 
 
 @pytest.mark.parametrize("depth", [0, 1, 3, 20])

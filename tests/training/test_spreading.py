@@ -17,10 +17,8 @@ from fewlabels.neighbors import graph as neighbor_graphs
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.training import graph as graphs
 from fewlabels.training import spreading
-from fewlabels.training.calibration import floored, sharpness
-from fewlabels.training.graph import Sources
+from fewlabels.training.graph import Sources, balanced, floored, sharpness
 from fewlabels.training.spreading import Spreading, SpreadLabels, influence
-from fewlabels.training.transport import balanced
 
 HEADS = ["blend", "spreading", "poisson", "ot"]
 each_head = pytest.mark.parametrize("name", HEADS)
@@ -171,9 +169,9 @@ def test_shares_that_are_told_are_met(name, shares):
 
 @each_head
 def test_wrong_shares_are_explained(name, pool):
-    with pytest.raises(UsageError, match="every share must be a number above zero"):
+    with pytest.raises(UsageError, match=r"shares is 0\.0; it must be above 0"):
         training.make(name, shares=(1.0, 0.0))
-    with pytest.raises(UsageError, match="3 shares are given, and there are 2 classes"):
+    with pytest.raises(UsageError, match="shares gives 3 shares, and there are 2"):
         training.make(name, shares=(1.0, 1.0, 1.0)).check(pool)
     with pytest.raises(UsageError, match="neighbors is 0; it must be at least 1"):
         training.make(name, neighbors=0)

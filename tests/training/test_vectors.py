@@ -13,8 +13,8 @@ from fewlabels.evaluation import accuracy
 from fewlabels.loop import hidden
 from fewlabels.pool import Answers, ArrayImages
 from fewlabels.training import frozen, loop
-from fewlabels.training import rows as training_rows
-from fewlabels.training.rows import RowViews, VariedRows
+from fewlabels.training import views as training_rows
+from fewlabels.training.views import RowViews, VariedRows
 
 
 def clouds(scale=50.0, middle=200.0):
@@ -211,7 +211,7 @@ def test_features_of_an_encoder_can_be_varied_instead_of_images(tmp_path, monkey
 
 @pytest.mark.parametrize("name", ["frozen-linear", "frozen-fixmatch"])
 def test_rows_need_no_encoder(name):
-    message = "rows of 6 numbers, which are features already.*without 'frozen-'"
+    message = "rows of 6 numbers, which need no encoder.*without 'frozen-'"
     with pytest.raises(UsageError, match=message):
         training.make(name).fit(clouds(), rng.stream(0, "train"))
 

@@ -8,10 +8,10 @@ from lightning_fabric import Fabric
 from tests.training.conftest import tiny_pool
 
 from fewlabels import models, rng
-from fewlabels.training import make
-from fewlabels.training.distributed import ProcessGroup
-from fewlabels.training.fitting import Task
+from fewlabels.training import loop, make
+from fewlabels.training.devices import ProcessGroup
 from fewlabels.training.learner import Learned, Loss, Step
+from fewlabels.training.training import Task
 
 CLASSES, STEPS = 3, 100
 
@@ -44,7 +44,7 @@ def taken(name, seed=0, number=20, **options):
     task = Task(trainer, pool, trainer.inputs.of(pool, None), 5 + seed, None)
     draws = rng.stream(seed, "weights")
     network = models.build("wrn-10-1", (1, 4, 4), CLASSES, draws)
-    stepper = task.begun(ProcessGroup(Fabric(accelerator="cpu")), network)
+    stepper = loop.Stepper(task, ProcessGroup(Fabric(accelerator="cpu")), network)
     for parameter in stepper.average.module.parameters():
         parameter.mul_(1.1)  # so that it can be told from the network
     both = [], []

@@ -64,11 +64,14 @@ def test_from_a_folder_to_a_model_by_keyboard_alone(
         person.press("Backspace")
         while person.spent() < NUM_LABELS:
             person.labels()
+        if person.file:  # undone after another image was asked in its place
+            person.labels()
         person.waits_for("text=The budget is spent")
+        num_spent = person.spent()
         person.press("Shift+W")
         person.waits_for(".tile")  # as soon as all images were looked at
         assert sum(person.confirms(place) for place in range(10)) > 200
-        assert person.spent() == NUM_LABELS  # what was confirmed costs nothing
+        assert person.spent() == num_spent  # what was confirmed costs nothing
         person.press("Shift+L")
         person.press("Shift+T")
         person.waits_for("text=Training")

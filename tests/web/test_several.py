@@ -4,7 +4,7 @@ import sqlite3
 import time
 
 import pytest
-from benchmarks import postgres
+from tests.harness import postgres
 from tests.projects.toy import CLASSES, QUICK, begin, pictures
 from tests.store.conftest import emptied
 from tests.web.pages import Browser, uuid

@@ -13,7 +13,6 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Generator, Tensor
 
-from fewlabels.adapters.probabilities import logits_of
 from fewlabels.errors import LabelError, UsageError
 from fewlabels.naming import DEFAULT_STRATEGY
 from fewlabels.pool import UNKNOWN, WITHHELD, Pool, Query, Round
@@ -118,7 +117,11 @@ class FewlabelsQuery(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]  #
         check_scalar(fit_clf, "fit_clf", bool)
         features, logits, classes = X, None, None
         if clf is not None:
-            clf = self._fitted(clf, X, y, sample_weight, fit_clf=fit_clf)
+            check_type(clf, "clf", SkactivemlClassifier)
+            check_equal_missing_label(clf.missing_label, self.missing_label_)
+            if fit_clf:
+                weights = () if sample_weight is None else (sample_weight,)
+                clf = clone(clf).fit(X, y, *weights)
             features, logits = self._outputs(clf, X)
             classes = clf.classes_
         numbers = ExtLabelEncoder(classes, self.missing_label_).fit_transform(y)
@@ -134,21 +137,14 @@ class FewlabelsQuery(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]  #
             seed=stream(int(self.random_state_.randint(2**31)), "query"),
             options=self.options,
         )
-        if return_utilities:
-            return chosen, _utilities(chosen, positions, len(X))
-        return chosen
-
-    def _fitted(
-        self, clf: Any, X: Any, y: Any, sample_weight: Any, *, fit_clf: bool
-    ) -> Any:
-        """Return a classifier that can be asked, and leave the given one as it is."""
-        check_type(clf, "clf", SkactivemlClassifier)
-        check_equal_missing_label(clf.missing_label, self.missing_label_)
-        if not fit_clf:
-            return clf
-        if sample_weight is None:
-            return clone(clf).fit(X, y)
-        return clone(clf).fit(X, y, sample_weight)
+        if not return_utilities:
+            return chosen
+        utilities = np.full((batch_size, len(X)), np.nan)
+        utilities[:, positions] = 0
+        utilities[:, chosen] = np.arange(batch_size, 0, -1)
+        for place in range(batch_size):
+            utilities[place:, chosen[:place]] = np.nan
+        return chosen, utilities
 
     def _outputs(self, clf: Any, X: Any) -> tuple[Any, NDArray[Any]]:
         """Return features and logits of all samples."""
@@ -158,27 +154,23 @@ class FewlabelsQuery(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]  #
         asked = {flag: True} if isinstance(flag, str) else flag or {}
         answer = clf.predict_proba(X, **asked)
         if isinstance(answer, tuple):
-            return answer[1], logits_of(answer[0])
+            return answer[1], _logits(answer[0])
         if asked:
             raise UsageError(
                 f"{type(clf).__name__}.predict_proba was asked for embeddings through "
                 f"{asked} and returned probabilities alone; correct "
                 "clf_embedding_flag_name, or leave it out to use X itself."
             )
-        return X, logits_of(answer)
+        return X, _logits(answer)
 
 
-def _utilities(
-    chosen: NDArray[np.int64], candidates: NDArray[np.int64], num_samples: int
-) -> NDArray[np.float64]:
-    """Return the order of the choice as utilities, shape (size, num_samples)."""
-    size = len(chosen)
-    utilities = np.full((size, num_samples), np.nan)
-    utilities[:, candidates] = 0
-    utilities[:, chosen] = np.arange(size, 0, -1)
-    for place in range(size):
-        utilities[place:, chosen[:place]] = np.nan
-    return utilities
+def _logits(probabilities: ArrayLike) -> NDArray[Any]:
+    """Return logarithms of probabilities (N, C), finite where a probability is zero."""
+    given = np.asarray(probabilities)
+    if given.dtype.kind != "f":
+        given = given.astype(np.float64)
+    logits: NDArray[Any] = np.log(np.maximum(given, np.finfo(given.dtype).tiny))
+    return logits
 
 
 @dataclass(frozen=True)

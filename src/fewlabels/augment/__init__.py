@@ -6,16 +6,17 @@ the same type; sizes are shares of the side, so that 8x8 and 32x32 images are ch
 alike.
 """
 
-from fewlabels.augment.presets import preset, preset_names
+from fewlabels.augment.randaugment import num_draws, strong, view
 from fewlabels.augment.settings import (
     OPERATIONS,
     RandAugment,
     Strong,
     StrongAugment,
     WeakAugment,
+    preset,
+    preset_names,
 )
-from fewlabels.augment.shifts import weak
-from fewlabels.augment.views import num_draws, strong, view
+from fewlabels.augment.smooth import weak
 
 __all__ = [
     "OPERATIONS",

@@ -6,16 +6,23 @@ found and not repeated.
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
+from pathlib import Path
 
-from fewlabels.bench.experiment import Condition, Experiment
-from fewlabels.loop import Seeds, query_size
-from fewlabels.runs import Choice, RunSettings, SeedOptions
+from fewlabels import data
+from fewlabels.bench.experiment import Condition, Experiment, resolved
+from fewlabels.errors import UsageError
+from fewlabels.loop import query_size
+from fewlabels.naming import AllowCode, check_code
+from fewlabels.runs import Choice, RunSettings, SeedOptions, check_choices, settled
+from fewlabels.runs.settings import read_mapping, validated
 
 _VERSION = 2  # to be raised when the same settings come to mean something else
 _LENGTH = 16
+_LIKE = "Give a YAML file with the fields of an experiment; begin with 'name: mine'."
 
 
 @dataclass(frozen=True)
@@ -33,10 +40,7 @@ class Cell:
 
     @property
     def bare(self) -> "Cell":
-        """The same run, whatever its strategy and trainer came to.
-
-        Its address is where earlier versions, which did not look at that, put it.
-        """
+        """The same run, whatever its strategy and trainer came to."""
         return Cell(self.settings.bare)
 
     @property
@@ -70,16 +74,16 @@ class Cell:
         s = self.settings
         if s.zero_shot or not s.start:
             return None
-        shared = s.model_copy(
-            update={
-                "strategy": Choice(name="random"),
-                "query": 1,
-                "budget": s.start,
-                "seed": s.all_seeds.start,
-                "seeds": _first_only(s.all_seeds),
-            }
-        )
-        return Cell(shared)
+        seeds = s.all_seeds
+        first = None if seeds.first == seeds.start else seeds.first
+        changes = {
+            "strategy": Choice(name="random"),
+            "query": 1,
+            "budget": s.start,
+            "seed": seeds.start,
+            "seeds": SeedOptions(first=first),
+        }
+        return Cell(s.model_copy(update=changes))
 
     @property
     def num_trainings(self) -> int:
@@ -164,10 +168,62 @@ def noise_cells(experiment: Experiment) -> tuple[Cell, ...]:
     )
 
 
-def _first_only(seeds: Seeds) -> SeedOptions:
-    """Name the seed of the first training where it is not that of the start."""
-    return SeedOptions(first=None if seeds.first == seeds.start else seeds.first)
-
-
 def _distinct(cells: Iterable[Cell]) -> tuple[Cell, ...]:
     return tuple({cell.address: cell for cell in cells}.values())
+
+
+def read_experiment(file: Path, *, allow_code: AllowCode = False) -> Experiment:
+    """Return the experiment that a YAML file describes.
+
+    Args:
+        file: One with the fields of :class:`Experiment`.
+        allow_code: Which import paths it may name.
+
+    Returns:
+        The experiment, its strategies and trainers found. A :class:`UsageError` tells
+        that the file cannot be read, names code that is not allowed, or has a wrong
+        field.
+    """
+    content = read_mapping(file, kind="experiment", like=_LIKE)
+    try:
+        found = validated(Experiment, content)
+        settings = [condition.settings for condition in found.conditions]
+        chosen = [one for s in settings for one in (s.strategy, s.trainer)]
+        code = [one.code for one in (*chosen, *found.strategies)]
+    except UsageError as error:
+        raise UsageError(f"The experiment '{file}' cannot be done. {error}") from error
+    check_code(file, code, allow_code)
+    try:
+        return checked(found)
+    except UsageError as error:
+        raise UsageError(f"The experiment '{file}' cannot be done. {error}") from error
+
+
+def checked(experiment: Experiment) -> Experiment:
+    """Return an experiment if all its parts fit; quick, before anything is loaded.
+
+    Args:
+        experiment: One that may have been changed.
+
+    Returns:
+        The same, with the identities of its strategies and trainers. A
+        :class:`UsageError` tells what does not fit.
+    """
+    found = validated(Experiment, experiment.model_dump())
+    conditions = tuple(
+        one.model_copy(update={"settings": settled(one.settings)})
+        for one in found.conditions
+    )
+    for name in {one.settings.data.name: None for one in conditions}:
+        is_there = name in data.names()  # said once, and not in every run
+        with suppress(OSError, ValueError):  # a name that no file can have
+            is_there = is_there or Path(name).exists()
+        if not is_there:
+            raise UsageError(
+                f"There is no data set, file or folder called '{name}', so no run "
+                f"could begin. Known data sets: {', '.join(data.names())}."
+            )
+    found = found.model_copy(update={"conditions": conditions})
+    for cell in plan(found).all:
+        check_choices(cell.settings)
+    return resolved(found)

@@ -2,14 +2,14 @@
 
 import shutil
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from fewlabels import progress, training
-from fewlabels.bench.cells import Cell, ExperimentRuns, plan
+from fewlabels import training
+from fewlabels.bench.cells import Cell, plan
 from fewlabels.bench.experiment import Experiment
 from fewlabels.bench.folder import BenchFolder
 from fewlabels.bench.work import pool_of
@@ -77,23 +77,31 @@ def estimate(
     """
     todo = plan(experiment)
     missing = folder.missing(todo.all)
-    left = sum(_trainings_left(folder, cell) for cell in missing)
+    left = sum(
+        cell.num_trainings - cell.num_trained(len(folder.lines(cell)))
+        for cell in missing
+    )
     steps = steps_of(experiment.conditions[0].settings)
-    measured = _measured(folder, todo, steps)
     source = "measured now"
     if seconds_per_step is None:
+        taken = [  # by rounds after the first, which may not have been trained
+            sum(v for k, v in entry.items() if k.endswith("_seconds"))
+            for cell in todo.cells
+            for entry in folder.timings(cell)[1:]
+        ]
         source = "measured in runs that are finished"
-        seconds_per_step = measured
-    if seconds_per_step is None:
-        source = "expected on one core"
-        seconds_per_step = experiment.footprint.seconds_per_step
+        if taken:
+            seconds_per_step = sum(taken) / len(taken) / (steps or 1)
+        else:
+            source = "expected on one core"
+            seconds_per_step = experiment.footprint.seconds_per_step
+    trainings = num_trainings([experiment])
     return ExperimentCost(
         num_cells=len(todo.all),
         num_finished=len(todo.all) - len(missing),
-        num_trainings=num_trainings([experiment]),
+        num_trainings=trainings,
         num_trainings_left=left,
-        num_other=num_trainings([experiment])
-        - num_trainings([experiment], other_readings=False),
+        num_other=trainings - num_trainings([experiment], other_readings=False),
         steps=steps,
         seconds_per_step=seconds_per_step,
         source=source,
@@ -114,15 +122,16 @@ def num_trainings(
     Returns:
         The number.
     """
-    chosen = [one if other_readings else _one_reading(one) for one in experiments]
-    cells = {cell.address: cell for one in chosen for cell in plan(one).all}
+    cells: dict[str, Cell] = {}
+    for experiment in experiments:
+        kept = tuple(
+            one
+            for one in experiment.conditions
+            if other_readings or not one.is_other_reading
+        )
+        todo = plan(experiment.model_copy(update={"conditions": kept}))
+        cells |= {cell.address: cell for cell in todo.all}
     return sum(cell.num_trainings for cell in cells.values())
-
-
-def _one_reading(experiment: Experiment) -> Experiment:
-    """Return an experiment without second readings of the paper."""
-    kept = tuple(one for one in experiment.conditions if not one.is_other_reading)
-    return experiment.model_copy(update={"conditions": kept})
 
 
 def steps_of(settings: RunSettings) -> int | None:
@@ -139,17 +148,7 @@ def free_space(path: Path) -> float:
     return float(shutil.disk_usage(there).free)
 
 
-@dataclass(frozen=True)
-class Measured:
-    """What a few steps of an experiment's training took on this machine."""
-
-    num_steps: int
-    seconds_per_step: float
-    loss: float | None
-    """Loss that was told last."""
-
-
-def measure(experiment: Experiment, num_steps: int) -> Measured:
+def measure(experiment: Experiment, num_steps: int) -> float:
     """Train a few steps, as the last round of the experiment's first run would.
 
     Args:
@@ -157,7 +156,7 @@ def measure(experiment: Experiment, num_steps: int) -> Measured:
         num_steps: How many steps.
 
     Returns:
-        What they took.
+        Seconds per step on this machine.
 
     Raises:
         UsageError: If the trainer has no steps, or none are asked for.
@@ -174,56 +173,7 @@ def measure(experiment: Experiment, num_steps: int) -> Measured:
     torch.set_num_threads(settings.threads)  # as a worker does
     pool = pool_of(settings)
     answers = starting_answers(pool, settings.budget, settings.seed, trainer=few)
-    told = _Told()
+    known = hidden(pool, settings.budget).with_answers(answers)
     began = time.perf_counter()
-    with progress.reporting(told):
-        known = hidden(pool, settings.budget).with_answers(answers)
-        few.fit(known, stream(settings.seed, "train", 0))
-    seconds = time.perf_counter() - began
-    return Measured(num_steps, seconds / num_steps, told.figures.get("loss"))
-
-
-@dataclass
-class _Told:
-    """A listener that remembers the last figures."""
-
-    figures: dict[str, float] = field(default_factory=dict)
-
-    def start(self, task: str, total: int, done: int) -> int:
-        """Hear of a task."""
-        del task, total, done
-        return 0
-
-    def advance(self, handle: int, amount: int) -> None:
-        """Do nothing."""
-
-    def tell(self, step: int, figures: Mapping[str, float]) -> None:
-        """Remember figures."""
-        del step
-        self.figures.update({name: float(value) for name, value in figures.items()})
-
-    def finish(self, handle: int) -> None:
-        """Do nothing."""
-
-
-def _trainings_left(folder: BenchFolder, cell: Cell) -> int:
-    """Return how many trainings of an unfinished run are still to do."""
-    return cell.num_trainings - cell.num_trained(len(folder.lines(cell)))
-
-
-def _measured(
-    folder: BenchFolder, todo: ExperimentRuns, steps: int | None
-) -> float | None:
-    """Return the seconds per step of finished runs; None if there are none."""
-    seconds = list(_later_seconds(folder, todo.cells))
-    if not seconds:
-        return None
-    return sum(seconds) / len(seconds) / (steps or 1)
-
-
-def _later_seconds(folder: BenchFolder, cells: Iterable[Cell]) -> Iterable[float]:
-    """Yield what rounds after the first took; the first may not have been trained."""
-    for cell in cells:
-        for entry in folder.timings(cell)[1:]:
-            parts = [v for k, v in entry.items() if k.endswith("_seconds")]
-            yield float(sum(parts))
+    few.fit(known, stream(settings.seed, "train", 0))
+    return (time.perf_counter() - began) / num_steps

@@ -8,7 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from fewlabels import strategies, training
 from fewlabels.bench.published import PublishedTable
-from fewlabels.runs import Choice, RunSettings, as_made, made_changes
+from fewlabels.runs import Choice, RunSettings
+from fewlabels.runs.settings import made_changes
 
 Scale = Literal["paper", "cpu"]
 """``"paper"``: the settings of the paper, for GPUs; ``"cpu"``: for two cores."""
@@ -167,7 +168,7 @@ def resolved(experiment: Experiment) -> Experiment:
         for one in experiment.conditions
     ]
     found = [
-        one if one.made else as_made(one, strategies.resolve(one.name, one.options))
+        one if one.made else one.as_made(strategies.resolve(one.name, one.options))
         for one in experiment.strategies
     ]
     changes = {"conditions": tuple(conditions), "strategies": tuple(found)}
@@ -178,5 +179,5 @@ def _with_trainer(settings: RunSettings) -> RunSettings:
     chosen = settings.trainer
     if chosen.made:
         return settings
-    trainer = as_made(chosen, training.resolve(chosen.name, chosen.options))
+    trainer = chosen.as_made(training.resolve(chosen.name, chosen.options))
     return settings.model_copy(update={"trainer": trainer})

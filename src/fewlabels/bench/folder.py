@@ -10,6 +10,7 @@
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,8 +20,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fewlabels import journal
-from fewlabels.bench.cells import Cell
+from fewlabels.bench.cells import Cell, plan
 from fewlabels.bench.experiment import Experiment
+from fewlabels.checks import count
 from fewlabels.errors import ForeignFolderError, RunError, RunInUseError, StorageError
 from fewlabels.files import (
     alone,
@@ -30,7 +32,8 @@ from fewlabels.files import (
     read_regular,
     replace_text,
 )
-from fewlabels.runs import RoundLine, RunFolder, faults, has_ended
+from fewlabels.runs import RoundLine, RunFolder, has_ended
+from fewlabels.runs.settings import faults
 from fewlabels.seals import opened, sealed
 
 SCHEMA = 1
@@ -67,18 +70,8 @@ class BenchFolder:
         return self.path / "bench.json"
 
     def run_folder(self, cell: Cell) -> RunFolder:
-        """Return the folder of a run.
-
-        One that an earlier version began at another address counts, unless what it
-        wrote down of strategy and trainer is not what they are now.
-        """
-        own = RunFolder(self.path / "cells" / cell.address)
-        if cell.settings.made and not own.path.exists():
-            earlier = self.run_folder(cell.bare)
-            with suppress(RunError):
-                if earlier.path.exists() and not earlier.changes(cell.settings):
-                    return earlier
-        return own
+        """Return the folder of a run."""
+        return RunFolder(self.path / "cells" / cell.address)
 
     def run_folders(self) -> tuple[RunFolder, ...]:
         """Return the folders of all runs that have begun, in a fixed order."""
@@ -99,7 +92,7 @@ class BenchFolder:
         if not self.description_file.exists():
             make_folder(self.path)
             content = {"kind": _KIND, "schema_version": SCHEMA}
-            replace_text(self.description_file, _pretty(content))
+            replace_text(self.description_file, json.dumps(content, indent=2) + "\n")
 
     def check_usable(self) -> None:
         """Raise unless the folder is one of a benchmark or can become one."""
@@ -111,36 +104,33 @@ class BenchFolder:
     def check(self) -> None:
         """Raise unless the folder is one of a benchmark, of this version."""
         found: Any = None
+        content = {"kind": _KIND, "schema_version": SCHEMA}
         try:
             found = parsed(read_regular(self.description_file, _MOST_BYTES))
         except OSError:
             pass
         except ValueError as error:
-            content = json.dumps({"kind": _KIND, "schema_version": SCHEMA})
             raise ForeignFolderError(
                 f"'{self.description_file}' could not be read: {error}. If this is the "
-                f"folder of a benchmark, replace what is in that file by {content}"
+                f"folder of a benchmark, replace what is in that file by "
+                f"{json.dumps(content)}"
             ) from error
         if not isinstance(found, dict) or found.get("kind") != _KIND:
             raise ForeignFolderError(
                 f"'{self.path}' does not contain a benchmark. Give the folder that a "
                 "benchmark was written to."
             )
-        if found.get("schema_version") != SCHEMA:
+        if found != content:
             raise ForeignFolderError(
-                f"'{self.path}' was written in version {found.get('schema_version')} "
-                f"of its files, this program knows version {SCHEMA}. Update it, or "
-                "give another folder."
+                f"'{self.path}' has version {found.get('schema_version')} of a "
+                f"benchmark's files, this program knows version {SCHEMA}. Update it."
             )
 
     def experiments(self) -> dict[str, Experiment]:
         """Return what was asked for so far, by name."""
         self.check()
-        found = {}
-        for file in sorted((self.path / "experiments").glob("*.json")):
-            experiment = _experiment(file)
-            found[experiment.name] = experiment
-        return found
+        files = sorted((self.path / "experiments").glob("*.json"))
+        return {one.name: one for one in map(_experiment, files)}
 
     def asked(self, name: str) -> Experiment | None:
         """Return what was asked for so far under a name; None if nothing was."""
@@ -164,7 +154,13 @@ class BenchFolder:
         with alone(folder / _LOCK, in_use, patience=_PATIENCE):
             before = self.asked(asked.name)
             if before is not None and asked.continues(before):
-                asked = _together(before, asked)
+                every = (*before.strategies, *asked.strategies)
+                changes = {
+                    "strategies": tuple({one.label: one for one in every}.values()),
+                    "seeds": tuple(sorted({*before.seeds, *asked.seeds})),
+                    "retrainings": max(before.retrainings, asked.retrainings),
+                }
+                asked = asked.model_copy(update=changes)
             text = sealed(asked.model_dump_json(indent=2) + "\n")
             replace_text(self._experiment_file(asked.name), text)
         return asked
@@ -243,7 +239,7 @@ class BenchFolder:
 def _experiment(file: Path) -> Experiment:
     try:
         content = read_regular(file, _MOST_BYTES)
-        return Experiment.model_validate_json(opened(content)[0])
+        return Experiment.model_validate_json(opened(content))
     except (OSError, ValueError) as error:
         found = faults(error) if isinstance(error, ValidationError) else str(error)
         raise RunError(
@@ -252,17 +248,34 @@ def _experiment(file: Path) -> Experiment:
         ) from error
 
 
-def _together(before: Experiment, now: Experiment) -> Experiment:
-    """Return an experiment with the strategies and seeds of both."""
-    strategies = {one.label: one for one in (*before.strategies, *now.strategies)}
-    return now.model_copy(
-        update={
-            "strategies": tuple(strategies.values()),
-            "seeds": tuple(sorted({*before.seeds, *now.seeds})),
-            "retrainings": max(before.retrainings, now.retrainings),
-        }
+def outdated(experiment: Experiment, folder: BenchFolder) -> tuple[str, ...]:
+    """Say of which runs a benchmark holds others that are not counted, and why.
+
+    A default may change in a later version, and people edit their own strategies and
+    trainers. Such runs have another address: they are kept, and never mixed with
+    others.
+
+    Args:
+        experiment: What is asked for.
+        folder: The benchmark.
+
+    Returns:
+        A sentence for each difference.
+    """
+    wanted = {cell.bare.address: cell for cell in plan(experiment).all}
+    found: Counter[str] = Counter()
+    for own in folder.run_folders():
+        with suppress(RunError):  # who does the run is told
+            cell = wanted.get(Cell(own.settings()).address)
+            if cell is None or folder.run_folder(cell).path == own.path:
+                continue
+            s = cell.settings
+            names = {"strategy": s.strategy.name, "trainer": s.trainer.name}
+            for change in own.changes(s):
+                part, _, reason = change.partition(": ")
+                found[f"{part} '{names[part]}', {reason}"] += 1
+    return tuple(
+        f"{count(number, 'run')} with these settings {'was' if number == 1 else 'were'}"
+        f" made by something else: {change}. Such runs are kept, and not counted here."
+        for change, number in found.items()
     )
-
-
-def _pretty(content: Any) -> str:
-    return json.dumps(content, indent=2) + "\n"

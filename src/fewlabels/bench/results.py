@@ -37,8 +37,6 @@ class CellResult:
     """Its finished rounds."""
     timings: tuple[dict[str, Any], ...] = ()
     """What was measured of each besides its result."""
-    is_checked: bool = True
-    """False: a version wrote its files that knew no checksums."""
 
     @property
     def is_finished(self) -> bool:
@@ -190,7 +188,6 @@ def _result(folder: BenchFolder, strategy: str, seed: int, cell: Cell) -> CellRe
             start=tuple(own.start() or ()),
             lines=tuple(own.lines()),
             timings=tuple(folder.timings(cell)),
-            is_checked=own.is_checked(),
         )
     except RunError as error:
         return replace(result, failure=folder.damage(cell, error))

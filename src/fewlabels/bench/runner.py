@@ -1,28 +1,66 @@
-"""Do what is missing of an experiment."""
+"""Do what is missing of an experiment, or a finished run of it once more."""
 
 import json
+import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
 
 from fewlabels import progress
 from fewlabels.bench.cells import Cell, plan
 from fewlabels.bench.cost import steps_of
-from fewlabels.bench.engines import Ended, Engine
 from fewlabels.bench.experiment import Experiment
-from fewlabels.bench.folder import BenchFolder
+from fewlabels.bench.folder import BenchFolder, Failure
+from fewlabels.bench.work import do
+from fewlabels.errors import UsageError
+from fewlabels.jobs import Executor
 from fewlabels.loop import round_folder
-from fewlabels.runs import RunFolder
+from fewlabels.naming import AllowCode, check_code
+from fewlabels.rng import stream
+from fewlabels.runs import RunFolder, environment, has_ended
+from fewlabels.runs.executing import are_same_data
+from fewlabels.runs.settings import made_changes
 
+_WORK = "fewlabels.bench.work:work"
 _LOOK_EVERY = 2.0  # seconds
 _TAIL = 4096  # bytes of a journal that hold its last line
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run that a worker is through with."""
+
+    cell: Cell
+    error: str | None = None
+    """What went wrong; None if it is finished."""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The outcome of doing a run again."""
+
+    cell: Cell
+    differences: tuple[str, ...]
+    """What is not the same, a sentence each; empty if all is."""
+    changes: tuple[str, ...]
+    """What differs between then and now around the run: versions, machine, data, the
+    options and code of strategy and trainer."""
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the run came out the same."""
+        return not self.differences
 
 
 def run(
     experiment: Experiment,
     folder: BenchFolder,
-    engine: Engine,
+    executor: Executor,
     *,
     tensorboard: bool = False,
 ) -> Iterator[Ended]:
@@ -34,7 +72,8 @@ def run(
     Args:
         experiment: What to do.
         folder: Where; opened already.
-        engine: Who does the runs.
+        executor: Who does the runs. A worker that is killed is replaced, and its run
+            goes on where it was; one that is killed again and again has failed.
         tensorboard: Write the curves of all trainings for TensorBoard too.
 
     Yields:
@@ -43,63 +82,37 @@ def run(
     todo = plan(experiment)
     first = folder.missing(todo.beginnings)
     with _watched(folder, todo.all):
-        if first:
-            yield from engine.run(first, folder.path, tensorboard=tensorboard)
+        yield from run_cells(first, folder, executor, tensorboard=tensorboard)
         later = folder.missing(cell for cell in todo.all if cell not in first)
-        if later:
-            yield from engine.run(later, folder.path, tensorboard=tensorboard)
+        yield from run_cells(later, folder, executor, tensorboard=tensorboard)
 
 
-@dataclass(frozen=True)
-class _Watch:
-    """Looks at the files of all runs to see how far they are."""
+def run_cells(
+    cells: Sequence[Cell],
+    folder: BenchFolder,
+    executor: Executor,
+    *,
+    tensorboard: bool = False,
+) -> Iterator[Ended]:
+    """Do runs side by side; see :func:`run`.
 
-    folder: BenchFolder
-    cells: Sequence[Cell]
-    steps: Mapping[str, int]
-    """Steps of a training, by label of the trainer."""
-    finished: set[str] = field(default_factory=set)
-    """Addresses of runs that need no second look."""
-
-    @property
-    def total(self) -> int:
-        """Steps of all trainings together."""
-        return sum(self._steps(cell) * cell.num_trainings for cell in self.cells)
-
-    def done(self) -> int:
-        """Return how many steps are done."""
-        return sum(self._done(cell) for cell in self.cells)
-
-    def _steps(self, cell: Cell) -> int:
-        return self.steps[cell.settings.trainer.label]
-
-    def _done(self, cell: Cell) -> int:
-        steps = self._steps(cell)
-        everything = steps * cell.num_trainings
-        if cell.address in self.finished:
-            return everything
-        lines = self.folder.lines(cell)
-        if lines and not lines[-1].ids:
-            self.finished.add(cell.address)
-            return everything
-        if cell.is_asking and not lines:
-            return 0  # the first training is another run's, even where it is not copied
-        step = _last_step(self.folder.run_folder(cell), len(lines))
-        return steps * cell.num_trained(len(lines)) + min(steps, step)
-
-
-def _last_step(folder: RunFolder, round_number: int) -> int:
-    """Return the step that was told last of the training of a round."""
-    try:
-        with folder.training_file.open("rb") as file:
-            file.seek(0, 2)
-            file.seek(max(0, file.tell() - _TAIL))
-            *lines, _ = file.read().split(b"\n")
-        last = json.loads(lines[-1])
-        is_going_on = last["part"] == round_folder(folder.path, round_number).name
-        return int(last["step"]) if is_going_on else 0
-    except (OSError, ValueError, KeyError, TypeError, IndexError):
-        return 0  # nothing told yet
+    Yields:
+        Each run as it ends, finished or failed.
+    """
+    root = folder.path.absolute()
+    common = {"root": str(root), "tensorboard": tensorboard}
+    orders = [common | {"settings": cell.settings.model_dump_json()} for cell in cells]
+    with closing(executor.run(_WORK, orders, root)) as running:
+        for number, end in running:
+            cell = cells[number]
+            if end["event"] == "done":
+                yield Ended(cell, end["result"])
+            else:  # write down what the worker could not
+                error = end["reason"]
+                trace = end.get("traceback") or end.get("printed", "")
+                failure = Failure(label=cell.label, error=error, traceback=trace)
+                folder.write_failure(cell, failure)
+                yield Ended(cell, error)
 
 
 @contextmanager
@@ -107,22 +120,119 @@ def _watched(folder: BenchFolder, cells: Sequence[Cell]) -> Iterator[None]:
     """Report the steps of all runs while the block runs, wherever they are done."""
     trained = {cell.settings.trainer.label: cell.settings for cell in cells}
     steps = {label: steps_of(one) or 1 for label, one in trained.items()}
-    watch = _Watch(folder, cells, steps)
-    done = watch.done()
-    with progress.track("Steps", watch.total, done=done) as advance:
-        ends = threading.Event()
+    totals = {
+        cell.address: steps[cell.settings.trainer.label] * cell.num_trainings
+        for cell in cells
+    }
+    done = dict.fromkeys(totals, 0)
+
+    def looked() -> int:
+        for cell in cells:
+            if done[cell.address] < totals[cell.address]:
+                own = steps[cell.settings.trainer.label]
+                done[cell.address] = _steps_done(folder, cell, own)
+        return sum(done.values())
+
+    before, ends = looked(), threading.Event()
+    with progress.track("Steps", sum(totals.values()), done=before) as advance:
 
         def look(before: int) -> None:
             while not ends.wait(_LOOK_EVERY):
-                now = watch.done()
+                now = looked()
                 if now > before:
                     advance(now - before)
                     before = now
 
-        looking = threading.Thread(target=look, args=(done,), daemon=True)
+        looking = threading.Thread(target=look, args=(before,), daemon=True)
         looking.start()
         try:
             yield
         finally:
             ends.set()
             looking.join()
+
+
+def _steps_done(folder: BenchFolder, cell: Cell, steps: int) -> int:
+    """Return how many steps of a run's own trainings its files say are done."""
+    lines, own = folder.lines(cell), folder.run_folder(cell)
+    if has_ended(lines):
+        return steps * cell.num_trainings
+    if cell.is_asking and not lines:
+        return 0  # the first training is another run's, even where it is not copied
+    last = 0
+    with suppress(OSError, ValueError, KeyError, TypeError, IndexError):  # none yet
+        with own.training_file.open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - _TAIL))
+            entry = json.loads(file.read().split(b"\n")[-2])
+        if entry["part"] == round_folder(own.path, len(lines)).name:
+            last = int(entry["step"])
+    return steps * cell.num_trained(len(lines)) + min(steps, last)
+
+
+def verify(
+    folder: BenchFolder, *, seed: int = 0, allow_code: AllowCode = False
+) -> Verification:
+    """Do a random finished run once more, from nothing, and compare.
+
+    Args:
+        folder: The benchmark; nothing in it is changed.
+        seed: Decides which run.
+        allow_code: Which import paths its strategy and trainer may be.
+
+    Returns:
+        What is the same and what is not.
+
+    Raises:
+        UsageError: If no run is finished, or if this one needs code that is not
+            allowed.
+    """
+    experiments = folder.experiments().values()
+    cells = {cell.address: cell for one in experiments for cell in plan(one).all}
+    finished = [cell for cell in cells.values() if folder.is_finished(cell)]
+    if not finished:
+        msg = f"No run in '{folder.path}' is finished, so none can be verified."
+        raise UsageError(msg)
+    draw = torch.randint(len(finished), (1,), generator=stream(seed, "verify"))
+    cell = finished[int(draw)]
+    anew = cell.bare  # whatever strategy and trainer come to now
+    s = anew.settings
+    check_code(folder.path, [s.strategy.code, s.trainer.code], allow_code)
+    with tempfile.TemporaryDirectory(prefix="fewlabels-verify-") as place:
+        again = BenchFolder(Path(place))
+        do(anew, again)
+        then, now = folder.run_folder(cell), again.run_folder(anew)
+        return Verification(
+            cell, tuple(differences(then, now)), tuple(_changes(then, now))
+        )
+
+
+def differences(one: RunFolder, other: RunFolder) -> Iterator[str]:
+    """Yield a sentence for each thing that two runs of the same settings differ in."""
+
+    def short(value: Any) -> str:
+        text = repr(value)
+        return text if len(text) <= 80 else text[:77] + "..."
+
+    if one.start() != other.start():
+        yield "They begin with different labels."
+    lines, again = one.lines(), other.lines()
+    if len(lines) != len(again):
+        yield f"They have {len(lines)} and {len(again)} rounds."
+    for line, repeated in zip(lines, again, strict=False):
+        before, now = line.model_dump(mode="json"), repeated.model_dump(mode="json")
+        for name in before:
+            if before[name] != now[name]:
+                was, is_now = short(before[name]), short(now[name])
+                yield f"Round {line.step}: {name} was {was} and is now {is_now}."
+
+
+def _changes(then: RunFolder, again: RunFolder) -> Iterator[str]:
+    before, now = then.description(), again.description()
+    for name in environment():
+        if before.get(name) != now[name]:
+            yield f"{name} was {before.get(name)} and is now {now[name]}."
+    for change in made_changes(then.made(), again.made()):
+        yield f"{change[0].upper()}{change[1:]}."
+    if not are_same_data(before["data"], now["data"]):
+        yield "The data are not those that the run was done on."

@@ -9,7 +9,7 @@ from typing import Any
 from fewlabels.bench.cells import Cell
 from fewlabels.bench.folder import BenchFolder
 from fewlabels.errors import UsageError
-from fewlabels.jobs.surroundings import restored
+from fewlabels.jobs.cluster import restored
 
 _PASSWORD = re.compile(r"//[^/\s]*@")  # with the name before it
 _TAG = "fewlabels.cell"

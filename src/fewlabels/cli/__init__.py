@@ -12,13 +12,15 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
-from fewlabels.cli.harmless import harmless
 from fewlabels.errors import FewlabelsError, UntrustedStoreError, UsageError
 from fewlabels.progress import Canceled, Interrupt, stopping
 
-__all__ = ["main"]
+__all__ = ["harmless", "main"]
 
 _STOPPED = "Stopped. Finished work is kept; run the same command to resume."
+_CONTROLS = {*range(0x20), 0x7F, *range(0x80, 0xA0)} - {ord("\n"), ord("\t")}
+_REORDERING = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}
+_VISIBLE = {code: f"\\u{code:04x}" for code in _CONTROLS | _REORDERING}
 
 
 def main() -> None:
@@ -43,10 +45,8 @@ def main() -> None:
                 if not _is_confirmed(error):
                     raise
                 app()
-    except UsageError as error:
-        _leave(f"Error: {error}", 2)
     except FewlabelsError as error:
-        _leave(f"Error: {error}", 1)
+        _leave(f"Error: {error}", 2 if isinstance(error, UsageError) else 1)
     except Canceled:
         _leave(_STOPPED, 1)
     except BrokenPipeError:
@@ -56,6 +56,19 @@ def main() -> None:
         _leave(f"Error: reading or writing failed: {error}.", 1)
     finally:
         gc.enable()
+
+
+def harmless(text: str) -> str:
+    r"""Return text with what would move a cursor, or reorder letters, made visible.
+
+    Names of files and classes may be a stranger's. Line breaks and tabs are left.
+    Inside JSON the result means the same as the text.
+
+    Example:
+        >>> print(harmless("cat\x1b[2J"))
+        cat\u001b[2J
+    """
+    return text.translate(_VISIBLE)
 
 
 def _is_confirmed(error: UntrustedStoreError) -> bool:
@@ -81,20 +94,18 @@ def _is_confirmed(error: UntrustedStoreError) -> bool:
 
 
 def _on_signals(handler: Callable[[int, FrameType | None], None]) -> None:
+    """Let a handler stop the work; what is being imported is left at once."""
+
     def stop(number: int, frame: FrameType | None) -> None:
-        (_stop_loading if _is_importing(frame) else handler)(number, frame)
+        outer = frame
+        while outer is not None:
+            if outer.f_code.co_filename.startswith("<frozen importlib"):
+                _stop_loading(number, frame)
+            outer = outer.f_back
+        handler(number, frame)
 
     signal.signal(signal.SIGINT, stop)
     signal.signal(signal.SIGTERM, stop)
-
-
-def _is_importing(frame: FrameType | None) -> bool:
-    """Return whether the code that was interrupted is importing something."""
-    while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
-            return True
-        frame = frame.f_back
-    return False
 
 
 def _stop_loading(number: int, frame: FrameType | None) -> None:

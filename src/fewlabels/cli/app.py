@@ -9,11 +9,11 @@ import typer
 from typer.core import TyperGroup
 
 _COMMANDS = {
-    "demo": ("demo:demo", "Compare strategies on digits and write a report."),
+    "demo": ("bench:demo", "Compare strategies on digits and write a report."),
     "run": ("run:run", "Simulate active learning on labeled images."),
     "select": ("select:select", "Choose what to label next, from your embeddings."),
     "diagnose": (
-        "diagnose:diagnose",
+        "run:diagnose",
         "Show how well conditioned the labels of a run are.",
     ),
     "check": ("check:check", "Check that a strategy, trainer or kernel is sound."),
@@ -21,17 +21,20 @@ _COMMANDS = {
     "init": ("project:init", "Start a project: images, classes, a label budget."),
     "ask": ("project:ask", "Choose the next images to label; writes a file."),
     "tell": ("project:tell", "Read labels from a file."),
-    "import": ("imports:import_labels", "Import labels that exist; --undo."),
+    "import": ("project:import_labels", "Import labels that exist; --undo."),
     "train": ("project:train", "Train a model on the labels."),
     "status": ("project:status", "Show labels, accuracy and the next step."),
     "export": ("project:export", "Write labels, predictions, model and report."),
     "backup": ("project:backup", "Copy all labels of a project into a new file."),
     "trust": ("project:trust", "Confirm the server that keeps a project's labels."),
-    "predict": ("predict:predict", "Use an exported model on new images."),
-    "classes": ("classes:app", "Add and rename the classes of a project."),
-    "embed": ("embed:embed", "Turn images, however many, into shards of embeddings."),
-    "encoders": ("encoders:encoders", "List what can make features, and how fast."),
-    "cache": ("cache:app", "List and prune cached image features."),
+    "predict": ("project:predict", "Use an exported model on new images."),
+    "classes": ("project:classes", "Add and rename the classes of a project."),
+    "embed": (
+        "embed:embed",
+        "Turn images, however many, into shards of embeddings.",
+    ),
+    "encoders": ("features:encoders", "List what can make features on this machine."),
+    "cache": ("features:cache", "List and prune cached image features."),
     "bench": ("bench:app", "Compare query strategies, as in the paper."),
 }
 

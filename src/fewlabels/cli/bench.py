@@ -1,47 +1,38 @@
-"""``fewlabels bench``: the paper's experiments and others."""
+"""``fewlabels bench, demo``: the paper's experiments and others."""
 
-import json
 import os
 import secrets
-from collections.abc import Collection
+import shutil
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.table import Table
+from typer import Argument, Exit, Option
 
-from fewlabels import bench
+from fewlabels import bench, jobs
 from fewlabels.cli import options
-from fewlabels.cli.bench_words import (
-    cost_lines,
-    duration,
-    ended_line,
-    other_conditions_line,
-    read_seeds,
-    read_strategies,
-    space_lines,
-    split_names,
-    total_line,
-)
 from fewlabels.cli.options import AllowCode, Download, Encoder, Json, Quiet
-from fewlabels.cli.terminal import Terminal, print_line
+from fewlabels.cli.terminal import Terminal, print_json, table
 from fewlabels.errors import UnknownNameError, UsageError
+from fewlabels.runs import Choice
 
 if TYPE_CHECKING:
-    from fewlabels.bench import BenchFolder, Engine, Experiment, ExperimentCost
+    from fewlabels.bench import BenchFolder, Experiment, ExperimentCost
+    from fewlabels.jobs import Executor
+    from fewlabels.report.bench.context import ConditionContext
 
 _MOST_DRAWN = 1000  # short enough to be typed again
+_MOST_SEEDS = 10_000
+_POWERS = {2**power: f"2^{power}" for power in range(16, 31)}
+_FAST_STEPS, _FAST_SEEDS = 200, 2
+_SHOWN = (10, 20, 30, 50, 100)  # numbers of labels that a terminal has room for
 
-app = typer.Typer(
-    name="bench",
-    help="Compare query strategies: the paper's experiments and others.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
-
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Benchmark folder.")]
+app = options.group("Compare query strategies: the paper's experiments and others.")
+Folder = Annotated[Path, Argument(metavar="DIR", help="Benchmark folder.")]
 
 
 @app.command("list")
@@ -50,26 +41,31 @@ def list_recipes(*, as_json: Json = False) -> None:
 
     Each has a twin NAME_supervised that trains on labeled images alone.
     """
+    from fewlabels.projects import duration
+
     recipes = [bench.recipe(name) for name in bench.names()]
     if as_json:
-        print_line(json.dumps([one.model_dump(mode="json") for one in recipes]))
+        print_json([recipe.model_dump(mode="json") for recipe in recipes])
         return
-    table = Table(box=None, pad_edge=False)
+    drawn = Table(box=None, pad_edge=False)
     for column in ("recipe", "size", "runs", "trainings", "time"):
-        table.add_column(column, no_wrap=True)
-    table.add_column("what it is", overflow="fold")
-    for one in recipes:
-        cost = _new_cost(one)
-        counts = (str(cost.num_cells), str(cost.num_trainings))
-        table.add_row(one.name, one.scale, *counts, duration(cost.hours), one.title)
-    Terminal.open(quiet=False).result(table)
+        drawn.add_column(column, no_wrap=True)
+    drawn.add_column("what it is", overflow="fold")
+    workers = jobs.LocalExecutor().num_workers
+    nowhere = bench.BenchFolder(Path(os.devnull))
+    for recipe in recipes:
+        cost = bench.estimate(recipe, nowhere, num_workers=workers)
+        numbers = (str(cost.num_cells), str(cost.num_trainings))
+        time = duration(3600 * cost.hours)
+        drawn.add_row(recipe.name, recipe.scale, *numbers, time, recipe.title)
+    Terminal().result(drawn)
 
 
 @app.command()
 def run(
     recipes: Annotated[
         list[str],
-        typer.Argument(
+        Argument(
             metavar="RECIPE...",
             help="Recipe names, or YAML files with one experiment each.",
         ),
@@ -77,38 +73,35 @@ def run(
     *,
     strategies: Annotated[
         str | None,
-        typer.Option(
-            help="Names or module:Class, comma-separated. [default: recipe's]"
-        ),
+        Option(help="Names or module:Class, comma-separated. [default: recipe's]"),
     ] = None,
     encoder: Encoder = None,
     download: Download = False,
     seeds: Annotated[
         str | None,
-        typer.Option(help="How many (3) or which (5-9 or 0,4). [default: recipe's]"),
+        Option(help="How many (3) or which (5-9 or 0,4). [default: recipe's]"),
     ] = None,
     out: Annotated[
-        Path, typer.Option(help="Benchmark folder; may contain several recipes.")
+        Path, Option(help="Benchmark folder; may contain several recipes.")
     ] = Path("bench"),
     engine: options.Engine = "local",
     workers: options.Workers = None,
     address: options.Address = None,
     gpus: Annotated[
-        float, typer.Option(help="GPUs per run with 'ray'; may be a fraction.")
+        float, Option(help="GPUs per run with 'ray'; may be a fraction.")
     ] = 0.0,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the cost and stop.")
+        bool, Option("--dry-run", help="Print the cost and stop.")
     ] = False,
     measure: Annotated[
         int | None,
-        typer.Option(metavar="STEPS", help="Time this many training steps first."),
+        Option(metavar="STEPS", help="Time this many training steps first."),
     ] = None,
     tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Also write curves for TensorBoard.")
+        bool, Option("--tensorboard", help="Also write curves for TensorBoard.")
     ] = False,
     mlflow: Annotated[
-        str | None,
-        typer.Option(metavar="URI", help="Also log finished runs to MLflow."),
+        str | None, Option(metavar="URI", help="Also log finished runs to MLflow.")
     ] = None,
     allow_code: AllowCode = False,
     quiet: Quiet = False,
@@ -121,47 +114,58 @@ def run(
     """
     features = options.found_encoder(encoder, download=download)
     experiments = [
-        _chosen(recipe, strategies, seeds, features, allow_code=allow_code)
+        chosen(recipe, strategies, seeds, features, allow_code=allow_code)
         for recipe in recipes
     ]
     from fewlabels.report import write_bench_report
 
-    does = _engine(engine, workers=workers, address=address, gpus=gpus)
-    terminal = Terminal.open(quiet=quiet or as_json)
+    on_cluster = {"--address": address, "--gpus": gpus or None}
+    options.check_engine(engine, local={"--workers": workers}, ray=on_cluster)
+    does: Executor = jobs.RayExecutor(address, gpus=gpus)
+    if engine == "local":
+        does = jobs.LocalExecutor(workers)
+    terminal = Terminal(quiet or as_json)
     folder = bench.BenchFolder(out)
     folder.check_usable()
-    costs = [_told_cost(one, folder, does, measure, terminal) for one in experiments]
+    costs = [_cost(one, folder, does, measure, terminal) for one in experiments]
     if len(experiments) > 1:
-        terminal.result(total_line(experiments, costs))
-    for line in space_lines(sum(cost.disk for cost in costs), bench.free_space(out)):
-        terminal.say(line)
+        total = bench.num_trainings(experiments)
+        own = bench.num_trainings(experiments, other_readings=False)
+        lengths = {cost.steps for cost in costs}
+        length = _steps(lengths.pop()) if len(lengths) == 1 else "different lengths"
+        other = f", and {total - own} for other readings" if total > own else ""
+        terminal.result(f"Total: {own} trainings of {length}{other}")
+    disk, free = sum(cost.disk for cost in costs), bench.free_space(out)
+    if disk > free:
+        terminal.say(
+            f"Note: only {_size(free)} of disk space is free; {_size(disk)} is needed. "
+            "Runs stop when the disk is full; resume them when there is space."
+        )
     if dry_run:
         if as_json:
-            print_line(
-                json.dumps([asdict(cost) | {"hours": cost.hours} for cost in costs])
-            )
+            print_json([asdict(cost) | {"hours": cost.hours} for cost in costs])
         return
     folder.open()
     any_failed = False
-    for one in experiments:
-        failed = do_runs(
-            one, folder, does, terminal, tensorboard=tensorboard, uri=mlflow
+    for experiment in experiments:
+        failed = _do_runs(
+            experiment, folder, does, terminal, tensorboard=tensorboard, uri=mlflow
         )
         any_failed |= failed > 0
-        page = write_bench_report(folder, one.name).resolve()
+        page = write_bench_report(folder, experiment.name).resolve()
         terminal.result(f"Report: {page}")
         if as_json:
-            told = {"experiment": one.name, "failed": failed, "report": str(page)}
-            print_line(json.dumps(told))
+            facts = {"experiment": experiment.name, "failed": failed, "report": page}
+            print_json(facts)
     if any_failed:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 @app.command()
 def report(
     path: Folder,
     recipe: Annotated[
-        str | None, typer.Argument(help="Only this experiment. [default: all]")
+        str | None, Argument(help="Only this experiment. [default: all]")
     ] = None,
     *,
     quiet: Quiet = False,
@@ -170,14 +174,17 @@ def report(
     from fewlabels.report import write_bench_report
 
     folder = bench.BenchFolder(path)
-    known = folder.experiments()
-    names = [_known_name(recipe, known)] if recipe else list(known)
-    terminal = Terminal.open(quiet=quiet)
+    known = names = list(folder.experiments())
+    if recipe:  # dashes stand for underscores too
+        spellings = (recipe, recipe.replace("-", "_"))
+        names = [name for name in spellings if name in known][:1]
+        if not names:
+            raise UnknownNameError("experiment in this folder", recipe, known)
     if not names:
         raise UsageError(f"No experiment was run in '{path}' yet: no report to write.")
     for name in names:
         page = write_bench_report(folder, name)
-        terminal.result(f"Report: {page.resolve()}")
+        Terminal(quiet).result(f"Report: {page.resolve()}")
 
 
 @app.command()
@@ -186,18 +193,17 @@ def verify(
     *,
     seed: Annotated[
         int | None,
-        typer.Option(help="Selects the run. [default: a different one each time]"),
+        Option(help="Selects the run. [default: a different one each time]"),
     ] = None,
     allow_code: AllowCode = False,
     quiet: Quiet = False,
 ) -> None:
     """Repeat a random finished run from scratch and compare."""
-    terminal = Terminal.open(quiet=quiet)
+    terminal = Terminal(quiet)
     drawn = secrets.randbelow(_MOST_DRAWN) if seed is None else seed
     with terminal.busy():
-        verdict = bench.verify(
-            bench.BenchFolder(path), seed=drawn, allow_code=allow_code
-        )
+        folder = bench.BenchFolder(path)
+        verdict = bench.verify(folder, seed=drawn, allow_code=allow_code)
     terminal.result(f"{verdict.cell.label} ({verdict.cell.address}), --seed {drawn}")
     for change in verdict.changes:
         terminal.say(f"Note: {change}")
@@ -206,18 +212,57 @@ def verify(
         return
     for difference in verdict.differences:
         terminal.result(difference)
-    raise typer.Exit(1)
+    raise Exit(1)
 
 
-def _known_name(name: str, known: Collection[str]) -> str:
-    """Return the name of an experiment; dashes stand for underscores too."""
-    for spelling in (name, name.replace("-", "_")):
-        if spelling in known:
-            return spelling
-    raise UnknownNameError("experiment in this folder", name, known)
+def demo(
+    *,
+    fast: Annotated[
+        bool, Option("--fast", help="Train only briefly, to see that it works.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        Option(help="Folder for runs and report. [default: fewlabels-demo]"),
+    ] = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Compare four ways to choose digits to label, and write a report.
+
+    From 10 to 100 labels with a learner that takes milliseconds, and from 10 to 20 with
+    FixMatch and DARP, as in the paper; with the same seeds for all.
+    """
+    from fewlabels.bench.recipes.cpu import demo as demo_experiment
+    from fewlabels.report import write_bench_report
+    from fewlabels.report.bench.context import context_of
+    from fewlabels.report.bench.page import finding
+
+    experiment = bench.checked(shortened(demo_experiment(), is_fast=fast))
+    terminal = Terminal(quiet or as_json)
+    folder = bench.BenchFolder(out or Path(f"fewlabels-demo{'-fast' * fast}"))
+    folder.open()
+    failed = _do_runs(experiment, folder, jobs.LocalExecutor(), terminal, lines=10)
+    page = write_bench_report(folder, experiment.name).resolve()
+    context = context_of(bench.read_results(folder, experiment))
+    results = {one.results.condition.name: _results(one) for one in context.conditions}
+    if as_json:
+        print_json({"results": results, "report": page})
+    for one in context.conditions:
+        terminal.result(_demo_table(one, results[one.results.condition.name]))
+    terminal.result(finding(context))
+    terminal.result(f"Report: {page}")
+    is_on_path = shutil.which("fewlabels") or Path(sys.argv[0]).name != "fewlabels"
+    command = "fewlabels" if is_on_path else sys.argv[0]
+    terminal.result("Next, with a folder of your own images:")
+    terminal.result(f"  {command} start FOLDER --classes cat,dog")
+    if failed:
+        raise Exit(1)
 
 
-def _chosen(
+# ------------------------------------------------------------------------- experiments
+
+
+def chosen(
     recipe: str,
     strategies: str | None,
     seeds: str | None,
@@ -226,14 +271,19 @@ def _chosen(
     allow_code: bool,
 ) -> "Experiment":
     """Return the experiment with strategies, seeds and encoder as asked for."""
+    names = [word.strip() for word in (strategies or "").split(",") if word.strip()]
     if recipe.endswith((".yaml", ".yml")):
-        allowed = allow_code or split_names(strategies or "")
-        found = bench.read_experiment(Path(recipe), allow_code=allowed)
+        found = bench.read_experiment(Path(recipe), allow_code=allow_code or names)
     else:
         found = bench.recipe(recipe)
     changes: dict[str, object] = {}
-    if strategies is not None:
-        changes["strategies"] = read_strategies(strategies, found)
+    if strategies is not None:  # those of the recipe as they are there
+        own: dict[str, list[Choice]] = {name: [] for name in names}
+        for one in found.strategies:
+            own.get(one.name, []).append(one)
+        changes["strategies"] = tuple(
+            one for name in names for one in own[name] or [Choice(name=name)]
+        )
     if seeds is not None:
         changes["seeds"] = read_seeds(seeds)
     if encoder is not None:
@@ -241,53 +291,70 @@ def _chosen(
     return bench.checked(found.model_copy(update=changes))
 
 
-def _engine(
-    name: str, *, workers: int | None, address: str | None, gpus: float
-) -> "Engine":
-    on_cluster = {"--address": address, "--gpus": gpus or None}
-    options.check_engine(name, local={"--workers": workers}, ray=on_cluster)
-    if name == "local":
-        return bench.LocalEngine(num_workers=workers)
-    return bench.RayEngine(address=address, gpus=gpus)
+def read_seeds(words: str) -> tuple[int, ...]:
+    """Return seeds: the first so many, a range, or those that are listed.
+
+    Example:
+        >>> read_seeds("3"), read_seeds("5-7"), read_seeds("0,4")
+        ((0, 1, 2), (5, 6, 7), (0, 4))
+    """
+    found: Sequence[int] = ()
+    with suppress(ValueError):
+        if "-" in words:
+            first, last = map(int, words.split("-"))
+            found = range(first, last + 1)
+        elif "," in words:
+            found = [int(word) for word in words.split(",") if word]
+        else:
+            found = range(int(words))
+    if not found or found[_MOST_SEEDS:]:  # a range may be too long for len
+        raise UsageError(
+            f"The seeds '{words}' cannot be used; give a number (3), a range (5-9) or "
+            f"a list (0,4) of at most {_MOST_SEEDS:,}. '7,' is seed 7 alone."
+        )
+    return tuple(found)
 
 
-def _new_cost(experiment: "Experiment") -> "ExperimentCost":
-    """Return what an experiment costs where nothing is done yet."""
-    nowhere = bench.BenchFolder(Path(os.devnull))
-    workers = bench.LocalEngine().num_workers
-    return bench.estimate(experiment, nowhere, num_workers=workers)
-
-
-def _told_cost(
+def _cost(
     experiment: "Experiment",
     folder: "BenchFolder",
-    engine: "Engine",
+    engine: "Executor",
     num_steps: int | None,
     terminal: Terminal,
 ) -> "ExperimentCost":
     """Say what an experiment will cost; train a few steps before, if asked to."""
+    from fewlabels.projects import duration
+
     seconds = None
     if num_steps is not None:
         with terminal.busy():
-            found = bench.measure(experiment, num_steps)
-        seconds = found.seconds_per_step
-        loss = "" if found.loss is None else f", loss {found.loss:.3f}"
-        told = f"{num_steps} steps took {seconds:.3g} seconds each{loss}"
+            seconds = bench.measure(experiment, num_steps)
+        told = f"{num_steps} steps took {seconds:.3g} seconds each"
         terminal.result(f"{experiment.name}: {told}")
     cost = bench.estimate(
         experiment, folder, num_workers=engine.num_workers, seconds_per_step=seconds
     )
-    for line in cost_lines(experiment, cost):
-        terminal.result(line)
+    other = f", {cost.num_other} of them for another reading of the paper"
+    terminal.result(f"{experiment.name}: {experiment.title}")
+    terminal.result(
+        f"  {cost.num_cells} runs with {cost.num_trainings} trainings of "
+        f"{_steps(cost.steps)}{other * bool(cost.num_other)}"
+    )
+    terminal.result(
+        f"  finished: {cost.num_finished} of {cost.num_cells} runs; trainings left: "
+        f"{cost.num_trainings_left}, {duration(3600 * cost.hours)} with "
+        f"{cost.num_workers} at a time ({duration(cost.seconds_per_training)} each, "
+        f"{cost.source}) and {_size(cost.disk)} of disk"
+    )
     for sentence in bench.outdated(experiment, folder):
         terminal.say(f"Note: {sentence}")
     return cost
 
 
-def do_runs(
+def _do_runs(
     experiment: "Experiment",
     folder: "BenchFolder",
-    engine: "Engine",
+    engine: "Executor",
     terminal: Terminal,
     *,
     tensorboard: bool = False,
@@ -298,7 +365,11 @@ def do_runs(
     before = folder.asked(experiment.name)
     asked = folder.ask_for(experiment)
     if before is not None and not asked.continues(before):
-        terminal.say(other_conditions_line(asked))
+        terminal.say(
+            f"Note: '{asked.name}' had different conditions, or a different trainer of "
+            "the same name, when it was last run. The report covers the current ones; "
+            "earlier runs are kept. Choose another name to see both."
+        )
     log = None if uri is None else bench.Mlflow(uri, experiment.name)
     cells = bench.plan(experiment).all
     failed, total = [], len(cells)
@@ -306,15 +377,102 @@ def do_runs(
     with terminal.busy():
         for ended in bench.run(experiment, folder, engine, tensorboard=tensorboard):
             done += 1
+            said = f"failed: {ended.error}"
             if ended.error is not None:
                 failed.append(ended.cell)
+            else:
+                right = folder.run_folder(ended.cell).lines()[-1].accuracy
+                said = "not measured" if right is None else f"{100 * right:.1f} %"
             is_due = (
                 lines is None or done * lines // total > (done - 1) * lines // total
             )
             if is_due or ended.error is not None:
-                terminal.say(ended_line(ended, folder, done, total))
+                terminal.say(f"[{done}/{total}] {ended.cell.label}: {said}")
     if log is not None:
         for cell in cells:
             if folder.is_finished(cell):
                 log.send(cell, folder)
     return len(folder.missing(failed))  # another command may have done some
+
+
+def _steps(number: int | None) -> str:
+    if number is None:
+        return "unknown length"
+    return f"{_POWERS.get(number, f'{number:,}')} steps"
+
+
+def _size(disk: float) -> str:
+    return f"{disk / 1e6:.0f} MB" if disk < 1e9 else f"{disk / 1e9:.1f} GB"
+
+
+# -------------------------------------------------------------------------------- demo
+
+
+def shortened(experiment: "Experiment", *, is_fast: bool) -> "Experiment":
+    """Return the experiment, if it has to be fast with short trainings of few seeds."""
+    if not is_fast:
+        return experiment
+    conditions = []
+    for one in experiment.conditions:
+        trainer = one.settings.trainer
+        if "checkpoint_every" in trainer.options:  # it takes steps
+            short = {"steps": _FAST_STEPS, "checkpoint_every": _FAST_STEPS}
+            trainer = trainer.model_copy(update={"options": short})
+        settings = one.settings.model_copy(update={"trainer": trainer})
+        conditions.append(one.model_copy(update={"settings": settings}))
+    seeds = experiment.seeds[:_FAST_SEEDS]
+    return experiment.model_copy(
+        update={"conditions": tuple(conditions), "seeds": seeds}
+    )
+
+
+def _results(one: "ConditionContext") -> list[dict[str, Any]]:
+    """Return mean accuracies, what labels were worth, and the lead at the end."""
+    from fewlabels.evaluation import paired_tests
+    from fewlabels.report.bench.sections import savings_of
+
+    ends = {name: array[:, -1] for name, array in one.accuracies.items()}
+    tests = paired_tests(ends, against="random") if one.can_be_tested else ()
+    leads = {test.name: [test.difference, test.low, test.high] for test in tests}
+    return [
+        {
+            "strategy": name.partition(" (")[0],  # without its options
+            "labels": one.num_labels,
+            "accuracy": array.mean(axis=0).tolist() if one.seeds else [],
+            "lead": leads.get(name),
+            "worth": {
+                saving.num_labels: [saving.amount, saving.interval]
+                for saving in savings_of(one, name)
+            },
+        }
+        for name, array in one.accuracies.items()
+    ]
+
+
+def _demo_table(one: "ConditionContext", rows: list[dict[str, Any]]) -> Table:
+    """Return accuracies for the terminal: a row per strategy, a column per number."""
+    labels, subject = rows[0]["labels"], one.experiment.subject
+    shown = [place for place, number in enumerate(labels) if number in _SHOWN]
+    columns = [*(str(labels[place]) for place in shown), "lead (95 % interval)"]
+    drawn = table(
+        *("labels", *columns),
+        right=columns,
+        title=f"{one.results.condition.name}, {one.seeds_text}: accuracy (%) by "
+        "labels; lead over random at the end",
+        title_justify="left",
+        caption_justify="left",
+    )
+    for row in rows:
+        means = [f"{100 * row['accuracy'][place]:.1f}" for place in shown]
+        lead = ""
+        if row["lead"] is not None:
+            difference, low, high = (100 * number for number in row["lead"])
+            lead = f"{difference:+.1f} ({low:+.1f} to {high:+.1f})"
+        drawn.add_row(row["strategy"], *means, lead)
+        if row["strategy"] == subject and row["worth"]:
+            worth = [row["worth"][labels[place]][0] for place in shown]
+            drawn.add_row("worth", *(text.replace("over ", ">") for text in worth))
+            drawn.caption = (
+                f"worth: how many random labels reach {subject}'s accuracy\n"
+            )
+    return drawn

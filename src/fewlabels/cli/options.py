@@ -1,85 +1,142 @@
 """Options that several commands have."""
 
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from collections.abc import Callable, Iterable, Mapping
+from inspect import Parameter, signature
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
-import typer
+from pydantic import BaseModel
+from typer import Option, Typer
 
-from fewlabels.errors import AbsentModelError, UnknownNameError, UsageError
+from fewlabels.errors import AbsentModelError, UsageError
+from fewlabels.naming import check_known
 
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print only errors, no progress.")
-]
+Command = TypeVar("Command", bound=Callable[..., None])
+
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Print only errors, no progress.")]
 Json = Annotated[
-    bool, typer.Option("--json", help="Print results as JSON, for other programs.")
+    bool, Option("--json", help="Print results as JSON, for other programs.")
 ]
-
-StrategyName = Annotated[str, typer.Option(help="Name or module:Class.")]
+StrategyName = Annotated[str, Option(help="Name or module:Class.")]
 StrategyOptions = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--option",
         metavar="NAME=VALUE",
         help="An option of what is named; may be repeated.",
     ),
 ]
-
 Encoder = Annotated[
     str | None,
-    typer.Option(
+    Option(
         metavar="NAME",
         help="What makes features: a name that 'fewlabels encoders' lists, timm/NAME, "
         "hf-hub:ORG/REPO, local-dir:PATH, onnx:FILE, vectors:FILE (rows or shards) "
         "or module:object. [default: the trainer's]",
     ),
 ]
-
 Download = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--download", help="Fetch the encoder's model, if it is not on this machine."
     ),
 ]
-
-Engine = Annotated[str, typer.Option(help="local: a process per core; ray: a cluster.")]
+Engine = Annotated[str, Option(help="local: a process per core; ray: a cluster.")]
 Workers = Annotated[
-    int | None, typer.Option(help="Processes for 'local'. [default: one per core]")
+    int | None, Option(help="Processes for 'local'. [default: one per core]")
 ]
 Address = Annotated[
-    str | None, typer.Option(help="Address of a Ray cluster. [default: start one]")
+    str | None, Option(help="Address of a Ray cluster. [default: start one]")
 ]
-
 AllowCode = Annotated[
     bool,
-    typer.Option(
-        "--allow-code", help="Import code that a file names; it can do anything."
-    ),
+    Option("--allow-code", help="Import code that a file names; it can do anything."),
 ]
+
+
+def group(about: str) -> Typer:
+    """Return a command that has commands of its own."""
+    return Typer(
+        help=about, no_args_is_help=True, add_completion=False, rich_markup_mode=None
+    )
+
+
+def taking(
+    model: type[BaseModel], *names: str, is_required: bool = False
+) -> Callable[[Command], Command]:
+    """Give a command fields of a model as options, in the place of ``**options``.
+
+    Args:
+        model: What states the settings.
+        *names: Which fields; an option that is not given is None.
+        is_required: Whether fields without a default must be given.
+
+    Returns:
+        A decorator.
+    """
+    options = []
+    for name in names:
+        field = model.model_fields[name]
+        is_needed = field.is_required() and is_required
+        kind = int if int in {field.annotation, *get_args(field.annotation)} else str
+        about = " ".join((field.description or "").split())
+        default = getattr(field.default, "name", field.default)
+        if not field.is_required() and default is not None:
+            about += f" [default: {default}]"
+        options.append(
+            Parameter(
+                name,
+                Parameter.KEYWORD_ONLY,
+                default=Parameter.empty if is_needed else None,
+                annotation=Annotated[kind | None, Option(help=about)],
+            )
+        )
+
+    def decorate(command: Command) -> Command:
+        own = signature(command)
+        first, *others, _ = own.parameters.values()  # the last one is **options
+        changed = own.replace(parameters=[first, *options, *others])
+        command.__signature__ = changed  # type: ignore[attr-defined]  # Typer reads it
+        return command
+
+    return decorate
 
 
 def read_options(words: Iterable[str] | None) -> dict[str, Any]:
     """Return names and values; a value is read as in a settings file."""
-    return dict(map(_option, words or ()))
+    from fewlabels.runs.settings import read_value
+
+    found = {}
+    for word in words or ():
+        name, equals, text = word.partition("=")
+        if not (name and equals):
+            msg = f"The option '{word}' has no value; write it as name=value."
+            raise UsageError(msg)
+        try:
+            found[name] = read_value(text)
+        except ValueError as error:
+            reason = " ".join(str(error).split())
+            msg = f"The value of '{word}' cannot be read: {reason}."
+            raise UsageError(msg) from error
+    return found
 
 
 def check_engine(
     engine: str, *, local: Mapping[str, object], ray: Mapping[str, object]
 ) -> None:
-    """Raise if an engine is unknown, or would not heed an option that was given.
+    """Raise if an engine is unknown, or an option that was given has no effect.
 
     Args:
         engine: Its name.
-        local: Options that only the engine of this machine heeds; None: not given.
-        ray: Options that only a cluster heeds.
+        local: Options for processes of this machine alone; None: not given.
+        ray: Options for a cluster alone.
     """
-    if engine not in {"local", "ray"}:
-        raise UnknownNameError("engine", engine, ("local", "ray"))
-    other, unheeded = ("ray", ray) if engine == "local" else ("local", local)
-    for option, value in unheeded.items():
+    check_known("engine", engine, Literal["local", "ray"])
+    other, unused = ("ray", ray) if engine == "local" else ("local", local)
+    for option, value in unused.items():
         if value is not None:
             raise UsageError(
-                f"{option} {value} works only with --engine {other} and would have no "
-                f"effect here. Add --engine {other}, or leave {option} out."
+                f"{option} {value} works only with --engine {other}; add that, or "
+                f"leave {option} out."
             )
 
 
@@ -102,16 +159,3 @@ def found_encoder(encoder: str | None, *, download: bool) -> str | None:
     except AbsentModelError as error:
         raise UsageError(f"{error} --download downloads it.") from error
     return encoders.placed(encoder)
-
-
-def _option(word: str) -> tuple[str, Any]:
-    from fewlabels.runs.yaml_files import read_value
-
-    name, equals, text = word.partition("=")
-    if not (name and equals):
-        raise UsageError(f"The option '{word}' has no value; write it as name=value.")
-    try:
-        return name, read_value(text)
-    except ValueError as error:
-        msg = f"The value of '{word}' cannot be read: {' '.join(str(error).split())}."
-        raise UsageError(msg) from error

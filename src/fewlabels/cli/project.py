@@ -1,102 +1,66 @@
-"""``fewlabels init, ask, tell, train, ..., backup``: a project from the shell."""
+"""``fewlabels init, ask, tell, train, ..., predict``: a project from the shell."""
 
-import json
 import shlex
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from rich.table import Table
+from typer import Argument, Option
 
+from fewlabels.checks import count
 from fewlabels.cli.options import (
     AllowCode,
     Download,
     Encoder,
     Json,
     Quiet,
-    StrategyName,
     found_encoder,
+    group,
+    taking,
 )
-from fewlabels.cli.terminal import Terminal, print_line
-from fewlabels.errors import AnswersError, DataError, UnlearnedLabelsError
-from fewlabels.integers import count
-from fewlabels.naming import DEFAULT_STRATEGY, import_paths
-from fewlabels.projects import NextStep, Project, Status, Told
-from fewlabels.report.project_headline import why_unmeasured
+from fewlabels.cli.terminal import Terminal, print_json
+from fewlabels.errors import AnswersError, DataError, UnlearnedLabelsError, UsageError
+from fewlabels.naming import import_paths
+from fewlabels.projects import NextStep, Project, Status
+from fewlabels.projects.settings import NewProject
+from fewlabels.report.wording import why_unmeasured
 
-Place = Annotated[Path, typer.Argument(metavar="PROJECT", help="Project folder.")]
+MOST_LISTED = 20
+"""Faults of an import that are shown in full."""
+
+Place = Annotated[Path, Argument(metavar="PROJECT", help="Project folder.")]
+classes = group("Add and rename the classes of a project; labels stay as they are.")
 
 
+@taking(
+    NewProject,
+    *("budget", "audit", "query", "overlap", "strategy", "trainer", "quality"),
+    *("size", "seed", "store", "shares"),
+    is_required=True,
+)
 def init(
     place: Place,
     *,
     images: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Image folder; images stay there, unchanged. May be left out with "
             "--encoder vectors:FILE."
         ),
     ] = None,
-    classes: Annotated[str, typer.Option(help="Names, such as cat,dog,other.")],
-    budget: Annotated[int, typer.Option(help="Total number of labels.")],
-    audit: Annotated[
-        int | None,
-        typer.Option(help="Labels used only to measure. [default: a fifth]"),
-    ] = None,
-    query: Annotated[int, typer.Option(help="Labels asked for in each round.")] = 20,
-    overlap: Annotated[int, typer.Option(help="People who label each image.")] = 1,
-    strategy: StrategyName = DEFAULT_STRATEGY,
-    trainer: Annotated[
-        str | None,
-        typer.Option(help="Name or module:Class. [default: what fits the images]"),
-    ] = None,
+    classes: Annotated[str, Option(help="Names, such as cat,dog,other.")],
     encoder: Encoder = None,
     download: Download = False,
-    quality: Annotated[
-        str | None,
-        typer.Option(
-            help="Pixels a side for a pretrained network: fast (96), normal (160), "
-            "best (224). [default: normal]"
-        ),
-    ] = None,
-    size: Annotated[
-        int | None,
-        typer.Option(help="Resize images to this side. [default: what fits]"),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
-    store: Annotated[
-        str | None,
-        typer.Option(help="PostgreSQL address. [default: a file in PROJECT]"),
-    ] = None,
-    shares: Annotated[
-        str,
-        typer.Option(help="Class frequencies: unknown, even, or 40,35,25."),
-    ] = "unknown",
     quiet: Quiet = False,
+    **options: Any,
 ) -> None:
     """Start a project: images to label, classes, a label budget."""
-    features = found_encoder(encoder, download=download)
-    terminal = Terminal.open(quiet=quiet)
-    with (
-        terminal.busy(),
-        Project.create(
-            place,
-            images,
-            classes.split(","),
-            budget=budget,
-            audit=audit,
-            query=query,
-            overlap=overlap,
-            strategy=strategy,
-            trainer=trainer,
-            encoder=features,
-            quality=quality,
-            size=size,
-            seed=seed,
-            store=store,
-            shares=shares,
-        ) as project,
-    ):
+    options["encoder"] = found_encoder(encoder, download=download)
+    terminal, names = Terminal(quiet), classes.split(",")
+    with terminal.busy(), Project.create(place, images, names, **options) as project:
         settings = project.settings
         status = project.status()
         terminal.result(
@@ -118,19 +82,19 @@ def ask(
     *,
     out: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="File to write: .csv, .jsonl, or .json for Label Studio. "
             "[default: PROJECT/round-NNN.csv]"
         ),
     ] = None,
     size: Annotated[
-        int | None, typer.Option(help="How many images. [default: the project's]")
+        int | None, Option(help="How many images. [default: the project's]")
     ] = None,
     strategy: Annotated[
-        str | None, typer.Option(help="Name or module:Class. [default: the project's]")
+        str | None, Option(help="Name or module:Class. [default: the project's]")
     ] = None,
     anew: Annotated[
-        bool, typer.Option("--anew", help="Leave the open images and choose new ones.")
+        bool, Option("--anew", help="Leave the open images and choose new ones.")
     ] = False,
     allow_code: AllowCode = False,
     quiet: Quiet = False,
@@ -144,14 +108,14 @@ def ask(
     """
     from fewlabels.report import sheet_path, write_contact_sheet
 
-    terminal = Terminal.open(quiet=quiet or as_json)
+    terminal = Terminal(quiet or as_json)
     with terminal.busy(), Project.open(place, allow_code=allow_code) as project:
         asked = project.ask(size=size, strategy=strategy, anew=anew)
         path = out or place / f"round-{asked.step:03d}.csv"
         questions = project.questions(asked)
         is_seen = project.settings.images is not None and path.suffix.lower() != ".json"
         sheet = sheet_path(path) if is_seen else None
-        project.write_questions(questions, path)
+        project.write_query(questions, path)
         if sheet is not None:
             write_contact_sheet(sheet, project, questions, path)
         by = f"{asked.strategy} on {asked.model or 'an untrained network'}"
@@ -167,59 +131,181 @@ def ask(
                 f"{given} is for a new round, and this one is open; --anew leaves it "
                 "and chooses again."
             )
-        words = shlex.join(("fewlabels", "tell", str(place), str(path)))
         if sheet is not None:
             terminal.result(f"Look at them in {sheet}, a page for the browser.")
+        words = shlex.join(("fewlabels", "tell", str(place), str(path)))
         terminal.result(f"Label them in {path}, then: {words}")
     if as_json:
         facts = {"round": asked.step, "strategy": asked.strategy, "model": asked.model}
-        ids = [one.item for one in asked.items]
-        facts |= {"file": str(path), "sheet": None if sheet is None else str(sheet)}
-        print_line(json.dumps(facts | {"ids": ids}))
+        ids = [item.item for item in asked.items]
+        print_json(facts | {"file": path, "sheet": sheet, "ids": ids})
 
 
 def tell(
     place: Place,
     answers: Annotated[
         Path,
-        typer.Argument(
-            metavar="FILE", help="Labels: .csv, .jsonl, or Label Studio's .json."
-        ),
+        Argument(metavar="FILE", help="Labels: .csv, .jsonl, or Label Studio's .json."),
     ],
     *,
     annotator: Annotated[
-        str | None, typer.Option(help="Who labeled, if FILE does not say.")
+        str | None, Option(help="Who labeled, if FILE does not say.")
     ] = None,
     partial: Annotated[
-        bool, typer.Option("--partial", help="Take the good rows and list the others.")
+        bool, Option("--partial", help="Take the good rows and list the others.")
     ] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Read labels from a file: all of them or, if a row is wrong, none."""
-    terminal = Terminal.open(quiet=quiet or as_json)
+    terminal = Terminal(quiet or as_json)
     with terminal.busy(), Project.open(place) as project:
         try:
             told = project.tell(answers, annotator=annotator, partial=partial)
         except AnswersError as error:
             raise DataError(f"{error} --partial does that.") from error
-        terminal.result(_described(told))
-        if told.num_contradicting:
-            terminal.result(_contradiction(told))
+        others = {
+            "changed": told.num_changed,
+            "already known": told.num_same,
+            "skipped or unsure": told.num_skipped,
+            "left blank": told.num_blank,
+        }
+        terminal.result(_listed(count(told.num_new, "new label"), others))
+        num, num_out = told.num_contradicting, told.num_disputed
+        if num:
+            said = f"Another annotator disagrees about {count(num, 'image')}"
+            who = (
+                "It" if num == 1 else "They" if num_out == num else f"{num_out} of them"
+            )
+            left = "is left" if num_out == 1 else "are left"
+            terminal.result(
+                f"{said}. {who} {left} out of training and measuring until a majority "
+                "agrees."
+                if num_out
+                else f"{said}; the majority counts."
+            )
         for fault in told.faults:
             terminal.say(f"Left out: {fault}")
         terminal.result(next_sentence(project, project.status()))
     if as_json:
-        faults = [str(fault) for fault in told.faults]
-        print_line(json.dumps(asdict(told) | {"faults": faults}))
+        print_json(asdict(told) | {"faults": list(map(str, told.faults))})
+
+
+def import_labels(
+    place: Place,
+    source: Annotated[
+        Path | None,
+        Argument(
+            metavar="[FILE]",
+            help="Table (.csv, .jsonl, .parquet), Label Studio export (.json), or a "
+            "folder with a folder for each class.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    file_column: Annotated[
+        str | None, Option(help="Column with the file name. [default: a usual name]")
+    ] = None,
+    class_column: Annotated[
+        str | None, Option(help="Column with the class. [default: a usual name]")
+    ] = None,
+    add_classes: Annotated[
+        bool, Option("--add-classes", help="Add classes that the project lacks.")
+    ] = False,
+    partial: Annotated[
+        bool, Option("--partial", help="Import the good rows and list the others.")
+    ] = False,
+    annotator: Annotated[
+        str | None, Option(help="In whose name. [default: yours]")
+    ] = None,
+    undo: Annotated[bool, Option("--undo", help="Take back the last import.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Import existing labels: all of a file or, if a row is wrong, none.
+
+    Imported labels train and cost no budget. They never measure accuracy: images of
+    the audit slice are left out.
+    """
+    terminal = Terminal(quiet)
+    if (source is None) != undo:
+        raise UsageError("Give either a file or folder to import, or --undo.")
+    with terminal.busy(), Project.open(place) as project:
+        if source is None:
+            undone = project.undo_import()
+            words = f"{count(undone.num_labels, 'imported label')} taken back."
+            if undone.retired_classes:
+                retired = ", ".join(undone.retired_classes)
+                words += f" Classes no longer in use: {retired}."
+            terminal.result(words)
+            terminal.result(next_sentence(project, project.status()))
+            return
+        try:
+            done = project.import_labels(
+                source,
+                annotator=annotator,
+                file_column=file_column,
+                class_column=class_column,
+                add_classes=add_classes,
+                partial=partial,
+            )
+        except AnswersError as error:
+            raise DataError(
+                f"{error} --partial does that; --add-classes adds missing classes."
+            ) from error
+        others = {
+            "known already": done.num_same,
+            "without a class": done.num_blank,
+            "left out": len(done.left_out),
+            "faulty": len(done.faults),
+        }
+        terminal.result(_listed(f"{count(done.num_new, 'label')} imported", others))
+        if done.class_counts:
+            counts = done.class_counts.items()
+            terminal.result(
+                ", ".join(f"{name} {number}" for name, number in counts) + "."
+            )
+        if done.new_classes:
+            terminal.result(f"New classes: {', '.join(done.new_classes)}.")
+        if done.columns:
+            file, label = done.columns["file_name"], done.columns["label"]
+            terminal.result(f"File names are in column '{file}', classes in '{label}'.")
+        for what, faults in (("Left out", done.left_out), ("Faulty", done.faults)):
+            for fault in faults[:MOST_LISTED]:
+                terminal.say(f"{what}: {fault}")
+            if len(faults) > MOST_LISTED:
+                terminal.say(f"{what}: and {len(faults) - MOST_LISTED} more.")
+        if done.num_new:
+            words = shlex.join(("fewlabels", "import", str(place), "--undo"))
+            terminal.result(f"To undo this import: {words}")
+        terminal.result(next_sentence(project, project.status()))
+
+
+@classes.command()
+def add(
+    place: Place,
+    names: Annotated[list[str], Argument(metavar="NAME...", help="New classes.")],
+) -> None:
+    """Add classes to a project."""
+    with Project.open(place) as project:
+        Terminal().result(f"Classes: {', '.join(project.add_classes(names))}.")
+
+
+@classes.command()
+def rename(
+    place: Place,
+    old: Annotated[str, Argument(help="The current name.")],
+    new: Annotated[str, Argument(help="The new name.")],
+) -> None:
+    """Rename a class; its labels stay with it."""
+    with Project.open(place) as project:
+        Terminal().result(f"Classes: {', '.join(project.rename_class(old, new))}.")
 
 
 def train(
     place: Place,
     *,
     trainer: Annotated[
-        str | None,
-        typer.Option(help="Another trainer, this time. [default: the project's]"),
+        str | None, Option(help="Another trainer, this time. [default: the project's]")
     ] = None,
     allow_code: AllowCode = False,
     quiet: Quiet = False,
@@ -231,7 +317,7 @@ def train(
     """
     from fewlabels.projects import duration
 
-    terminal = Terminal.open(quiet=quiet)
+    terminal = Terminal(quiet)
     with terminal.busy(), Project.open(place, allow_code=allow_code) as project:
         expected = project.expectation(trainer)
         if expected:
@@ -241,9 +327,8 @@ def train(
         done = (
             f"in {duration(record.seconds)}" if trained.is_new else "before, unchanged"
         )
-        terminal.result(
-            f"{record.name}: {count(record.num_labeled, 'label')}, trained {done}."
-        )
+        labels = count(record.num_labeled, "label")
+        terminal.result(f"{record.name}: {labels}, trained {done}.")
         status = project.status()
         terminal.result(accuracy_sentence(status, project.settings.noun))
         for note in status.notes:
@@ -253,14 +338,40 @@ def train(
 
 def status(place: Place, *, quiet: Quiet = False, as_json: Json = False) -> None:
     """Show labels, accuracy with its interval, and the next step."""
-    terminal = Terminal.open(quiet=quiet or as_json)
+    terminal = Terminal(quiet or as_json)
     with terminal.busy(), Project.open(place) as project:
         status = project.status()
         following = next_sentence(project, status)
+    model = status.model.name if status.model else None
+    kappa = status.agreement.fleiss
     if as_json:
-        print_line(json.dumps(_facts(status), default=str))
+        print_json(asdict(status) | {"agreement": {"fleiss": kappa}, "model": model})
         return
-    terminal.result(_table(status))
+    counts = zip(status.classes, status.class_counts, status.audit_counts, strict=True)
+    shown = [
+        f"{name} {labels + measuring}" + f" ({measuring} to measure)" * bool(measuring)
+        for name, labels, measuring in counts
+    ]
+    imported = f"{status.num_imported} labels, which cost no budget"
+    rows = {
+        "images": f"{status.num_images} ({status.num_candidates} to choose from)",
+        "labels": f"{status.num_spent} of {status.budget}",
+        "imported": imported if status.num_imported else None,
+        "open": status.num_open,
+        "skipped": status.num_skipped,
+        "unsure": status.num_unsure,
+        "rounds": status.num_rounds,
+        "audit": f"{status.num_audited} of {status.audit_size} labeled",
+        "model": model or "none yet",
+        "disputed": status.num_disputed or None,
+        "agreement": None if kappa is None else f"{kappa:.2f} (Fleiss' kappa)",
+        "classes": ", ".join(shown),
+    }
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for name, value in rows.items():
+        if value is not None:
+            table.add_row(name, str(value))
+    terminal.result(table)
     terminal.result(accuracy_sentence(status, project.settings.noun))
     if status.gain is not None:
         terminal.result(str(status.gain))
@@ -273,14 +384,14 @@ def export(
     place: Place,
     *,
     out: Annotated[
-        Path | None, typer.Option(help="Folder to write. [default: PROJECT/export]")
+        Path | None, Option(help="Folder to write. [default: PROJECT/export]")
     ] = None,
     onnx: Annotated[
-        bool, typer.Option("--onnx", help="Also model.onnx (extra onnx).")
+        bool, Option("--onnx", help="Also model.onnx (extra onnx).")
     ] = False,
     as_is: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--as-is",
             help="Train nothing: write the labels, and the latest model if there is "
             "one, even if it has not learned from all of them.",
@@ -297,7 +408,7 @@ def export(
     """
     from fewlabels.report import write_project_report
 
-    terminal = Terminal.open(quiet=quiet)
+    terminal = Terminal(quiet)
     with terminal.busy(), Project.open(place, allow_code=allow_code) as project:
         try:
             done = project.export(
@@ -323,7 +434,7 @@ def export(
 
 def backup(
     place: Place,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")],
+    file: Annotated[Path, Argument(metavar="FILE", help="A new file.")],
     *,
     quiet: Quiet = False,
 ) -> None:
@@ -334,7 +445,7 @@ def backup(
     """
     with Project.open(place) as project:
         num_events = project.backup(file)
-    Terminal.open(quiet=quiet).result(f"{file}: {count(num_events, 'event')}.")
+    Terminal(quiet).result(f"{file}: {count(num_events, 'event')}.")
 
 
 def trust(place: Place) -> None:
@@ -344,8 +455,57 @@ def trust(place: Place) -> None:
     server that you have not confirmed.
     """
     with Project.open(place, trust_store=True) as project:
-        where = project.store.database.place
-    Terminal.open(quiet=False).result(f"The labels are on {where}.")
+        Terminal().result(f"The labels are on {project.store.place}.")
+
+
+def predict(
+    model: Annotated[
+        Path, Argument(metavar="MODEL", help="Folder of an exported model.")
+    ],
+    source: Annotated[
+        Path,
+        Argument(
+            metavar="SOURCE",
+            help="Folder of images, including subfolders; or rows: a file (.parquet, "
+            ".npz, .npy) or a folder of shards.",
+        ),
+    ],
+    *,
+    out: Annotated[
+        Path, Option(help="Where to write: a .csv or .parquet file.")
+    ] = Path("predictions.csv"),
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Use an exported model on new images and write its predictions.
+
+    One row per image: file_name, label, confidence, source, and a probability per
+    class. Unreadable files are listed and left out. Earlier predictions are replaced;
+    any other file is left alone.
+    """
+    from fewlabels.projects import predict as predicted
+    from fewlabels.projects.export import check_replaceable_table
+    from fewlabels.projects.export.tables import check_ending
+
+    check_ending(out)
+    check_replaceable_table(out)
+    terminal = Terminal(quiet or as_json)
+    with terminal.busy():
+        found = predicted(model, source)
+    found.write(out)
+    for file in found.unreadable:
+        terminal.say(f"Left out: {file}")
+    labels = Counter(found.labels)
+    if as_json:
+        unreadable = {file.name: file.reason for file in found.unreadable}
+        facts: dict[str, Any] = {"out": out, "num_images": len(found)}
+        print_json(facts | {"labels": labels, "unreadable": unreadable})
+        return
+    left_out = len(found.unreadable)
+    rest = f" {left_out} could not be read." if left_out else ""
+    items = count(len(found), "row" if found.are_rows else "image")
+    shares = _counts(dict(labels.most_common()))
+    terminal.result(f"{items}: {shares}.{rest} Written to {out}")
 
 
 def next_sentence(project: Project, status: Status) -> str:
@@ -376,64 +536,11 @@ def accuracy_sentence(status: Status, noun: str) -> str:
     )
 
 
-def _described(told: Told) -> str:
-    parts = [count(told.num_new, "new label")]
-    parts += [f"{told.num_changed} changed"] if told.num_changed else []
-    parts += [f"{told.num_same} already known"] if told.num_same else []
-    parts += [f"{told.num_skipped} skipped or unsure"] if told.num_skipped else []
-    parts += [f"{told.num_blank} left blank"] if told.num_blank else []
-    return ", ".join(parts) + "."
+def _counts(numbers: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {number}" for name, number in numbers.items())
 
 
-def _contradiction(told: Told) -> str:
-    """Say that people disagree, and what becomes of the images."""
-    num, num_out = told.num_contradicting, told.num_disputed
-    said = f"Another annotator disagrees about {count(num, 'image')}"
-    if not num_out:
-        return f"{said}; the majority counts."
-    who = "It" if num == 1 else "They" if num_out == num else f"{num_out} of them"
-    left = "is left" if num_out == 1 else "are left"
-    return (
-        f"{said}. {who} {left} out of training and measuring until a majority agrees."
-    )
-
-
-def _table(status: Status) -> Any:
-    from rich.table import Table
-
-    table = Table(show_header=False, box=None, pad_edge=False)
-    rows: list[tuple[str, str]] = [
-        ("images", f"{status.num_images} ({status.num_candidates} to choose from)"),
-        ("labels", f"{status.num_spent} of {status.budget}"),
-        ("imported", f"{status.num_imported} labels, which cost no budget"),
-        ("open", str(status.num_open)),
-        ("skipped", str(status.num_skipped)),
-        ("unsure", str(status.num_unsure)),
-        ("rounds", str(status.num_rounds)),
-        ("audit", f"{status.num_audited} of {status.audit_size} labeled"),
-        ("model", status.model.name if status.model else "none yet"),
-    ]
-    if not status.num_imported:
-        rows = [row for row in rows if row[0] != "imported"]
-    if status.num_disputed:
-        rows.append(("disputed", str(status.num_disputed)))
-    kappa = status.agreement.fleiss
-    if kappa is not None:
-        rows.append(("agreement", f"{kappa:.2f} (Fleiss' kappa)"))
-    counts = zip(status.classes, status.class_counts, status.audit_counts, strict=True)
-    shown = [
-        f"{name} {labels + measuring}" + f" ({measuring} to measure)" * bool(measuring)
-        for name, labels, measuring in counts
-    ]
-    rows.append(("classes", ", ".join(shown)))
-    for name, value in rows:
-        table.add_row(name, value)
-    return table
-
-
-def _facts(status: Status) -> dict[str, Any]:
-    """Return a status as JSON can hold it."""
-    facts = asdict(status)
-    facts["agreement"] = {"fleiss": status.agreement.fleiss}
-    facts["model"] = status.model.name if status.model else None
-    return facts
+def _listed(first: str, others: dict[str, int]) -> str:
+    """Return a sentence of counts, without those that are zero."""
+    parts = [f"{number} {words}" for words, number in others.items() if number]
+    return ", ".join([first, *parts]) + "."

@@ -1,10 +1,11 @@
-"""``fewlabels run``: one run in a folder."""
+"""``fewlabels run, diagnose``: one run in a folder, and what its rounds were like."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from fewlabels.cli.options import (
     AllowCode,
@@ -13,94 +14,72 @@ from fewlabels.cli.options import (
     Json,
     Quiet,
     found_encoder,
+    taking,
 )
-from fewlabels.cli.terminal import Terminal, print_line
-from fewlabels.naming import DEFAULT_STRATEGY
+from fewlabels.cli.terminal import Terminal, print_json, print_line, table
+from fewlabels.errors import ForeignFolderError
+from fewlabels.runs import RunSettings
 
 if TYPE_CHECKING:
-    from fewlabels.pool import Pool, Round
-    from fewlabels.runs import RunFolder, RunSettings
+    from fewlabels.runs import Conditioning
+
+_STAND_IN = "*"
 
 
+@taking(
+    RunSettings,
+    *("strategy", "trainer", "start", "query", "budget", "seed", "initial_models"),
+    "threads",
+)
 def run(
     source: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="DATA",
             help="A data set's name, a folder, a manifest (.csv, .jsonl, .parquet) or "
             "an .npz file; its labels answer the queries.",
         ),
     ] = None,
     *,
-    strategy: Annotated[
-        str | None,
-        typer.Option(help=f"Name or module:Class. [default: {DEFAULT_STRATEGY}]"),
-    ] = None,
-    trainer: Annotated[
-        str | None, typer.Option(help="Name or module:Class. [default: fixmatch-darp]")
-    ] = None,
     encoder: Encoder = None,
     download: Download = False,
-    start: Annotated[
-        int | None, typer.Option(help="Labels at the start. [default: 10]")
-    ] = None,
-    query: Annotated[
-        int | None, typer.Option(help="Labels asked for in each round. [default: 20]")
-    ] = None,
-    budget: Annotated[
-        int | None, typer.Option(help="Labels at the end. [default: 50]")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Random seed. [default: 0]")] = None,
-    initial_models: Annotated[
-        int | None,
-        typer.Option(help="Start with the median of this many models. [default: 1]"),
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option(help="Threads; results depend on them. [default: 1]")
-    ] = None,
     settings: Annotated[
         Path | None,
-        typer.Option(help="YAML file with settings; options given here override it."),
+        Option(help="YAML file with settings; options given here override it."),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Run folder. [default: runs/DATA-STRATEGY-TRAINER-SEED]"),
+        Option(help="Run folder. [default: runs/DATA-STRATEGY-TRAINER-SEED]"),
     ] = None,
     tensorboard: Annotated[
-        bool,
-        typer.Option("--tensorboard", help="Also write curves to DIR/tensorboard."),
+        bool, Option("--tensorboard", help="Also write curves to DIR/tensorboard.")
     ] = False,
     allow_code: AllowCode = False,
     quiet: Quiet = False,
     as_json: Json = False,
+    **options: Any,
 ) -> None:
     """Simulate active learning on labeled images: train, measure, ask, repeat.
 
     Safe to stop or kill at any time: the same command resumes.
     """
     features = found_encoder(encoder, download=download)  # before torch is imported
+    import torch
+
     from fewlabels import data
     from fewlabels.report import write_report
-    from fewlabels.runs import RoundLine, RunFolder, RunSettings, check_choices, settled
+    from fewlabels.runs import RoundLine, RunFolder, check_choices, execute, settled
 
-    given: dict[str, Any] = {
-        "data": source,
-        "strategy": strategy,
-        "trainer": trainer,
-        "start": start,
-        "query": query,
-        "budget": budget,
-        "seed": seed,
-        "initial_models": initial_models,
-        "threads": threads,
-    }
+    given = {"data": source, **options}
     merged = RunSettings.merged(
         settings, given, encoder=features, allow_code=allow_code
     )
     resolved = settled(merged)
     check_choices(resolved)
-    folder = RunFolder(out or _default_folder(resolved))
-    terminal = Terminal.open(quiet=quiet or as_json)
+    words = [Path(resolved.data.name).stem[:60], resolved.strategy.name]
+    words += [resolved.trainer.name, str(resolved.seed)]
+    folder = RunFolder(out or Path("runs") / "-".join(words).replace(":", "."))
+    terminal = Terminal(quiet or as_json)
     with terminal.busy(), folder.listening(tensorboard=tensorboard):
         folder.check_ours()
         pool = data.load(resolved.data.name, **resolved.data.options)
@@ -108,37 +87,116 @@ def run(
             f"{len(pool)} images in the pool, {len(pool.test or ())} to measure on, "
             f"{pool.num_classes} classes. Folder: {folder.path}"
         )
-        for finished in in_folder(resolved, folder, pool):
-            terminal.result(described(finished))
+        torch.set_num_threads(resolved.threads)
+        for done in execute(resolved, folder.path, pool):
+            right = done.accuracy
+            accuracy = "not measured" if right is None else f"{100 * right:5.1f} %"
+            asked = f"asked for {len(done.query)} more" if len(done.query) else "done"
+            terminal.result(
+                f"{done.num_labeled:>6} labels   accuracy {accuracy}   {asked}"
+            )
             if as_json:
-                print_line(RoundLine.of(finished, pool).to_json())
+                print_line(RoundLine.of(done, pool).to_json())
         # The settings there are those of this command, which named or allowed them.
-        report = write_report(folder.report_file, [folder], pool, allow_code=True)
+        report = write_report(folder.report_file, folder, pool, allow_code=True)
     terminal.result(f"Report: {report}")
 
 
-def in_folder(
-    settings: "RunSettings", folder: "RunFolder", pool: "Pool"
-) -> "Iterator[Round]":
-    """Do a run with the number of threads in its settings."""
+def diagnose(
+    path: Annotated[Path, Argument(metavar="DIR", help="Run folder, made by 'run'.")],
+    *,
+    allow_code: AllowCode = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Show the spectrum of each round's labeled items, from its saved network.
+
+    The smallest eigenvalue of their Gram matrix, the same including the query, the
+    ceiling no set can exceed, rank, condition, and the learning rate above which
+    linearized gradient descent diverges. Nothing is trained or written.
+    """
     import torch
 
-    from fewlabels.runs import execute
+    from fewlabels import data
+    from fewlabels.runs import RunFolder
+    from fewlabels.runs import diagnose as diagnosed
 
+    folder = RunFolder(path)
+    if not folder.settings_file.is_file():
+        inside = sorted(f"'{file.parent}'" for file in path.glob("*/run.json"))
+        remedy = "Give a run folder, such as one made by 'fewlabels run'."
+        if inside:
+            remedy = f"It contains runs: give one of {', '.join(inside)}."
+        msg = f"'{path}' is not a run folder (it has no run.json). {remedy}"
+        raise ForeignFolderError(msg)
+    settings = folder.settings()
     torch.set_num_threads(settings.threads)
-    return execute(settings, folder.path, pool)
+    terminal = Terminal(quiet or as_json)
+    rows = []
+    with terminal.busy():
+        pool = data.load(settings.data.name, **settings.data.options)
+        for row in diagnosed(folder, pool, allow_code=allow_code):
+            rows.append(row)
+            if as_json:
+                print_json(row.to_json())
+    if not rows:
+        terminal.say(f"'{path}' contains no finished round yet.")
+        return
+    names = [*("labels", "λmin", "λmin\nwith\nquery", "ceiling", "rank")]
+    names += ["pool\nrank", "condition", "step\nlimit"]
+    title = f"{settings.strategy.name} on {settings.data.name}"
+    drawn = table(
+        *(*names, "kernel"),
+        right=(*names, "kernel"),
+        title=f"Conditioning of the labeled items: {title}",
+        collapse_padding=True,
+    )
+    drawn.columns[-1].justify = "left"
+    for row in rows:
+        found = row.spectrum
+        numbers = (
+            found.smallest if found else None,
+            row.value,
+            row.ceiling,
+            found.rank if found else None,
+            row.feature_rank,
+            found.condition if found else None,
+            row.step_limit,
+        )
+        kernel = row.missing or row.kernel + (_STAND_IN if row.is_stand_in else "")
+        drawn.add_row(str(row.num_labeled), *map(_number, numbers), kernel)
+    drawn.width = terminal.out.measure(
+        drawn, options=terminal.out.options.update(width=200)
+    ).maximum
+    terminal.result(drawn)
+    for remark in remarks(rows):
+        terminal.result(remark)
 
 
-def described(finished: "Round") -> str:
-    """Describe a round in one line."""
-    accuracy = "not measured"
-    if finished.accuracy is not None:
-        accuracy = f"{100 * finished.accuracy:5.1f} %"
-    asked = f"asked for {len(finished.query)} more" if len(finished.query) else "done"
-    return f"{finished.num_labeled:>6} labels   accuracy {accuracy}   {asked}"
+def _number(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return "∞" if math.isinf(value) else f"{value:.3g}"
 
 
-def _default_folder(settings: "RunSettings") -> Path:
-    words = [Path(settings.data.name).stem[:60], settings.strategy.name]
-    words += [settings.trainer.name, str(settings.seed)]
-    return Path("runs") / "-".join(words).replace(":", ".")
+def remarks(rows: Sequence["Conditioning"]) -> list[str]:
+    """Say what the marks in the table of a diagnosis mean, where there are some."""
+    stand_ins = [row for row in rows if row.is_stand_in and row.missing is None]
+    others = {row.query_kernel: row.kernel for row in stand_ins if row.query_kernel}
+    said = [
+        f"{_STAND_IN} The run used {'its own' if ':' in used else 'the'} kernel "
+        f"'{used}', which is not computed here: the values shown are those of the "
+        f"{shown} kernel instead."
+        for used, shown in others.items()
+    ]
+    if stand_ins and not others:
+        said.append(
+            f"{_STAND_IN} The round asked for nothing, or did not use a kernel: shown "
+            "is the run's earlier kernel, or else the last layer's."
+        )
+    if any(row.spectrum and row.spectrum.rank < row.num_labeled for row in rows):
+        said.append(
+            "A rank below the number of labels means a singular matrix: its smallest "
+            "eigenvalue is zero up to rounding, and no query can raise it."
+        )
+    return said

@@ -10,42 +10,40 @@ from threading import Thread
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from fewlabels import strategies, training
+from fewlabels.checks import count
 from fewlabels.cli.options import (
     AllowCode,
     Download,
     Encoder,
     Quiet,
-    StrategyName,
     found_encoder,
+    taking,
 )
 from fewlabels.cli.terminal import Terminal
 from fewlabels.data.folder import check_images, folder_labels, image_names
 from fewlabels.data.hugging_face import HubData
-from fewlabels.data.order import natural_key
+from fewlabels.data.text import natural_key
 from fewlabels.errors import UnknownNameError, UsageError
-from fewlabels.features.encoders import Quality
-from fewlabels.integers import count
-from fewlabels.naming import (
-    DEFAULT_STRATEGY,
-    check_installed,
-    check_known,
-    import_paths,
-)
+from fewlabels.naming import check_installed, import_paths
 from fewlabels.projects import Project
-from fewlabels.projects.classes import class_names
-from fewlabels.projects.project import check_free
-from fewlabels.projects.settings import FILE, checked
+from fewlabels.projects.beginning import check_free
+from fewlabels.projects.labels import class_names
+from fewlabels.projects.settings import FILE, NewProject
 
-_BESIDE = "-labels"
 _MOST_FOLDERS = 100
 
 
+@taking(
+    NewProject,
+    *("budget", "audit", "query", "overlap", "strategy", "trainer", "quality"),
+)
 def start(
     folder: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             metavar="FOLDER",
             help="Image folder, the folder of a project, or hf-dataset:FOLDER[@SPLIT].",
         ),
@@ -53,39 +51,23 @@ def start(
     *,
     classes: Annotated[
         str | None,
-        typer.Option(help="Names, such as cat,dog,other; for a new project."),
-    ] = None,
-    budget: Annotated[
-        int | None, typer.Option(help="Total number of labels; for a new project.")
+        Option(help="Names, such as cat,dog,other; for a new project."),
     ] = None,
     project: Annotated[
         Path | None,
-        typer.Option(help="Project folder. [default: FOLDER-labels, beside FOLDER]"),
-    ] = None,
-    audit: Annotated[
-        int | None, typer.Option(help="Labels that only measure. [default: a fifth]")
-    ] = None,
-    query: Annotated[int, typer.Option(help="Labels asked for in each round.")] = 20,
-    overlap: Annotated[int, typer.Option(help="People who label each image.")] = 1,
-    strategy: StrategyName = DEFAULT_STRATEGY,
-    trainer: Annotated[
-        str | None,
-        typer.Option(help="Name or module:Class. [default: what fits the images]"),
+        Option(help="Project folder. [default: FOLDER-labels, beside FOLDER]"),
     ] = None,
     encoder: Encoder = None,
     download: Download = False,
-    quality: Annotated[
-        str | None, typer.Option(help="fast, normal or best; see 'fewlabels init'.")
-    ] = None,
     host: Annotated[
-        str, typer.Option(help="Address to listen at; others need --token.")
+        str, Option(help="Address to listen at; others need --token.")
     ] = "127.0.0.1",
     port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="[default: the project's own]")
+        int | None, Option(min=1, max=65535, help="[default: the project's own]")
     ] = None,
     token: Annotated[
         str | None,
-        typer.Option(
+        Option(
             envvar="FEWLABELS_TOKEN",
             help="What people sign in with. Other users of this machine can see the "
             "options of a running command, so set the variable FEWLABELS_TOKEN "
@@ -93,11 +75,11 @@ def start(
         ),
     ] = None,
     browser: Annotated[
-        bool, typer.Option("--browser/--no-browser", help="Open a browser.")
+        bool, Option("--browser/--no-browser", help="Open a browser.")
     ] = True,
     import_folders: Annotated[
         bool | None,
-        typer.Option(
+        Option(
             "--import-folders/--no-import-folders",
             help="Take the folders of FOLDER for labels; for a new project. "
             "[default: ask]",
@@ -106,6 +88,7 @@ def start(
     ] = None,
     allow_code: AllowCode = False,
     quiet: Quiet = False,
+    **options: Any,
 ) -> None:
     """Label images in the browser, with a model that learns along.
 
@@ -116,30 +99,28 @@ def start(
     from fewlabels.web.serving import check_reach, serve
 
     check_reach(host, token)
-    terminal = Terminal.open(quiet=quiet)
+    terminal = Terminal(quiet)
     hub = HubData.of(str(folder))
     if hub is not None:
         with terminal.busy():
             folder, named = hub.unpack(), hub.classes()
         if classes is None and named and not any("," in name for name in named):
             classes = ",".join(named)
-    place = _place(folder, project)
+    real = folder.expanduser().resolve()
+    is_project = project is None and (folder / FILE).exists()
+    place = project or (folder if is_project else Path(f"{real}-labels"))
     creation: dict[str, Any] | None = None
     allowed = set[str]()
     if (place / FILE).exists():
-        _go_on(place, classes, budget, terminal)
+        _go_on(place, classes, options.get("budget"), terminal)
     else:
-        options: dict[str, Any] = {"budget": budget, "audit": audit, "query": query}
-        options |= {"strategy": strategy, "trainer": trainer, "quality": quality}
-        options |= {"overlap": overlap}
-        options |= {"encoder": found_encoder(encoder, download=download)}
-        if hub is None and budget is not None and folder.is_dir():
+        options["encoder"] = found_encoder(encoder, download=download)
+        if hub is None and options.get("budget") is not None and folder.is_dir():
             classes, import_folders = _offer_import(
                 folder, place, classes, terminal, wanted=import_folders
             )
-        names = _check_new(place, folder, classes, options)
-        images = str(folder.expanduser().resolve())
-        creation = {"images": images, "classes": names, "options": options}
+        creation = {"images": str(real), "options": options}
+        creation["classes"] = _check_new(place, real, classes, options)
         creation["import_folders"] = bool(import_folders)
         allowed = set(import_paths(options))  # the command names them
 
@@ -147,7 +128,10 @@ def start(
         # Even if quiet: without the address there is no way in.
         terminal.out.print(f"Label at {address}", soft_wrap=True)
         terminal.say("Stop with Ctrl-C; the same command goes on.")
-        if browser and _has_screen():
+        has_screen = sys.platform in {"darwin", "win32"} or bool(
+            os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+        )
+        if browser and has_screen:  # one that takes the terminal would not do
             # Others can see how a browser was called, and it keeps where it was.
             own = launch().resolve().as_uri()
             Thread(target=webbrowser.open, args=(own,), daemon=True).start()
@@ -170,16 +154,6 @@ def start(
     )
 
 
-def _place(folder: Path, project: Path | None) -> Path:
-    """Return the folder of the project."""
-    if project is not None:
-        return project
-    if (folder / FILE).exists():
-        return folder
-    real = folder.expanduser().resolve()
-    return real.with_name(real.name + _BESIDE)
-
-
 def _go_on(
     place: Path, classes: str | None, budget: int | None, terminal: Terminal
 ) -> None:
@@ -196,10 +170,9 @@ def _go_on(
             f"page, or fewlabels classes add {shlex.quote(str(place))} NAME."
         )
     if budget not in {None, own}:
-        told = (
+        terminal.say(
             f"Its budget is {own}; change 'budget' in {place / FILE} to have another."
         )
-        terminal.say(told)
 
 
 def _check_new(
@@ -210,27 +183,22 @@ def _check_new(
     Returns:
         The names of its classes.
     """
-    if classes is None or options["budget"] is None:
+    if classes is None or options.get("budget") is None:
         raise UsageError(
             f"There is no project in '{place}' yet, and a new one needs classes and a "
             "budget: add --classes cat,dog,other --budget 200."
         )
     names = list(class_names(classes.split(",")))
-    real = images.expanduser().resolve()
-    if not real.is_dir():
+    if not images.is_dir():
         raise UsageError(f"There is no folder '{images}' with images.")
-    check_images(real)
+    check_images(images)
     check_free(place)
-    names_of = {"strategy": strategies.names(), "trainer": training.names()}
-    for kind, known in names_of.items():
-        name = options[kind]
-        if name is not None and ":" not in name and name not in known:
-            raise UnknownNameError(kind, name, known)
-    if options["quality"] is not None:
-        check_known("quality", options["quality"], Quality)
-    numbers = {key: options[key] for key in ("budget", "audit", "query", "overlap")}
-    anything = {"images": str(real), "trainer": training.names()[0], "shape": (3, 8, 8)}
-    checked(sys.maxsize, **anything, **numbers)
+    new = NewProject.of(options)
+    known = {"strategy": strategies.names(), "trainer": training.names()}
+    for kind, choice in (("strategy", new.strategy), ("trainer", new.trainer)):
+        name = "" if choice is None else choice.name
+        if name and ":" not in name and name not in known[kind]:
+            raise UnknownNameError(kind, name, known[kind])
     return names
 
 
@@ -264,10 +232,3 @@ def _offer_import(
         words = shlex.join(("fewlabels", "import", str(place), str(folder)))
         terminal.say(f"The folder names can be imported as labels: {words}")
     return classes, bool(wanted)
-
-
-def _has_screen() -> bool:
-    """Whether a browser can show itself; one that takes the terminal would not do."""
-    if sys.platform in {"darwin", "win32"}:
-        return True
-    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

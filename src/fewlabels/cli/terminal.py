@@ -1,16 +1,42 @@
 """What a person sees: results on stdout; progress, notes and errors on stderr."""
 
+import json
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
-from rich.console import Console
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
 from rich.text import Text
 
-from fewlabels.cli.harmless import harmless
+from fewlabels.cli import harmless
 from fewlabels.progress import noting, reporting
+
+_INDENT = 13
+_PACE_SECONDS = 300.0  # the last minutes say how long the rest will take
+_FIGURES = {
+    "loss": "loss {:.3f}",
+    "accuracy": "accuracy {:.1%}",
+    "kept": "kept {:.1%}",
+    "kept-refined": "refined {:.1%}",
+    "images-per-second": "{:,.0f} images/s",
+    "learning-rate": "learning rate {:.3g}",
+    "supervised": "supervised {:.3f}",
+    "consistency": "consistency {:.3f}",
+}
+"""How figures of a training are shown, the most important first."""
 
 
 class _Screen(Console):
@@ -28,14 +54,9 @@ class _Screen(Console):
 class Terminal:
     """Where results, notes and progress go."""
 
-    out: Console
-    err: Console
     is_quiet: bool = False
-
-    @classmethod
-    def open(cls, *, quiet: bool) -> "Terminal":
-        """Return the terminal of this process."""
-        return cls(_Screen(), _Screen(stderr=True), quiet)
+    out: Console = field(default_factory=_Screen)
+    err: Console = field(default_factory=lambda: _Screen(stderr=True))
 
     def say(self, message: str) -> None:
         """Tell a person something that is not the result."""
@@ -52,17 +73,89 @@ class Terminal:
         """Show progress bars for the work in the block, where somebody can see them."""
         can_move = self.err.is_terminal and not self.err.is_dumb_terminal
         shown = can_move and not self.is_quiet
-        bars = self._bars() if shown else nullcontext()
+        bars = reporting(Bars(self.err)) if shown else nullcontext()
         with bars, noting(lambda text: self.say(f"Note: {text}")):
             yield
-
-    def _bars(self) -> AbstractContextManager[None]:
-        from fewlabels.cli.live import Bars
-
-        return reporting(Bars(self.err))
 
 
 def print_line(text: str) -> None:
     """Print one line of machine-readable output."""
     sys.stdout.write(harmless(text) + "\n")
     sys.stdout.flush()
+
+
+def print_json(value: Any) -> None:
+    """Print a value as one line of JSON; of what JSON does not know, its text."""
+    print_line(json.dumps(value, default=str))
+
+
+def table(*columns: str, right: Collection[str] = (), **look: Any) -> Table:
+    """Return an empty table; the columns in ``right`` are numbers."""
+    made = Table(box=SIMPLE_HEAD, pad_edge=False, **look)
+    for name in columns:
+        if name in right:
+            made.add_column(name, justify="right", no_wrap=True)
+        else:
+            made.add_column(name, overflow="fold")
+    return made
+
+
+class _View(Progress):
+    """Bars, and below them the latest figures of their tasks."""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """Return what to draw now."""
+        yield self.make_tasks_table(self.tasks)
+        for task in self.tasks:
+            given = task.fields["figures"]
+            shown = [name for name in _FIGURES if name in given]
+            shown += [name for name in given if name not in _FIGURES]
+            words = [
+                _FIGURES.get(name, f"{name} {{:.3g}}").format(given[name])
+                for name in shown
+            ]
+            if words:
+                line = Text("  ".join(words), "dim", no_wrap=True, overflow="ellipsis")
+                yield Padding(line, (0, 0, 0, _INDENT))
+
+
+class Bars:
+    """A listener that shows bars, figures and the time left while there is work."""
+
+    def __init__(self, console: Console) -> None:
+        self._view = _View(
+            TextColumn(f"{{task.description:<{_INDENT - 1}}}"),
+            BarColumn(complete_style="cyan", finished_style="cyan"),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(compact=True),
+            console=console,
+            speed_estimate_period=_PACE_SECONDS,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+
+    def start(self, task: str, total: int, done: int) -> int:
+        """Show a bar; the display begins with the first one."""
+        if not self._view.tasks:
+            self._view.start()
+        shown = self._view.add_task(task, total=total, completed=done, figures={})
+        return int(shown)
+
+    def advance(self, handle: int, amount: int) -> None:
+        """Move a bar on."""
+        self._view.update(TaskID(handle), advance=amount)
+
+    def tell(self, step: int, figures: Mapping[str, float]) -> None:
+        """Show figures below the bar that was started last, if there is one."""
+        del step
+        if self._view.tasks:
+            task = self._view.tasks[-1]
+            known = task.fields["figures"] | figures
+            self._view.update(task.id, figures=known)
+
+    def finish(self, handle: int) -> None:
+        """Take a bar away; the display ends with the last one."""
+        self._view.remove_task(TaskID(handle))
+        if not self._view.tasks:
+            self._view.stop()

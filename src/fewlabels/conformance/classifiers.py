@@ -5,8 +5,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from fewlabels.conformance.finding import Promise, Verdict, failed, passed
-from fewlabels.conformance.randomness import moved_by
+from fewlabels.conformance.problems import Promise, Verdict, failed, moved_by, passed
 from fewlabels.errors import FewlabelsError
 from fewlabels.pool import ArrayImages, Pool
 from fewlabels.protocols import Classifier, Outputs
@@ -14,6 +13,7 @@ from fewlabels.rng import stream
 
 _NUM_SAMPLES = 3
 _CLOSE = 1e-3  # of the largest value; sums over other chunks round otherwise
+_NAMES = ("features", "logits")
 
 
 class Trial:
@@ -37,37 +37,32 @@ class Trial:
 def shapes(trial: Trial) -> Verdict:
     """It gives finite features and logits, a row per item, without gradients."""
     found: object = trial.outputs
-    count = len(trial.every)
+    count, num_classes = len(trial.every), trial.classifier.num_classes
     if not isinstance(found, Outputs):
         return failed(
             f"outputs returned an object of type {type(found).__name__}; return "
             "protocols.Outputs(features, logits), which refuses NaN and infinity."
         )
-    for name in ("features", "logits"):
-        fault = _fault(name, getattr(found, name), count)
-        if fault:
-            return failed(fault)
+    for name in _NAMES:
+        rows = getattr(found, name)
+        if rows.ndim != 2 or len(rows) != count:
+            shape = tuple(rows.shape)
+            return failed(
+                f"Of {count} items, {name} have shape {shape}; give a row per item."
+            )
+        if not rows.is_floating_point() or rows.requires_grad:
+            gradients = " and carries gradients" if rows.requires_grad else ""
+            return failed(
+                f"{name} is of type {rows.dtype}{gradients}; give floating point, "
+                "computed under torch.inference_mode()."
+            )
     width = found.logits.shape[1]
-    if width != trial.classifier.num_classes:
+    if width != num_classes:
         return failed(
-            f"logits have {width} columns, and num_classes is "
-            f"{trial.classifier.num_classes}; give one logit per class."
+            f"logits have {width} columns, and num_classes is {num_classes}; give one "
+            "logit per class."
         )
     return passed(f"{count} items: features {found.features.shape[1]}, logits {width}")
-
-
-def _fault(name: str, rows: Tensor, count: int) -> str | None:
-    """Say what is wrong with one of the two; None where nothing is."""
-    if rows.ndim != 2 or len(rows) != count:
-        seen = tuple(rows.shape)
-        return f"Of {count} items, {name} have shape {seen}; give a row per item."
-    if not rows.is_floating_point() or rows.requires_grad:
-        gradients = " and carries gradients" if rows.requires_grad else ""
-        return (
-            f"{name} is of type {rows.dtype}{gradients}; give floating point, computed "
-            "under torch.inference_mode()."
-        )
-    return None
 
 
 def repeatable(trial: Trial) -> Verdict:
@@ -86,9 +81,7 @@ def repeatable(trial: Trial) -> Verdict:
             "network into evaluation mode."
         )
     if _modes(trial.classifier) != before:
-        return failed(
-            "outputs left the network in another mode than it found it in; put it back."
-        )
+        return failed("outputs left the network in another mode; put it back.")
     return passed("two calls, equal logits")
 
 
@@ -97,7 +90,7 @@ def order(trial: Trial) -> Verdict:
     shuffled = torch.randperm(len(trial.every), generator=stream(0, "order"))
     for indices in (shuffled, shuffled[:1], trial.every[-3:]):
         found = trial.ask(indices)
-        for name in ("features", "logits"):
+        for name in _NAMES:
             rows, wanted = getattr(found, name), getattr(trial.outputs, name)[indices]
             share = _difference(rows, wanted)
             if not share <= _CLOSE:
@@ -110,16 +103,13 @@ def order(trial: Trial) -> Verdict:
 
 
 def no_items(trial: Trial) -> Verdict:
-    """Of no items it gives no rows."""
+    """Of no items it gives no rows, as pools that are labeled to the end ask for."""
     found = trial.ask(trial.every[:0])
-    for name in ("features", "logits"):
+    for name in _NAMES:
         seen = tuple(getattr(found, name).shape)
         wanted = (0, getattr(trial.outputs, name).shape[1])
         if seen != wanted:
-            return failed(
-                f"{name} of no items have shape {seen}; give {wanted}, as pools that "
-                "are labeled to the end ask for."
-            )
+            return failed(f"{name} of no items have shape {seen}; give {wanted}.")
     return passed("shapes (0, F) and (0, C)")
 
 
@@ -176,9 +166,9 @@ def _difference(one: Tensor, other: Tensor) -> float:
 
 PROMISES = (
     Promise("outputs", shapes),
-    Promise("repeatable", repeatable, after=("outputs",)),
-    Promise("order", order, after=("outputs", "repeatable")),
-    Promise("no items", no_items, after=("outputs",)),
-    Promise("other images", other_images, after=("outputs", "repeatable")),
-    Promise("samples", samples, after=("outputs",)),
+    Promise("repeatable", repeatable, ("outputs",)),
+    Promise("order", order, ("outputs", "repeatable")),
+    Promise("no items", no_items, ("outputs",)),
+    Promise("other images", other_images, ("outputs", "repeatable")),
+    Promise("samples", samples, ("outputs",)),
 )

@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fewlabels.conformance.finding import Promise, Verdict, failed, passed
-from fewlabels.conformance.randomness import moved_by
+from fewlabels.conformance.problems import Promise, Verdict, failed, moved_by, passed
 from fewlabels.protocols import Factored, InnerProduct, Kernel
 from fewlabels.rng import stream
 from fewlabels.search.inputs import least_eigenvalue
@@ -58,30 +57,30 @@ def size(trial: Trial) -> Verdict:
 
 def values(trial: Trial) -> Verdict:
     """Blocks and diagonals have the right shape and type, and are finite."""
-    count = len(trial.items)
-    seen: dict[str, tuple[Any, int | None]] = {
-        "block(rows, columns)": (trial.kernel.block(trial.items, trial.items[:2]), 2),
-        "diagonal(items)": (trial.kernel.diagonal(trial.items), None),
-    }
-    for name, (found, width) in seen.items():
-        wanted = (count,) if width is None else (count, min(width, count))
-        told = _told(found)
+    items, some = trial.items, trial.items[:2]
+    seen: tuple[tuple[str, Any, tuple[int, ...]], ...] = (
+        (
+            "block(rows, columns)",
+            trial.kernel.block(items, some),
+            (*items.shape, *some.shape),
+        ),
+        ("diagonal(items)", trial.kernel.diagonal(items), (*items.shape,)),
+    )
+    for name, found, wanted in seen:
         if not isinstance(found, Tensor) or tuple(found.shape) != wanted:
-            return failed(f"{name} is {told}; give a tensor of shape {wanted}.")
+            shape = tuple(getattr(found, "shape", ()))
+            return failed(
+                f"{name} is of type {type(found).__name__} and shape {shape}; give a "
+                f"tensor of shape {wanted}."
+            )
         if found.dtype != torch.float64:
             return failed(
-                f"{name} is {told}; compute in torch.float64, since the smallest "
-                "eigenvalue is a difference of large numbers."
+                f"{name} is of type {found.dtype}; compute in torch.float64, since the "
+                "smallest eigenvalue is a difference of large numbers."
             )
         if not bool(torch.isfinite(found).all()):
-            return failed(f"{name} is {told} with NaN or infinity in it.")
-    return passed(f"float64, finite, {count} items")
-
-
-def _told(found: Any) -> str:
-    if not isinstance(found, Tensor):
-        return f"of type {type(found).__name__}"
-    return f"a tensor of shape {tuple(found.shape)} and type {found.dtype}"
+            return failed(f"{name} has NaN or infinity in it.")
+    return passed(f"float64, finite, {len(items)} items")
 
 
 def many_blocks(trial: Trial) -> Verdict:
@@ -178,12 +177,12 @@ def _same(trial: Trial, one: Tensor, other: Tensor, name: str, against: str) -> 
 _VALUES = ("size", "values")
 PROMISES = (
     Promise("size", size),
-    Promise("values", values, after=("size",)),
-    Promise("many blocks", many_blocks, after=_VALUES),
-    Promise("symmetric", symmetric, after=_VALUES),
-    Promise("diagonal", diagonal, after=_VALUES),
-    Promise("by position", by_position, after=_VALUES),
-    Promise("semi-definite", semidefinite, after=(*_VALUES, "symmetric")),
-    Promise("repeatable", repeatable, after=_VALUES),
-    Promise("inner product", inner_product, after=_VALUES),
+    Promise("values", values, ("size",)),
+    Promise("many blocks", many_blocks, _VALUES),
+    Promise("symmetric", symmetric, _VALUES),
+    Promise("diagonal", diagonal, _VALUES),
+    Promise("by position", by_position, _VALUES),
+    Promise("semi-definite", semidefinite, (*_VALUES, "symmetric")),
+    Promise("repeatable", repeatable, _VALUES),
+    Promise("inner product", inner_product, _VALUES),
 )

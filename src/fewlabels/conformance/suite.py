@@ -1,22 +1,32 @@
 """All promises in order, each on its own: one that fails stops no other."""
 
 import copy
+import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
 
+import torch
+
+from fewlabels import naming, training
+from fewlabels import strategies as built_in
 from fewlabels.conformance import classifiers, kernels, strategies, trainers
-from fewlabels.conformance.asking import failure
-from fewlabels.conformance.finding import Finding, Promise, Verdict
-from fewlabels.conformance.kinds import Kind, recognized
-from fewlabels.conformance.memory import Memory
-from fewlabels.conformance.randomness import restored
+from fewlabels.conformance.problems import Finding, Promise, failure, problem, restored
 from fewlabels.data import load
 from fewlabels.errors import FewlabelsError, FewlabelsWarning, UsageError
 from fewlabels.pool import Pool
 from fewlabels.progress import track
+from fewlabels.strategies.kernels import own_kernel
+
+Kind = Literal["strategy", "trainer", "classifier", "kernel"]
 
 _DATA = "digits"
+_METHODS: dict[Kind, tuple[str, ...]] = {
+    "strategy": ("select",),
+    "trainer": ("fit",),
+    "classifier": ("outputs",),
+    "kernel": ("block", "diagonal"),
+}
 
 
 def check(
@@ -25,7 +35,6 @@ def check(
     *,
     kind: Kind | None = None,
     pool: Pool | None = None,
-    memory: Memory | None = None,
 ) -> Iterator[Finding]:
     """Hold a strategy, a trainer, a classifier or a kernel to what its kind promises.
 
@@ -38,9 +47,6 @@ def check(
         kind: What it is; None: recognized by its methods.
         pool: What trainers and classifiers are tried on, with known labels; None: the
             digits. A small part of it is used.
-        memory: How to measure a strategy's memory on a large pool, in a process of its
-            own; None leaves that out. An object cannot be handed to that process: give
-            a name.
 
     Yields:
         A finding per promise, as it is made.
@@ -49,77 +55,102 @@ def check(
         >>> sum(finding.outcome == "failed" for finding in check("margin"))
         0
     """
-    kind, found = recognized(thing, options or {}, kind)
+    kind, found = _recognized(thing, options or {}, kind)
     if pool is not None and kind not in {"trainer", "classifier"}:
         msg = f"A {kind} is checked on pools of its own; leave the data out."
         raise UsageError(msg)
-    promises, subject = _suite(kind, found, pool)
+    promises: Sequence[Promise]
+    subject: Any = found
+    if kind == "strategy":
+        promises = strategies.PROMISES
+    elif kind == "kernel":
+        promises, subject = kernels.PROMISES, kernels.Trial(found)
+    else:
+        source = load(_DATA) if pool is None else pool
+        if kind == "classifier":
+            promises = classifiers.PROMISES
+            subject = classifiers.Trial(found, trainers.small_pool(source))
+        else:
+            promises, subject = trainers.PROMISES, trainers.Trial(found, source)
     broken: set[str] = set()
-    with track("Checking", len(promises) + 1) as advance:
+    with track("Checking", len(promises)) as advance:
         for promise in promises:
-            verdict = _verdict(promise, subject, found, broken)
-            finding = Finding(promise.name, *verdict)
+            finding = _judged(promise, subject, found, broken)
             if finding.outcome == "failed":
                 broken.add(promise.name)
             yield finding
             advance(1)
-        if kind == "strategy":
-            yield Finding("memory", *_memory(thing, options or {}, memory, broken))
-        advance(1)
 
 
-def _suite(
-    kind: Kind, found: Any, pool: Pool | None
-) -> tuple[Sequence[Promise], Callable[[], Any]]:
-    """Return the promises of a kind, and what gives them something to judge."""
-    if kind == "strategy":  # as it came, so that no call before a promise shows
-        return strategies.PROMISES, lambda: _fresh(found)
-    if kind == "kernel":
-        of_kernel = kernels.Trial(found)
-        return kernels.PROMISES, lambda: of_kernel
-    source = load(_DATA) if pool is None else pool
-    if kind == "classifier":
-        of_classifier = classifiers.Trial(found, trainers.small_pool(source))
-        return classifiers.PROMISES, lambda: of_classifier
-    of_trainer = trainers.Trial(found, source)
-    return trainers.PROMISES, lambda: of_trainer
-
-
-def _verdict(
-    promise: Promise, subject: Callable[[], Any], found: object, broken: set[str]
-) -> Verdict:
+def _judged(promise: Promise, subject: Any, found: object, broken: set[str]) -> Finding:
     first = next((name for name in promise.after if name in broken), None)
     if first is not None:
-        return "not run", f"means nothing before '{first}' is mended"
+        detail = f"means nothing before '{first}' is mended"
+        return Finding(promise.name, "not run", detail)
+    if subject is found:  # a strategy as it came, so that no call before shows
+        try:
+            subject = copy.deepcopy(found)
+        except Exception:  # noqa: BLE001 - somebody's own copying: use what there is
+            subject = found
     with warnings.catch_warnings(), restored():
         # A tie is worth a note in a run; here it is provoked.
         warnings.simplefilter("ignore", FewlabelsWarning)
         try:
-            return promise.judge(subject())
+            return Finding(promise.name, *promise.judge(subject))
         except FewlabelsError as error:
-            return "failed", str(error)
+            return Finding(promise.name, "failed", str(error))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - becomes a finding
-            return "failed", f"It failed: {failure(error, found)}"
+            detail = f"It failed: {failure(error, found)}"
+            return Finding(promise.name, "failed", detail)
 
 
-def _fresh(strategy: object) -> object:
-    """Return a copy of the strategy, where it can be copied."""
-    try:
-        return copy.deepcopy(strategy)
-    except Exception:  # noqa: BLE001 - somebody's own copying: use what there is
-        return strategy
+def _recognized(
+    thing: Any, options: Mapping[str, Any], kind: Kind | None
+) -> tuple[Kind, Any]:
+    """Return the kind of a thing, by its methods unless given, and the object."""
+    if kind is not None:
+        naming.check_known("kind", kind, Kind)
+    elif isinstance(thing, str) and ":" not in thing:
+        kind = "trainer" if thing in training.names() else "strategy"
+    if kind == "trainer":
+        return kind, training.resolve(thing, options)
+    if kind == "strategy":
+        return kind, built_in.resolve(thing, options)
+    if kind != "classifier" and not options and _makes_kernel(thing):
+        pool, classifier = problem(0)
+        outputs = classifier.outputs(pool.images, torch.arange(len(pool)))
+        found: Any = own_kernel(thing, outputs, pool)
+    else:
+        found = naming.resolve(
+            kind or "thing to check", thing, options, {}, method=None
+        )
+    offers = [
+        offered
+        for offered, methods in _METHODS.items()
+        if not isinstance(found, type)
+        and all(callable(getattr(found, method, None)) for method in methods)
+    ]
+    fitting = [offered for offered in offers if kind in {None, offered}]
+    if len(fitting) == 1:
+        return fitting[0], found
+    seen = " and ".join(f"a {offered}" for offered in offers) or "none of these"
+    raise UsageError(
+        f"An object of type {type(found).__name__} is to be checked, and its methods "
+        f"are those of {seen}. Needed are: a strategy select; a trainer fit; a "
+        "classifier outputs; a kernel block and diagonal. Name a class or function "
+        "that makes one, or say which it is with kind."
+    )
 
 
-def _memory(
-    strategy: str | object,
-    options: Mapping[str, Any],
-    memory: Memory | None,
-    broken: set[str],
-) -> Verdict:
-    if memory is None:
-        return "not run", "left out"
-    if not isinstance(strategy, str):
-        return "not run", "another process needs a name or module:Name, not an object"
-    if "a query" in broken:
-        return "not run", "means nothing before 'a query' is mended"
-    return memory.judge(strategy, options)
+def _makes_kernel(thing: object) -> bool:
+    """Say whether this is a function of two arguments: outputs and a pool."""
+    maker = naming.imported("kernel", thing) if isinstance(thing, str) else thing
+    if not callable(maker):
+        return False
+    needed = [
+        parameter
+        for parameter in inspect.signature(maker).parameters.values()
+        if parameter.default is parameter.empty
+        and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    ]
+    return len(needed) == 2

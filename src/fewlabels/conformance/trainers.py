@@ -11,9 +11,16 @@ import torch
 from torch import Tensor
 
 from fewlabels.conformance import classifiers
-from fewlabels.conformance.finding import Promise, Verdict, failed, passed
-from fewlabels.conformance.randomness import moved_by, stir
-from fewlabels.conformance.snapshots import change, pool_tensors
+from fewlabels.conformance.problems import (
+    Promise,
+    Verdict,
+    changes,
+    draw,
+    failed,
+    moved_by,
+    passed,
+    tensors,
+)
 from fewlabels.errors import FewlabelsError, UsageError
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.protocols import Classifier, Trainer
@@ -68,7 +75,7 @@ class Trial:
     @cached_property
     def again(self) -> _Fit:
         """The same training without a folder, while global generators have moved on."""
-        stir()
+        draw()
         return self._fitted(small_pool(self._source), None)
 
     @cached_property
@@ -86,18 +93,11 @@ class Trial:
         return classifiers.Trial(self.first.classifier, self.first.pool)
 
     def _fitted(self, pool: Pool, workspace: Path | None) -> _Fit:
-        before = pool_tensors(pool)
+        before = tensors(pool)
         work = partial(self._trainer.fit, pool, stream(0, "train"), workspace=workspace)
         classifier, moved = moved_by(work)
-        after = pool_tensors(pool)
-        changes = [change(name, before[name], after[name]) for name in before]
-        return _Fit(
-            classifier=classifier,
-            pool=pool,
-            labels=before["pool.labels"],
-            moved=moved,
-            changes=[one for one in changes if one],
-        )
+        changed = changes(before, tensors(pool))
+        return _Fit(classifier, pool, before["pool.labels"], moved, changed)
 
 
 def gives_a_classifier(trial: Trial) -> Verdict:
@@ -143,9 +143,8 @@ def shared_randomness(trial: Trial) -> Verdict:
     if trial.first.moved:
         return failed(
             f"It drew from, or seeded, the global generator of "
-            f"{', '.join(trial.first.moved)}; other people's random numbers change "
-            "with it. Draw from the generator that fit is given, also for weights and "
-            "minibatches."
+            f"{', '.join(trial.first.moved)}; draw from the one that fit is given, "
+            "also for weights and minibatches."
         )
     return passed("torch, numpy and random stay as they were")
 
@@ -153,10 +152,8 @@ def shared_randomness(trial: Trial) -> Verdict:
 def pool_untouched(trial: Trial) -> Verdict:
     """It changes nothing in the pool."""
     if trial.first.changes:
-        return failed(
-            f"It changed its input: {'; '.join(trial.first.changes)}. Later rounds "
-            "would work with other numbers; write to a clone."
-        )
+        seen = "; ".join(trial.first.changes)
+        return failed(f"It changed its input: {seen}. Write to a clone.")
     return passed("labels, candidates and images stay")
 
 
@@ -189,20 +186,17 @@ def no_labels(trial: Trial) -> Verdict:
 
 def _of_classifier(promise: Promise) -> Promise:
     judge: Callable[[classifiers.Trial], Verdict] = promise.judge
-    return Promise(
-        promise.name,
-        lambda trial: judge(trial.classified),
-        after=("a classifier", *promise.after),
-    )
+    after = ("a classifier", *promise.after)
+    return Promise(promise.name, lambda trial: judge(trial.classified), after)
 
 
 _TRAINED = ("a classifier", "outputs")
 PROMISES = (
     Promise("a classifier", gives_a_classifier),
     *map(_of_classifier, classifiers.PROMISES),
-    Promise("seeded", seeded, after=_TRAINED),
-    Promise("global randomness", shared_randomness, after=("a classifier",)),
-    Promise("pool untouched", pool_untouched, after=("a classifier",)),
-    Promise("learns", learns, after=_TRAINED),
-    Promise("no labels", no_labels, after=_TRAINED),
+    Promise("seeded", seeded, _TRAINED),
+    Promise("global randomness", shared_randomness, ("a classifier",)),
+    Promise("pool untouched", pool_untouched, ("a classifier",)),
+    Promise("learns", learns, _TRAINED),
+    Promise("no labels", no_labels, _TRAINED),
 )

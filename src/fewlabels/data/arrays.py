@@ -1,38 +1,74 @@
 """Arrays in memory: images (N, H, W) and (N, H, W, C), or feature vectors (N, F)."""
 
+import sys
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from fewlabels.data.decode import digest_of
-from fewlabels.data.labels import Labels, class_names, label_tensor
-from fewlabels.data.unreadable import is_utf8
-from fewlabels.errors import LabelError, NotFiniteError, ShapeError, UsageError
+from fewlabels.data.text import is_utf8, natural_key
+from fewlabels.errors import (
+    DataError,
+    LabelError,
+    NotFiniteError,
+    ShapeError,
+    UsageError,
+)
 from fewlabels.matrices import numpy_of
-from fewlabels.pool import UNKNOWN, ArrayImages, Pool, Split
+from fewlabels.pool import UNKNOWN, ArrayImages, Pool, Split, check_labels
 
 Arrays = NDArray[Any] | Tensor
 """An array of either library."""
 
+Labels = ArrayLike | Tensor
+"""Class numbers or class names, one per item."""
+
 _CHANNELS = frozenset({1, 3})
+_MANY_CLASSES = 1_000
+"""Up to here there may be more classes than items."""
+_MOST_NAMED = 100
 
 
-@dataclass(frozen=True, eq=False)
-class SplitArrays:
-    """A standard data set as its files hold it."""
+def pool_of(
+    arrays: Mapping[str, NDArray[Any]],
+    name: str,
+    where: Path,
+    classes: Sequence[str] | None = None,
+) -> Pool:
+    """Return a pool of the arrays of a data set.
 
-    x_train: NDArray[np.uint8]
-    y_train: NDArray[np.integer[Any]]
-    x_test: NDArray[np.uint8]
-    y_test: NDArray[np.integer[Any]]
-    classes: tuple[str, ...] = ()
-    """Names of the classes; empty where the files hold none."""
+    Args:
+        arrays: ``x_train`` and, where known, ``y_train``, ``x_test``, ``y_test`` and
+            ``classes``.
+        name: How the ids begin.
+        where: Where the arrays were read, for messages.
+        classes: Names of the classes, where the arrays have none.
+
+    Returns:
+        The pool.
+    """
+    has_test = "x_test" in arrays
+    if "x_train" not in arrays or has_test != ("y_test" in arrays):
+        raise DataError(
+            f"{where} holds the arrays {', '.join(sorted(arrays)) or 'none'}; a pool "
+            "needs x_train, and x_test only together with y_test."
+        )
+    if "classes" in arrays:
+        words = _label_array(arrays["classes"].ravel())
+        classes = [str(word) for word in words.tolist()]
+    return array_pool(
+        arrays["x_train"],
+        arrays.get("y_train"),
+        name=name,
+        classes=classes,
+        test=(arrays["x_test"], arrays["y_test"]) if has_test else None,
+    )
 
 
 def array_pool(
@@ -58,15 +94,33 @@ def array_pool(
     """
     items = item_tensor(images)
     given = (labels, None if test is None else test[1])
-    names = class_names(*given) if classes is None else _distinct(classes)
+    names = class_names(*given) if classes is None else tuple(map(str, classes))
+    unwritable = [name for name in names if not is_utf8(name)]
+    if unwritable:
+        raise UsageError(f"The class {unwritable[0]!a} is not valid text; rename it.")
+    if len(set(names)) < len(names):
+        twice, count = Counter(names).most_common(1)[0]
+        raise UsageError(
+            f"classes has {len(names)} names, and {count} of them are '{twice}'; name "
+            "each class once."
+        )
     numbers = label_tensor(labels, names, len(items))
-    return Pool.build(
-        ArrayImages(items),
-        numbers,
-        names,
-        ids=item_ids(f"{name}/train", items),
-        test=None if test is None else _split(test, names, items),
-    )
+    split = None
+    if test is not None:
+        test_items = item_tensor(test[0])
+        if test_items.shape[1:] != items.shape[1:]:
+            raise ShapeError(
+                f"Items of the pool have the shape {tuple(items.shape[1:])}, those of "
+                f"the test split {tuple(test_items.shape[1:])}; give both the same."
+            )
+        test_numbers = label_tensor(test[1], names, len(test_items))
+        if bool((test_numbers == UNKNOWN).any()):
+            raise LabelError(
+                "The test split has items without a label; leave these items out."
+            )
+        split = Split(ArrayImages(test_items), test_numbers)
+    ids = item_ids(f"{name}/train", items)
+    return Pool.build(ArrayImages(items), numbers, names, ids=ids, test=split)
 
 
 def item_tensor(images: Arrays) -> Tensor:
@@ -75,16 +129,39 @@ def item_tensor(images: Arrays) -> Tensor:
     The tensor shares memory with the array where it can.
     """
     array = numpy_of(images) if torch.is_tensor(images) else images
-    if array.ndim == 2 and np.issubdtype(array.dtype, np.floating):
-        return _vectors(array)
-    if array.dtype != np.uint8:
+    shape, is_vectors = array.shape, array.ndim == 2 and array.dtype.kind == "f"
+    if not is_vectors and array.dtype != np.uint8:
         raise UsageError(
             f"Images have the type {array.dtype}; their scale is then a guess. Pass "
             "uint8 from 0 to 255, such as (x * 255).round().astype('uint8')."
         )
-    _check_image_shape(array.shape)
-    stacked = array[..., None] if array.ndim == 3 else array
-    return torch.from_numpy(np.require(stacked.transpose(0, 3, 1, 2), None, ["C", "W"]))
+    if not is_vectors and array.ndim not in {3, 4}:
+        raise ShapeError(
+            f"Images have the shape {shape}; pass (N, H, W) for gray images or (N, H, "
+            "W, C) for color images."
+        )
+    if array.ndim == 4 and shape[-1] not in _CHANNELS:
+        hint = "Leave out alpha and other channels."
+        if shape[1] in _CHANNELS:
+            hint = "The channels seem to come first: pass x.transpose(0, 2, 3, 1)."
+        raise ShapeError(
+            f"Images have {shape[-1]} channels in shape {shape}, not 1 or 3. {hint}"
+        )
+    if 0 in shape:
+        raise ShapeError(f"Items have the shape {shape}: there is nothing to label.")
+    if not is_vectors:
+        stacked = array[..., None] if array.ndim == 3 else array
+        channels_first = stacked.transpose(0, 3, 1, 2)
+        return torch.from_numpy(np.require(channels_first, None, ["C", "W"]))
+    bad = ~np.isfinite(array).all(axis=1)
+    if bad.any():
+        raise NotFiniteError(
+            f"{bad.sum()} of {len(array)} vectors hold NaN or infinity; replace or "
+            "leave out these rows."
+        )
+    is_known = array.itemsize <= np.dtype(np.float64).itemsize
+    dtype = array.dtype.newbyteorder("=") if is_known else np.dtype(np.float64)
+    return torch.from_numpy(np.require(array, dtype, ["C", "W"]))
 
 
 def item_ids(prefix: str, items: Tensor) -> tuple[str, ...]:
@@ -96,70 +173,99 @@ def item_ids(prefix: str, items: Tensor) -> tuple[str, ...]:
     )
 
 
-def _distinct(classes: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the classes; refuse a name that stands there twice."""
-    names = tuple(map(str, classes))
-    unwritable = [name for name in names if not is_utf8(name)]
-    if unwritable:
-        raise UsageError(
-            f"The class {unwritable[0]!a} is not valid text and cannot be written to "
-            "any file. Rename it."
-        )
-    if len(set(names)) < len(names):
-        twice, count = Counter(names).most_common(1)[0]
-        raise UsageError(
-            f"classes has {len(names)} names, and {count} of them are '{twice}'; that "
-            "label would mean several classes. Name each class once."
-        )
-    return names
-
-
-def _split(test: tuple[Arrays, Labels], classes: Sequence[str], items: Tensor) -> Split:
-    test_items = item_tensor(test[0])
-    if test_items.shape[1:] != items.shape[1:]:
+def label_tensor(
+    labels: Labels | None, classes: Sequence[str], num_items: int
+) -> Tensor:
+    """Return class numbers or names as class numbers, int64, shape (num_items,)."""
+    if labels is None:
+        return torch.full((num_items,), UNKNOWN, dtype=torch.int64)
+    array = _label_array(labels)
+    if array.shape != (num_items,):
         raise ShapeError(
-            f"Items of the pool have the shape {tuple(items.shape[1:])}, those of the "
-            f"test split {tuple(test_items.shape[1:])}; one network cannot read both. "
-            "Give them the same shape."
+            f"{num_items} images came with labels of shape {array.shape}; give one "
+            "label per image."
         )
-    numbers = label_tensor(test[1], classes, len(test_items))
-    if bool((numbers == UNKNOWN).any()):
+    if array.dtype.kind == "U":
+        number_of = {name: number for number, name in enumerate(classes)}
+        unknown = sorted(set(array.tolist()) - set(number_of))
+        if unknown:
+            rest = len(classes) - _MOST_NAMED
+            more = f" and {rest} more" if rest > 0 else ""
+            raise LabelError(
+                f"The label '{unknown[0]}' is not among the {len(classes)} classes: "
+                f"{', '.join(classes[:_MOST_NAMED])}{more}. Correct it or add it."
+            )
+        array = np.array([number_of[word] for word in array.tolist()], dtype=np.int64)
+    numbers = torch.from_numpy(array)
+    check_labels(numbers, len(classes))
+    return numbers
+
+
+def class_names(*labels: Labels | None) -> tuple[str, ...]:
+    """Return names of the classes, made up from class numbers or names.
+
+    For numbers these are all names from "0" to the largest, which a :class:`LabelError`
+    refuses if it cannot be that of a class.
+    """
+    arrays = [_label_array(given) for given in labels if given is not None]
+    if not arrays:
+        return ()
+    if any(array.dtype.kind == "U" for array in arrays):
+        words = {str(word) for array in arrays for word in array.tolist()}
+        return tuple(sorted(words, key=natural_key))
+    largest = max(int(array.max(initial=UNKNOWN)) for array in arrays)
+    num_labels = sum(array.size for array in arrays)
+    if largest >= max(num_labels, _MANY_CLASSES):
         raise LabelError(
-            "The test split has items without a label; accuracy needs all of them. "
-            "Take these items out of the test split."
+            f"The largest label is {largest:,}, which would make {largest + 1:,} "
+            f"classes for {num_labels:,} labels. Count classes from 0 without gaps, or "
+            "name them in classes."
         )
-    return Split(ArrayImages(test_items), numbers)
+    return tuple(map(str, range(largest + 1)))
 
 
-def _vectors(array: NDArray[Any]) -> Tensor:
-    if 0 in array.shape:
-        msg = f"Vectors have the shape {array.shape}: there is nothing to label."
-        raise ShapeError(msg)
-    if not np.isfinite(array).all():
-        num_bad = int((~np.isfinite(array)).any(axis=1).sum())
-        raise NotFiniteError(
-            f"{num_bad} of {len(array)} vectors hold NaN or infinity; no distance to "
-            "them means anything. Replace or leave out these rows."
-        )
-    is_known = array.itemsize <= np.dtype(np.float64).itemsize
-    dtype = array.dtype.newbyteorder("=") if is_known else np.dtype(np.float64)
-    return torch.from_numpy(np.require(array, dtype, ["C", "W"]))
-
-
-def _check_image_shape(shape: tuple[int, ...]) -> None:
-    if len(shape) not in {3, 4}:
+def _label_array(labels: Labels) -> NDArray[Any]:
+    """Return labels as a row of class numbers, int64, or of words."""
+    try:
+        array = numpy_of(labels) if torch.is_tensor(labels) else np.asarray(labels)
+    except ValueError as error:  # lists of different lengths within each other
+        raise _wrong_type("list of lists") from error
+    if array.ndim != 1:
         raise ShapeError(
-            f"Images have the shape {shape}; pass (N, H, W) for gray images or (N, H, "
-            "W, C) for color images."
+            f"Labels have the shape {array.shape}; give one label per image, shape "
+            "(N,)."
         )
-    if len(shape) == 4 and shape[-1] not in _CHANNELS:
-        first = shape[1] in _CHANNELS
-        hint = (
-            "The channels seem to come first: pass x.transpose(0, 2, 3, 1)."
-            if first
-            else "Leave out alpha and other channels."
+    kind = array.dtype.kind
+    if kind == "T":
+        words = array.tolist()
+        if not all(isinstance(word, str) for word in words):
+            raise _wrong_type("text with missing values")
+        array = np.array(words, dtype=np.str_)
+    if kind in "UT":
+        array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
+        codes = array.view(np.uint32) if array.nbytes else np.zeros(0, np.uint32)
+        is_surrogate = (codes >= 0xD800) & (codes < 0xE000)
+        if (is_surrogate | (codes > sys.maxunicode)).any():
+            raise LabelError("A label is not valid text; rename the classes.")
+        return array
+    if kind in "iub":
+        largest = int(array.max(initial=0))
+        if largest > np.iinfo(np.int64).max:
+            raise LabelError(
+                f"The largest label is {largest:,}, which is no class number; count "
+                f"from 0, and write {UNKNOWN} where the class is not known."
+            )
+        return array.astype(np.int64)
+    if kind == "f" and not np.isfinite(array).all():
+        raise NotFiniteError(
+            f"{(~np.isfinite(array)).sum()} of {array.size} labels are NaN or "
+            f"infinite; write {UNKNOWN} where the class is not known."
         )
-        msg = f"Images have {shape[-1]} channels in shape {shape}, not 1 or 3. {hint}"
-        raise ShapeError(msg)
-    if 0 in shape:
-        raise ShapeError(f"Images have the shape {shape}: there is nothing to label.")
+    raise _wrong_type(str(array.dtype))
+
+
+def _wrong_type(kind: str) -> UsageError:
+    return UsageError(
+        f"Labels have the type {kind}; pass class numbers as integers, or class names "
+        "as strings."
+    )

@@ -11,19 +11,19 @@ then take a gigabyte or so, whatever their format.
 import os
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from io import BytesIO
 from math import prod
 from pathlib import Path
+from threading import Condition
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from fewlabels.data.room import Room
 from fewlabels.errors import DataError
 from fewlabels.files import open_regular
 
@@ -40,7 +40,6 @@ MAX_BYTES = 512 * 2**20
 # library may keep for that thread. Larger ones go back to the system at once.
 Image.core.set_block_size(2**26)  # type: ignore[attr-defined] # documented, not typed
 
-_BYTES, _PIXELS = Room(MAX_BYTES), Room(MAX_PIXELS)
 _MOST_SCANNED = 50 * MAX_PIXELS
 _JPEG, _SCAN = b"\xff\xd8", b"\xff\xda"
 _MOST_PASSES = 10
@@ -85,14 +84,43 @@ _DAMAGE = (
     Warning,
 )
 
-_WHY_UNREAD: Mapping[type[OSError], str] = {
-    IsADirectoryError: "a folder, not a file",
-    PermissionError: "no permission to read it",
-}
-
 # What they raise where a file begins like theirs and is another's.
 _NOT_THIS_FORMAT = (SyntaxError, IndexError, TypeError, struct.error)
 _PREFIX = 16
+
+
+class Room:
+    """So much room and no more; who finds too little waits until others have left.
+
+    Example:
+        >>> room = Room(10)
+        >>> with room.taken(7), room.taken(3):
+        ...     print("full")
+        full
+    """
+
+    def __init__(self, size: int) -> None:
+        """Begin with all of it free."""
+        self._size = size
+        self._free = size
+        self._changed = Condition()
+
+    @contextmanager
+    def taken(self, amount: int) -> Iterator[None]:
+        """Take some of the room while the block runs; more than all counts as all."""
+        needed = min(amount, self._size)
+        with self._changed:
+            self._changed.wait_for(lambda: self._free >= needed)
+            self._free -= needed
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free += needed
+                self._changed.notify_all()
+
+
+_BYTES, _PIXELS = Room(MAX_BYTES), Room(MAX_PIXELS)
 
 
 @dataclass(frozen=True)
@@ -220,30 +248,24 @@ def _opened(source: Path | bytes) -> Iterator[tuple[Image.Image, str]]:
                         f"{words}{size[0]} x {size[1]} is more than {MAX_PIXELS:,} "
                         "pixels"
                     )
-            _check_scans(content, *image_size)
-            _check_decoders(image)
+            _check_effort(image, content)
             with _PIXELS.taken(max(prod(image_size), prod(tile_size))):
                 yield image, digest_of(content)
         except _DAMAGE as error:
-            raise DataError(f"damaged: {_sentence(error)}") from error
+            reason = " ".join(str(error).split())[:120] or type(error).__name__
+            raise DataError(f"damaged: {reason}") from error
 
 
-def _check_scans(content: bytes, width: int, height: int) -> None:
-    """Refuse a JPEG that goes over its pixels so often that it takes minutes.
+def _check_effort(image: Image.Image, content: bytes) -> None:
+    """Refuse what would take minutes: pixels that are decoded again and again.
 
-    A progressive one does so about ten times. A few bytes are enough for one more scan.
+    A progressive JPEG goes over its pixels about ten times, and a few bytes are enough
+    for one more scan. Loops in Python take seconds for a few kilobytes (run-length
+    encoded BMP, PPM as text), and no other thread runs meanwhile.
     """
     num_scans = content.count(_SCAN) if content.startswith(_JPEG) else 0
-    if num_scans * width * height > _MOST_SCANNED:
-        raise DataError(f"{num_scans:,} scans of {width} x {height} pixels")
-
-
-def _check_decoders(image: Image.Image) -> None:
-    """Refuse pixels that a loop in Python would decode, or that are decoded over again.
-
-    Such loops take seconds for a few kilobytes (run-length encoded BMP, PPM as text),
-    and no other thread runs meanwhile.
-    """
+    if num_scans * prod(image.size) > _MOST_SCANNED:
+        raise DataError(f"{num_scans:,} scans of {image.width} x {image.height} pixels")
     passes = 0
     for name, (left, top, right, bottom), *_ in getattr(image, "tile", ()):
         if name in Image.DECODERS:
@@ -297,18 +319,17 @@ def _content(path: Path | bytes) -> Iterator[bytes]:
                 raise DataError("empty: 0 bytes")
             with _BYTES.taken(num_bytes):
                 yield file.read(num_bytes)
-    except (OSError, ValueError) as error:
-        raise DataError(_why_unread(path, error)) from error
-
-
-def _why_unread(path: Path, error: OSError | ValueError) -> str:
-    """Say in a few words why the bytes of a file could not be had."""
-    if isinstance(error, ValueError):  # a NUL, or letters that no file system has
-        return "no file can have this name"
-    if isinstance(error, FileNotFoundError):
-        return "a link to a missing file" if path.is_symlink() else "not found"
-    reasons = (word for kind, word in _WHY_UNREAD.items() if isinstance(error, kind))
-    return next(reasons, error.strerror or "cannot be read")
+    except ValueError as error:  # a NUL, or letters that no file system has
+        raise DataError("no file can have this name") from error
+    except OSError as error:
+        reason = error.strerror or "cannot be read"
+        if isinstance(error, FileNotFoundError):
+            reason = "a link to a missing file" if path.is_symlink() else "not found"
+        elif isinstance(error, IsADirectoryError):
+            reason = "a folder, not a file"
+        elif isinstance(error, PermissionError):
+            reason = "no permission to read it"
+        raise DataError(reason) from error
 
 
 def _identified(content: bytes) -> Image.Image | None:
@@ -367,8 +388,3 @@ def _turned(image: Image.Image, orientation: int) -> Image.Image:
     """Return the image upright."""
     turn = _TURNS.get(orientation)
     return image if turn is None else image.transpose(turn)
-
-
-def _sentence(error: BaseException) -> str:
-    """Return what a decoder says, on one line."""
-    return " ".join(str(error).split())[:120] or type(error).__name__

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from fewlabels.checks import check_range
 from fewlabels.data.contents import digests_of
 from fewlabels.errors import DataError, UnknownNameError, UsageError
 from fewlabels.pool import ArrayImages, Images, Pool, Split
@@ -79,27 +80,21 @@ class RepeatedImages:
         if not self.noise:
             return pixels
         if pixels.dtype != torch.uint8:
-            raise UsageError(
-                "Noise is a share of 255 and fits images only, not vectors; leave out "
-                "noise."
-            )
-        noisy = pixels.to(torch.float64) + self.noise * _WHITE * self._normal(indices)
-        return noisy.round_().clamp_(0, _WHITE).to(torch.uint8)
-
-    def _normal(self, indices: Tensor) -> Tensor:
-        """Return standard normal numbers (n, *shape), keyed by index."""
+            raise UsageError("Noise fits images only, not vectors; leave out noise.")
         width = int(np.prod(self.shape))
         uniform = keyed_uniforms(self._key, indices.numpy(), width)
         half_step = 2.0**-54  # the inverse of the normal distribution is infinite at 0
         normal: Tensor = torch.special.ndtri(torch.from_numpy(uniform + half_step))
-        return normal.reshape(len(indices), *self.shape)
+        noise = self.noise * _WHITE * normal.reshape(pixels.shape)
+        noisy = pixels.to(torch.float64) + noise
+        return noisy.round_().clamp_(0, _WHITE).to(torch.uint8)
 
 
 def subset(pool: Pool, counts: Counts, *, seed: int = 0, part: int = 0) -> Pool:
     """Keep some labeled items of each class, for example to make a pool imbalanced.
 
     Example:
-        >>> from fewlabels.data.digits import digits_pool
+        >>> from fewlabels.data.named import digits_pool
         >>> subset(digits_pool(), {"3": 40, "8": 5}).class_counts
         (0, 0, 0, 40, 0, 0, 0, 0, 5, 0)
 
@@ -115,13 +110,31 @@ def subset(pool: Pool, counts: Counts, *, seed: int = 0, part: int = 0) -> Pool:
     Returns:
         A new pool with the same classes, in the order of the old one.
     """
-    wanted = _wanted(pool, counts)
-    _check_enough(pool, wanted, part)
-    chosen = [
-        _some_of(pool.labels, number, count, seed, part)
-        for number, count in enumerate(wanted)
-    ]
-    kept = torch.cat(chosen).sort().values
+    check_range("part", part, at_least=0)
+    if isinstance(counts, Mapping):
+        by_name = {str(name): count for name, count in counts.items()}
+        for name in by_name:
+            if name not in pool.classes:
+                raise UnknownNameError("class", name, pool.classes)
+        wanted = [by_name.get(name, 0) for name in pool.classes]
+    else:
+        wanted = list(counts)
+    if len(wanted) != pool.num_classes:
+        raise UsageError(
+            f"counts has {len(wanted)} numbers, but there are {pool.num_classes} "
+            "classes; give one number per class, or name the classes."
+        )
+    if min(wanted, default=0) < 0 or sum(wanted) == 0:
+        raise UsageError(
+            f"counts are {wanted}; none may be negative and one must be above zero."
+        )
+    for name, there, count in zip(pool.classes, pool.class_counts, wanted, strict=True):
+        if there < (part + 1) * count:
+            raise DataError(
+                f"The class '{name}' has {there} labeled items, but {count} were asked "
+                f"for, of part {part}. Ask for at most {there // (part + 1)}."
+            )
+    kept = _chosen(pool.labels, wanted, seed, part)
     return replace(
         pool,
         images=ChosenImages(pool.images, kept),
@@ -140,7 +153,7 @@ def repeated(pool: Pool, times: int, *, noise: float = 0.0, seed: int = 0) -> Po
     share of their range and rounded, not to standardized images.
 
     Example:
-        >>> from fewlabels.data.digits import digits_pool
+        >>> from fewlabels.data.named import digits_pool
         >>> pool = repeated(digits_pool(), 2)
         >>> len(pool), pool.ids[1297].endswith("#2")
         (2594, True)
@@ -155,7 +168,8 @@ def repeated(pool: Pool, times: int, *, noise: float = 0.0, seed: int = 0) -> Po
         A new pool. Copy r of item i has the index ``(r - 1) * len(pool) + i`` and the
         id of the item with ``#r`` behind.
     """
-    check_repetition(times, noise)
+    check_range("times", times, at_least=1)
+    check_range("noise", noise, at_least=0, at_most=1)
     copies = range(1, times + 1)
     shifts = [pool.candidates + (copy - 1) * len(pool) for copy in copies]
     return replace(
@@ -167,60 +181,30 @@ def repeated(pool: Pool, times: int, *, noise: float = 0.0, seed: int = 0) -> Po
     )
 
 
-def check_repetition(times: int, noise: float) -> None:
-    """Raise unless items can be repeated so often with so much noise."""
-    if times < 1:
-        raise UsageError(f"times is {times}; each item appears at least once.")
-    if not 0 <= noise <= 1:
-        raise UsageError(f"noise is {noise}; it is a share of 255, from 0 to 1.")
-
-
 def resized(pool: Pool, size: int) -> Pool:
     """Return a pool whose images are brought, in memory, to squares of this size."""
-    if pool.images.shape[1:] == (size, size):
+    shape = pool.images.shape
+    if len(shape) != 3:
+        raise UsageError(f"Vectors of {shape[0]} features have no size; leave it out.")
+    if shape[1:] == (size, size):
         return pool
+
+    def small(images: Images) -> ArrayImages:
+        parts = []
+        for chunk in torch.split(torch.arange(len(images)), _CHUNK):
+            levels = interpolate(
+                images.read(chunk).float(),
+                (size, size),
+                mode="bilinear",
+                antialias=True,
+            )
+            parts.append(levels.round_().clamp_(0, _WHITE).to(torch.uint8))
+        return ArrayImages(torch.cat(parts))
+
     test = pool.test
     if test is not None:
-        test = replace(test, images=_resized(test.images, size))
-    return replace(pool, images=_resized(pool.images, size), test=test)
-
-
-def _resized(images: Images, size: int) -> ArrayImages:
-    if len(images.shape) != 3:
-        msg = f"Vectors of {images.shape[0]} features have no size; leave out size."
-        raise UsageError(msg)
-    chunks = torch.split(torch.arange(len(images)), _CHUNK)
-    small = [
-        interpolate(
-            images.read(chunk).float(), (size, size), mode="bilinear", antialias=True
-        )
-        .round_()
-        .clamp_(0, _WHITE)
-        .to(torch.uint8)
-        for chunk in chunks
-    ]
-    return ArrayImages(torch.cat(small))
-
-
-def _wanted(pool: Pool, counts: Counts) -> list[int]:
-    """Return how many items to keep of each class, by class number."""
-    if isinstance(counts, Mapping):
-        by_name = {str(name): count for name, count in counts.items()}
-        for name in by_name:
-            if name not in pool.classes:
-                raise UnknownNameError("class", name, pool.classes)
-        wanted = [by_name.get(name, 0) for name in pool.classes]
-    else:
-        wanted = list(counts)
-    if len(wanted) != pool.num_classes:
-        raise UsageError(
-            f"counts has {len(wanted)} numbers, but there are {pool.num_classes} "
-            "classes; give one number per class, or name the classes."
-        )
-    if min(wanted, default=0) < 0 or sum(wanted) == 0:
-        msg = f"counts are {wanted}; none may be negative and one must be above zero."
-        raise UsageError(msg)
-    return wanted
+        test = replace(test, images=small(test.images))
+    return replace(pool, images=small(pool.images), test=test)
 
 
 def fewer_tests(pool: Pool, count: int, *, seed: int = 0) -> Pool:
@@ -241,27 +225,17 @@ def fewer_tests(pool: Pool, count: int, *, seed: int = 0) -> Pool:
             f"tests is {count}, and there are {min(counts)} test images of the rarest "
             "class; give at least 1 and at most so many."
         )
-    numbers = range(pool.num_classes)
-    chosen = [_some_of(test.labels, number, count, seed, 0) for number in numbers]
-    kept = torch.cat(chosen).sort().values
+    kept = _chosen(test.labels, [count] * pool.num_classes, seed, 0)
     ids = tuple(test.ids[index] for index in kept.tolist()) if test.ids else ()
     smaller = Split(ChosenImages(test.images, kept), test.labels[kept], ids)
     return replace(pool, test=smaller)
 
 
-def _check_enough(pool: Pool, wanted: Sequence[int], part: int) -> None:
-    if part < 0:
-        raise UsageError(f"part is {part}; parts are counted from 0.")
-    for name, there, count in zip(pool.classes, pool.class_counts, wanted, strict=True):
-        if there < (part + 1) * count:
-            raise DataError(
-                f"The class '{name}' has {there} labeled items, but {count} were asked "
-                f"for, of part {part}. Ask for at most {there // (part + 1)}."
-            )
-
-
-def _some_of(labels: Tensor, number: int, count: int, seed: int, part: int) -> Tensor:
-    """Return ``count`` items of a class; of another part others."""
-    members = torch.nonzero(labels == number).flatten()
-    order = torch.randperm(len(members), generator=stream(seed, "subset", number))
-    return members[order[part * count : (part + 1) * count]]
+def _chosen(labels: Tensor, counts: Sequence[int], seed: int, part: int) -> Tensor:
+    """Return so many items of each class, ascending; of another part others."""
+    chosen = []
+    for number, count in enumerate(counts):
+        members = torch.nonzero(labels == number).flatten()
+        order = torch.randperm(len(members), generator=stream(seed, "subset", number))
+        chosen.append(members[order[part * count : (part + 1) * count]])
+    return torch.cat(chosen).sort().values

@@ -1,4 +1,7 @@
-"""Images in files: listed, checked by several threads, decoded when they are read."""
+"""Images in files: listed, checked by several threads, decoded when they are read.
+
+From a list of files, with or without labels, to a pool and its test split.
+"""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -12,8 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fewlabels.data.decode import ImageFile, decode, inspect
-from fewlabels.data.unreadable import left_out
-from fewlabels.errors import DataError, UnreadableFile
+from fewlabels.data.text import MEASURED, TRAIN, left_out, natural_key, warn_of
+from fewlabels.errors import DataError, LabelError, UnreadableFile
+from fewlabels.pool import UNKNOWN, Pool, Split
 from fewlabels.progress import track
 
 NATIVE_LIMIT = 64
@@ -25,6 +29,7 @@ DEFAULT_SIZE = 32
 _MEMORY = 2**29
 _NUM_THREADS = min(8, 2 + (os.cpu_count() or 1))
 _FEW = 8
+_HASH_RANGE = 16**16
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,30 +72,50 @@ class FileImages:
             pixels = decode(file, self.shape)
         except DataError as error:
             raise DataError(
-                f"{file.path} was a good image when the pool was loaded and is not "
-                f"anymore: {error}. Run the same command again; the file is then left "
-                "out or read again."
+                f"{file.path} was a good image when the pool was loaded: {error}. Run "
+                "the same command again to read it again or leave it out."
             ) from error
         if (len(self._decoded) + 1) * pixels.nbytes <= _MEMORY:
             self._decoded[index] = pixels
         return pixels
 
 
+@dataclass(frozen=True)
+class Listed:
+    """A file that somebody listed."""
+
+    name: str
+    """Path below the folder, with forward slashes."""
+    path: Path
+    label: str | None = None
+    split: str | None = None
+    """One of ``TRAIN`` and ``MEASURED``; None where nothing is said."""
+
+
 def check_files(
     listed: Iterable[tuple[str, Path]],
 ) -> tuple[list[ImageFile], list[UnreadableFile]]:
     """Return the usable files, each checked to its last pixel, and the others."""
+
+    def check(pair: tuple[str, Path]) -> ImageFile | UnreadableFile:
+        try:
+            return inspect(*pair)
+        except DataError as error:
+            return left_out(pair[0], str(error))
+
     pairs = list(listed)
-    checked: list[ImageFile | UnreadableFile] = []
+    usable, unreadable = [], []
     with (
         ThreadPoolExecutor(_NUM_THREADS) as threads,
         track("Checking images", len(pairs)) as advance,
     ):
-        for one in threads.map(_checked, pairs):
-            checked.append(one)
+        for file in threads.map(check, pairs):
+            if isinstance(file, ImageFile):
+                usable.append(file)
+            else:
+                unreadable.append(file)
             advance(1)
-    usable = [one for one in checked if isinstance(one, ImageFile)]
-    return usable, [one for one in checked if isinstance(one, UnreadableFile)]
+    return usable, unreadable
 
 
 def common_shape(files: Sequence[ImageFile], size: int | None) -> tuple[int, int, int]:
@@ -109,9 +134,98 @@ def common_shape(files: Sequence[ImageFile], size: int | None) -> tuple[int, int
     return channels, height, width
 
 
-def _checked(pair: tuple[str, Path]) -> ImageFile | UnreadableFile:
-    name, path = pair
-    try:
-        return inspect(name, path)
-    except DataError as error:
-        return left_out(name, str(error))
+def file_pool(
+    folder: Path,
+    listed: Sequence[Listed],
+    *,
+    size: int | None,
+    test_share: float,
+    left_out: Sequence[UnreadableFile] = (),
+) -> Pool:
+    """Return a pool of the listed files that are usable.
+
+    Those in ``left_out`` were refused before, and are named in the same warning.
+    """
+    files, unreadable = check_files((entry.name, entry.path) for entry in listed)
+    unreadable = sorted([*left_out, *unreadable])
+    if not files and unreadable:
+        raise DataError(
+            f"None of the {len(unreadable)} images in {folder} can be used; the first "
+            f"is {unreadable[0]}. Replace the files or give another folder."
+        )
+    if not files:
+        raise DataError(
+            f"There is no image in {folder}: no file there has the name of an image, "
+            "such as .png or .jpg. Give the folder that holds the images."
+        )
+    warn_of(folder, unreadable)
+    by_name = {entry.name: entry for entry in listed}
+    entries = [by_name[file.name] for file in files]
+    # Classes whose files are all unreadable count, too.
+    labels = {entry.label for entry in listed if entry.label is not None}
+    classes = tuple(sorted(labels, key=natural_key))
+    number_of: dict[str | None, int] = {name: i for i, name in enumerate(classes)}
+    numbers = torch.tensor([number_of.get(entry.label, UNKNOWN) for entry in entries])
+    are_tested = _are_tested(files, entries, test_share)
+    kept = tuple(f for f, is_it in zip(files, are_tested, strict=True) if not is_it)
+    measured = tuple(f for f, is_it in zip(files, are_tested, strict=True) if is_it)
+    is_test = torch.tensor(are_tested)
+    shape = common_shape(files, size)
+    if not kept:
+        raise DataError(_all_measured(folder, files, entries[0].split))
+    test = None
+    if measured:
+        ids = tuple(file.item_id for file in measured)
+        test = Split(FileImages(measured, shape), numbers[is_test], ids)
+    return Pool.build(
+        FileImages(kept, shape),
+        numbers[~is_test],
+        classes,
+        ids=[file.item_id for file in kept],
+        test=test,
+    )
+
+
+def is_held_out(digest: str, test_share: float) -> bool:
+    """Return by its content alone whether an item is measured on.
+
+    No other item has a say, so that adding or removing one moves no other between the
+    splits, and equal images are always on the same side.
+    """
+    return int(digest, 16) < test_share * _HASH_RANGE
+
+
+def _are_tested(
+    files: Sequence[ImageFile], entries: Sequence[Listed], test_share: float
+) -> list[bool]:
+    """Say for each item whether it is measured on."""
+    if all(entry.label is None for entry in entries):
+        return [False] * len(entries)
+    present = {entry.split for entry in entries}
+    measured = next((name for name in MEASURED if name in present), None)
+    if measured is None:
+        return [
+            entry.label is not None and is_held_out(file.digest, test_share)
+            for file, entry in zip(files, entries, strict=True)
+        ]
+    bare = [e.name for e in entries if e.split == measured and e.label is None]
+    if bare:
+        raise LabelError(
+            f"{len(bare)} images of the split '{measured}' have no label, the first is "
+            f"{bare[0]}. Give them a label or take them out of this split."
+        )
+    return [entry.split == measured for entry in entries]
+
+
+def _all_measured(folder: Path, files: Sequence[ImageFile], split: str | None) -> str:
+    """Say that nothing is left to label, and what decided so."""
+    seen = f"All {len(files)} images in {folder} belong to the test split"
+    if split in MEASURED:
+        return f"{seen}: all are in '{split}'. Put some of them into '{TRAIN}'."
+    num_distinct = len({file.digest for file in files})
+    return (
+        f"{seen}: where no split is given the content decides, so that identical "
+        f"images stay on one side; distinct images here: {num_distinct}. Put them into "
+        f"folders '{TRAIN}' and '{MEASURED[0]}', or measure on none, with test_share=0 "
+        "in Python or 'data: {name: FOLDER, test_share: 0}' in a settings file."
+    )

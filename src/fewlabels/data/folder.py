@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from fewlabels.data.order import MEASURED, TRAIN, natural_key
-from fewlabels.data.unreadable import is_utf8, left_out
+from fewlabels.data.text import MEASURED, TRAIN, is_utf8, left_out, natural_key
 from fewlabels.errors import DataError, FewlabelsWarning, UnreadableFile
 
 if TYPE_CHECKING:
@@ -44,15 +43,21 @@ def folder_pool(
     ``train``, the folders ``train``, ``test``, ``val``, ``validation`` and ``valid``
     are the splits and the classes lie below them.
     """
-    from fewlabels.data.listing import Listed, file_pool
+    from fewlabels.data.files import Listed, file_pool
 
     names, unreadable = image_names(folder)
     paths = [PurePosixPath(name) for name in names]
     split_of = _splits(paths) if use_labels else {}
     label_of = folder_labels(names) if use_labels else [None] * len(names)
     has_classes = use_labels and len(set(label_of) - {None}) > 1
-    if use_labels and len(set(label_of)) == 1:
-        _warn_of_one_class(folder, label_of[0], len(names))
+    if len(set(label_of)) == 1 and label_of[0] is not None:
+        warnings.warn(
+            f"All {len(names)} images in {folder} are in the one folder "
+            f"'{label_of[0]}', which is not treated as a class, so these images have "
+            "no label. If it is one, put the images of every other class next to it.",
+            FewlabelsWarning,
+            stacklevel=2,
+        )
     listed = [
         Listed(
             name=name,
@@ -87,18 +92,6 @@ def _splits(paths: Sequence[PurePosixPath]) -> dict[str, str]:
     return known if TRAIN in known.values() else {}
 
 
-def _warn_of_one_class(folder: Path, only: str | None, num_images: int) -> None:
-    """Say that a single folder was not taken for a class, if there is one."""
-    if only is not None:
-        msg = (
-            f"All {num_images} images in {folder} are in the one folder '{only}'. A "
-            "single folder is not treated as a class, so these images have no label. "
-            "If it is one, put the images of every other class into a folder next to "
-            "it."
-        )
-        warnings.warn(msg, FewlabelsWarning, stacklevel=3)
-
-
 def image_names(folder: Path) -> tuple[list[str], list[UnreadableFile]]:
     """Return the images below a folder by name, and what cannot be read; opens no file.
 
@@ -119,7 +112,10 @@ def image_names(folder: Path) -> tuple[list[str], list[UnreadableFile]]:
         ]
         good = [name for name in files if is_image(name) and not faults[name]]
         names += [here + name for name in good]
-    return sorted(names, key=natural_key), unreadable + _closed(folder, closed)
+    for error in closed:
+        reason = f"folder cannot be read: {error.strerror}"
+        unreadable.append(left_out(_below(folder, error), reason))
+    return sorted(names, key=natural_key), unreadable
 
 
 def check_images(folder: Path) -> None:
@@ -129,26 +125,23 @@ def check_images(folder: Path) -> None:
         folders[:] = [name for name in folders if not _is_passed_over(name)]
         if any(map(is_image, files)):
             return
-    _closed(folder, closed)
+    for error in closed:
+        _below(folder, error)
     raise DataError(
         f"There is no image in '{folder}'. Give a folder of PNG, JPEG or other common "
         "images."
     )
 
 
-def _closed(folder: Path, errors: Sequence[OSError]) -> list[UnreadableFile]:
-    """Name the folders that could not be listed; raise if it is the folder itself."""
-    unreadable = []
-    for error in errors:
-        where = Path(error.filename)
-        if where == folder:
-            raise DataError(
-                f"The folder {folder} cannot be read: {error.strerror}. Make it "
-                "readable, or give another folder."
-            ) from error
-        reason = f"folder cannot be read: {error.strerror}"
-        unreadable.append(left_out(where.relative_to(folder).as_posix(), reason))
-    return unreadable
+def _below(folder: Path, error: OSError) -> str:
+    """Return which folder could not be listed; raise if it is the folder itself."""
+    where = Path(error.filename)
+    if where == folder:
+        raise DataError(
+            f"The folder {folder} cannot be read: {error.strerror}. Make it readable, "
+            "or give another folder."
+        ) from error
+    return where.relative_to(folder).as_posix()
 
 
 def _folder_fault(path: Path) -> str:

@@ -8,15 +8,16 @@ a data set is run, and none of its names becomes that of a file.
 
 import re
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fewlabels import files
 from fewlabels.data.decode import MAX_BYTES
-from fewlabels.data.order import natural_key
+from fewlabels.data.parquet import arrow
+from fewlabels.data.text import natural_key
 from fewlabels.errors import DataError, UsageError
 from fewlabels.progress import track
 
@@ -60,8 +61,7 @@ class HubData:
         if not place.is_dir():
             raise UsageError(
                 f"There is no folder '{folder}' with a Hugging Face data set. Download "
-                "it first as a data set, by the command 'hf download', and give the "
-                "folder that it was written to."
+                "it by the command 'hf download', and give the folder it is in."
             )
         return cls(place.resolve(), split)
 
@@ -73,8 +73,9 @@ class HubData:
 
     def classes(self) -> tuple[str, ...]:
         """Return the names of its classes, where it says some."""
-        found = _features(_schema(self._shards()[0][1])).values()
-        named = [one for one in found if one.get("_type") == "ClassLabel"]
+        with _opened(self._shards()[0][1]) as (schema, _):
+            features = _features(schema).values()
+        named = [told for told in features if told.get("_type") == "ClassLabel"]
         return tuple(map(str, named[0].get("names", ()))) if named else ()
 
     def unpack(self) -> Path:
@@ -92,7 +93,7 @@ class HubData:
         left = max(_UNPACKED_BYTES, _UNPACKED_RATIO * num_bytes)
         num_rows: Counter[str] = Counter()
         with files.building(self.images) as partial:
-            for split, content in _rows(shards):
+            for split, content in _contents(shards):
                 number, ending = num_rows[split], _ending(content)
                 num_rows[split] += 1
                 left -= len(content)
@@ -114,16 +115,16 @@ class HubData:
 
     def _shards(self) -> list[tuple[str, Path]]:
         """Return the files of the data set, in their order, with their splits."""
-        found = [one for one in self.folder.rglob("*") if one.suffix in _ENDINGS]
-        found.sort(key=lambda one: natural_key(one.relative_to(self.folder).as_posix()))
-        shards = [(_split_of(path, self.folder), path) for path in found]
-        wanted = [one for one in shards if self.split in {None, one[0]}]
+        paths = [path for path in self.folder.rglob("*") if path.suffix in _ENDINGS]
+        paths.sort(key=lambda p: natural_key(p.relative_to(self.folder).as_posix()))
+        shards = [(_split_of(path, self.folder), path) for path in paths]
+        wanted = [shard for shard in shards if self.split in {None, shard[0]}]
         if not wanted:
             splits = sorted({split for split, _ in shards if split})
-            told = f"; there are the splits {', '.join(splits)}" if splits else ""
+            known = f"; there are the splits {', '.join(splits)}" if splits else ""
             what = "of a data set" if self.split is None else f"of '{self.split}'"
             raise DataError(
-                f"There are no Arrow or Parquet files {what} in '{self.folder}'{told}."
+                f"There are no Arrow or Parquet files {what} in '{self.folder}'{known}."
             )
         return wanted
 
@@ -146,51 +147,44 @@ def _ending(content: bytes) -> str:
     return next((end for magic, end in _MAGIC if content.startswith(magic)), "")
 
 
-def _rows(shards: list[tuple[str, Path]]) -> Iterator[tuple[str, bytes]]:
-    """Yield the bytes of the image in each row, empty where there are none."""
-    from pyarrow import ArrowException
-
+def _contents(shards: list[tuple[str, Path]]) -> Iterator[tuple[str, bytes]]:
+    """Yield split and bytes of the image in each row, empty where there are none."""
     with track("Unpacking", len(shards)) as advance:
         for split, path in shards:
-            try:
-                for one in _contents(path):
-                    yield split, one
-            except (ArrowException, OSError) as error:
-                raise DataError(f"'{path}' cannot be read: {error}") from error
+            with _opened(path) as (schema, batches_of):
+                column = _image_column(schema, path)
+                for batch in batches_of(column):
+                    for start in range(0, len(batch), _ROWS_AT_ONCE):
+                        cells = batch.slice(start, _ROWS_AT_ONCE).column(column)
+                        for cell in cells.to_pylist():
+                            yield split, (cell or {}).get("bytes") or b""
             advance()
 
 
-def _contents(path: Path) -> Iterator[bytes]:
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, Callable[[str], Iterator[Any]]]]:
+    """Hand out the schema of a file, and what reads a column of it, some at a time."""
     import pyarrow as pa
     from pyarrow import parquet
 
-    column = _image_column(path)
-    if path.suffix == ".parquet":
-        with parquet.ParquetFile(path) as table:
-            for batch in table.iter_batches(_ROWS_AT_ONCE, columns=[column]):
-                yield from _bytes(batch.column(column))
-        return
-    with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
+    def checked(stream: Any) -> Iterator[Any]:
         for batch in stream:
             batch.validate(full=True)
-            for start in range(0, len(batch), _ROWS_AT_ONCE):
-                yield from _bytes(batch.slice(start, _ROWS_AT_ONCE).column(column))
-
-
-def _bytes(column: Any) -> Iterator[bytes]:
-    for cell in column.to_pylist():
-        yield (cell or {}).get("bytes") or b""
-
-
-def _schema(path: Path) -> Any:
-    import pyarrow as pa
-    from pyarrow import parquet
+            yield batch
 
     try:
         if path.suffix == ".parquet":
-            return parquet.read_schema(path)
-        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
-            return stream.schema
+            with parquet.ParquetFile(path) as table:
+                yield (
+                    table.schema_arrow,
+                    lambda column: table.iter_batches(_ROWS_AT_ONCE, columns=[column]),
+                )
+        else:
+            with (
+                pa.memory_map(str(path)) as source,
+                pa.ipc.open_stream(source) as stream,
+            ):
+                yield stream.schema, lambda _: checked(stream)
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"'{path}' cannot be read: {error}") from error
 
@@ -200,24 +194,19 @@ def _features(schema: Any) -> dict[str, dict[str, Any]]:
     told = (schema.metadata or {}).get(b"huggingface", b"{}")
     with suppress(ValueError, KeyError, TypeError, AttributeError):
         found = files.parsed(told)["info"]["features"].items()
-        return {name: one for name, one in found if isinstance(one, dict)}
+        return {name: told for name, told in found if isinstance(told, dict)}
     return {}
 
 
-def _image_column(path: Path) -> str:
+def _image_column(schema: Any, path: Path) -> str:
     """Return the first column that holds the bytes of images."""
-    import pyarrow as pa
-
-    schema = _schema(path)
-    told = _features(schema)
-    found = [
-        one.name
-        for one in schema
-        if pa.types.is_struct(one.type)
-        and any(f.name == "bytes" and pa.types.is_binary(f.type) for f in one.type)
-        and told.get(one.name, {}).get("_type", "Image") == "Image"
-    ]
-    if not found:
-        columns = ", ".join(f"{one.name} ({one.type})" for one in schema)
-        raise DataError(f"No column of '{path}' holds images; there are {columns}.")
-    return str(found[0])
+    told, types = _features(schema), arrow().types
+    for field in schema:
+        parts = list(field.type) if types.is_struct(field.type) else []
+        holds = any(
+            part.name == "bytes" and types.is_binary(part.type) for part in parts
+        )
+        if holds and told.get(field.name, {}).get("_type", "Image") == "Image":
+            return str(field.name)
+    columns = ", ".join(f"{field.name} ({field.type})" for field in schema)
+    raise DataError(f"No column of '{path}' holds images; there are {columns}.")

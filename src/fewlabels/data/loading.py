@@ -10,21 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fewlabels.data.arrays import Arrays, array_pool
-from fewlabels.data.derived import (
-    Counts,
-    check_repetition,
-    fewer_tests,
-    repeated,
-    resized,
-    subset,
-)
+from fewlabels.checks import check_range
+from fewlabels.data.arrays import Arrays, Labels, array_pool, pool_of
+from fewlabels.data.derived import Counts, fewer_tests, repeated, resized, subset
 from fewlabels.data.folder import folder_pool
-from fewlabels.data.labels import Labels
 from fewlabels.data.manifest import MANIFESTS, manifest_pool
 from fewlabels.data.named import named_pool, names
-from fewlabels.data.npz import npz_pool
-from fewlabels.data.unreadable import is_utf8, printable
+from fewlabels.data.npz import read_npz
+from fewlabels.data.text import is_utf8, printable
 from fewlabels.data.vectors import with_vectors
 from fewlabels.errors import DataError, UnknownNameError, UsageError
 from fewlabels.pool import Pool
@@ -93,12 +86,21 @@ def load(
     if isinstance(source, str) and source == "repeated-mnist":
         times = BATCHBALD_TIMES if times is None else times
         noise = BATCHBALD_NOISE if noise is None else noise
-    _check_numbers(size, times, noise, test_share)
+    if size is not None:
+        check_range("size", size, at_least=1)
+    check_range("test_share", test_share, at_least=0, below=1)
+    if noise is not None and times is None:
+        raise UsageError("noise is for repeated items; give times as well.")
     if isinstance(source, np.ndarray) or torch.is_tensor(source):
         given = None if isinstance(labels, str) else labels
         pool = array_pool(source, given, classes=classes, test=test)
     else:
-        _check_belongs_to_array(labels, classes, test)
+        is_none = isinstance(labels, str) and labels == "none"
+        if not (labels is None or is_none) or classes is not None or test is not None:
+            raise UsageError(
+                "labels, classes and test belong to an array of images. Leave them "
+                "out, or write labels='none' to ignore the labels of a folder."
+            )
         pool = _from_name_or_path(
             source, use_labels=labels is None, size=size, test_share=test_share
         )
@@ -122,30 +124,16 @@ def _from_name_or_path(
     size: int | None,
     test_share: float,
 ) -> Pool:
-    is_name = isinstance(source, str) and source in names()
-    path = _path(source)
-    kind = path.suffix.lower()
-    if not is_name and (path.is_dir() or (path.is_file() and kind in MANIFESTS)):
-        pool_of = folder_pool if path.is_dir() else manifest_pool
-        return pool_of(path, size=size, test_share=test_share, use_labels=use_labels)
-    if not use_labels:
-        raise UsageError("labels='none' is for folders and manifests; leave it out.")
-    if is_name:
-        return named_pool(str(source))
-    if path.is_file() and kind == ".npz":
-        return npz_pool(path, path.stem)
-    raise _nothing_there(source, path)
-
-
-def _path(source: str | PathLike[str]) -> Path:
     if not isinstance(source, str | PathLike):
         # People pass other things than the annotation allows.
         kind = type(source).__name__  # type: ignore[unreachable]
-        msg = f"A {kind} cannot be loaded; give a name, a path, an array or a tensor."
-        raise UsageError(msg)
+        raise UsageError(
+            f"A {kind} cannot be loaded; give a name, a path, an array or a tensor."
+        )
+    is_name = isinstance(source, str) and source in names()
     try:
         path = Path(source).expanduser()
-        path.exists()
+        is_file, is_folder = path.is_file(), path.is_dir()
     except (OSError, RuntimeError) as error:
         raise UnknownNameError("data set", str(source)[:100], names()) from error
     if not is_utf8(str(path)):
@@ -153,40 +141,19 @@ def _path(source: str | PathLike[str]) -> Path:
             f"The name of {printable(str(path))} is not UTF-8, so no run could record "
             "where its data are. Rename it."
         )
-    return path
-
-
-def _nothing_there(source: str | PathLike[str], path: Path) -> Exception:
-    """Return the error that says what is wrong with a source."""
-    if path.is_file():
+    kind = path.suffix.lower()
+    if not is_name and (is_folder or (is_file and kind in MANIFESTS)):
+        pool_from = folder_pool if is_folder else manifest_pool
+        return pool_from(path, size=size, test_share=test_share, use_labels=use_labels)
+    if not use_labels:
+        raise UsageError("labels='none' is for folders and manifests; leave it out.")
+    if is_name:
+        return named_pool(str(source))
+    if is_file and kind == ".npz":
+        return pool_of(read_npz(path), path.stem, path)
+    if is_file:
         known = ", ".join(sorted([*MANIFESTS, ".npz"]))
-        return DataError(f"{path} is not a file that can be loaded; known: {known}.")
+        raise DataError(f"{path} is not a file that can be loaded; known: {known}.")
     if isinstance(source, str):
-        kind = "file or folder and no data set"
-        return UnknownNameError(kind, source, names())
-    return DataError(f"There is no file or folder {path}. Check the spelling.")
-
-
-def _check_numbers(
-    size: int | None, times: int | None, noise: float | None, test_share: float
-) -> None:
-    if size is not None and size < 1:
-        raise UsageError(f"size is {size}; an image has at least one pixel a side.")
-    if not 0 <= test_share < 1:
-        msg = f"test_share is {test_share}; it is a share from 0 to below 1."
-        raise UsageError(msg)
-    if noise is not None and times is None:
-        raise UsageError("noise is for repeated items; give times as well.")
-    check_repetition(1 if times is None else times, noise or 0.0)
-
-
-def _check_belongs_to_array(
-    labels: object, classes: Sequence[str] | None, test: object
-) -> None:
-    is_word = isinstance(labels, str) and labels == "none"
-    if (labels is not None and not is_word) or classes is not None or test is not None:
-        raise UsageError(
-            "labels, classes and test belong to an array of images; a named set, a "
-            "folder or a manifest brings its own. Leave them out, or write "
-            "labels='none' to ignore the labels it brings."
-        )
+        raise UnknownNameError("file or folder and no data set", source, names())
+    raise DataError(f"There is no file or folder {path}. Check the spelling.")

@@ -1,23 +1,37 @@
 """The data sets that have a name: found on the disk, or downloaded."""
 
 import os
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import platformdirs
 import torch
+from numpy.typing import NDArray
 
-from fewlabels.data.arrays import Arrays, SplitArrays, array_pool
-from fewlabels.data.cifar import CIFAR10, CIFAR100, Layout, read_cifar_folder
-from fewlabels.data.digits import digits_pool
-from fewlabels.data.download import Source, fetch
-from fewlabels.data.idx import read_idx_folder
-from fewlabels.data.npz import npz_pool
-from fewlabels.errors import DataError, UnknownNameError
-from fewlabels.pool import Pool
+from fewlabels.data.arrays import item_ids, item_tensor, pool_of
+from fewlabels.data.npz import read_npz
+from fewlabels.data.official import (
+    CIFAR10,
+    CIFAR100,
+    Cifar,
+    read_cifar_folder,
+    read_idx_folder,
+)
+from fewlabels.errors import DataError, DownloadError, UnknownNameError
+from fewlabels.pool import ArrayImages, Pool, Split
+from fewlabels.progress import track
 
+NUM_TEST_DIGITS = 500
+"""Digits to measure on; the other 1,297 are the pool."""
+
+TIMEOUT = 30.0
+"""Seconds without a byte after which a server is given up."""
+
+_MOST_BYTES, _CHUNK = 2**30, 2**18
 _IDX_FILES = (
     "train-images-idx3-ubyte.gz",
     "train-labels-idx1-ubyte.gz",
@@ -52,78 +66,70 @@ class StandardSet:
     classes: tuple[str, ...]
     """Names of the classes, where the files hold none."""
     folders: tuple[str, ...]
-    """Folders that may hold its standard files, below a place for data."""
-    read: Callable[[Path], SplitArrays | None]
-    """Reads the standard files of a folder; None if they are not there."""
-    sources: tuple[Source, ...]
-    """Where the standard files come from."""
+    """Folders that may hold its official files, below a place for data."""
+    read: Callable[[Path], dict[str, NDArray[Any]] | None]
+    """Reads the official files of a folder; None if they are not there."""
+    url: str
+    """Where the official files come from."""
+    md5: Mapping[str, str]
+    """The files there, and what the official page or torchvision gives as hash."""
 
 
-def _idx_sources(base: str, *digests: str) -> tuple[Source, ...]:
-    pairs = zip(_IDX_FILES, digests, strict=True)
-    return tuple(Source(base + name, name, digest) for name, digest in pairs)
-
-
-def _cifar_sources(layout: Layout) -> tuple[Source, ...]:
-    name = layout.archive
-    base = "https://www.cs.toronto.edu/~kriz/"
-    return (Source(base + name, name, layout.md5[name]),)
+def _cifar(layout: Cifar, *first_labels: int, classes: tuple[str, ...]) -> StandardSet:
+    return StandardSet(
+        layout.name,
+        first_labels,
+        classes,
+        folders=(layout.name,),
+        read=partial(read_cifar_folder, layout=layout),
+        url="https://www.cs.toronto.edu/~kriz/",
+        md5={layout.archive: layout.md5[layout.archive]},
+    )
 
 
 _STANDARD = {
-    one.name: one
-    for one in (
-        StandardSet(
-            name="mnist",
-            first_labels=(5, 0, 4, 1, 9),
-            classes=_TEN_DIGITS,
-            folders=("mnist", "MNIST/raw"),
-            read=read_idx_folder,
-            sources=_idx_sources(
-                "https://ossci-datasets.s3.amazonaws.com/mnist/",
-                "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-                "d53e105ee54ea40749a09fcbcd1e9432",
-                "9fb629c4189551a2d022fa330f9573f3",
-                "ec29112dd5afa0611ce80d1b7f02629c",
-            ),
+    "mnist": StandardSet(
+        "mnist",
+        first_labels=(5, 0, 4, 1, 9),
+        classes=_TEN_DIGITS,
+        folders=("mnist", "MNIST/raw"),
+        read=read_idx_folder,
+        url="https://ossci-datasets.s3.amazonaws.com/mnist/",
+        md5={
+            _IDX_FILES[0]: "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+            _IDX_FILES[1]: "d53e105ee54ea40749a09fcbcd1e9432",
+            _IDX_FILES[2]: "9fb629c4189551a2d022fa330f9573f3",
+            _IDX_FILES[3]: "ec29112dd5afa0611ce80d1b7f02629c",
+        },
+    ),
+    "fashion-mnist": StandardSet(
+        "fashion-mnist",
+        first_labels=(9, 0, 0, 3, 0),
+        classes=(
+            *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+            *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
         ),
-        StandardSet(
-            name="fashion-mnist",
-            first_labels=(9, 0, 0, 3, 0),
-            classes=(
-                *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
-                *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
-            ),
-            folders=("fashion-mnist", "FashionMNIST/raw"),
-            read=read_idx_folder,
-            sources=_idx_sources(
-                "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-                "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-                "25c81989df183df01b3e8a0aad5dffbe",
-                "bef4ecab320f06d8554ea6380940ec79",
-                "bb300cfdad3c16e7a12a480ee83cd310",
-            ),
+        folders=("fashion-mnist", "FashionMNIST/raw"),
+        read=read_idx_folder,
+        url="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        md5={
+            _IDX_FILES[0]: "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+            _IDX_FILES[1]: "25c81989df183df01b3e8a0aad5dffbe",
+            _IDX_FILES[2]: "bef4ecab320f06d8554ea6380940ec79",
+            _IDX_FILES[3]: "bb300cfdad3c16e7a12a480ee83cd310",
+        },
+    ),
+    "cifar10": _cifar(
+        CIFAR10,
+        *(6, 9, 9, 4, 1),
+        classes=(
+            *("airplane", "automobile", "bird", "cat", "deer"),
+            *("dog", "frog", "horse", "ship", "truck"),
         ),
-        StandardSet(
-            name="cifar10",
-            first_labels=(6, 9, 9, 4, 1),
-            classes=(
-                *("airplane", "automobile", "bird", "cat", "deer"),
-                *("dog", "frog", "horse", "ship", "truck"),
-            ),
-            folders=("cifar10",),
-            read=partial(read_cifar_folder, layout=CIFAR10),
-            sources=_cifar_sources(CIFAR10),
-        ),
-        StandardSet(
-            name="cifar100",
-            first_labels=(19, 29, 0, 11, 1),
-            classes=tuple(map(str, range(100))),
-            folders=("cifar100",),
-            read=partial(read_cifar_folder, layout=CIFAR100),
-            sources=_cifar_sources(CIFAR100),
-        ),
-    )
+    ),
+    "cifar100": _cifar(
+        CIFAR100, *(19, 29, 0, 11, 1), classes=tuple(map(str, range(100)))
+    ),
 }
 
 
@@ -141,20 +147,16 @@ def named_pool(name: str) -> Pool:
     if name == "digits":
         return digits_pool()
     if name == "cifar20":
-        return _grouped(named_pool("cifar100"))
+        pool, group_of = named_pool("cifar100"), torch.tensor(_GROUP_OF)
+        test = pool.test
+        if test is not None:
+            test = replace(test, labels=group_of[test.labels])
+        labels = group_of[pool.labels]
+        return replace(pool, labels=labels, classes=_GROUPS, test=test)
     standard = _STANDARD.get("mnist" if name == "repeated-mnist" else name)
     if standard is None:
         raise UnknownNameError("data set", name, names())
     return standard_pool(standard, places())
-
-
-def _grouped(pool: Pool) -> Pool:
-    """Return CIFAR-100 with groups of classes as classes."""
-    group_of, test = torch.tensor(_GROUP_OF), pool.test
-    if test is not None:
-        test = replace(test, labels=group_of[test.labels])
-    labels = group_of[pool.labels]
-    return replace(pool, labels=labels, classes=_GROUPS, test=test)
 
 
 def places() -> list[Path]:
@@ -168,75 +170,125 @@ def cache_folder() -> Path:
     given = os.environ.get("FEWLABELS_CACHE")
     if given:
         return Path(given).expanduser()
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA", "~/AppData/Local")
-    elif sys.platform == "darwin":
-        base = "~/Library/Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "fewlabels"
+    return platformdirs.user_cache_path("fewlabels", appauthor=False, opinion=False)
 
 
-def standard_pool(standard: StandardSet, looked_in: Iterable[Path]) -> Pool:
+def standard_pool(standard: StandardSet, places: Sequence[Path]) -> Pool:
     """Return a standard set from the first place that has it, or download it.
 
     It goes into the last place, which is the cache.
     """
-    folders = list(looked_in)
-    for folder in folders:
-        pool = _found(standard, folder)
-        if pool is not None:
-            return pool
-    goal = folders[-1] / standard.name
-    for source in standard.sources:
-        fetch(source, goal)
-    arrays = standard.read(goal)
-    if arrays is None:
-        raise DataError(
-            f"The files of {standard.name} in {goal} are not complete. Remove that "
-            "folder and try again."
-        )
-    return _checked(standard, _pool_of(standard, arrays), goal)
+    for place in places:
+        npz = place / f"{standard.name}.npz"
+        if npz.is_file():
+            return _checked_pool(standard, read_npz(npz), npz)
+        for folder in (*(place / below for below in standard.folders), place):
+            arrays = standard.read(folder)
+            if arrays is None:
+                continue
+            # MNIST and Fashion-MNIST, whose files have the same names, may both be
+            # meant by those at the top.
+            if folder != place or _begins_right(standard, arrays):
+                return _checked_pool(standard, arrays, folder)
+    goal = places[-1] / standard.name
+    for file_name, md5 in standard.md5.items():
+        fetch(standard.url + file_name, goal, file_name, md5)
+    return _checked_pool(standard, standard.read(goal) or {}, goal)
 
 
-def _found(standard: StandardSet, place: Path) -> Pool | None:
-    """Return the set if a place holds it, as .npz or in its standard files."""
-    npz = place / f"{standard.name}.npz"
-    if npz.is_file():
-        pool = npz_pool(npz, standard.name, standard.classes)
-        return _checked(standard, pool, npz)
-    for folder in (place / name for name in standard.folders):
-        arrays = standard.read(folder)
-        if arrays is not None:
-            return _checked(standard, _pool_of(standard, arrays), folder)
-    arrays = standard.read(place)
-    if arrays is None or not _is_right(standard, arrays.y_train):
-        return None  # MNIST and Fashion-MNIST have the same file names
-    return _pool_of(standard, arrays)
-
-
-def _pool_of(standard: StandardSet, arrays: SplitArrays) -> Pool:
-    return array_pool(
-        arrays.x_train,
-        arrays.y_train,
-        name=standard.name,
-        classes=arrays.classes or standard.classes,
-        test=(arrays.x_test, arrays.y_test),
-    )
-
-
-def _checked(standard: StandardSet, pool: Pool, where: Path) -> Pool:
+def _checked_pool(
+    standard: StandardSet, arrays: Mapping[str, NDArray[Any]], where: Path
+) -> Pool:
     """Return the pool if its labels begin as they should."""
-    if _is_right(standard, pool.labels):
+    pool = pool_of(arrays, standard.name, where, standard.classes)
+    if _begins_right(standard, {"y_train": pool.labels.numpy()}):
         return pool
-    first = pool.labels[: len(standard.first_labels)].tolist()
+    wanted = standard.first_labels
     raise DataError(
         f"{where} is not {standard.name}: its labels begin with "
-        f"{' '.join(map(str, first))}, those of {standard.name} with "
-        f"{' '.join(map(str, standard.first_labels))}. Put the right files there."
+        f"{' '.join(map(str, pool.labels[: len(wanted)].tolist()))}, those of "
+        f"{standard.name} with {' '.join(map(str, wanted))}. Put the right files there."
     )
 
 
-def _is_right(standard: StandardSet, labels: Arrays) -> bool:
-    first = labels[: len(standard.first_labels)]
-    return tuple(first.tolist()) == standard.first_labels
+def _begins_right(
+    standard: StandardSet, arrays: Mapping[str, NDArray[np.integer[Any]]]
+) -> bool:
+    wanted = standard.first_labels
+    return tuple(arrays["y_train"][: len(wanted)].tolist()) == wanted
+
+
+def fetch(
+    url: str, folder: Path, file_name: str, md5: str, *, timeout: float = TIMEOUT
+) -> Path:
+    """Return where a file is in a folder, after downloading it unless it is there.
+
+    Only when all bytes have come and their hash is right does the file get its name. A
+    server that sends nothing for so many seconds is given up.
+    """
+    import pooch  # with requests, slow to import and seldom needed
+    import requests
+
+    def receive(url: str, output_file: str, _: object) -> None:
+        with requests.get(url, stream=True, timeout=timeout) as response:
+            response.raise_for_status()
+            announced = response.headers.get("content-length", "")
+            total = int(announced) if announced.isdecimal() else 0
+            num_bytes = 0
+            with (
+                Path(output_file).open("wb") as file,
+                track(f"Downloading {file_name}", total) as advance,
+            ):
+                for chunk in response.iter_content(_CHUNK):
+                    num_bytes += len(chunk)
+                    if num_bytes > _MOST_BYTES:
+                        raise ValueError(f"it has more than {_MOST_BYTES:,} bytes")
+                    file.write(chunk)
+                    advance(len(chunk))
+
+    pooch.get_logger().setLevel("WARNING")
+    try:
+        goal = pooch.retrieve(url, f"md5:{md5}", file_name, folder, downloader=receive)
+    except (requests.RequestException, ValueError) as error:
+        raise DownloadError(
+            f"{url} could not be downloaded: {error}. Nothing was kept. Try again, or "
+            f"put {file_name} into the folder that FEWLABELS_DATA names."
+        ) from error
+    except OSError as error:
+        raise DownloadError(
+            f"The cache of downloads cannot be written to: {error}. Set "
+            "FEWLABELS_CACHE to use another folder."
+        ) from error
+    return Path(goal)
+
+
+@cache
+def digits_pool() -> Pool:
+    """Return scikit-learn's digits, split once and for all: 1,297 items, 500 to test.
+
+    The set has no official split. Each class gives its share of the test split: those
+    items whose content hashes come first. No seed has a say in it.
+    """
+    from sklearn.datasets import load_digits  # slow to import, and seldom needed
+
+    bunch = load_digits()
+    items = item_tensor(np.round(bunch.images * (255 / 16)).astype(np.uint8))
+    ids = item_ids("digits", items)
+    counts = np.bincount(bunch.target)
+    exact = counts * NUM_TEST_DIGITS / counts.sum()
+    quotas = np.floor(exact).astype(np.int64)
+    by_remainder = np.argsort(quotas - exact, kind="stable")
+    quotas[by_remainder[: NUM_TEST_DIGITS - quotas.sum()]] += 1
+    is_test = torch.zeros(len(items), dtype=torch.bool)
+    for number, quota in enumerate(quotas):
+        members = np.flatnonzero(bunch.target == number).tolist()
+        members.sort(key=lambda index: ids[index].partition("@")[2])
+        is_test[members[:quota]] = True
+    labels = torch.from_numpy(bunch.target.astype(np.int64))
+    return Pool.build(
+        ArrayImages(items[~is_test]),
+        labels[~is_test],
+        _TEN_DIGITS,
+        ids=[name for name, held_out in zip(ids, is_test, strict=True) if not held_out],
+        test=Split(ArrayImages(items[is_test]), labels[is_test]),
+    )

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fewlabels.data.named import cache_folder
-from fewlabels.data.parquet import is_whole, list_column, plain_column, shape_of
+from fewlabels.data.parquet import arrow, list_column, plain_column, shape_of
 from fewlabels.errors import DataError, FewlabelsError, NotFiniteError, StorageError
 from fewlabels.files import alone, make_folder, open_regular, replacing
 from fewlabels.matrices import MappedRows
@@ -36,9 +36,6 @@ from fewlabels.progress import track
 _MOST_BYTES = 2**40
 _BESIDE = ".fewlabels"
 _WAITED_FOR = 3600  # seconds, for another process that makes the same map
-
-Reader = Callable[[IO[bytes], str], Iterator[Any]]
-"""Reads a column of an open Parquet file, a part at a time."""
 
 
 @dataclass(frozen=True)
@@ -62,22 +59,21 @@ class Shards:
         if not files:
             raise DataError(
                 f"The folder '{folder}' holds no file that ends in .parquet. Give a "
-                "folder of shards with the columns 'id' and 'embedding', such as "
-                "'fewlabels embed' writes."
+                "folder of shards, such as 'fewlabels embed' writes."
             )
-        looks = [_look(path) for path in files]
-        columns = set.intersection(*(set(names) for _, names in looks))
-        for path, (_, names) in zip(files, looks, strict=True):
+        columns, counts = ["id", "embedding", "logits", "label"], []
+        for path in files:
+            with _opened(path) as file:
+                count, names = shape_of(file)
             lacking = {"id", "embedding"} - set(names)
             if lacking:
                 raise DataError(
-                    f"'{path}' has the columns {', '.join(names) or 'none'}, and "
-                    f"{' and '.join(sorted(lacking))} is missing; each shard needs an "
-                    "id and an embedding for every item."
+                    f"'{path}' has the columns {', '.join(names) or 'none'}; "
+                    f"{' and '.join(sorted(lacking))} is missing. Give every item both."
                 )
-        known = ("id", "embedding", "logits", "label")
-        found = tuple(name for name in known if name in columns)
-        return cls(folder, files, found, tuple(count for count, _ in looks))
+            columns = [name for name in columns if name in names]
+            counts.append(count)
+        return cls(folder, files, tuple(columns), tuple(counts))
 
     def __len__(self) -> int:
         """Return the number of items."""
@@ -131,8 +127,8 @@ class Shards:
                 if part.shape[1] != width:
                     raise DataError(
                         f"Embeddings in '{self.files[0].name}' have {width} numbers "
-                        f"and those in '{file.name}' {part.shape[1]}; all shards of a "
-                        "folder come from one encoder."
+                        f"and those in '{file.name}' {part.shape[1]}; make both with "
+                        "one encoder."
                     )
                 _check_finite(file, part, done)
                 target.write(part.data)
@@ -153,7 +149,7 @@ class Shards:
         if len(widths) > 1:
             raise DataError(
                 f"The logits in '{self.folder}' have {widths[0]} or {widths[-1]} "
-                "numbers; all items need one for each class."
+                "numbers; give each item one for each class."
             )
         return np.concatenate(parts)
 
@@ -163,10 +159,10 @@ class Shards:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         places, classes, start = [], [], 0
         for file, column in self._parts("label", plain_column):
-            if not is_whole(column.type):
+            if not arrow().types.is_integer(column.type):
                 raise DataError(
                     f"The column 'label' in '{file}' holds {column.type}; give class "
-                    "numbers, from 0 on, and nothing where there is no label."
+                    "numbers from 0 on."
                 )
             is_known = np.asarray(column.is_valid())
             places.append(start + np.flatnonzero(is_known))
@@ -182,7 +178,7 @@ class Shards:
         for file, count, end in zip(self.files, self.counts, ends, strict=True):
             start = end - count
             mine = order[(items[order] >= start) & (items[order] < end)]
-            for part in _columns(file, "id", plain_column) if len(mine) else ():
+            for _, part in self._parts("id", plain_column, [file]) if len(mine) else ():
                 here = mine[(items[mine] >= start) & (items[mine] < start + len(part))]
                 found[here] = part.take(items[here] - start).to_pylist()
                 start += len(part)
@@ -219,33 +215,31 @@ class Shards:
             )
         return found
 
-    def _parts(self, column: str, read: Reader) -> Iterator[tuple[Path, Any]]:
-        for file in self.files:
-            for part in _columns(file, column, read):
-                yield file, part
-
-
-def _look(path: Path) -> tuple[int, list[str]]:
-    """Return how many rows a shard has, and the names of its columns."""
-    with _damage_told(path), open_regular(path, _MOST_BYTES) as file:
-        return shape_of(file)
-
-
-def _columns(path: Path, column: str, read: Reader) -> Iterator[Any]:
-    with _damage_told(path), open_regular(path, _MOST_BYTES) as file:
-        yield from read(file, column)
+    def _parts(
+        self,
+        column: str,
+        read: Callable[[IO[bytes], str], Iterator[Any]],
+        files: Sequence[Path] | None = None,
+    ) -> Iterator[tuple[Path, Any]]:
+        """Yield a column of all files, or of some, a part at a time."""
+        for path in self.files if files is None else files:
+            with _opened(path) as file:
+                for part in read(file, column):
+                    yield path, part
 
 
 @contextmanager
-def _damage_told(path: Path) -> Iterator[None]:
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    """Hand out a shard; what is wrong with it is told with its name."""
     try:
-        yield
+        with open_regular(path, _MOST_BYTES) as file:
+            yield file
     except (OSError, ValueError) as error:
         if isinstance(error, FewlabelsError):
             raise
-        said = getattr(error, "strerror", None) or error
+        reason = getattr(error, "strerror", None) or error
         raise DataError(
-            f"The shard '{path}' cannot be read: {said}. Write it again, or take it "
+            f"The shard '{path}' cannot be read: {reason}. Write it again, or take it "
             "out of the folder."
         ) from error
 
@@ -255,6 +249,5 @@ def _check_finite(path: Path, part: NDArray[np.float32], done: int) -> None:
     if len(lost):
         raise NotFiniteError(
             f"Embeddings in '{path}' are missing, NaN or infinite, the first that of "
-            f"item {done + int(lost[0])} of the folder, from 0; distances to it mean "
-            "nothing. Leave such items out or mend what computed them."
+            f"item {done + int(lost[0])} of the folder, from 0. Leave such items out."
         )

@@ -7,7 +7,7 @@ names is read by :func:`opened`.
 """
 
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
@@ -17,10 +17,9 @@ from typing import Any
 
 from fewlabels.data.decode import MAX_BYTES
 from fewlabels.data.folder import image_names, is_image
-from fewlabels.data.image_table import image_rows, look
 from fewlabels.data.manifest import MANIFESTS, file_names
-from fewlabels.data.order import natural_key
-from fewlabels.data.unreadable import is_utf8, left_out
+from fewlabels.data.parquet import find_images, image_rows
+from fewlabels.data.text import is_utf8, left_out, natural_key
 from fewlabels.errors import DataError, UnreadableFile
 from fewlabels.files import open_regular
 
@@ -55,7 +54,7 @@ def listed(source: Path, size: int) -> Listing:
         portions, left = _of_folder(source, size)
     elif kind == ".tar":
         portions = list(_of_tar(source, size, left))
-    elif kind == ".parquet" and look(source) is not None:
+    elif kind == ".parquet" and find_images(source) is not None:
         portions = list(_of_table(source, size))
     elif kind in MANIFESTS and source.is_file():
         names = sorted(file_names(source), key=natural_key)
@@ -111,7 +110,7 @@ def _of_folder(folder: Path, size: int) -> tuple[list[Portion], list[UnreadableF
     tars = _named(folder, "*.tar")
     if tars:
         return [one for path in tars for one in _of_tar(path, size, left)], left
-    tables = [one for one in _named(folder, "*.parquet") if look(one)]
+    tables = [one for one in _named(folder, "*.parquet") if find_images(one)]
     if tables:
         return [one for path in tables for one in _of_table(path, size)], left
     names, left = image_names(folder)
@@ -123,11 +122,12 @@ def _named(folder: Path, pattern: str) -> list[Path]:
 
 
 def _of_files(folder: Path, names: Sequence[str], size: int) -> Iterator[Portion]:
-    for entries in _cut(names, size):
+    for entries in cut(names, size):
         yield {"kind": "files", "path": str(folder.absolute()), "entries": entries}
 
 
-def _cut(entries: Sequence[Any], size: int) -> Iterator[list[Any]]:
+def cut(entries: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """Yield entries in lists of at most ``size``."""
     every = iter(entries)
     while some := list(islice(every, size)):
         yield some
@@ -151,7 +151,7 @@ def _of_tar(path: Path, size: int, left: list[UnreadableFile]) -> Iterator[Porti
             f"The tar file '{path}' cannot be read: {error}. It must be whole and not "
             "compressed."
         ) from error
-    for some in _cut(list(entries.values()), size):
+    for some in cut(entries.values(), size):
         yield {"kind": "tar", "path": str(path.absolute()), "entries": some}
 
 
@@ -170,7 +170,7 @@ def _from_tar(
 
 
 def _of_table(path: Path, size: int) -> Iterator[Portion]:
-    found = look(path)
+    found = find_images(path)
     num_rows = 0 if found is None else found.num_rows
     where = {"kind": "parquet", "path": str(path.absolute())}
     for first in range(0, num_rows, size):

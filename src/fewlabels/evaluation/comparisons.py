@@ -1,6 +1,10 @@
-"""Whether strategies differ: tests over seeds, and from printed means.
+"""Whether strategies differ: tests over seeds, from printed means, and who beats whom.
 
-Shapes: S seeds, n tests.
+One rule for both tests of paired differences: those that are all zero speak for no
+difference (p is 1), and those that are all the same and not zero are not tested (p is
+NaN), since there is no spread to judge them by.
+
+Shapes: A strategies, S seeds, T numbers of labels at which accuracy was measured.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,18 +15,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
+from fewlabels.checks import check_range, whole_number
 from fewlabels.errors import ShapeError, UnknownNameError, UsageError
-from fewlabels.evaluation.differences import (
-    can_be_tested,
-    paired_differences,
-    signed_rank_p,
-    t_p_values,
-)
-from fewlabels.evaluation.numbers import check_level, finite
-from fewlabels.integers import whole_number
+from fewlabels.evaluation.numbers import check_same_length, finite, rising
+from fewlabels.naming import check_known
 
 Reading = Literal["sample", "population"]
 """What a printed deviation divides by: n - 1, or n."""
+
+LEVEL = 0.05
+"""Two-sided level at which one strategy counts as better than another."""
+
+NEARLY_FINAL = 0.99
+"""Share of random's final accuracy past which measurements count no more."""
+
+_DIGITS = 12
+_MOST_EXACT = 50
+"""Differences up to which ranks are counted exactly; as many as SciPy counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +77,6 @@ class Welch:
     """Welch's test of two means."""
 
     t: float
-    degrees: float
-    """Degrees of freedom by Welch and Satterthwaite."""
     p: float
     """Two-sided p value."""
 
@@ -85,7 +92,7 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
         [0.03, 0.06, 0.06]
 
     Args:
-        p_values: Shape (n,). NaN stands for a test that was not made.
+        p_values: Shape (tests,). NaN stands for a test that was not made.
 
     Returns:
         The corrected values in the same order, at most 1; NaN stays NaN and does not
@@ -97,13 +104,15 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
     """
     given = np.asarray(p_values, dtype=np.float64)
     if given.ndim != 1:
-        msg = f"p_values has shape {given.shape}; give numbers of shape (tests,)."
-        raise ShapeError(msg)
+        raise ShapeError(
+            f"p_values has shape {given.shape}; give numbers of shape (tests,)."
+        )
     is_made = ~np.isnan(given)
     made = given[is_made]
     if ((made < 0) | (made > 1)).any():
-        msg = f"p_values is {given.tolist()}; give values from 0 to 1, or NaN."
-        raise UsageError(msg)
+        raise UsageError(
+            f"p_values is {given.tolist()}; give values from 0 to 1, or NaN."
+        )
     order = np.argsort(made, kind="stable")
     weighted = made[order] * np.arange(len(made), 0, -1)
     corrected = given.copy()
@@ -148,22 +157,50 @@ def paired_tests(
     """
     if against not in values:
         raise UnknownNameError("strategy", against, values)
-    check_level(level)
+    check_range("level", level, above=0, below=1)
     arrays = {name: finite(f"'{name}'", values[name], "(seeds,)") for name in values}
-    _check_paired(arrays)
-    names = [name for name in arrays if name != against]
-    return corrected(
-        [_tested(name, against, arrays[name], arrays[against], level) for name in names]
-    )
+    sizes = {len(array_S) for array_S in arrays.values()}
+    if len(sizes) != 1 or min(sizes) < 2:
+        raise ShapeError(
+            f"There are values of {sorted(sizes)} seeds; give one per seed to each, "
+            "the same seeds in one order, and at least two of them."
+        )
+    tests, size = [], sizes.pop()
+    factor = float(stats.t.ppf((1 + level) / 2, size - 1))
+    for name in values:
+        if name == against:
+            continue
+        difference_S = paired_differences(arrays[name], arrays[against])
+        mean = float(difference_S.mean())
+        spread = difference_S.std(ddof=1) if can_be_tested(difference_S) else np.nan
+        reach = float(factor * spread / np.sqrt(size))
+        tests.append(
+            PairedTest(
+                name=name,
+                against=against,
+                num_pairs=size,
+                difference=mean,
+                low=mean - reach,
+                high=mean + reach,
+                effect_size=float(mean / spread) if spread else 0.0,
+                t_p=float(t_p_values(difference_S[:, None])[0]),
+                wilcoxon_p=signed_rank_p(difference_S),
+                t_holm=np.nan,
+                wilcoxon_holm=np.nan,
+                wins=int((difference_S > 0).sum()),
+                losses=int((difference_S < 0).sum()),
+            )
+        )
+    return corrected(tests)
 
 
 def corrected(tests: Sequence[PairedTest]) -> tuple[PairedTest, ...]:
     """Return tests after Holm's correction over all of them together."""
-    t_holm = holm([one.t_p for one in tests]).tolist()
-    wilcoxon_holm = holm([one.wilcoxon_p for one in tests]).tolist()
+    t_holm = holm([test.t_p for test in tests]).tolist()
+    wilcoxon_holm = holm([test.wilcoxon_p for test in tests]).tolist()
     return tuple(
-        replace(one, t_holm=by_t, wilcoxon_holm=by_ranks)
-        for one, by_t, by_ranks in zip(tests, t_holm, wilcoxon_holm, strict=True)
+        replace(test, t_holm=by_t, wilcoxon_holm=by_ranks)
+        for test, by_t, by_ranks in zip(tests, t_holm, wilcoxon_holm, strict=True)
     )
 
 
@@ -186,8 +223,8 @@ def welch(
 
     Example:
         >>> test = welch(55.76, 1.45, 3, 52.69, 1.16, 3)
-        >>> f"t = {test.t:.2f} with {test.degrees:.1f} degrees, p = {test.p:.3f}"
-        't = 2.86 with 3.8 degrees, p = 0.048'
+        >>> f"t = {test.t:.2f}, p = {test.p:.3f}"
+        't = 2.86, p = 0.048'
 
     Args:
         mean: Mean of the first.
@@ -201,72 +238,184 @@ def welch(
     Returns:
         The test; ``t`` is above zero where the first mean is higher.
     """
-    sizes = np.array([whole_number("size", size), whole_number("size", other_size)])
-    numbers = finite(
-        "the means and deviations",
-        [mean, other_mean, deviation, other_deviation],
-        "(numbers,)",
-    )
-    _check_printed(numbers[2:], sizes, reading)
-    divisors = sizes - 1 if reading == "population" else sizes
-    errors = np.square(numbers[2:]) / divisors  # squared standard errors of the means
-    t = (numbers[0] - numbers[1]) / np.sqrt(errors.sum())
-    degrees = errors.sum() ** 2 / (np.square(errors) / (sizes - 1)).sum()
-    return Welch(float(t), float(degrees), float(2 * stats.t.sf(abs(t), degrees)))
+    check_known("reading", reading, Reading)
+    if not (deviation or other_deviation):
+        raise UsageError("Both deviations are 0; means without spread are not tested.")
+    printed = []
+    for center, spread, trials in (
+        (mean, deviation, size),
+        (other_mean, other_deviation, other_size),
+    ):
+        check_range("mean", center)
+        check_range("deviation", spread, at_least=0)
+        check_range("size", whole_number("size", trials), at_least=2)
+        share = trials / (trials - 1) if reading == "population" else 1.0
+        printed += [center, spread * share**0.5, trials]
+    found = stats.ttest_ind_from_stats(*printed, equal_var=False)
+    return Welch(float(found.statistic), float(found.pvalue))
 
 
-def _tested(
-    name: str,
-    against: str,
-    one_S: NDArray[np.float64],
-    other_S: NDArray[np.float64],
-    level: float,
-) -> PairedTest:
-    """Compare one strategy with another; nothing is corrected yet."""
-    difference_S = paired_differences(one_S, other_S)
-    size = len(difference_S)
-    mean = float(difference_S.mean())
-    spread = difference_S.std(ddof=1) if can_be_tested(difference_S) else np.nan
-    reach = float(stats.t.ppf((1 + level) / 2, size - 1) * spread / np.sqrt(size))
-    return PairedTest(
-        name=name,
-        against=against,
-        num_pairs=size,
-        difference=mean,
-        low=mean - reach,
-        high=mean + reach,
-        effect_size=float(mean / spread) if spread else 0.0,
-        t_p=float(t_p_values(difference_S[:, None])[0]),
-        wilcoxon_p=signed_rank_p(difference_S),
-        t_holm=np.nan,
-        wilcoxon_holm=np.nan,
-        wins=int((difference_S > 0).sum()),
-        losses=int((difference_S < 0).sum()),
-    )
+@dataclass(frozen=True, eq=False)
+class Penalties:
+    """The matrix, read by rows: the row's strategy beats the column's."""
+
+    names: tuple[str, ...]
+    shares: NDArray[np.float64]
+    """Entry (i, j): share of the measurements at which i is better than j, (A, A)."""
+
+    @property
+    def penalty(self) -> dict[str, float]:
+        """How often each strategy is beaten: the mean of its *column*.
+
+        As in the authors' script, the mean is over all A strategies, itself included,
+        so that nobody gets past 1 - 1 / A. Public implementations fill the matrix as
+        (loser, winner) and turn it round when they draw it, so that a row read as here
+        would praise the worst.
+        """
+        return dict(zip(self.names, self.shares.mean(axis=0).tolist(), strict=True))
+
+    def beats(self, winner: str, loser: str) -> float:
+        """Return the share of the measurements at which one is better than another."""
+        places = self.names.index(winner), self.names.index(loser)
+        return float(self.shares[places])
 
 
-def _check_paired(arrays: Mapping[str, NDArray[np.float64]]) -> None:
-    shapes = {name: array.shape for name, array in arrays.items()}
-    sizes = {len(array) for array in arrays.values()}
-    if len(sizes) != 1 or min(sizes) < 2:
+def penalty_matrix(
+    accuracies: Mapping[str, ArrayLike], *, level: float = LEVEL
+) -> Penalties:
+    """Compare strategies pairwise, measurement by measurement.
+
+    At each number of labels, the accuracies of two strategies with the same seeds are
+    compared by a paired t-test; the better one gets 1 / T where it is significant.
+    Where two differ by the same with every seed, nothing is tested, as in
+    :func:`paired_tests`, and neither gets anything; the authors' script would count it.
+
+    Args:
+        accuracies: Accuracies of each strategy, shape (S, T), seeds in one order.
+        level: Two-sided level of each test; nothing is corrected for their number, as
+            in the paper.
+
+    Returns:
+        The matrix.
+    """
+    names = tuple(accuracies)
+    arrays = [
+        finite(f"'{name}'", accuracies[name], "(seeds, measurements)") for name in names
+    ]
+    shapes = {array_ST.shape for array_ST in arrays}
+    if len(shapes) != 1 or min(shapes)[0] < 2:
         raise ShapeError(
-            f"The values have shapes {shapes}; give each strategy one value per seed, "
-            "the same seeds in one order, and at least two of them."
+            f"The accuracies have shapes {sorted(shapes)}; give each strategy the same "
+            "(seeds, measurements), with at least two seeds, paired in one order."
         )
+    shares = np.zeros((len(names), len(names)))
+    for i, one_ST in enumerate(arrays):
+        for j, other_ST in enumerate(arrays):
+            if i != j:
+                differences_ST = paired_differences(one_ST, other_ST)
+                is_higher_T = differences_ST.mean(axis=0) > 0
+                is_significant_T = t_p_values(differences_ST) < level  # NaN is not
+                shares[i, j] = np.mean(is_significant_T & is_higher_T)
+    return Penalties(names, shares)
 
 
-def _check_printed(
-    deviations: NDArray[np.float64], sizes: NDArray[np.int_], reading: str
-) -> None:
-    if reading not in {"sample", "population"}:
-        raise UsageError(f"reading is {reading!r}; give 'sample' or 'population'.")
-    if (sizes < 2).any():
-        raise UsageError(
-            f"The sizes are {sizes.tolist()}; a deviation needs at least two trials, "
-            "so one trial cannot be tested."
-        )
-    if (deviations < 0).any() or not deviations.any():
-        raise UsageError(
-            f"The deviations are {deviations.tolist()}; none may be below zero, and "
-            "two means without any spread cannot be tested."
-        )
+def penalty_checkpoints(
+    num_labels: ArrayLike, random_accuracies: ArrayLike
+) -> NDArray[np.intp]:
+    """Return which measurements count for the penalty matrix, as in the paper.
+
+    With n0 labels at the start and queries of Q, those at n0, n0 + Q, n0 + 2 Q,
+    n0 + 4 Q and so on count, as long as random has at most 99 % of its final accuracy
+    there; the start always counts. Later ones are all alike, and would drown the
+    difference. So do the authors in their script; the last measurement never counts.
+
+    Example:
+        >>> labels = [10, 30, 50, 70, 90, 110]
+        >>> penalty_checkpoints(labels, [0.3, 0.5, 0.7, 0.8, 0.9, 0.9]).tolist()
+        [0, 1, 2]
+
+    Args:
+        num_labels: Labels at each measurement, rising, shape (T,).
+        random_accuracies: Mean accuracies of random, shape (T,).
+
+    Returns:
+        Positions in ``num_labels``, rising. The columns of these are what to give to
+        :func:`penalty_matrix`.
+
+    Raises:
+        UsageError: If no accuracy was measured at one of these numbers of labels.
+    """
+    labels_T = rising("num_labels", num_labels)
+    random_T = finite("random_accuracies", random_accuracies, "(measurements,)")
+    check_same_length(("num_labels", "random_accuracies"), (labels_T, random_T))
+    counted = [0]
+    step = labels_T[1] - labels_T[0] if len(labels_T) > 1 else np.inf
+    while (wanted := labels_T[0] + step) <= labels_T[-1]:
+        place = int(np.searchsorted(labels_T, wanted))
+        if labels_T[place] != wanted:
+            raise UsageError(
+                f"Nothing was measured at {wanted:g} labels, but at "
+                f"{labels_T.tolist()}; measure after each query, all of one size."
+            )
+        if random_T[place] > NEARLY_FINAL * random_T[-1]:
+            break
+        counted.append(place)
+        step *= 2
+    return np.array(counted, dtype=np.intp)
+
+
+def paired_differences(
+    one: NDArray[np.float64], other: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return differences to twelve digits of the largest value.
+
+    So 0.9 - 0.8 and 0.8 - 0.7 are the same, as they are on paper.
+    """
+    largest = max(np.abs(one).max(), np.abs(other).max())
+    digits = _DIGITS - int(np.ceil(np.log10(largest))) if largest else _DIGITS
+    differences: NDArray[np.float64] = np.round(one - other, digits)
+    return differences
+
+
+def can_be_tested(differences: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return whether differences (S, ...) have a spread, or are all zero: (...)."""
+    is_same = (differences == differences[0]).all(axis=0)
+    found: NDArray[np.bool_] = ~is_same | (differences[0] == 0)
+    return found
+
+
+def t_p_values(differences_ST: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return two-sided p values of the paired t-test at each measurement, (T,)."""
+    num_seeds, num_measured = differences_ST.shape
+    means_T = differences_ST.mean(axis=0)
+    errors_T = differences_ST.std(axis=0, ddof=1) / np.sqrt(num_seeds)
+    t_T = np.divide(means_T, errors_T, out=np.zeros(num_measured), where=errors_T > 0)
+    p_T = 2 * stats.t.sf(np.abs(t_T), num_seeds - 1)
+    return np.where(can_be_tested(differences_ST), p_T, np.nan)
+
+
+def signed_rank_p(differences_S: NDArray[np.float64]) -> float:
+    """Return the two-sided p value of Wilcoxon's signed rank test.
+
+    Zeros are left out, and equal sizes share the mean of their ranks. Up to 50
+    differences the p value is exact, ties or not: under the hypothesis each of the 2^S
+    ways to give signs to the ranks is as likely, and how many of them reach a sum is
+    counted rank by rank. Beyond, it is that of the normal distribution.
+    """
+    if not can_be_tested(differences_S):
+        return np.nan
+    moved = differences_S[differences_S != 0]
+    if not len(moved):
+        return 1.0
+    if len(moved) > _MOST_EXACT:
+        return float(stats.wilcoxon(moved, method="asymptotic").pvalue)
+    # Mean ranks are whole or half numbers, so that twice of them are whole.
+    ranks = (2 * stats.rankdata(np.abs(moved))).astype(np.intp)
+    chances = np.zeros(ranks.sum() + 1)  # of each sum of the ranks above zero
+    chances[0] = 1
+    for rank in ranks:
+        chances[rank:] = (chances[rank:] + chances[:-rank]) / 2
+        chances[:rank] /= 2
+    reached = ranks[moved > 0].sum()
+    rarer = min(chances[: reached + 1].sum(), chances[reached:].sum())
+    return float(min(1, 2 * rarer))

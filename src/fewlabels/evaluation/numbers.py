@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fewlabels.checks import whole_number
 from fewlabels.errors import ShapeError, UsageError
-from fewlabels.integers import whole_number
 
 
 def finite(name: str, values: ArrayLike, shape: str) -> NDArray[np.float64]:
@@ -28,18 +28,20 @@ def finite(name: str, values: ArrayLike, shape: str) -> NDArray[np.float64]:
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        msg = f"{name} cannot be read as numbers of shape {shape}: {error}"
-        raise ShapeError(msg) from error
+        raise ShapeError(
+            f"{name} cannot be read as numbers of shape {shape}: {error}"
+        ) from error
     num_axes = shape.count(",") + (not shape.endswith(",)"))
     fits = array.ndim >= 1 if "..." in shape else array.ndim == num_axes
     if not fits or array.size == 0:
-        msg = f"{name} has shape {array.shape}; give numbers of shape {shape}."
-        raise ShapeError(msg)
+        raise ShapeError(
+            f"{name} has shape {array.shape}; give numbers of shape {shape}."
+        )
     num_bad = int((~np.isfinite(array)).sum())
     if num_bad:
         raise UsageError(
-            f"{num_bad} of {array.size} numbers in {name} are NaN or infinite, so "
-            "nothing can be computed from them; leave out what was not measured."
+            f"{num_bad} of {array.size} numbers in {name} are NaN or infinite; leave "
+            "out what was not measured."
         )
     return array
 
@@ -62,13 +64,6 @@ def positions(name: str, items: Iterable[int]) -> set[int]:
     overlap at all.
     """
     return {whole_number(f"An item of {name}", item) for item in items}
-
-
-def check_level(level: float) -> None:
-    """Refuse a level that is not a share between 0 and 1."""
-    if not 0 < level < 1:
-        msg = f"level is {level}; give a share above 0 and below 1, such as 0.95."
-        raise UsageError(msg)
 
 
 def check_same_length(

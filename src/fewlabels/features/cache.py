@@ -13,6 +13,9 @@ checksum fits. So a process can be killed anywhere, and the next one goes on fro
 after cutting off what has no entry yet. Where more is wrong, new files take the place
 of the old ones, which stay valid for whoever has opened them. Nothing is pickled.
 
+Rows that nobody needs can be listed and removed. Files are known by a description that
+names the encoder their own name begins with; whatever else is in the folder is left.
+
 Shapes: N items, M rows of a shard, F features.
 """
 
@@ -20,9 +23,10 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
@@ -55,6 +59,9 @@ ENTRY = np.dtype([("content", CONTENT), ("checksum", "S8")])
 
 _LONGEST_NAME = 60
 _TOO_LONG = 2**31
+_DESCRIPTION = re.compile(r"(.+)-[0-9a-f]{32}\.json")
+_ENCODER = re.compile(rb'\s*\{.*?"encoder": ("(?:[^"\\]|\\.)*")', re.DOTALL)
+_MOST_BYTES = 10_000
 _log = logging.getLogger(__name__)
 
 
@@ -128,7 +135,13 @@ class FeatureCache:
         found = shard.find(contents)
         if (found.places < 0).any():
             with files.alone(shard.file("lock"), in_use(facts["encoder"]), patience=-1):
-                found = self._filled(shard, contents, rows_of)
+                shard.add_missing(contents, rows_of)
+                found = shard.find(contents)
+            if (found.places < 0).any():
+                raise StorageError(
+                    f"Rows that were just written to '{shard.file('rows')}' cannot be "
+                    "read back. The disk may be failing; choose another folder."
+                )
         with suppress(OSError):  # in a folder that is only read, nobody needs to know
             os.utime(shard.file("json"))
         return found
@@ -138,26 +151,15 @@ class FeatureCache:
         places = Shard(self.folder, facts).find(contents).places
         return len(np.unique(contents[places < 0]))
 
-    def _filled(
-        self, shard: "Shard", contents: Contents, rows_of: RowsOf
-    ) -> StoredRows:
-        shard.cut_torn_ends()
-        places = shard.find(contents).places  # some may have come since the last look
-        _, first = np.unique(contents, return_index=True)
-        missing = np.sort(first[places[first] < 0])
-        done = len(contents) - len(missing)
-        with track("Embedding", len(contents), done=done) as advance:
-            for start in range(0, len(missing), BLOCK):
-                items = missing[start : start + BLOCK]
-                shard.append(contents[items], rows_of(items))
-                advance(len(items))
-        found = shard.find(contents)
-        if (found.places < 0).any():
-            raise StorageError(
-                f"Rows that were just written to '{shard.file('rows')}' cannot be read "
-                "back. The disk may be failing; choose another folder."
-            )
-        return found
+    def listed(self) -> "list[Kept]":
+        """Return what the cache holds, the last used first."""
+        kept = []
+        for path in self.folder.iterdir() if self.folder.is_dir() else ():
+            others = [path.with_suffix(".index"), path.with_suffix(".rows")]
+            there = [other for other in others if other.is_file()]
+            if there and path.is_file() and _is_description(path):
+                kept.append(Kept.measured([*there, path]))
+        return sorted(kept, key=lambda entry: entry.last_used, reverse=True)
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ class Shard:
 
     def file(self, ending: str) -> Path:
         """Return one of the files: some words for people, a hash for certainty."""
-        words = words_of(self.facts["encoder"])
+        words = _words_of(self.facts["encoder"])
         return self.folder / f"{words}-{self._digest.hex()}.{ending}"
 
     def find(self, contents: Contents) -> StoredRows:
@@ -195,31 +197,45 @@ class Shard:
             places[np.isin(places, damaged)] = -1
         return StoredRows(stored, places)
 
-    def append(self, contents: Contents, rows: Array) -> None:
-        """Add rows: first themselves, then their entries."""
-        if self._feature_size() != rows.shape[1]:
-            self.remove()
-            text = json.dumps({**self.facts, "features": rows.shape[1]}, indent=2)
-            files.replace_text(self.file("json"), f"{sealed(text)}\n")
-        plain = np.ascontiguousarray(rows, dtype=self._little_endian)
-        entries = np.empty(len(plain), dtype=ENTRY)
-        entries["content"] = contents
-        entries["checksum"] = self._checksums(contents, plain)
-        files.append(self.file("rows"), plain.tobytes())
-        files.append(self.file("index"), entries.tobytes())
+    def add_missing(self, contents: Contents, rows_of: RowsOf) -> None:
+        """Make and add the rows that are not there: blocks of rows, then entries."""
+        self._cut_torn_ends()
+        places = self.find(contents).places  # some may have come since the last look
+        _, first = np.unique(contents, return_index=True)
+        missing = np.sort(first[places[first] < 0])
+        done = len(contents) - len(missing)
+        with track("Embedding", len(contents), done=done) as advance:
+            for start in range(0, len(missing), BLOCK):
+                items = missing[start : start + BLOCK]
+                rows = rows_of(items)
+                if self._feature_size() != rows.shape[1]:
+                    self._remove()
+                    facts = {**self.facts, "features": rows.shape[1]}
+                    text = sealed(json.dumps(facts, indent=2))
+                    files.replace_text(self.file("json"), f"{text}\n")
+                plain = np.ascontiguousarray(rows, dtype=self._little_endian)
+                entries = np.empty(len(plain), dtype=ENTRY)
+                entries["content"] = contents[items]
+                entries["checksum"] = self._checksums(contents[items], plain)
+                files.append(self.file("rows"), plain.tobytes())
+                files.append(self.file("index"), entries.tobytes())
+                advance(len(items))
 
-    def cut_torn_ends(self) -> None:
+    def _cut_torn_ends(self) -> None:
         """Cut off what a killed process left behind the last whole row and entry.
 
         It left the rows of a block at most. Where more has no entry, or the description
         is damaged, others may read what would be cut off, and all is begun anew.
         """
         row_bytes = self._feature_size() * self._little_endian.itemsize
-        units = {"index": ENTRY.itemsize, "rows": row_bytes or 1}
-        ends = {ending: self._size(ending) for ending in units}
+        units, ends = {"index": ENTRY.itemsize, "rows": row_bytes or 1}, {}
+        for ending in units:
+            path = self.file(ending)
+            with _legible(path):
+                ends[ending] = path.stat().st_size if path.exists() else 0
         num_entries, num_rows = (ends[ending] // units[ending] for ending in units)
         if not row_bytes or not num_entries or num_rows > num_entries + BLOCK:
-            self.remove()
+            self._remove()
             return
         for ending, unit in units.items():
             whole = min(num_entries, num_rows) * unit
@@ -227,14 +243,7 @@ class Shard:
                 with files.explained(self.file(ending)):
                     os.truncate(self.file(ending), whole)
 
-    def _size(self, ending: str) -> int:
-        """Return how many bytes one of the files has; 0 where it is not there."""
-        path = self.file(ending)
-        with _legible(path), suppress(FileNotFoundError):
-            return path.stat().st_size
-        return 0
-
-    def remove(self) -> None:
+    def _remove(self) -> None:
         """Remove the rows; other processes keep those that they have opened."""
         for ending in ("index", "rows", "json"):
             with files.explained(self.file(ending)):
@@ -242,28 +251,25 @@ class Shard:
 
     def _read(self) -> tuple[NDArray[Any], Array]:
         """Return all whole entries, and their rows as a memory map."""
-        nothing = np.empty(0, dtype=ENTRY), np.empty((0, 0), dtype=self._little_endian)
         feature_size = self._feature_size()
-        if not feature_size:
-            return nothing
         row_bytes = feature_size * self._little_endian.itemsize
         path = self.file("rows")
         with _legible(path), suppress(FileNotFoundError):  # none yet, or none any more
-            index = self.file("index").read_bytes()
+            index = self.file("index").read_bytes() if feature_size else b""
             with path.open("rb") as file:
-                num_rows = os.fstat(file.fileno()).st_size // row_bytes
+                num_rows = os.fstat(file.fileno()).st_size // (row_bytes or 1)
                 shape = min(len(index) // ENTRY.itemsize, num_rows), feature_size
                 if shape[0]:
                     stored = np.memmap(file, self._little_endian, "r", shape=shape)
                     return np.frombuffer(index, dtype=ENTRY, count=shape[0]), stored
-        return nothing
+        return np.empty(0, dtype=ENTRY), np.empty((0, 0), dtype=self._little_endian)
 
     def _feature_size(self) -> int:
         """Return the length of a row (F); 0 where there is no shard, or a damaged one.
 
         Whoever adds rows to a damaged one begins it anew.
         """
-        told = described(self.file("json"))
+        told = _described(self.file("json"))
         size = told.pop("features", 0)
         is_size = isinstance(size, int) and 0 < size < _TOO_LONG
         return int(size) if told == self.facts and is_size else 0
@@ -287,20 +293,121 @@ class Shard:
         return np.dtype(self.facts["dtype"]).newbyteorder("<")
 
 
-def words_of(encoder: str) -> str:
+@dataclass(frozen=True)
+class Kept:
+    """Rows that were made in the same way: by one encoder, of one view."""
+
+    encoder: str
+    """Name of the encoder, which tells its weights."""
+    view: str
+    """Which view of the images; of what is damaged, a remark in parentheses."""
+    images: str
+    """Shape of the images, such as ``"3x96x96"``."""
+    num_rows: int
+    num_bytes: int
+    last_used: datetime
+    """When somebody last asked for the rows."""
+    files: tuple[Path, ...]
+    """In the order in which they are removed."""
+
+    @classmethod
+    def measured(cls, paths: Sequence[Path]) -> "Kept":
+        """Measure rows; their description is the last of the files."""
+        told = _described(paths[-1])
+        states = {path.suffix: path.stat() for path in paths}
+        is_whole = told and ".index" in states
+        return cls(
+            encoder=str(told.get("encoder", paths[-1].stem.rpartition("-")[0])),
+            view=str(told["view"]) if is_whole else "(damaged)",
+            images=str(told.get("images", "")),
+            num_rows=states[".index"].st_size // ENTRY.itemsize if is_whole else 0,
+            num_bytes=sum(state.st_size for state in states.values()),
+            last_used=datetime.fromtimestamp(states[".json"].st_mtime, UTC),
+            files=tuple(paths),
+        )
+
+
+def chosen(
+    kept: Sequence[Kept],
+    *,
+    encoder: str = "",
+    unused: timedelta = timedelta(0),
+    most_bytes: int = 0,
+) -> list[Kept]:
+    """Return what may go, the least recently used first.
+
+    Args:
+        kept: What there is.
+        encoder: Words in the names of encoders; rows of others stay.
+        unused: What was asked for within this time stays.
+        most_bytes: As soon as no more than that is left, the rest stays.
+
+    Returns:
+        A part of ``kept``.
+    """
+    before = datetime.now(UTC) - unused
+    excess = sum(entry.num_bytes for entry in kept) - most_bytes
+    going = []
+    for entry in sorted(kept, key=lambda entry: entry.last_used):
+        if excess > 0 and encoder in entry.encoder and entry.last_used <= before:
+            going.append(entry)
+            excess -= entry.num_bytes
+    return going
+
+
+def remove(kept: Iterable[Kept]) -> None:
+    """Remove rows; who has opened them can read on, who needs them makes them again.
+
+    Rows that another process is adding to stay, and are told by a
+    :class:`~fewlabels.errors.StorageError` when the others are gone.
+    """
+    left: dict[str, None] = {}
+    for entry in kept:
+        lock = entry.files[0].with_suffix(".lock")
+        try:
+            with files.alone(lock, in_use(entry.encoder)), files.explained(lock.parent):
+                for path in entry.files:
+                    path.unlink(missing_ok=True)
+        except StorageError as error:
+            left[str(error)] = None
+    if left:
+        raise StorageError(" ".join(left))
+
+
+def in_use(encoder: str) -> StorageError:
+    """Return what is told where somebody else adds to rows that shall go."""
+    return StorageError(
+        f"Another process is embedding images with '{encoder}', so its rows were left. "
+        "Try again when it has finished."
+    )
+
+
+def _words_of(encoder: str) -> str:
     """Return how the names of an encoder's files begin."""
     return re.sub(r"[^\w.]+", "-", encoder)[:_LONGEST_NAME]
 
 
-def described(path: Path) -> dict[str, str | int]:
+def _is_description(path: Path) -> bool:
+    """Return whether a file describes rows: it names its encoder, damaged or not."""
+    name = _DESCRIPTION.fullmatch(path.name)
+    if not name:
+        return False
+    try:
+        with path.open("rb") as file:
+            found = _ENCODER.match(file.read(_MOST_BYTES))
+        return found is not None and _words_of(json.loads(found[1])) == name[1]
+    except (OSError, ValueError):  # what cannot be read cannot be told to be ours
+        return False
+
+
+def _described(path: Path) -> dict[str, str | int]:
     """Return what ``NAME.json`` says; nothing where it is damaged or is not there."""
     try:
         with _legible(path):
-            text, is_sealed = opened(path.read_bytes())
-        told = files.parsed(text)
+            told = files.parsed(opened(path.read_bytes()))
     except (FileNotFoundError, ValueError):
         return {}
-    return told if is_sealed and isinstance(told, dict) else {}
+    return told if isinstance(told, dict) else {}
 
 
 @contextmanager
@@ -313,14 +420,5 @@ def _legible(path: Path) -> Iterator[None]:
     except OSError as error:
         raise StorageError(
             f"'{path}' cannot be read: {error.strerror or error}. Its rows were left "
-            "as they are. Make the file readable, or give this process more memory if "
-            "that is what it lacks, and try again."
+            "as they are. Make the file readable, or give this process more memory."
         ) from error
-
-
-def in_use(encoder: str) -> StorageError:
-    """Return what is told where somebody else adds to rows that shall go."""
-    return StorageError(
-        f"Another process is embedding images with '{encoder}', so its rows were left. "
-        "Try again when it has finished."
-    )

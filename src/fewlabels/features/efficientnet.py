@@ -11,17 +11,16 @@ from functools import lru_cache
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from fewlabels.errors import UsageError
+from fewlabels.checks import check_range, whole_number
 from fewlabels.features.module_encoder import ModuleEncoder
-from fewlabels.integers import whole_number
 from fewlabels.models import checkpoint
+from fewlabels.naming import check_installed
 
 _FEATURES = 1280
 _KERNEL_AXES = 4
@@ -98,11 +97,7 @@ class Backbone(nn.Module):
 
 def _encoder(published: Published, size: int) -> ModuleEncoder:
     size = whole_number("size", size)
-    if size < _STRIDE:
-        raise UsageError(
-            f"size is {size}; the network looks at squares of {_STRIDE} pixels, so "
-            f"give at least that, such as 96. Smaller images are enlarged."
-        )
+    check_range("size", size, at_least=_STRIDE)
     return ModuleEncoder(
         _backbone(published, size),
         name=f"{published.name}-{published.sha256[:16]}-{size}px",
@@ -120,8 +115,10 @@ def _backbone(published: Published, size: int) -> Backbone:
 
 def _network(published: Published, size: int) -> nn.Module:
     """Return the network with its weights; no number is drawn at random."""
-    architecture = _installed("efficientnet_lite_pytorch", published.name)
-    _installed(published.package, published.name)
+    package = "efficientnet_lite_pytorch"
+    for needed in (package, published.package):
+        check_installed(f"The encoder '{published.name}'", needed, extra="pretrained")
+    architecture: Any = import_module(package)
     file = f"{published.name}-{published.sha256[:8]}.pth"
     path = Path(str(files(published.package))) / "models" / file
     weights = checkpoint.published(path, published.sha256)
@@ -131,16 +128,6 @@ def _network(published: Published, size: int) -> nn.Module:
         )
     network.load_state_dict(weights, assign=True)
     return network.eval().requires_grad_(requires_grad=False)
-
-
-def _installed(package: str, name: str) -> ModuleType:
-    try:
-        return import_module(package)
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"The encoder '{name}' needs the package {package.replace('_', '-')}, "
-            "which is not installed. Run: pip install 'fewlabels[pretrained]'"
-        ) from error
 
 
 def _fold(part: nn.Module) -> None:

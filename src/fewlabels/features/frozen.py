@@ -1,24 +1,23 @@
 """A head over a frozen encoder, as a classifier of images.
 
-Shapes: N items, n items asked about, C classes, D features of the encoder, F features
-before the last layer, K sampled networks.
+Shapes: N items, n items asked about, D features of the encoder.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from weakref import ref
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from fewlabels.data.derived import ChosenImages
 from fewlabels.features.cache import BLOCK, FeatureCache, Rows, StoredRows
+from fewlabels.features.classifiers import ChunkedClassifier, slices
 from fewlabels.features.embedding import Precision, embedded
 from fewlabels.features.encoders import Encoder
-from fewlabels.features.network import Chunks, outputs_of, sampled_logits, slices
 from fewlabels.models import Network
 from fewlabels.neighbors import RowSource, read_rows
 from fewlabels.pool import Images
-from fewlabels.protocols import Outputs
 
 _LEAST_DEVIATION = 0.1
 
@@ -38,7 +37,7 @@ class Embedded:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class FrozenClassifier:
+class FrozenClassifier(ChunkedClassifier):
     """An encoder that is never trained, and a small network over its rows.
 
     Rows of images in ``known``, and of parts of them, are read and not computed. Other
@@ -61,55 +60,33 @@ class FrozenClassifier:
     chunk_size: int = 4096
     """Rows in memory at a time."""
 
-    def outputs(self, images: Images, indices: Tensor) -> Outputs:
-        """Return features (input of the last layer) and logits of the items."""
-        return outputs_of(self.module, self._chunks(images, indices), len(indices))
-
-    def sample_logits(
-        self, images: Images, indices: Tensor, num_samples: int, generator: Generator
-    ) -> Tensor:
-        """Return logits of ``num_samples`` heads sampled through dropout.
-
-        Args:
-            images: The images of the pool.
-            indices: The items to ask about, shape (n,).
-            num_samples: How many heads to sample (K).
-            generator: Where the dropout masks come from.
-
-        Returns:
-            Logits, shape (K, n, C); one head is the same for all items.
-        """
-        chunks = self._chunks(images, indices)
-        return sampled_logits(self.module, chunks, len(indices), num_samples, generator)
-
     def inputs(self, images: Images, indices: Tensor) -> Tensor:
         """Return what the head sees of the items: rows, float32, shape (n, D)."""
         return read_rows(*self._located(images, indices))
 
-    def _chunks(self, images: Images, indices: Tensor) -> Chunks:
+    def chunks(self, images: Images, indices: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """Yield rows of the result together with the rows that the head sees."""
         rows, positions = self._located(images, indices)
         for part in slices(len(indices), self.chunk_size):
             yield part, read_rows(rows, positions[part])
 
     def _located(self, images: Images, indices: Tensor) -> tuple[Rows, Tensor]:
         """Return an array that holds the rows of the items, and where they are."""
-        for one in self.known:
-            if images is one.images:
-                return one.rows, indices
-            if isinstance(images, ChosenImages) and images.images is one.images:
-                return one.rows, images.chosen[indices]
-        return self._embedded(images, indices), torch.arange(len(indices))
-
-    def _embedded(self, images: Images, indices: Tensor) -> Rows:
+        for known in self.known:
+            if images is known.images:
+                return known.rows, indices
+            if isinstance(images, ChosenImages) and images.images is known.images:
+                return known.rows, images.chosen[indices]
+        everything = torch.arange(len(indices))
         key = self.encoder.name, self.cache, self.dtype, indices.numpy().tobytes()
-        for asked, known, stored in _last:
-            if asked() is images and known == key:
-                return stored
+        for asked, last_key, stored in _last:
+            if asked() is images and last_key == key:
+                return stored, everything
         part = ChosenImages(images, indices)
         rows = embedded(part, self.encoder, cache=self.cache, dtype=self.dtype)
         if isinstance(rows, StoredRows):
             _last[:] = [(ref(images), key, rows)]
-        return rows
+        return rows, everything
 
 
 def moments(rows: RowSource) -> tuple[Tensor, Tensor]:

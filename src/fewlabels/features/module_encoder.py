@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fewlabels.checks import whole_number
 from fewlabels.errors import ShapeError, UsageError
 from fewlabels.identity import hash_of, is_outside
 from fewlabels.models import Network, as_input
@@ -50,6 +51,7 @@ class ModuleEncoder:
         repeats_grey: bool = False,
         feature_size: int | None = None,
         is_reentrant: bool = False,
+        is_portable: bool = True,
     ) -> None:
         """Copy the network and name it.
 
@@ -65,15 +67,23 @@ class ModuleEncoder:
             is_reentrant: Whether several threads may use the network at once. Then each
                 of up to four takes 32 images, which costs far less processor time than
                 all of them working on the same 32.
+            is_portable: Whether all of it is torch's, so that it can be moved to
+                another device and written down elsewhere.
         """
         self.module = copy.deepcopy(module).eval().requires_grad_(requires_grad=False)
-        self.name = _own_name(module, size) if name is None else name
+        if name is None:
+            sized = "" if size is None else f"-{size}px"
+            name = f"{type(module).__qualname__}-{fingerprint(module)}{sized}"
+        self.name = name
+        self.is_portable = is_portable
         self._size = size
         self._repeats_grey = repeats_grey
         self._is_reentrant = is_reentrant
-        self._feature_size = (
-            _told_size(module) if feature_size is None else feature_size
-        )
+        self._feature_size = feature_size
+        for word in ("feature_size", "num_features"):  # timm's networks say the latter
+            told = getattr(module, word, None)
+            if self._feature_size is None and isinstance(told, int):
+                self._feature_size = told
 
     @property
     def feature_size(self) -> int:
@@ -85,8 +95,7 @@ class ModuleEncoder:
         if self._feature_size is None:
             raise UsageError(
                 f"How many features '{self.name}' gives is not known before it has "
-                "embedded an image; embed one first, or make it with "
-                "features.ModuleEncoder(module, feature_size=...)."
+                "embedded an image; embed one, or say so: feature_size=..."
             )
         return self._feature_size
 
@@ -98,7 +107,8 @@ class ModuleEncoder:
 
     def to(self, device: str) -> None:
         """Move the network to a device; rows come back to the CPU all the same."""
-        self.module.to(device)
+        if self.is_portable:
+            self.module.to(device)
 
     def embed(self, images: Tensor) -> Tensor:
         """Return the features of images, in evaluation mode, without gradients.
@@ -109,31 +119,41 @@ class ModuleEncoder:
         Returns:
             float32 on the CPU, shape (n, F).
         """
-        _check_images(images)
+        if images.ndim != _IMAGE_AXES or images.dtype != torch.uint8:
+            raise ShapeError(
+                f"An encoder takes images as uint8 of shape (n, channels, height, "
+                f"width), not {images.dtype} of shape {tuple(images.shape)}. Vectors "
+                "are features already: train on them directly, without an encoder."
+            )
         if not len(images):
             return torch.empty(0, self.feature_size, dtype=torch.float32)
         chunks = torch.split(images, _CHUNK)
-        with _several_threads(self._num_threads(len(chunks))) as apply:
-            rows_nF = torch.cat(list(apply(self._rows, chunks)))
-        self._feature_size = rows_nF.shape[1]
-        return rows_nF
-
-    def _num_threads(self, num_chunks: int) -> int:
-        """Return how many chunks the network shall see at once."""
         first = next(self.module.parameters(), None)
         is_on_cpu = first is None or first.device.type == "cpu"
         openmp: Any = torch.backends.openmp
+        num_threads = 1
         if self._is_reentrant and is_on_cpu and openmp.is_available():
-            return min(num_chunks, _MOST_THREADS, torch.get_num_threads())
-        return 1
+            num_threads = min(len(chunks), _MOST_THREADS, torch.get_num_threads())
+        with _several_threads(num_threads) as apply:
+            rows_nF = torch.cat(list(apply(self._rows, chunks)))
+        self._feature_size = rows_nF.shape[1]
+        return rows_nF
 
     @torch.no_grad()
     def _rows(self, chunk: Tensor) -> Tensor:
         """Return the rows of at most as many images as the network sees at a time."""
         missing = chunk.new_zeros(_CHUNK - len(chunk), *chunk.shape[1:])
-        outputs = self._outputs(as_input(torch.cat([chunk, missing])))
-        _check_outputs(self.name, outputs)
-        return _averaged(outputs)[: len(chunk)].float().cpu()
+        outputs: object = self._outputs(as_input(torch.cat([chunk, missing])))
+        if isinstance(outputs, Tensor):
+            if outputs.ndim in {_ROW_AXES, _MAP_AXES} and len(outputs) == _CHUNK:
+                return _averaged(outputs)[: len(chunk)].float().cpu()
+            seen = f"shape {tuple(outputs.shape)} for {_CHUNK} images"
+        else:
+            seen = f"an object of type {type(outputs).__name__}"
+        raise ShapeError(
+            f"The encoder '{self.name}' gives {seen}; it must give a tensor of one row "
+            "per image (n, F) or of maps (n, F, h, w). Wrap it in a module that does."
+        )
 
     def rows(self, inputs: Tensor) -> Tensor:
         """Return the features of float images as one formula, unchecked.
@@ -164,27 +184,22 @@ class ModuleEncoder:
         return outputs
 
 
-class OpaqueEncoder:
-    """An encoder that cannot be written down elsewhere: not all of it is torch's."""
+class Grey(nn.Module):
+    """Mean over colors, one number per pixel."""
 
-    def __init__(self, inner: ModuleEncoder) -> None:
-        """Hand on what another does, but for the formula."""
-        self._inner = inner
-        self.name = inner.name
+    def forward(self, images: Tensor) -> Tensor:
+        """Return rows: (n, c, h, w) to (n, h * w)."""
+        return images.mean(dim=1).flatten(1)
 
-    @property
-    def side(self) -> int | None:
-        """Side of images that need not be resized."""
-        return self._inner.side
 
-    @property
-    def feature_size(self) -> int:
-        """Length of a row (F)."""
-        return self._inner.feature_size
+def pixels(size: int = 16) -> ModuleEncoder:
+    """Return an encoder of grey images brought to ``size`` x ``size`` pixels.
 
-    def embed(self, images: Tensor) -> Tensor:
-        """Return rows (n, F), float32, of uint8 images (n, c, h, w)."""
-        return self._inner.embed(images)
+    For small grey images there is little better.
+    """
+    size = whole_number("size", size)
+    name = f"pixels-{fingerprint(Grey())}-{size}px"
+    return ModuleEncoder(Grey(), name=name, size=size, feature_size=size**2)
 
 
 @contextmanager
@@ -213,27 +228,22 @@ def fingerprint(module: nn.Module) -> str:
     The source is that of classes which are neither PyTorch's nor this package's.
     """
     found = blake2b(repr(module).encode(), digest_size=8)
-    for told in _own_code(module):
-        found.update(told.encode())
-    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
-        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        plain = tensor.detach().cpu().contiguous().reshape(-1)
-        found.update(plain.view(torch.uint8).numpy().tobytes())
-    return found.hexdigest()
-
-
-def _own_code(module: nn.Module) -> Iterator[str]:
-    """Yield the source of somebody's own classes, and what their objects hold."""
     usual = vars(nn.Module())
     for part in module.modules():
         kinds = [kind for kind in type(part).__mro__ if _is_own(kind)]
         for kind in kinds:
             # A script is edited all the time; of it, the class alone counts.
             is_script = kind.__module__ == "__main__"
-            yield _source(kind) + ("" if is_script else hash_of(kind.__module__))
+            found.update(_source(kind).encode())
+            found.update(b"" if is_script else hash_of(kind.__module__).encode())
         for name, value in vars(part).items() if kinds else ():
             if name not in usual and isinstance(value, str | int | float | tuple):
-                yield f"{name} {value!r}"
+                found.update(f"{name} {value!r}".encode())
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        plain = tensor.detach().cpu().contiguous().reshape(-1)
+        found.update(plain.view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()
 
 
 def _is_own(kind: type) -> bool:
@@ -253,39 +263,3 @@ def _source(kind: type) -> str:
 def _told(code: CodeType) -> str:
     held = [_told(x) if isinstance(x, CodeType) else repr(x) for x in code.co_consts]
     return repr((code.co_code, code.co_names, code.co_varnames, held))
-
-
-def _own_name(module: nn.Module, size: int | None) -> str:
-    sized = "" if size is None else f"-{size}px"
-    return f"{type(module).__qualname__}-{fingerprint(module)}{sized}"
-
-
-def _told_size(module: nn.Module) -> int | None:
-    """Return how many features a network says it has; timm's say num_features."""
-    for word in ("feature_size", "num_features"):
-        told = getattr(module, word, None)
-        if isinstance(told, int):
-            return told
-    return None
-
-
-def _check_images(images: Tensor) -> None:
-    if images.ndim != _IMAGE_AXES or images.dtype != torch.uint8:
-        raise ShapeError(
-            f"An encoder takes images as uint8 of shape (n, channels, height, width), "
-            f"and was given {images.dtype} of shape {tuple(images.shape)}. Vectors "
-            "are features already: train on them directly, without an encoder."
-        )
-
-
-def _check_outputs(name: str, outputs: object) -> None:
-    if not isinstance(outputs, Tensor):
-        seen = f"an object of type {type(outputs).__name__}"
-    elif outputs.ndim in {_ROW_AXES, _MAP_AXES} and len(outputs) == _CHUNK:
-        return
-    else:
-        seen = f"shape {tuple(outputs.shape)} for {_CHUNK} images"
-    raise ShapeError(
-        f"The encoder '{name}' gives {seen}; it must give a tensor of one row per "
-        "image (n, F) or of maps (n, F, h, w). Wrap it in a module that does."
-    )

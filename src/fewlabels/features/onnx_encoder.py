@@ -11,19 +11,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fewlabels.checks import whole_number
 from fewlabels.errors import UsageError
-from fewlabels.features.found import hash_of_files
-from fewlabels.features.module_encoder import ModuleEncoder, OpaqueEncoder
-from fewlabels.features.preparation import (
+from fewlabels.features.local_models import hash_of_files
+from fewlabels.features.module_encoder import ModuleEncoder
+from fewlabels.features.pretrained import (
     MEAN,
     SPREAD,
+    USUAL_SIDE,
     Interpolation,
     Preparation,
     Prepared,
 )
-from fewlabels.integers import whole_number
 
-_USUAL_SIDE = 224
 _INPUT_AXES = 4
 _COLORS = 3
 
@@ -36,7 +36,7 @@ def onnx_encoder(
     spread: Sequence[float] = SPREAD,
     interpolation: Interpolation = "bilinear",
     output: str | None = None,
-) -> OpaqueEncoder:
+) -> ModuleEncoder:
     """Return the network in a file, tried on an image of noise.
 
     Rows are its first output, or the one that is named; of maps (n, F, h, w) the mean
@@ -57,7 +57,7 @@ def onnx_encoder(
         The encoder.
     """
     network = OnnxNetwork(path, output)
-    side = _USUAL_SIDE if size is None else whole_number("size", size)
+    side = USUAL_SIDE if size is None else whole_number("size", size)
     height, width = (
         one if isinstance(one, int) else side for one in network.input_shape[2:]
     )
@@ -74,10 +74,8 @@ def onnx_encoder(
     )
     told = hash_of_files(network.files, repr((preparation, output)))
     prepared = Prepared(network, preparation)
-    encoder = ModuleEncoder(
-        prepared, name=f"onnx-{path.stem}-{told}", feature_size=prepared.tried()
-    )
-    return OpaqueEncoder(encoder)
+    name, width = f"onnx-{path.stem}-{told}", prepared.tried()
+    return ModuleEncoder(prepared, name=name, feature_size=width, is_portable=False)
 
 
 class OnnxNetwork(nn.Module):

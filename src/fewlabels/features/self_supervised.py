@@ -21,6 +21,7 @@ from torch import Generator, Tensor
 
 from fewlabels import files, models, progress, rng
 from fewlabels.augment import Strong, StrongAugment, strong
+from fewlabels.checks import check_range
 from fewlabels.errors import DataError, TrainingError, UsageError
 from fewlabels.features.cache import FeatureCache
 from fewlabels.features.embedding import content_key
@@ -32,7 +33,6 @@ _NAME = "self-supervised"
 _REPORT_EVERY = 10
 _FINISHED = "encoder.safetensors"
 _UNFINISHED = "encoder-state.safetensors"
-_AT_LEAST_ONE = ("steps", "minibatch_size", "hidden_size", "projection_size")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +65,12 @@ class SelfSupervised:
     def __post_init__(self) -> None:
         """Check the network's name and the ranges."""
         models.check_name(self.network)
-        for name in _AT_LEAST_ONE:
-            _require(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
+        for name in ("steps", "minibatch_size", "hidden_size", "projection_size"):
+            check_range(name, getattr(self, name), at_least=1)
         for name in ("temperature", "learning_rate"):
-            _require(name, getattr(self, name), getattr(self, name) > 0, "above 0")
-        _require("momentum", self.momentum, 0 < self.momentum < 1, "between 0 and 1")
-        _require("weight_decay", self.weight_decay, self.weight_decay >= 0, "0 or more")
+            check_range(name, getattr(self, name), above=0)
+        check_range("momentum", self.momentum, above=0, below=1)
+        check_range("weight_decay", self.weight_decay, at_least=0)
 
     def fit(
         self,
@@ -277,7 +277,11 @@ def _run(training: _Training, images: Images, key: int, kept: _Kept | None) -> N
                 len(images), generator=rng.stream(key, "items", step)
             )
             loss = training.advance(step, images.read(order[:size]), key)
-            _check_finite(loss, step, settings)
+            if not math.isfinite(loss):
+                raise TrainingError(
+                    f"The loss is {loss} at step {step} of {settings.steps}. Lower "
+                    f"learning_rate (now {settings.learning_rate})."
+                )
             done = step + 1
             if done % _REPORT_EVERY == 0 or done == settings.steps:
                 advance(done - since)
@@ -286,21 +290,3 @@ def _run(training: _Training, images: Images, key: int, kept: _Kept | None) -> N
             if kept and time.monotonic() - saved_at >= settings.save_every:
                 kept.save(training, done)
                 saved_at = time.monotonic()
-
-
-def _check_finite(loss: float, step: int, settings: SelfSupervised) -> None:
-    if not math.isfinite(loss):
-        raise TrainingError(
-            f"The loss is {loss} at step {step} of {settings.steps}, so the encoder is "
-            f"lost. Lower learning_rate (now {settings.learning_rate})."
-        )
-
-
-def _require(
-    name: str,
-    value: float,
-    holds: bool,  # noqa: FBT001 - a sentence
-    wanted: str,
-) -> None:
-    if not holds:
-        raise UsageError(f"{name} is {value}; it must be {wanted}.")

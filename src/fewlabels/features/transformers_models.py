@@ -19,7 +19,6 @@ import torch
 from torch import Tensor, nn
 
 from fewlabels.errors import UsageError
-from fewlabels.features.torchvision import hidden
 
 _CLASS_TOKENS = ("cls_token", "class_embedding", "class_token")
 _TOKEN_AXES = 3
@@ -169,15 +168,13 @@ def _quiet() -> Iterator[Any]:
     Yields:
         transformers.
     """
-    with hidden():
-        library: Any = import_module("transformers")
+    library: Any = import_module("transformers")
     told = library.utils.logging
     before, had_bars = told.get_verbosity(), told.is_progress_bar_enabled()
     told.set_verbosity(logging.ERROR)
     told.disable_progress_bar()
     try:
-        with hidden():
-            yield library
+        yield library
     finally:
         told.set_verbosity(before)
         if had_bars:

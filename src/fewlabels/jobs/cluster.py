@@ -12,28 +12,33 @@ import sys
 import sysconfig
 import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from fewlabels.errors import UsageError
+from fewlabels.checks import check_range
+from fewlabels.errors import FewlabelsError, JobError, UsageError
 from fewlabels.files import explained, replace_text
-from fewlabels.jobs.surroundings import ONE_THREAD, num_cores, restored
+from fewlabels.jobs.events import Event, outcome
+from fewlabels.jobs.permission import permitted
+from fewlabels.jobs.processes import ONE_THREAD, lost, num_cores
 
 Node = dict[str, Any]
 """A machine of a cluster, as Ray tells of it."""
 
 _HANDED_ON = ("FEWLABELS_DATA", "FEWLABELS_CACHE")  # where data and features are
-_USAGE = "RAY_USAGE_STATS_ENABLED"
-_LEVEL = "RAY_BACKEND_LOG_LEVEL"
+_USAGE, _LEVEL = "RAY_USAGE_STATS_ENABLED", "RAY_BACKEND_LOG_LEVEL"
 _SILENCED = "RAY_DEDUP_LOGS_SKIP_REGEX"
 _DEATHS = r"worker died or was killed|Task \w+ failed"  # what is told by us, in time
 _MODE, _TOKEN, _TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
-_PATIENCE = 10.0  # seconds
+_TIMEOUT = 10.0  # seconds
 _LONGEST = 500  # letters of what Ray has to say
+_AHEAD = 2  # tasks per core that wait or run, so that results cannot pile up
 
 
 @contextmanager
@@ -49,24 +54,207 @@ def connected(address: str | None) -> Iterator[Any]:
     Yields:
         The module ``ray``.
     """
-    ray = _ray()
+    ray: Any = _ray()
     if ray.is_initialized():
         yield ray
         return
+    quiet = {"log_to_driver": False, "logging_level": "error"}
     with restored(_MODE):  # which Ray sets
-        with _own_sigterm(), restored(_USAGE), restored(_LEVEL), _silence():
+        with _undisturbed(), restored(_USAGE), restored(_LEVEL):
             os.environ[_USAGE] = "0"
             os.environ.setdefault(_LEVEL, "fatal")  # what goes wrong is raised, too
-            _connect(ray, address)
+            if address is None:
+                # Ray asks for a token unless it was told otherwise, which is for
+                # clusters that somebody else keeps closed.
+                os.environ.pop(_MODE, None)
+                _make_token()
+                cores = num_cores()
+                ray.init("local", num_cpus=cores, include_dashboard=False, **quiet)
+            else:
+                try:
+                    # Ray tries for minutes where nobody listens, and talks meanwhile.
+                    host, _, port = address.removeprefix("ray://").rpartition(":")
+                    if port.isdecimal():
+                        place = host, int(port)
+                        socket.create_connection(place, timeout=_TIMEOUT).close()
+                    ray.init(address, **quiet)
+                except (OSError, ValueError, RuntimeError) as error:
+                    raise UsageError(
+                        f"There is no Ray at '{address}': {short(error)}. Give what "
+                        "'ray start' printed, set RAY_AUTH_MODE=token here too if the "
+                        "cluster wants a token, or leave the address out."
+                    ) from error
         try:
             yield ray
         finally:
             ray.shutdown()
 
 
-def is_connected() -> bool:
-    """Return whether this process has a connection to Ray already."""
-    return "ray" in sys.modules and bool(_ray().is_initialized())
+@dataclass(frozen=True)
+class RayExecutor:
+    """Does calls on the machines of a Ray cluster; see :class:`Executor`.
+
+    A Ray that this process is connected to already is used, and left as it is.
+    """
+
+    address: str | None = None
+    """``"auto"``, ``"host:port"`` or ``"ray://host:port"``; None: start Ray on this
+    machine, for the time of the work."""
+    cpus: float = 1
+    """Cores of a worker."""
+    gpus: float = 0.0
+    """GPUs of a worker; 0.25 lets four share one."""
+    retries: int = 3
+    """How often a call is begun again whose worker died."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that cannot be meant."""
+        check_range("cpus", self.cpus, above=0)
+        check_range("gpus", self.gpus, at_least=0)
+        check_range("retries", self.retries, at_least=0)
+
+    @property
+    def num_workers(self) -> int:
+        """How many calls are done at a time."""
+        is_connected = "ray" in sys.modules and bool(_ray().is_initialized())
+        if self.address is None and not is_connected:
+            import torch
+
+            here = {"CPU": num_cores(), "GPU": torch.cuda.device_count()}
+            return self._room({"Resources": here})
+        with connected(self.address) as ray:
+            return sum(map(self._room, alive(ray)))
+
+    def run(
+        self, call: str, orders: Sequence[Mapping[str, Any]], folder: Path
+    ) -> Generator[tuple[int, Event]]:
+        """Do calls in actors, each of which keeps its process and GPU for the next.
+
+        Ray replaces an actor that dies, on another machine if need be.
+
+        Yields:
+            The number of each call with its last event, as it ends.
+        """
+        if not orders:
+            return
+        with connected(self.address) as ray:
+            nodes = alive(ray)
+            fitting = [node for node in nodes if self._room(node)]
+            if not fitting:
+                found = [
+                    f"{node['Resources'].get('CPU', 0):g} and "
+                    f"{node['Resources'].get('GPU', 0):g}"
+                    for node in nodes
+                ]
+                raise UsageError(
+                    f"A worker needs {self.cpus:g} cores and {self.gpus:g} GPUs, and "
+                    f"no machine of the Ray cluster has that many: {', '.join(found)}."
+                )
+            check_seen(ray, fitting, folder)
+            made = ray.remote(
+                num_cpus=self.cpus,
+                num_gpus=self.gpus,
+                max_restarts=-1,
+                max_task_retries=self.retries,
+                runtime_env=environment(),
+            )(_Actor)
+            size = min(len(orders), sum(map(self._room, fitting)))
+            actors = [made.remote() for _ in range(size)]
+            idle, waiting = list(actors), deque(enumerate(orders))
+            running: dict[Any, tuple[int, Any]] = {}
+            try:
+                while waiting or running:
+                    while waiting and idle:
+                        actor, (number, order) = idle.pop(), waiting.popleft()
+                        task = actor.do.remote(call, str(Path.cwd()), dict(order))
+                        running[task] = number, actor
+                    for actor in idle:  # one that was lost may need its place
+                        ray.kill(actor)
+                    idle.clear()
+                    (done, *_), _ = ray.wait(list(running))
+                    number, actor = running.pop(done)
+                    idle.append(actor)
+                    try:
+                        end = ray.get(done)
+                    except ray.exceptions.RayError as error:
+                        end = lost(self.retries + 1, f"Ray says: {short(error)}")
+                    yield number, end
+            finally:
+                for actor in actors:
+                    ray.kill(actor)
+
+    def _room(self, node: Node) -> int:
+        """Return how many workers fit on a machine."""
+        resources = node["Resources"]
+        found = resources.get("CPU", 0) / self.cpus
+        if self.gpus:
+            found = min(found, resources.get("GPU", 0) / self.gpus)
+        return int(found)
+
+
+class _Actor:
+    """A process of Ray that does one call after another."""
+
+    def do(self, call: str, place: str, order: dict[str, Any]) -> Event:
+        """Do a call in the working folder of who asked for it."""
+        with suppress(OSError):
+            os.chdir(place)
+
+        def called() -> Any:
+            return permitted(call, order, allowed=True)()
+
+        return outcome(called)
+
+
+@dataclass(frozen=True)
+class RayTasks:
+    """Maps as the executors of ``concurrent.futures`` do, by tasks of Ray.
+
+    Each part is a task of one core. Tasks whose worker dies are done again elsewhere.
+    """
+
+    ray: Any
+    """The module, connected to a cluster."""
+    retries: int = 3
+    """How often a part is tried again whose worker died."""
+
+    def map(
+        self, function: Callable[[Any], Any], parts: Iterable[Any], /
+    ) -> Iterator[Any]:
+        """Yield what ``function`` makes of each part, in their order."""
+        remote = self.ray.remote(
+            num_cpus=1, max_retries=self.retries, runtime_env=environment()
+        )
+        task = remote(_done)
+        sent = self.ray.put(function)  # once for all parts
+        cores = sum(node["Resources"].get("CPU", 0) for node in alive(self.ray))
+        running: deque[Any] = deque()
+        try:
+            for part in parts:
+                if len(running) >= _AHEAD * max(1, int(cores)):
+                    yield self._result(running.popleft())
+                running.append(task.remote(sent, part))
+            while running:
+                yield self._result(running.popleft())
+        finally:
+            for unfinished in running:
+                self.ray.cancel(unfinished, force=True)
+
+    def _result(self, task: Any) -> Any:
+        try:
+            return self.ray.get(task)
+        except self.ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, FewlabelsError):
+                raise error.cause from error
+            raise
+        except self.ray.exceptions.RayError as error:
+            end = lost(self.retries + 1, f"Ray says: {short(error)}")
+            raise JobError(end["reason"]) from error
+
+
+def _done(function: Callable[[Any], Any], part: Any) -> Any:
+    """Do a part, on some machine."""
+    return function(part)
 
 
 def alive(ray: Any) -> list[Node]:
@@ -84,37 +272,30 @@ def environment() -> dict[str, Any]:
     return {"env_vars": {**ONE_THREAD, **handed_on, "PYTHONPATH": python_path}}
 
 
-def room(resources: Mapping[str, float], cpus: float, gpus: float) -> int:
-    """Return how many processes that need so much fit on a machine."""
-    found = resources.get("CPU", 0) / cpus
-    if gpus:
-        found = min(found, resources.get("GPU", 0) / gpus)
-    return int(found)
-
-
-def checked_room(ray: Any, who: str, cpus: float, gpus: float, folder: Path) -> int:
-    """Return how many processes fit on a cluster.
-
-    Raises:
-        UsageError: If none does, or one would not see the folder; ``who`` begins the
-            sentence.
-    """
-    nodes = alive(ray)
-    fitting = [node for node in nodes if room(node["Resources"], cpus, gpus)]
-    if not fitting:
-        every = [node["Resources"] for node in nodes]
-        found = [f"{one.get('CPU', 0):g} and {one.get('GPU', 0):g}" for one in every]
-        raise UsageError(
-            f"{who} needs {cpus:g} cores and {gpus:g} GPUs, and no machine of the Ray "
-            f"cluster has that many: {', '.join(found)}. Ask for less."
-        )
-    check_seen(ray, fitting, folder)
-    return sum(room(node["Resources"], cpus, gpus) for node in fitting)
-
-
 def check_seen(ray: Any, nodes: Sequence[Node], folder: Path) -> None:
     """Raise unless all of some machines see what is written to a folder here."""
-    blind = _blind(ray, nodes, folder)
+    affinity = import_module("ray.util.scheduling_strategies")
+    token = uuid.uuid4().hex
+    file, task = folder / f"{token}.token", ray.remote(_content)
+    replace_text(file, token)
+    blind = []
+    try:
+        asked = []
+        for node in nodes:
+            there = affinity.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            pinned = task.options(
+                num_cpus=0, runtime_env=environment(), scheduling_strategy=there
+            )
+            asked.append((node, pinned.remote(str(file))))
+        for node, answer in asked:
+            seen = ""
+            with suppress(ray.exceptions.RayError):  # it cannot even run our code
+                seen = ray.get(answer)
+            if seen != token:
+                place = node["NodeManagerAddress"]
+                blind.append(f"{node['NodeManagerHostname']} ({place})")
+    finally:
+        file.unlink(missing_ok=True)
     if blind:
         raise UsageError(
             f"The folder '{folder}' must be shared by all machines of the Ray "
@@ -123,38 +304,29 @@ def check_seen(ray: Any, nodes: Sequence[Node], folder: Path) -> None:
         )
 
 
-def short(error: BaseException) -> str:
-    """Return what an error of Ray says, in one line of bearable length."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text[:_LONGEST].rstrip(".")
-
-
-def content(file: str) -> str:
+def _content(file: str) -> str:
     """Return what is in a file; nothing if this machine does not see it."""
     with suppress(OSError):
         return Path(file).read_text("utf-8")
     return ""
 
 
-def _connect(ray: Any, address: str | None) -> None:
-    quiet = {"log_to_driver": False, "logging_level": "error"}
-    if address is None:
-        # Ray asks for a token unless it was told otherwise, which is for clusters that
-        # somebody else keeps closed.
-        os.environ.pop(_MODE, None)
-        _make_token()
-        ray.init("local", num_cpus=num_cores(), include_dashboard=False, **quiet)
-        return
+def short(error: BaseException) -> str:
+    """Return what an error of Ray says, in one line of bearable length."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text[:_LONGEST].rstrip(".")
+
+
+@contextmanager
+def restored(name: str) -> Iterator[None]:
+    """Give a variable of the environment back the value that it has now."""
+    before = os.environ.get(name)
     try:
-        _reach(address)
-        ray.init(address, **quiet)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise UsageError(
-            f"There is no Ray at '{address}': {short(error)}. Start its head node "
-            "by the command 'ray start' and give what that prints, set "
-            "RAY_AUTH_MODE=token here too if the cluster wants a token, or leave the "
-            "address out to use this machine alone."
-        ) from error
+        yield
+    finally:
+        os.environ.pop(name, None)
+        if before is not None:
+            os.environ[name] = before
 
 
 def _make_token() -> None:
@@ -169,60 +341,24 @@ def _make_token() -> None:
             file.write(secrets.token_hex(32))
 
 
-def _blind(ray: Any, nodes: Sequence[Node], folder: Path) -> list[str]:
-    """Return the names of nodes that do not see what is written to a folder here."""
-    affinity = import_module("ray.util.scheduling_strategies")
-    token = uuid.uuid4().hex
-    file = folder / f"{token}.token"
-    task, surroundings = ray.remote(content), environment()
-    replace_text(file, token)
-    try:
-        asked = []
-        for node in nodes:
-            there = affinity.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            pinned = task.options(
-                num_cpus=0, runtime_env=surroundings, scheduling_strategy=there
-            )
-            name = f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
-            asked.append((name, pinned.remote(str(file))))
-        return [name for name, answer in asked if not _is(ray, answer, token)]
-    finally:
-        file.unlink(missing_ok=True)
-
-
-def _is(ray: Any, answer: Any, token: str) -> bool:
-    with suppress(ray.exceptions.RayError):  # a node that cannot even run our code
-        return bool(ray.get(answer) == token)
-    return False
-
-
-def _reach(address: str) -> None:
-    """Raise at once if nobody listens; Ray tries for minutes, and talks meanwhile."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if port.isdecimal():
-        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
-
-
 def _ray() -> ModuleType:
     # Ray reads this once, when it is imported; a user's own stays.
     with restored(_SILENCED):
         os.environ.setdefault(_SILENCED, _DEATHS)
-        return _imported()
-
-
-def _imported() -> ModuleType:
-    try:
-        return import_module("ray")
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"Work on many machines needs Ray, which cannot be imported ({error}). "
-            "Run: pip install 'fewlabels[ray]'"
-        ) from error
+        try:
+            return import_module("ray")
+        except ModuleNotFoundError as error:
+            raise UsageError(
+                f"Work on many machines needs Ray, which cannot be imported ({error}). "
+                "Run: pip install 'fewlabels[ray]'"
+            ) from error
 
 
 @contextmanager
-def _silence() -> Iterator[None]:
-    """Keep the compiled part of Ray from writing to the terminal while it starts."""
+def _undisturbed() -> Iterator[None]:
+    """Keep Ray from writing to the terminal while it starts, and from our SIGTERM."""
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGTERM)
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     sys.stderr.flush()
     os.dup2(nowhere, 2)
@@ -232,16 +368,5 @@ def _silence() -> Iterator[None]:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(nowhere)
-
-
-@contextmanager
-def _own_sigterm() -> Iterator[None]:
-    """Keep our way to end: Ray puts its own into the process that starts it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+        if is_main:
+            signal.signal(signal.SIGTERM, before)

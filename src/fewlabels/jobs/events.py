@@ -4,6 +4,8 @@
 progress of them again in another.
 """
 
+import json
+import traceback
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from itertools import count
@@ -11,9 +13,26 @@ from threading import RLock
 from typing import Any
 
 from fewlabels import progress
+from fewlabels.errors import FewlabelsError
 
 Event = dict[str, Any]
 """What happened: ``"event"`` says of which kind, and the other keys depend on that."""
+
+
+def outcome(call: Callable[[], Any]) -> Event:
+    """Do a call and return its last event; raise nothing."""
+    try:
+        end: Event = {"event": "done", "result": call()}
+        json.dumps(end)  # what cannot be sent has failed
+    except progress.Canceled:
+        end = {"event": "canceled"}
+    except Exception as error:  # noqa: BLE001 - sent to whoever asked for the call
+        kind, reason, trace = type(error).__name__, str(error), ""
+        if not isinstance(error, FewlabelsError):
+            reason = f"{kind}: {' '.join(reason.split())}"
+            trace = "".join(traceback.format_exception(error))
+        end = {"event": "failed", "error": kind, "reason": reason, "traceback": trace}
+    return end
 
 
 class Sender:
@@ -54,8 +73,8 @@ class Sender:
 
     def tell(self, step: int, figures: Mapping[str, float]) -> None:
         """Tell how the task that was started last fares."""
-        told = {"step": step, "figures": dict(figures), "part": progress.current_part()}
-        self.send({"event": "figures", **told})
+        event = {"event": "figures", "step": step, "figures": dict(figures)}
+        self.send(event | {"part": progress.current_part()})
 
     def finish(self, handle: int) -> None:
         """Tell that a task ended."""
@@ -91,24 +110,21 @@ class Replay:
         """Take an event; one that is not about progress changes nothing."""
         if event["event"] == "figures":
             progress.tell(event["step"], event["figures"])
-        elif event["event"] == "progress":
-            self._go_on(event["id"], event["done"], event)
-
-    def close(self) -> None:
-        """End the tasks whose end was not heard."""
-        for stack, _ in reversed(self._tasks.values()):
-            stack.close()
-
-    def _go_on(self, number: int, done: int, event: Event) -> None:
+        if event["event"] != "progress":
+            return
+        number, done = event["id"], event["done"]
         if number not in self._tasks:
-            track, stack = (
-                progress.track(event["task"], event["total"], done=done),
-                ExitStack(),
-            )
+            stack = ExitStack()
+            track = progress.track(event["task"], event["total"], done=done)
             self._tasks[number] = stack, stack.enter_context(track)
         stack, advance = self._tasks[number]
         if more := done - self._done.get(number, done):
             advance(more)
         self._done[number] = done
         if event["is_over"]:
+            stack.close()
+
+    def close(self) -> None:
+        """End the tasks whose end was not heard."""
+        for stack, _ in reversed(self._tasks.values()):
             stack.close()

@@ -50,21 +50,16 @@ def permitted(
     if is_allowed or call.startswith(_OURS):
         found: Callable[..., Any] = imported(_KIND, call)
         if getattr(found, _MARK, False) is True:
-            _check_arguments(call, arguments)
+            if "allow_code" in arguments:
+                raise UsageError(
+                    f"The arguments of '{call}' hold allow_code, by which a job would "
+                    "permit itself to import code. Leave it out; the program that "
+                    "starts the job allows code."
+                )
             return partial(found, **arguments, allow_code=allowed)
         if is_allowed:
             return partial(found, **arguments)
     raise UsageError(
         f"'{call}' may not be called in a job, since it would run with your "
-        "permissions. Functions of fewlabels that are meant for jobs may be called; "
-        "the program that starts the job has to allow any other with allow_code."
+        "permissions; the program that starts the job has to allow it (allow_code)."
     )
-
-
-def _check_arguments(call: str, arguments: Mapping[str, Any]) -> None:
-    if "allow_code" in arguments:
-        raise UsageError(
-            f"The arguments of '{call}' hold allow_code, by which the text of a job "
-            "would permit itself to import code. Leave it out; the program that starts "
-            "the job allows code with the allow_code of start or Worker."
-        )

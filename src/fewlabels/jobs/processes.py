@@ -1,4 +1,4 @@
-"""Processes that do calls, and the jobs that they do."""
+"""Processes of this machine that do calls: one job, or many side by side."""
 
 import json
 import os
@@ -7,17 +7,32 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, closing, suppress
 from itertools import count
 from pathlib import Path
+from queue import SimpleQueue
 from threading import Condition, RLock, Thread
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from fewlabels import errors
+from fewlabels.checks import check_range
 from fewlabels.errors import FewlabelsError, JobError
 from fewlabels.jobs.events import Event
 from fewlabels.naming import AllowCode
+
+ONE_THREAD = dict.fromkeys(
+    (
+        "OMP_NUM_THREADS",
+        "MKL_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+        "NUMBA_NUM_THREADS",
+        "VECLIB_MAXIMUM_THREADS",
+    ),
+    "1",
+)
+"""Environment of a worker that has one core."""
 
 _PROGRAM = "fewlabels.jobs.worker"
 _ENDS = {"done", "failed", "canceled", "died"}
@@ -226,7 +241,13 @@ class Worker:
             start_new_session=True,  # Ctrl-C is ours to see; one group to end
         )
         if self._gives_way:
-            _step_back(self._process.pid, self._gives_way)
+            process = self._process.pid
+            if hasattr(os, "setpriority"):
+                own = os.getpriority(os.PRIO_PROCESS, 0)
+                os.setpriority(os.PRIO_PROCESS, process, own + self._gives_way)
+            with suppress(OSError):  # Linux weighs sessions before their processes
+                steps = str(self._gives_way)
+                Path(f"/proc/{process}/autogroup").write_text(steps, "ascii")
         self._reader = Thread(
             target=self._read, args=(self._process, printed), daemon=True
         )
@@ -239,8 +260,12 @@ class Worker:
         with printed, process.stdout:
             try:
                 for line in process.stdout:
-                    if (event := _event(line)) is not None:
-                        self._job.hear(event)
+                    with suppress(ValueError, RecursionError):  # whoever wrote it
+                        event = json.loads(line)
+                        if isinstance(event, dict) and isinstance(
+                            event.get("event"), str
+                        ):
+                            self._job.hear(event)
                     if not self._is_reused and self._job.end is not None:
                         break
             finally:
@@ -253,13 +278,97 @@ class Worker:
                 job.hear(_death(code, printed))
 
 
-def _step_back(process: int, steps: int) -> None:
-    """Let others go first, where the system can be told so."""
-    if hasattr(os, "setpriority"):
-        own = os.getpriority(os.PRIO_PROCESS, 0)
-        os.setpriority(os.PRIO_PROCESS, process, own + steps)
-    with suppress(OSError):  # Linux, where it weighs sessions before their processes
-        Path(f"/proc/{process}/autogroup").write_text(str(steps), "ascii")
+class Executor(Protocol):
+    """Does the same call with many arguments side by side, each with one thread.
+
+    A worker that is killed is replaced, and its call begun again. Who does the calls
+    changes nothing in them.
+    """
+
+    @property
+    def num_workers(self) -> int:
+        """How many calls are done at a time."""
+        ...
+
+    def run(
+        self, call: str, orders: Sequence[Mapping[str, Any]], folder: Path
+    ) -> Generator[tuple[int, Event]]:
+        """Do calls, which whoever planned them has allowed.
+
+        Args:
+            call: What to call, as ``"module:function"``.
+            orders: The arguments of each call.
+            folder: Where they write to.
+
+        Yields:
+            The number of each call with its last event, as it ends.
+        """
+        ...
+
+
+class LocalExecutor:
+    """Does calls in processes of this machine.
+
+    Args:
+        num_workers: How many at a time; by default one for each core.
+        retries: How often a call is begun again whose process was killed.
+    """
+
+    def __init__(self, num_workers: int | None = None, retries: int = 3) -> None:
+        self.num_workers = num_cores() if num_workers is None else num_workers
+        self.retries = retries
+        check_range("The number of workers", self.num_workers, at_least=1)
+        check_range("retries", retries, at_least=0)
+
+    def run(
+        self, call: str, orders: Sequence[Mapping[str, Any]], folder: Path
+    ) -> Generator[tuple[int, Event]]:
+        """Do calls; see :class:`Executor`."""
+        del folder  # which every process of this machine sees
+        idle: SimpleQueue[Worker] = SimpleQueue()
+
+        def ended(order: Mapping[str, Any]) -> Event:
+            worker, times = idle.get(), 0
+            try:
+                while True:
+                    times += 1
+                    end = worker.start(call, order).wait()
+                    assert end is not None
+                    if end["event"] in {"done", "failed"}:
+                        return end
+                    if times > self.retries:
+                        code = end.get("code", -signal.SIGINT)
+                        return end | lost(times, ", ".join(words_for_death(code)))
+            finally:
+                idle.put(worker)
+
+        with ExitStack() as ends:
+            for _ in range(min(self.num_workers, len(orders))):
+                worker = Worker(environment=ONE_THREAD, allow_code=True)
+                idle.put(ends.enter_context(closing(worker)))
+            # One thread for each worker, to wait for it.
+            threads = ThreadPoolExecutor(self.num_workers)
+            ends.callback(threads.shutdown, wait=False, cancel_futures=True)
+            doing = {threads.submit(ended, order): n for n, order in enumerate(orders)}
+            for future in as_completed(doing):
+                yield doing[future], future.result()
+
+
+def lost(times: int, reason: str) -> Event:
+    """Return the last event of a call that ended its workers again and again."""
+    often = f"{times} times" if times > 1 else "once"
+    told = (
+        f"The worker was lost {often} ({reason}). Run the same command again, with "
+        "fewer workers at a time if memory ran out; what is finished is kept."
+    )
+    return {"event": "died", "reason": told}
+
+
+def num_cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def error_of(end: Event) -> FewlabelsError:
@@ -283,24 +392,12 @@ def _end(process: subprocess.Popen[str]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _event(line: str) -> Event | None:
-    """Return the event in a line; None if there is none, whoever has written it."""
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    is_event = isinstance(found, dict) and isinstance(found.get("event"), str)
-    return found if is_event else None
-
-
 def _death(code: int, printed: IO[bytes]) -> Event:
     size = printed.seek(0, os.SEEK_END)
     printed.seek(max(0, size - _MOST_PRINTED))
     text = printed.read().decode(errors="replace")
     name, reason = words_for_death(code)
-    told = (
-        f"The process of the job ended with {name}: {reason}. Start it again to go on."
-    )
+    told = f"The process ended with {name}: {reason}. Start the job again to go on."
     return {"event": "died", "code": code, "reason": told, "printed": text}
 
 

@@ -10,13 +10,12 @@ import os
 import signal
 import threading
 import time
-import traceback
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, TextIO
 
 from fewlabels import progress
-from fewlabels.errors import FewlabelsError
-from fewlabels.jobs.events import Event, Sender
+from fewlabels.jobs.events import Event, Sender, outcome
 from fewlabels.jobs.permission import permitted
 
 _BEAT = 0.25  # seconds
@@ -33,23 +32,14 @@ class _Calls:
 
     def do(self, order: dict[str, Any]) -> None:
         """Do a call and tell how it ended."""
-        try:
-            end = self._done(order)
-            json.dumps(end)  # what cannot be told has failed
-        except progress.Canceled:
-            end = {"event": "canceled"}
-        except FewlabelsError as error:
-            end = _failed(error, str(error), "")
-        except Exception as error:  # noqa: BLE001 - told to whoever asked for the call
-            text = " ".join(str(error).split())
-            trace = "".join(traceback.format_exception(error))
-            end = _failed(error, f"{type(error).__name__}: {text}", trace)
-        self._sender.send(end)
+        self._sender.send(outcome(partial(self._result, order)))
 
     def beat(self) -> None:
-        """Say that a call goes on; called by another thread."""
-        if self._number:
-            self._sender.beat()
+        """Say now and then that a call goes on; called by another thread."""
+        while True:
+            time.sleep(_BEAT)
+            if self._number:
+                self._sender.beat()
 
     def cancel(self, number: int) -> None:
         """End a call as Ctrl-C would, once; called by another thread."""
@@ -62,7 +52,7 @@ class _Calls:
         else:
             signal.raise_signal(signal.SIGINT)
 
-    def _done(self, order: dict[str, Any]) -> Event:
+    def _result(self, order: dict[str, Any]) -> Any:
         interrupt = progress.Interrupt()
         signal.signal(signal.SIGINT, interrupt)
         self._number = order["number"]
@@ -76,16 +66,15 @@ class _Calls:
             function = permitted(order["call"], order["arguments"], order["allow_code"])
             with (
                 progress.reporting(self._sender),
-                progress.noting(self._note),
+                progress.noting(
+                    lambda text: self._sender.send({"event": "note", "text": text})
+                ),
                 progress.stopping(is_stopped),
             ):
-                return {"event": "done", "result": function()}
+                return function()
         finally:
             self._number = 0
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to stop
-
-    def _note(self, text: str) -> None:
-        self._sender.send({"event": "note", "text": text})
 
 
 def main() -> None:
@@ -94,14 +83,9 @@ def main() -> None:
     calls = _Calls(Sender(lambda event: _write(answers, event), has_beat=True))
     # In threads, so that a call neither keeps the end from being noticed nor is silent.
     threading.Thread(target=_listen, args=(orders, calls), daemon=True).start()
-    threading.Thread(target=_beat, args=(calls,), daemon=True).start()
+    threading.Thread(target=calls.beat, daemon=True).start()
     while True:
         calls.do(calls.orders.get())
-
-
-def _failed(error: Exception, reason: str, trace: str) -> Event:
-    kind = type(error).__name__
-    return {"event": "failed", "error": kind, "reason": reason, "traceback": trace}
 
 
 def _kept_apart() -> tuple[TextIO, int]:
@@ -139,12 +123,6 @@ def _listen(orders: TextIO, calls: _Calls) -> None:
     if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)  # with all that it has started
     os._exit(0)  # from a thread, nothing less ends the process
-
-
-def _beat(calls: _Calls) -> None:
-    while True:
-        time.sleep(_BEAT)
-        calls.beat()
 
 
 if __name__ == "__main__":

@@ -13,14 +13,13 @@ import re
 from torch import Generator
 
 from fewlabels.errors import UnknownNameError, UsageError
-from fewlabels.models.heads import Head, check_hidden
 from fewlabels.models.neighbors import (
     BlendNetwork,
     Neighbors,
     Votes,
     check_sizes,
 )
-from fewlabels.models.network import Network, as_input
+from fewlabels.models.network import Head, Network, as_input, check_hidden
 from fewlabels.models.wide_resnet import WideResNet, check_size
 
 __all__ = [
@@ -147,8 +146,8 @@ def check_name(name: str) -> None:
     head = _HEADS.fullmatch(name)
     if head is None:
         check_size(*_depth_and_width(name))
-    else:
-        check_hidden(_hidden_size(head))
+    elif head[1] is not None:
+        check_hidden(int(head[1]))
 
 
 def _depth_and_width(name: str) -> tuple[int, int]:

@@ -2,32 +2,49 @@
 
 import errno
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from fewlabels.checks import count
 from fewlabels.errors import Fault, UsageError
 from fewlabels.files import read_regular, replace_text
-from fewlabels.projects.asking import Asked
-from fewlabels.projects.exchange import (
-    Answer,
-    AskedItem,
-    Parsed,
-    is_query,
-    read_answers,
-)
-from fewlabels.projects.exchange import write_query as write_file
-from fewlabels.projects.exchange.writing import IMAGE_ADDRESS
-from fewlabels.projects.folder import ProjectFolder
-from fewlabels.projects.labeling import event_of, user_name
+from fewlabels.projects.exchange import Answer, AskedItem, Parsed, read_answers
+from fewlabels.projects.exchange.writing import IMAGE_ADDRESS, is_query, write_query
+from fewlabels.projects.labels import event_of, named
 from fewlabels.projects.snapshot import Snapshot
-from fewlabels.store import Annotation, Event, Item, Kind
+from fewlabels.store import Annotation, Event, Item, Kind, RoundItem
 from fewlabels.store.records import LABELS
+
+if TYPE_CHECKING:
+    from fewlabels.projects.project import Project
 
 _CHANGED = "changed:"
 _STORED_FILES = ".stored-answers"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Asked:
+    """Images that wait for a label."""
+
+    step: int
+    """Number of the round, from zero."""
+    strategy: str
+    model: str | None
+    """What the strategy looked at; None: no trained model."""
+    items: tuple[RoundItem, ...]
+    """What is still open of the round, in the order in which to ask."""
+    is_new: bool
+    """Whether the round was made now; else it was open already."""
+
+    @property
+    def num_audit(self) -> int:
+        """How many of them measure."""
+        return sum(one.role == "audit" for one in self.items)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,20 +70,21 @@ class Told:
     """Rows that were left out, and why."""
 
 
-def questions(project: ProjectFolder, asked: Asked) -> tuple[AskedItem, ...]:
+def questions(project: "Project", asked: Asked) -> tuple[AskedItem, ...]:
     """Return an entry per image that is there, with its number, in the order to ask.
 
     The latest model's guess is there too, unless the round holds images that measure: a
     guess would sway the label that is to judge it, and guesses for the others alone
-    would tell which measure.
+    would tell which measure. A model that does not know all classes gives no guess.
     """
     snapshot = project.snapshot()
     path_of = {item.id: item.path for item in snapshot.items}
-    whole = next(one.items for one in snapshot.rounds if one.step == asked.step)
+    whole = snapshot.rounds[asked.step]
     guesses: Mapping[str, list[float]] = {}
-    if asked.model is not None and all(one.role == "query" for one in whole):
-        guesses = _guesses(project, snapshot, asked)
-    number_of = {one.item: number for number, one in enumerate(whole, 1)}
+    known_of = {record.name: record.classes for record in project.records()}
+    if asked.model is not None and known_of[asked.model] == snapshot.classes:
+        guesses = whole.options.get("guesses", {})
+    number_of = {one.item: number for number, one in enumerate(whole.items, 1)}
     return tuple(
         AskedItem(
             id=one.item,
@@ -81,9 +99,7 @@ def questions(project: ProjectFolder, asked: Asked) -> tuple[AskedItem, ...]:
     )
 
 
-def write_questions(
-    project: ProjectFolder, asked: Sequence[AskedItem], path: Path
-) -> Path:
+def write_questions(project: "Project", asked: Sequence[AskedItem], path: Path) -> Path:
     """Return ``path``, after writing what people are asked, by its ending.
 
     A file with answers that were not told is left as it is, by a
@@ -95,12 +111,12 @@ def write_questions(
     folder = quote(project.images_folder.resolve().name)
     address = f"{IMAGE_ADDRESS}{folder}/"
     _note_stored(project, path, None)  # what is typed from now on is new
-    write_file(path, asked, snapshot.classes, image_address=address)
+    write_query(path, asked, snapshot.classes, image_address=address)
     return path
 
 
 def tell(
-    project: ProjectFolder, path: Path, *, annotator: str | None, partial: bool
+    project: "Project", path: Path, *, annotator: str | None, partial: bool
 ) -> Told:
     """Return what was taken of a file of answers: all or, where one is wrong, none.
 
@@ -119,7 +135,7 @@ def tell(
         verdicts, asked = store.verdicts(with_missing=True), store.asked()
         held = {(one.item, one.annotator): one for one in verdicts}
         for row in parsed.answers:
-            said = replace(row, annotator=row.annotator or annotator or user_name())
+            said = replace(row, annotator=row.annotator or named(annotator or None))
             before = held.get((said.id, str(said.annotator)))
             outcome, kind = _outcome(said, before, number_of)
             counts[outcome] += 1
@@ -141,7 +157,7 @@ def tell(
 
 
 def _parsed(
-    project: ProjectFolder, path: Path, snapshot: Snapshot, *, partial: bool
+    project: "Project", path: Path, snapshot: Snapshot, *, partial: bool
 ) -> Parsed:
     """Read answers; a name that shows another image by now is that of no known one."""
     asked = {one.item for asked in snapshot.rounds for one in asked.items}
@@ -175,42 +191,34 @@ def _is_changed(item: Item, path: Path) -> bool:
         return error.errno in {errno.EFBIG, errno.EINVAL}  # no image any more
 
 
-def _check_told(project: ProjectFolder, path: Path, snapshot: Snapshot) -> None:
+def _check_told(project: "Project", path: Path, snapshot: Snapshot) -> None:
     """Raise if writing a query to a file would wipe out what somebody wrote there."""
     if not path.is_file() or not path.stat().st_size:
         return
     parsed = _parsed(project, path, snapshot, partial=True)
     number_of = {name: number for number, name in enumerate(snapshot.classes)}
-    verdicts_on: dict[str, list[Annotation]] = {}
+    verdicts_on: dict[str, list[Annotation]] = defaultdict(list)
     for verdict in snapshot.verdicts:
-        verdicts_on.setdefault(verdict.item, []).append(verdict)
+        verdicts_on[verdict.item].append(verdict)
     num_untold = len(parsed.faults)
     for answer in parsed.answers:
         same = {
             verdict.annotator
-            for verdict in verdicts_on.get(answer.id, ())
+            for verdict in verdicts_on[answer.id]
             if _outcome(answer, verdict, number_of)[1] is None
         }
         # Nobody knows who typed an answer without a name. It may be anybody's, until as
         # many people as were wanted have given the same one.
-        is_stored = (
-            answer.annotator in same
-            if answer.annotator
-            else len(same) >= snapshot.overlap
-        )
-        num_untold += not is_stored
+        is_told = len(same) >= snapshot.overlap
+        num_untold += not (answer.annotator in same if answer.annotator else is_told)
     if _stored_files(project).get(str(path.resolve())) == _digest(path):
         num_untold = 0  # whoever answered: the file was told, and nobody changed it
     if num_untold:
-        answers = (
-            "1 answer that was"
-            if num_untold == 1
-            else f"{num_untold} answers that were"
-        )
+        were = "that was" if num_untold == 1 else "that were"
         raise UsageError(
-            f"'{path}' is there already, with {answers} not told; "
-            "it was not touched. Tell it first, under the name of whoever answered, or "
-            "give another file."
+            f"'{path}' is there already, with {count(num_untold, 'answer')} {were} not "
+            "told; it was not touched. Tell it first, under the name of whoever "
+            "answered, or give another file."
         )
     if not is_query(path):
         raise UsageError(
@@ -219,14 +227,14 @@ def _check_told(project: ProjectFolder, path: Path, snapshot: Snapshot) -> None:
         )
 
 
-def _note_stored(project: ProjectFolder, path: Path, digest: str | None) -> None:
+def _note_stored(project: "Project", path: Path, digest: str | None) -> None:
     """Note that all answers in a file are stored as it is now; None: they are not."""
     known = {**_stored_files(project), str(path.resolve()): digest}
     kept = {name: value for name, value in known.items() if value is not None}
     replace_text(project.folder / _STORED_FILES, json.dumps(kept, indent=2) + "\n")
 
 
-def _stored_files(project: ProjectFolder) -> Mapping[str, str]:
+def _stored_files(project: "Project") -> Mapping[str, str]:
     """Return digests of files whose answers are all stored, by path."""
     try:
         known = json.loads((project.folder / _STORED_FILES).read_text("utf-8"))
@@ -252,23 +260,3 @@ def _outcome(
     if before.class_number == number_of[said.label]:
         return "num_same", None
     return "num_changed", Kind.RELABEL
-
-
-def _guesses(
-    project: ProjectFolder, snapshot: Snapshot, asked: Asked
-) -> Mapping[str, list[float]]:
-    """Return what the model thinks of each image that is asked about.
-
-    A model that does not know all classes keeps its guesses to itself.
-    """
-    record = next(one for one in project.records() if one.name == asked.model)
-    if record.classes != snapshot.classes:
-        return {}
-    found: Mapping[str, list[float]] | None
-    found = snapshot.rounds[asked.step].options.get("guesses")
-    if found is None:  # a round of a version that did not keep them
-        from fewlabels.projects.choosing import guesses
-
-        pool = snapshot.pool(project.images(snapshot))
-        found = guesses(project.classifier(record, pool), pool, asked.items)
-    return found

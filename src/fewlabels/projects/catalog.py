@@ -1,74 +1,71 @@
-"""Images as the index finds them, and as the label store keeps them."""
+"""The images of a project that are there now, in its label store."""
 
-from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
+from fewlabels import files
+from fewlabels.data.text import warn_of
+from fewlabels.errors import ProjectError, UnreadableFile
+from fewlabels.projects import indexing
+from fewlabels.projects.indexing import Index, IndexedFile, inside
+from fewlabels.store import Store
 
-from fewlabels.projects.fingerprint import SIDE, UNKNOWN, is_current, unpacked
-from fewlabels.projects.indexing import Index, IndexedFile
-from fewlabels.store import Indexed, Item, ListedFile, Store
+if TYPE_CHECKING:
+    from fewlabels.projects.project import Project
 
-_FINGERPRINT = "fingerprint"
+_LOCK = ".index.lock"
+_UNUSABLE = "unusable.txt"
 
 
-def take_in(
-    store: Store, index: Index, known: Mapping[str, IndexedFile] | None = None
-) -> Indexed:
-    """Return what changed in the store's list of images, now up to date."""
-    before = known or {}
-    return store.index(
-        ListedFile(
-            path=file.name,
-            digest=file.digest,
-            size=file.size,
-            mtime_ns=file.mtime_ns,
-            group=index.representative[file.digest],
-            details=None if before.get(file.name) is file else _details(file),
+def update(project: "Project") -> Index:
+    """Return all images of a project there are now; see :meth:`Project.index`."""
+    known = _known(project.store)
+    index = _look(project, known, len(known))
+    if index.num_read or len(index.files) != len(known):
+        # Once more, one process at a time: who looked earlier must not be the last to
+        # write. What was read just now is not read again.
+        read = {one.name: one for one in index.files}
+        with project.alone(_LOCK, "listing the images", patience=-1):
+            known = _known(project.store)
+            index = _look(project, known | read, len(known))
+            index.write(project.store, known)
+    if project.settings.images is not None:
+        warn_once(project, index.unreadable)
+    return index
+
+
+def _known(store: Store) -> dict[str, IndexedFile]:
+    return {one.name: one for one in map(IndexedFile.of, store.items())}
+
+
+def _look(project: "Project", read: Mapping[str, IndexedFile], num_known: int) -> Index:
+    """Look which images there are; some must be, where some were known."""
+    if project.settings.images is None:
+        from fewlabels.projects.rows import rows_in, scan_rows
+
+        return scan_rows(rows_in(project.vectors_file), read)
+    folder, found = project.images_folder, None
+    if folder.is_dir():
+        found = indexing.scan(folder, read, without=inside(project.folder, folder))
+    if found is None or (num_known and not found.files):  # such as a lost drive
+        raise ProjectError(
+            f"None of the {num_known} images is in '{folder.resolve()}'. Connect the "
+            "drive or put them back; if they are elsewhere now, write that folder as "
+            f"'images' into '{project.settings_file}'. The labels are safe."
         )
-        for file in index.files
-    )
+    return found
 
 
-def _details(file: IndexedFile) -> dict[str, str]:
-    return {_FINGERPRINT: b64encode(file.fingerprint).decode("ascii")}
+def warn_once(project: "Project", unreadable: Sequence[UnreadableFile]) -> None:
+    """Give one warning of files that cannot be used, but for those known already.
 
-
-def as_indexed(item: Item) -> IndexedFile:
-    """Return an item of the store as the index knows files."""
-    return IndexedFile(
-        name=item.path,
-        size=item.size,
-        mtime_ns=item.mtime_ns,
-        digest=item.digest,
-        fingerprint=_fingerprint(item.details),
-    )
-
-
-def thumbnails(items: Sequence[Item]) -> NDArray[np.float32]:
-    """Return the lightness of 8 x 8 parts, standardized, so that products correlate.
-
-    Args:
-        items: Images; one whose picture is plain or unknown correlates with none.
-
-    Returns:
-        Shape (n, 64).
+    All of them are listed in ``unusable.txt``, which is how they are known.
     """
-    taken = [_fingerprint(item.details) for item in items]
-    lightness, *_ = unpacked(one if is_current(one) else UNKNOWN for one in taken)
-    half = SIDE // 2
-    parts = lightness.reshape(-1, half, 2, half, 2).mean(axis=(2, 4))
-    parts = parts.reshape(-1, half**2)
-    parts -= parts.mean(axis=1, keepdims=True)
-    norms = np.linalg.norm(parts, axis=1, keepdims=True)
-    return np.asarray(parts / np.maximum(norms, 1e-6), dtype=np.float32)
-
-
-def _fingerprint(details: object) -> bytes:
-    """Return what is kept of a picture; nothing if that is damaged: it is read anew."""
-    taken = details.get(_FINGERPRINT) if isinstance(details, Mapping) else None
-    try:
-        return b64decode(taken, validate=True) if isinstance(taken, str) else b""
-    except ValueError:
-        return b""
+    listed = project.folder / _UNUSABLE
+    lines = [f"{one}\n" for one in unreadable]
+    with files.explained(listed):
+        known = listed.read_text("utf-8") if listed.exists() else ""
+    fresh = set(lines).difference(known.splitlines(keepends=True))
+    if "".join(lines) != known:
+        files.replace_text(listed, "".join(lines))
+    warn_of(project.images_folder, [o for o in unreadable if f"{o}\n" in fresh])

@@ -1,30 +1,33 @@
 """A new round: what a strategy chooses, with what measures in between, is stored."""
 
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from fewlabels import strategies
+from fewlabels.checks import count
 from fewlabels.errors import BudgetError, FewlabelsWarning
 from fewlabels.features import PrecomputedClassifier
-from fewlabels.integers import count
-from fewlabels.pool import UNKNOWN, ArrayImages, Images, Pool, Query, check_query
-from fewlabels.projects.folder import ProjectFolder
+from fewlabels.pool import UNKNOWN, ArrayImages, Images, Pool, check_query
 from fewlabels.projects.models import ModelRecord
 from fewlabels.projects.settings import largest_audit
 from fewlabels.projects.snapshot import Snapshot
-from fewlabels.protocols import Classifier, Strategy
+from fewlabels.protocols import Classifier
 from fewlabels.rng import stream
 from fewlabels.runs import Choice
 from fewlabels.store import RoundItem, StoredRound, candidates_digest
 from fewlabels.strategies.random import Random
 
+if TYPE_CHECKING:
+    from fewlabels.projects.project import Project
+
 
 def new_round(
-    project: ProjectFolder,
+    project: "Project",
     snapshot: Snapshot,
     size: int | None,
     strategy: Choice | None,
@@ -44,9 +47,10 @@ def new_round(
         The round. The latest model's guesses are in it, so that it can be written
         for people again without the model.
     """
-    chosen_by = strategy or project.allowed(project.settings.strategy)
+    settings, step = project.settings, len(snapshot.rounds)
+    chosen_by = strategy or project.allowed(settings.strategy)
     pending = [snapshot.positions[item.item] for item in snapshot.open if ahead]
-    group_of = {index: item.group for index, item in enumerate(snapshot.items)}
+    group_of = [item.group for item in snapshot.items]
     closed = {group_of[index] for index in pending}
     free = [index for index in snapshot.candidates if group_of[index] not in closed]
     measuring = _audit_slice(project, snapshot, free)
@@ -58,42 +62,53 @@ def new_round(
     model = done[-1] if done else None
     chooser = strategies.resolve(chosen_by.name, chosen_by.options)
     is_blind = model is None and isinstance(chooser, Random)
-    images = _unseen(project, snapshot) if is_blind else project.images(snapshot)
-    pool = _asked_of(project, snapshot, images, set(free) - set(measuring.tolist()))
-    if is_blind:
-        _warn_of_no_model(pool)
-        classifier = _knowing_nothing(pool)
-    else:
-        classifier = _classifier(project, pool, model)
+    pool = _pool(
+        project, snapshot, set(free) - set(measuring.tolist()), is_blind=is_blind
+    )
+    classifier = _classifier(project, pool, model, is_blind=is_blind)
     believed = _believed(snapshot, pool, classifier) if ahead else pool
-    query = _chosen(project, snapshot, believed, classifier, size, chooser)
-    asked = _shuffled(project, len(snapshot.rounds), pool, query, measuring, again)
-    facts = {
+    draws = stream(settings.seed, "query", step)
+    query = chooser.select(
+        classifier, believed, size, draws, history=snapshot.history()
+    )
+    check_query(query, believed, size)
+    asked = [RoundItem(pool.ids[index]) for index in query.indices.tolist()]
+    if len(measuring) or again:  # mixed, so that nobody can tell what measures
+        asked += [RoundItem(pool.ids[index], "audit") for index in measuring.tolist()]
+        asked += again
+        draws = stream(settings.seed, "order", step)
+        order = torch.randperm(len(asked), generator=draws).tolist()
+        asked = [asked[place] for place in order]
+    facts: dict[str, Any] = {
         "strategy_options": chosen_by.options,
         "value": query.value,
         "record": dict(query.record),
         "class_counts": list(pool.class_counts),
     }
-    if pending:
-        facts["since"] = _first_step(snapshot)
+    if pending:  # the first round with an open image, of those that are handed out
+        still_open = {item.item for item in snapshot.open}
+        facts["since"] = next(
+            each.step
+            for each in snapshot.open_rounds
+            if any(item.item in still_open for item in each.items)
+        )
     if model is not None and all(one.role == "query" for one in asked):
-        facts["guesses"] = guesses(classifier, pool, asked)
+        facts["guesses"] = _guesses(classifier, pool, asked)
+    candidates = (pool.ids[index] for index in pool.candidates.tolist())
     return project.store.add_round(
         StoredRound(
-            step=len(snapshot.rounds),
+            step=step,
             strategy=chosen_by.name,
-            items=asked,
+            items=tuple(asked),
             options=facts,
-            seed=project.settings.seed,
+            seed=settings.seed,
             model=None if model is None else model.name,
-            candidates_digest=candidates_digest(
-                pool.ids[index] for index in pool.candidates.tolist()
-            ),
+            candidates_digest=candidates_digest(candidates),
         )
     )
 
 
-def guesses(
+def _guesses(
     classifier: Classifier, pool: Pool, asked: Sequence[RoundItem]
 ) -> dict[str, list[float]]:
     """Return what a model thinks of each image that is asked about and is there."""
@@ -104,18 +119,8 @@ def guesses(
     return dict(zip((pool.ids[index] for index in indices), shares, strict=True))
 
 
-def _first_step(snapshot: Snapshot) -> int:
-    """Return the first round with an open image, of those that are handed out."""
-    still_open = {item.item for item in snapshot.open}
-    return next(
-        asked.step
-        for asked in snapshot.open_rounds
-        if any(item.item in still_open for item in asked.items)
-    )
-
-
 def _audit_slice(
-    project: ProjectFolder, snapshot: Snapshot, candidates: Sequence[int]
+    project: "Project", snapshot: Snapshot, candidates: Sequence[int]
 ) -> Tensor:
     """Draw what is missing of the audit slice, uniformly, shape (n,)."""
     free = torch.tensor(candidates, dtype=torch.int64)
@@ -129,45 +134,46 @@ def _audit_slice(
 
 
 def _size(
-    project: ProjectFolder,
+    project: "Project",
     snapshot: Snapshot,
     wanted: int | None,
     num_taken: int,
-    free: int,
+    num_free: int,
 ) -> int:
     """Return how many images the strategy may choose.
 
-    ``num_taken`` labels of the budget are promised to others; ``free`` images are left.
+    ``num_taken`` labels of the budget are promised to others.
     """
-    budget, spent = project.settings.budget, snapshot.num_spent
-    left = budget - spent - num_taken
-    if left < 1 or free < 1:
-        why = (
-            f"{spent} of {budget} labels are spent"
-            if left < 1
-            else f"every {project.settings.noun} has been asked about"
-        )
+    budget, noun = project.settings.budget, project.settings.noun
+    left = budget - snapshot.num_spent - num_taken
+    if left < 1 or num_free < 1:
+        why = f"{snapshot.num_spent} of {budget} labels are spent"
+        if left >= 1:
+            why = f"every {noun} has been asked about"
         raise BudgetError(
             f"Nothing more to ask: {why}. To go on, raise 'budget' in "
-            f"'{project.settings_file}' or add {project.settings.noun}s; to finish, "
-            "train and export."
+            f"'{project.settings_file}' or add {noun}s; to finish, train and export."
         )
-    return min(project.settings.query if wanted is None else wanted, left, free)
+    return min(project.settings.query if wanted is None else wanted, left, num_free)
 
 
-def _unseen(project: ProjectFolder, snapshot: Snapshot) -> Images:
-    """Return images that nobody will look at: of many, listing files takes seconds."""
-    shape = (len(snapshot.items), *project.settings.shape)
-    return ArrayImages(torch.zeros((), dtype=torch.uint8).expand(shape))
-
-
-def _asked_of(
-    project: ProjectFolder, snapshot: Snapshot, images: Images, free: Collection[int]
+def _pool(
+    project: "Project",
+    snapshot: Snapshot,
+    free: set[int],
+    *,
+    is_blind: bool,
 ) -> Pool:
     """Return the pool that the strategy sees: only what is free is a candidate."""
     settings = project.settings
     num_unasked = len(snapshot.consensus) - snapshot.num_spent
     budget = settings.budget - settings.audit + num_unasked
+    images: Images
+    if is_blind:  # nobody will look at them, and of many, listing files takes seconds
+        shape = (len(snapshot.items), *settings.shape)
+        images = ArrayImages(torch.zeros((), dtype=torch.uint8).expand(shape))
+    else:
+        images = project.images(snapshot)
     pool = snapshot.pool(images, budget=budget)
     is_free = [index in free for index in pool.candidates.tolist()]
     return replace(pool, candidates=pool.candidates[is_free])
@@ -190,39 +196,12 @@ def _believed(snapshot: Snapshot, pool: Pool, classifier: Classifier) -> Pool:
     return replace(pool, labels=labels)
 
 
-def _chosen(
-    project: ProjectFolder,
-    snapshot: Snapshot,
-    pool: Pool,
-    classifier: Classifier,
-    size: int,
-    chooser: Strategy,
-) -> Query:
-    """Return what the strategy asks about."""
-    query = chooser.select(
-        classifier,
-        pool,
-        size,
-        stream(project.settings.seed, "query", len(snapshot.rounds)),
-        history=snapshot.history(),
-    )
-    check_query(query, pool, size)
-    return query
-
-
 def _classifier(
-    project: ProjectFolder, pool: Pool, model: ModelRecord | None
+    project: "Project", pool: Pool, model: ModelRecord | None, *, is_blind: bool
 ) -> Classifier:
-    """Return the latest model; without one, the untrained network."""
+    """Return the latest model; without one, the untrained network, or nothing."""
     if model is not None:
         return project.classifier(model, pool)
-    _warn_of_no_model(pool)
-    unlabeled = replace(pool, labels=torch.full_like(pool.labels, UNKNOWN))
-    seed = project.settings.seed
-    return project.trainer().fit(unlabeled, stream(seed, "train", 0))
-
-
-def _warn_of_no_model(pool: Pool) -> None:
     num_labeled = len(pool.labeled)
     if num_labeled:
         have = "has" if num_labeled == 1 else "have"
@@ -231,29 +210,10 @@ def _warn_of_no_model(pool: Pool) -> None:
             "on them; the choice uses an untrained network. Train first for a better "
             "one."
         )
-        warnings.warn(msg, FewlabelsWarning, stacklevel=5)
-
-
-def _knowing_nothing(pool: Pool) -> Classifier:
-    """Return a classifier for a choice at random, which need not wait for features."""
-    nothing = torch.zeros(len(pool), pool.num_classes)
-    return PrecomputedClassifier(nothing[:, :1], nothing)
-
-
-def _shuffled(
-    project: ProjectFolder,
-    step: int,
-    pool: Pool,
-    query: Query,
-    measuring: Tensor,
-    again: Sequence[RoundItem],
-) -> tuple[RoundItem, ...]:
-    """Mix the audit slice among the query, so that nobody can tell it apart."""
-    items = [RoundItem(pool.ids[index]) for index in query.indices.tolist()]
-    audit = [RoundItem(pool.ids[index], "audit") for index in measuring.tolist()]
-    if not audit and not again:
-        return tuple(items)
-    items += [*audit, *again]
-    draws = stream(project.settings.seed, "order", step)
-    order = torch.randperm(len(items), generator=draws).tolist()
-    return tuple(items[place] for place in order)
+        warnings.warn(msg, FewlabelsWarning, stacklevel=4)
+    if is_blind:  # a choice at random need not wait for features
+        nothing = torch.zeros(len(pool), pool.num_classes)
+        return PrecomputedClassifier(nothing[:, :1], nothing)
+    unlabeled = replace(pool, labels=torch.full_like(pool.labels, UNKNOWN))
+    seed = project.settings.seed
+    return project.trainer().fit(unlabeled, stream(seed, "train", 0))

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torch.nn import functional as F
 
 from fewlabels import files
+from fewlabels.checks import count
 from fewlabels.errors import UnlearnedLabelsError, UsageError
-from fewlabels.integers import count
 from fewlabels.pool import Images
 from fewlabels.projects.export import (
     Facts,
@@ -22,7 +23,6 @@ from fewlabels.projects.export import (
     write_onnx,
     write_predictions,
 )
-from fewlabels.projects.folder import ProjectFolder
 from fewlabels.projects.learning import is_up_to_date
 from fewlabels.projects.models import NUM_TO_TELL_APART, ModelRecord
 from fewlabels.projects.predicting import probabilities
@@ -30,6 +30,9 @@ from fewlabels.projects.snapshot import Snapshot
 from fewlabels.projects.status import status
 from fewlabels.protocols import Classifier
 from fewlabels.store.records import LABELS
+
+if TYPE_CHECKING:
+    from fewlabels.projects.project import Project
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Exported:
         return f"Exported {what} to {self.folder}, {count(len(self.files), 'file')}."
 
 
-def needs_training(project: ProjectFolder) -> bool:
+def needs_training(project: "Project") -> bool:
     """Tell whether the project's trainer should learn first, which takes seconds.
 
     Returns:
@@ -89,7 +92,7 @@ def needs_training(project: ProjectFolder) -> bool:
 
 
 def export(
-    project: ProjectFolder,
+    project: "Project",
     folder: Path,
     *,
     onnx: bool = False,
@@ -136,7 +139,7 @@ def check_folder(folder: Path) -> None:
 
 
 def _write_model(
-    project: ProjectFolder,
+    project: "Project",
     snapshot: Snapshot,
     record: ModelRecord,
     folder: Path,

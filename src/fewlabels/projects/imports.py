@@ -6,32 +6,42 @@ none, and images that have one are not drawn into the slice.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from uuid import UUID, uuid5
+from typing import TYPE_CHECKING
 
 from fewlabels.data.folder import folder_labels, image_names
-from fewlabels.data.unreadable import printable
+from fewlabels.data.text import printable
 from fewlabels.errors import AnswersError, DataError, Fault, UsageError
 from fewlabels.files import read_regular
 from fewlabels.progress import track
-from fewlabels.projects import classes
-from fewlabels.projects.exchange.label_files import Columns, label_rows, shared_root
 from fewlabels.projects.exchange.matching import (
     Classes,
-    FaultyRowError,
     Images,
+    content_of,
+    in_order,
     plain_path,
     quoted,
     text_of,
 )
-from fewlabels.projects.exchange.reading import content_of, in_order
-from fewlabels.projects.exchange.records import NAMES, SAYINGS, Numbered, Row
-from fewlabels.projects.folder import ProjectFolder, inside
+from fewlabels.projects.exchange.rows import (
+    NAMES,
+    SAYINGS,
+    Columns,
+    FaultyRowError,
+    Numbered,
+    Row,
+    read_rows,
+)
+from fewlabels.projects.indexing import inside
+from fewlabels.projects.labels import add_class, free_name, part_uuid, retire_class
 from fewlabels.store import Annotation, Event, Item, Kind, Store
 from fewlabels.store.records import IMPORTED, LABELS, new_uuid
+
+if TYPE_CHECKING:
+    from fewlabels.projects.project import Project
 
 _MOST_NEW_CLASSES = 1_000
 _MOST_ROWS, _MOST_ROWS_PER_IMAGE = 100_000, 4
@@ -80,7 +90,7 @@ class UndoneImport:
 
 
 def import_labels(
-    project: ProjectFolder,
+    project: "Project",
     path: Path,
     columns: Columns,
     *,
@@ -92,10 +102,10 @@ def import_labels(
     uuid: str | None,
 ) -> Imported:
     """Return what was imported; see :meth:`Project.import_labels`."""
-    name, own = path.name or path.resolve().name, uuid or new_uuid()
+    own = uuid or new_uuid()
     items = {item.id: item for item in project.store.items()}
     if content is None and path.is_dir():
-        entries = _folder_entries(project, path, tuple(items.values()))
+        entries = _folder_entries(project.images_folder, path, tuple(items.values()))
     else:
         entries = _file_entries(path, content, columns, len(items))
     matched, unmatched, num_blank = _match(entries, items)
@@ -108,16 +118,29 @@ def import_labels(
         faults = in_order([*unmatched, *plan.faults])
         if faults and not (partial or dry_run):
             raise AnswersError(path, faults)
-        new_classes = plan.new_classes(accepted.values())
+        named = dict.fromkeys(accepted.values())
+        new_classes = tuple(label for label in named if label not in plan.in_use)
         if accepted and not dry_run:
-            _write(store, accepted, new_classes, annotator, own, name)
+            for label in new_classes:
+                add_class(store, label, part_uuid(own, f"{_CLASS}{label}"))
+            number_of = {entry.name: entry.number for entry in store.classes()}
+            name = printable(path.name or path.resolve().name)[:_LONGEST_NAME]
+            store.append(
+                Event(
+                    kind=Kind.LABEL,
+                    annotator=annotator,
+                    uuid=part_uuid(own, item),
+                    item=item,
+                    class_number=number_of[label],
+                    strategy=IMPORTED,
+                    payload={_KEY: own, "file": name},
+                )
+                for item, label in accepted.items()
+            )
             if uuid is not None:  # sent again, it may have been undone
                 held = {verdict.uuid for verdict in store.verdicts(with_missing=True)}
-                accepted = {
-                    item: label
-                    for item, label in accepted.items()
-                    if _event_uuid(own, item) in held
-                }
+                mine = [item for item in accepted if part_uuid(own, item) in held]
+                accepted = {item: accepted[item] for item in mine}
     return Imported(
         uuid=own,
         num_new=len(accepted),
@@ -132,77 +155,34 @@ def import_labels(
     )
 
 
-def undo_import(project: ProjectFolder, uuid: str | None) -> UndoneImport:
+def undo_import(store: Store, uuid: str | None) -> UndoneImport:
     """Return what was undone of an import; see :meth:`Project.undo_import`."""
-    with project.store.writing() as store:
-        verdicts = store.verdicts(with_missing=True)
-        # A label that was changed since is of another kind.
-        held = [v for v in verdicts if v.is_imported and v.kind is Kind.LABEL]
-        if uuid is None:
-            if not held:
-                raise UsageError(
-                    "No imported label is in force, so there is nothing to undo."
-                )
-            last = store.event(max(held, key=lambda verdict: verdict.sequence).uuid)
-            assert last is not None
-            uuid = str(last.event.payload[_KEY])
-        mine = [v for v in held if v.uuid == _event_uuid(uuid, v.item)]
-        store.append(
-            Event(kind=Kind.UNDO, annotator=verdict.annotator, target=verdict.uuid)
-            for verdict in mine
-        )
-        undone = {verdict.uuid for verdict in mine}
-        named = {v.class_number for v in verdicts if v.uuid not in undone}
-        retired = []
-        active = {
-            entry.number: entry.name for entry in store.classes() if entry.is_active
-        }
-        for added in list(store.events(kinds=_ADDING)):
-            number = added.event.class_number or 0
-            own = _event_uuid(uuid, f"{_CLASS}{added.event.payload.get('name')}")
-            if added.event.uuid == own and number in active and number not in named:
-                classes.retire(store, number)
-                retired.append(active.pop(number))
-    return UndoneImport(uuid=uuid, num_labels=len(mine), retired_classes=tuple(retired))
-
-
-def _event_uuid(uuid: str, part: str) -> str:
-    """Return the UUID of what an import does to an item, or to a class."""
-    try:
-        return str(uuid5(UUID(uuid), part))
-    except ValueError as error:
-        msg = f"'{uuid}' is not a UUID; let fewlabels.store.new_uuid() make one."
-        raise UsageError(msg) from error
-
-
-def _write(
-    store: Store,
-    accepted: Mapping[str, str],
-    new_classes: Sequence[str],
-    annotator: str,
-    uuid: str,
-    name: str,
-) -> None:
-    """Add classes and labels, inside a transaction."""
-    for label in new_classes:
-        classes.add(store, label, _event_uuid(uuid, f"{_CLASS}{label}"))
-    number_of = {entry.name: entry.number for entry in store.classes()}
-    payload = {_KEY: uuid, "file": printable(name)[:_LONGEST_NAME]}
+    verdicts = store.verdicts(with_missing=True)
+    # A label that was changed since is of another kind.
+    held = [v for v in verdicts if v.is_imported and v.kind is Kind.LABEL]
+    if uuid is None:
+        if not held:
+            msg = "No imported label is in force, so there is nothing to undo."
+            raise UsageError(msg)
+        last = store.event(max(held, key=lambda verdict: verdict.sequence).uuid)
+        assert last is not None
+        uuid = str(last.event.payload[_KEY])
+    mine = [v for v in held if v.uuid == part_uuid(uuid, v.item)]
     store.append(
-        Event(
-            kind=Kind.LABEL,
-            annotator=annotator,
-            uuid=_event_uuid(uuid, item),
-            item=item,
-            class_number=number_of[label],
-            strategy=IMPORTED,
-            payload=payload,
-        )
-        for item, label in accepted.items()
+        Event(kind=Kind.UNDO, annotator=verdict.annotator, target=verdict.uuid)
+        for verdict in mine
     )
-
-
-# ------------------------------------------------------------------------- reading
+    undone = {verdict.uuid for verdict in mine}
+    named = {v.class_number for v in verdicts if v.uuid not in undone}
+    active = {entry.number: entry.name for entry in store.classes() if entry.is_active}
+    retired = []
+    for added in list(store.events(kinds=_ADDING)):
+        number = added.event.class_number or 0
+        own = part_uuid(uuid, f"{_CLASS}{added.event.payload.get('name')}")
+        if added.event.uuid == own and number in active and number not in named:
+            retire_class(store, number)
+            retired.append(active.pop(number))
+    return UndoneImport(uuid=uuid, num_labels=len(mine), retired_classes=tuple(retired))
 
 
 def _file_entries(
@@ -213,18 +193,18 @@ def _file_entries(
     if isinstance(read, Fault):
         return [read]
     most = max(_MOST_ROWS, _MOST_ROWS_PER_IMAGE * num_items)
-    rows = list(islice(label_rows(path.name, read, columns), most + 1))
+    rows = list(islice(read_rows(path.name, read, columns), most + 1))
     if len(rows) > most:
         return [Fault(1, f"the file has more than {most:,} rows; split it.")]
     return rows or [Fault(1, "there is no row in the file.")]
 
 
 def _folder_entries(
-    project: ProjectFolder, folder: Path, items: Sequence[Item]
+    images: Path, folder: Path, items: Sequence[Item]
 ) -> list[Numbered | Fault]:
     """Return a row for each image of a folder, with the class it lies in."""
-    inner = inside(folder, project.images_folder)
-    is_whole = folder.resolve() == project.images_folder.resolve()
+    inner = inside(folder, images)
+    is_whole = folder.resolve() == images.resolve()
     rows: list[Numbered | Fault]
     if inner is not None or is_whole:
         prefix = "" if is_whole else f"{inner}/"
@@ -300,7 +280,27 @@ def _name(row: Row) -> str:
     return "" if name is None else str(name)
 
 
-# ------------------------------------------------------------------------ deciding
+def shared_root(names: Iterable[str], known: Container[str]) -> str:
+    """Return the folders that come before the known path in most names.
+
+    Labels made elsewhere name ``/data/pets/cat/1.jpg`` where a project knows
+    ``cat/1.jpg``. A root counts if more than half of the names have it and are known
+    without it.
+
+    Example:
+        >>> shared_root(["pets/1.png", "pets/2.png", "x.png"], {"1.png", "2.png"})
+        'pets/'
+    """
+    roots: Counter[str] = Counter()
+    total = 0
+    for name in names:
+        total += 1
+        parts = plain_path(name).split("/")
+        for depth in range(len(parts)):
+            if "/".join(parts[depth:]) in known:
+                roots["".join(f"{part}/" for part in parts[:depth])] += 1
+    root, count = roots.most_common(1)[0] if roots else ("", 0)
+    return root if 2 * count > total else ""
 
 
 class _Plan:
@@ -309,25 +309,19 @@ class _Plan:
     def __init__(
         self, store: Store, items: Mapping[str, Item], uuid: str, *, add_classes: bool
     ) -> None:
-        self._items, self._uuid = items, uuid
+        self._items, self._uuid, self._adds_classes = items, uuid, add_classes
         listed = store.classes()
         self._names = {entry.number: entry.name for entry in listed}
         self._active = [entry.name for entry in listed if entry.is_active]
-        self._in_use = frozenset(self._active)
+        self.in_use = frozenset(self._active)
         self._classes = Classes(self._active)
-        self._adds_classes = add_classes
         self._verdicts: dict[str, list[Annotation]] = defaultdict(list)
         for verdict in store.verdicts(with_missing=True):
             self._verdicts[verdict.item].append(verdict)
-        self._audit = {
-            entry.item
-            for asked in store.rounds()
-            for entry in asked.items
-            if entry.role == "audit"
-        }
-        self._audit_groups = {
-            items[item].group for item in self._audit if item in items
-        }
+        asked = (entry for each in store.rounds() for entry in each.items)
+        self._audit = {entry.item for entry in asked if entry.role == "audit"}
+        present = self._audit & items.keys()
+        self._audit_groups = {items[item].group for item in present}
         self._labels_of: dict[str, list[tuple[Numbered, str]]] = defaultdict(list)
         self.unknown_classes: dict[str, None] = {}
         self.faults: list[Fault] = []
@@ -338,11 +332,9 @@ class _Plan:
         """Take a row about an image, unless its class is not known."""
         path = quoted(self._items[item].path)
         if item in self._audit or self._items[item].group in self._audit_groups:
-            role = "is in the audit slice"
-            if item not in self._audit:
-                role = "is a copy of an image in the audit slice"
-            sentence = f"{path} {role}, so its label is not imported."
-            self.left_out.append(entry.fault(sentence))
+            role = "" if item in self._audit else "a copy of an image "
+            sentence = f"{path} is {role}in the audit slice, so its label is not"
+            self.left_out.append(entry.fault(f"{sentence} imported."))
             return
         try:
             label = str(self._classes.find(entry.row))
@@ -353,10 +345,10 @@ class _Plan:
                 file = "" if entry.line else f"{path}: "
                 self.faults.append(entry.fault(f"{file}{error}"))
                 return
-            label = classes.free_name(word, self._active)
+            label = free_name(word, self._active)
             self._active.append(label)
             self._classes = Classes(self._active)
-            if len(self._active) > len(self._in_use) + _MOST_NEW_CLASSES:
+            if len(self._active) > len(self.in_use) + _MOST_NEW_CLASSES:
                 raise UsageError(
                     f"The file names more than {_MOST_NEW_CLASSES:,} new classes, so "
                     "nothing was imported; check its class column."
@@ -367,37 +359,24 @@ class _Plan:
         """Return the class of each image that gets a label; note what is at odds."""
         accepted: dict[str, str] = {}
         for item, rows in self._labels_of.items():
-            labels = list(dict.fromkeys(label for _, label in rows))
-            reason = self._conflict(item, labels[0])
+            labels = {label for _, label in rows}
+            reason = self._conflict(item, rows[0][1])
             if len(labels) > 1:
                 for entry, label in rows:
                     other, different = next(row for row in rows if row[1] != label)
-                    self.faults.append(
-                        entry.fault(
-                            f"{quoted(self._items[item].path)} has the class "
-                            f"{quoted(label)} here and {quoted(different)} "
-                            f"{other.where}; keep one of them."
-                        )
-                    )
+                    path = quoted(self._items[item].path)
+                    told = f"{path} has the class {quoted(label)} here and"
+                    told += f" {quoted(different)} {other.where}; keep one of them."
+                    self.faults.append(entry.fault(told))
             elif reason:
                 self.faults += [entry.fault(reason) for entry, _ in rows]
-            elif self._is_known(item):
-                self.num_same += len(rows)
             else:
-                self.num_same += len(rows) - 1
-                accepted[item] = labels[0]
+                own, held = part_uuid(self._uuid, item), self._verdicts[item]
+                is_known = any(v.kind in LABELS and v.uuid != own for v in held)
+                self.num_same += len(rows) - (not is_known)
+                if not is_known:
+                    accepted[item] = rows[0][1]
         return accepted
-
-    def new_classes(self, labels: Iterable[str]) -> tuple[str, ...]:
-        """Return those of some classes that are not in use yet, in their order."""
-        return tuple(
-            label for label in dict.fromkeys(labels) if label not in self._in_use
-        )
-
-    def _is_known(self, item: str) -> bool:
-        """Whether an image has a label, of another import than this one."""
-        labels = [v for v in self._verdicts[item] if v.kind in LABELS]
-        return any(v.uuid != _event_uuid(self._uuid, item) for v in labels)
 
     def _conflict(self, item: str, label: str) -> str:
         """Say why an image cannot have a class; nothing if it can."""

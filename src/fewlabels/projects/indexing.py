@@ -3,10 +3,15 @@
 A project refers to images by their content: a file that moves keeps its label, a file
 whose content changes is asked about anew, and exact copies are one image with several
 names. Size and time of change say whether a file has to be read again.
+
+What is kept of a picture is its fingerprint of 299 bytes: the shape of the image, the
+lightness of its 16 x 16 parts and the color of its 4 x 4 parts. It tells near
+duplicates apart and holds all that a pool has to know of a file before it is decoded.
 """
 
 import os
 import time
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,12 +19,16 @@ from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 
-from fewlabels.data.decode import ImageFile
+import numpy as np
+from numpy.typing import NDArray
+
+from fewlabels.data.decode import ImageFile, inspect_with_thumbnail
 from fewlabels.data.folder import image_names
-from fewlabels.data.unreadable import left_out
+from fewlabels.data.text import left_out
 from fewlabels.errors import DataError, UnreadableFile
 from fewlabels.progress import track
-from fewlabels.projects.fingerprint import fingerprint, image_file, is_current
+from fewlabels.projects.fingerprint import COLOR_SIDE, LAYOUT, SIDE, VERSION, unpacked
+from fewlabels.store import Item, ListedFile, Store
 
 UNSETTLED = -1
 """Time of change of a file that was changing just then; it is read again next time."""
@@ -42,11 +51,37 @@ class IndexedFile:
     digest: str
     """Hash of the content: what a label belongs to."""
     fingerprint: bytes
-    """What the picture looks like; see :mod:`fewlabels.projects.fingerprint`."""
+    """What the picture looks like; empty if that is damaged, or of a row."""
+
+    @classmethod
+    def of(cls, item: Item) -> "IndexedFile":
+        """Return an item of the store as the index knows files."""
+        details: object = item.details  # whatever a damaged store holds
+        taken = details.get("fingerprint") if isinstance(details, Mapping) else None
+        try:
+            look = b64decode(taken, validate=True) if isinstance(taken, str) else b""
+        except ValueError:  # the picture is read anew
+            look = b""
+        return cls(item.path, item.size, item.mtime_ns, item.digest, look)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the fingerprint is one."""
+        known = self.fingerprint
+        return len(known) == LAYOUT.itemsize and known[0] == VERSION
 
     def file(self, folder: Path) -> ImageFile:
         """Return the file as pools take it, without opening it."""
-        return image_file(self.name, folder / self.name, self.digest, self.fingerprint)
+        record = np.frombuffer(self.fingerprint, dtype=LAYOUT)[0]
+        return ImageFile(
+            name=self.name,
+            path=folder / self.name,
+            digest=self.digest,
+            height=int(record["height"]),
+            width=int(record["width"]),
+            is_grey=bool(record["is_grey"]),
+            orientation=int(record["orientation"]),
+        )
 
 
 @dataclass(frozen=True)
@@ -71,12 +106,29 @@ class Index:
         alone = {one.digest: one.digest for one in self.files}
         return alone | dict(representatives(looks)) if looks else alone
 
-    def groups(self) -> tuple[tuple[IndexedFile, ...], ...]:
-        """Return the groups of more than one file: copies and near duplicates."""
-        members: dict[str, list[IndexedFile]] = {}
-        for file in self.files:
-            members.setdefault(self.representative[file.digest], []).append(file)
-        return tuple(tuple(group) for group in members.values() if len(group) > 1)
+    def write(self, store: Store, known: Mapping[str, IndexedFile]) -> None:
+        """Bring the store's list of images up to date; known files are listed there."""
+        store.index(
+            ListedFile(
+                path=file.name,
+                digest=file.digest,
+                size=file.size,
+                mtime_ns=file.mtime_ns,
+                group=self.representative[file.digest],
+                details=None
+                if known.get(file.name) is file
+                else {"fingerprint": b64encode(file.fingerprint).decode("ascii")},
+            )
+            for file in self.files
+        )
+
+
+def inside(folder: Path, images: Path) -> str | None:
+    """Return the name of ``folder`` below ``images``; None if it is elsewhere."""
+    inner, outer = folder.resolve(), images.resolve()
+    if inner == outer or not inner.is_relative_to(outer):
+        return None
+    return inner.relative_to(outer).as_posix()
 
 
 def scan(
@@ -98,7 +150,6 @@ def scan(
     Returns:
         The index.
     """
-    known = known or {}
     names, unreadable = image_names(folder)
     if without is not None:
         names = [name for name in names if not name.startswith(f"{without}/")]
@@ -109,7 +160,7 @@ def scan(
     found: dict[str, IndexedFile] = {}
     unread = []
     for name in names:
-        file = known.get(name)
+        file = (known or {}).get(name)
         if file is not None and _is_unchanged(file, f"{folder}{os.sep}{name}"):
             found[name] = file
         else:
@@ -119,9 +170,8 @@ def scan(
             found[one.name] = one
         else:
             unreadable.append(one)
-    files = tuple(found[name] for name in names if name in found)
     return Index(
-        files=files,
+        files=tuple(found[name] for name in names if name in found),
         unreadable=tuple(sorted(unreadable)),
         num_read=len(unread),
         num_listed=num_listed,
@@ -139,7 +189,7 @@ def _is_unchanged(file: IndexedFile, path: str) -> bool:
     except OSError:
         return False  # reading it will tell why
     seen = (state.st_size, state.st_mtime_ns)
-    return seen == (file.size, file.mtime_ns) and is_current(file.fingerprint)
+    return seen == (file.size, file.mtime_ns) and file.is_complete
 
 
 def _read(folder: Path, names: Sequence[str]) -> Iterator[IndexedFile | UnreadableFile]:
@@ -148,7 +198,17 @@ def _read(folder: Path, names: Sequence[str]) -> Iterator[IndexedFile | Unreadab
         return
 
     def read(name: str) -> IndexedFile | UnreadableFile:
-        return _indexed(name, folder / name)
+        path = folder / name
+        try:
+            before = path.stat()  # a change while it is read is noticed next time
+            file, taken = fingerprint(name, path)
+        except DataError as error:
+            return left_out(name, str(error))
+        except OSError as error:
+            return left_out(name, error.strerror or "cannot be read")
+        is_settled = abs(time.time_ns() - before.st_mtime_ns) > _SETTLING_NS
+        changed = before.st_mtime_ns if is_settled else UNSETTLED
+        return IndexedFile(name, before.st_size, changed, file.digest, taken)
 
     with (
         ThreadPoolExecutor(_NUM_THREADS) as threads,
@@ -160,19 +220,40 @@ def _read(folder: Path, names: Sequence[str]) -> Iterator[IndexedFile | Unreadab
                 yield one
 
 
-def _indexed(name: str, path: Path) -> IndexedFile | UnreadableFile:
-    try:
-        before = path.stat()  # so that a change while it is read is noticed next time
-        file, taken = fingerprint(name, path)
-    except DataError as error:
-        return left_out(name, str(error))
-    except OSError as error:
-        return left_out(name, error.strerror or "cannot be read")
-    is_settled = abs(time.time_ns() - before.st_mtime_ns) > _SETTLING_NS
-    return IndexedFile(
-        name=name,
-        size=before.st_size,
-        mtime_ns=before.st_mtime_ns if is_settled else UNSETTLED,
-        digest=file.digest,
-        fingerprint=taken,
-    )
+def fingerprint(name: str, path: Path) -> tuple[ImageFile, bytes]:
+    """Return what is known of a file, checked to its last pixel, and its fingerprint.
+
+    A damaged file raises :class:`fewlabels.errors.DataError`.
+    """
+    file, thumbnail = inspect_with_thumbnail(name, path, SIDE)
+    step = SIDE // COLOR_SIDE
+    parts = thumbnail[..., 1:].reshape(COLOR_SIDE, step, COLOR_SIDE, step, -1)
+    record = np.zeros((), dtype=LAYOUT)
+    record["version"] = VERSION
+    record["is_grey"] = file.is_grey
+    record["orientation"] = file.orientation if 1 <= file.orientation <= 8 else 1
+    record["height"], record["width"] = file.height, file.width
+    record["lightness"] = thumbnail[..., 0]
+    record["color"] = parts.mean(axis=(1, 3)).round()
+    return file, record.tobytes()
+
+
+def thumbnails(items: Sequence[Item]) -> NDArray[np.float32]:
+    """Return the lightness of 8 x 8 parts, standardized, so that products correlate.
+
+    Args:
+        items: Images; one whose picture is plain or unknown correlates with none.
+
+    Returns:
+        Shape (n, 64).
+    """
+    known = map(IndexedFile.of, items)
+    nothing = bytes(LAYOUT.itemsize)
+    looks = (one.fingerprint if one.is_complete else nothing for one in known)
+    lightness, *_ = unpacked(looks)
+    half = SIDE // 2
+    parts = lightness.reshape(-1, half, 2, half, 2).mean(axis=(2, 4))
+    parts = parts.reshape(-1, half**2)
+    parts -= parts.mean(axis=1, keepdims=True)
+    norms = np.linalg.norm(parts, axis=1, keepdims=True)
+    return np.asarray(parts / np.maximum(norms, 1e-6), dtype=np.float32)

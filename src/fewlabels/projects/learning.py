@@ -4,27 +4,38 @@ import json
 import shutil
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
 from fewlabels import training
 from fewlabels.data.contents import row_contents
+from fewlabels.data.derived import ChosenImages
 from fewlabels.errors import TargetWarning, UsageError
+from fewlabels.features import (
+    Embedded,
+    FeatureCache,
+    FrozenClassifier,
+    embedded,
+    encoders,
+)
 from fewlabels.identity import identity
 from fewlabels.pool import Pool
 from fewlabels.projects import models
-from fewlabels.projects.export import Facts, save_model
-from fewlabels.projects.folder import ProjectFolder
+from fewlabels.projects.export import Facts, load_model, save_model
 from fewlabels.projects.models import ModelRecord
+from fewlabels.projects.planning import duration, expected_seconds
 from fewlabels.projects.shares import assumed, informed
 from fewlabels.projects.snapshot import Snapshot
-from fewlabels.protocols import Trainer
+from fewlabels.protocols import Classifier, Trainer
 from fewlabels.rng import stream
 from fewlabels.runs import Choice
+
+if TYPE_CHECKING:
+    from fewlabels.projects.project import Project
 
 _WORKSPACE = "training"  # of the project's own trainer, below its models
 _OTHER_WORKSPACE = "other-training"
@@ -40,7 +51,7 @@ class Trained:
     """False: nothing that decides a training has changed since."""
 
 
-def train(project: ProjectFolder, other: Choice | None = None) -> Trained:
+def train(project: "Project", other: Choice | None = None) -> Trained:
     """Train on all labels but those that measure; go on with what was interrupted.
 
     Args:
@@ -53,7 +64,13 @@ def train(project: ProjectFolder, other: Choice | None = None) -> Trained:
     """
     snapshot = project.snapshot()
     pool = snapshot.pool(project.images(snapshot))
-    _check_labels(pool, snapshot)
+    num_classes = sum(count > 0 for count in pool.class_counts)
+    if num_classes < models.NUM_TO_TELL_APART:
+        raise UsageError(
+            f"{len(pool.labeled)} labels of {num_classes} classes are available for "
+            f"training; the {len(snapshot.audited)} audit labels do not count. A "
+            "classifier needs labels of at least two classes: ask and tell some more."
+        )
     chosen = project.chosen_trainer() if other is None else other
     trainer = training.resolve(chosen.name, chosen.options)
     digest = _digest(pool, snapshot, trainer)
@@ -61,9 +78,8 @@ def train(project: ProjectFolder, other: Choice | None = None) -> Trained:
     if done and done[-1].settings == digest:
         return Trained(done[-1], is_new=False)
     purpose = len(done) if other is None else chosen.name
-    workspace = project.models_folder / (
-        _WORKSPACE if other is None else _OTHER_WORKSPACE
-    )
+    name = _WORKSPACE if other is None else _OTHER_WORKSPACE
+    workspace = project.models_folder / name
     before = time.monotonic()
     with warnings.catch_warnings():
         # In a trainer's words; whether shares fit is told by the notes of a status.
@@ -95,7 +111,10 @@ def train(project: ProjectFolder, other: Choice | None = None) -> Trained:
             labels=snapshot.labels_digest,
             classes=pool.classes,
             class_counts=pool.class_counts,
-            audit=_audit(predicted, pool, snapshot),
+            audit={
+                item: pool.classes[int(predicted[snapshot.positions[item]])]
+                for item in sorted(snapshot.audit & snapshot.positions.keys())
+            },
             predicted=tuple(counts.tolist()),
         )
         save_model(folder, classifier, pool.classes, pool.images.shape, facts)
@@ -104,7 +123,25 @@ def train(project: ProjectFolder, other: Choice | None = None) -> Trained:
     return Trained(record, is_new=True)
 
 
-def other_trainer(project: ProjectFolder, name: str | Choice) -> Choice:
+def classifier(project: "Project", record: ModelRecord, pool: Pool) -> Classifier:
+    """Return a trained model, with the features of the pool that are kept."""
+    options = project.settings.trainer.options
+    name, own = options.get("encoder"), None
+    if isinstance(name, str) and name not in encoders.names():
+        # Its owner brought it along; no file holds it.
+        project.allowed(project.settings.trainer)
+        own = encoders.resolve(name, **options.get("encoder_options", {}))
+        # A module does not know how many features it gives before its first image.
+        embedded(ChosenImages(pool.images, torch.zeros(1).long()), own)
+    found = load_model(project.models_folder / record.name, encoder=own).classifier
+    if not isinstance(found, FrozenClassifier):
+        return found
+    cache = FeatureCache.of_this_user()
+    rows = embedded(pool.images, found.encoder, cache=cache)
+    return replace(found, known=(Embedded(pool.images, rows),), cache=cache)
+
+
+def other_trainer(project: "Project", name: str | Choice) -> Choice:
     """Return another trainer than the project's, given its encoder and class shares."""
     chosen, own = Choice.model_validate(name), project.chosen_trainer()
     known = training.options(chosen.name)
@@ -118,43 +155,33 @@ def other_trainer(project: ProjectFolder, name: str | Choice) -> Choice:
     return informed(chosen, shares)
 
 
-def is_up_to_date(project: ProjectFolder, snapshot: Snapshot) -> bool:
+def expectation(project: "Project", trainer: str | Choice | None) -> str:
+    """Say how long the next training takes; see :meth:`Project.expectation`."""
+    other = None if trainer is None else other_trainer(project, trainer)
+    chosen = project.chosen_trainer() if other is None else other
+    snapshot, done = project.snapshot(), project.records()
+    pool = snapshot.pool(project.images(snapshot))
+    if sum(count > 0 for count in pool.class_counts) < models.NUM_TO_TELL_APART:
+        return ""
+    fitted = training.resolve(chosen.name, chosen.options)
+    if done and done[-1].settings == _digest(pool, snapshot, fitted):
+        return ""
+    seconds = expected_seconds(chosen, pool, FeatureCache.of_this_user())
+    words = f"{project.settings.reason} " if other is None else ""
+    if seconds is None:
+        return f"{words}Trainer: {chosen.name}; how long it takes is not known."
+    return f"{words}Expected: {duration(seconds)}."
+
+
+def is_up_to_date(project: "Project", snapshot: Snapshot) -> bool:
     """Tell whether the latest model, by whatever trainer, has learned all labels."""
     done = project.records()
     return bool(done) and done[-1].labels == snapshot.labels_digest
 
 
-def is_needed(project: ProjectFolder, other: Choice | None = None) -> bool:
-    """Tell whether :func:`train` would train: there is something, and it is new."""
-    snapshot = project.snapshot()
-    pool = snapshot.pool(project.images(snapshot))
-    if _num_labeled_classes(pool) < models.NUM_TO_TELL_APART:
-        return False
-    done = project.records()
-    chosen = project.chosen_trainer() if other is None else other
-    trainer = training.resolve(chosen.name, chosen.options)
-    return not done or done[-1].settings != _digest(pool, snapshot, trainer)
-
-
-def is_interrupted(project: ProjectFolder) -> bool:
+def is_interrupted(project: "Project") -> bool:
     """Tell whether a training was begun and did not come to its end."""
     return (project.models_folder / _WORKSPACE).exists()
-
-
-def _num_labeled_classes(pool: Pool) -> int:
-    return sum(count > 0 for count in pool.class_counts)
-
-
-def _check_labels(pool: Pool, snapshot: Snapshot) -> None:
-    """Raise unless there is something to tell apart."""
-    num_classes = _num_labeled_classes(pool)
-    if num_classes >= models.NUM_TO_TELL_APART:
-        return
-    raise UsageError(
-        f"{len(pool.labeled)} labels of {num_classes} classes are available for "
-        f"training; the {len(snapshot.audited)} audit labels do not count. A "
-        "classifier needs labels of at least two classes: ask and tell some more."
-    )
 
 
 def _digest(pool: Pool, snapshot: Snapshot, trainer: Trainer) -> str:
@@ -167,11 +194,3 @@ def _digest(pool: Pool, snapshot: Snapshot, trainer: Trainer) -> str:
     for content in row_contents(pool.images):  # names do not tell what rows hold
         digest.update(content)
     return digest.hexdigest()
-
-
-def _audit(predicted: Tensor, pool: Pool, snapshot: Snapshot) -> dict[str, str]:
-    """Return the class that the model gives to each image that measures, by id."""
-    return {
-        item: pool.classes[int(predicted[snapshot.positions[item]])]
-        for item in sorted(snapshot.audit & snapshot.positions.keys())
-    }

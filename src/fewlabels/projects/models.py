@@ -1,15 +1,12 @@
 """The models that a project has trained, each in a folder of its own."""
 
-import warnings
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
 from fewlabels import files
-from fewlabels.errors import ProjectError, StorageError, UncheckedWarning
-from fewlabels.integers import count
+from fewlabels.errors import ProjectError
 from fewlabels.seals import opened, sealed
 
 RECORD = "training.json"
@@ -32,8 +29,8 @@ class ModelRecord(BaseModel):
     """Why this trainer."""
     settings: str
     """Digest of everything that decided the training: labels, trainer, images."""
-    labels: str = ""
-    """Digest of the labels alone; empty in models of earlier versions."""
+    labels: str
+    """Digest of the labels alone."""
     classes: tuple[str, ...]
     class_counts: tuple[int, ...]
     """Labels of each class that it was trained on."""
@@ -63,7 +60,8 @@ def records(folder: Path) -> tuple[ModelRecord, ...]:
     found: list[ModelRecord] = []
     while (path := folder / folder_name(len(found)) / RECORD).is_file():
         try:
-            found.append(_record(path))
+            content = opened(path.read_bytes())
+            found.append(ModelRecord.model_validate_json(content))
         except (OSError, ValueError) as error:
             raise ProjectError(
                 f"'{path}' is damaged. Labels are not touched by this: remove the "
@@ -77,25 +75,3 @@ def write(folder: Path, record: ModelRecord) -> None:
     text = sealed(record.model_dump_json(indent=2) + "\n")
     files.replace_text(folder / RECORD, text)
     files.sweep(folder.iterdir())
-
-
-def seal(folder: Path) -> None:
-    """Give checksums to the records of versions that wrote none, and say so."""
-    number = 0
-    for record in records(folder):
-        place = folder / record.name
-        if not opened((place / RECORD).read_bytes())[1]:
-            with suppress(StorageError):  # somebody else's folder, to look at
-                write(place, record)
-            number += 1
-    if number:
-        msg = (
-            f"The records of {count(number, 'model')} in '{folder}' were written by a "
-            "version without checksums. They have them from now on, so that damage is "
-            "noticed."
-        )
-        warnings.warn(msg, UncheckedWarning, stacklevel=2)
-
-
-def _record(path: Path) -> ModelRecord:
-    return ModelRecord.model_validate_json(opened(path.read_bytes())[0])

@@ -1,7 +1,7 @@
-"""Choose a trainer for some images, and measure how long a training will take here.
+"""What a project learns from and how, and how long a training will take here.
 
-The choice depends on the images alone. The time is measured in a few real steps on some
-of the images.
+The choice of a trainer depends on the images alone. The time is measured in a few real
+steps on some of the images.
 """
 
 import math
@@ -9,24 +9,29 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import torch
-from torch import Tensor
 
 from fewlabels import rng, training
 from fewlabels.data.decode import ImageFile
 from fewlabels.data.derived import ChosenImages
 from fewlabels.data.files import FileImages, common_shape
-from fewlabels.errors import ShapeError, UsageError
+from fewlabels.data.vectors import Vectors
+from fewlabels.errors import DataError, ShapeError, UsageError
 from fewlabels.features import FeatureCache, encoders, num_missing
 from fewlabels.features.encoders import ENCODER, NORMAL, QUALITIES, Quality
 from fewlabels.naming import is_import_path
-from fewlabels.pool import UNKNOWN, Images, Pool
+from fewlabels.pool import UNKNOWN, ArrayImages, Images, Pool
+from fewlabels.projects import indexing
+from fewlabels.projects.beginning import reference
+from fewlabels.projects.indexing import Index, inside
+from fewlabels.projects.rows import OVER_ROWS, rows_in, scan_rows
+from fewlabels.projects.settings import NewProject
 from fewlabels.projects.shares import UNKNOWN as UNKNOWN_SHARES
 from fewlabels.projects.shares import Shares, informed
-from fewlabels.protocols import Classifier
 from fewlabels.runs import Choice
 from fewlabels.training.training import Training
 
@@ -50,7 +55,19 @@ _PROBED = 32
 _STEPS = 5
 _SEED = 0
 
+_UNITS = {"year": 31_557_600, "day": 86_400, "hour": 3600, "minute": 60, "second": 1}
+
 Clock = Callable[[], float]
+
+
+class Planned(NamedTuple):
+    """How a project will be trained."""
+
+    trainer: Choice
+    shape: tuple[int, ...]
+    """Channels, height and width that images are brought to; or the length of a row."""
+    reason: str | None
+    """Why this trainer; None: somebody chose it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,43 +119,42 @@ def plan(
             f"There are {len(images)} items of shape {images.shape}; a plan is made "
             "for images of shape (channels, height, width)."
         )
-    longest, num_items = _longest_side(images), num_items or len(images)
+    num_items = num_items or len(images)
+    files = images.files if isinstance(images, FileImages) else None
+    longest = max(images.shape[1:]) if files is None else _longest_side(files)
     why = f"The images measure {longest} pixels a side"
-    is_small, is_gray = longest <= SMALL_SIDE, images.shape[0] == 1
-    missing = "" if is_small and is_gray else _missing_encoder()
+    is_small, is_gray, missing = longest <= SMALL_SIDE, images.shape[0] == 1, ""
+    if not (is_small and is_gray):
+        try:
+            encoders.resolve(ENCODER)
+        except UsageError as error:
+            missing = str(error)
     if missing or (is_small and is_gray):
-        chosen, seen = _over_pixels(num_items), "pixels"
+        chosen, seen = Choice(name=HEAD), "pixels"
+        if num_items > MOST_JOINED:
+            small = {"size": SMALL_SIDE}
+            options = {"encoder": encoders.PIXELS, "encoder_options": small}
+            name = _over_features(num_items)
+            chosen = Choice(name=name, options=options | {"scale": "common"})
         if not is_small:
             size = SMALL_SIDE if size is None else size
             why += f" and are resized to {size}"
         why += f". {missing} Until then" if missing else " and are gray"
     else:
-        pixels = side(quality, size)
-        encoder = {"encoder": ENCODER, "encoder_options": {"size": pixels}}
-        chosen = Choice(name=over_features(num_items), options=encoder)
+        pixels = _side(quality, size)
+        options = {"encoder": ENCODER, "encoder_options": {"size": pixels}}
+        chosen = Choice(name=_over_features(num_items), options=options)
         seen = f"features, computed once by {ENCODER} at {pixels} pixels"
         if not is_small and size is None:
             size = pixels
     chosen = informed(chosen, shares)
+    shape = images.shape if files is None else common_shape(files, size)
     return TrainingPlan(
         trainer=chosen.name,
         options=chosen.options,
-        shape=_shape(images, size),
+        shape=cast("tuple[int, int, int]", tuple(shape)),
         reason=f"{why}: a head without training steps is fitted to their {seen}.",
     )
-
-
-def over_features(num_items: int) -> str:
-    """Return the trainer that the features of so many items get."""
-    return f"frozen-{HEAD if num_items <= MOST_JOINED else HEAD_OF_MANY}"
-
-
-def _over_pixels(num_items: int) -> Choice:
-    """Return the trainer of so many images that are learned from as they are."""
-    if num_items <= MOST_JOINED:
-        return Choice(name=HEAD)
-    small = {"encoder": encoders.PIXELS, "encoder_options": {"size": SMALL_SIDE}}
-    return Choice(name=over_features(num_items), options=small | {"scale": "common"})
 
 
 def from_scratch(shares: Shares) -> Choice:
@@ -147,14 +163,155 @@ def from_scratch(shares: Shares) -> Choice:
     return informed(Choice(name=name), shares)
 
 
-def side(quality: Quality, size: int | None) -> int:
+def _over_features(num_items: int) -> str:
+    return f"frozen-{HEAD if num_items <= MOST_JOINED else HEAD_OF_MANY}"
+
+
+def _side(quality: Quality | None, size: int | None) -> int:
     """Return the side of the images that a pretrained network sees; a size wins."""
-    return QUALITIES[quality] if size is None else max(size, SMALL_SIDE)
+    if size is not None:
+        return max(size, SMALL_SIDE)
+    return QUALITIES[quality or NORMAL]
 
 
-def longest_side(files: Sequence[ImageFile]) -> int:
+def _longest_side(files: Sequence[ImageFile]) -> int:
     """Return the longer side of a typical image in files, in pixels."""
     return int(median(max(file.height, file.width) for file in files))
+
+
+# ------------------------------------------------------------------- a new project
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Where the items of a project are."""
+
+    index: Index
+    files: tuple[ImageFile, ...]
+    """The images; none where items are rows alone."""
+    vectors: Vectors | None
+    """The rows that are learned from in the place of images."""
+    reference: str | None
+    """How the project refers to the file of rows."""
+
+    @classmethod
+    def of(
+        cls, place: Path, images: Path | None, encoder: str | None, first: int | None
+    ) -> "Source":
+        """List the items of a project that will be in ``place``: all, or some."""
+        file = encoders.rows_file(encoder)
+        vectors = None if file is None else rows_in(file)
+        own = None if file is None else reference(file, place)
+        if images is None:
+            if vectors is None:
+                raise UsageError(
+                    "There is nothing to label: give a folder of images, a file of "
+                    "rows as the encoder vectors:FILE, or both."
+                )
+            return cls(scan_rows(vectors), (), vectors, own)
+        if not images.is_dir():
+            raise DataError(f"There is no folder '{images}' with images.")
+        index = indexing.scan(images, without=inside(place, images), most=first)
+        if not index.files:
+            such_as = f" ({index.unreadable[0]})" if index.unreadable else ""
+            raise DataError(
+                f"There is no readable image in '{images}'{such_as}. Give a folder of "
+                "PNG, JPEG or other common images."
+            )
+        if vectors is not None:
+            vectors.of([one.name for one in index.files])
+        files = tuple(one.file(images) for one in index.files)
+        return cls(index, files, vectors, own)
+
+    def planned(self, new: NewProject, shares: Shares) -> Planned:
+        """Return trainer, shape and reason: as told, or as fits."""
+        told, encoder, size, quality = new.trainer, new.encoder, new.size, new.quality
+        if self.vectors is not None:
+            _check_useless(quality, "rows have no pixels")
+            width, reason = self.vectors.rows.shape[1], None
+            if told is None:
+                numbers = "1 number" if width == 1 else f"{width} numbers"
+                reason = f"You brought rows of {numbers}: a linear head over them is"
+                reason += " fitted."
+            told = told or Choice(name=OVER_ROWS)
+            bare = training.variant(told.name, inputs="") or told.name
+            head = informed(told.model_copy(update={"name": bare}), shares)
+            return Planned(head, (width,), reason)
+        if encoder is None and told is None:
+            found = plan(
+                FileImages(self.files, common_shape(self.files, size)),
+                num_items=self.index.num_listed,
+                shares=shares,
+                quality=quality or NORMAL,
+                size=size,
+            )
+            head = Choice(name=found.trainer, options=dict(found.options))
+            return Planned(head, found.shape, found.reason)
+        head = told or Choice(name=_over_features(self.index.num_listed))
+        if encoder is not None:
+            head = head.over(encoders.placed(encoder))
+        if "encoder" not in training.options(head.name):
+            _check_useless(quality, f"the trainer '{head.name}' has no encoder")
+            shape = common_shape(self.files, size)
+            return Planned(informed(head, shares), shape, None)
+        head, shape = self._encoded(head, size, quality)
+        reason = None
+        if encoder is not None:
+            options = training.make(head.name, **head.options).options
+            reason = (
+                f"You chose the encoder {options['encoder']}; images are read at "
+                f"{shape[1]} x {shape[2]} pixels, and their features are computed once "
+                "and kept."
+            )
+        return Planned(informed(head, shares), shape, reason)
+
+    def _encoded(
+        self, head: Choice, size: int | None, quality: Quality | None
+    ) -> tuple[Choice, tuple[int, int, int]]:
+        """Return a training over an encoder, and images as large as that wants them.
+
+        Small images stay as they are for an encoder that takes any size. The network
+        that learns from the images itself is a small one, and takes longer with every
+        pixel: it gets more only if asked to.
+        """
+        name = head.options.get("encoder", ENCODER)
+        given = head.options.get("encoder_options", {})
+        if name == encoders.PIXELS:
+            _check_useless(quality, f"the encoder '{name}' has a size of its own")
+        side = _side(quality, size)
+        sized = encoders.sized(name, given, side, is_asked=quality is not None)
+        if sized != given:
+            options = {**head.options, "encoder_options": sized}
+            head = head.model_copy(update={"options": options})
+        options = training.make(head.name, **head.options).options
+        size = size or encoders.side(options["encoder"], **options["encoder_options"])
+        if size is None:
+            is_small = _longest_side(self.files) <= SMALL_SIDE
+            learns = options["encoder"] == encoders.LEARNED
+            if quality is not None or not (is_small or learns):
+                size = _side(quality, None)
+        return head, common_shape(self.files, size)
+
+    def check(self, planned: Planned, classes: Sequence[str]) -> None:
+        """Raise if the training cannot take such items; none is read for it."""
+        trainer, shape = planned.trainer, planned.shape
+        kind = torch.uint8 if self.vectors is None else torch.float32
+        num_items = len(self.index.files)
+        like = torch.zeros((), dtype=kind).expand(num_items, *shape)
+        unknown = torch.full((num_items,), UNKNOWN)
+        pool = Pool.build(ArrayImages(like), unknown, classes)
+        training.resolve(trainer.name, trainer.options).check(pool)
+
+
+def _check_useless(quality: Quality | None, why: str) -> None:
+    """Raise if a quality was asked for where it changes nothing."""
+    if quality is not None:
+        raise UsageError(
+            f"The quality '{quality}' would have no effect, since {why}; leave it out."
+        )
+
+
+# ------------------------------------------------------------------------ its time
 
 
 def expected_seconds(
@@ -167,10 +324,11 @@ def expected_seconds(
         return None
     chosen = torch.linspace(0, len(images) - 1, min(_PROBED, len(images))).long()
     some = ChosenImages(images, chosen)
-    seconds, width = 0.0, 0
+    seconds, width = 0.0, math.prod(images.shape)
     if known.num_steps is not None:
         if known.inputs.has_features:
             return None
+        width = 0
         seconds = known.num_steps * _seconds_per_step(known, some, num_classes, clock)
     elif known.inputs.has_features:
         name = known.options["encoder"]
@@ -185,8 +343,6 @@ def expected_seconds(
             begun = clock()
             encoder.embed(some.read(every))
             seconds = (clock() - begun) / len(some) * missing
-    else:
-        width = math.prod(images.shape)
     begun = clock()
     factor = known.rehearse(len(images), num_classes, width)
     return seconds + (clock() - begun) * factor
@@ -196,19 +352,15 @@ def _seconds_per_step(
     known: Training, some: Images, num_classes: int, clock: Clock
 ) -> float:
     """Return the median time of a few steps on some images with made-up labels."""
-    labels: Tensor = torch.arange(len(some)) % num_classes
+    labels = torch.arange(len(some)) % num_classes
     labels[len(labels) // 2 + 1 :] = UNKNOWN
     pool = Pool.build(some, labels, [str(number) for number in range(num_classes)])
     times: list[float] = []
-
-    def note(step: int, classifier: Classifier) -> None:
-        del step, classifier
-        times.append(clock())
-
     few = replace(known, alignment=None).changed(
         steps=_STEPS, checkpoint_every=1, devices=1
     )
-    few.fit(pool, rng.stream(_SEED, "probe"), on_checkpoint=note)
+    draws = rng.stream(_SEED, "probe")
+    few.fit(pool, draws, on_checkpoint=lambda *_: times.append(clock()))
     return median(later - earlier for earlier, later in pairwise(times))
 
 
@@ -218,36 +370,13 @@ def duration(seconds: float) -> str:
     Example:
         >>> duration(0.2), duration(61), duration(7000)
         ('a second', 'about 1 minute', 'about 1.9 hours')
+        >>> duration(4e5), duration(4e8)
+        ('about 4.6 days', 'about 12.7 years')
     """
     if seconds <= 1:
         return "a second"
-    unit, length = "second", 1
-    if seconds >= 60:
-        unit, length = ("hour", 3600) if seconds >= 3600 else ("minute", 60)
-    count = seconds / length
-    number = f"{count:.1f}" if unit == "hour" else f"{math.ceil(count - 0.5)}"
+    unit, length = next(unit for unit in _UNITS.items() if seconds >= unit[1])
+    number = f"{seconds / length:.1f}"
+    if unit in {"second", "minute"}:
+        number = f"{math.ceil(seconds / length - 0.5)}"
     return f"about {number} {unit}{'' if number in {'1', '1.0'} else 's'}"
-
-
-def _longest_side(images: Images) -> int:
-    """Return the longer side of a typical image, in pixels."""
-    if isinstance(images, FileImages):
-        return longest_side(images.files)
-    return max(images.shape[1:])
-
-
-def _shape(images: Images, size: int | None) -> tuple[int, int, int]:
-    """Return what images are brought to; images in memory stay as they are."""
-    if isinstance(images, FileImages):
-        return common_shape(images.files, size)
-    channels, height, width = images.shape
-    return channels, height, width
-
-
-def _missing_encoder() -> str:
-    """Return what to install for the pretrained network; nothing if it is there."""
-    try:
-        encoders.resolve(ENCODER)
-    except UsageError as error:
-        return str(error)
-    return ""

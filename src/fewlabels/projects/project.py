@@ -2,51 +2,72 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from fewlabels import files
-from fewlabels.errors import (
-    FewlabelsError,
-    ProjectError,
-    StorageError,
-)
+from fewlabels.errors import ProjectError, UsageError
 from fewlabels.jobs import Job, start
-from fewlabels.projects import answers, asking, status
-from fewlabels.projects.answers import Told
-from fewlabels.projects.asking import Asked
-from fewlabels.projects.classes import OWNER, class_names
-from fewlabels.projects.exchange import AskedItem
-from fewlabels.projects.folder import (
-    LOCK,
-    OTHER_TRAINING_LOCK,
-    TRAINING_LOCK,
-    reference,
-    store_place,
+from fewlabels.naming import AllowCode, check_code
+from fewlabels.projects import (
+    answers,
+    catalog,
+    imports,
+    indexing,
+    labels,
+    models,
+    status,
 )
-from fewlabels.projects.labeling import Labeling
-from fewlabels.projects.settings import FILE, checked
-from fewlabels.projects.shares import read_shares
+from fewlabels.projects.answers import Asked, Told
+from fewlabels.projects.beginning import LOCK, check_free, reference, whole
+from fewlabels.projects.exchange import Answer, AskedItem
+from fewlabels.projects.exchange.rows import Columns
+from fewlabels.projects.imports import Imported, UndoneImport
+from fewlabels.projects.models import ModelRecord
+from fewlabels.projects.settings import FILE, NewProject, ProjectSettings
+from fewlabels.projects.shares import outgrown, read_shares
+from fewlabels.projects.snapshot import Snapshot
 from fewlabels.projects.status import Status
 from fewlabels.runs import Choice
-from fewlabels.store import Store, trust
+from fewlabels.store import Kind, Lease, Leased, Store, StoredEvent
+from fewlabels.store.database import check_address, check_trusted
+from fewlabels.store.leases import LEASE_SECONDS
 
 if TYPE_CHECKING:
+    from fewlabels.data.decode import ImageFile
+    from fewlabels.pool import Images, Pool
     from fewlabels.projects.exporting import Exported
+    from fewlabels.projects.indexing import Index
     from fewlabels.projects.learning import Trained
+    from fewlabels.protocols import Classifier, Trainer
 
-_PATIENCE = 10.0  # seconds for another beginning to put its files in place
-_STORE = "labels.sqlite"
-_PAGE = (".page-key", "open-page.html")  # of the page, which is there first
-_OPEN_STORE = (f"{_STORE}-wal", f"{_STORE}-shm")  # while it is open, or after a kill
+_TRAINING_LOCK = ".training.lock"  # takes longer, and keeps nobody from choosing
+_OTHER_TRAINING_LOCK = ".other-training.lock"  # by another trainer, meanwhile
 
 
-class Project(Labeling):
+@dataclass(frozen=True, eq=False)
+class Project:
     """Ask, tell, train, export: each verb of the command line is a method.
 
-    All of them can be interrupted at any moment and called again.
+    All of them can be interrupted at any moment and called again. What people say is
+    one transaction a call, on the disk when it returns. A call that has the argument
+    ``uuid`` may be sent again under the same UUID (:func:`fewlabels.store.new_uuid`),
+    because an answer was lost or a process was killed: it writes nothing and returns
+    what the first one did. Another call under it is a
+    :class:`fewlabels.errors.ReplayError`. Annotators are named; None is the name of
+    this computer's user.
     """
+
+    folder: Path
+    settings: ProjectSettings
+    store: Store
+    allow_code: AllowCode = False
+    """Which import paths ``project.json`` may name."""
+
+    # ------------------------------------------------------------- begin and open
 
     @classmethod
     def create(
@@ -55,19 +76,8 @@ class Project(Labeling):
         images: str | PathLike[str] | None,
         classes: Sequence[str],
         *,
-        budget: int,
-        audit: int | None = None,
-        query: int | None = None,
-        overlap: int | None = None,
-        strategy: str | Choice | None = None,
-        trainer: str | Choice | None = None,
-        encoder: str | None = None,
-        quality: str | None = None,
-        size: int | None = None,
-        seed: int | None = None,
-        store: str | None = None,
-        shares: str | Sequence[float] = "unknown",
         first: int | None = None,
+        **options: Any,
     ) -> Self:
         """Begin a project.
 
@@ -76,67 +86,206 @@ class Project(Labeling):
             images: Folder of the images, which stay there and are not changed; None:
                 what is labeled are the rows that the encoder ``vectors:FILE`` names.
             classes: Names of the classes.
-            budget: Labels in all.
-            audit: How many of them measure, at most half of the images; None: a fifth
-                of the budget, or of the images where they are fewer.
-            query: Labels asked for in each round; None: 20.
-            overlap: Annotators who shall label each image; None: one.
-            strategy: What chooses images; None: the default, ``DEFAULT_STRATEGY``.
-            trainer: What learns; None: what fits the images.
-            encoder: What makes the features that it learns from; None: as the trainer
-                says. ``vectors:FILE`` has them in a file (.parquet, .npz or .npy).
-            quality: How many pixels a pretrained network sees: ``"fast"`` (96 a side),
-                ``"normal"`` (160) or ``"best"`` (224); None: normal.
-            size: Side of the square that images are brought to, whatever the quality;
-                None: what fits.
-            seed: Seed of everything random; None: 0.
-            store: Address of a PostgreSQL server; None: a file in the folder.
-            shares: How frequent the classes are among the images: ``"unknown"``,
-                ``"even"``, or a number for each.
             first: Index so many of the images, drawn at random, so that labeling can
                 begin at once; :meth:`index` takes in the others. None: all of them.
+            **options: ``budget``, the number of labels in all, and further fields of
+                :class:`fewlabels.projects.settings.NewProject`; None: the default.
 
         Returns:
             The project, with its images indexed.
         """
         from fewlabels import strategies
-        from fewlabels.projects import beginning, catalog
+        from fewlabels.projects import planning
 
-        place, names = Path(folder), class_names(classes)
-        known_shares = read_shares(shares, len(names))
+        place, names = Path(folder), labels.class_names(classes)
+        new = NewProject.of(options)
+        shares = read_shares(new.shares, len(names))
         pictures = None if images is None else Path(images).expanduser()
-        beginning.check_size(size)
         check_free(place)
-        source = beginning.Source.of(place, pictures, encoder, first)
-        planned = source.planned(trainer, encoder, size, known_shares, quality)
+        source = planning.Source.of(place, pictures, new.encoder, first)
+        planned = source.planned(new, shares)
         index = source.index
-        settings = checked(
+        settings = new.settings(
             len(set(index.representative.values())),
             images=None if pictures is None else reference(pictures, place),
             vectors=source.reference,
-            store=store,
-            budget=budget,
-            audit=audit,
-            query=query,
-            overlap=overlap,
-            strategy=strategy,
-            trainer=planned.trainer,
-            reason=planned.reason,
-            shape=planned.shape,
-            seed=seed,
+            **planned._asdict(),
         )
-        trust.check_address(settings.store)
+        check_address(settings.store)
         strategies.resolve(settings.strategy.name, settings.strategy.options)
         source.check(planned, names)
-        with _whole(place) as partial:
-            with Store.open(store_place(partial, settings)) as labels:
-                identity = labels.begin(names, annotator=OWNER)
-                catalog.take_in(labels, index)
+        with whole(place) as partial:
+            with Store.open(_store_place(partial, settings)) as opened:
+                identity = opened.begin(names, annotator=labels.OWNER)
+                index.write(opened, {})
             settings.model_copy(update={"store_identity": identity}).write(partial)
         # The caller named it all.
         project = cls.open(place, allow_code=True, trust_store=True)
-        project.warn_once(index.unreadable)
+        catalog.warn_once(project, index.unreadable)
         return project
+
+    @classmethod
+    def open(
+        cls,
+        folder: str | PathLike[str],
+        *,
+        allow_code: AllowCode = False,
+        trust_store: bool = False,
+    ) -> Self:
+        """Open the project in a folder.
+
+        Args:
+            folder: The folder of the project.
+            allow_code: Which import paths ``project.json`` may name as strategy,
+                trainer or encoder: any (True), these, or none. Without it, labels can
+                be told and the project's state be read.
+            trust_store: Confirm the PostgreSQL server that ``project.json`` names, for
+                good. Without it, only a server that was confirmed is connected to.
+
+        Returns:
+            The project; close it, or use it in a ``with`` block.
+
+        Raises:
+            ProjectError: If there is none, its label store is another project's, or
+                its server was not confirmed on this machine.
+        """
+        place = Path(folder)
+        settings = ProjectSettings.read(place)
+        check_trusted(place, settings.store, confirm=trust_store)
+        store = Store.open(_store_place(place, settings), create=False)
+        if settings.store_identity not in {None, store.identity}:
+            store.close()
+            raise ProjectError(
+                f"The label store of '{place}' is not the one that it began with, but "
+                "that of another project; nothing was touched. Put the right one back "
+                f"or correct 'store' in '{place / FILE}'."
+            )
+        settings.tell_changes(place)
+        return cls(place, settings, store, allow_code)
+
+    def close(self) -> None:
+        """Let go of the label store."""
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        """Return the project."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the project."""
+        self.close()
+
+    # ------------------------------------------------------------------ its parts
+
+    @property
+    def settings_file(self) -> Path:
+        """Where the settings are, for people who want to change them."""
+        return self.folder / FILE
+
+    @property
+    def images_folder(self) -> Path:
+        """Where the images are; if items are rows, the folder of the file of rows."""
+        if self.settings.images is None:
+            return self.vectors_file.parent
+        return self.folder / self.settings.images
+
+    @property
+    def vectors_file(self) -> Path:
+        """Where the rows are that are learned from in the place of images."""
+        assert self.settings.vectors is not None
+        return self.folder / self.settings.vectors
+
+    @property
+    def models_folder(self) -> Path:
+        """Where the models are, each in a folder of its own."""
+        return self.folder / "models"
+
+    @contextmanager
+    def alone(self, lock: str, doing: str, *, patience: float = 0) -> Iterator[None]:
+        """Keep other processes from doing the same while the block runs.
+
+        Only who does the same is kept out: people label, others ask and look while one
+        process trains. A :class:`ProjectError` tells that another is at it.
+
+        Yields:
+            Nothing.
+        """
+        in_use = ProjectError(
+            f"Another process is {doing} in '{self.folder}'; wait until it is done. "
+            "Everything else can go on meanwhile."
+        )
+        with files.alone(self.folder / lock, in_use, patience=patience):
+            yield
+
+    def index(self) -> "Index":
+        """Return all images there are now, after taking in what changed there.
+
+        Files that were known are not read again. One warning names those that cannot be
+        read, when they are met first. A folder or images that are all gone raise
+        :class:`ProjectError`.
+        """
+        return catalog.update(self)
+
+    def snapshot(self) -> Snapshot:
+        """Read the label store, as of one moment."""
+        return Snapshot.of(self.store, self.settings.overlap)
+
+    def images(self, snapshot: Snapshot) -> "Images":
+        """Return what is learned from: images, read when they are needed, or rows."""
+        shape = self.settings.shape
+        if len(shape) > 1:
+            from fewlabels.data.files import FileImages
+
+            return FileImages(self.image_files(snapshot), shape)
+        from fewlabels.projects.rows import row_images, rows_in
+
+        paths = [item.path for item in snapshot.items]
+        are_items = self.settings.images is None
+        found = row_images(rows_in(self.vectors_file), paths, are_items=are_items)
+        if found.shape != shape:
+            raise ProjectError(
+                f"The rows in '{self.vectors_file}' have {found.shape[0]} numbers, and "
+                f"the project began with rows of {shape[0]}. Put those back, or begin "
+                "another project; the labels are safe."
+            )
+        return found
+
+    def image_files(self, snapshot: Snapshot) -> "tuple[ImageFile, ...]":
+        """Return the files of images, without opening them; none if items are rows."""
+        if self.settings.images is None:
+            return ()
+        folder = self.images_folder
+        known = map(indexing.IndexedFile.of, snapshot.items)
+        return tuple(one.file(folder) for one in known)
+
+    def trainer(self) -> "Trainer":
+        """Return the trainer of the project."""
+        from fewlabels import training
+
+        chosen = self.chosen_trainer()
+        return training.resolve(chosen.name, chosen.options)
+
+    def chosen_trainer(self) -> Choice:
+        """Return the trainer by its name, told only shares that fit the classes."""
+        chosen = self.allowed(self.settings.trainer)
+        return outgrown(chosen, len(self.store.classes()))
+
+    def allowed(self, chosen: Choice) -> Choice:
+        """Return what ``project.json`` chose, unless it is code nobody has allowed."""
+        check_code(self.settings_file, chosen.code, self.allow_code)
+        return chosen
+
+    def records(self) -> tuple[ModelRecord, ...]:
+        """Return what is known of every model, in the order of training."""
+        return models.records(self.models_folder)
+
+    def classifier(self, record: ModelRecord, pool: "Pool") -> "Classifier":
+        """Return a trained model, with the features of the pool that are kept."""
+        from fewlabels.projects import learning
+
+        return learning.classifier(self, record, pool)
+
+    # -------------------------------------------------------------- ask and tell
 
     def ask(
         self,
@@ -164,29 +313,40 @@ class Project(Labeling):
         with self.alone(LOCK, "choosing images"):
             if scan:
                 self.index()
-            return asking.ask(self, size=size, strategy=chosen, anew=anew, ahead=ahead)
+            snapshot = self.snapshot()
+            is_new = anew or ahead or not snapshot.open
+            if is_new:
+                from fewlabels.projects.choosing import new_round
 
-    def write_query(self, asked: Asked, path: str | PathLike[str]) -> Path:
-        """Write a query for people: CSV, JSONL or Label Studio JSON, by its ending.
-
-        Args:
-            asked: What :meth:`ask` returned.
-            path: ``.csv``, ``.jsonl`` or ``.json`` (Label Studio's tasks).
-
-        Returns:
-            The path.
-        """
-        return self.write_questions(self.questions(asked), path)
+                found = new_round(self, snapshot, size, chosen, ahead=ahead)
+            else:
+                found = snapshot.rounds[-1]
+            return Asked(
+                step=found.step,
+                strategy=found.strategy,
+                model=found.model,
+                items=found.items if is_new else snapshot.open,
+                is_new=is_new,
+            )
 
     def questions(self, asked: Asked) -> tuple[AskedItem, ...]:
         """Return what people are asked: numbers, names and, where fair, a guess."""
         return answers.questions(self, asked)
 
-    def write_questions(
-        self, questions: Sequence[AskedItem], path: str | PathLike[str]
+    def write_query(
+        self, asked: Asked | Sequence[AskedItem], path: str | PathLike[str]
     ) -> Path:
-        """Write what :meth:`questions` returned; as :meth:`write_query`."""
-        return answers.write_questions(self, questions, Path(path))
+        """Write a query for people: CSV, JSONL or Label Studio JSON, by its ending.
+
+        Args:
+            asked: What :meth:`ask` or :meth:`questions` returned.
+            path: ``.csv``, ``.jsonl`` or ``.json`` (Label Studio's tasks).
+
+        Returns:
+            The path.
+        """
+        items = self.questions(asked) if isinstance(asked, Asked) else asked
+        return answers.write_questions(self, items, Path(path))
 
     def tell(
         self,
@@ -206,6 +366,327 @@ class Project(Labeling):
             What was taken.
         """
         return answers.tell(self, Path(path), annotator=annotator, partial=partial)
+
+    # ------------------------------------------------------- answers, one at a time
+
+    def label(
+        self,
+        item: str,
+        name: str,
+        *,
+        annotator: str | None = None,
+        uuid: str | None = None,
+        time: datetime | None = None,
+        lead_time: float | None = None,
+        in_turn: bool = False,
+    ) -> StoredEvent:
+        """Give an image its class.
+
+        Args:
+            item: Id of an image that was asked about.
+            name: Name of the class.
+            annotator: Who says so.
+            uuid: Names this call, for sending it again; None: a new one.
+            time: When it was said, by the annotator's clock.
+            lead_time: How long it took, in seconds.
+            in_turn: Refuse it where others have the image meanwhile: they hold it, or
+                have answered, and the annotator's own lease has ended.
+
+        Returns:
+            What was written. It is refused where the annotator has answered about the
+            image already: no tab silently overwrites what another said.
+        """
+        said = self._answer(item, name, annotator, time=time, lead_time=lead_time)
+        return self._say(said, Kind.LABEL, uuid, in_turn=in_turn)
+
+    def skip(
+        self,
+        item: str,
+        *,
+        annotator: str | None = None,
+        uuid: str | None = None,
+        in_turn: bool = False,
+    ) -> StoredEvent:
+        """Say that an image is not worth a label; arguments as for :meth:`label`."""
+        said = self._answer(item, None, annotator)
+        return self._say(said, Kind.SKIP, uuid, in_turn=in_turn)
+
+    def unsure(
+        self,
+        item: str,
+        *,
+        annotator: str | None = None,
+        uuid: str | None = None,
+        in_turn: bool = False,
+    ) -> StoredEvent:
+        """Say that somebody else may know; arguments as for :meth:`label`."""
+        said = self._answer(item, None, annotator)
+        return self._say(said, Kind.UNSURE, uuid, in_turn=in_turn)
+
+    def change(
+        self,
+        item: str,
+        name: str | None,
+        *,
+        annotator: str | None = None,
+        uuid: str | None = None,
+        unsure: bool = False,
+    ) -> StoredEvent:
+        """Say something else of an image than before.
+
+        Args:
+            item: Id of an image that the annotator has answered about, or whose label
+                was imported by anybody.
+            name: Name of the class; None: it is not worth a label after all.
+            annotator: Whose answer changes.
+            uuid: Names this call, for sending it again; None: a new one.
+            unsure: With None as its name: the annotator cannot tell after all.
+
+        Returns:
+            What was written; without a UUID, and where nothing changes, what holds.
+        """
+        kind = Kind.RELABEL if name else Kind.UNSURE if unsure else Kind.SKIP
+        said = self._answer(item, name, annotator)
+        return self._say(said, kind, uuid, is_change=True)
+
+    @staticmethod
+    def _answer(
+        item: str, name: str | None, annotator: str | None, **more: Any
+    ) -> Answer:
+        if not isinstance(name, str | None):
+            raise UsageError(
+                f"The class is {name!r}, of type {type(name).__name__}; give the name "
+                "of a class. Nothing was written."
+            )
+        return Answer(id=item, label=name, annotator=labels.named(annotator), **more)
+
+    def _say(
+        self,
+        said: Answer,
+        kind: Kind,
+        uuid: str | None,
+        *,
+        is_change: bool = False,
+        in_turn: bool = False,
+    ) -> StoredEvent:
+        room = self.settings.overlap if in_turn else None
+        with self.store.writing() as store:
+            return labels.say(store, said, kind, uuid, is_change=is_change, room=room)
+
+    def undo(
+        self,
+        *,
+        annotator: str | None = None,
+        uuid: str | None = None,
+        target: str | None = None,
+        token: str | None = None,
+    ) -> StoredEvent:
+        """Take back the annotator's last answer that holds, of whichever round.
+
+        What was confirmed at a glance is no answer; :meth:`take_back` undoes that.
+
+        Args:
+            annotator: Whose answer.
+            uuid: Names this call, for sending it again; None: a new one.
+            target: UUID of another answer to take back.
+            token: Names the browser tab that gets the image back, as a lease, before
+                anybody else can; None: it is free for all.
+
+        Returns:
+            What was written.
+        """
+        who, overlap = labels.named(annotator), self.settings.overlap
+        with self.store.writing() as store:
+            done = store.undo(who, target=target, uuid=uuid)
+            if token is not None:
+                item = str(done.event.item)
+                store.lease(who, 1, overlap=overlap, among=[item], token=token)
+            return done
+
+    def redo(
+        self, *, annotator: str | None = None, uuid: str | None = None
+    ) -> StoredEvent:
+        """Bring back what was undone last; a new answer ends that, as in an editor."""
+        return self.store.redo(labels.named(annotator), uuid=uuid)
+
+    def confirm(
+        self,
+        items: Sequence[str],
+        name: str,
+        *,
+        uuid: str,
+        annotator: str | None = None,
+    ) -> tuple[str, ...]:
+        """Give a class to many images that a model takes for it, seen at a glance.
+
+        Such labels train. They cost no budget, are told apart from others by their
+        strategy, ``"confirmed"``, and never measure: whoever saw a guess was swayed.
+
+        Args:
+            items: Ids of images; those that somebody has spoken of, or is
+                being asked about, are left out.
+            name: Name of the class.
+            uuid: Names this call, for sending it again.
+            annotator: Who says so.
+
+        Returns:
+            Ids of the images that have this label from now on.
+        """
+        with self.store.writing() as store:
+            return labels.confirm(store, items, name, labels.named(annotator), uuid)
+
+    def take_back(
+        self,
+        items: Sequence[str],
+        confirmed: str,
+        *,
+        uuid: str,
+        annotator: str | None = None,
+    ) -> tuple[str, ...]:
+        """Undo what :meth:`confirm` did under the name ``confirmed``.
+
+        Returns:
+            Ids of the images; what was undone or changed meanwhile stays as it is.
+        """
+        who = labels.named(annotator)
+        with self.store.writing() as store:
+            return labels.take_back(store, items, confirmed, who, uuid)
+
+    # ------------------------------------------- labels from elsewhere, the history
+
+    def import_labels(
+        self,
+        source: str | PathLike[str],
+        *,
+        content: bytes | None = None,
+        annotator: str | None = None,
+        file_column: str | None = None,
+        class_column: str | None = None,
+        add_classes: bool = False,
+        partial: bool = False,
+        dry_run: bool = False,
+        scan: bool = True,
+        uuid: str | None = None,
+    ) -> Imported:
+        """Take labels that exist already: all of a file or, if a row is wrong, none.
+
+        Such labels train. They cost no budget, their strategy is ``"imported"``, and
+        they never measure: images of the audit slice and their copies are left out.
+
+        Args:
+            source: A table (.csv, .jsonl or .parquet) with a file name and a class in
+                each row, an export of Label Studio (.json), or a folder with a folder
+                for each class. A folder that is not the project's own is compared by
+                the content of its images.
+            content: What the file holds, if it is not on this disk; then ``source`` is
+                a name that tells the format, and is not opened.
+            annotator: In whose name.
+            file_column: Column that names the file; None: one with a usual name.
+            class_column: Column that names the class; None: one with a usual name.
+            add_classes: Add classes that the project does not have; otherwise they are
+                faults.
+            partial: Take the good rows and list the others.
+            dry_run: Return what would be imported, with all faults; write nothing.
+            scan: Look through the folder for new images first.
+            uuid: Names this call, for sending it again; None: a new one.
+
+        Returns:
+            What was imported. The same file again changes nothing. A file with faults,
+            unless ``partial`` or ``dry_run``, is a
+            :class:`fewlabels.errors.AnswersError` that lists them.
+        """
+        who = labels.named(annotator)
+        if scan:
+            self.index()
+        return imports.import_labels(
+            self,
+            Path(source),
+            Columns(file_column, class_column),
+            content=content,
+            annotator=who,
+            add_classes=add_classes,
+            partial=partial,
+            dry_run=dry_run,
+            uuid=uuid,
+        )
+
+    def undo_import(self, uuid: str | None = None) -> UndoneImport:
+        """Take back all labels of an import that still hold, and classes it added.
+
+        Args:
+            uuid: Of the import; None: the last one that is in force.
+
+        Returns:
+            What was undone; labels that somebody changed since stay.
+        """
+        with self.store.writing() as store:
+            return imports.undo_import(store, uuid)
+
+    def events(self, *, after: int = 0) -> Iterator[StoredEvent]:
+        """Yield all that happened since event number ``after``, in its order."""
+        return self.store.events(after=after)
+
+    def backup(self, path: str | PathLike[str]) -> int:
+        """Copy all labels, as of one moment, to a new file; return how many events."""
+        return self.store.backup(Path(path))
+
+    # --------------------------------------------------------- leases and classes
+
+    def lease(
+        self,
+        count: int = 1,
+        *,
+        annotator: str | None = None,
+        token: str | None = None,
+        ttl: float = LEASE_SECONDS,
+    ) -> Leased:
+        """Hand out the next images of the last round, to nobody else meanwhile.
+
+        Args:
+            count: How many, at most.
+            annotator: Who labels.
+            token: Names the browser tab or process, for sending it again: what it still
+                holds comes first. None: a new one.
+            ttl: Seconds until the lease ends without a :meth:`heartbeat`.
+
+        Returns:
+            The images, and how many more others hold.
+        """
+        who, overlap = labels.named(annotator), self.settings.overlap
+        return self.store.lease(
+            who, count, overlap=overlap, ttl=ttl, among=-1, token=token
+        )
+
+    def heartbeat(self, token: str, *, ttl: float = LEASE_SECONDS) -> tuple[Lease, ...]:
+        """Prolong the leases of a token and return those it still holds."""
+        return self.store.heartbeat(token, ttl=ttl)
+
+    def release(self, token: str, items: Sequence[str] | None = None) -> int:
+        """Give back the leases of a token, or those on some images; return how many."""
+        return self.store.release(token, items)
+
+    def add_class(self, name: str, *, uuid: str | None = None) -> tuple[str, ...]:
+        """Add a class that was forgotten, and return all there are now."""
+        with self.store.writing() as store:
+            labels.add_class(store, name, uuid)
+            return labels.all_names(store)
+
+    def add_classes(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Add several classes or, where one is refused, none; return all there are."""
+        with self.store.writing() as store:
+            for name in names:
+                labels.add_class(store, name)
+            return labels.all_names(store)
+
+    def rename_class(
+        self, old: str, new: str, *, uuid: str | None = None
+    ) -> tuple[str, ...]:
+        """Give a class another name, and return all there are now."""
+        with self.store.writing() as store:
+            labels.rename_class(store, old, new, uuid)
+            return labels.all_names(store)
+
+    # ----------------------------------------------------------- train and export
 
     def train(
         self, trainer: str | Choice | None = None, *, scan: bool = True
@@ -228,7 +709,7 @@ class Project(Labeling):
         from fewlabels.projects import learning
 
         other = None if trainer is None else learning.other_trainer(self, trainer)
-        lock = TRAINING_LOCK if other is None else OTHER_TRAINING_LOCK
+        lock = _TRAINING_LOCK if other is None else _OTHER_TRAINING_LOCK
         with self.alone(lock, "training"):
             if scan:
                 self.index()
@@ -257,20 +738,9 @@ class Project(Labeling):
             A sentence; empty where nothing is to be trained.
         """
         from fewlabels.projects import learning
-        from fewlabels.projects.planning import duration, expected_seconds
 
         self.index()
-        other = None if trainer is None else learning.other_trainer(self, trainer)
-        if not learning.is_needed(self, other):
-            return ""
-        snapshot = self.snapshot()
-        pool = snapshot.pool(self.images(snapshot))
-        chosen = self.chosen_trainer() if other is None else other
-        seconds = expected_seconds(chosen, pool, self.feature_cache)
-        words = f"{self.settings.reason} " if other is None else ""
-        if seconds is not None:
-            return f"{words}Expected: {duration(seconds)}."
-        return f"{words}Trainer: {chosen.name}; how long it takes is not known."
+        return learning.expectation(self, trainer)
 
     def status(self) -> Status:
         """Return how the project stands, and how good its model is."""
@@ -309,58 +779,6 @@ class Project(Labeling):
             self.train()
         return exporting.export(self, Path(folder), onnx=onnx, also=also)
 
-    def backup(self, path: str | PathLike[str]) -> int:
-        """Copy all labels, as of one moment, to a new file; return how many events."""
-        return self.store.backup(Path(path))
 
-
-@contextmanager
-def _whole(place: Path) -> Iterator[Path]:
-    """Hand out a folder whose content becomes that of ``place`` once it is complete.
-
-    Of two that do so at the same time the second is refused. A folder that is there
-    already is filled, the settings last: a shell may be in it, or a drive.
-
-    Yields:
-        The folder.
-    """
-    real = place.resolve()  # '.' has no name of its own
-    if not real.exists():
-        with files.building(real) as partial:
-            yield partial
-            try:
-                files.move(partial, real)
-            except StorageError:
-                check_free(place)
-                raise
-        return
-    in_use = ProjectError(f"Another process is creating a project in '{place}'.")
-    with files.building(real / FILE) as partial:
-        yield partial
-        with files.alone(real / LOCK, in_use, patience=_PATIENCE):
-            check_free(place)
-            for path in sorted(partial.iterdir(), key=lambda one: one.name == FILE):
-                files.move(path, real / path.name)
-
-
-def check_free(folder: Path) -> None:
-    """Raise unless a folder is new, empty, or that of a beginning that was killed."""
-    if not folder.exists():
-        return
-    if folder.is_dir():
-        found = files.strangers(folder, LOCK, *_OPEN_STORE, *_PAGE)
-        if not found or (found == [_STORE] and _is_unused(folder / _STORE)):
-            return
-    raise ProjectError(
-        f"'{folder}' is not empty; nothing was touched. Give a new or empty folder "
-        "for the project. To go on with a project that is there, ask it."
-    )
-
-
-def _is_unused(store: Path) -> bool:
-    """Whether a file is a label store that nobody was asked about anything from."""
-    try:
-        with Store.open(store, create=False) as opened:
-            return not opened.rounds()
-    except FewlabelsError:
-        return False
+def _store_place(folder: Path, settings: ProjectSettings) -> str | Path:
+    return settings.store if "://" in settings.store else folder / settings.store

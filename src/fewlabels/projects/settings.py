@@ -1,6 +1,7 @@
 """What a project is about: typed, kept in ``project.json``, changed by its owner."""
 
 import warnings
+from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -9,10 +10,16 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fewlabels import files
-from fewlabels.errors import ProjectError, SettingsChangedWarning, StorageError
+from fewlabels.errors import (
+    ProjectError,
+    SettingsChangedWarning,
+    StorageError,
+    UsageError,
+)
+from fewlabels.features.encoders import Quality
 from fewlabels.naming import DEFAULT_STRATEGY
 from fewlabels.runs import Choice
-from fewlabels.runs.settings import faults
+from fewlabels.runs.settings import faults, validated
 from fewlabels.seals import opened, sealed
 
 _SEEN = ".project.json"  # as it was when the project was used last
@@ -22,6 +29,9 @@ FILE = "project.json"
 
 _MOST_BYTES = 2**24
 
+LARGEST_SIDE = 1024
+"""Pixels of a side that images are brought to at most."""
+
 AUDIT_SHARE = 0.2
 """Share of the budget, or of the images where they are fewer, that measures."""
 
@@ -29,10 +39,89 @@ LARGEST_AUDIT = 0.5
 """Share of the images that may measure, so that as many are left to learn from."""
 
 
-class ProjectSettings(BaseModel):
-    """Everything that decides what a project does; its labels are in the store."""
+class _Common(BaseModel):
+    """What a person decides, and what is kept of it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True
+    )
+
+    budget: int = Field(ge=1)
+    """Total number of labels."""
+    audit: int | None = Field(None, ge=0)
+    """Labels used only to measure. [default: a fifth]"""
+    query: int = Field(20, ge=1)
+    """Labels asked for in each round."""
+    overlap: int = Field(1, ge=1)
+    """People who label each image."""
+    strategy: Choice = Choice(name=DEFAULT_STRATEGY)
+    """What chooses images: a name or module:Class."""
+    trainer: Choice | None = None
+    """What learns: a name or module:Class. [default: what fits the images]"""
+    seed: int = 0
+    """Seed of everything random."""
+    store: str | None = None
+    """PostgreSQL address. [default: a file in PROJECT]"""
+
+    @model_validator(mode="after")
+    def _leaves_something_to_train_on(self) -> Self:
+        if self.audit is not None and self.audit >= self.budget:
+            raise ValueError(
+                f"the audit slice takes {self.audit} of {self.budget} labels and "
+                "leaves none to train on; make audit smaller or budget larger"
+            )
+        return self
+
+
+class NewProject(_Common):
+    """What the owner of a new project decides; everything else follows from it.
+
+    These are the options of :meth:`Project.create`, and of the commands that begin a
+    project.
+    """
+
+    encoder: str | None = None
+    """What makes the features that it learns from. [default: the trainer's]"""
+    quality: Quality | None = None
+    """Pixels a side for a pretrained network: fast (96), normal (160), best (224).
+    [default: normal]"""
+    size: int | None = Field(None, ge=1, le=LARGEST_SIDE)
+    """Resize images to this side. [default: what fits]"""
+    shares: str | tuple[float, ...] = "unknown"
+    """Class frequencies: unknown, even, or 40,35,25."""
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Self:
+        """Return checked options; one that is None has its default."""
+        given = {name: value for name, value in options.items() if value is not None}
+        return validated(cls, given)
+
+    def settings(self, num_images: int, **resolved: Any) -> "ProjectSettings":
+        """Return the settings of a project with so many distinct images.
+
+        Args:
+            num_images: Images that can be asked about.
+            **resolved: What follows from the images: their place, trainer and shape.
+
+        Returns:
+            The settings.
+        """
+        audit, largest = self.audit, largest_audit(num_images)
+        if audit is None:
+            audit = int(AUDIT_SHARE * min(self.budget, num_images))
+        if audit > largest:
+            raise UsageError(
+                f"The audit slice would take {audit} of {num_images} images and leave "
+                f"too few to learn from; at most half of them, {largest}, may measure."
+            )
+        own = {name: getattr(self, name) for name in _Common.model_fields}
+        own |= {"audit": audit} | resolved
+        given = {name: value for name, value in own.items() if value is not None}
+        return ProjectSettings.model_validate(given)
+
+
+class ProjectSettings(_Common):
+    """Everything that decides what a project does; its labels are in the store."""
 
     schema_version: Literal[1] = 1
     images: str | None = None
@@ -43,23 +132,14 @@ class ProjectSettings(BaseModel):
     store: str = "labels.sqlite"
     """The label store: a file in the project's folder, or a PostgreSQL address."""
     store_identity: str | None = None
-    """Which store that has to be; None: any, in projects of earlier versions."""
-    budget: int = Field(ge=1)
-    """Labels in all, those of the audit slice included."""
+    """Which store that has to be; None: any."""
     audit: int = Field(ge=0)
-    """Labels that measure and do nothing else."""
-    query: int = Field(default=20, ge=1)
-    """Labels asked for in each round."""
-    overlap: int = Field(default=1, ge=1)
-    """Annotators who shall label each image."""
-    strategy: Choice = Choice(name=DEFAULT_STRATEGY)
     trainer: Choice
     reason: str = "You chose the trainer."
     """Why this trainer."""
     shape: tuple[int, int, int] | tuple[int]
     """Channels, height and width that images are brought to, or the length of a row;
     fixed from the start."""
-    seed: int = 0
 
     @property
     def noun(self) -> str:
@@ -70,15 +150,6 @@ class ProjectSettings(BaseModel):
     def _has_items(self) -> Self:
         if self.images is None and self.vectors is None:
             raise ValueError("neither 'images' nor 'vectors' says what is labeled")
-        return self
-
-    @model_validator(mode="after")
-    def _leaves_something_to_train_on(self) -> Self:
-        if self.audit >= self.budget:
-            raise ValueError(
-                f"the audit slice takes {self.audit} of {self.budget} labels and "
-                "leaves none to train on; make audit smaller or budget larger"
-            )
         return self
 
     @classmethod
@@ -103,70 +174,35 @@ class ProjectSettings(BaseModel):
         files.replace_text(folder / FILE, self.model_dump_json(indent=2) + "\n")
 
     def tell_changes(self, folder: Path) -> None:
-        """Say once what is not as it was when the project was used before.
+        """Warn once about what is not as it was when the project was used before.
 
-        People edit the file, and so may a failing disk: nothing of it goes unsaid.
+        People edit the file, and so may a failing disk. The address of the store, which
+        may hold a password, is remembered as a hash.
         """
-        before, now = None, self._without_address()
-        with suppress(OSError, ValueError):  # damaged, or of an earlier version
-            content = opened((folder / _SEEN).read_bytes())[0]
+        store = sha256(self.store.encode()).hexdigest()
+        before, now = None, self.model_copy(update={"store": store})
+        with suppress(OSError, ValueError):
+            content = opened((folder / _SEEN).read_bytes())
             before = type(self).model_validate_json(content)
         if before == now:
             return
         if before is not None:
+            was, new = before.model_dump(), now.model_dump()
+            changes = [
+                f"{name} was {was[name]!r} and is now {new[name]!r}"
+                for name in new
+                if was[name] != new[name] and name != "store"
+            ]
+            if before.store != now.store:
+                changes.append("the store is a different one")
             msg = (
-                f"'{folder / FILE}' was changed: {'; '.join(now._changes(before))}. If "
-                "that was not you, restore it. This message appears once."
+                f"'{folder / FILE}' was changed: {'; '.join(changes)}. If that was not "
+                "you, restore it. This message appears once."
             )
             warnings.warn(msg, SettingsChangedWarning, stacklevel=2)
         with suppress(StorageError):  # somebody else's folder, to look at
             text = sealed(now.model_dump_json(indent=2) + "\n")
             files.replace_text(folder / _SEEN, text)
-
-    def _without_address(self) -> Self:
-        """Return the settings with a hash for the store, which may hold a password."""
-        store = sha256(self.store.encode()).hexdigest()
-        return self.model_copy(update={"store": store})
-
-    def _changes(self, before: Self) -> list[str]:
-        was, now = before.model_dump(), self.model_dump()
-        different = [name for name in now if was[name] != now[name]]
-        return [
-            "the store is a different one"
-            if name == "store"
-            else f"{name} was {was[name]!r} and is now {now[name]!r}"
-            for name in different
-        ]
-
-
-def checked(num_images: int, **given: Any) -> ProjectSettings:
-    """Return settings, or say in a sentence which of them cannot be meant.
-
-    Args:
-        num_images: Images that can be asked about.
-        **given: Settings by name; None: the default.
-
-    Returns:
-        The settings.
-
-    Raises:
-        ProjectError: If one is unknown, of a wrong type or out of range.
-    """
-    own = {name: value for name, value in given.items() if value is not None}
-    if "audit" not in own and isinstance(own.get("budget"), int):
-        own["audit"] = int(AUDIT_SHARE * min(own["budget"], num_images))
-    try:
-        settings = ProjectSettings.model_validate(own)
-    except ValidationError as error:
-        raise ProjectError(f"The project cannot be made. {faults(error)}") from error
-    largest = largest_audit(num_images)
-    if settings.audit > largest:
-        raise ProjectError(
-            f"The project cannot be made. The audit slice would take {settings.audit} "
-            f"of {num_images} images and leave too few to learn from; at most half of "
-            f"them, {largest}, may measure."
-        )
-    return settings
 
 
 def largest_audit(num_images: int) -> int:

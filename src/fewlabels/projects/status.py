@@ -5,8 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import compress
+from typing import TYPE_CHECKING
 
 from fewlabels import training
+from fewlabels.checks import count
 from fewlabels.evaluation import (
     CurvePoint,
     Gain,
@@ -16,13 +18,14 @@ from fewlabels.evaluation import (
     fall_note,
     learning_curve,
 )
-from fewlabels.integers import count
-from fewlabels.projects.folder import ProjectFolder
 from fewlabels.projects.models import NUM_TO_TELL_APART, ModelRecord
 from fewlabels.projects.shares import assumed
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.store import Agreement, agreement
 from fewlabels.store.records import LABELS
+
+if TYPE_CHECKING:
+    from fewlabels.projects.project import Project
 
 
 class NextStep(StrEnum):
@@ -81,7 +84,7 @@ class Status:
     next_step: NextStep
 
 
-def status(project: ProjectFolder) -> Status:
+def status(project: "Project") -> Status:
     """Return how a project stands.
 
     Only the audit slice measures: it was drawn at random, and no model was trained on
@@ -172,7 +175,7 @@ def _fall_notes(compared: Sequence[ModelRecord], right: Rights) -> Iterator[str]
 
 
 def _notes(
-    project: ProjectFolder,
+    project: "Project",
     snapshot: Snapshot,
     latest: ModelRecord | None,
     counts: Sequence[int],
@@ -214,7 +217,7 @@ def _vanished_notes(snapshot: Snapshot, noun: str) -> Iterator[str]:
         )
 
 
-def _share_notes(project: ProjectFolder, snapshot: Snapshot) -> Iterator[str]:
+def _share_notes(project: "Project", snapshot: Snapshot) -> Iterator[str]:
     """Yield what labels of random images say against the shares that are assumed."""
     chosen, classes = project.settings.trainer, snapshot.classes
     shares = assumed(chosen, len(classes))
@@ -243,7 +246,7 @@ def _share_notes(project: ProjectFolder, snapshot: Snapshot) -> Iterator[str]:
 
 
 def _audit_notes(
-    project: ProjectFolder, snapshot: Snapshot, num_audited: int
+    project: "Project", snapshot: Snapshot, num_audited: int
 ) -> Iterator[str]:
     """Yield what the audit slice cannot tell."""
     noun = project.settings.noun
@@ -312,7 +315,7 @@ def _people_notes(snapshot: Snapshot, noun: str) -> Iterator[str]:
 
 
 def _next_step(
-    project: ProjectFolder,
+    project: "Project",
     snapshot: Snapshot,
     latest: ModelRecord | None,
     counts: tuple[int, ...],
@@ -320,10 +323,7 @@ def _next_step(
     """Return what to do now."""
     if snapshot.open:
         return NextStep.TELL
-    seen = latest.class_counts if latest else ()
-    is_changed = seen + (0,) * (len(counts) - len(seen)) != counts
-    if latest and latest.labels:
-        is_changed = latest.labels != snapshot.labels_digest
+    is_changed = latest is None or latest.labels != snapshot.labels_digest
     if is_changed and sum(count > 0 for count in counts) >= NUM_TO_TELL_APART:
         return NextStep.TRAIN
     if snapshot.num_spent < project.settings.budget and len(snapshot.candidates):

@@ -1,129 +1,95 @@
-"""Settings, data and versions of runs as rows of a table."""
+"""Settings, data and versions as rows of a table."""
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from itertools import chain
+from pathlib import PurePosixPath
 from typing import Any
 
-from fewlabels.integers import count
-from fewlabels.report.recorded import RecordedRun, setting_text
-from fewlabels.report.wording import MISSING
-from fewlabels.runs import made_of
-
-_SETTINGS = {
-    "data": "Data set",
-    "strategy": "Strategy",
-    "trainer": "Trainer",
-    "start": "Labels at the start",
-    "query": "Labels per query",
-    "budget": "Labels at the end",
-    "seed": "Seed",
-    "seeds": "Separate seeds",
-    "initial_models": "Starting sets tried",
-    "zero_shot": "First query by an untrained network",
-    "threads": "Threads",
-}
-HASH = "Hash of names and contents"
-"""What the fact about the identity of data is called."""
-
-_LARGEST_CLASS_LIST = 10
+from fewlabels.checks import count
+from fewlabels.report.wording import MISSING, first_of
+from fewlabels.runs import Choice
 
 
-@dataclass(frozen=True)
-class FactRow:
-    """One thing that is known of every run."""
-
-    name: str
-    values: tuple[str, ...]
-    """One value per run, or a single one that is true of all."""
-    is_code: bool = False
-    """Whether the values are meant for machines: hashes and the like."""
-
-
-@dataclass(frozen=True)
-class FactGroup:
-    """Rows under one heading."""
-
-    name: str
-    rows: tuple[FactRow, ...]
-
-
-def fact_groups(runs: Sequence[RecordedRun]) -> tuple[FactGroup, ...]:
-    """Return all that is known of the runs, by subject."""
-    groups = {
-        "Settings": [settings_facts(run.settings) for run in runs],
-        "Data": [data_facts(run.data) for run in runs],
-        "Created with": [_environment(run) for run in runs],
-    }
-    return grouped(groups)
-
-
-def grouped(
+def fact_groups(
     groups: Mapping[str, Sequence[Mapping[str, str]]],
-) -> tuple[FactGroup, ...]:
-    """Return facts by subject, a column each; subjects without a fact are left out."""
-    return tuple(
-        FactGroup(name, rows)
-        for name, columns in groups.items()
-        if (rows := fact_rows(columns))
-    )
+) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
+    """Return facts by subject: names, and a value per run or one that is true of all.
 
-
-def fact_rows(columns: Sequence[Mapping[str, str]]) -> tuple[FactRow, ...]:
-    """Put the columns side by side; what is the same everywhere is said once."""
-    rows = []
-    for name in dict.fromkeys(name for column in columns for name in column):
-        values = tuple(column.get(name, MISSING) for column in columns)
-        said = values[:1] if len(set(values)) == 1 else values
-        rows.append(FactRow(name, said, is_code="hash" in name.lower()))
-    return tuple(rows)
-
-
-def settings_facts(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return settings as people read them."""
-    return {_SETTINGS.get(key, key): setting_text(settings[key]) for key in settings}
-
-
-def data_facts(data: Mapping[str, Any]) -> dict[str, str]:
-    """Return what a run wrote down of its data."""
+    Subjects without a fact are left out.
+    """
     found = {}
-    if "num_items" in data:
-        found["Images to choose from"] = count(data["num_items"])
-    if "num_test" in data:
-        found["Held-out images"] = (
-            count(data["num_test"]) if data["num_test"] else "none"
-        )
-    if data.get("classes"):
-        found["Classes"] = class_list(list(map(str, data["classes"])))
-    if "shape" in data:
-        found["Image shape"] = " × ".join(map(str, data["shape"]))
-    if "hash" in data:
-        found[HASH] = str(data["hash"])
+    for subject, columns in groups.items():
+        facts = []
+        for name in dict.fromkeys(name for column in columns for name in column):
+            values = tuple(column.get(name, MISSING) for column in columns)
+            facts.append((name, values[:1] if len(set(values)) == 1 else values))
+        if facts:
+            found[subject] = facts
     return found
 
 
-def class_list(classes: Sequence[str]) -> str:
-    """Return how many classes there are, and the first of them by name."""
-    shown = ", ".join(classes[:_LARGEST_CLASS_LIST])
-    more = len(classes) - _LARGEST_CLASS_LIST
-    rest = f" and {more:,} more" if more > 0 else ""
-    return f"{len(classes):,}: {shown}{rest}"
+def as_facts(content: Mapping[str, Any]) -> dict[str, str]:
+    """Return settings, or what a run wrote down of its data, as people read them.
 
-
-def _environment(run: RecordedRun) -> dict[str, str]:
-    found = environment_facts(run.description)
-    for part, made in made_of(run.description, {}).items():
-        for module, source in made.source.items():
-            found[f"Source hash of '{module}' ({part})"] = source
-    finished = [t["finished"] for t in run.timings.values() if "finished" in t]
-    if finished:
-        found["Last round finished"] = str(finished[-1])
+    Example:
+        >>> as_facts({"num_test": 500, "shape": [1, 8, 8], "classes": ["cat", "dog"]})
+        {'Num test': '500', 'Shape': '1 × 8 × 8', 'Classes': '2: cat, dog'}
+    """
+    found = {}
+    for key, value in content.items():
+        text = setting_text(value)
+        if key == "classes":
+            text = f"{len(value):,}: {first_of(list(map(str, value)), most=10)}"
+        elif key == "shape":
+            text = " × ".join(map(str, value))
+        found[key.replace("_", " ").capitalize()] = text
     return found
 
 
 def environment_facts(description: Mapping[str, Any]) -> dict[str, str]:
     """Return versions and platform, where they were written down."""
-    versions: Mapping[str, Any] = description.get("versions", {})
-    found = {name: str(version) for name, version in versions.items()}
+    found = dict(description.get("versions", {}))
     if "platform" in description:
-        found["Platform"] = str(description["platform"])
-    return found
+        found["Platform"] = description["platform"]
+    return {name: str(value) for name, value in found.items()}
+
+
+def merged(facts: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return the facts of many runs, with all values where they differ."""
+    found: dict[str, dict[str, None]] = {}
+    for name, value in chain.from_iterable(one.items() for one in facts):
+        found.setdefault(name, {})[value] = None
+    return {name: first_of(list(values), most=3) for name, values in found.items()}
+
+
+def chosen_name(settings: Mapping[str, Any], key: str) -> str:
+    """Return the name of what was chosen: a data set, a strategy or a trainer."""
+    chosen = settings.get(key, "unknown")
+    return str(chosen["name"] if isinstance(chosen, Mapping) else chosen)
+
+
+def data_name(settings: Mapping[str, Any]) -> str:
+    """Return a short name of the data set; for a path its last part."""
+    given = chosen_name(settings, "data")
+    return PurePosixPath(given.replace("\\", "/")).name or given
+
+
+def setting_text(value: Any) -> str:
+    """Return a setting as text: a name with its options, a number, anything else.
+
+    Example:
+        >>> setting_text({"name": "npc", "options": {"draws": 100}})
+        'npc (draws = 100)'
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return count(value)
+    if isinstance(value, Mapping) and set(value) == {"name", "options"}:
+        return Choice.model_validate(value).label
+    if isinstance(value, Mapping):
+        given = {key: one for key, one in value.items() if one is not None}
+        pairs = [f"{key} = {setting_text(one)}" for key, one in given.items()]
+        return ", ".join(pairs) or "that of the run"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,215 +1,96 @@
-"""The page about runs: all that it shows is worked out before it becomes HTML."""
+"""Pages: sections of drawings, tables and images, written as one file."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from fewlabels.naming import AllowCode
-from fewlabels.pool import Pool
-from fewlabels.report.conditioning import (
-    ConditioningView,
-    conditioning_rows,
-    conditioning_view,
-)
-from fewlabels.report.curves import Curve, Panel, Point, page_curves, percent_ticks
-from fewlabels.report.facts import FactGroup, fact_groups
-from fewlabels.report.galleries import (
-    Gallery,
-    asked_gallery,
-    shown_ids,
-    starting_gallery,
-)
-from fewlabels.report.headline import (
-    Tile,
-    default_title,
-    explanation,
-    headline,
-    tiles,
-)
-from fewlabels.report.measures import (
-    ClassCounts,
-    TimingRow,
-    class_counts,
-    timing_rows,
-    total_time,
-)
-from fewlabels.report.recorded import RecordedRun, read_runs
-from fewlabels.report.rendering import write_page
-from fewlabels.report.table import AccuracyTable, table_of
-from fewlabels.report.thumbnails import Thumbnails
-from fewlabels.runs import Conditioning, RoundLine, RunFolder
+from fewlabels.checks import count
+from fewlabels.files import make_folder, replace_text
+from fewlabels.report.pictures import Gallery
+from fewlabels.report.table import Table
+from fewlabels.report.wording import percent
 
-_TEMPLATE = "page.html.j2"
+if TYPE_CHECKING:
+    from fewlabels.report.figures import Drawing  # a contact sheet needs no Matplotlib
 
 
-@dataclass(frozen=True)
-class RunView:
-    """What is shown of one run."""
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """A part of a section: mostly what there is to say of one run or condition."""
 
-    name: str
-    hue: int
-    start: Gallery | None
-    """The starting set, unless all runs share it."""
-    galleries: tuple[Gallery, ...]
-    counts: ClassCounts | None
-    values: tuple[RoundLine, ...]
-    """The rounds whose choice has a value."""
-    conditioning: ConditioningView | None
-    """Spectra of the labeled items; None where no network was kept."""
-    timings: tuple[TimingRow, ...]
-
-    @property
-    def total(self) -> TimingRow:
-        """Seconds of all rounds together."""
-        return total_time(self.timings)
+    heading: str = ""
+    drawing: "Drawing | None" = None
+    tables: Sequence[Table] = ()
+    galleries: Sequence[Gallery] = ()
+    bars: Mapping[str, int] = field(default_factory=dict)
+    """Numbers of labels by class, to be drawn as bars."""
+    notes: Sequence[str] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A part of the page under one heading."""
+
+    anchor: str
+    title: str
+    notes: Sequence[str] = ()
+    blocks: Sequence[Block] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Page:
-    """All of it."""
+    """Everything that a page shows."""
 
+    kind: Literal["report", "benchmark", "project"]
     title: str
     headline: str
-    explanation: tuple[str, ...]
-    tiles: tuple[Tile, ...]
-    curves: tuple[Markup, ...]
-    """The same drawing for wide and for narrow screens; none without a number."""
-    caption: str
-    table: AccuracyTable
-    shared_start: Gallery | None
-    runs: tuple[RunView, ...]
-    facts: tuple[FactGroup, ...]
-    image_size: Literal["tiny", "small", "large"]
-    """How images are shown: up to 64 pixels they are enlarged pixel by pixel."""
+    explanation: Sequence[str]
+    warnings: Sequence[str] = ()
+    """What to know before believing the numbers."""
+    sections: Sequence[Section]
+    facts: Mapping[str, Sequence[tuple[str, tuple[str, ...]]]]
+    """Names and values by subject."""
+    columns: Sequence[str] = ()
+    """What the facts are of; none where there is one only."""
+    image_size: str = "tiny"
 
-    @property
-    def has_values(self) -> bool:
-        """Whether a strategy gave its choices a value."""
-        return any(run.values for run in self.runs)
-
-    @property
-    def has_ties(self) -> bool:
-        """Whether a choice was a tie."""
-        return any(row.tie for run in self.runs for row in run.values)
-
-    @property
-    def has_spectra(self) -> bool:
-        """Whether a spectrum of labeled items is known."""
-        return any(run.conditioning for run in self.runs)
-
-    @property
-    def has_rounds(self) -> bool:
-        """Whether a round is finished."""
-        return any(run.timings for run in self.runs)
-
-    @property
-    def has_images(self) -> bool:
-        """Whether anything was labeled or asked."""
-        return bool(self.shared_start) or any(r.start or r.galleries for r in self.runs)
+    def write(self, path: Path) -> Path:
+        """Return ``path``, after writing a page that needs no other file."""
+        return write_page(path, "page.html.j2", self)
 
 
-def write_report(
-    path: Path,
-    folders: Sequence[RunFolder],
-    pool: Pool,
-    *,
-    title: str | None = None,
-    allow_code: AllowCode = False,
-) -> Path:
-    """Write a page about one run, or about several side by side.
+def write_page(path: Path, template: str, page: object) -> Path:
+    """Return ``path``, after writing a page that needs no script and no other file.
 
-    The page is one file that needs no script and no other file. The same runs give the
-    same bytes.
-
-    Args:
-        path: Where the page shall stand, such as ``folder.report_file``.
-        folders: The runs, in the order in which they shall be shown.
-        pool: The data of the runs, to show the images that were asked for.
-        title: Heading of the page; by default the strategies and the data set.
-        allow_code: Which import paths the trainers of the runs may be; the spectra of
-            others are left out.
-
-    Returns:
-        ``path``.
+    The template is the name of a file beside this one, and shows ``page``.
     """
-    runs = read_runs(folders)
-    conditioning = [
-        conditioning_rows(folder, pool, allow_code=allow_code) for folder in folders
-    ]
-    contents = page_contents(runs, pool, title, conditioning)
-    return write_page(path, _TEMPLATE, contents)
+    style = Markup(_packaged("style.css"))  # noqa: S704 - our own file
+    html = _environment().get_template(template).render(page=page, style=style)
+    make_folder(path.parent)
+    # Half a surrogate pair, as in a file name of unknown encoding, has no UTF-8.
+    replace_text(path, html.encode("utf-8", "replace").decode("utf-8"))
+    return path
 
 
-def page_contents(
-    runs: Sequence[RecordedRun],
-    pool: Pool,
-    title: str | None = None,
-    conditioning: Sequence[Sequence[Conditioning]] = (),
-) -> Page:
-    """Return what a page about one run or more shows.
-
-    ``conditioning`` holds the spectra of each run, where they are known.
-    """
-    thumbnails = Thumbnails(pool)
-    thumbnails.prepare(shown_ids(runs))
-    is_shared = len(runs) > 1 and all(run.start == runs[0].start for run in runs)
-    measured = [run for run in runs if run.measured]
-    curves = [
-        Curve(run.name, run.hue, tuple(Point(*pair) for pair in run.measured), number)
-        for number, run in enumerate(measured)
-    ]
-    return Page(
-        title=title or default_title(runs),
-        headline=headline(runs),
-        explanation=tuple(explanation(runs)),
-        tiles=tiles(runs) if len(runs) > 1 else (),
-        curves=page_curves(Panel(tuple(curves))) if curves else (),
-        caption=_caption(curves),
-        table=table_of(runs),
-        shared_start=starting_gallery(runs[0], thumbnails) if is_shared else None,
-        runs=tuple(
-            _run_view(
-                run,
-                thumbnails,
-                conditioning_view(rows, run.hue, position),
-                is_shared=is_shared,
-            )
-            for position, (run, rows) in enumerate(
-                zip(runs, conditioning or [()] * len(runs), strict=True)
-            )
-        ),
-        facts=fact_groups(runs),
-        image_size=thumbnails.size,
+@cache
+def _environment() -> Environment:
+    """Return what compiles templates, each of them once."""
+    environment = Environment(
+        loader=FunctionLoader(_packaged),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
+    environment.filters.update(percent=percent, count=count)
+    return environment
 
 
-def _run_view(
-    run: RecordedRun,
-    thumbnails: Thumbnails,
-    conditioning: ConditioningView | None,
-    *,
-    is_shared: bool,
-) -> RunView:
-    return RunView(
-        name=run.name,
-        hue=run.hue,
-        start=None if is_shared else starting_gallery(run, thumbnails),
-        galleries=tuple(
-            asked_gallery(run, line, thumbnails) for line in run.lines if line.ids
-        ),
-        counts=class_counts(run),
-        values=tuple(line for line in run.lines if line.value is not None),
-        conditioning=conditioning,
-        timings=timing_rows(run),
-    )
-
-
-def _caption(curves: Sequence[Curve]) -> str:
-    """Say so where the axis does not begin at zero."""
-    if not curves:
-        return ""
-    low = percent_ticks([y for curve in curves for y in curve.heights])[0]
-    return f"The vertical axis begins at {low}\N{NO-BREAK SPACE}%." if low else ""
+def _packaged(name: str) -> str:
+    return (files("fewlabels.report") / name).read_text(encoding="utf-8")

@@ -1,81 +1,48 @@
-"""What came of a project, on one page."""
+"""The page of a project: how good its model is, and what that rests on."""
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from statistics import mean
 
-from markupsafe import Markup
-
-from fewlabels.evaluation import CurvePoint
-from fewlabels.integers import count
+from fewlabels.checks import count
+from fewlabels.data.files import FileImages, common_shape
+from fewlabels.evaluation import accuracy_interval
+from fewlabels.pool import Images
 from fewlabels.projects import Project, Status
-from fewlabels.report.curves import Curve, Panel, Point, page_curves
-from fewlabels.report.facts import FactGroup
-from fewlabels.report.project_galleries import ProjectImages, project_images
-from fewlabels.report.project_headline import (
-    FigureTile,
+from fewlabels.projects.models import ModelRecord
+from fewlabels.projects.snapshot import Snapshot
+from fewlabels.report.facts import as_facts, environment_facts, fact_groups
+from fewlabels.report.figures import Curve, Point, draw_curves
+from fewlabels.report.page import Block, Page, Section
+from fewlabels.report.pictures import (
+    Gallery,
+    Item,
+    image_size,
+    pictures_of,
+    readable_name,
+)
+from fewlabels.report.table import Column, Table
+from fewlabels.report.wording import (
+    MISSING,
+    decimal,
+    first_of,
     interval_text,
     project_explanation,
     project_headline,
-    project_notes,
-    project_tiles,
+    rough_percent,
+    seconds,
 )
-from fewlabels.report.project_tables import (
-    AgreementView,
-    ModelRow,
-    RoundRow,
-    agreement_view,
-    model_rows,
-    project_facts,
-    round_rows,
-)
-from fewlabels.report.rendering import write_page
-from fewlabels.report.wording import MISSING, rough_percent
+from fewlabels.runs import environment
+from fewlabels.store import Agreement, Kind
+from fewlabels.store.records import LABELS
 
-_TEMPLATE = "project.html.j2"
-_LARGEST_NAME = 16
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProjectPage:
-    """Everything the page shows."""
-
-    title: str
-    headline: str
-    explanation: tuple[str, ...]
-    tiles: tuple[FigureTile, ...]
-    notes: tuple[str, ...]
-    curves: tuple[Markup, ...]
-    """The same drawing for wide and for narrow screens; none without a curve."""
-    forecast: str
-    """What the next labels are expected to bring; empty where nobody can say."""
-    models: tuple[ModelRow, ...]
-    classes: dict[str, int]
-    """Labels to train on, by class."""
-    rounds: tuple[RoundRow, ...]
-    agreement: AgreementView | None
-    images: ProjectImages
-    facts: tuple[FactGroup, ...]
-
-    @property
-    def is_measured(self) -> bool:
-        """Whether the accuracy of models is known."""
-        return any(row.accuracy != MISSING for row in self.models)
-
-    @property
-    def longest_name(self) -> int:
-        """Letters to leave room for before the bars of the classes."""
-        return min(max(map(len, self.classes), default=0) + 1, _LARGEST_NAME)
-
-    @property
-    def uncovered(self) -> tuple[str, ...]:
-        """Classes without a label to train on."""
-        return tuple(name for name, amount in self.classes.items() if not amount)
-
-    @property
-    def image_size(self) -> str:
-        """How images are shown: up to 64 pixels they are enlarged pixel by pixel."""
-        return self.images.size
+_SETTINGS = {
+    "strategy", "trainer", "reason", "budget", "audit", "query", "overlap", "seed",
+}  # fmt: skip
+_MOST_IMAGES = 40
+_SIDE = 128
 
 
 def write_project_report(path: Path, project: Project) -> Path:
@@ -91,45 +58,217 @@ def write_project_report(path: Path, project: Project) -> Path:
     Returns:
         ``path``.
     """
-    return write_page(path, _TEMPLATE, _contents(project))
-
-
-def _contents(project: Project) -> ProjectPage:
     status, snapshot = project.status(), project.snapshot()
-    return ProjectPage(
+    images = project.images(snapshot)
+    asked = [one.item for one in snapshot.rounds[-1].items] if snapshot.rounds else []
+    pool = snapshot.pool(_seen_by_people(project, snapshot, images))
+    pictures = pictures_of(pool, asked[:_MOST_IMAGES])
+    notes = list(status.notes)
+    if status.model is not None and status.num_unused:
+        is_one = status.num_unused == 1
+        notes.append(
+            f"{count(status.num_unused, 'label')} {'was' if is_one else 'were'} added "
+            f"after {status.model.name} was trained, so it has not seen "
+            f"{'it' if is_one else 'them'}."
+        )
+    sections = [
+        _accuracy(status, project.records()),
+        _classes(status),
+        _rounds(snapshot, asked, pictures),
+        _annotators(snapshot, status.agreement),
+    ]
+    page = Page(
+        kind="project",
         title=project.folder.resolve().name,
         headline=project_headline(status),
-        explanation=tuple(project_explanation(status)),
-        tiles=project_tiles(status),
-        notes=project_notes(status),
-        curves=_drawings(status.curve),
-        forecast=_forecast(status),
-        models=model_rows(status, project.records()),
-        classes=dict(zip(status.classes, status.class_counts, strict=True)),
-        rounds=round_rows(snapshot),
-        agreement=agreement_view(snapshot, status.agreement),
-        images=project_images(project, snapshot, status.model),
-        facts=project_facts(project, status),
+        explanation=list(project_explanation(status)),
+        warnings=notes,
+        sections=[section for section in sections if section.blocks],
+        facts=fact_groups(
+            {
+                "Settings": [as_facts(project.settings.model_dump(include=_SETTINGS))],
+                "Data": [
+                    as_facts(
+                        {
+                            "images": len(snapshot.items),
+                            "classes": status.classes,
+                            "shape": project.settings.shape,
+                        }
+                    )
+                ],
+                "Page created with": [environment_facts(environment())],
+            }
+        ),
+        image_size=image_size(pool.images),
     )
+    return page.write(path)
 
 
-def _forecast(status: Status) -> str:
-    return "" if status.gain is None else str(status.gain)
+def enlarged(images: FileImages) -> FileImages:
+    """Return the images as people can make them out, where the files hold more."""
+    channels, height, width = images.shape
+    side = max((max(file.height, file.width) for file in images.files), default=0)
+    if side <= max(height, width) or max(height, width) >= _SIDE:
+        return images
+    return FileImages(images.files, (channels, _SIDE, _SIDE))
 
 
-def _drawings(curve: Sequence[CurvePoint]) -> tuple[Markup, ...]:
-    """Draw accuracy against labels; of models on equally many, the later one."""
-    last = {one.num_labeled: one.audited for one in curve if one.audited.num_audited}
-    if len(last) < 2:  # a single number is no curve, and stands in the table
-        return ()
-    points, words = [], []
-    for amount, audited in sorted(last.items()):
-        assert audited.accuracy is not None
-        points.append(Point(amount, audited.accuracy, audited.low, audited.high))
-        words.append(
-            f"{rough_percent(audited.accuracy)} ({interval_text(audited)}) after "
-            f"{count(amount, 'label')}"
+def _seen_by_people(project: Project, snapshot: Snapshot, images: Images) -> Images:
+    """Return what people see of the items; rows, where there is nothing to see."""
+    if isinstance(images, FileImages):
+        return enlarged(images)
+    files = project.image_files(snapshot)
+    return FileImages(files, common_shape(files, _SIDE)) if files else images
+
+
+def _accuracy(status: Status, records: Sequence[ModelRecord]) -> Section:
+    """Return the models in the order of training, and their curve where there is one.
+
+    Those that were made before the audit slice was drawn have no accuracy.
+    """
+    rows, points, words = [], dict[int, Point](), dict[int, str]()
+    unmeasured = [accuracy_interval(0, 0)] * (len(records) - len(status.curve))
+    measures = [*unmeasured, *(one.audited for one in status.curve)]
+    for record, audited in zip(records, measures, strict=True):
+        accuracy = interval = MISSING
+        if audited.accuracy is not None:
+            amount = record.num_labeled  # of two models at one number, the later
+            points[amount] = Point(amount, audited.accuracy, audited.low, audited.high)
+            accuracy, interval = rough_percent(audited.accuracy), interval_text(audited)
+            words[amount] = f"{accuracy} ({interval}) after {count(amount, 'label')}"
+        rows.append(
+            [
+                record.name,
+                f"{record.num_labeled:,}",
+                accuracy,
+                interval,
+                seconds(record.seconds),
+                _moment(record.created),
+            ]
         )
-    drawn = Curve("accuracy", 1, tuple(points), is_rough=True)
-    told = f"Accuracy against number of labels: {', '.join(words)}."
-    return page_curves(Panel((drawn,)), words=told)
+    drawing, notes = None, [] if status.gain is None else [str(status.gain)]
+    if len(points) > 1:
+        told = ", ".join(words[amount] for amount in sorted(words))
+        drawing = draw_curves(
+            "accuracy",
+            [Curve("accuracy", 1, tuple(points[amount] for amount in sorted(points)))],
+            value=rough_percent,
+            words=f"Accuracy against number of labels: {told}.",
+        )
+    elif points:
+        notes.append("A curve needs models with two different numbers of labels.")
+    else:
+        notes.append("Not measured, though a model was trained.")
+    columns = ["Model", "Labels", "Accuracy", "Interval", "Training", "Trained (UTC)"]
+    block = Block(drawing=drawing, tables=[Table(columns, rows)], notes=notes)
+    return Section(anchor="accuracy", title="Accuracy", blocks=[block] if rows else ())
+
+
+def _classes(status: Status) -> Section:
+    counts = dict(zip(status.classes, status.class_counts, strict=True))
+    if not any(counts.values()):
+        names = first_of(status.classes, most=40)
+        note = f"There are no labels to train on yet. {len(counts)} classes: {names}."
+        block = Block(notes=[note])
+    else:
+        notes = ["Training labels only; audit labels are not counted here."]
+        if all(counts.values()):
+            notes.append("Every class has a label.")
+        block = Block(bars=counts, notes=[" ".join(notes)])
+    return Section(anchor="classes", title="Labels per class", blocks=[block])
+
+
+def _rounds(
+    snapshot: Snapshot, asked: Sequence[str], pictures: dict[str, str]
+) -> Section:
+    if not snapshot.rounds:
+        block = Block(notes=["No images have been asked about yet."])
+        return Section(anchor="rounds", title="Rounds", blocks=[block])
+    rows = [
+        [
+            f"{one.step:,}",
+            one.strategy,
+            one.model or "untrained",
+            f"{len(one.items):,}",
+            f"{sum(item.role == 'audit' for item in one.items):,}",
+            f"{sum(snapshot.is_answered(item.item) for item in one.items):,}",
+            _moment(one.created),
+        ]
+        for one in snapshot.rounds
+    ]
+    texts = [Column(name, is_text=True) for name in ("Chosen by", "Model")]
+    columns: list[Column | str] = [
+        "Round",
+        *texts,
+        "Images",
+        "Audit",
+        "Answered",
+        "Asked (UTC)",
+    ]
+    unsure = {one.item for one in snapshot.verdicts if one.kind is Kind.UNSURE}
+    items = []
+    for item in asked[:_MOST_IMAGES]:
+        shown, number = (
+            (_name(snapshot, item), pictures.get(item)),
+            snapshot.known.get(item),
+        )
+        if number is not None:
+            items.append(Item(*shown, snapshot.classes[number]))
+        elif item in snapshot.skipped:
+            items.append(Item(*shown, "skipped", "skipped"))
+        elif not snapshot.is_answered(item):
+            items.append(Item(*shown, "open", "open"))
+        else:
+            caption = "unsure" if item in unsure else "disputed"
+            items.append(Item(*shown, caption, "skipped"))
+    num_answered = sum(snapshot.is_answered(item) for item in asked)
+    gallery = Gallery(
+        f"Round {snapshot.rounds[-1].step}",
+        f"{num_answered:,} of {count(len(asked), 'image')} answered",
+        items,
+        len(asked) - len(items),
+    )
+    block = Block(tables=[Table(columns, rows)], galleries=[gallery])
+    return Section(anchor="rounds", title="Rounds", blocks=[block])
+
+
+def _annotators(snapshot: Snapshot, agreement: Agreement) -> Section:
+    """Return how far annotators agree, where there are at least two."""
+    labels, others = Counter[str](), Counter[str]()
+    for verdict in snapshot.verdicts:
+        counter = labels if verdict.kind in LABELS else others
+        counter[verdict.annotator] += 1
+    names = sorted(labels.keys() | others.keys())
+    if len(names) < 2:
+        return Section(anchor="agreement", title="Annotators")
+    note = "No image was labeled by two people, so their agreement is unknown."
+    if agreement.num_items:
+        were = "was" if agreement.num_items == 1 else "were"
+        overall = (
+            "All labels are of one class, so it is undefined here."
+            if agreement.fleiss is None
+            else f"Overall, Fleiss' kappa is {agreement.fleiss:.2f}."
+        )
+        note = (
+            f"{count(agreement.num_items, 'image')} {were} labeled by two or more. "
+            "Kappa measures agreement beyond chance: 1 is perfect, 0 is chance. "
+            f"{overall}"
+        )
+    rows = []
+    for name in names:
+        kappas = [one for pair, one in agreement.cohen.items() if name in pair]
+        known = [kappa for kappa in kappas if kappa is not None]
+        kappa = decimal(mean(known)) if known else MISSING
+        rows.append([name, f"{labels[name]:,}", f"{others[name]:,}", kappa])
+    columns = ["Annotator", "Labels", "Skipped or unsure", "Mean kappa with others"]
+    block = Block(tables=[Table(columns, rows)], notes=[note])
+    return Section(anchor="agreement", title="Annotators", blocks=[block])
+
+
+def _name(snapshot: Snapshot, item: str) -> str:
+    index = snapshot.positions.get(item)
+    return readable_name(item) if index is None else snapshot.items[index].path
+
+
+def _moment(when: datetime | None) -> str:
+    return MISSING if when is None else f"{when.astimezone(UTC):%Y-%m-%d %H:%M}"

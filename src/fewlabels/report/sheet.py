@@ -2,62 +2,22 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from fewlabels.checks import count
 from fewlabels.data.decode import ImageFile, decode
 from fewlabels.errors import DataError, UsageError
 from fewlabels.files import open_regular
-from fewlabels.integers import count
 from fewlabels.progress import track
 from fewlabels.projects import Project
 from fewlabels.projects.exchange import AskedItem
 from fewlabels.projects.exchange.writing import suggestion
-from fewlabels.report.rendering import write_page
-from fewlabels.report.thumbnails import LARGEST_LOSSLESS, data_uri
+from fewlabels.report.page import write_page
+from fewlabels.report.pictures import LARGEST_LOSSLESS, data_uri
 
-_TEMPLATE = "sheet.html.j2"
 _SIDE = 320
 _MARK = b'content="fewlabels contact sheet"'
 _BEGINNING = 1000
-
-
-@dataclass(frozen=True)
-class NumberedImage:
-    """An image and its number in the round."""
-
-    number: int
-    name: str
-    picture: str | None
-    """A data URI; None where the file cannot be read any more."""
-    is_small: bool
-    """Whether it is enlarged pixel by pixel."""
-
-
-@dataclass(frozen=True)
-class Guess:
-    """What the model takes an image for."""
-
-    number: int
-    name: str
-    share: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sheet:
-    """Everything the page shows."""
-
-    title: str
-    headline: str
-    file: str
-    """Where the labels are written."""
-    command: str
-    """What takes them."""
-    classes: tuple[str, ...]
-    images: tuple[NumberedImage, ...]
-    guesses: tuple[Guess, ...]
-    model: str | None
-    image_size: str = "sheet"
 
 
 def sheet_path(query: Path) -> Path:
@@ -106,37 +66,36 @@ def write_contact_sheet(
     """
     snapshot = project.snapshot()
     files = project.image_files(snapshot)
-    guesses = []
-    for one in asked:
-        best = suggestion(one, snapshot.classes)
-        if best is not None:
-            guesses.append(Guess(one.number, *best))
+    images, guesses = [], []
     with track("Drawing the contact sheet", len(asked)) as advance:
-        images = []
         for one in asked:
-            images.append(_numbered(one, files[snapshot.positions[one.id]]))
+            file = files[snapshot.positions[one.id]]
+            is_small = max(file.height, file.width) <= LARGEST_LOSSLESS
+            images.append((one.number, one.path, _picture(file), is_small))
+            best = suggestion(one, snapshot.classes)
+            if best is not None:
+                guesses.append((one.number, *best))
             advance(1)
-    page = Sheet(
-        title=project.folder.resolve().name,
-        headline=f"Round {asked[0].round}: {count(len(asked), 'image')} to label",
-        file=query.name,
-        command=shlex.join(("fewlabels", "tell", str(project.folder), str(query))),
-        classes=snapshot.classes,
-        images=tuple(images),
-        guesses=tuple(guesses),
-        model=asked[0].model,
-    )
-    return write_page(path, _TEMPLATE, page)
+    page = {
+        "title": project.folder.resolve().name,
+        "headline": f"Round {asked[0].round}: {count(len(asked), 'image')} to label",
+        "file": query.name,
+        "command": shlex.join(("fewlabels", "tell", str(project.folder), str(query))),
+        "classes": snapshot.classes,
+        "images": images,
+        "guesses": guesses,
+        "model": asked[0].model,
+        "image_size": "sheet",
+    }
+    return write_page(path, "sheet.html.j2", page)
 
 
-def _numbered(one: AskedItem, file: ImageFile) -> NumberedImage:
-    """Return an image in its own proportions, reduced where it is large."""
-    longest = max(file.height, file.width)
-    scale = min(1.0, _SIDE / longest)
+def _picture(file: ImageFile) -> str | None:
+    """Return an image in its own proportions; None where it cannot be read any more."""
+    scale = min(1.0, _SIDE / max(file.height, file.width))
     height, width = (max(1, round(scale * s)) for s in (file.height, file.width))
     try:
         pixels = decode(file, (1 if file.is_grey else 3, height, width))
-        picture = data_uri(pixels, _SIDE)
     except DataError:
-        picture = None
-    return NumberedImage(one.number, one.path, picture, longest <= LARGEST_LOSSLESS)
+        return None
+    return data_uri(pixels, _SIDE)

@@ -1,66 +1,203 @@
-"""Accuracy by strategy and number of labels."""
+"""Tables: worked out once, for a page, for LaTeX, for Markdown and as data."""
 
-from collections.abc import Sequence
+import csv
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import StringIO
+from itertools import groupby
+from math import isfinite
+from pathlib import Path
+from typing import TypeAlias
 
-from fewlabels.report.recorded import RecordedRun, read_runs
-from fewlabels.runs import RunFolder
+from fewlabels.files import make_folder, replace_text
+
+Record: TypeAlias = Mapping[str, str | int | float | None]
+"""A row of data; shares are from 0 to 1."""
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "–": "--",
+    "≥": r"$\geq$",
+    "\N{MINUS SIGN}": "$-$",
+    "\N{NO-BREAK SPACE}": "~",
+    **{letter: f"${letter}$" for letter in "<>|"},
+}
 
 
 @dataclass(frozen=True)
-class AccuracyRow:
-    """Accuracies of one run."""
+class Entry:
+    """One place of a table."""
 
-    name: str
-    """Its strategy, and what else tells it from the other rows."""
-    hue: int
-    """Number of its color on the page."""
-    accuracies: tuple[float | None, ...]
-    """One per column of the table; None where nothing was measured."""
-    medians: tuple[float | None, ...] = ()
-    """Medians of each training's last evaluations; none at all where none is known."""
-
-
-@dataclass(frozen=True)
-class AccuracyTable:
-    """Rows are runs, columns are numbers of labels, cells are accuracies."""
-
-    num_labels: tuple[int, ...]
-    """The columns, ascending."""
-    rows: tuple[AccuracyRow, ...]
-    """A row per run, in the order given."""
+    text: str
+    is_best: bool = False
+    """Whether it is in bold."""
+    share: float | None = None
+    """How dark its color is on a page, from 0 to 1."""
+    detail: str = ""
+    """What stands behind it, on a page below it in small print."""
 
     @property
-    def has_medians(self) -> bool:
-        """Whether trainings were measured more than once."""
-        return any(row.medians for row in self.rows)
+    def whole(self) -> str:
+        """Its text with the detail."""
+        return f"{self.text} {self.detail}".strip()
 
 
-def accuracy_table(folders: Sequence[RunFolder]) -> AccuracyTable:
-    """Return the accuracy of each run after each number of labels.
+@dataclass(frozen=True)
+class Column:
+    """What stands above a column."""
 
-    Where a round brought no label, and so was measured twice at one number, the later
-    measurement stands.
+    name: str
+    group: str = ""
+    """What it and its neighbours have in common; empty where nothing."""
+    is_text: bool = False
+    """Whether it holds words and not numbers."""
+    is_quiet: bool = False
+    """Whether it holds what others measured."""
 
-    Args:
-        folders: The runs.
 
-    Returns:
-        The table. A run that is not finished fills its row in part.
+Row: TypeAlias = Sequence[Entry | str]
+"""Entries from left to right; a plain string is an ordinary one."""
+
+
+class Table:
+    """A table as people read it, and the same numbers as data."""
+
+    def __init__(
+        self,
+        columns: Sequence[Column | str],
+        rows: Sequence[Row],
+        *,
+        name: str = "",
+        caption: str = "",
+        records: Sequence[Record] = (),
+        breaks: Sequence[int] = (),
+    ) -> None:
+        """Remember the contents.
+
+        Args:
+            columns: What stands above the columns; the first one heads the rows. A
+                plain string is an ordinary column.
+            rows: The entries.
+            name: Name of its files; empty if it is only shown on a page.
+            caption: What it shows.
+            records: The data, all with the same fields; by default what is shown.
+            breaks: Rows that something new begins with.
+        """
+        self.name, self.caption = name, caption
+        self.records, self.breaks = tuple(records), tuple(breaks)
+        self.columns = tuple(
+            Column(one, is_text=not place) if isinstance(one, str) else one
+            for place, one in enumerate(columns)
+        )
+        self.rows = tuple(
+            tuple(Entry(one) if isinstance(one, str) else one for one in row)
+            for row in rows
+        )
+
+    @property
+    def groups(self) -> tuple[tuple[str, int], ...]:
+        """Headings that several columns share, and how many; none where none is."""
+        if not any(column.group for column in self.columns):
+            return ()
+        found = groupby(self.columns, key=lambda column: column.group)
+        return tuple((name, len(list(members))) for name, members in found)
+
+    def write(self, folder: Path) -> None:
+        """Write it as ``.csv``, ``.md`` and ``.tex``."""
+        make_folder(folder)
+        replace_text(folder / f"{self.name}.csv", self.as_csv())
+        replace_text(folder / f"{self.name}.md", self.as_markdown())
+        replace_text(folder / f"{self.name}.tex", self.as_latex())
+
+    def as_csv(self) -> str:
+        """Return the data, with nine digits; what is not known is an empty field."""
+        heads = [f"{column.group} {column.name}".strip() for column in self.columns]
+        shown = [
+            dict(zip(heads, (one.whole for one in row), strict=True))
+            for row in self.rows
+        ]
+        records = self.records or shown
+        file = StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(records[0])
+        for record in records:
+            writer.writerow(
+                (float(f"{value:.9g}") if isfinite(value) else None)
+                if isinstance(value, float)
+                else value
+                for value in record.values()
+            )
+        return file.getvalue()
+
+    def as_markdown(self) -> str:
+        """Return the table with its caption above it."""
+
+        def plain(text: str) -> str:
+            return re.sub(r"([\\`*_|<>\[\]])", r"\\\1", text)
+
+        heads = [plain(f"{one.group} {one.name}".strip()) for one in self.columns]
+        rules = ["---" if one.is_text else "---:" for one in self.columns]
+        rows = [
+            [
+                f"**{plain(one.whole)}**" if one.is_best else plain(one.whole)
+                for one in row
+            ]
+            for row in self.rows
+        ]
+        lines = [f"| {' | '.join(row)} |" for row in (heads, rules, *rows)]
+        return f"{self.caption}\n\n" + "\n".join(lines) + "\n"
+
+    def as_latex(self) -> str:
+        """Return the table as in the paper, with the rules of booktabs."""
+        groups, rules, place = [], [], 1
+        for name, width in self.groups:
+            groups.append(f"\\multicolumn{{{width}}}{{c}}{{{latex_text(name)}}}")
+            if name:
+                rules.append(f"\\cmidrule(lr){{{place}-{place + width - 1}}}")
+            place += width
+        lines = [
+            "% needs \\usepackage{booktabs}",
+            "\\begin{table}[t]",
+            f"\\caption{{{latex_text(self.caption)}}}",
+            f"\\label{{tab:{self.name}}}",
+            "\\centering",
+            "\\begin{tabular}{"
+            + "".join("l" if column.is_text else "c" for column in self.columns)
+            + "}",
+            "\\toprule",
+            *([" & ".join(groups) + " \\\\", " ".join(rules)] if groups else []),
+            " & ".join(latex_text(column.name) for column in self.columns) + " \\\\",
+            "\\midrule",
+        ]
+        for number, row in enumerate(self.rows):
+            if number in self.breaks:
+                lines.append("\\midrule")
+            lines.append(" & ".join(map(_latex_entry, row)) + " \\\\")
+        lines += ["\\bottomrule", "\\end{tabular}", "\\end{table}"]
+        return "\n".join(lines) + "\n"
+
+
+def latex_text(text: str) -> str:
+    r"""Return text that LaTeX prints as it is.
+
+    Example:
+        >>> print(latex_text("50 % of a_b"))
+        50 \% of a\_b
     """
-    return table_of(read_runs(folders))
+    return "".join(_LATEX.get(letter, letter) for letter in text)
 
 
-def table_of(runs: Sequence[RecordedRun]) -> AccuracyTable:
-    """Return the table of runs that are read already."""
-    num_labels = sorted({line.num_labeled for run in runs for line in run.lines})
-    rows = []
-    for run in runs:
-        measured = dict(run.measured)
-        settled = {line.num_labeled: line.median_accuracy for line in run.lines}
-        accuracies = tuple(measured.get(amount) for amount in num_labels)
-        medians = tuple(settled.get(amount) for amount in num_labels)
-        if all(median is None for median in medians):
-            medians = ()
-        rows.append(AccuracyRow(run.name, run.hue, accuracies, medians))
-    return AccuracyTable(tuple(num_labels), tuple(rows))
+def _latex_entry(entry: Entry) -> str:
+    """Set a mean and its deviation as one formula, anything else as text."""
+    found = re.fullmatch(r"([\d.]+) ± ([\d.]+)", entry.whole)
+    if found:
+        formula = f"{found[1]} \\pm {found[2]}"
+        return f"$\\mathbf{{{formula}}}$" if entry.is_best else f"${formula}$"
+    text = latex_text(entry.whole)
+    return f"\\textbf{{{text}}}" if entry.is_best else text

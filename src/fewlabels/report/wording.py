@@ -1,12 +1,21 @@
-"""Numbers as people read them."""
+"""Numbers, and what is known of a project's model, as people read them."""
 
-from collections.abc import Sequence
-from math import isinf
+import re
+from collections.abc import Iterator, Sequence
+from math import isfinite, isinf
+from typing import TYPE_CHECKING
+
+from fewlabels.checks import count
+
+if TYPE_CHECKING:
+    from fewlabels.evaluation import AuditedAccuracy
+    from fewlabels.projects import Status
 
 MISSING = "–"
 """Stands where there is no number."""
 
 _NBSP = "\N{NO-BREAK SPACE}"
+_MINUS = "\N{MINUS SIGN}"
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -35,9 +44,42 @@ def rough_percent(share: float) -> str:
     return f"{digits}{_NBSP}%"
 
 
-def points(difference: float) -> str:
-    """Return a difference of two shares in percentage points, without its sign."""
-    return f"{100 * abs(difference):.1f}{_NBSP}points"
+def decimal(value: float, digits: int = 2) -> str:
+    """Return a number with some digits behind the point."""
+    return f"{value:.{digits}f}" if isfinite(value) else MISSING
+
+
+def in_percent(share: float | None, digits: int = 1) -> str:
+    """Return a share in percent without the sign, as in a table.
+
+    Example:
+        >>> in_percent(0.1234)
+        '12.3'
+    """
+    return MISSING if share is None else decimal(100 * share, digits)
+
+
+def signed(value: float, digits: int = 2) -> str:
+    """Return a number with its sign; nothing that rounds to zero has one.
+
+    Example:
+        >>> signed(0.126), signed(-1.5, 1).replace("\N{MINUS SIGN}", "-"), signed(-0.0)
+        ('+0.13', '-1.5', '0.00')
+    """
+    text = decimal(abs(value), digits)
+    if text == MISSING or not float(text):
+        return text
+    return f"{'+' if value > 0 else _MINUS}{text}"
+
+
+def p_text(p: float) -> str:
+    """Return a p value.
+
+    Example:
+        >>> p_text(0.0312), p_text(0.00002).replace("\N{NO-BREAK SPACE}", " ")
+        ('0.031', '< 0.001')
+    """
+    return f"<{_NBSP}0.001" if p < 0.0005 else decimal(p, 3)
 
 
 def seconds(duration: float | None) -> str:
@@ -49,8 +91,10 @@ def seconds(duration: float | None) -> str:
     """
     if duration is None:
         return MISSING
+    if 0 < duration < 0.005:
+        return f"<{_NBSP}0.01{_NBSP}s"
     if duration < 59.95:
-        return _below_a_minute(duration)
+        return f"{duration:.{2 if duration < 1 else 1}f}{_NBSP}s"
     minutes, rest = divmod(round(duration), 60)
     if minutes < 60:
         return f"{minutes}{_NBSP}min{_NBSP}{rest:02d}{_NBSP}s"
@@ -70,10 +114,10 @@ def number(value: float | None) -> str:
     if isinf(value):
         return "∞"
     mantissa, _, exponent = f"{value:.4g}".partition("e")
+    mantissa = mantissa.replace("-", _MINUS)
     if exponent:
-        power = str(int(exponent)).translate(_SUPERSCRIPT)
-        return f"{_signed(mantissa)}{_NBSP}×{_NBSP}10{power}"
-    return _signed(mantissa)
+        return f"{mantissa}{_NBSP}×{_NBSP}{power_of_ten(int(exponent))}"
+    return mantissa
 
 
 def power_of_ten(exponent: int) -> str:
@@ -100,21 +144,71 @@ def listed(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def shortened(text: str, length: int) -> str:
-    """Return a text, or its beginning where it is too long.
+def first_of(names: Sequence[str], most: int) -> str:
+    """Return the first names of many, and how many more there are.
 
     Example:
-        >>> shortened("npc (draws = 100)", 8)
-        'npc (dr…'
+        >>> first_of(["cat", "dog", "fox"], most=2)
+        'cat, dog and 1 more'
     """
-    return text if len(text) <= length else f"{text[: length - 1]}…"
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
-def _below_a_minute(duration: float) -> str:
-    if 0 < duration < 0.005:
-        return f"<{_NBSP}0.01{_NBSP}s"
-    return f"{duration:.{2 if duration < 1 else 1}f}{_NBSP}s"
+def file_word(text: str) -> str:
+    """Return a text as a part of a file's name.
+
+    Example:
+        >>> file_word("zero-shot, 40 labels")
+        'zero-shot-40-labels'
+    """
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
-def _signed(digits: str) -> str:
-    return digits.replace("-", "\N{MINUS SIGN}")
+def interval_text(audited: "AuditedAccuracy", between: str = " to ") -> str:
+    """Return the two ends of an interval, in percent."""
+    low, high = rough_percent(audited.low), rough_percent(audited.high)
+    return f"{low[:-2]}{between}{high}"
+
+
+def why_unmeasured(status: "Status") -> str:
+    """Return why nobody knows the accuracy of a project's latest model."""
+    if status.model is None:
+        return "no model has been trained yet"
+    if not status.audit_size:
+        return "no images were set aside to measure on"
+    if not status.num_audited:
+        return "none of the audit images has a label"
+    return "the audit images were drawn after the model was trained"
+
+
+def project_headline(status: "Status") -> str:
+    """Say in one sentence how good a project's model is, or that nobody knows."""
+    audited = status.curve[-1].audited if status.curve else None
+    if audited is None or audited.accuracy is None:
+        return f"Accuracy not measured: {why_unmeasured(status)}."
+    return (
+        f"{rough_percent(audited.accuracy)} of images right, "
+        f"between {interval_text(audited, ' and ')}."
+    )
+
+
+def project_explanation(status: "Status") -> Iterator[str]:
+    """Yield what the number rests on, and how many labels are spent."""
+    audited, model = status.curve[-1].audited if status.curve else None, status.model
+    if model is not None:
+        trained = f"trained on {count(model.num_labeled, 'label')}"
+        if audited is not None and audited.num_audited:
+            yield (
+                f"{audited.num_right:,} of {count(audited.num_audited, 'image')} drawn "
+                f"at random are classified correctly by {model.name}, {trained} for "
+                f"other images. The range is the exact {100 * audited.level:g} % "
+                "interval."
+            )
+        else:
+            yield (
+                f"The latest model is {model.name}, {trained}. Its accuracy on the "
+                "images it learned from says nothing about others."
+            )
+    spent = f"{status.num_spent:,} of {count(status.budget, 'label')}"
+    yield f"{spent} {'is' if status.budget == 1 else 'are'} spent."

@@ -24,12 +24,11 @@ from fewlabels.gram import (
 from fewlabels.loop import round_folder
 from fewlabels.naming import AllowCode, check_code
 from fewlabels.pool import Pool
-from fewlabels.protocols import Classifier, Kernel, Outputs
+from fewlabels.protocols import Classifier, Kernel
 from fewlabels.rng import stream
+from fewlabels.runs.executing import replayed
 from fewlabels.runs.folder import RunFolder
 from fewlabels.runs.lines import SCHEMA, RoundLine
-from fewlabels.runs.replay import replayed
-from fewlabels.runs.settings import RunSettings
 
 NO_NETWORK = "no saved network"
 """Why a round could not be diagnosed: its checkpoint is gone, or of other data."""
@@ -110,12 +109,12 @@ def diagnose(
     Yields:
         One record per finished round. Where no network was saved, it says so.
     """
-    settings = RunSettings.merged(None, folder.description()["settings"])
+    settings = folder.settings()
     check_code(folder.settings_file, settings.trainer.code, allow_code)
     trainer = training.resolve(settings.trainer.name, settings.trainer.options)
     normalize = bool(settings.strategy.options.get("normalize", False))
     name = _KERNELS[0]
-    for line, known in replayed(folder, pool, settings.budget):
+    for line, known in replayed(folder, pool, settings):
         classifier = training.restored(
             trainer,
             known,
@@ -154,48 +153,34 @@ def _conditioning(
         return Conditioning(**common, missing=missing)
     items = torch.arange(len(pool)) if whole_pool else pool.labeled
     outputs = classifier.outputs(pool.images, items)
-    kernel = _kernel(name, outputs, pool.num_classes, normalize=normalize)
+    kernel: Kernel
+    if name == "wide-head":
+        kernel = wide_head_kernel(outputs.features, normalize=normalize)
+    elif name == "softmax":
+        kernel = softmax_kernel(outputs.features, outputs.logits, normalize=normalize)
+    else:
+        kernel = last_layer_kernel(
+            outputs.features, pool.num_classes, normalize=normalize
+        )
     rows = pool.labeled if whole_pool else torch.arange(len(items))
     gram_SS = kernel.block(rows, rows)
     found = spectrum(gram_SS)
-    if whole_pool and not is_recorded:
-        common |= _of_query(line, pool, kernel)
+    positions = {name: index for index, name in enumerate(pool.ids)}
+    asked = line.to_round(positions).query.indices
+    if whole_pool and not is_recorded and len(asked):  # chosen without these
+        members = torch.cat([pool.labeled, asked])
+        common["value"] = float(smallest_eigenvalue(kernel.block(members, members)))
+        common["ceiling"] = eigenvalue_ceiling(
+            kernel, pool.labeled, pool.candidates, len(asked)
+        )
+    # The last layer's matrix of all pairs of item and class has the eigenvalues of
+    # (h.h' + 1), C times each; the trace multiplies them by C, and a step limit is that
+    # of the whole matrix.
+    num_blocks = pool.num_classes if name == "last-layer" else 1
     return Conditioning(
         **common,
         spectrum=found,
         eigenvalues=tuple(torch.linalg.eigvalsh(gram_SS).tolist()),
-        step_limit=found.step_limit * _num_blocks(name, pool.num_classes),
+        step_limit=found.step_limit * num_blocks,
         feature_rank=numerical_rank(outputs.features) if whole_pool else None,
     )
-
-
-def _of_query(line: RoundLine, pool: Pool, kernel: Kernel) -> dict[str, Any]:
-    """Return value and ceiling of a choice that was made without them."""
-    positions = {name: index for index, name in enumerate(pool.ids)}
-    asked = line.to_round(positions).query.indices
-    if not len(asked):
-        return {}
-    members = torch.cat([pool.labeled, asked])
-    ceiling = eigenvalue_ceiling(kernel, pool.labeled, pool.candidates, len(asked))
-    value = float(smallest_eigenvalue(kernel.block(members, members)))
-    return {"value": value, "ceiling": ceiling}
-
-
-def _kernel(
-    name: str, outputs: Outputs, num_classes: int, *, normalize: bool
-) -> Kernel:
-    if name == "wide-head":
-        return wide_head_kernel(outputs.features, normalize=normalize)
-    if name == "softmax":
-        return softmax_kernel(outputs.features, outputs.logits, normalize=normalize)
-    return last_layer_kernel(outputs.features, num_classes, normalize=normalize)
-
-
-def _num_blocks(name: str, num_classes: int) -> int:
-    """Return the factor of the class trace: C blocks that are equal were added up.
-
-    The last layer's matrix of all pairs of item and class has the eigenvalues of
-    (h.h' + 1), C times each; the trace multiplies them by C, and a step limit is that
-    of the whole matrix.
-    """
-    return num_classes if name == "last-layer" else 1

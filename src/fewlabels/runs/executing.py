@@ -1,27 +1,36 @@
 """A run in a folder: begin it, go on with it, never lose it."""
 
 import hashlib
+import platform
+import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from torch import Generator
+
 from fewlabels import strategies, training
 from fewlabels.data.contents import row_digest
-from fewlabels.errors import DataChangedWarning, DataError, UncheckedWarning
-from fewlabels.loop import check_plan, hidden, rounds, starting_answers
+from fewlabels.errors import DataChangedWarning, DataError, SettingsChangedError
+from fewlabels.identity import Identity, identity
+from fewlabels.loop import check_plan, hidden, rounds, starting_answers, without
 from fewlabels.oracles import TableOracle
-from fewlabels.pool import Answers, Pool, Round, Split
-from fewlabels.protocols import Strategy, Trainer
+from fewlabels.pool import Answers, Pool, Query, Round
+from fewlabels.protocols import Classifier, Strategy, Trainer, ignore
 from fewlabels.runs.folder import RunFolder
-from fewlabels.runs.lines import RoundLine, has_ended
-from fewlabels.runs.made import with_made
-from fewlabels.runs.replay import answers_of
-from fewlabels.runs.settings import RunSettings
-from fewlabels.runs.surroundings import environment
-from fewlabels.runs.timing import Stopwatch, TimedStrategy, TimedTrainer
+from fewlabels.runs.lines import RoundLine, answers_of, has_ended
+from fewlabels.runs.settings import RunSettings, made_changes
 
 _ROWS_HASH = "rows_hash"
+_STATUS = Path("/proc/self/status")
+_RESET = Path("/proc/self/clear_refs")
+_PEAK_ONLY = "5"  # forgets the peak and nothing else (man 5 proc)
 
 
 def execute(
@@ -39,20 +48,34 @@ def execute(
 
     Yields:
         Every round, those of earlier sittings first.
+
+    Raises:
+        SettingsChangedError: If strategy or trainer are not what was planned.
     """
     strategy, trainer = check_choices(settings)
-    settings = with_made(settings, strategy, trainer)
+    resolved = settings.model_copy(
+        update={
+            "strategy": settings.strategy.as_made(strategy),
+            "trainer": settings.trainer.as_made(trainer),
+        }
+    )
+    changed = made_changes(settings.made, resolved.made)
+    if changed:
+        raise SettingsChangedError(
+            f"The run was planned with something else than is here: "
+            f"{'; '.join(changed)}. Repeat the command that planned it, and see that "
+            "every machine has the same code."
+        )
     check_plan(pool, start=settings.start, query=settings.query, budget=settings.budget)
     trainer.check(pool)  # before anything is written down
     folder = RunFolder(path)
     with folder.owned():
         facts = _data_facts(pool)
-        folder.begin(settings, {"data": facts, **environment()})
+        folder.begin(resolved, {"data": facts, **environment()})
         _check_same_data(folder, facts)
-        _tell_unchecked(folder)
         if beginning is not None and folder.start() is None:
             folder.begin_like(RunFolder(beginning))
-        yield from _finished_and_new(folder, settings, pool, strategy, trainer)
+        yield from _finished_and_new(folder, resolved, pool, strategy, trainer)
 
 
 def check_choices(settings: RunSettings) -> tuple[Strategy, Trainer]:
@@ -61,6 +84,36 @@ def check_choices(settings: RunSettings) -> tuple[Strategy, Trainer]:
         strategies.resolve(settings.strategy.name, settings.strategy.options),
         training.resolve(settings.trainer.name, settings.trainer.options),
     )
+
+
+def environment() -> dict[str, Any]:
+    """Return versions and platform of this process, as JSON can hold them."""
+    return {
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("fewlabels", "torch", "numpy")},
+        },
+        "platform": platform.platform(),
+    }
+
+
+def replayed(
+    folder: RunFolder, pool: Pool, settings: RunSettings
+) -> Iterator[tuple[RoundLine, Pool]]:
+    """Yield each finished round of a run, and the pool that it was trained on."""
+    positions = {name: index for index, name in enumerate(pool.ids)}
+    start = answers_of(folder.start() or {}, positions)
+    known = hidden(pool, settings.budget)
+    known = without(known, start) if settings.zero_shot else known.with_answers(start)
+    for line in folder.lines():
+        yield line, known
+        known = known.with_answers(line.to_round(positions).answers)
+        known = known.with_answers(start)
+
+
+def are_same_data(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Return whether facts are of the same data."""
+    return all(before.get(name) == now[name] for name in now)
 
 
 def _finished_and_new(
@@ -128,45 +181,25 @@ def _start(
 
 
 def _data_facts(pool: Pool) -> dict[str, Any]:
-    test = pool.test
-    parts = [pool.images, *([] if test is None else [test.images])]
+    def digest(content: bytes) -> str:
+        return hashlib.sha256(content).hexdigest()
+
+    test, parts, test_hash = pool.test, [pool.images], ""
+    if test is not None:
+        parts.append(test.images)
+        ids = "\n".join(test.ids).encode()
+        test_hash = digest(test.labels.numpy().tobytes() + ids)
     rows = row_digest(*parts)
     return {
         "num_items": len(pool),
         "num_test": 0 if test is None else len(test),
         "classes": list(pool.classes),
         "shape": list(pool.images.shape),
-        "hash": _digest("\n".join(pool.ids).encode()),
-        "labels_hash": _digest(pool.labels.numpy().tobytes()),
-        "test_hash": "" if test is None else _test_digest(test),
+        "hash": digest("\n".join(pool.ids).encode()),
+        "labels_hash": digest(pool.labels.numpy().tobytes()),
+        "test_hash": test_hash,
         **({_ROWS_HASH: rows} if rows else {}),
     }
-
-
-def are_same_data(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Return whether facts are of the same data; earlier ones may not tell of rows."""
-    told = now.keys() - ({_ROWS_HASH} - before.keys())
-    return all(before.get(name) == now[name] for name in told)
-
-
-def _test_digest(test: Split) -> str:
-    return _digest(test.labels.numpy().tobytes() + "\n".join(test.ids).encode())
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def _tell_unchecked(folder: RunFolder) -> None:
-    """Say so where damage to files would not be noticed."""
-    folder.start()
-    folder.lines()  # what cannot be read is told first
-    if not folder.is_checked():
-        msg = (
-            f"The run in '{folder.path}' was begun by a version that wrote no "
-            "checksums: if something else changes its files, nobody notices."
-        )
-        warnings.warn(msg, UncheckedWarning, stacklevel=2)
 
 
 def _check_same_data(folder: RunFolder, now: Mapping[str, Any]) -> None:
@@ -183,9 +216,8 @@ def _check_same_data(folder: RunFolder, now: Mapping[str, Any]) -> None:
             "else. Restore the data, or give another folder."
         )
     if not are_same_data(before, now):
-        rows = ""
-        if before.get(_ROWS_HASH, now.get(_ROWS_HASH)) != now.get(_ROWS_HASH):
-            rows = "; their rows hold other numbers"
+        has_other_rows = before.get(_ROWS_HASH) != now.get(_ROWS_HASH)
+        rows = "; their rows hold other numbers" if has_other_rows else ""
         msg = (
             f"The data changed since the run in '{folder.path}' began: "
             f"{before['num_items']} items and {before['num_test']} to measure on then, "
@@ -194,3 +226,107 @@ def _check_same_data(folder: RunFolder, now: Mapping[str, Any]) -> None:
             "is there now."
         )
         warnings.warn(msg, DataChangedWarning, stacklevel=2)
+
+
+@dataclass
+class Stopwatch:
+    """Seconds spent per kind of work since the last reading.
+
+    Work inside other work counts once, as what it is itself.
+    """
+
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    megabytes: dict[str, float] = field(default_factory=dict)
+    """The most that the process held during some kinds of work."""
+
+    @contextmanager
+    def running(self, work: str) -> Iterator[None]:
+        """Count the time of the block as time of ``work``."""
+        begin, counted = time.perf_counter(), sum(self.seconds.values())
+        try:
+            yield
+        finally:
+            inside = sum(self.seconds.values()) - counted
+            self.seconds[work] += time.perf_counter() - begin - inside
+
+    def reading(self) -> dict[str, Any]:
+        """Return seconds, megabytes and the time of day, and begin anew."""
+        spent = {f"{work}_seconds": round(s, 3) for work, s in self.seconds.items()}
+        spent |= {f"{work}_peak_mb": peak for work, peak in self.megabytes.items()}
+        self.seconds.clear()
+        self.megabytes.clear()
+        return spent | {"finished": datetime.now(UTC).isoformat(timespec="seconds")}
+
+
+@dataclass(frozen=True)
+class TimedTrainer:
+    """A trainer whose time is taken, without that of measuring its checkpoints."""
+
+    trainer: Trainer
+    watch: Stopwatch
+
+    @property
+    def identity(self) -> Identity:
+        """That of the trainer."""
+        return identity(self.trainer)
+
+    @property
+    def num_steps(self) -> int | None:
+        """That of the trainer."""
+        return self.trainer.num_steps
+
+    def check(self, pool: Pool) -> None:
+        """Let the trainer check."""
+        self.trainer.check(pool)
+
+    def fit(
+        self,
+        pool: Pool,
+        generator: Generator,
+        *,
+        workspace: Path | None = None,
+        on_checkpoint: Callable[[int, Classifier], None] = ignore,
+    ) -> Classifier:
+        """Train; see :class:`fewlabels.protocols.Trainer`."""
+
+        def measured(step: int, classifier: Classifier) -> None:
+            with self.watch.running("measure"):
+                on_checkpoint(step, classifier)
+
+        with self.watch.running("train"):
+            return self.trainer.fit(
+                pool, generator, workspace=workspace, on_checkpoint=measured
+            )
+
+
+@dataclass(frozen=True)
+class TimedStrategy:
+    """A strategy whose time is taken and, on Linux, the peak of its memory."""
+
+    strategy: Strategy
+    watch: Stopwatch
+
+    def select(
+        self,
+        classifier: Classifier,
+        pool: Pool,
+        size: int,
+        generator: Generator,
+        *,
+        history: Sequence[Round] = (),
+    ) -> Query:
+        """Choose; see :class:`fewlabels.protocols.Strategy`."""
+        try:
+            _RESET.write_text(_PEAK_ONLY, "ascii")
+            is_measured = True
+        except OSError:
+            is_measured = False
+        with self.watch.running("query"):
+            query = self.strategy.select(
+                classifier, pool, size, generator, history=history
+            )
+        for line in _STATUS.read_text("ascii").splitlines() if is_measured else ():
+            if line.startswith("VmHWM:"):
+                kilobytes = int(line.split()[1])
+                self.watch.megabytes["query"] = round(kilobytes * 1024 / 1e6, 1)
+        return query

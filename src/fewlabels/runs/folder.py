@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,15 +27,20 @@ from fewlabels.files import (
 )
 from fewlabels.journal import JsonLines, TensorBoard
 from fewlabels.loop import evaluations, round_folder
-from fewlabels.progress import Reporter, reporting
-from fewlabels.runs.described import RunDescription, StartFile
-from fewlabels.runs.lines import SCHEMA, RoundLine, TimingLine
-from fewlabels.runs.made import made_changes, made_of
-from fewlabels.runs.settings import RunSettings
+from fewlabels.progress import reporting
+from fewlabels.runs.lines import (
+    SCHEMA,
+    RoundLine,
+    RunDescription,
+    StartFile,
+    TimingLine,
+)
+from fewlabels.runs.settings import Made, RunSettings, made_changes
 from fewlabels.seals import opened, sealed
 
 _KIND = "fewlabels run"
 _LOCK = ".fewlabels-lock"
+_BOARD = "tensorboard"
 _MOST_BYTES = 2**30
 
 
@@ -71,11 +76,6 @@ class RunFolder:
         return self.path / "training.jsonl"
 
     @property
-    def tensorboard_folder(self) -> Path:
-        """``tensorboard/``: the same figures, for TensorBoard."""
-        return self.path / "tensorboard"
-
-    @property
     def report_file(self) -> Path:
         """``report.html``: the page to look at."""
         return self.path / "report.html"
@@ -84,14 +84,12 @@ class RunFolder:
     def listening(self, *, tensorboard: bool = False) -> Iterator[None]:
         """Write the figures of every training in the block into this folder."""
         lines = JsonLines(self.training_file, {"schema_version": SCHEMA})
-        with ExitStack() as ends:
-            listeners: list[Reporter] = [lines]
+        with ExitStack() as stack:
+            stack.enter_context(reporting(lines))
             if tensorboard:
-                board = TensorBoard(self.tensorboard_folder)
-                ends.callback(board.close)
-                listeners.append(board)
-            with reporting(*listeners):
-                yield
+                board = stack.enter_context(closing(TensorBoard(self.path / _BOARD)))
+                stack.enter_context(reporting(board))
+            yield
 
     def check_ours(self) -> None:
         """Raise unless the folder is new, empty or a run's; touch nothing."""
@@ -109,21 +107,14 @@ class RunFolder:
             f"Another process is using '{self.path}'; two would mix their results. "
             "Wait for it, or choose another folder."
         )
+        # All that a run may have been writing when it was killed.
+        ends = [self.settings_file, self.start_file, self.rounds_file]
+        ends += [self.timings_file, self.report_file, round_folder(self.path, 0)]
         with alone(self.path / _LOCK, in_use):
-            sweep(self._written())
+            work = [*self.path.glob("round-*"), *self.path.glob("start-*")]
+            names = ("model.safetensors", evaluations.FILE)
+            sweep([*ends, *(folder / name for folder in work for name in names)])
             yield
-
-    def _written(self) -> list[Path]:
-        """Return every file that a run may have been writing when it was killed."""
-        ends = (self.settings_file, self.start_file, self.rounds_file)
-        work = [
-            folder / name
-            for pattern in ("round-*", "start-*")
-            for folder in self.path.glob(pattern)
-            for name in ("model.safetensors", evaluations.FILE)
-        ]
-        copied = round_folder(self.path, 0)
-        return [*ends, self.timings_file, self.report_file, copied, *work]
 
     def begin(self, settings: RunSettings, facts: Mapping[str, Any]) -> None:
         """Write the settings of a new run, or check those of one that goes on.
@@ -149,34 +140,39 @@ class RunFolder:
     def changes(self, settings: RunSettings) -> list[str]:
         """Return what is not as it was when the run began, a few words each.
 
-        What the settings do not tell of strategy and trainer, or what the run did not
-        write down of them, is not compared.
+        Identities of strategy and trainer are compared where the settings have them.
         """
-        description = self.description()
-        before = description["settings"]
-        now = json.loads(settings.bare.model_dump_json())
-        # What an older version could not be told was off.
-        before = {key: _off(value) for key, value in now.items()} | before
+        begun = self._described()[1]
+        before = begun.settings.bare.model_dump(mode="json")
+        now = settings.bare.model_dump(mode="json")
         found = [
-            f"{key} was {before.get(key)!r} and is now {now.get(key)!r}"
-            for key in {**before, **now}
-            if before.get(key) != now.get(key)
+            f"{key} was {before[key]!r} and is now {now[key]!r}"
+            for key in now
+            if before[key] != now[key]
         ]
-        with _readable(self.settings_file):
-            made = made_of(description, settings.made)
-        return found or made_changes(made, settings.made)
+        return found or made_changes(begun.made, settings.made)
 
     def description(self) -> dict[str, Any]:
         """Return the content of ``run.json``."""
-        found: dict[str, Any] = _json(self.settings_file)
+        return self._described()[0]
+
+    def settings(self) -> RunSettings:
+        """Return the settings that the run began with."""
+        return self._described()[1].settings
+
+    def made(self) -> Made:
+        """Return the identities of strategy and trainer that the run began with."""
+        return self._described()[1].made
+
+    def _described(self) -> tuple[dict[str, Any], RunDescription]:
+        content = _json(self.settings_file)
         try:
-            RunDescription.model_validate(found)
+            return content, RunDescription.model_validate(content)
         except ValidationError as error:
             raise ForeignFolderError(
                 f"'{self.settings_file}' does not describe a run of fewlabels. Give "
                 "another folder."
             ) from error
-        return found
 
     def start(self) -> dict[str, int] | None:
         """Return ids and labels that the run began with; None if not yet decided."""
@@ -213,67 +209,47 @@ class RunFolder:
             lines = [
                 RoundLine.model_validate(line) for line in _lines(self.rounds_file)
             ]
-            if [line.step for line in lines] != list(range(len(lines))):
-                msg = f"its rounds are numbered {[line.step for line in lines]}"
-                raise ValueError(msg)
+            numbers = [line.step for line in lines]
+            if numbers != list(range(len(lines))):
+                raise ValueError(f"its rounds are numbered {numbers}")
             if len({len(line.class_counts) for line in lines}) > 1:
                 raise ValueError("its rounds count labels of different classes")
             if lines and not self.start_file.exists():
                 raise ValueError("the file start.json that it builds on is gone")
         return lines
 
-    def is_checked(self) -> bool:
-        """Return whether all that decides results has a checksum.
-
-        Files of earlier versions have none: a change by somebody else is not noticed.
-        """
-        texts: list[str | bytes] = []
-        for file in (self.settings_file, self.start_file):
-            with _readable(file):
-                texts += [read_regular(file, _MOST_BYTES)] if file.exists() else []
-        with _readable(self.rounds_file):
-            return all(opened(one)[1] for one in (*texts, *_texts(self.rounds_file)))
-
     def timings(self) -> list[dict[str, Any]]:
         """Return what was measured of each round besides its result."""
-        entries = _lines(self.timings_file)
         with _readable(self.timings_file):
+            entries = _lines(self.timings_file)
             for entry in entries:
                 TimingLine.model_validate(entry)
         return entries
 
     def append(self, line: RoundLine, timing: Mapping[str, Any]) -> None:
         """Add a finished round; its timing first, so that no round is without one."""
-        with _readable(self.timings_file):
-            timings = [entry for entry in self.timings() if entry["step"] < line.step]
+        timings = [entry for entry in self.timings() if entry["step"] < line.step]
         timings.append({"schema_version": SCHEMA, "step": line.step} | dict(timing))
-        told = [sealed(json.dumps(timing)) for timing in timings]
-        replace_text(self.timings_file, "".join(f"{one}\n" for one in told))
-        before = b""
+        entries = [sealed(json.dumps(timing)) for timing in timings]
+        replace_text(self.timings_file, "".join(f"{entry}\n" for entry in entries))
+        before = ""
         if self.rounds_file.exists():
-            before = self.rounds_file.read_bytes().rstrip(b"\n") + b"\n"
-        new = sealed(line.to_json())
-        replace_text(self.rounds_file, f"{before.decode()}{new}\n")
+            before = self.rounds_file.read_bytes().decode().rstrip("\n") + "\n"
+        replace_text(self.rounds_file, f"{before}{sealed(line.to_json())}\n")
 
 
 def _json(file: Path) -> Any:
     with _readable(file):
-        return parsed(opened(read_regular(file, _MOST_BYTES))[0])
+        return parsed(opened(read_regular(file, _MOST_BYTES)))
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:
     """Read a file with one JSON object per line; none where there is no file."""
-    with _readable(file):
-        return [parsed(opened(line)[0]) for line in _texts(file)]
-
-
-def _texts(file: Path) -> list[str]:
-    """Return the lines of a file; none where there is no file."""
     if not file.exists():
         return []
     # Names may hold any other character that Python would split lines at.
     whole = read_regular(file, _MOST_BYTES).decode("utf-8")
-    return [line for line in whole.split("\n") if line]
+    return [parsed(opened(line)) for line in whole.split("\n") if line]
 
 
 @contextmanager
@@ -286,13 +262,6 @@ def _readable(file: Path) -> Iterator[None]:
             f"'{file}' could not be read: {error}. It is missing, or was changed by "
             "something other than fewlabels; restore it or choose another folder."
         ) from error
-
-
-def _off(value: Any) -> Any:
-    """Return what a setting is where nobody set it: false, or nothing inside."""
-    if isinstance(value, dict):
-        return dict.fromkeys(value)
-    return False if isinstance(value, bool) else None
 
 
 def _pretty(content: Mapping[str, Any]) -> str:

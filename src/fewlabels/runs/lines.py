@@ -1,22 +1,24 @@
-"""A round as one line of ``rounds.jsonl``."""
+"""What the files of a run hold: its description, its start, its rounds."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import torch
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
+from fewlabels.identity import Identity
 from fewlabels.pool import UNKNOWN, Answers, Pool, Query, Round
+from fewlabels.runs.settings import RunSettings
 
 SCHEMA = 3
-"""Version of the files of a run; the first field of every line. Since version 3 each
-line ends with a checksum; since version 2 there is ``median_accuracy``."""
+"""Version of the files of a run; the first field of every line."""
 
 Whole = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 """A number that every library can hold."""
+_Count = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 def _checked_share(value: float) -> float:
@@ -38,8 +40,7 @@ class RoundLine(BaseModel):
     step: Whole
     num_labeled: Whole
     accuracy: Share | None
-    median_accuracy: Share | None = None
-    """Lines of version 1 are without it."""
+    median_accuracy: Share | None
     ids: tuple[str, ...]
     """The items asked about."""
     indices: tuple[Whole, ...]
@@ -64,15 +65,11 @@ class RoundLine(BaseModel):
     @classmethod
     def of(cls, finished: Round, pool: Pool) -> Self:
         """Return the line of a round."""
-        indices = finished.query.indices.tolist()
-        answered = dict(
-            zip(
-                finished.answers.indices.tolist(),
-                finished.answers.labels.tolist(),
-                strict=True,
-            )
+        indices, answers = finished.query.indices.tolist(), finished.answers
+        given = dict(
+            zip(answers.indices.tolist(), answers.labels.tolist(), strict=True)
         )
-        answered |= dict.fromkeys(finished.answers.skipped.tolist(), UNKNOWN)
+        given |= dict.fromkeys(answers.skipped.tolist(), UNKNOWN)
         record = dict(finished.query.record)
         return cls(
             step=finished.step,
@@ -81,7 +78,7 @@ class RoundLine(BaseModel):
             median_accuracy=finished.median_accuracy,
             ids=tuple(pool.ids[index] for index in indices),
             indices=tuple(indices),
-            labels=tuple(answered.get(index) for index in indices),
+            labels=tuple(given.get(index) for index in indices),
             class_counts=finished.class_counts,
             kernel=record.get("kernel"),
             value=finished.query.value,
@@ -101,16 +98,17 @@ class RoundLine(BaseModel):
             for name, label in zip(self.ids, self.labels, strict=True)
             if name in positions
         ]
+        answered = [(i, label) for i, label in found if label not in {None, UNKNOWN}]
         return Round(
             step=self.step,
             num_labeled=self.num_labeled,
             class_counts=self.class_counts,
             accuracy=self.accuracy,
             median_accuracy=self.median_accuracy,
-            query=Query(_numbers(index for index, _ in found), self.value, self.record),
+            query=Query(_numbers(i for i, _ in found), self.value, self.record),
             answers=Answers(
-                _numbers(i for i, label in found if label not in {None, UNKNOWN}),
-                _numbers(label for _, label in found if label not in {None, UNKNOWN}),
+                _numbers(i for i, _ in answered),
+                _numbers(label for _, label in answered),
                 _numbers(i for i, label in found if label == UNKNOWN),
             ),
         )
@@ -126,13 +124,40 @@ class TimingLine(BaseModel):
     finished: datetime | None = None
 
 
-def has_ended(lines: Sequence[RoundLine]) -> bool:
-    """Return whether a run with these rounds has come to its end.
+class _DataFacts(BaseModel):
+    num_items: _Count
+    num_test: _Count
+    classes: list[str]
+    shape: list[_Count] = []
 
-    The last round asks nothing more.
-    """
+
+class RunDescription(BaseModel):
+    """What ``run.json`` has to hold; there may be more."""
+
+    kind: Literal["fewlabels run"]
+    settings: RunSettings
+    data: _DataFacts
+    versions: dict[str, Any] = {}
+    made: dict[str, Identity] = {}
+
+
+class StartFile(BaseModel):
+    """What ``start.json`` has to hold."""
+
+    ids: tuple[str, ...]
+    labels: tuple[Whole, ...]
+
+
+def answers_of(written: Mapping[str, int], positions: Mapping[str, int]) -> Answers:
+    """Return labels by position; those of items that are gone are left out."""
+    there = {positions[n]: label for n, label in written.items() if n in positions}
+    return Answers(_numbers(there), _numbers(there.values()))
+
+
+def has_ended(lines: Sequence[RoundLine]) -> bool:
+    """Return whether a run with these rounds is at its end: the last asks nothing."""
     return bool(lines) and not lines[-1].ids
 
 
-def _numbers(values: Any) -> Tensor:
+def _numbers(values: Iterable[int | None]) -> Tensor:
     return torch.tensor(list(values), dtype=torch.int64)

@@ -1,4 +1,7 @@
-"""The settings of a run: typed, saved with it, compared when it is resumed."""
+"""The settings of a run: typed, saved with it, compared when it is resumed.
+
+Files of settings are YAML that a person wrote, or a stranger: read within bounds.
+"""
 
 import json
 import os
@@ -18,17 +21,24 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from fewlabels import data, training
+from fewlabels.checks import check_range
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.features import encoders
-from fewlabels.identity import Identity
+from fewlabels.files import read_regular
+from fewlabels.identity import Identity, identity
 from fewlabels.naming import DEFAULT_STRATEGY, AllowCode, check_code
-from fewlabels.runs.yaml_files import read_mapping
 
 if TYPE_CHECKING:
     from fewlabels.loop import Seeds
 
+Made = Mapping[str, Identity]
+"""Identities of ``"strategy"`` and ``"trainer"``."""
+
 _LIKE = "Give a YAML file with one 'name: value' per line."
 _MOST_THREADS = 1024
+_MOST_BYTES = 2**20
+_MOST_VALUES = 100_000
+_DEEPEST = 50
 _Model = TypeVar("_Model", bound=BaseModel)
 _CODE = ("strategy", "trainer")  # the settings that may be import paths
 
@@ -43,13 +53,18 @@ class Choice(BaseModel):
     options: dict[str, Any] = {}
     """Its options, by name."""
     made: Identity | None = None
-    """What name and options came to when the work was planned: see
-    :func:`fewlabels.identity.identity`. None: that was not looked at."""
+    """What name and options stood for when the work was planned: a default that changes
+    in a later version, or one's own code that is edited, make something else of the
+    same name. None: not looked at."""
 
     @property
     def bare(self) -> "Choice":
-        """What was chosen, whatever it came to."""
+        """The choice without its identity."""
         return self.model_copy(update={"made": None})
+
+    def as_made(self, thing: object) -> "Choice":
+        """Return the choice with the identity of the object made from it."""
+        return self.model_copy(update={"made": identity(thing)})
 
     @property
     def label(self) -> str:
@@ -59,7 +74,12 @@ class Choice(BaseModel):
             >>> Choice(name="npc", options={"draws": 100}).label
             'npc (draws = 100)'
         """
-        options = [f"{key} = {_text(value)}" for key, value in self.options.items()]
+        options = [
+            f"{key} = {value}"
+            if isinstance(value, str)
+            else f"{key} = {json.dumps(value, ensure_ascii=False)}"
+            for key, value in self.options.items()
+        ]
         return f"{self.name} ({', '.join(options)})" if options else self.name
 
     def over(self, encoder: str) -> "Choice":
@@ -79,10 +99,9 @@ class Choice(BaseModel):
         if isinstance(given, str):
             return {"name": given}
         if isinstance(given, dict) and "options" not in given:
-            options = {key: value for key, value in given.items() if key != "name"}
-            return {"options": options} | (
-                {"name": given["name"]} if "name" in given else {}
-            )
+            named = {key: given[key] for key in ("name",) if key in given}
+            rest = {key: value for key, value in given.items() if key != "name"}
+            return named | {"options": rest}
         return given
 
     @model_serializer(mode="wrap")
@@ -126,19 +145,21 @@ class SeedOptions(BaseModel):
 class RunSettings(BaseModel):
     """Everything that decides what a run does."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True
+    )
 
     data: Choice
     """The data set: a name or a path."""
     strategy: Choice = Choice(name=DEFAULT_STRATEGY)
-    """The query strategy."""
+    """The query strategy: a name or module:Class."""
     trainer: Choice = Choice(name="fixmatch-darp")
-    """The trainer."""
+    """The trainer: a name or module:Class."""
     start: int = 10
     """Labels at the beginning."""
     query: int | list[int] = 20
-    """Labels asked for in each round; several numbers: in the first rounds, the last
-    of them from then on."""
+    """Labels asked for in each round; in a file also a list, one for each of the
+    first rounds, the last of them from then on."""
     budget: int = 50
     """Labels at the end."""
     seed: int = 0
@@ -146,12 +167,12 @@ class RunSettings(BaseModel):
     seeds: SeedOptions = SeedOptions()
     """Seeds of single purposes, where they differ from ``seed``."""
     initial_models: int = 1
-    """Starting sets to choose the median from."""
+    """Start with the median of this many models."""
     zero_shot: bool = False
     """Keep the starting labels back until the untrained network has made the first
     query (one reading of the NPC paper's Table 3)."""
     threads: int = 1
-    """Threads of one process; part of the settings, since sums depend on it."""
+    """Threads of one process; results depend on them."""
 
     @property
     def all_seeds(self) -> "Seeds":
@@ -227,34 +248,33 @@ def settled(settings: RunSettings) -> RunSettings:
     A relative path would stand for something else in another working folder. What
     cannot be right raises :class:`UsageError`.
     """
-    s = settings
     from fewlabels.loop import check_numbers
 
+    s = settings
     check_numbers(start=s.start, query=s.query, budget=s.budget)
-    if not 1 <= s.threads <= _MOST_THREADS:
-        raise UsageError(
-            f"threads is {s.threads}; give a number from 1 to {_MOST_THREADS}, best "
-            "the number of cores or less."
-        )
-    if s.initial_models < 1:
-        msg = f"initial_models is {s.initial_models}; at least one model begins a run."
-        raise UsageError(msg)
+    check_range("threads", s.threads, at_least=1, at_most=_MOST_THREADS)
+    check_range("initial_models", s.initial_models, at_least=1)
     check_data(s.data)
-    return s.model_copy(update={"data": _placed(s.data)})
-
-
-def _placed(choice: Choice) -> Choice:
-    """Return data with their path in full, if they have one."""
-    name, options = choice.name, choice.options
-    if options.get("vectors"):
-        rows = str(Path(options["vectors"]).expanduser().resolve())
-        choice = choice.model_copy(update={"options": options | {"vectors": rows}})
+    name, options = s.data.name, s.data.options
     if not name:
-        msg = "The data have an empty name; say which data set, folder or file it is."
-        raise UsageError(msg)
-    if name in data.names() or not os.path.exists(name):  # noqa: PTH110 - never raises
-        return choice
-    return choice.model_copy(update={"name": str(Path(name).resolve())})
+        raise UsageError("The data have an empty name; name a data set or a path.")
+    if name not in data.names() and os.path.exists(name):  # noqa: PTH110 - never raises
+        name = str(Path(name).resolve())
+    if options.get("vectors"):
+        rows = Path(options["vectors"]).expanduser().resolve()
+        options = options | {"vectors": str(rows)}
+    changes = {"name": name, "options": options}
+    return s.model_copy(update={"data": s.data.model_copy(update=changes)})
+
+
+def made_changes(before: Made, now: Made) -> list[str]:
+    """Say in a few words what is not as it was, where then and now are known."""
+    return [
+        f"{part}: {change}"
+        for part in before
+        if part in now
+        for change in before[part].changes(now[part])
+    ]
 
 
 def check_data(choice: Choice) -> None:
@@ -275,8 +295,51 @@ def faults(error: ValidationError) -> str:
     return " ".join(map(_sentence, error.errors()))
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+def read_mapping(file: Path, *, kind: str, like: str) -> dict[str, Any]:
+    """Return names and values of a YAML file; none where it is empty.
+
+    One that cannot be read, or holds something else or too much, raises
+    :class:`UsageError`, which calls it a ``kind`` and says what to write into it.
+    """
+    try:
+        content = read_value(read_regular(file, _MOST_BYTES).decode("utf-8"))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error).rstrip(".")
+        msg = f"The {kind} '{file}' could not be read: {reason}. {like}"
+        raise UsageError(msg) from error
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        msg = f"The {kind} '{file}' holds a {type(content).__name__}. {like}"
+        raise UsageError(msg)
+    return content
+
+
+def read_value(text: str) -> Any:
+    """Return what YAML says; a ValueError where it is none, or far too much."""
+    import yaml
+
+    try:
+        found = yaml.safe_load(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
+    # Each value counts as often as it is used: few lines can stand for too many.
+    waiting, seen = [(found, 0)], 0
+    while waiting:
+        value, depth = waiting.pop()
+        seen += 1
+        if depth > _DEEPEST or seen > _MOST_VALUES:
+            raise ValueError(
+                f"it holds more than {_MOST_VALUES:,} values, or is nested deeper "
+                f"than {_DEEPEST} levels"
+            )
+        if isinstance(value, dict):
+            waiting += [(inner, depth + 1) for pair in value.items() for inner in pair]
+        elif isinstance(value, list | tuple | set):
+            waiting += [(inner, depth + 1) for inner in value]
+    return found
 
 
 def _checked(model: type[_Model], given: Mapping[str, Any], kind: str) -> _Model:

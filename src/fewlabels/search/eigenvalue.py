@@ -8,26 +8,55 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
+from fewlabels.checks import check_range, whole_number
 from fewlabels.errors import BudgetError, UsageError
 from fewlabels.gram import smallest_eigenvalue
 from fewlabels.gram.spectra import ceiling_below
-from fewlabels.integers import whole_number
 from fewlabels.naming import check_known
 from fewlabels.protocols import Kernel
 from fewlabels.rng import fork
 from fewlabels.search.draws import Draws, GivenDraws, UniformDraws, checked_draws
-from fewlabels.search.greedy import exchanged, greedy_additions
 from fewlabels.search.inputs import array, known_sets, least_eigenvalue
-from fewlabels.search.refutation import SearchProblem, Solver, race, zero_below
-from fewlabels.search.result import SearchResult
+from fewlabels.search.refutation import (
+    SearchProblem,
+    Solver,
+    race,
+    won_tie,
+    zero_below,
+)
 from fewlabels.search.scores import check_size
-from fewlabels.search.ties import won_tie
+from fewlabels.search.secular import exchanged, greedy_additions
 from fewlabels.search.workers import Workers
 from fewlabels.sharing import Mapper
 
 Method = Literal["random", "greedy", "exchange"]
 
 _MOST_DRAWS = 10**12
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SearchResult:
+    """The best set of a search, and how good it can be called."""
+
+    indices: Tensor
+    """The chosen items, shape (Q,)."""
+    value: float
+    """Smallest eigenvalue of the Gram matrix of labeled and chosen items."""
+    ceiling: float
+    """What no set can exceed."""
+    is_tie: bool
+    """Whether no set tried is better than zero, so that the value chose nothing."""
+    num_draws: int
+    """How many random sets were tried."""
+    num_refuted: int
+    """How many of them were ruled out without computing an eigenvalue."""
+    seconds: float
+    """How long the search took."""
+
+    @property
+    def gap(self) -> float:
+        """What is missing to the ceiling, as a share of it."""
+        return 1 - self.value / self.ceiling if self.ceiling > 0 else 0.0
 
 
 def maximize_smallest_eigenvalue(
@@ -79,16 +108,20 @@ def maximize_smallest_eigenvalue(
     check_random_only(method, draws=draws, proposal=proposal)
     labeled, candidates = known_sets(kernel, labeled, candidates)
     check_size(size, len(candidates))
-    check_tie_tolerance(tie_tolerance)
+    check_range("tie_tolerance", tie_tolerance, at_least=0, below=1)
     begin = time.perf_counter()
     num_members = len(labeled) + size
     work = 0 if method == "random" else len(candidates) * num_members**2
     with Workers(executor, work) as workers:
         diagonal = kernel.diagonal(candidates)
         ceiling = ceiling_below(kernel, labeled, diagonal.topk(size).values)
-        scale = _scale(kernel.diagonal(labeled), diagonal, size)
+        # The trace of labeled and as many typical items; outliers decide nothing.
+        typical = float(diagonal.median()) or float(diagonal.max())
+        scale = float(kernel.diagonal(labeled).sum()) + size * typical
+        num_draws = num_refuted = 0
         if method == "random":
             source, num_draws = _source(draws, proposal, candidates, size, generator)
+            window = (1 - tie_tolerance) * ceiling if tie_tolerance else torch.inf
             problem = SearchProblem(
                 kernel=kernel,
                 labeled=labeled,
@@ -96,20 +129,28 @@ def maximize_smallest_eigenvalue(
                 size=size,
                 solver=solver,
                 scale=scale,
-                window=(1 - tie_tolerance) * ceiling if tie_tolerance else torch.inf,
+                window=window,
             )
-            outcome = _best_draw(problem, num_draws, workers)
+            best = race(problem, num_draws, workers)
+            is_tie, num_refuted = not len(best), best.num_refuted
+            chosen = best.subsets[0] if len(best) == 1 else None
+            if chosen is None:
+                chosen = won_tie(problem, None if is_tie else best, num_draws)
         else:
-            outcome = _built_up(kernel, labeled, candidates, size, method, scale)
-        value = least_eigenvalue(kernel, torch.cat([labeled, outcome.indices]))
+            chosen = greedy_additions(kernel, labeled, candidates, size)
+            members = torch.cat([labeled, chosen])
+            value = float(smallest_eigenvalue(kernel.block(members, members)))
+            if method == "exchange":
+                chosen, value = exchanged(kernel, labeled, candidates, chosen, value)
+            is_tie = value <= zero_below(scale, num_members)
+        value = least_eigenvalue(kernel, torch.cat([labeled, chosen]))
     return SearchResult(
-        indices=outcome.indices,
+        indices=chosen,
         value=min(value, ceiling),  # only rounding can lift it above
         ceiling=ceiling,
-        is_tie=outcome.is_tie,
-        num_draws=outcome.num_draws,
-        num_refuted=outcome.num_refuted,
-        num_fallbacks=outcome.num_fallbacks,
+        is_tie=is_tie,
+        num_draws=num_draws,
+        num_refuted=num_refuted,
         seconds=time.perf_counter() - begin,
     )
 
@@ -120,61 +161,8 @@ def check_random_only(method: Method, **options: object) -> None:
     if method != "random" and given:
         raise UsageError(
             f"{' and '.join(given)} would do nothing: method '{method}' builds one set "
-            "up and draws none. Leave it out, or use method='random'."
+            "up and draws none; leave it out, or use method='random'."
         )
-
-
-def check_tie_tolerance(tie_tolerance: float) -> None:
-    """Raise unless ``tie_tolerance`` is a share of the ceiling."""
-    if not 0 <= tie_tolerance < 1:
-        raise UsageError(
-            f"tie_tolerance is {tie_tolerance}; it is a share, from 0 to below 1."
-        )
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _Outcome:
-    indices: Tensor
-    is_tie: bool
-    num_draws: int = 0
-    num_refuted: int = 0
-    num_fallbacks: int = 0
-
-
-def _best_draw(problem: SearchProblem, num_draws: int, workers: Workers) -> _Outcome:
-    """Search the draws; where none is better than zero, let the tie rule choose."""
-    raced = race(problem, num_draws, workers)
-    is_tie = not len(raced.survivors)
-    survivors = raced.survivors
-    winner = (
-        survivors.subsets[0]
-        if len(survivors) == 1
-        else won_tie(problem, survivors if not is_tie else None, num_draws)
-    )
-    return _Outcome(
-        indices=winner,
-        is_tie=is_tie,
-        num_draws=num_draws,
-        num_refuted=raced.num_refuted,
-        num_fallbacks=raced.num_fallbacks,
-    )
-
-
-def _built_up(
-    kernel: Kernel,
-    labeled: Tensor,
-    candidates: Tensor,
-    size: int,
-    method: Method,
-    scale: float,
-) -> _Outcome:
-    """Add items one by one, and exchange them if that is asked for."""
-    chosen = greedy_additions(kernel, labeled, candidates, size)
-    members = torch.cat([labeled, chosen])
-    value = float(smallest_eigenvalue(kernel.block(members, members)))
-    if method == "exchange":
-        chosen, value = exchanged(kernel, labeled, candidates, chosen, value)
-    return _Outcome(indices=chosen, is_tie=value <= zero_below(scale, len(members)))
 
 
 def _source(
@@ -191,16 +179,7 @@ def _source(
         return GivenDraws(subsets), len(subsets)
     num_draws = len(candidates) if draws is None else whole_number("draws", draws)
     if not 1 <= num_draws <= _MOST_DRAWS:
-        raise BudgetError(
-            f"draws is {num_draws}; give the number of sets to try, from 1 to "
-            f"{_MOST_DRAWS:,}."
-        )
+        raise BudgetError(f"draws is {num_draws}; give 1 to {_MOST_DRAWS:,} sets.")
     if proposal is not None:
         return proposal, num_draws
     return UniformDraws(candidates, size, fork(generator)), num_draws
-
-
-def _scale(of_labeled: Tensor, of_candidates: Tensor, size: int) -> float:
-    """Trace of the labeled items and as many typical ones; outliers decide nothing."""
-    typical = float(of_candidates.median()) or float(of_candidates.max())
-    return float(of_labeled.sum()) + size * typical

@@ -1,23 +1,33 @@
-"""What a Gaussian process says of some items once others are labeled, kept up to date.
+"""Greedy searches by what a Gaussian process says once some items are labeled.
 
-Shapes: n candidates, R references, L labeled, A labeled and chosen.
+One item more takes the product of two columns out of all covariances, as a step of a
+Cholesky factorization does. Without noise, and of candidates alone, that is the set of
+largest determinant.
+
+Shapes: n candidates, R references, L labeled, A labeled and chosen, C outputs, N
+labeled items and candidates.
 """
+
+import math
 
 import torch
 from numpy.typing import ArrayLike
-from torch import Tensor
+from torch import Generator, Tensor
 
+from fewlabels.progress import track
 from fewlabels.protocols import Kernel
 from fewlabels.search.blocks import fill_block
 from fewlabels.search.inputs import indices, known_sets
+from fewlabels.search.scores import check_size, largest, top
+from fewlabels.search.workers import threads_for
+
+_NOTHING = 1e-12
 
 
 class Posterior:
     """Covariances of candidates and references, given labeled and chosen items.
 
-    A label is the process's value plus noise. One item more takes the product of two
-    columns out of all covariances, as a step of elimination does in
-    :mod:`fewlabels.search.determinant`. The n R covariances are kept.
+    A label is the process's value plus noise. The n R covariances are kept.
 
     Attributes:
         covariances_nR: Posterior covariance of each candidate and each reference.
@@ -100,3 +110,187 @@ def _left(kernel: Kernel, items: Tensor, explained_nL: Tensor) -> Tensor:
     """Return the variance that is left of each item's own."""
     left = kernel.diagonal(items).cpu() - explained_nL.square().sum(dim=1)
     return left.clamp_min_(0)
+
+
+def minimize_variance(
+    kernel: Kernel,
+    *,
+    labeled: ArrayLike,
+    candidates: ArrayLike,
+    references: ArrayLike,
+    size: int,
+    noise: float,
+    generator: Generator,
+) -> tuple[Tensor, float, float]:
+    """Add the item that lowers the mean posterior variance most, ``size`` times.
+
+    The label of x takes cov(r, x)² / (var(x) + noise) from the variance of r, whatever
+    it will be. (A-optimal design on the references; Seo et al., 2000, and Hemachandra
+    et al., 2023, with the tangent kernel.)
+
+    Args:
+        kernel: The prior covariance.
+        labeled: Indices labeled already; may be empty.
+        candidates: Indices to choose from.
+        references: Indices over which the mean is taken.
+        size: How many to choose.
+        noise: Variance of a label around the process, above zero.
+        generator: Decides between equal items.
+
+    Returns:
+        The chosen indices, and the mean variance before and after.
+    """
+    labeled, candidates = known_sets(kernel, labeled, candidates)
+    check_size(size, len(candidates))
+    posterior = Posterior(
+        kernel,
+        labeled=labeled,
+        candidates=candidates,
+        references=references,
+        noise=noise,
+    )
+    before = posterior.mean_variance
+    chosen: list[int] = []
+    with track("Adding", size) as advance:
+        for _ in range(size):
+            lengths_n = torch.linalg.vector_norm(posterior.covariances_nR, dim=1)
+            gains = lengths_n.square() / (posterior.variances_n + noise)
+            gains[chosen] = -1
+            best = largest(gains, generator)
+            posterior.add(best)
+            chosen.append(best)
+            advance()
+    return candidates[torch.tensor(chosen)], before, posterior.mean_variance
+
+
+def maximize_change(
+    posterior: Posterior,
+    *,
+    outputs: Tensor,
+    targets: Tensor,
+    candidates: Tensor,
+    size: int,
+    one_by_one: bool,
+    generator: Generator,
+) -> tuple[Tensor, Tensor]:
+    """Choose the items whose learning changes the references' outputs most.
+
+    By the block inverse of the kernel regression, learning x with the target t moves
+    the output of r by cov(r, x) / (var(x) + noise) (t - f(x)), so the mean length of
+    that over r needs no retraining and no solve per candidate.
+
+    Args:
+        posterior: Covariances given what is labeled.
+        outputs: f(x) of each candidate, shape (n, C).
+        targets: What each candidate would be learned as, shape (n, C).
+        candidates: Indices to choose from.
+        size: How many to choose.
+        one_by_one: Whether each chosen item is learned before the next is chosen;
+            otherwise the largest scores are taken at once.
+        generator: Decides between equal scores.
+
+    Returns:
+        The chosen indices, and their scores when they were chosen, shape (size,).
+    """
+    check_size(size, len(candidates))
+    gaps_nC = targets - outputs
+    everything = torch.arange(len(candidates))
+    if not one_by_one:
+        scores = _scores(posterior, gaps_nC)
+        chosen = top(scores, everything, size, generator)
+        return candidates[chosen], scores[chosen]
+    places: list[int] = []
+    found: list[float] = []
+    with track("Adding", size) as advance:
+        for _ in range(size):
+            scores = _scores(posterior, gaps_nC)
+            scores[places] = -1
+            best = largest(scores, generator)
+            found.append(float(scores[best]))
+            gap_C = gaps_nC[best].clone()
+            gaps_nC -= posterior.add(best)[:, None] * gap_C
+            places.append(best)
+            advance()
+    return candidates[torch.tensor(places)], torch.tensor(found)
+
+
+def _scores(posterior: Posterior, gaps_nC: Tensor) -> Tensor:
+    """Return the mean length of the change over all references, shape (n,)."""
+    sums_n = torch.linalg.vector_norm(posterior.covariances_nR, ord=1, dim=1)
+    means_n = sums_n / posterior.covariances_nR.shape[1]
+    lengths_n = torch.linalg.vector_norm(gaps_nC, dim=1)
+    scores: Tensor = means_n * lengths_n / (posterior.variances_n + posterior.noise)
+    return scores
+
+
+def maximize_determinant(
+    kernel: Kernel,
+    *,
+    labeled: ArrayLike,
+    candidates: ArrayLike,
+    size: int,
+    generator: Generator,
+) -> tuple[Tensor, float]:
+    """Add the item that labeled and chosen ones explain least, ``size`` times.
+
+    Each step multiplies the determinant of the Gram matrix by the residual
+    k_ii − k_iA K_AA⁻¹ k_Ai of the added item, so the largest residual is the greedy
+    choice (D-optimal design; Chen, Zhang and Zhou, 2018, for the fast update).
+
+    Args:
+        kernel: The kernel.
+        labeled: Indices labeled already; may be empty.
+        candidates: Indices to choose from.
+        size: How many to choose.
+        generator: Decides between equal residuals, and where none is left.
+
+    Returns:
+        The chosen indices, and the logarithm of the determinant of what they add; minus
+        infinity where the rank of the kernel is exhausted.
+    """
+    labeled, candidates = known_sets(kernel, labeled, candidates)
+    check_size(size, len(candidates))
+    with threads_for(len(candidates) * (len(labeled) + size) ** 2):
+        everything = torch.cat([candidates, labeled])
+        residuals = kernel.diagonal(everything).clone()  # a kernel may keep its own
+        least = _NOTHING * float(residuals.max())
+        columns = residuals.new_empty(len(everything), len(labeled) + size)
+        fill_block(kernel, everything, labeled, columns[:, : len(labeled)])
+        for number in range(len(labeled)):
+            _eliminate(residuals, columns, number, len(candidates) + number)
+        residuals[len(candidates) :] = 0
+        chosen: list[int] = []
+        value = 0.0
+        with track("Adding", size) as advance:
+            for number in range(len(labeled), len(labeled) + size):
+                free = residuals[: len(candidates)].clone()
+                free[chosen] = -1
+                best = largest(free, generator)
+                if float(free[best]) <= least:  # no item adds anything any more
+                    scores = torch.zeros(len(candidates))
+                    scores[chosen] = torch.arange(len(chosen), 0, -1).to(scores)
+                    return top(scores, candidates, size, generator), -math.inf
+                value += math.log(float(free[best]))
+                chosen.append(best)
+                added = columns[:, number : number + 1]
+                fill_block(kernel, everything, candidates[best : best + 1], added)
+                _eliminate(residuals, columns, number, best)
+                advance()
+    return candidates[torch.tensor(chosen)], value
+
+
+def _eliminate(residuals: Tensor, columns_NA: Tensor, number: int, pivot: int) -> None:
+    """Take out of all residuals what one more item explains.
+
+    Column ``number`` holds the kernel's values of that item, and what it explains
+    beyond the columns before it afterwards.
+    """
+    left = float(residuals[pivot])
+    if left <= _NOTHING * float(residuals.max().clamp_min(0)):
+        columns_NA[:, number] = 0
+        return
+    column = columns_NA[:, number]
+    column = column - columns_NA[:, :number] @ columns_NA[pivot, :number]
+    column /= math.sqrt(left)
+    columns_NA[:, number] = column
+    residuals.sub_(column.square()).clamp_min_(0)

@@ -1,12 +1,16 @@
 """Random search that is exact over its draws and computes few eigenvalues.
 
-Shapes: L labeled, M draws, Q members of a set, S = L + Q.
+Shapes: L labeled, N items, M draws, Q members of a set, S = L + Q.
 
 λmin(K) > t exactly when K − tI is positive definite. With t the best value so far, a
 draw is refuted by an item that is inadmissible on its own, or by a Cholesky
 factorization that breaks down: compiled and row by row where the kernel has a form for
 that and draws are many, by the library otherwise. Only what survives gets a dense
 eigenvalue, and only dense values become the new t.
+
+A tie between sets is decided by the smallest eigenvalue of K_SS − K_SL K_LL⁺ K_LS, then
+by fewer members that repeat another or a labeled item, then by the lower draw number.
+Eigenvalues are compared in steps, so that rounding decides nothing.
 """
 
 import uuid
@@ -15,6 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,10 +29,9 @@ from fewlabels.progress import track
 from fewlabels.protocols import Factored, InnerProduct, Kernel
 from fewlabels.rng import stream
 from fewlabels.search.blocks import chunks
+from fewlabels.search.compiled import factorize
 from fewlabels.search.draws import Draws
-from fewlabels.search.pivots import definite
 from fewlabels.search.secular import SecularSystem
-from fewlabels.search.survivors import Survivors
 from fewlabels.search.workers import Workers
 
 _FIRST_GENERATION, _LARGEST_CHUNK = 64, 8_192
@@ -36,6 +40,10 @@ _WORTH_COMPILING = 2_000
 _MOST_NUMBERS = 2**26  # that are kept about all items; of more, about a chunk's
 _ROUNDINGS = 8
 _LIMIT_SLACK = 1e-8
+_SAME = 1e-9
+_NUM_PROBES = 16
+_MARKS_PER_UNIT = 1e7
+_TIED_CHUNK = 16_384
 
 Solver = Literal["refutation", "dense", "lobpcg"]
 
@@ -71,25 +79,43 @@ class SearchProblem:
         """Whether what is known of all items can be kept."""
         return len(self.draws.items) * max(1, len(self.labeled)) <= _MOST_NUMBERS
 
+    def threshold(self, best: float) -> float:
+        """Return what a draw has to beat."""
+        equal = max(best, 0.0) - self.zero
+        return max(min(equal, self.window), self.zero)
+
 
 @dataclass(frozen=True, eq=False)
 class Race:
-    """How a search over draws came out."""
+    """Draws better than zero that no other one beats, in the order of their numbers."""
 
-    survivors: Survivors
-    """Draws better than zero that no other one beats."""
+    numbers: Tensor
+    """Draw numbers, shape (M,)."""
+    subsets: Tensor
+    """Their sets, shape (M, Q)."""
+    values: Tensor
+    """Smallest eigenvalue of each with the labeled items, shape (M,)."""
     num_refuted: int
     """Draws that needed no eigenvalue."""
-    num_fallbacks: int
-    """Eigenvalues that a named solver left to the dense one."""
+
+    def __len__(self) -> int:
+        """Return the number of draws."""
+        return len(self.numbers)
+
+    @property
+    def best(self) -> float:
+        """Largest value; minus infinity where there are none."""
+        return float(self.values.max()) if len(self) else float("-inf")
 
     def joined(self, problem: SearchProblem, other: "Race") -> "Race":
         """Return the outcome of both races together."""
-        both = self.survivors.joined(other.survivors)
+        values = torch.cat([self.values, other.values])
+        keep = values >= problem.threshold(max(self.best, other.best))
         return Race(
-            both.at_least(_threshold(problem, both.best)),
+            torch.cat([self.numbers, other.numbers])[keep],
+            torch.cat([self.subsets, other.subsets])[keep],
+            values[keep],
             self.num_refuted + other.num_refuted,
-            self.num_fallbacks + other.num_fallbacks,
         )
 
 
@@ -101,22 +127,17 @@ def race(problem: SearchProblem, num_draws: int, workers: Workers) -> Race:
     threads or processes may share it, and nothing depends on how they do.
     """
     heat = _Heat(problem, float("-inf"))
-    state = Race(Survivors.none(problem.size), 0, 0)
+    numbers, values = torch.empty(0, dtype=torch.int64), torch.empty(0).double()
+    state = Race(numbers, numbers.new_empty(0, problem.size), values, 0)
     work = problem.size * (problem.size + len(problem.labeled))
     with track("Searching", num_draws) as advance:
         for generation in _generations(num_draws):
-            heat.raise_to(_threshold(problem, state.survivors.best))
+            heat.raise_to(problem.threshold(state.best))
             parts = _cut(generation, _LARGEST_CHUNK)
             for part, found in workers.each(heat, parts, work * len(generation)):
                 state = state.joined(problem, found)
                 advance(len(part))
     return state
-
-
-def _threshold(problem: SearchProblem, best: float) -> float:
-    """Return what a draw has to beat."""
-    equal = max(best, 0.0) - problem.zero
-    return max(min(equal, problem.window), problem.zero)
 
 
 def _generations(num_draws: int) -> Iterator[range]:
@@ -165,9 +186,8 @@ class _Heat:
         if problem.solver == "refutation":
             screen = self._shared or self._screen(torch.unique(subsets))
             subsets, rows = screen.survivors(subsets)
-        values, num_fallbacks = _values(problem, subsets)
-        entered = Survivors(rows + part.start, subsets, values)
-        return Race(entered, len(part) - len(rows), num_fallbacks)
+        values = _values(problem, subsets)
+        return Race(rows + part.start, subsets, values, len(part) - len(rows))
 
     @cached_property
     def _shared(self) -> "_Screen | None":
@@ -249,16 +269,19 @@ class _Screen:
         if isinstance(form.features, MappedRows):  # compiled code reads no files
             items, members_MQ = torch.unique(subsets_MQ, return_inverse=True)
             form = form.of(items)
-        return torch.from_numpy(
-            definite(
-                form,
-                self._system.projections.numpy(),
-                weights.numpy(),
-                self._margins.numpy(),
-                members_MQ.numpy(),
-                self._positions[subsets_MQ].numpy(),
-            )
+        kept = np.empty(len(subsets_MQ), dtype=np.bool_)
+        factorize(
+            form.features,
+            form.scales,
+            form.offset,
+            self._system.projections.numpy(),
+            weights.numpy(),
+            self._margins.numpy(),
+            members_MQ.numpy(),
+            self._positions[subsets_MQ].numpy(),
+            kept,
         )
+        return torch.from_numpy(kept)
 
     def _definite_by_library(self, subsets_MQ: Tensor) -> Tensor:
         size = subsets_MQ.shape[1]
@@ -273,33 +296,140 @@ class _Screen:
         return is_definite
 
 
-def _values(problem: SearchProblem, subsets_MQ: Tensor) -> tuple[Tensor, int]:
-    """Smallest eigenvalue of labeled and drawn items together, and fallbacks."""
+def _values(problem: SearchProblem, subsets_MQ: Tensor) -> Tensor:
+    """Return the smallest eigenvalue of labeled and drawn items together, (M,)."""
     labeled, kernel = problem.labeled, problem.kernel
-    num_members = len(labeled) + problem.size
     gram_LL = kernel.block(labeled, labeled)
     values = torch.empty(len(subsets_MQ), dtype=torch.float64)
-    num_fallbacks = 0
-    for rows in chunks(len(subsets_MQ), num_members**2):
-        grams = _joined(kernel, gram_LL, labeled, subsets_MQ[rows])
+    for rows in chunks(len(subsets_MQ), (len(labeled) + problem.size) ** 2):
+        part = subsets_MQ[rows]
+        gram_MLQ = kernel.block(labeled.expand(len(part), -1), part)
+        upper = torch.cat([gram_LL.expand(len(part), -1, -1), gram_MLQ], dim=-1)
+        lower = torch.cat([gram_MLQ.mT, kernel.block(part, part)], dim=-1)
+        grams_MSS = torch.cat([upper, lower], dim=-2)
         if problem.solver == "lobpcg":
             solved = [
-                lobpcg_smallest_eigenvalue(gram, stream(0, "lobpcg")) for gram in grams
+                lobpcg_smallest_eigenvalue(gram, stream(0, "lobpcg"))[0]
+                for gram in grams_MSS
             ]
-            values[rows] = torch.tensor([value for value, _ in solved]).double()
-            num_fallbacks += sum(not has_converged for _, has_converged in solved)
+            values[rows] = torch.tensor(solved).double()
         else:
-            values[rows] = smallest_eigenvalue(grams).cpu()
-    return values, num_fallbacks
+            values[rows] = smallest_eigenvalue(grams_MSS).cpu()
+    return values
 
 
-def _joined(
-    kernel: Kernel, gram_LL: Tensor, labeled: Tensor, subsets_MQ: Tensor
-) -> Tensor:
-    """Gram matrices of labeled and drawn items, shape (M, S, S)."""
-    num_draws = len(subsets_MQ)
-    gram_MQQ = kernel.block(subsets_MQ, subsets_MQ)
-    gram_MLQ = kernel.block(labeled.expand(num_draws, -1), subsets_MQ)
-    upper = torch.cat([gram_LL.expand(num_draws, -1, -1), gram_MLQ], dim=-1)
-    lower = torch.cat([gram_MLQ.mT, gram_MQQ], dim=-1)
-    return torch.cat([upper, lower], dim=-2)
+def won_tie(problem: SearchProblem, tied: Race | None, num_draws: int) -> Tensor:
+    """Return the set that wins a tie of some draws; None: of all."""
+    if tied is not None:
+        return _best(problem, tied.numbers, tied.subsets)[1]
+    everything = _Referee(problem, problem.draws.items) if problem.fits else None
+    numbers, subsets = [], []
+    for part in _cut(range(num_draws), _TIED_CHUNK):
+        drawn = problem.draws.subsets(part)
+        number, subset = _best(problem, torch.tensor(part), drawn, everything)
+        numbers.append(number)
+        subsets.append(subset)
+    return _best(problem, torch.tensor(numbers), torch.stack(subsets), everything)[1]
+
+
+def _best(
+    problem: SearchProblem,
+    numbers: Tensor,
+    subsets_MQ: Tensor,
+    referee: "_Referee | None" = None,
+) -> tuple[int, Tensor]:
+    """Return number and set of the one that wins, by a referee of their own if none."""
+    referee = referee or _Referee(problem, torch.unique(subsets_MQ))
+    return referee.best(numbers, subsets_MQ)
+
+
+class _Referee:
+    """Ranks tied sets of some items."""
+
+    def __init__(self, problem: SearchProblem, items: Tensor) -> None:
+        self._problem = problem
+        self._system = SecularSystem.of(problem.kernel, problem.labeled, items)
+        self._positions = torch.full((problem.kernel.num_items,), -1)
+        self._positions[items] = torch.arange(len(items))
+        everything = torch.unique(torch.cat([problem.labeled, items]))
+        self._groups = torch.full((problem.kernel.num_items,), -1)
+        self._groups[everything] = duplicate_groups(problem.kernel, everything)
+
+    def best(self, numbers: Tensor, subsets_MQ: Tensor) -> tuple[int, Tensor]:
+        """Return number and set of the one that wins."""
+        unit = _SAME * self._problem.scale or 1.0
+        ranks = (self._secondary(subsets_MQ) / unit).round()
+        is_open = ranks == ranks.max()
+        repeats = num_duplicates(subsets_MQ, self._problem.labeled, self._groups)
+        is_open &= repeats == repeats[is_open].min()
+        left = torch.nonzero(is_open).flatten()
+        winner = int(left[numbers[left].argmin()])
+        return int(numbers[winner]), subsets_MQ[winner]
+
+    def _secondary(self, subsets_MQ: Tensor) -> Tensor:
+        """Smallest eigenvalue of K_SS − K_SL K_LL⁺ K_LS for each set, shape (M,)."""
+        size, kernel = self._problem.size, self._problem.kernel
+        values = torch.zeros(len(subsets_MQ), dtype=torch.float64)
+        rank = int((self._system.eigenvalues > self._problem.zero).sum())
+        if kernel.rank_bound is not None and kernel.rank_bound - rank < size:
+            return values  # no set can be independent of the labels
+        width = len(self._system.eigenvalues)
+        for rows in chunks(len(subsets_MQ), size * (size + width)):
+            part = subsets_MQ[rows]
+            gram = kernel.block(part, part)
+            positions = self._positions[part].to(gram.device)
+            schur = self._system.schur(gram, positions)
+            values[rows] = torch.linalg.eigvalsh((schur + schur.mT) / 2)[:, 0].cpu()
+        return values
+
+
+def duplicate_groups(kernel: Kernel, items: Tensor) -> Tensor:
+    """Return group numbers (n,) that are equal where kernel rows are.
+
+    Equal items have the same angle to every other one. Items whose length and angles to
+    a few probes have the same hash are compared in pairs: they are equal if their
+    feature distance k_ii + k_jj - 2 k_ij is zero up to rounding.
+    """
+    diagonal = kernel.diagonal(items).cpu()
+    marks = _marks(kernel, items, diagonal)
+    groups: Tensor = torch.unique(marks, return_inverse=True)[1]
+    counts = torch.bincount(groups)
+    free = len(counts)
+    order = groups.argsort(stable=True)
+    for run in torch.split(order, counts.tolist()):
+        while len(run) > 1:
+            products = kernel.block(items[run], items[run[:1]])[:, 0].cpu()
+            own, first = diagonal[run], diagonal[run[0]]
+            is_same = own + first - 2 * products <= _SAME * (own + first)
+            is_same[0] = True
+            groups[run[is_same]] = free
+            run, free = run[~is_same], free + 1  # noqa: PLW2901 - what is left of it
+    return groups
+
+
+def _marks(kernel: Kernel, items: Tensor, diagonal: Tensor) -> Tensor:
+    """Return a hash of each item's rounded length and cosines to a few probes, (n,)."""
+    probes = items[:: max(1, len(items) // _NUM_PROBES)][:_NUM_PROBES]
+    tiny = torch.finfo(diagonal.dtype).tiny
+    lengths = diagonal.clamp_min(tiny).sqrt()
+    to_probes = kernel.diagonal(probes).cpu().clamp_min(tiny).sqrt()
+    marks = _rounded(lengths.log())
+    factors = torch.randint(2**62, (len(probes),), generator=stream(0, "marks"))
+    for rows in chunks(len(items), _NUM_PROBES * 8):
+        products = kernel.block(items[rows], probes).cpu()
+        cosines = products / lengths[rows, None] / to_probes
+        marks[rows] += (_rounded(cosines) * factors).sum(dim=1)  # may wrap around
+    return marks
+
+
+def _rounded(numbers: Tensor) -> Tensor:
+    return (numbers * _MARKS_PER_UNIT).round().to(torch.int64)
+
+
+def num_duplicates(subsets_MQ: Tensor, labeled: Tensor, groups_N: Tensor) -> Tensor:
+    """Count the members of each set that repeat another or a labeled item, (M,)."""
+    ordered = groups_N[subsets_MQ].sort(dim=1).values
+    repeats = ordered[:, 1:] == ordered[:, :-1]
+    is_labeled = torch.isin(ordered, groups_N[labeled])
+    first = torch.cat([is_labeled[:, :1], is_labeled[:, 1:] | repeats], dim=1)
+    return first.sum(dim=1)

@@ -12,6 +12,7 @@ from fewlabels.store.agreement import (
     consensus,
     fleiss_kappa,
 )
+from fewlabels.store.items import candidates_digest
 from fewlabels.store.records import (
     Annotation,
     Asking,
@@ -28,7 +29,6 @@ from fewlabels.store.records import (
     StoredRound,
     new_uuid,
 )
-from fewlabels.store.rounding import candidates_digest
 from fewlabels.store.store import Store
 
 __all__ = [

@@ -1,7 +1,7 @@
 """What goes into a label store and what comes out of it; all of it frozen."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -98,40 +98,40 @@ class Event:
 
     def __post_init__(self) -> None:
         """Check that the event says all that its kind needs, and nothing else."""
-        if not isinstance(self.kind, Kind):
-            raise UnknownNameError("kind of event", str(self.kind), Kind)
         kind = self.kind
-        for name, wanted in (
-            ("item", kind in VERDICTS),
-            ("class_number", kind in LABELS | CLASS_EVENTS),
-            ("target", kind is Kind.UNDO),
-        ):
-            # An undo that was read back tells the item it was about.
-            free = name == "item" and kind is Kind.UNDO
-            if not free and (getattr(self, name) is not None) != wanted:
+        if not isinstance(kind, Kind):
+            raise UnknownNameError("kind of event", str(kind), Kind)
+        needs = {
+            "item": kind in VERDICTS,
+            "class_number": kind in LABELS | CLASS_EVENTS,
+            "target": kind is Kind.UNDO,
+        }
+        if kind is Kind.UNDO:
+            del needs["item"]  # an undo that was read back has it
+        for name, wanted in needs.items():
+            if (getattr(self, name) is not None) != wanted:
                 verb = "needs" if wanted else "has no"
                 raise UsageError(f"An event '{kind}' {verb} {name}; got {self!r}.")
-        self._check_values(kind)
-
-    def _check_values(self, kind: Kind) -> None:
         if kind in NAMING and not _is_name(self.payload.get("name")):
             msg = f"An event '{kind}' needs a payload with a 'name'; got {self!r}."
             raise UsageError(msg)
         if not _is_name(self.annotator):
             raise UsageError("An event needs an annotator: a name that is not empty.")
-        words = (self.annotator, self.item, self.strategy, self.model)
-        _check_text([word for word in words if word is not None])
+        _check_text(self.annotator, self.item, self.strategy, self.model)
         _check_json("payload of an event", self.payload)
         if self.client_time is not None and self.client_time.tzinfo is None:
             raise UsageError(
-                f"The client_time {self.client_time} has no time zone, so nobody "
-                "could tell when it was. Give one, such as datetime.now(UTC)."
+                f"The client_time {self.client_time} has no time zone; give one, such "
+                "as datetime.now(UTC)."
             )
-        if not _is_uuid(self.uuid):
+        try:
+            is_uuid = str(UUID(self.uuid)) == self.uuid
+        except (ValueError, AttributeError, TypeError):
+            is_uuid = False
+        if not is_uuid:
             raise UsageError(
                 f"'{self.uuid}' is not a UUID in its usual form, such as "
-                f"'{UUID(int=0)}'. Repeated events are known by it; let "
-                "fewlabels.store.new_uuid() make one."
+                f"'{UUID(int=0)}'; let fewlabels.store.new_uuid() make one."
             )
 
 
@@ -207,9 +207,8 @@ class ListedFile:
 
     def __post_init__(self) -> None:
         """Check that everything can be written down."""
-        _check_text([self.path, self.digest, self.group or ""])
-        if self.details is not None:
-            _check_json(f"details of '{self.path}'", self.details)
+        _check_text(self.path, self.digest, self.group)
+        _check_json(f"details of '{self.path}'", self.details)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,7 +269,7 @@ class StoredRound:
 
     def __post_init__(self) -> None:
         """Check that everything can be written down."""
-        _check_text([self.strategy, self.model or ""])
+        _check_text(self.strategy, self.model)
         _check_json(f"options of round {self.step}", self.options)
 
 
@@ -306,12 +305,11 @@ class Leased:
     """When the first of these comes free, unless its holder goes on; None: none."""
 
 
-def _check_text(words: Iterable[str]) -> None:
+def _check_text(*words: str | None) -> None:
     """Refuse what only some databases take: half characters and zero bytes."""
-    for word in words:
+    for word in filter(None, words):
         try:
-            word.encode("utf-8")
-            is_good = "\0" not in word
+            is_good = b"\0" not in word.encode()
         except UnicodeEncodeError:
             is_good = False
         if not is_good:
@@ -319,21 +317,14 @@ def _check_text(words: Iterable[str]) -> None:
             raise UsageError(msg)
 
 
-def _check_json(what: str, value: Mapping[str, Any]) -> None:
+def _check_json(what: str, value: Mapping[str, Any] | None) -> None:
     if not value:
         return
     try:
-        _check_text([canonical(value)])
+        _check_text(canonical(value))
     except (TypeError, ValueError) as error:
         raise UsageError(f"The {what} cannot be written as JSON: {error}") from error
 
 
 def _is_name(given: object) -> bool:
     return isinstance(given, str) and bool(given.strip())
-
-
-def _is_uuid(given: str) -> bool:
-    try:
-        return str(UUID(given)) == given
-    except (ValueError, AttributeError, TypeError):
-        return False

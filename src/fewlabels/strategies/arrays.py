@@ -9,18 +9,11 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Generator, Tensor
 
+from fewlabels.checks import whole_number
 from fewlabels.errors import LabelError, NotFiniteError, ShapeError, UsageError
 from fewlabels.features import PrecomputedClassifier
-from fewlabels.integers import whole_number
 from fewlabels.matrices import Rows, pieces, rows_of
-from fewlabels.pool import (
-    UNKNOWN,
-    WITHHELD,
-    ArrayImages,
-    Pool,
-    Query,
-    check_query,
-)
+from fewlabels.pool import UNKNOWN, WITHHELD, ArrayImages, Pool, Query, check_query
 from fewlabels.protocols import Classifier, Strategy
 from fewlabels.rng import stream
 from fewlabels.search import check_size
@@ -77,8 +70,8 @@ def select(
     rows = _finite("features", features, ndims=(2,))
     if not rows.shape[1]:
         raise ShapeError(
-            f"features has the shape {tuple(rows.shape)}: its rows have no numbers to "
-            "compare items by. Give at least one column."
+            f"features has the shape {tuple(rows.shape)}: there is nothing to compare "
+            "items by. Give at least one column."
         )
     pool, classifier = precomputed(rows, logits, labeled, labels, candidates)
     return asked(chooser, classifier, pool, size, seed).indices.numpy()
@@ -153,8 +146,8 @@ def _split_samples(
     """Return sampled logits (K, N, C), if any, and one row of logits per item."""
     if logits is None:
         return None, torch.empty(num_items, 0)
-    found = _finite("logits", logits, ndims=(2, 3))
-    given = found if isinstance(found, Tensor) else found[:]
+    given = _finite("logits", logits, ndims=(2, 3))
+    given = given if isinstance(given, Tensor) else given[:]
     if given.ndim == 3 and not len(given):
         raise ShapeError(
             f"logits has shape {tuple(given.shape)}, which holds no sampled classifier "
@@ -165,23 +158,17 @@ def _split_samples(
             f"features have {num_items} rows and logits {given.shape[-2]}; both need "
             "one row per item of the pool."
         )
-    _check_no_probabilities(given)
+    has_shares = given.shape[-1] > 1 and given.numel() and float(given.min()) >= 0
+    if has_shares and bool(((given.sum(dim=-1) - 1).abs() < _NEARLY).all()):
+        raise UsageError(
+            f"logits holds probabilities: the numbers of each of its {len(given)} rows "
+            "are 0 or more and sum to 1; pass outputs before softmax, or the "
+            "logarithms of the probabilities."
+        )
     if given.ndim == 2:
         return None, given
     mean_probabilities = given.softmax(dim=-1).mean(dim=0)
     return given, mean_probabilities.clamp_min(torch.finfo(given.dtype).tiny).log()
-
-
-def _check_no_probabilities(logits: Tensor) -> None:
-    """Raise where rows are shares of one, which softmax would level out."""
-    if logits.shape[-1] < 2 or not logits.numel() or float(logits.min()) < 0:
-        return
-    if bool(((logits.sum(dim=-1) - 1).abs() < _NEARLY).all()):
-        raise UsageError(
-            f"logits holds probabilities: the numbers of each of its {len(logits)} "
-            "rows are 0 or more and sum to 1. Outputs before softmax are needed; pass "
-            "them, or the logarithms of the probabilities."
-        )
 
 
 def _given_labels(labels: ArrayLike | None, labeled: Tensor, num_logits: int) -> Tensor:
@@ -194,43 +181,46 @@ def _given_labels(labels: ArrayLike | None, labeled: Tensor, num_logits: int) ->
             f"labeled names {len(labeled)} items and labels has shape "
             f"{given.shape}; give one class number per labeled item."
         )
-    _check_classes(given, num_logits)
-    return torch.from_numpy(given.astype(np.int64))
-
-
-def _check_classes(labels: NDArray[Any], num_logits: int) -> None:
-    """Raise unless labels are whole numbers of classes that can be."""
-    if labels.dtype.kind not in "biuf":
+    if given.dtype.kind not in "biuf":
         raise LabelError(
-            f"labels is of type {labels.dtype} where class numbers are needed; number "
+            f"labels is of type {given.dtype} where class numbers are needed; number "
             "the classes from 0 on."
         )
     num_classes = num_logits or _MOST_CLASSES
-    is_class = (labels >= 0) & (labels < num_classes) & (labels == np.floor(labels))
+    is_class = (given >= 0) & (given < num_classes) & (given == np.floor(given))
     wrong = np.flatnonzero(~is_class)
     if wrong.size:
-        seen = f"{num_logits} logits" if num_logits else "no logits"
         raise LabelError(
             f"{wrong.size} labels are not class numbers, the first is "
-            f"{labels[wrong[0]]} at position {wrong[0]}. With {seen} per item, labels "
-            f"are whole numbers from 0 to {num_classes - 1}; take items without a "
-            "label out of labeled."
+            f"{given[wrong[0]]} at position {wrong[0]}. With {num_logits or 'no'} "
+            "logits per item, labels are whole numbers from 0 to "
+            f"{num_classes - 1}; take items without a label out of labeled."
         )
+    return torch.from_numpy(given.astype(np.int64))
 
 
 def _finite(name: str, values: ArrayLike, ndims: Sequence[int]) -> Rows:
     """Return ``values`` in floating point, checked, and copied only if need be."""
-    given = _floats(name, array(name, values))
+    numbers = array(name, values)
+    if numbers.dtype.kind not in "biuf":
+        raise ShapeError(
+            f"{name} is of type {numbers.dtype} where numbers are needed; pass floats "
+            "or whole numbers."
+        )
+    with np.errstate(over="ignore"):  # what becomes infinite is told afterwards
+        given = rows_of(numbers)
+    if isinstance(given, Tensor) and given.dtype == torch.float16:
+        given = given.float()
     if given.ndim not in ndims:
         wanted = " or ".join(map(str, ndims))
         raise ShapeError(
             f"{name} has shape {tuple(given.shape)}; {wanted} axes are needed."
         )
     ranges = [torch.aminmax(piece) for piece in pieces(given) if piece.numel()]
-    low = min((float(least) for least, _ in ranges), default=0.0)
-    high = max((float(most) for _, most in ranges), default=0.0)
     if not all(bool(most - least < torch.inf) for least, most in ranges):
         _refuse_lost(name, given)
+    low = min((float(least) for least, _ in ranges), default=0.0)
+    high = max((float(most) for _, most in ranges), default=0.0)
     if max(-low, high) > _LARGEST:
         raise NotFiniteError(
             f"{name} runs from {low:.3g} to {high:.3g}, and products of such numbers "
@@ -251,20 +241,6 @@ def _refuse_lost(name: str, given: Rows) -> None:
     if len(places):
         raise NotFiniteError(
             f"{name} holds {len(places)} numbers that are NaN or infinite, the first "
-            f"at position {tuple(places[0].tolist())}; distances to them mean nothing. "
-            "Leave those items out or mend what computed them."
+            f"at position {tuple(places[0].tolist())}; leave those items out or mend "
+            "what computed them."
         )
-
-
-def _floats(name: str, array: NDArray[Any]) -> Rows:
-    """Return real numbers in single or double precision, of a file where they are."""
-    if array.dtype.kind not in "biuf":
-        raise ShapeError(
-            f"{name} is of type {array.dtype} where numbers are needed; pass floats or "
-            "whole numbers."
-        )
-    with np.errstate(over="ignore"):  # what becomes infinite is told afterwards
-        rows = rows_of(array)
-    if isinstance(rows, Tensor) and rows.dtype == torch.float16:
-        return rows.float()
-    return rows

@@ -9,26 +9,28 @@ their leading principal components, which hardly changes what the set explains o
 rows (`benchmarks/query_speed.py` measures both).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from fewlabels import gram
+from fewlabels.checks import check_range
 from fewlabels.errors import UsageError
 from fewlabels.gram.principal import principal_components
 from fewlabels.naming import check_known
-from fewlabels.pool import Pool, Query, Record, Round
-from fewlabels.protocols import Classifier, Outputs
-from fewlabels.search import Information, check_size, minimize_remainder
+from fewlabels.pool import Query, Record
+from fewlabels.protocols import Outputs
+from fewlabels.search import Information, minimize_remainder
 from fewlabels.strategies.inputs import (
-    Considered,
+    BuiltIn,
+    Request,
     by_chunks,
     check_classes,
     check_part,
-    considered,
+    notice,
+    sampled,
 )
 
 Likelihood = Literal["categorical", "binary"]
@@ -37,7 +39,7 @@ _MOST_PARAMETERS = 5_000
 
 
 @dataclass(frozen=True)
-class Bait:
+class Bait(BuiltIn):
     """Minimize tr[(λ I + information of labeled and chosen items)⁻¹ that of all]."""
 
     ignores_order: ClassVar[bool] = True
@@ -57,52 +59,43 @@ class Bait:
         """Refuse a misspelt likelihood, and numbers that make no sense."""
         check_known("likelihood", self.likelihood, Likelihood)
         check_part(max_pool=self.max_pool, components=self.components)
-        if not 0 < self.regularization < float("inf") or not self.oversample >= 1:
-            raise UsageError(
-                f"regularization is {self.regularization} and oversample is "
-                f"{self.oversample}; the information has to be invertible before any "
-                "label, and at least the items wanted are added: give a finite "
-                "regularization above 0 and an oversample of at least 1."
-            )
+        check_range("regularization", self.regularization, above=0)
+        check_range("oversample", self.oversample, at_least=1)
 
-    def select(
-        self,
-        classifier: Classifier,
-        pool: Pool,
-        size: int,
-        generator: Generator,
-        *,
-        history: Sequence[Round] = (),
-    ) -> Query:
-        """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
-        del history
-        check_size(size, len(pool.candidates))
-        outputs = classifier.outputs(pool.images, torch.arange(len(pool)))
+    def choose(self, request: Request) -> Query:
+        """Choose greedily, forward and back."""
+        pool, size, generator = request.pool, request.size, request.generator
+        outputs, limit = request.outputs(), len(pool)
         check_classes(outputs.logits)
-        is_wide = outputs.features.shape[1] > self.components
-        if is_wide and self.likelihood == "categorical":
-            short = principal_components(outputs.features, self.components)
-            outputs = replace(outputs, features=short)
-        asked = self._looked_at(pool.candidates, outputs, generator, at_least=size)
-        everything = self._looked_at(torch.arange(len(pool)), outputs, generator)
+        if self.likelihood == "categorical":
+            limit = self.max_pool
+            if outputs.features.shape[1] > self.components:
+                short = principal_components(outputs.features, self.components)
+                outputs = replace(outputs, features=short)
+            num_classes, width = outputs.logits.shape[1], outputs.features.shape[1]
+            if num_classes * width > _MOST_PARAMETERS:
+                raise UsageError(
+                    f"{num_classes} classes times {width} features are more than "
+                    f"{_MOST_PARAMETERS} parameters, whose information is inverted; "
+                    "choose likelihood='binary', or fewer components."
+                )
+        asked = request.considered(limit)
+        everything = sampled(torch.arange(len(pool)), limit, generator)
         total = len(pool.labeled) + size
         indices, remainder = minimize_remainder(
             self._information(outputs, asked.items, size / total),
             known=self._information(outputs, pool.labeled, 1 / total).total(),
             regularization=self.regularization,
-            target=self._mean_information(outputs, everything.items),
+            target=self._information(outputs, everything, 1 / len(everything)).total(),
             candidates=asked.items,
             size=size,
             oversample=self.oversample,
             generator=generator,
         )
         record: Record = {"remainder": remainder, **asked.record}
-        if everything.record:
-            record = {**record, "target": everything.record["subsample"]}
+        if target := notice(len(everything), len(pool), limit):
+            record = {**record, "target": target["subsample"]}
         return Query(indices, -remainder, record)
-
-    def _mean_information(self, outputs: Outputs, items: Tensor) -> Tensor:
-        return self._information(outputs, items, 1 / len(items)).total()
 
     def _information(
         self, outputs: Outputs, items: Tensor, weight: float
@@ -114,20 +107,3 @@ class Bait:
         else:
             factors = gram.class_factors(logits)
         return Information(rows, weight**0.5 * factors)
-
-    def _looked_at(
-        self, items: Tensor, outputs: Outputs, generator: Generator, at_least: int = 1
-    ) -> Considered:
-        """Return what the form can look at, or say that it can do nothing."""
-        if self.likelihood == "binary":
-            return Considered(items, {})
-        num_classes, num_features = outputs.logits.shape[1], outputs.features.shape[1]
-        if num_classes * num_features > _MOST_PARAMETERS:
-            raise UsageError(
-                f"{num_classes} classes times {num_features} features are "
-                f"{num_classes * num_features} parameters, and their information is a "
-                f"square matrix of that side, inverted; at most {_MOST_PARAMETERS} "
-                "fit. Choose likelihood='binary', whose matrix has the side "
-                "of all features, or fewer components."
-            )
-        return considered(items, self.max_pool, generator, at_least=at_least)

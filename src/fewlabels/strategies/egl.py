@@ -1,20 +1,18 @@
 """Expected gradient length: a score per item, then the largest ones."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
-from fewlabels.pool import Pool, Query, Round
-from fewlabels.protocols import Classifier
-from fewlabels.search import check_size, top
-from fewlabels.strategies.inputs import by_chunks, check_classes
+from fewlabels.pool import Query
+from fewlabels.search import top
+from fewlabels.strategies.inputs import BuiltIn, Request, by_chunks, check_classes
 
 
 @dataclass(frozen=True)
-class ExpectedGradientLength:
+class ExpectedGradientLength(BuiltIn):
     """Longest gradient of the loss, expected over the classes (Settles et al., 2008).
 
     The gradient is the last layer's: that of the loss of class c is (p - e_c) (h, 1)ᵀ,
@@ -23,23 +21,14 @@ class ExpectedGradientLength:
 
     ignores_order: ClassVar[bool] = True
 
-    def select(
-        self,
-        classifier: Classifier,
-        pool: Pool,
-        size: int,
-        generator: Generator,
-        *,
-        history: Sequence[Round] = (),
-    ) -> Query:
-        """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
-        del history
-        check_size(size, len(pool.candidates))
-        outputs = classifier.outputs(pool.images, pool.candidates)
+    def choose(self, request: Request) -> Query:
+        """Choose the candidates with the longest expected gradients."""
+        candidates = request.pool.candidates
+        outputs = request.outputs(candidates)
         check_classes(outputs.logits)
         errors = by_chunks(_expected_error, outputs.logits)
         scores = errors * by_chunks(_length, outputs.features).to(errors.device)
-        indices = top(scores.cpu(), pool.candidates, size, generator)
+        indices = top(scores.cpu(), candidates, request.size, request.generator)
         return Query(indices, record={"mean_score": float(scores.mean())})
 
 

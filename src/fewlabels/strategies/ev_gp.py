@@ -4,27 +4,20 @@ The network's gradients give a Gaussian process, the objective is the mean of it
 posterior variance over the pool, the search is greedy (Hemachandra et al., 2023).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
-from torch import Generator
 
-from fewlabels.pool import Pool, Query, Round
-from fewlabels.protocols import Classifier
-from fewlabels.search import check_size, minimize_variance
-from fewlabels.strategies.inputs import check_part, considered, sampled
-from fewlabels.strategies.kernels import (
-    check_kernel,
-    check_share,
-    kernel_for,
-    share_of_variance,
-)
+from fewlabels.checks import check_range
+from fewlabels.pool import Query
+from fewlabels.search import minimize_variance
+from fewlabels.strategies.inputs import BuiltIn, Request, check_part, sampled
+from fewlabels.strategies.kernels import check_kernel, kernel_for, share_of_variance
 
 
 @dataclass(frozen=True)
-class ExpectedVariance:
+class ExpectedVariance(BuiltIn):
     """Greedily minimize the mean posterior variance of a Gaussian process."""
 
     ignores_order: ClassVar[bool] = True
@@ -41,37 +34,31 @@ class ExpectedVariance:
 
     def __post_init__(self) -> None:
         """Refuse a misspelt kernel, and noise that makes no sense."""
-        check_kernel(self)
-        check_share("noise", self.noise)
+        check_kernel(self.kernel, normalize=self.normalize)
+        check_range("noise", self.noise, above=0)
         check_part(max_pool=self.max_pool, num_references=self.num_references)
 
-    def select(
-        self,
-        classifier: Classifier,
-        pool: Pool,
-        size: int,
-        generator: Generator,
-        *,
-        history: Sequence[Round] = (),
-    ) -> Query:
-        """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
-        check_size(size, len(pool.candidates))
-        asked = considered(pool.candidates, self.max_pool, generator, at_least=size)
+    def choose(self, request: Request) -> Query:
+        """Choose greedily."""
+        pool = request.pool
+        asked = request.considered(self.max_pool)
         everything = torch.arange(len(pool))
-        references = sampled(everything, self.num_references, generator)
-        outputs = classifier.outputs(pool.images, everything)
-        among = torch.cat([asked.items, references]) if asked.record else None
+        references = sampled(everything, self.num_references, request.generator)
         name, kernel = kernel_for(
-            self, classifier, outputs, pool, size, generator, history, among=among
+            self.kernel,
+            request,
+            request.outputs(),
+            normalize=self.normalize,
+            among=torch.cat([asked.items, references]) if asked.record else None,
         )
         indices, before, after = minimize_variance(
             kernel,
             labeled=pool.labeled,
             candidates=asked.items,
             references=references,
-            size=size,
+            size=request.size,
             noise=share_of_variance(self.noise, kernel, references),
-            generator=generator,
+            generator=request.generator,
         )
         record = {
             "kernel": name,

@@ -1,22 +1,25 @@
-"""What strategies take from a pool and a classifier, checked in one place.
+"""What the strategies of this package share: how they are asked, and what they look at.
 
 Shapes: n items asked about, C classes.
 """
 
 import logging
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 from torch import Generator, Tensor
 
+from fewlabels.checks import check_range
 from fewlabels.errors import UsageError
 from fewlabels.matrices import MappedRows, Rows, cut
 from fewlabels.models import Neighbors, as_input
 from fewlabels.neighbors import RowSource
-from fewlabels.pool import WITHHELD, Images, Pool, Record
+from fewlabels.pool import WITHHELD, Images, Pool, Query, Record, Round
 from fewlabels.protocols import Classifier, Outputs, OwnInputs
+from fewlabels.search import check_size
 from fewlabels.search.blocks import chunks
 from fewlabels.sharing import each
 
@@ -24,21 +27,89 @@ _CHUNK_ENTRIES = 2**18
 _log = logging.getLogger(__name__)
 
 
-def logits_of(classifier: Classifier, pool: Pool, items: Tensor) -> Tensor:
-    """Return the logits of ``items``, shape (n, C)."""
-    logits = classifier.outputs(pool.images, items).logits
-    check_classes(logits)
-    return logits
+@dataclass(frozen=True, eq=False)
+class Considered:
+    """The items that a strategy looks at, where it cannot look at all."""
+
+    items: Tensor
+    """Indices, ascending."""
+    record: Record
+    """What to write down; empty where nothing was left out."""
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What a strategy is given: the arguments of ``select``."""
+
+    classifier: Classifier
+    pool: Pool
+    size: int
+    """How many candidates to choose; there are that many."""
+    generator: Generator
+    history: Sequence[Round] = ()
+
+    def outputs(self, items: Tensor | None = None) -> Outputs:
+        """Return features and logits of some items; None: of the whole pool."""
+        asked = torch.arange(len(self.pool)) if items is None else items
+        return self.classifier.outputs(self.pool.images, asked)
+
+    def logits(self, items: Tensor) -> Tensor:
+        """Return the logits of some items, of two classes at least, shape (n, C)."""
+        logits = self.outputs(items).logits
+        check_classes(logits)
+        return logits
+
+    def considered(self, max_pool: int) -> Considered:
+        """Return all candidates, or a random part of more than ``max_pool``."""
+        limit = max(max_pool, self.size)
+        part = sampled(self.pool.candidates, limit, self.generator)
+        return Considered(part, notice(len(part), len(self.pool.candidates), max_pool))
+
+
+class BuiltIn(ABC):
+    """A strategy of this package; others need no more than the method ``select``."""
+
+    @abstractmethod
+    def choose(self, request: Request) -> Query:
+        """Choose ``request.size`` candidates."""
+
+    def select(
+        self,
+        classifier: Classifier,
+        pool: Pool,
+        size: int,
+        generator: Generator,
+        *,
+        history: Sequence[Round] = (),
+    ) -> Query:
+        """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
+        check_size(size, len(pool.candidates))
+        return self.choose(Request(classifier, pool, size, generator, history))
 
 
 def check_classes(logits_nC: Tensor) -> None:
     """Raise unless predictions compare at least two classes."""
     if logits_nC.shape[-1] < 2:
         raise UsageError(
-            f"The strategy compares the classes of an item, and there are "
-            f"{logits_nC.shape[-1]} logits per item; pass logits of shape (N, C) with "
-            "at least two classes, or choose a strategy that needs features only."
+            f"Classes are compared, and there are {logits_nC.shape[-1]} logits per "
+            "item; pass logits of shape (N, C), or choose a strategy without them."
         )
+
+
+def check_labels_given(pool: Pool) -> None:
+    """Raise unless the class of every labeled item is known."""
+    num_withheld = int((pool.labels == WITHHELD).sum())
+    if num_withheld:
+        raise UsageError(
+            f"The classes of {num_withheld} labeled items are not given; pass labels, "
+            "one class number per labeled item, or choose a strategy without them."
+        )
+
+
+def check_part(**limits: int) -> None:
+    """Raise where a part of the pool that is to be looked at would be empty."""
+    for name, limit in limits.items():
+        check_range(name, limit, at_least=1)
 
 
 def margin(values_NC: Tensor) -> Tensor:
@@ -58,30 +129,11 @@ def entropy(logits_NC: Tensor) -> Tensor:
     return -(logarithms.exp() * logarithms).sum(dim=1)
 
 
-def check_labels_given(pool: Pool) -> None:
-    """Raise unless the class of every labeled item is known."""
-    num_withheld = int((pool.labels == WITHHELD).sum())
-    if num_withheld:
-        raise UsageError(
-            f"The classes of {num_withheld} labeled items are not given, and the "
-            "strategy looks at them; pass labels, one class number per labeled item, "
-            "or choose a strategy that needs none."
-        )
-
-
-def are_right(classifier: Classifier, pool: Pool, items: Tensor) -> Tensor:
-    """Return where the predicted class of labeled items is their label, shape (n,)."""
-    check_labels_given(pool)
-    predicted = logits_of(classifier, pool, items).argmax(dim=1)
-    return (predicted.cpu() == pool.labels[items]).to(torch.float64)
-
-
 def by_chunks(function: Callable[[Tensor], Tensor], rows: Rows) -> Tensor:
     """Return ``function`` of all rows, in double precision, a part at a time."""
     # Of no rows the function makes an answer of its own shape.
     parts = chunks(len(rows), rows.shape[1], _CHUNK_ENTRIES) or [slice(0)]
-    score = partial(_in_double, function)
-    return torch.cat(list(each(score, cut(rows, parts))))
+    return torch.cat(list(each(partial(_in_double, function), cut(rows, parts))))
 
 
 def _in_double(function: Callable[[Tensor], Tensor], rows: Rows) -> Tensor:
@@ -119,32 +171,12 @@ def unit_rows(rows: Rows) -> Rows:
     return scaled
 
 
-def check_part(**limits: int) -> None:
-    """Raise where a part of the pool that is to be looked at would be empty."""
-    for name, limit in limits.items():
-        if limit < 1:
-            raise UsageError(
-                f"{name} is {limit}, and nothing would be looked at; give at least 1, "
-                "or leave it out."
-            )
-
-
-@dataclass(frozen=True, eq=False)
-class Considered:
-    """The items that a strategy looks at, where it cannot look at all."""
-
-    items: Tensor
-    """Indices, ascending."""
-    record: Record
-    """What to write down; empty where nothing was left out."""
-
-
-def considered(
-    items: Tensor, max_pool: int, generator: Generator, *, at_least: int = 1
-) -> Considered:
-    """Return all ``items``, or a random part where there are more than ``max_pool``."""
-    part = sampled(items, max(max_pool, at_least), generator)
-    return Considered(part, notice(len(part), len(items), max_pool))
+def sampled(items: Tensor, limit: int, generator: Generator) -> Tensor:
+    """Return all ``items``, or ``limit`` of them at random, ascending."""
+    if len(items) <= limit:
+        return items
+    order = torch.randperm(len(items), generator=generator)
+    return items[order[:limit]].sort().values
 
 
 def notice(num_considered: int, num_items: int, max_pool: int) -> Record:
@@ -154,11 +186,3 @@ def notice(num_considered: int, num_items: int, max_pool: int) -> Record:
     _log.warning("%d of %d items are looked at (max_pool)", num_considered, num_items)
     seen = {"considered": num_considered, "out_of": num_items, "max_pool": max_pool}
     return {"subsample": seen}
-
-
-def sampled(items: Tensor, limit: int, generator: Generator) -> Tensor:
-    """Return all ``items``, or ``limit`` of them at random, ascending."""
-    if len(items) <= limit:
-        return items
-    order = torch.randperm(len(items), generator=generator)
-    return items[order[:limit]].sort().values

@@ -5,21 +5,19 @@ of their Gram matrix instead of its smallest eigenvalue, greedy search (Holzmül
 al., 2023, call it MaxDet).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
-from torch import Generator
 
-from fewlabels.pool import Pool, Query, Round
-from fewlabels.protocols import Classifier
-from fewlabels.search import check_size, maximize_determinant
+from fewlabels.pool import Query
+from fewlabels.search import maximize_determinant
+from fewlabels.strategies.inputs import BuiltIn, Request
 from fewlabels.strategies.kernels import candidates_for, check_kernel, kernel_for
 
 
 @dataclass(frozen=True)
-class MaxDet:
+class MaxDet(BuiltIn):
     """Greedily maximize the determinant of the gradient Gram matrix."""
 
     ignores_order: ClassVar[bool] = True
@@ -30,31 +28,24 @@ class MaxDet:
 
     def __post_init__(self) -> None:
         """Refuse a misspelt kernel, which would pass for the last layer's."""
-        check_kernel(self)
+        check_kernel(self.kernel, normalize=self.normalize)
 
-    def select(
-        self,
-        classifier: Classifier,
-        pool: Pool,
-        size: int,
-        generator: Generator,
-        *,
-        history: Sequence[Round] = (),
-    ) -> Query:
-        """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
-        check_size(size, len(pool.candidates))
-        part = candidates_for(self, pool, size, generator)
-        among = part.items if part.record else None
-        outputs = classifier.outputs(pool.images, torch.arange(len(pool)))
+    def choose(self, request: Request) -> Query:
+        """Choose greedily."""
+        part = candidates_for(self.kernel, request)
         name, kernel = kernel_for(
-            self, classifier, outputs, pool, size, generator, history, among=among
+            self.kernel,
+            request,
+            request.outputs(),
+            normalize=self.normalize,
+            among=part.items if part.record else None,
         )
         indices, value = maximize_determinant(
             kernel,
-            labeled=pool.labeled,
+            labeled=request.pool.labeled,
             candidates=part.items,
-            size=size,
-            generator=generator,
+            size=request.size,
+            generator=request.generator,
         )
         is_tie = value == -torch.inf
         record = {"kernel": name, "tie": is_tie, **part.record}

@@ -5,37 +5,32 @@ training with one item more would give, the objective is how far the pool's outp
 move, the search is greedy (Mohamadi, Bae and Sutherland, 2022).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
+from fewlabels.checks import check_range
 from fewlabels.naming import check_known
-from fewlabels.pool import Pool, Query, Round
-from fewlabels.protocols import Classifier
-from fewlabels.search import Posterior, check_size, maximize_change
+from fewlabels.pool import Query
+from fewlabels.search import Posterior, maximize_change
 from fewlabels.strategies.inputs import (
+    BuiltIn,
+    Request,
     check_classes,
     check_labels_given,
     check_part,
-    considered,
     sampled,
 )
-from fewlabels.strategies.kernels import (
-    check_kernel,
-    check_share,
-    kernel_for,
-    share_of_variance,
-)
+from fewlabels.strategies.kernels import check_kernel, kernel_for, share_of_variance
 
 Several = Literal["one-by-one", "top"]
 """How several items are chosen: each is learned before the next, or all at once."""
 
 
 @dataclass(frozen=True)
-class MostLikelyOutputChange:
+class MostLikelyOutputChange(BuiltIn):
     """Maximize the mean change of the pool's outputs, labels being as predicted."""
 
     ignores_order: ClassVar[bool] = True
@@ -54,33 +49,27 @@ class MostLikelyOutputChange:
 
     def __post_init__(self) -> None:
         """Refuse misspelt words, and a ridge that makes no sense."""
-        check_kernel(self)
+        check_kernel(self.kernel, normalize=self.normalize)
         check_known("way to choose several items", self.several, Several)
-        check_share("ridge", self.ridge)
+        check_range("ridge", self.ridge, above=0)
         check_part(max_pool=self.max_pool, num_references=self.num_references)
 
-    def select(
-        self,
-        classifier: Classifier,
-        pool: Pool,
-        size: int,
-        generator: Generator,
-        *,
-        history: Sequence[Round] = (),
-    ) -> Query:
-        """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
-        check_size(size, len(pool.candidates))
+    def choose(self, request: Request) -> Query:
+        """Choose greedily, or the largest changes at once."""
+        pool, labeled = request.pool, request.pool.labeled
         check_labels_given(pool)
-        asked = considered(pool.candidates, self.max_pool, generator, at_least=size)
+        asked = request.considered(self.max_pool)
         everything = torch.arange(len(pool))
-        references = sampled(everything, self.num_references, generator)
-        outputs = classifier.outputs(pool.images, everything)
+        references = sampled(everything, self.num_references, request.generator)
+        outputs = request.outputs()
         check_classes(outputs.logits)
-        among = torch.cat([asked.items, references]) if asked.record else None
         name, kernel = kernel_for(
-            self, classifier, outputs, pool, size, generator, history, among=among
+            self.kernel,
+            request,
+            outputs,
+            normalize=self.normalize,
+            among=torch.cat([asked.items, references]) if asked.record else None,
         )
-        labeled = pool.labeled
         posterior = Posterior(
             kernel,
             labeled=labeled,
@@ -96,13 +85,17 @@ class MostLikelyOutputChange:
             outputs=logits_nC + posterior.explained_by_labels(gaps_LC),
             targets=_targets(logits_nC.argmax(dim=1), logits_nC),
             candidates=asked.items,
-            size=size,
+            size=request.size,
             one_by_one=self.several == "one-by-one",
-            generator=generator,
+            generator=request.generator,
         )
-        record = {"kernel": name, "references": len(references)}
-        first = {"first_change": float(changes[0])}
-        return Query(indices, None, {**record, **first, **asked.record})
+        record = {
+            "kernel": name,
+            "references": len(references),
+            "first_change": float(changes[0]),
+            **asked.record,
+        }
+        return Query(indices, None, record)
 
 
 def _targets(classes_n: Tensor, like_nC: Tensor) -> Tensor:

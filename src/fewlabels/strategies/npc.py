@@ -5,20 +5,20 @@ matrix together with the labeled items', the search is random (NPC paper, Algori
 """
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
+from fewlabels.checks import check_range
 from fewlabels.errors import DegenerateGramWarning, UsageError
 from fewlabels.gram import Weights
 from fewlabels.identity import SILENT
 from fewlabels.matrices import Rows, rows_at
 from fewlabels.naming import check_known
-from fewlabels.pool import Pool, Query, Round
-from fewlabels.protocols import Classifier, Kernel
+from fewlabels.pool import Pool, Query
+from fewlabels.protocols import Kernel
 from fewlabels.rng import fork
 from fewlabels.search import (
     ClusterDraws,
@@ -27,20 +27,19 @@ from fewlabels.search import (
     SearchResult,
     WeightedDraws,
     check_random_only,
-    check_size,
-    check_tie_tolerance,
     maximize_smallest_eigenvalue,
 )
 from fewlabels.search.blocks import chunks
 from fewlabels.search.clusters import k_means, typicality
 from fewlabels.search.workers import check_processes, local_processes
+from fewlabels.strategies.inputs import BuiltIn, Request
 from fewlabels.strategies.kernels import candidates_for, check_kernel, kernel_for
 
 Proposal = Literal["uniform", "clusters", "typical"]
 
 
 @dataclass(frozen=True)
-class NeuralPreconditioning:
+class NeuralPreconditioning(BuiltIn):
     """Maximize the smallest eigenvalue of the gradient Gram matrix."""
 
     kernel: Any = field(default="auto", metadata={"code": True})
@@ -64,59 +63,45 @@ class NeuralPreconditioning:
 
     def __post_init__(self) -> None:
         """Refuse misspelt words, which would pass for the defaults, and no shares."""
-        check_kernel(self)
+        check_kernel(self.kernel, normalize=self.normalize)
         check_known("weights", self.weights, Weights)
         if self.weights != "none" and self.kernel != "diffusion":
             raise UsageError(
-                f"weights={self.weights!r} goes with kernel='diffusion', which knows "
-                f"how far an item is felt, and the kernel is {self.kernel!r}."
+                f"weights={self.weights!r} goes with kernel='diffusion' alone, and the "
+                f"kernel is {self.kernel!r}; leave one of them out."
             )
         check_known("search method", self.method, Method)
         check_known("proposal", self.proposal, Proposal)
-        check_tie_tolerance(self.tie_tolerance)
+        check_range("tie_tolerance", self.tie_tolerance, at_least=0, below=1)
         check_processes(self.processes)
         proposal = None if self.proposal == "uniform" else self.proposal
         check_random_only(self.method, draws=self.draws, proposal=proposal)
 
-    def select(
-        self,
-        classifier: Classifier,
-        pool: Pool,
-        size: int,
-        generator: Generator,
-        *,
-        history: Sequence[Round] = (),
-    ) -> Query:
-        """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
-        check_size(size, len(pool.candidates))
-        part = candidates_for(self, pool, size, generator)
-        among = part.items if part.record else None
-        outputs = classifier.outputs(pool.images, torch.arange(len(pool)))
+    def choose(self, request: Request) -> Query:
+        """Choose the best set that is found."""
+        part, outputs = candidates_for(self.kernel, request), request.outputs()
         name, kernel = kernel_for(
-            self,
-            classifier,
+            self.kernel,
+            request,
             outputs,
-            pool,
-            size,
-            generator,
-            history,
+            normalize=self.normalize,
             weights=self.weights,
-            among=among,
+            among=part.items if part.record else None,
         )
         with local_processes(self.processes) as executor:
             found = maximize_smallest_eigenvalue(
                 kernel,
-                labeled=pool.labeled,
+                labeled=request.pool.labeled,
                 candidates=part.items,
-                size=size,
+                size=request.size,
                 method=self.method,
                 draws=self.draws,
-                proposal=self._proposal(outputs.features, part.items, size, generator),
+                proposal=self._proposal(request, outputs.features, part.items),
                 tie_tolerance=self.tie_tolerance,
                 executor=executor,
-                generator=generator,
+                generator=request.generator,
             )
-        _warn_if_degenerate(kernel, outputs.features, pool, found)
+        _warn_if_degenerate(kernel, outputs.features, request.pool, found)
         record = {
             "kernel": name,
             "ceiling": found.ceiling,
@@ -128,10 +113,11 @@ class NeuralPreconditioning:
         return Query(found.indices, found.value, record)
 
     def _proposal(
-        self, features: Rows, candidates: Tensor, size: int, generator: Generator
+        self, request: Request, features: Rows, candidates: Tensor
     ) -> Draws | None:
         """Return where draws come from; None: uniform ones."""
-        if self.proposal == "uniform" or self.method != "random":
+        size, generator = request.size, request.generator
+        if self.proposal == "uniform":
             return None
         rows = rows_at(features, candidates)
         if self.proposal == "typical":
@@ -145,49 +131,43 @@ class NeuralPreconditioning:
 def _warn_if_degenerate(
     kernel: Kernel, features: Rows, pool: Pool, found: SearchResult
 ) -> None:
-    """Say that every choice scores zero, and why."""
-    num_labeled, size = len(pool.labeled), len(found.indices)
-    bound = kernel.rank_bound
-    lacks_rank = bound is not None and num_labeled + size > bound
-    if not (lacks_rank or found.is_tie):
+    """Say that every choice scores zero, why, and only what can change that."""
+    num_labeled, size, bound = len(pool.labeled), len(found.indices), kernel.rank_bound
+    num_members = num_labeled + size
+    if bound is not None and num_members > bound:
+        reason = (
+            f"{num_members} items are compared through {bound} gradient features, so "
+            "their Gram matrix is singular and every choice is a tie at zero."
+        )
+    elif found.is_tie:
+        reason = (
+            f"No set of {size} items that was tried scores better than zero together "
+            f"with the {num_labeled} labeled ones, so the one chosen is a tie."
+        )
+    else:
         return
-    reason = (
-        f"{num_labeled + size} items are compared through {bound} gradient features, "
-        "so their Gram matrix is singular, every choice scores zero and the one made "
-        "is a tie."
-        if lacks_rank
-        else f"No set of {size} items that was tried scores better than zero together "
-        f"with the {num_labeled} labeled ones, so the one chosen is a tie."
-    )
-    remedy = _remedy(bound, features, pool, num_labeled + size)
-    warnings.warn(f"{reason} {remedy}", DegenerateGramWarning, stacklevel=3)
-
-
-def _remedy(
-    rank_bound: int | None, features: Rows, pool: Pool, num_members: int
-) -> str:
-    """Say only what can make some set score more than zero."""
-    num_labeled = len(pool.labeled)
-    num_distinct = _num_distinct(features, pool.labeled, num_labeled)
-    if num_distinct < num_labeled:
-        return (
-            f"The {num_labeled} labeled items have {num_distinct} distinct rows of "
-            "features; while copies are labeled, no choice and no kernel can change "
-            "that. Take copies out of the pool."
-        )
     everything = torch.cat([pool.labeled, pool.candidates])
-    num_distinct = _num_distinct(features, everything, num_members)
-    if num_distinct < num_members:
-        return (
-            f"Labeled items and candidates have {num_distinct} distinct rows of "
-            f"features, fewer than the {num_members} items to be labeled, and a copy "
-            "adds nothing to what it copies. Take copies out of the pool."
+    own = _num_distinct(features, pool.labeled, num_labeled)
+    distinct = _num_distinct(features, everything, num_members)
+    if own < num_labeled:
+        remedy = (
+            f"The {num_labeled} labeled items have {own} distinct rows of features. "
+            "Take copies out of the pool."
         )
-    limit = num_members - 1 if rank_bound is None else min(rank_bound, num_members - 1)
-    advice = f"Label and query at most {limit} items together"
-    if rank_bound is None:
-        return f"{advice}, or try more draws."
-    return f"{advice}, or use kernel='wide-head' or 'auto'."
+    elif distinct < num_members:
+        remedy = (
+            f"Labeled items and candidates have {distinct} distinct rows of features, "
+            f"fewer than the {num_members} to be labeled. Take copies out of the pool."
+        )
+    elif bound is None:
+        remedy = f"Label and query fewer than {num_members} items, or try more draws."
+    else:
+        limit = min(bound, num_members - 1)
+        remedy = (
+            f"Label and query at most {limit} items together, or use "
+            "kernel='wide-head' or 'auto'."
+        )
+    warnings.warn(f"{reason} {remedy}", DegenerateGramWarning, stacklevel=4)
 
 
 def _num_distinct(features: Rows, items: Tensor, enough: int) -> int:

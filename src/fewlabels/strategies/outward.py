@@ -10,29 +10,28 @@ experimental design (Yu, Bi and Tresp, 2006).
 Shapes: N items, n candidates, R numbers in a row of the kernel.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
-from fewlabels.errors import UsageError
+from fewlabels.checks import check_range
 from fewlabels.gram.diffusion import Diffusion, diffusion_rows
 from fewlabels.gram.joint import joint_rows
 from fewlabels.identity import SILENT
 from fewlabels.naming import check_known
 from fewlabels.neighbors import Nodes, remembered_graph
-from fewlabels.pool import Pool, Query, Round
+from fewlabels.pool import Query
 from fewlabels.progress import track
-from fewlabels.protocols import Classifier, Outputs
-from fewlabels.search import check_size
+from fewlabels.protocols import Outputs
 from fewlabels.search.blocks import chunks
 from fewlabels.search.scores import largest
 from fewlabels.strategies.inputs import (
+    BuiltIn,
+    Request,
     by_chunks,
     check_part,
-    considered,
     label_free_rows,
     lead,
 )
@@ -46,7 +45,7 @@ _HALF = 0.5  # of a joint kernel
 
 
 @dataclass(frozen=True)
-class Outward:
+class Outward(BuiltIn):
     """Shrink the largest eigenvalue of what is left to explain.
 
     NPC keeps the labeled set well conditioned; its outward twin does so to the rest.
@@ -75,35 +74,26 @@ class Outward:
         _ = self._diffusion
         check_known("kernel", self.kernel, Covariance)
         check_part(max_pool=self.max_pool)
-        if not 0 <= self.power < float("inf"):
-            raise UsageError(f"power is {self.power}; give 0 or more.")
-        if not 0 < self.noise < float("inf"):
-            raise UsageError(f"noise is {self.noise}, a variance; give more than 0.")
+        check_range("power", self.power, at_least=0)
+        check_range("noise", self.noise, above=0)
 
     @property
     def _diffusion(self) -> Diffusion:
         return Diffusion(self.num_neighbors, self.damping, self.rank)
 
-    def select(
-        self,
-        classifier: Classifier,
-        pool: Pool,
-        size: int,
-        generator: Generator,
-        *,
-        history: Sequence[Round] = (),
-    ) -> Query:
-        """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
-        del history
-        check_size(size, len(pool.candidates))
-        part = considered(pool.candidates, self.max_pool, generator, at_least=size)
-        items = torch.arange(len(pool))
+    def choose(self, request: Request) -> Query:
+        """Choose greedily."""
+        pool, size, generator = request.pool, request.size, request.generator
+        part, items = request.considered(self.max_pool), torch.arange(len(pool))
         if part.record:
             items = torch.cat([part.items, pool.labeled]).sort().values
-        outputs = classifier.outputs(pool.images, items)
-        rows, noise = self._rows(classifier, outputs, pool, items)
-        is_labeled = torch.isin(items, pool.labeled)
-        left = _Left(rows, self._weights(outputs, pool), noise, is_labeled)
+        outputs = request.outputs(items)
+        weights_N = torch.ones(len(items), dtype=torch.float64)
+        if self.power and outputs.logits.shape[1] > 1 and len(pool.labeled):
+            leads_N = by_chunks(lead, outputs.logits)
+            weights_N = (1 - leads_N + _LEAST_DOUBT) ** (self.power / 2)
+        rows, noise = self._rows(request, outputs, items)
+        left = _Left(rows, weights_N, noise, torch.isin(items, pool.labeled))
         before = self.value(left)
         is_free = torch.isin(items, part.items)
         chosen: list[int] = []
@@ -119,26 +109,19 @@ class Outward:
         return Query(items[torch.tensor(chosen)], -after, record)
 
     def _rows(
-        self, classifier: Classifier, outputs: Outputs, pool: Pool, items: Tensor
+        self, request: Request, outputs: Outputs, items: Tensor
     ) -> tuple[Tensor, float]:
         """Return rows whose products are the covariance, (N, R), and the noise."""
         if self.kernel == "graph":
             spread = diffusion_rows(outputs.features, self._diffusion)
             # What no eigenvector explains tells nothing about other items: noise.
             return spread.rows, self.noise + spread.remainder
-        rows, origin = label_free_rows(classifier, outputs, pool.images, items)
+        images = request.pool.images
+        rows, origin = label_free_rows(request.classifier, outputs, images, items)
         nodes = Nodes.of(rows, origin)
         graph = remembered_graph(nodes, self.num_neighbors)
         joint = joint_rows(graph, self.damping, self.rank)
         return torch.from_numpy(joint.joined(_HALF, nodes.node_of)), self.noise
-
-    def _weights(self, outputs: Outputs, pool: Pool) -> Tensor:
-        """Return the root of what each item weighs, shape (N,)."""
-        has_doubts = outputs.logits.shape[1] > 1 and len(pool.labeled) > 0
-        if not self.power or not has_doubts:
-            return torch.ones(len(outputs.logits), dtype=torch.float64)
-        leads_N = by_chunks(lead, outputs.logits)
-        return (1 - leads_N + _LEAST_DOUBT) ** (self.power / 2)
 
     def value(self, left: "_Left") -> float:
         """Return what is to be small: the largest eigenvalue."""
@@ -147,7 +130,7 @@ class Outward:
     def gains(self, left: "_Left") -> Tensor:
         """Return how much of the leading eigenvector each item explains, (N,)."""
         top_R: Tensor = torch.linalg.eigh(left.inner()).eigenvectors[:, -1]
-        return left.seen(left.root @ top_R).square() / left.variances()
+        return left.seen(left.root @ top_R).square() / left.variances_N
 
 
 @dataclass(frozen=True)
@@ -162,7 +145,7 @@ class VOptimal(Outward):
 
     def gains(self, left: "_Left") -> Tensor:
         """Return how much of the trace each item takes away, (N,)."""
-        return left.shares() / left.variances()
+        return left.shares() / left.variances_N
 
 
 @dataclass(frozen=True)
@@ -192,13 +175,14 @@ class SigmaOptimal(Outward):
     def gains(self, left: "_Left") -> Tensor:
         """Return how much of the sum each item takes away, (N,)."""
         seen_N = left.seen(left.covariance @ left.total)
-        return seen_N.square() / left.variances()
+        return seen_N.square() / left.variances_N
 
 
 class _Left:
     """The covariance that some labels leave of the pool, rows M rows^T.
 
     Matrices of R x R are in double precision; rows may be in single.
+    ``variances_N`` are those of a label of each item.
     """
 
     def __init__(
@@ -212,7 +196,7 @@ class _Left:
         weighted = rows * weights_N.square().to(rows.dtype)[:, None]
         self.weighted = (weighted.T @ rows).double()
         self.total = (rows.T @ weights_N.to(rows.dtype)).double()
-        self._variances = self._forms(self.covariance) + noise
+        self.variances_N = self._forms(self.covariance) + noise
         self._shares: Tensor | None = None
         self._root: Tensor | None = None
 
@@ -239,16 +223,11 @@ class _Left:
         """Return the matrix that has the weighted covariance's eigenvalues, (R, R)."""
         return self.root.T @ self.weighted @ self.root
 
-    def variances(self) -> Tensor:
-        """Return the variance of a label of each item, shape (N,)."""
-        return self._variances
-
     def shares(self) -> Tensor:
         """Return the weighted square of what each item tells of all others, (N,)."""
         if self._shares is None:
-            self._shares = self._forms(
-                self.covariance @ self.weighted @ self.covariance
-            )
+            inner = self.covariance @ self.weighted @ self.covariance
+            self._shares = self._forms(inner)
         return self._shares
 
     def learn(self, item: int) -> None:
@@ -265,7 +244,7 @@ class _Left:
             cross_N = self.seen(self.covariance @ told_R)
             doubled_N = seen_N * (seen_R @ told_R / variance) - 2 * cross_N
             self._shares = self._shares + doubled_N * seen_N / variance
-        self._variances = self._variances - seen_N.square() / variance
+        self.variances_N = self.variances_N - seen_N.square() / variance
         self.covariance = self.covariance - torch.outer(seen_R / variance, seen_R)
         self.covariance = (self.covariance + self.covariance.T) / 2
         self._root = None

@@ -3,29 +3,26 @@
 Shapes: n candidates.
 """
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from fewlabels import gram
-from fewlabels.errors import UsageError
-from fewlabels.pool import Pool, Query, Round
+from fewlabels.checks import check_range
+from fewlabels.pool import Query
 from fewlabels.progress import track
-from fewlabels.protocols import Classifier, Kernel
-from fewlabels.search import check_size
+from fewlabels.protocols import Kernel
 from fewlabels.search.covering import squared_distances
 from fewlabels.search.scores import largest
-from fewlabels.strategies.inputs import check_part, considered
+from fewlabels.strategies.inputs import BuiltIn, Request, check_part
 
 _CHUNK_ROWS, _CHUNK_COLUMNS = 256, 16_384
 
 
 @dataclass(frozen=True)
-class RepresentativeDiverse:
+class RepresentativeDiverse(BuiltIn):
     """Choose items that together resemble the pool, and not each other.
 
     Shao et al., "Enhancing Semi-Supervised Learning via Representative and Diverse
@@ -43,47 +40,29 @@ class RepresentativeDiverse:
     def __post_init__(self) -> None:
         """Refuse options that mean nothing."""
         check_part(max_pool=self.max_pool)
-        if self.alpha is not None and not 0 <= self.alpha <= 1:
-            raise UsageError(
-                f"alpha is {self.alpha}; give a number from 0 (variety alone) to 1, or "
-                "None to have it chosen."
-            )
-        if not 0 < self.width < math.inf:
-            raise UsageError(
-                f"width is {self.width}, and distances are divided by it; give a "
-                "number above 0."
-            )
+        check_range("width", self.width, above=0)
+        if self.alpha is not None:
+            check_range("alpha", self.alpha, at_least=0, at_most=1)
 
-    def select(
-        self,
-        classifier: Classifier,
-        pool: Pool,
-        size: int,
-        generator: Generator,
-        *,
-        history: Sequence[Round] = (),
-    ) -> Query:
-        """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
-        del history
-        check_size(size, len(pool.candidates))
-        part = considered(pool.candidates, self.max_pool, generator, at_least=size)
-        items = torch.cat([part.items, pool.labeled])
-        features = classifier.outputs(pool.images, items).features
+    def choose(self, request: Request) -> Query:
+        """Choose by herding."""
+        part, num_labeled = request.considered(self.max_pool), len(request.pool.labeled)
+        items = torch.cat([part.items, request.pool.labeled])
+        features = request.outputs(items).features
         kernel = gram.euclidean_kernel(features, normalize=True)
-        count, everything = len(part.items), torch.arange(len(items))
-        num_labels = len(pool.labeled) + size
+        everything = torch.arange(len(items))
+        candidates, labeled = torch.split(everything, [len(part.items), num_labeled])
+        num_labels = num_labeled + request.size
         alpha = 1 - num_labels**-0.5 if self.alpha is None else self.alpha
-        means = self._near(kernel, everything[:count], everything) / len(items)
-        near = self._near(kernel, everything[:count], everything[count:])
+        means = self._near(kernel, candidates, everything) / len(items)
+        near = self._near(kernel, candidates, labeled)
         chosen: list[int] = []
-        with track("Herding", size) as advance:
-            for number in range(len(pool.labeled) + 1, num_labels + 1):
+        with track("Herding", request.size) as advance:
+            for number in range(num_labeled + 1, num_labels + 1):
                 gains = alpha * number * means - near
                 gains[chosen] = -torch.inf
-                chosen.append(largest(gains, generator))
-                near += self._near(
-                    kernel, everything[:count], torch.tensor(chosen[-1:])
-                )
+                chosen.append(largest(gains, request.generator))
+                near += self._near(kernel, candidates, torch.tensor(chosen[-1:]))
                 advance()
         record = {"alpha": alpha, **part.record}
         return Query(part.items[torch.tensor(chosen)], record=record)

@@ -104,8 +104,8 @@ def _read(table: Path) -> tuple[list[str], NDArray[np.int64] | None]:
     names = list(rows[0]) if rows else []
     if rows and "id" not in names:
         raise DataError(
-            f"'{table}' has the columns {', '.join(map(str, names))}; a column 'id' "
-            "with the ids of labeled items is needed, and 'label' if classes count."
+            f"'{table}' has the columns {', '.join(map(str, names))}; a column 'id' is "
+            "needed, and 'label' if classes count."
         )
     ids = [row["id"] or "" for row in rows]
     twice = [name for name, number in Counter(ids).items() if number > 1]

@@ -4,19 +4,16 @@ Features are rows of length one, the objective is density, the search goes round
 clusters (Hacohen, Dekel and Weinshall, 2022).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Generator, Tensor
 
-from fewlabels.errors import UsageError
-from fewlabels.pool import Pool, Query, Record, Round
-from fewlabels.protocols import Classifier
-from fewlabels.search import check_size, top
+from fewlabels.pool import Query, Record
+from fewlabels.search import top
 from fewlabels.search.clusters import k_means, neighbor_distances, round_robin
-from fewlabels.strategies.inputs import unit_rows
+from fewlabels.strategies.inputs import BuiltIn, Request, check_part, unit_rows
 
 _NUM_NEIGHBORS = 20
 _NEAREST = 1e-5
@@ -24,7 +21,7 @@ _NUM_FITTED = 100_000
 
 
 @dataclass(frozen=True)
-class TypiClust:
+class TypiClust(BuiltIn):
     """Take the densest item of each cluster, those with the fewest labels first."""
 
     too_small: ClassVar[int] = 5
@@ -34,31 +31,27 @@ class TypiClust:
 
     def __post_init__(self) -> None:
         """Refuse to make no cluster."""
-        if self.max_clusters < 1:
-            raise UsageError(
-                f"max_clusters is {self.max_clusters}; items need at least 1 cluster."
-            )
+        check_part(max_clusters=self.max_clusters)
 
-    def select(
-        self,
-        classifier: Classifier,
-        pool: Pool,
-        size: int,
-        generator: Generator,
-        *,
-        history: Sequence[Round] = (),
-    ) -> Query:
-        """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
-        del history
-        check_size(size, len(pool.candidates))
+    def choose(self, request: Request) -> Query:
+        """Choose from the clusters in turn."""
+        pool, size, generator = request.pool, request.size, request.generator
         num_labeled = len(pool.labeled)
         items = torch.cat([pool.labeled, pool.candidates])
-        rows = unit_rows(classifier.outputs(pool.images, items).features)
+        rows = unit_rows(request.outputs(items).features)
         num_clusters = min(num_labeled + size, self.max_clusters)
         clusters = k_means(rows, num_clusters, generator, num_fitted=_NUM_FITTED)
+        sizes = torch.bincount(clusters, minlength=num_clusters)
+        labels = torch.bincount(clusters[:num_labeled], minlength=num_clusters)
+        is_large = sizes > self.too_small
+        if int((sizes - labels)[is_large].sum()) < size:
+            is_large = torch.ones_like(is_large)
+        large = torch.nonzero(is_large).flatten().tolist()
+        # Clusters with the fewest labels come first, and of these the largest.
+        large.sort(key=lambda number: (int(labels[number]), -int(sizes[number])))
         members = [
             torch.nonzero(clusters[num_labeled:] == number).flatten() + num_labeled
-            for number in self._in_order(clusters, num_labeled, num_clusters, size)
+            for number in large
         ]
 
         def best(free: Tensor) -> Tensor:
@@ -77,18 +70,6 @@ class TypiClust:
         if not num_neighbors:
             return torch.zeros(1)
         return 1 / (neighbor_distances(rows, num_neighbors, generator) + _NEAREST)
-
-    def _in_order(
-        self, clusters: Tensor, num_labeled: int, num_clusters: int, size: int
-    ) -> list[int]:
-        """Return the clusters to choose from: fewest labels first, then the largest."""
-        sizes = torch.bincount(clusters, minlength=num_clusters)
-        labels = torch.bincount(clusters[:num_labeled], minlength=num_clusters)
-        is_large = sizes > self.too_small
-        if int((sizes - labels)[is_large].sum()) < size:
-            is_large = torch.ones_like(is_large)
-        large = torch.nonzero(is_large).flatten().tolist()
-        return sorted(large, key=lambda one: (int(labels[one]), -int(sizes[one])))
 
 
 @dataclass(frozen=True)

@@ -1,24 +1,22 @@
 """Uncertainty herding: features, doubt that no chosen item is near, greedy coverage."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from fewlabels import gram
-from fewlabels.errors import UsageError
+from fewlabels.checks import check_range
 from fewlabels.naming import check_known
-from fewlabels.pool import Pool, Query, Round
-from fewlabels.protocols import Classifier
-from fewlabels.search import check_size, maximize_coverage, smallest_distance
-from fewlabels.strategies.calibration import best_temperature
+from fewlabels.pool import Query
+from fewlabels.search import maximize_coverage, smallest_distance
 from fewlabels.strategies.inputs import (
+    BuiltIn,
+    Request,
     by_chunks,
     check_part,
-    considered,
     entropy,
     lead,
 )
@@ -26,10 +24,12 @@ from fewlabels.strategies.inputs import (
 Doubt = Literal["margin", "entropy"]
 
 _WIDEST = 1.0  # what MaxHerding takes for rows of length one
+_HOTTEST = 100.0
+_NUM_HALVINGS = 50
 
 
 @dataclass(frozen=True)
-class UncertaintyHerding:
+class UncertaintyHerding(BuiltIn):
     """Put items near what is in doubt (Bae, Oliveira and Sutherland, 2025)."""
 
     ignores_order: ClassVar[bool] = True
@@ -48,31 +48,23 @@ class UncertaintyHerding:
         if self.uncertainty is not None:
             check_known("uncertainty", self.uncertainty, Doubt)
         for name, value in (("temperature", self.temperature), ("radius", self.radius)):
-            if value is not None and not value > 0:
-                raise UsageError(
-                    f"{name} is {value}, and something is divided by it; give more "
-                    "than 0, or None to have it chosen."
-                )
+            if value is not None:
+                check_range(name, value, above=0)
 
-    def select(
-        self,
-        classifier: Classifier,
-        pool: Pool,
-        size: int,
-        generator: Generator,
-        *,
-        history: Sequence[Round] = (),
-    ) -> Query:
-        """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
-        del history
-        check_size(size, len(pool.candidates))
-        part = considered(pool.candidates, self.max_pool, generator, at_least=size)
+    def choose(self, request: Request) -> Query:
+        """Cover greedily."""
+        part, pool = request.considered(self.max_pool), request.pool
         count = len(part.items)
         items = torch.cat([part.items, pool.labeled])
-        outputs = classifier.outputs(pool.images, items)
+        outputs = request.outputs(items)
         kernel = gram.euclidean_kernel(outputs.features, normalize=True)
         candidates, labeled = torch.arange(count), torch.arange(count, len(items))
-        weights, temperature = self._weights(outputs.logits, count, pool)
+        weights, temperature = torch.ones(count, dtype=torch.float64), None
+        if self.uncertainty and outputs.logits.shape[1] > 1 and len(labeled):
+            own, labels = outputs.logits[count:], pool.labels[pool.labeled]
+            temperature = self.temperature or best_temperature(own, labels)
+            doubt = partial(_doubt, self.uncertainty, temperature)
+            weights = by_chunks(doubt, outputs.logits[:count]).cpu()
         smallest = smallest_distance(kernel, labeled)
         width = self.radius or min(smallest or _WIDEST, _WIDEST)
         places, share = maximize_coverage(
@@ -81,40 +73,45 @@ class UncertaintyHerding:
             weights=weights,
             labeled=labeled,
             candidates=candidates,
-            size=size,
-            generator=generator,
+            size=request.size,
+            generator=request.generator,
             rows=torch.nn.functional.normalize(outputs.features[:count].float()).cpu(),
         )
         record = {"radius": width, "temperature": temperature, "covered": share}
         return Query(part.items[places], record={**record, **part.record})
 
-    def _weights(
-        self, logits: Tensor, count: int, pool: Pool
-    ) -> tuple[Tensor, float | None]:
-        """Return what covering each candidate is worth, and the temperature if any."""
-        has_doubts = logits.shape[1] > 1 and len(pool.labeled) > 0
-        if self.uncertainty is None or not has_doubts:
-            return torch.ones(count, dtype=torch.float64), None
-        labels = pool.labels[pool.labeled]
-        temperature = self.temperature or best_temperature(logits[count:], labels)
-        doubt = _DOUBTS[self.uncertainty]
-        weights = by_chunks(partial(_doubt, doubt, temperature), logits[:count])
-        return weights.cpu(), temperature
+
+def best_temperature(logits_nC: Tensor, labels_n: Tensor) -> float:
+    """Return the T from 1 to 100 that makes softmax(z / T) fit the labels best.
+
+    The mean of -log p_y is convex in 1/T, and its slope is the mean of E_p[z] - z_y
+    (Guo et al., 2017, have the method). A classifier is usually asked about the items
+    that it was trained on, which make it look better than it is: T below 1, which would
+    make it surer still, is never returned.
+    """
+    is_known = labels_n >= 0
+    if not bool(is_known.any()):
+        return 1.0
+    z_nC = logits_nC.cpu()[is_known].to(torch.float64)
+    own_n = z_nC.gather(1, labels_n[is_known][:, None])[:, 0]
+
+    def slope(inverse: float) -> float:
+        p_nC = (inverse * z_nC).softmax(dim=1)
+        return float(((p_nC * z_nC).sum(dim=1) - own_n).mean())
+
+    low, high = 1 / _HOTTEST, 1.0
+    if slope(high) <= 0:
+        return 1.0
+    for _ in range(_NUM_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if slope(middle) > 0 else (middle, high)
+    return 2 / (low + high)
 
 
 def _gaussian(width: float, squares: Tensor) -> Tensor:
     return (-squares / width / width).exp()
 
 
-def _doubt(
-    doubt: Callable[[Tensor], Tensor], temperature: float, logits_nC: Tensor
-) -> Tensor:
-    return doubt(logits_nC / temperature)
-
-
-def _lead(logits_nC: Tensor) -> Tensor:
-    """Return 1 less the lead of the most likely class over the second."""
-    return 1 - lead(logits_nC)
-
-
-_DOUBTS: dict[Doubt, Callable[[Tensor], Tensor]] = {"margin": _lead, "entropy": entropy}
+def _doubt(kind: Doubt, temperature: float, logits_nC: Tensor) -> Tensor:
+    scaled_nC = logits_nC / temperature
+    return 1 - lead(scaled_nC) if kind == "margin" else entropy(scaled_nC)

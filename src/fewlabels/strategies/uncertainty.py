@@ -4,130 +4,74 @@ The classic three (Lewis and Gale, 1994; Settles, 2009). They look at each item 
 so near copies of one uncertain item are all asked about.
 """
 
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar, Literal
 
-from torch import Generator, Tensor
+from torch import Tensor
 
-from fewlabels.errors import UnknownNameError
-from fewlabels.pool import Pool, Query, Round
-from fewlabels.protocols import Classifier
+from fewlabels.naming import check_known
+from fewlabels.pool import Query
 from fewlabels.search import top
-from fewlabels.strategies.inputs import by_chunks, entropy, logits_of, margin
+from fewlabels.strategies.inputs import BuiltIn, Request, by_chunks, entropy, margin
 
 Scale = Literal["probabilities", "logits"]
 """Where confidence is read: after softmax, or before it as the NPC paper writes it."""
 
 
 @dataclass(frozen=True)
-class Margin:
+class _Uncertainty(BuiltIn):
+    """Choose the candidates with the largest scores."""
+
+    ignores_order: ClassVar[bool] = True
+
+    @abstractmethod
+    def scores(self, logits_NC: Tensor) -> Tensor:
+        """Return how uncertain each prediction is, shape (N,)."""
+
+    def choose(self, request: Request) -> Query:
+        """Choose the most uncertain candidates."""
+        candidates = request.pool.candidates
+        scores = by_chunks(self.scores, request.logits(candidates))
+        indices = top(scores, candidates, request.size, request.generator)
+        return Query(indices, record={"mean_score": float(scores.mean())})
+
+
+@dataclass(frozen=True)
+class _Confidence(_Uncertainty):
+    on: Scale = "probabilities"
+
+    def __post_init__(self) -> None:
+        """Refuse a scale that does not exist."""
+        check_known("scale", self.on, Scale)
+
+    def scaled(self, logits_NC: Tensor) -> Tensor:
+        """Return the values that confidence is read from."""
+        return logits_NC.softmax(dim=1) if self.on == "probabilities" else logits_NC
+
+
+@dataclass(frozen=True)
+class Margin(_Confidence):
     """Smallest lead of the most likely class over the second (NPC paper, Sec. 2.2)."""
 
-    ignores_order: ClassVar[bool] = True
-    on: Scale = "probabilities"
-
-    def __post_init__(self) -> None:
-        """Refuse a scale that does not exist."""
-        _check_scale(self.on)
-
-    def select(
-        self,
-        classifier: Classifier,
-        pool: Pool,
-        size: int,
-        generator: Generator,
-        *,
-        history: Sequence[Round] = (),
-    ) -> Query:
-        """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
-        del history
-        score = partial(_small_margin, self.on)
-        return _most_uncertain(score, classifier, pool, size, generator)
+    def scores(self, logits_NC: Tensor) -> Tensor:
+        """Return minus the lead of the most likely class, shape (N,)."""
+        return -margin(self.scaled(logits_NC))
 
 
 @dataclass(frozen=True)
-class LeastConfidence:
+class LeastConfidence(_Confidence):
     """Least value of the most likely class (one arm of ALBL in the NPC paper)."""
 
-    ignores_order: ClassVar[bool] = True
-    on: Scale = "probabilities"
-
-    def __post_init__(self) -> None:
-        """Refuse a scale that does not exist."""
-        _check_scale(self.on)
-
-    def select(
-        self,
-        classifier: Classifier,
-        pool: Pool,
-        size: int,
-        generator: Generator,
-        *,
-        history: Sequence[Round] = (),
-    ) -> Query:
-        """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
-        del history
-        score = partial(_small_maximum, self.on)
-        return _most_uncertain(score, classifier, pool, size, generator)
+    def scores(self, logits_NC: Tensor) -> Tensor:
+        """Return minus the value of the most likely class, shape (N,)."""
+        return -self.scaled(logits_NC).amax(dim=1)
 
 
 @dataclass(frozen=True)
-class Entropy:
+class Entropy(_Uncertainty):
     """Largest entropy of the predicted probabilities (NPC paper, Sec. 2.2)."""
 
-    ignores_order: ClassVar[bool] = True
-
-    def select(
-        self,
-        classifier: Classifier,
-        pool: Pool,
-        size: int,
-        generator: Generator,
-        *,
-        history: Sequence[Round] = (),
-    ) -> Query:
-        """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
-        del history
-        return _most_uncertain(entropy, classifier, pool, size, generator)
-
-
-def _probabilities(logits_NC: Tensor) -> Tensor:
-    return logits_NC.softmax(dim=1)
-
-
-def _unchanged(logits_NC: Tensor) -> Tensor:
-    return logits_NC
-
-
-_SCALES: dict[Scale, Callable[[Tensor], Tensor]] = {
-    "probabilities": _probabilities,
-    "logits": _unchanged,
-}
-
-
-def _small_margin(on: Scale, logits_NC: Tensor) -> Tensor:
-    return -margin(_SCALES[on](logits_NC))
-
-
-def _small_maximum(on: Scale, logits_NC: Tensor) -> Tensor:
-    return -_SCALES[on](logits_NC).amax(dim=1)
-
-
-def _check_scale(on: str) -> None:
-    if on not in _SCALES:
-        raise UnknownNameError("scale", on, _SCALES)
-
-
-def _most_uncertain(
-    score: Callable[[Tensor], Tensor],
-    classifier: Classifier,
-    pool: Pool,
-    size: int,
-    generator: Generator,
-) -> Query:
-    """Choose the candidates with the largest score of their logits."""
-    scores = by_chunks(score, logits_of(classifier, pool, pool.candidates))
-    indices = top(scores, pool.candidates, size, generator)
-    return Query(indices, record={"mean_score": float(scores.mean())})
+    def scores(self, logits_NC: Tensor) -> Tensor:
+        """Return the entropy of each prediction, shape (N,)."""
+        return entropy(logits_NC)

@@ -3,7 +3,7 @@
 Nothing here imports torch: what a name stands for is imported when it is made.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from inspect import Parameter, Signature
@@ -51,17 +51,16 @@ class ShareOption(NamedTuple):
     def telling(self, shares: str | Sequence[float]) -> dict[str, Any]:
         """Return the option that tells shares: numbers, ``"even"``, ``"unknown"``."""
         words = {"even": self.even, "unknown": self.unknown}
-        told = words[shares] if isinstance(shares, str) else list(shares)
-        return {self.name: told}
+        return {self.name: words[shares] if isinstance(shares, str) else list(shares)}
 
     def assumed(
         self, options: Mapping[str, Any], num_classes: int
     ) -> tuple[float, ...] | None:
         """Return the shares that a training is aligned to; None: to none."""
-        told = options.get(self.name, self.default)
-        if isinstance(told, str):
-            return (1 / num_classes,) * num_classes if told == self.even else None
-        return tuple(one / sum(told) for one in told)
+        shares = options.get(self.name, self.default)
+        if isinstance(shares, str):
+            return (1 / num_classes,) * num_classes if shares == self.even else None
+        return tuple(share / sum(shares) for share in shares)
 
 
 class _Learner(NamedTuple):
@@ -93,7 +92,7 @@ _LEARNERS = {
     "mean-teacher": _Learner("mean_teacher:MeanTeacher"),
     "mixmatch": _Learner("mixmatch:MixMatch", alignments=_ALL),
     "remixmatch": _Learner("remixmatch:ReMixMatch", inputs=("",), alignments=_ALL),
-    "linear": _Learner("frozen_linear:Linear", takes_steps=False, shares=_SHARES),
+    "linear": _Learner("linear:Linear", takes_steps=False, shares=_SHARES),
     "blend": _Learner("blend:Blend", takes_steps=False, shares=_SHARES),
     "spreading": _Learner("spreading:Spreading", takes_steps=False, shares=_SHARES),
     "poisson": _Learner("poisson:Poisson", takes_steps=False, shares=_SHARES),
@@ -103,7 +102,7 @@ _INPUTS = {"": "views:PoolInputs", _FROZEN: "frozen:FrozenInputs"}
 _ALIGNMENTS = {
     "": "",
     "-darp": "alignment:Darp",
-    "-da": "distribution:DistributionAlignment",
+    "-da": "alignment:DistributionAlignment",
 }
 _TARGET = ShareOption("target", even="uniform", unknown="estimated", default="uniform")
 _PRESETS = ("small", "official")
@@ -139,7 +138,12 @@ class _Alias:
             "schedule": "schedule:Schedule" if self.row.takes_steps else "",
             "execution": "schedule:Execution",
         }
-        return {field: _imported(path) for field, path in paths.items() if path}
+        found = {}
+        for field, path in paths.items():
+            if path:
+                module, _, name = path.partition(":")
+                found[field] = getattr(import_module(f"{__name__}.{module}"), name)
+        return found
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -178,20 +182,13 @@ class _Alias:
         )
 
 
-def _imported(path: str) -> Any:
-    module, _, name = path.partition(":")
-    return getattr(import_module(f"{__name__}.{module}"), name)
-
-
-def _aliases() -> Iterator[_Alias]:
-    for inputs in _INPUTS:
-        for learner, row in _LEARNERS.items():
-            if inputs in row.inputs:
-                for alignment in row.alignments:
-                    yield _Alias(inputs, learner, alignment)
-
-
-_TRAININGS = {alias.name: alias for alias in _aliases()}
+_TRAININGS = {
+    alias.name: alias
+    for inputs in _INPUTS
+    for learner, row in _LEARNERS.items()
+    if inputs in row.inputs
+    for alias in (_Alias(inputs, learner, ending) for ending in row.alignments)
+}
 
 
 def names() -> tuple[str, ...]:
@@ -224,11 +221,10 @@ def over_encoder(name: str, options: Mapping[str, Any], encoder: str) -> dict[st
     if known is not None and known.inputs != _FROZEN:
         twin = variant(name, inputs=_FROZEN)
         raise UsageError(
-            f"The trainer '{name}' learns from images themselves, so the encoder "
-            f"'{encoder}' would have no effect; take the trainer '{twin}', or leave "
-            "the encoder out."
+            f"The trainer '{name}' learns from images themselves and takes no encoder; "
+            f"take the trainer '{twin}', or leave the encoder '{encoder}' out."
         )
-    kept = {one: options[one] for one in options if one != "encoder_options"}
+    kept = {o: options[o] for o in options if o != "encoder_options"}
     return kept | {"encoder": encoder}
 
 
@@ -290,12 +286,12 @@ def resolve(
         answers to the rest of what ``protocols.Trainer`` promises.
     """
     from fewlabels.protocols import Trainer
-    from fewlabels.training.fitting_only import FittingOnly
+    from fewlabels.training.training import FittingOnly
 
     found = naming.resolve(
         "trainer",
         trainer,
-        {} if options is None else options,
+        options or {},
         _TRAININGS,
         method="fit(pool, generator, *, workspace, on_checkpoint)",
     )
@@ -306,9 +302,8 @@ def restored(
     trainer: "Trainer", pool: "Pool", generator: "Generator", workspace: "Path"
 ) -> "Classifier | None":
     """Return the classifier that a trainer finished earlier, without ever training."""
-    from fewlabels.training import fitting
     from fewlabels.training.training import Training
 
     if not isinstance(trainer, Training):
         return None
-    return fitting.restored(trainer, pool, generator, workspace)
+    return trainer.restored(pool, generator, workspace)

@@ -15,11 +15,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fewlabels.checks import Count, Share, Weight
 from fewlabels.pool import Pool
-from fewlabels.training.distribution import aligned
+from fewlabels.training.alignment import aligned
 from fewlabels.training.fixmatch import consistency_loss
 from fewlabels.training.learner import Learner, Loss, PseudoLabels, Step
-from fewlabels.training.schedule import check_range
 from fewlabels.training.views import View
 
 _LABELED = ("labeled", "labeled-strong")
@@ -42,22 +42,15 @@ class AdaMatch(Learner):
         "steps": 2**17,
     }
 
-    mu: int = 2
+    mu: Count = 2
     """Unlabeled items for each labeled one in a step."""
-    threshold: float = 0.9
+    threshold: Weight = 0.9
     """Least probability at which a pseudo-label counts, as a multiple of the mean
     confidence about labeled items (tau)."""
-    consistency_weight: float = 1.0
+    consistency_weight: Weight = 1.0
     """Weight of the unlabeled loss at its highest."""
-    memory_decay: float = 0.99
+    memory_decay: Share = 0.99
     """Weight of the past in the running means of predictions."""
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        check_range("mu", self.mu, at_least=1)
-        check_range("threshold", self.threshold, at_least=0)
-        check_range("consistency_weight", self.consistency_weight, at_least=0)
-        check_range("memory_decay", self.memory_decay, at_least=0, below=1)
 
     @property
     def views(self) -> Mapping[str, View]:
@@ -77,13 +70,27 @@ class AdaMatch(Learner):
     def loss(self, step: Step) -> Loss:
         """Return the sum of both terms."""
         labels_B = step.minibatch.labels
-        labeled_BC, labeled_strong_BC, weak_UC, strong_UC = self._logits(step)
+        # Logits of labeled items lie between what the network says of them alone and
+        # what it says where batch normalization sees the others too.
+        alone = step.outputs(*_LABELED, moves_statistics=False)
+        *together, weak, strong = step.outputs(*_LABELED, "weak", "strong")
+        draws = step.stream("logit interpolation")
+        labeled_BC, labeled_strong_BC = (
+            torch.lerp(
+                whole.logits,
+                own.logits,
+                torch.rand(whole.logits.shape, generator=draws).to(whole.logits),
+            )
+            for whole, own in zip(together, alone, strict=True)
+        )
         pseudo = self.pseudo_labels(
-            step, weak_UC.softmax(dim=1), labeled_BC.detach().softmax(dim=1)
+            step,
+            weak.logits.detach().softmax(dim=1),
+            labeled_BC.detach().softmax(dim=1),
         )
         supervised = F.cross_entropy(labeled_BC, labels_B) / 2
         supervised = supervised + F.cross_entropy(labeled_strong_BC, labels_B) / 2
-        consistency = consistency_loss(strong_UC, pseudo.classes, pseudo.keeps)
+        consistency = consistency_loss(strong.logits, pseudo.classes, pseudo.keeps)
         weight = self.consistency_weight * warmed_up(step.number, step.schedule.steps)
         told = {
             "supervised": supervised,
@@ -111,25 +118,6 @@ class AdaMatch(Learner):
             probabilities_UC, lambda rows: rows.amax(dim=1) >= least.to(rows)
         )
         return replace(pseudo, figures={**pseudo.figures, "threshold": least})
-
-    def _logits(self, step: Step) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return logits of all four views; no gradient of the weak unlabeled ones.
-
-        Those of labeled items lie between what the network says of them alone and what
-        it says where batch normalization sees the others too.
-        """
-        alone = step.outputs(*_LABELED, moves_statistics=False)
-        *together, weak, strong = step.outputs(*_LABELED, "weak", "strong")
-        draws = step.stream("logit interpolation")
-        labeled, labeled_strong = (
-            torch.lerp(
-                whole.logits,
-                own.logits,
-                torch.rand(whole.logits.shape, generator=draws).to(whole.logits),
-            )
-            for whole, own in zip(together, alone, strict=True)
-        )
-        return labeled, labeled_strong, weak.logits.detach(), strong.logits
 
 
 def warmed_up(number: int, num_steps: int) -> float:

@@ -1,35 +1,116 @@
-"""DARP in a training: pseudo-labels refined towards known class shares.
+"""Pseudo-labels of any learner, aligned to how frequent the classes are.
 
-Kim et al., "Distribution Aligning Refinery of Pseudo-label for Imbalanced
-Semi-supervised Learning" (NeurIPS 2020), as the NPC paper uses it (Sec. 5.1): with a
-uniform target.
+DARP (Kim et al., "Distribution Aligning Refinery of Pseudo-label for Imbalanced
+Semi-supervised Learning", NeurIPS 2020), as the NPC paper uses it (Sec. 5.1): with a
+uniform target. And its cheap cousin, distribution alignment: a running mean of the
+predictions instead of a stored matrix (Berthelot et al., "ReMixMatch: Semi-Supervised
+Learning with Distribution Matching and Augmentation Anchoring", ICLR 2020, Sec. 3.1).
 
 Shapes: N items in the pool, U unlabeled items in a minibatch, C classes.
 """
 
-import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from fewlabels import rng
-from fewlabels.errors import InfeasibleTargetError, TargetWarning, UsageError
-from fewlabels.naming import check_known
+from fewlabels.checks import Count, Limits, Settings, Share
+from fewlabels.errors import InfeasibleTargetError, TargetWarning
 from fewlabels.pool import Pool
-from fewlabels.training import darp
-from fewlabels.training.darp import targets
-from fewlabels.training.darp.refinement import Masking, Solver
-from fewlabels.training.distribution import Targeted
-from fewlabels.training.learner import IsSure, PseudoLabels, Step
-from fewlabels.training.schedule import check_range
+from fewlabels.training import darp, targets
+from fewlabels.training.darp import Masking, Solver
+from fewlabels.training.learner import (
+    IsSure,
+    PseudoLabels,
+    Step,
+    check_number_of_shares,
+)
 
-MaskOn = Literal["refined", "raw", "both"]
-
+_TINY = 1e-6
 _PLAIN_MISFIT = 0.25
-_REHEARSED_ROWS = 5000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Targeted(Settings):
+    """What knows, or estimates, how frequent the classes are."""
+
+    target: Annotated[
+        Literal["uniform", "labeled", "estimated"] | tuple[float, ...], Limits(above=0)
+    ] = "uniform"
+    """Class shares of the pool: ``"uniform"`` as in the NPC paper, ``"labeled"`` (those
+    of the labeled items), ``"estimated"`` (from the predictions, by expectation
+    maximization), or the shares themselves."""
+
+    def check(self, pool: Pool) -> None:
+        """Raise unless a target that was given has a share for each class."""
+        check_number_of_shares("target", self.target, pool)
+
+    def known(self, pool: Pool, num_rows: int) -> Tensor | None:
+        """Return how many of some rows each class shall get; None: to be estimated."""
+        if not isinstance(self.target, str):
+            return targets.from_shares(torch.tensor(self.target), num_rows)
+        if self.target == "labeled":
+            labels = pool.labels[pool.labeled]
+            return targets.from_labels(labels, pool.num_classes, num_rows)
+        if self.target == "uniform":
+            return targets.uniform(num_rows, pool.num_classes)
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistributionAlignment(Targeted):
+    """Scales the pseudo-labels of any learner by target over running mean."""
+
+    official: ClassVar[Mapping[str, Any]] = {"share_decay": 0.999}
+
+    share_decay: Share = 0.99
+    """Weight of the past in the running mean of predictions."""
+
+    def memory(self, pool: Pool) -> dict[str, Tensor]:
+        """Return the mean prediction and the class shares: equal before the first step.
+
+        ``mean-prediction``: running mean of the predictions. ``class-shares``: those of
+        the target, which change only where they are estimated. Both of shape (C,).
+        """
+        even_C = torch.full((pool.num_classes,), 1 / pool.num_classes)
+        known_C = self.known(pool, 1)
+        shares_C = even_C.clone() if known_C is None else known_C.to(even_C)
+        return {"mean-prediction": even_C, "class-shares": shares_C}
+
+    def pseudo_labels(
+        self, step: Step, probabilities_UC: Tensor, is_sure: IsSure
+    ) -> PseudoLabels:
+        """Let the running mean follow the predictions, and scale them."""
+        mean_C, shares_C = step.memory["mean-prediction"], step.memory["class-shares"]
+        rows = step.group.gathered(probabilities_UC.float()).cpu()
+        mean_C.lerp_(rows.mean(dim=0), 1 - self.share_decay)
+        if self.target == "estimated":
+            # One round of what targets.estimated does with all predictions at once.
+            likely = rows * shares_C
+            likely /= likely.sum(dim=1, keepdim=True)
+            shares_C.lerp_(likely.mean(dim=0), 1 - self.share_decay)
+            shares_C.clamp_(min=1 / len(step.pool))  # no class gets less than one item
+        aligned_UC = aligned(probabilities_UC, shares_C, mean_C)
+        rates = {"kept-raw": is_sure(probabilities_UC).float().mean()}
+        return PseudoLabels(aligned_UC, is_sure(aligned_UC), rates)
+
+
+def aligned(rows_UC: Tensor, target_C: Tensor | float, mean_C: Tensor) -> Tensor:
+    """Scale each class by target over mean, and let each row sum to one again.
+
+    Args:
+        rows_UC: Probabilities.
+        target_C: How frequent the classes are; a number: all alike.
+        mean_C: The mean of many such rows.
+
+    Returns:
+        Probabilities, shape (U, C).
+    """
+    scaled_UC = rows_UC * ((target_C + _TINY) / (mean_C + _TINY)).to(rows_UC)
+    return scaled_UC / scaled_UC.sum(dim=1, keepdim=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,33 +122,19 @@ class Darp(Targeted):
     are those of the target; pseudo-labels are taken from the refined rows.
     """
 
-    warmup: float = 0.4
+    warmup: Share = 0.4
     """Share of the steps without refinement; DARP's code takes 200 of 500 epochs."""
-    refine_every: int = 10
+    refine_every: Count = 10
     """Steps between two refinements; in between, refined rows are used as they are."""
-    mask_on: MaskOn = "refined"
+    mask_on: Literal["refined", "raw", "both"] = "refined"
     """Whose confidence counts: that of the refined row as in the papers, that of the
     network's own prediction, or both. Refined rows are often sure without reason."""
-    capacity: float | None = 2.0
+    capacity: Annotated[float | None, Limits(at_least=1)] = 2.0
     """Rows that keep a class, as a multiple of its target (delta); None: all."""
     masking: Masking = "paper"
     """How the others lose it: as DARP's paper says, or as its code does."""
     solver: Solver = "newton"
     """Newton's method on the dual, or the alternating updates of DARP's code."""
-
-    def __post_init__(self) -> None:
-        """Check the words and the ranges."""
-        super().__post_init__()
-        check_range("warmup", self.warmup, at_least=0, below=1)
-        check_range("refine_every", self.refine_every, at_least=1)
-        check_known("mask_on", self.mask_on, MaskOn)
-        check_known("masking", self.masking, Masking)
-        check_known("solver", self.solver, Solver)
-        if self.capacity is not None and not self.capacity >= 1:
-            raise UsageError(
-                f"capacity is {self.capacity}; below 1 a class could not reach its "
-                "target. Give 1 or more, or None for no limit."
-            )
 
     def memory(self, pool: Pool) -> dict[str, Tensor]:
         """Return what is known of the pool's items: nothing yet.
@@ -82,8 +149,7 @@ class Darp(Targeted):
             that were done, and that were impossible and skipped.
         """
         num_classes = pool.num_classes
-        shape = (len(pool), num_classes)
-        even = torch.full(shape, 1 / num_classes, dtype=torch.float32)
+        even = torch.full((len(pool), num_classes), 1 / num_classes)
         return {
             "stored": even,
             "refined": even.clone(),
@@ -106,8 +172,8 @@ class Darp(Targeted):
         if bool(rows.isfinite().all()):  # if not, the loss will tell
             # By NumPy: of an item that occurs twice, the last row stays.
             memory["stored"].numpy()[items.numpy()] = rows.numpy()
-        begun = step.number >= self.warmup * step.schedule.steps
-        if begun and step.number % self.refine_every == 0:
+        has_begun = step.number >= self.warmup * step.schedule.steps
+        if has_begun and step.number % self.refine_every == 0:
             self._refine(step)
         raw_U = is_sure(probabilities_UC)
         rates = {"kept-raw": raw_U.float().mean()}
@@ -122,66 +188,46 @@ class Darp(Targeted):
         keeps_U = {"refined": refined_U, "raw": raw_U, "both": refined_U * raw_U}
         return PseudoLabels(refined_UC, keeps_U[self.mask_on], rates)
 
-    def rehearse(self, num_items: int, num_classes: int, steps: int) -> float:
-        """Refine random rows; return how many times longer all refinements take."""
-        rows = min(num_items, _REHEARSED_ROWS)
-        logits = torch.randn(
-            rows, num_classes, generator=rng.stream(0, "probe of refinement")
-        )
-        target = targets.uniform(rows, num_classes)
-        darp.solve(torch.softmax(logits, dim=1), target, capacity=None)
-        often = math.ceil(steps * (1 - self.warmup) / self.refine_every)
-        return num_items / rows * often
-
     def _refine(self, step: Step) -> None:
         """Refine the whole stored matrix; if that is impossible, say so and go on."""
-        memory, counts = step.memory, step.memory["counts"]
-        target_C = self.wanted(step.pool, memory["stored"])
-        if not counts.any():
-            _check_target(step, target_C)
+        stored_NC, dual_C, counts = (
+            step.memory[name] for name in ("stored", "dual", "counts")
+        )
+        target_C = self.wanted(step.pool, stored_NC)
+        message = ""
+        if not counts.any() and targets.misfit(stored_NC, target_C) > _PLAIN_MISFIT:
+            means_C, shares_C = (
+                stored_NC.double().mean(dim=0),
+                target_C / len(stored_NC),
+            )
+            often, seldom = int(means_C.argmax()), int(means_C.argmin())
+            message = (
+                "DARP pulls the predictions towards class shares that do not fit them: "
+                f"{means_C[often]:.0%} as '{step.pool.classes[often]}' and "
+                f"{means_C[seldom]:.0%} as '{step.pool.classes[seldom]}' against "
+                f"{shares_C[often]:.0%} and {shares_C[seldom]:.0%} of the target. If "
+                "the classes are that uneven, set target to their shares; if they are "
+                "not, this is what DARP is for."
+            )
         try:
             found = darp.solve(
-                memory["stored"],
+                stored_NC,
                 target_C,
                 capacity=self.capacity,
                 masking=self.masking,
                 solver=self.solver,
-                start=memory["dual"],
+                start=dual_C,
             )
+            step.memory["refined"].copy_(found.refined)
+            dual_C.copy_(found.dual)
+            counts[0] += 1
         except InfeasibleTargetError as error:
             if not counts[1]:
-                _say(
-                    step,
+                message = (
                     f"The refinement of step {step.number} was skipped, and what was "
                     f"refined before stays in use: {error} Further ones are only "
-                    "counted.",
+                    "counted."
                 )
             counts[1] += 1
-            return
-        memory["refined"].copy_(found.refined)
-        memory["dual"].copy_(found.dual)
-        counts[0] += 1
-
-
-def _check_target(step: Step, target_C: Tensor) -> None:
-    """Warn if the predictions speak plainly against the target."""
-    stored_NC, classes = step.memory["stored"], step.pool.classes
-    if targets.misfit(stored_NC, target_C) <= _PLAIN_MISFIT:
-        return
-    shares_C = target_C / target_C.sum()
-    found_C = stored_NC.double().mean(dim=0)
-    most, least = int(found_C.argmax()), int(found_C.argmin())
-    _say(
-        step,
-        "DARP pulls the predictions towards class shares that do not fit them: "
-        f"{found_C[most]:.0%} as '{classes[most]}' and {found_C[least]:.0%} as "
-        f"'{classes[least]}' against {shares_C[most]:.0%} and {shares_C[least]:.0%} "
-        "of the target. If the classes really are that uneven, set target to their "
-        "shares; if they are not, this is what DARP is for.",
-    )
-
-
-def _say(step: Step, message: str) -> None:
-    """Warn, once for all processes."""
-    if step.group.rank == 0:
-        warnings.warn(message, TargetWarning, stacklevel=2)
+        if message and step.group.rank == 0:
+            warnings.warn(message, TargetWarning, stacklevel=2)

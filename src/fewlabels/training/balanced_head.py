@@ -13,11 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fewlabels.checks import Weight
 from fewlabels.models import Network
 from fewlabels.pool import Pool
 from fewlabels.training.fixmatch import FixMatch, Outputs
 from fewlabels.training.learner import LearningNetwork, PseudoLabels, Step
-from fewlabels.training.schedule import check_range
 from fewlabels.training.views import Views
 
 _HEAD = "balanced"
@@ -32,13 +32,8 @@ class FixMatchAbc(FixMatch):
     predicts in the end.
     """
 
-    balanced_weight: float = 1.0
+    balanced_weight: Weight = 1.0
     """Weight of the losses of the balanced layer."""
-
-    def __post_init__(self) -> None:
-        """Check the words and the ranges."""
-        super().__post_init__()
-        check_range("balanced_weight", self.balanced_weight, at_least=0)
 
     @property
     def heads(self) -> Mapping[str, int | None]:

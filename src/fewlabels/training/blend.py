@@ -20,12 +20,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fewlabels.checks import Share, Weight
 from fewlabels.gram.joint import JointRows, Singles, joint_rows
 from fewlabels.models import BlendNetwork, Neighbors
 from fewlabels.neighbors import Floats, NeighborGraph
-from fewlabels.training.calibration import floored, sharpness
-from fewlabels.training.graph import ABSENT, GraphLearner, Sources, Surroundings
-from fewlabels.training.schedule import check_range
+from fewlabels.training.graph import (
+    ABSENT,
+    GraphLearner,
+    Sources,
+    Surroundings,
+    floored,
+    sharpness,
+)
 from fewlabels.training.spreading import USUAL_SHARPNESS, SpreadLabels
 
 _SHARES = (0.0, 0.25, 0.5, 0.75, 0.9)  # of the graph in the regression's rows
@@ -41,17 +47,11 @@ class Blend(GraphLearner):
 
     network: ClassVar[str] = "blend"
 
-    damping: float = 0.99
+    damping: Share = 0.99
     """Share of a label's influence that goes on from each node to its neighbors."""
-    prior: float = 2.0
+    prior: Weight = 2.0
     """How much log loss the regression has to save to replace spreading: for each
     class, so much divided by the root of the labels that a class has."""
-
-    def __post_init__(self) -> None:
-        """Check the ranges and the shares."""
-        super().__post_init__()
-        check_range("damping", self.damping, at_least=0, below=1)
-        check_range("prior", self.prior, at_least=0)
 
     def fill(
         self,

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from fewlabels.checks import Count, Weight
 from fewlabels.training.learner import PseudoLabels, Step
 from fewlabels.training.pseudo_label import PseudoLabel
-from fewlabels.training.schedule import check_range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,24 +24,15 @@ class Ceal(PseudoLabel):
     pseudo-labels stay few and right.
     """
 
-    threshold: float = 0.05
+    threshold: Weight = 0.05
     """Entropy, in nats, below which a pseudo-label counts at first (delta_0)."""
-    threshold_decay: float = 0.0033
+    threshold_decay: Weight = 0.0033
     """By how much the threshold falls after the first phase (dr); after the second by
     twice as much, and so on."""
-    phases: int = 6
+    phases: Count = 6
     """Equal parts of the training, each with a threshold of its own."""
-    ramp_up: float = 0.0
+    ramp_up: Weight = 0.0
     """Share of the steps in which the weight of the unlabeled loss grows from zero."""
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        super().__post_init__()
-        check_range("threshold_decay", self.threshold_decay, at_least=0)
-        check_range("phases", self.phases, at_least=1)
-
-    def _check_threshold(self) -> None:
-        check_range("threshold", self.threshold, at_least=0)  # log C at most
 
     def threshold_at(self, number: int, num_steps: int) -> float:
         """Return the entropy below which a pseudo-label counts in a step."""

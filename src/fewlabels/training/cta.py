@@ -16,18 +16,18 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from fewlabels.augment import OPERATIONS, RandAugment
+from fewlabels.augment.operations import MOTIONS
 from fewlabels.augment.randaugment import DrawnOperations, changed
-from fewlabels.augment.strengths import DIRECTED
+from fewlabels.checks import Count, Share
 from fewlabels.errors import UsageError
 from fewlabels.pool import Pool
 from fewlabels.training.fixmatch import FixMatch, Outputs
 from fewlabels.training.learner import Step
-from fewlabels.training.schedule import check_range
 from fewlabels.training.views import View
 
 NUM_BINS = 17
 _MOST = 10
-_IS_DIRECTED = torch.tensor([name in DIRECTED for name in OPERATIONS])
+_IS_DIRECTED = torch.tensor([name in MOTIONS for name in OPERATIONS])
 
 
 class Policy(NamedTuple):
@@ -91,21 +91,14 @@ class FixMatchCta(FixMatch):
 
     official: ClassVar[Mapping[str, Any]] = {"cutout": 0.5}
 
-    num_operations: int = 2
+    num_operations: Count = 2
     """Operations for each image (k)."""
-    least_rate: float = 0.8
+    least_rate: Share = 0.8
     """Least rate of a strength that is drawn, relative to the best of the operation."""
-    rate_decay: float = 0.99
+    rate_decay: Share = 0.99
     """Weight of the past in the rates, with each labeled item that is looked at."""
-    cutout: float = 0.25
+    cutout: Share = 0.25
     """Side of the square that is covered in the end, as a share of the side."""
-
-    def __post_init__(self) -> None:
-        """Check the words and the ranges."""
-        super().__post_init__()
-        check_range("num_operations", self.num_operations, at_least=1)
-        for name in ("least_rate", "rate_decay", "cutout"):
-            check_range(name, getattr(self, name), at_least=0, below=1)
 
     def check(self, pool: Pool) -> None:
         """Raise unless items are images."""

@@ -2,6 +2,10 @@
 
 Processes are started here, or by ``torchrun``, which starts the same script on several
 machines; each of those processes then calls ``fit``, and gets the outcome.
+
+Each process has a copy of the network and an equal share of every minibatch. Gradients
+are averaged by DistributedDataParallel, set up by Lightning Fabric; what else has to
+agree goes through :class:`ProcessGroup`.
 """
 
 import contextvars
@@ -9,7 +13,7 @@ import copy
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,19 +22,19 @@ from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.synchronize import Event
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from safetensors.torch import load as loaded
+from torch import Generator, Tensor, nn
 from torch.distributed import is_torchelastic_launched
 from torch.multiprocessing.spawn import ProcessException
 from torch.nn.parallel import DistributedDataParallel
 
-from fewlabels import jobs, progress
+from fewlabels import jobs, progress, rng
 from fewlabels.errors import FewlabelsError, TrainingError, UsageError
 from fewlabels.jobs import Replay, Sender
 from fewlabels.models import Network, checkpoint
-from fewlabels.training.distributed import ProcessGroup
 from fewlabels.training.schedule import Schedule
 
 _GLANCE = 0.1
@@ -48,35 +52,70 @@ _OWN_BUFFERS: dict[str, Any] = {_NEWER if _HAS_NEWER else _OLDER: False}
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
+    from fewlabels.training.training import Task
 
-class Trainable(Protocol):
-    """A training that some processes do together; it can be sent to them."""
+
+@dataclass(frozen=True, eq=False)
+class ProcessGroup:
+    """This process among those that train the same network."""
+
+    fabric: "Fabric"
+    """Device, precision and communication."""
 
     @property
-    def settings(self) -> Schedule:
-        """The settings."""
-        ...
+    def rank(self) -> int:
+        """Number of this process, from zero."""
+        return self.fabric.global_rank
 
-    def untrained(self) -> Network:
-        """Return the network before the first step."""
-        ...
+    @property
+    def size(self) -> int:
+        """Number of processes."""
+        return self.fabric.world_size
 
-    def train(
-        self, group: ProcessGroup, network: Network, on_checkpoint: OnCheckpoint
-    ) -> Network:
-        """Train as one process of a group and return the averaged network."""
-        ...
+    @property
+    def device(self) -> torch.device:
+        """Where this process computes."""
+        return self.fabric.device
+
+    def wrapped(self, module: nn.Module) -> nn.Module:
+        """Return a module whose gradients are averaged over all processes."""
+        return self.fabric.setup_module(module, move_to_device=False)
+
+    def stream(self, key: int, purpose: str, step: int) -> Generator:
+        """Return this process's generator; the first draws as a single one would."""
+        return rng.stream(key, purpose, step, *([self.rank] if self.rank else []))
+
+    def share(self, items: Tensor) -> Tensor:
+        """Return this process's part of the items of a minibatch."""
+        return items.tensor_split(self.size)[self.rank]
+
+    def gathered(self, rows: Tensor) -> Tensor:
+        """Return the rows of all processes, in the order of their items."""
+        if self.size == 1:
+            return rows
+        every = self.fabric.all_gather(rows)
+        assert isinstance(every, Tensor)
+        return every.flatten(0, 1)
+
+    def average_(self, tensors: Iterable[Tensor]) -> None:
+        """Replace floating-point tensors by their mean over all processes, in place."""
+        if self.size == 1:
+            return
+        for tensor in tensors:
+            if tensor.is_floating_point():
+                mean = self.fabric.all_reduce(tensor.clone(), reduce_op="mean")
+                assert isinstance(mean, Tensor)
+                tensor.copy_(mean)
 
 
-def trained(task: Trainable, network: Network, on_checkpoint: OnCheckpoint) -> Network:
+def trained(task: "Task", network: Network, on_checkpoint: OnCheckpoint) -> Network:
     """Return the averaged network of a training on the devices of its settings."""
+    if task.settings.devices > 1 and not _is_launched():
+        return _trained_by_several(task, network, on_checkpoint)
+    fabric = _fabric(task.settings)
     if _is_launched():
-        fabric = _fabric(task.settings)
         fabric.launch()
-        return task.train(ProcessGroup(fabric), network, on_checkpoint)
-    if task.settings.devices == 1:
-        return task.train(ProcessGroup(_fabric(task.settings)), network, on_checkpoint)
-    return _trained_by_several(task, network, on_checkpoint)
+    return task.train(ProcessGroup(fabric), network, on_checkpoint)
 
 
 def is_first() -> bool:
@@ -102,7 +141,16 @@ def _fabric(settings: Schedule) -> "Fabric":
     num_here, num_nodes = settings.devices, 1
     # Running statistics are averaged after each step, not taken from the first process.
     if _is_launched():
-        num_here, num_nodes = _launched(settings)
+        everywhere, num_here = (
+            int(os.environ[name]) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE")
+        )
+        if settings.devices != everywhere:
+            raise UsageError(
+                f"torchrun has started {everywhere} processes, and the training has "
+                f"{settings.devices} devices, which decides how its sums are rounded. "
+                f"Give devices={everywhere}, or start as many processes as devices."
+            )
+        num_nodes = everywhere // num_here
         strategy = DDPStrategy(**_OWN_BUFFERS)
     elif settings.devices > 1:
         strategy = DDPStrategy(start_method=_METHOD, **_OWN_BUFFERS)
@@ -122,22 +170,8 @@ def _fabric(settings: Schedule) -> "Fabric":
         ) from error
 
 
-def _launched(settings: Schedule) -> tuple[int, int]:
-    """Return how many processes torchrun started here, and on how many machines."""
-    everywhere, here = (
-        int(os.environ[name]) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE")
-    )
-    if settings.devices != everywhere:
-        raise UsageError(
-            f"torchrun has started {everywhere} processes, and the training is told to "
-            f"have {settings.devices} devices, which decides how its sums are rounded. "
-            f"Give devices={everywhere}, or start as many processes as devices."
-        )
-    return here, everywhere // here
-
-
 def _trained_by_several(
-    task: Trainable, network: Network, on_checkpoint: OnCheckpoint
+    task: "Task", network: Network, on_checkpoint: OnCheckpoint
 ) -> Network:
     context = torch.multiprocessing.get_context(_METHOD)
     # One for each process: a process that is killed while it writes blocks no other.
@@ -166,10 +200,18 @@ def _trained_by_several(
 
 
 def _member(
-    fabric: "Fabric", *, task: Trainable, connections: Sequence[Connection], stop: Event
+    fabric: "Fabric", *, task: "Task", connections: Sequence[Connection], stop: Event
 ) -> None:
     """Train as one of several processes; the first one tells of it."""
-    signal.signal(signal.SIGINT, _interrupted)
+
+    def interrupted(number: int, frame: FrameType | None) -> None:
+        """Leave Ctrl-C to the waiting process, unless this is how its death is told."""
+        del number, frame
+        parent = parent_process()
+        if parent is None or not parent.is_alive():
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupted)
     group = ProcessGroup(fabric)
     connection = connections[group.rank]
     with ExitStack() as listening:
@@ -182,19 +224,8 @@ def _member(
             connection.send({"event": "failed", "error": error})
             raise TrainingError(str(error)) from error  # which ends the others, too
     if group.rank == 0:
-        connection.send({"event": "trained", "network": _packed(average)})
-
-
-def _interrupted(number: int, frame: FrameType | None) -> None:
-    """Leave Ctrl-C to the waiting process, unless this is how its death is told."""
-    del number, frame
-    parent = parent_process()
-    if parent is None or not parent.is_alive():
-        raise KeyboardInterrupt
-
-
-def _packed(network: Network) -> bytes:
-    return checkpoint.serialized(network.state_dict(), {})
+        packed = checkpoint.serialized(average.state_dict(), {})
+        connection.send({"event": "trained", "network": packed})
 
 
 def _look_at(connection: Connection, step: int, network: Network) -> None:
@@ -210,7 +241,7 @@ def _look_at(connection: Connection, step: int, network: Network) -> None:
     Raises:
         TrainingError: If whoever looked at it failed; the reason is known there.
     """
-    packed = _packed(network)
+    packed = checkpoint.serialized(network.state_dict(), {})
     connection.send({"event": "checkpoint", "step": step, "network": packed})
     if not connection.recv():
         msg = f"The training was stopped after the checkpoint of step {step}."

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fewlabels.naming import check_known
+from fewlabels.checks import Count, Share, Weight
 from fewlabels.training.learner import (
     IsSure,
     Learned,
@@ -23,10 +23,8 @@ from fewlabels.training.learner import (
     PseudoLabels,
     Step,
 )
-from fewlabels.training.schedule import check_range
 from fewlabels.training.views import View
 
-Forward = Literal["joint", "split"]
 Outputs = tuple[Learned, Learned, Learned]
 """What the network says of labeled, weak and strong views."""
 
@@ -39,20 +37,14 @@ class Consistency(Learner):
     unlabeled ones too, as in the official code.
     """
 
-    mu: int = 2
+    mu: Count = 2
     """Unlabeled items for each labeled one in a step."""
-    consistency_weight: float = 1.0
+    consistency_weight: Weight = 1.0
     """Weight of the unlabeled loss (lambda_u)."""
-    forward: Forward = "joint"
+    forward: Literal["joint", "split"] = "joint"
     """``"joint"``: labeled, weak and strong views in one pass, as the official code.
     ``"split"``: weak views in a pass of their own without gradients, which is faster;
     batch normalization then sees them apart."""
-
-    def __post_init__(self) -> None:
-        """Check the words and the ranges."""
-        check_range("mu", self.mu, at_least=1)
-        check_range("consistency_weight", self.consistency_weight, at_least=0)
-        check_known("forward", self.forward, Forward)
 
     @property
     def views(self) -> Mapping[str, View]:
@@ -103,13 +95,8 @@ class Consistency(Learner):
 class FixMatch(Consistency):
     """Pseudo-labels count where the network is sure: one threshold for all."""
 
-    threshold: float = 0.95
+    threshold: Share = 0.95
     """Least probability at which a pseudo-label counts (tau)."""
-
-    def __post_init__(self) -> None:
-        """Check the words and the ranges."""
-        super().__post_init__()
-        check_range("threshold", self.threshold, at_least=0, below=1)
 
     def pseudo_labels(self, step: Step, probabilities_UC: Tensor) -> PseudoLabels:
         """Return the most probable class of each item; it counts where it is sure."""

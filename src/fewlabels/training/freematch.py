@@ -14,10 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fewlabels.checks import Share, Weight
 from fewlabels.pool import Pool
 from fewlabels.training.fixmatch import Consistency, Outputs, sure_by_class
 from fewlabels.training.learner import PseudoLabels, Step
-from fewlabels.training.schedule import check_range
 
 _TINY = 1e-12
 
@@ -33,16 +33,10 @@ class FreeMatch(Consistency):
 
     official: ClassVar[Mapping[str, Any]] = {"memory_decay": 0.999}
 
-    memory_decay: float = 0.99
+    memory_decay: Share = 0.99
     """Weight of the past in the running means (lambda)."""
-    fairness_weight: float = 0.01
+    fairness_weight: Weight = 0.01
     """Weight of the fairness term (w_f)."""
-
-    def __post_init__(self) -> None:
-        """Check the words and the ranges."""
-        super().__post_init__()
-        check_range("memory_decay", self.memory_decay, at_least=0, below=1)
-        check_range("fairness_weight", self.fairness_weight, at_least=0)
 
     def memory(self, pool: Pool) -> dict[str, Tensor]:
         """Return running means over weak views, which begin as those of a guess.

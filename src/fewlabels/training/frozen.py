@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from fewlabels.augment import Strong, WeakAugment
+from fewlabels.checks import Count
 from fewlabels.errors import UsageError
 from fewlabels.features import (
     Embedded,
@@ -26,25 +27,30 @@ from fewlabels.features import (
     embedded,
     embedded_views,
     encoders,
-    moments,
 )
 from fewlabels.features.cache import Rows
 from fewlabels.features.encoders import Encoder
-from fewlabels.models import Head, Network
+from fewlabels.models import Network
 from fewlabels.pool import Pool
-from fewlabels.training.rows import RowViews, VariedRows
-from fewlabels.training.schedule import OF_STRONG_VIEWS, OF_VIEWS, check_range
-from fewlabels.training.views import Kind, Views, Wanted, strong_settings
+from fewlabels.training.schedule import OF_STRONG_VIEWS, OF_VIEWS
+from fewlabels.training.views import (
+    Inputs,
+    Kind,
+    RowViews,
+    VariedRows,
+    Views,
+    Wanted,
+    strong_settings,
+)
 
 _PIXELS = "pixels"
 _VIEWS_KEY = 0  # the same views for every training, so that they are embedded once
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrozenInputs:
+class FrozenInputs(Inputs):
     """Rows of an encoder that is never trained, made once and kept."""
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
     word: ClassVar = "Frozen"
     has_features: ClassVar = True
     defaults: ClassVar[Mapping[str, Any]] = {"network": "linear", "learning_rate": 0.03}
@@ -65,48 +71,36 @@ class FrozenInputs:
     )
     """How the images that learn from pseudo-labels are varied: the name of a preset
     (see :func:`fewlabels.augment.preset`) or settings; or how their features are."""
-    weak_views: int = field(default=1, metadata=OF_VIEWS)
+    weak_views: Count = field(default=1, metadata=OF_VIEWS)
     """Weak views of each image that are embedded."""
     # It belongs to learners without strong views too: runs say so since the first.
-    strong_views: int = field(default=2, metadata=OF_VIEWS)
+    strong_views: Count = field(default=2, metadata=OF_VIEWS)
     """Strong views of each image that are embedded."""
 
     def __post_init__(self) -> None:
         """Check the ranges, the name of the preset and that of the encoder."""
-        check_range("weak_views", self.weak_views, at_least=1)
-        check_range("strong_views", self.strong_views, at_least=1)
+        super().__post_init__()
         strong_settings(self.strong)
         encoders.check(self.encoder)
-
-    def check_network(self, name: str) -> None:
-        """Raise unless a network takes rows."""
-        if name.startswith("wrn"):
-            raise UsageError(
-                f"The network '{name}' takes images, and features are frozen here: "
-                "choose a head, 'linear' or 'mlp-256'."
-            )
 
     def check(self, pool: Pool) -> None:
         """Raise unless there are images to encode."""
         if len(pool.images.shape) == 1:
             raise UsageError(
-                f"The items are rows of {pool.images.shape[0]} numbers, which are "
-                "features already and need no encoder. Take the same trainer without "
-                "'frozen-'."
+                f"The items are rows of {pool.images.shape[0]} numbers, which need no "
+                "encoder. Take the same trainer without 'frozen-'."
             )
 
     def of(self, pool: Pool, cache: str | None) -> Views:
         """Return stored features of views; what is not there yet is embedded."""
-        kept = (
-            FeatureCache.of_this_user() if cache is None else FeatureCache(Path(cache))
-        )
+        kept = FeatureCache(Path(cache)) if cache else FeatureCache.of_this_user()
         options = self.encoder_options
         encoder = encoders.for_images(pool.images, self.encoder, kept, **options)
         return FrozenViews(self, pool, encoder, kept)
 
 
 @dataclass(frozen=True, eq=False)
-class FrozenViews:
+class FrozenViews(Views):
     """Features of views, each embedded once and read in every step."""
 
     inputs: FrozenInputs
@@ -114,50 +108,46 @@ class FrozenViews:
     encoder: Encoder
     cache: FeatureCache
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Length of a row of features; an encoder may not know it beforehand."""
-        return (self.rows.shape[1],)
-
-    @property
-    def identity(self) -> str:
-        """Name of the encoder, which tells its weights."""
-        return self.encoder.name
-
-    @property
-    def contents(self) -> str:
-        """Nothing: ids tell what images hold."""
-        return ""
-
-    def prepare(self, kinds: set[Kind]) -> None:
-        """Embed all views that are not there yet."""
-        for kind in kinds:
-            self._stored(kind)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Send no rows to other processes: they open the same files."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    def shown(self, items: Tensor, wanted: Wanted) -> dict[str, Tensor]:
-        """Return a view of each item, stored or made anew, for each that is wanted."""
-        return {
-            name: _drawn(self._stored(kind), items, generator)
-            for name, (kind, generator) in wanted.items()
-        }
-
-    def as_input(self, views: Tensor) -> Tensor:
-        """Return the rows as they are; the head standardizes them."""
-        return views
+    @cached_property
+    def rows(self) -> Rows:
+        """Features of the images as they are; only they say how long a row is."""
+        return embedded(self.pool.images, self.encoder, cache=self.cache)
 
     @property
     def origin(self) -> float:
         """Zero, and black where features are the pixels themselves."""
         return -1.0 if self.inputs.encoder == _PIXELS else 0.0
 
-    def begin(self, network: Network) -> None:
-        """Let the head standardize by the mean and spread of the pool's features."""
-        assert isinstance(network, Head)
-        network.standardize_by(*moments(self.rows))
+    @property
+    def identity(self) -> str:
+        """Name of the encoder, which tells its weights."""
+        return self.encoder.name
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Send no rows to other processes: they open the same files."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def prepare(self, kinds: set[Kind]) -> None:
+        """Embed all views that are not there yet."""
+        for kind in kinds:
+            self._stored(kind)
+
+    def shown(self, items: Tensor, wanted: Wanted) -> dict[str, Tensor]:
+        """Return a view of each item, stored or made anew, for each that is wanted."""
+        shown = {}
+        for name, (kind, generator) in wanted.items():
+            views = self._stored(kind)
+            if isinstance(views, VariedRows):
+                shown[name] = views.of(items, generator)
+            else:
+                size = (len(items),)
+                numbers_n = torch.randint(views.shape[1], size, generator=generator)
+                shown[name] = views.read(items, numbers_n)
+        return shown
+
+    def as_input(self, views: Tensor) -> Tensor:
+        """Return the rows as they are; the head standardizes them."""
+        return views
 
     def classifier(self, network: Network, num_classes: int) -> FrozenClassifier:
         """Return encoder and head as a classifier of images."""
@@ -170,44 +160,26 @@ class FrozenViews:
         )
 
     @cached_property
-    def rows(self) -> Rows:
-        """Features of the images as they are."""
-        pool = self.pool
-        return embedded(pool.images, self.encoder, cache=self.cache)
-
-    @cached_property
-    def _weak(self) -> StoredViews | VariedRows:
-        return self._embedded(self.inputs.weak, self.inputs.weak_views)
-
-    @cached_property
-    def _strong(self) -> StoredViews | VariedRows:
-        settings = strong_settings(self.inputs.strong)
-        return self._embedded(settings, self.inputs.strong_views)
+    def _views(self) -> dict[Kind, StoredViews | VariedRows]:
+        """Views of each kind that was asked for."""
+        return {}
 
     def _stored(self, kind: Kind) -> StoredViews | VariedRows:
-        return self._weak if kind == "weak" else self._strong
-
-    def _embedded(
-        self, settings: WeakAugment | Strong | RowViews, num_views: int
-    ) -> StoredViews | VariedRows:
-        if isinstance(settings, RowViews):
-            return VariedRows(self.rows, settings)
-        return embedded_views(
-            self.pool.images,
-            self.encoder,
-            settings=settings,
-            num_views=num_views,
-            key=_VIEWS_KEY,
-            cache=self.cache,
-        )
-
-
-def _drawn(
-    views: StoredViews | VariedRows, items: Tensor, generator: Generator
-) -> Tensor:
-    """Return a random view of each item."""
-    if isinstance(views, VariedRows):
-        return views.of(items, generator)
-    num_views = views.shape[1]
-    numbers_n = torch.randint(num_views, (len(items),), generator=generator)
-    return views.read(items, numbers_n)
+        if kind not in self._views:
+            settings: WeakAugment | Strong | RowViews = self.inputs.weak
+            number = self.inputs.weak_views
+            if kind == "strong":
+                settings = strong_settings(self.inputs.strong)
+                number = self.inputs.strong_views
+            if isinstance(settings, RowViews):
+                self._views[kind] = VariedRows(self.rows, settings)
+            else:
+                self._views[kind] = embedded_views(
+                    self.pool.images,
+                    self.encoder,
+                    settings=settings,
+                    num_views=number,
+                    key=_VIEWS_KEY,
+                    cache=self.cache,
+                )
+        return self._views[kind]

@@ -3,21 +3,24 @@
 The graph takes long and does not depend on labels, so that it is remembered: of the
 same images at once, of images that hold the same after one look at all rows.
 
-Shapes: N items, M nodes, s sources, C classes, R voters, D numbers per row.
+Shapes: N items, M nodes, s sources, n labels that were left out in turn, C classes,
+R voters, D numbers per row.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import softmax
 from torch import Tensor
 
 from fewlabels import models, rng
+from fewlabels.checks import Count
 from fewlabels.models import Neighbors, Network, Votes
-from fewlabels.naming import check_installed, check_known
+from fewlabels.models.neighbors import FLOOR
+from fewlabels.naming import check_installed
 from fewlabels.neighbors import (
     Floats,
     NeighborGraph,
@@ -26,11 +29,8 @@ from fewlabels.neighbors import (
     remembered_graph,
 )
 from fewlabels.pool import Images, Pool
-from fewlabels.training.calibration import floored
-from fewlabels.training.schedule import check_range
-from fewlabels.training.shares import Shares, check_number_of_shares, check_shares
-from fewlabels.training.transport import balanced
-from fewlabels.training.views import View, Views
+from fewlabels.training.learner import DirectLearner, Shares
+from fewlabels.training.views import Views
 
 MOST_COLUMNS = 1024
 """Labels up to which each is solved for by itself, so that a new one costs only one."""
@@ -40,6 +40,11 @@ ABSENT = -1e6
 
 _MOST_REMEMBERED = 2
 _REHEARSED_ROWS = 1000
+_FACTORS = 2.0 ** np.arange(-4.0, 2.01, 0.25)
+_STIFFNESS = 0.5  # in units of one label's log loss, for twice or half the usual
+_MOST_ROUNDS = 300
+_LEAST = 1e-300
+_FARTHEST = 600.0  # the exponential of what is lower would vanish
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,17 +86,15 @@ class Sources:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GraphLearner:
+class GraphLearner(DirectLearner):
     """What finds the classes of all nodes of a graph from those of a few."""
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
-    views: ClassVar[Mapping[str, View]] = {}
     network: ClassVar[str] = "neighbors"
     """The kind of network that is filled."""
 
-    neighbors: int = 10
+    neighbors: Count = 10
     """Nearest items that each item is joined to."""
-    landmarks: int = 10_000
+    landmarks: Count = 10_000
     """Most rows that are kept with the classifier, to vote on new images."""
     search: Search = "exact"
     """How neighbors are found: ``"exact"``, or by ``"faiss"``, which misses a few and
@@ -100,17 +103,10 @@ class GraphLearner:
     """Class shares of the pool: the shares themselves, ``"even"``, or ``"unknown"``."""
 
     def __post_init__(self) -> None:
-        """Check the ranges and the shares."""
-        check_range("neighbors", self.neighbors, at_least=1)
-        check_range("landmarks", self.landmarks, at_least=1)
-        check_known("search", self.search, Search)
+        """Check the options, and that what they need is installed."""
+        super().__post_init__()
         if self.search == "faiss":
             check_installed("Approximate search", "faiss", extra="faiss")
-        check_shares(self.shares)
-
-    def check(self, pool: Pool) -> None:
-        """Raise unless shares that were given are one for each class."""
-        check_number_of_shares(self.shares, pool)
 
     def beliefs(self, graph: NeighborGraph, sources: Sources) -> Floats:
         """Return logarithms of probabilities of all nodes, shape (M, C)."""
@@ -223,10 +219,6 @@ class Surroundings:
         """Return what is known of votes on other rows, to be added to."""
         return self._votes.setdefault((num_neighbors, num_voters, search), {})
 
-    def is_of(self, images: Images, identity: tuple[str, float]) -> bool:
-        """Return whether it was worked out for these images, seen in this way."""
-        return self.images is images and self.identity == identity
-
 
 _remembered: list[Surroundings] = []
 
@@ -235,7 +227,7 @@ def surroundings(views: Views, images: Images) -> Surroundings:
     """Return what is near what in a pool; the last few pools are remembered."""
     identity = (views.identity, views.origin)
     for one in _remembered:
-        if one.is_of(images, identity):
+        if one.images is images and one.identity == identity:
             return one
     nodes = Nodes.of(views.rows, views.origin)
     found = Surroundings(nodes, images, identity)
@@ -247,3 +239,74 @@ def surroundings(views: Views, images: Images) -> Surroundings:
     _remembered.append(found)
     del _remembered[:-_MOST_REMEMBERED]
     return found
+
+
+def floored(logits: Floats) -> Floats:
+    """Return logarithms of probabilities, hardly below exp(-10), of logits (M, C)."""
+    probabilities = np.maximum(softmax(logits, axis=1), 1.01 * np.exp(FLOOR))
+    logs: Floats = np.log(probabilities / probabilities.sum(axis=1, keepdims=True))
+    return logs
+
+
+def sharpness(
+    left_out: Floats,
+    labels: NDArray[np.int64],
+    usual: float,
+    weights: Floats | None = None,
+) -> tuple[float, float]:
+    """Return the factor of logits under which labels that were left out are likeliest.
+
+    Few labels say little, so what is usual counts too: where there are none to leave
+    out, it is what comes back.
+
+    Args:
+        left_out: Logits of each labeled node by all other labels, shape (n, C).
+        labels: What it is, shape (n,).
+        usual: What the factor usually is.
+        weights: How much each label counts, shape (n,); None: all the same.
+
+    Returns:
+        A factor from a sixteenth of the usual one to four times as much, and what is
+        smallest there: the summed log loss, and a penalty for what is unusual.
+    """
+    every = np.arange(len(labels))
+    weights = np.ones(len(labels)) if weights is None else weights
+    losses = [
+        _STIFFNESS * np.log2(factor) ** 2
+        - weights @ floored(usual * factor * left_out)[every, labels]
+        for factor in _FACTORS
+    ]
+    best = int(np.argmin(losses))
+    return usual * float(_FACTORS[best]), float(losses[best])
+
+
+def balanced(
+    logits: Floats, masses: Floats, shares: Floats, tolerance: float = 1e-6
+) -> Floats:
+    """Return the beliefs nearest to some, of which each class gets its share.
+
+    These are softmax(logits + b), where b is the same for all nodes. Sinkhorn's
+    iteration finds b: it scales classes and nodes in turn. With logits of minus cost
+    over temperature, they are the plan of entropic optimal transport, and approach the
+    cheapest one as the temperature falls.
+
+    Args:
+        logits: Logarithms of beliefs, up to a constant for each node, shape (M, C).
+        masses: How much each node counts, shape (M,).
+        shares: How much each class gets, above zero, shape (C,); any scale.
+        tolerance: By how much, relatively, a class may miss its share.
+
+    Returns:
+        Logarithms of probabilities, shape (M, C).
+    """
+    wanted, weights = shares / shares.sum(), masses / masses.sum()
+    lowered = np.maximum(logits - logits.max(axis=1, keepdims=True), -_FARTHEST)
+    kernel, scale = np.exp(lowered), np.ones(len(wanted))
+    for _ in range(_MOST_ROUNDS):
+        got = scale * ((weights / (kernel @ scale)) @ kernel) + _LEAST
+        if np.abs(np.log(wanted / got)).max() < tolerance:
+            break
+        scale = scale * (wanted / got)
+        scale /= scale.max()
+    totals = (kernel @ scale)[:, None]
+    return np.asarray(lowered + np.log(scale) - np.log(totals))

@@ -9,22 +9,27 @@ Shapes: B labeled items in a minibatch, U unlabeled ones, C classes.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Generator, Tensor, nn
 
 from fewlabels import rng
+from fewlabels.checks import Limits, Settings
+from fewlabels.errors import UsageError
 from fewlabels.models import Network
 from fewlabels.models.network import Dense
 from fewlabels.pool import Pool
-from fewlabels.training.distributed import ProcessGroup
+from fewlabels.training.devices import ProcessGroup
 from fewlabels.training.minibatches import Minibatch
 from fewlabels.training.schedule import Schedule
 from fewlabels.training.views import View, Views
 
 IsSure = Callable[[Tensor], Tensor]
 """From probabilities, shape (U, C), to whether each row counts, or how much, (U,)."""
+
+Shares = Annotated[Literal["unknown", "even"] | tuple[float, ...], Limits(above=0)]
+"""Class shares of a pool: the shares themselves, ``"even"``, or ``"unknown"``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,22 +128,17 @@ class Step:
         known = self.minibatch.views
         shown = [known[view] if isinstance(view, str) else view for view in views]
         inputs = [self.as_input(view) for view in shown]
-        sizes = [len(one) for one in inputs]
         buffers = [] if moves_statistics else list(self.network.buffers())
         kept = [buffer.clone() for buffer in buffers]
         features, logits, heads = self.network(torch.cat(inputs))
         for buffer, before in zip(buffers, kept, strict=True):
             buffer.data.copy_(before)  # unseen by autograd, which needs no statistics
-        parts = {name: torch.split(head, sizes) for name, head in heads.items()}
+        sizes = [len(view) for view in inputs]
+        tensors = (features, logits, *heads.values())
+        parts = zip(*(torch.split(one, sizes) for one in tensors), strict=True)
         return [
-            Learned(*both, {name: parts[name][number] for name in parts})
-            for number, both in enumerate(
-                zip(
-                    torch.split(features, sizes),
-                    torch.split(logits, sizes),
-                    strict=True,
-                )
-            )
+            Learned(embedded, scores, dict(zip(heads, others, strict=True)))
+            for embedded, scores, *others in parts
         ]
 
     def pseudo_labels(self, probabilities_UC: Tensor, is_sure: IsSure) -> PseudoLabels:
@@ -147,15 +147,22 @@ class Step:
             return PseudoLabels(probabilities_UC, is_sure(probabilities_UC))
         return self.alignment.pseudo_labels(self, probabilities_UC, is_sure)
 
+    def ramped(self, share: float) -> float:
+        """Return how much of its weight a loss has: it grows from 0 to 1, then stays.
+
+        Linear, over a share of all steps, as in the code of Berthelot et al. (2019).
+        """
+        length = share * self.schedule.steps
+        return 1.0 if self.number >= length else self.number / length
+
     def stream(self, purpose: str) -> Generator:
         """Return a generator of this step and process for a learner's own draws."""
         return self.group.stream(self.key, purpose, self.number)
 
 
-class Learner:
+class Learner(Settings):
     """What minimizes a loss, step by step: inherit, or offer the same."""
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
     defaults: ClassVar[Mapping[str, Any]] = {}
     """What it changes of the defaults of other parts."""
     official: ClassVar[Mapping[str, Any]] = {}
@@ -204,27 +211,29 @@ class Learner:
         return average.network
 
 
-class DirectLearner(Protocol):
+class DirectLearner(Settings):
     """What takes no steps, but fills a network over rows by itself."""
 
-    views: ClassVar[Mapping[str, View]]
+    views: ClassVar[Mapping[str, View]] = {}
     """Nothing: it sees the rows themselves."""
 
+    shares: Shares
+
     def check(self, pool: Pool) -> None:
-        """Raise if it cannot learn from a pool; quick, so ask early."""
-        ...
+        """Raise unless shares that were given are one for each class."""
+        check_number_of_shares("shares", self.shares, pool)
 
     def begin(self, views: Views, pool: Pool, key: int) -> Network:
         """Return an untrained network that fits the rows of a pool, labels or not."""
-        ...
+        raise NotImplementedError
 
     def solve(self, network: Network, views: Views, pool: Pool, key: int) -> None:
         """Fill the network with what fits the labels."""
-        ...
+        raise NotImplementedError
 
     def rehearse(self, num_items: int, num_classes: int, width: int) -> float:
         """Solve a problem that is made up; return how many times longer this one is."""
-        ...
+        raise NotImplementedError
 
 
 class Alignment(Protocol):
@@ -244,6 +253,13 @@ class Alignment(Protocol):
         """Return refined beliefs about the unlabeled items of a step."""
         ...
 
-    def rehearse(self, num_items: int, num_classes: int, steps: int) -> float:
-        """Refine something made up; return how many times longer a training does."""
-        ...
+
+def check_number_of_shares(
+    name: str, shares: str | tuple[float, ...], pool: Pool
+) -> None:
+    """Raise unless shares that were given are one for each class."""
+    if not isinstance(shares, str) and len(shares) != pool.num_classes:
+        raise UsageError(
+            f"{name} gives {len(shares)} shares, and there are {pool.num_classes} "
+            "classes; give one share for each."
+        )

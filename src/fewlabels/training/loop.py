@@ -5,62 +5,69 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fewlabels import progress
 from fewlabels.errors import TrainingError
 from fewlabels.models import Network, dropout
-from fewlabels.training.distributed import ProcessGroup
-from fewlabels.training.learner import (
-    Alignment,
-    Learner,
-    LearningNetwork,
-    Loss,
-    Step,
-)
-from fewlabels.training.minibatches import Minibatch, Minibatcher
-from fewlabels.training.optimization import AveragedNetwork, cyclic_factor
-from fewlabels.training.prefetch import prepared
+from fewlabels.training.devices import ProcessGroup
+from fewlabels.training.learner import Learner, LearningNetwork, Loss, Step
+from fewlabels.training.minibatches import Minibatch, Minibatcher, prepared
+from fewlabels.training.optimization import AveragedNetwork, cyclic_factor, sgd
 from fewlabels.training.schedule import Schedule
-from fewlabels.training.state import SavedState
+from fewlabels.training.workspace import SavedState
+
+if TYPE_CHECKING:  # it trains by this module
+    from fewlabels.training.training import Task
 
 _REPORT_EVERY = 10
 _PREFETCH_ON_GPU = 2
 _LOST = 1e4  # guessing costs log C, about 10 for ten thousand classes
 
 
-@dataclass(frozen=True, eq=False)
 class Stepper:
-    """A training under way: all that one step reads and changes."""
+    """A training under way: all that one step reads and changes.
 
-    learner: Learner
-    alignment: Alignment | None
-    schedule: Schedule
-    minibatcher: Minibatcher
-    memory: Mapping[str, Tensor]
-    """The tensors of learner and alignment that outlive a step."""
-    learning: LearningNetwork
-    """The network whose weights change."""
-    module: nn.Module
-    """The same network as the group calls it, so that gradients are averaged."""
-    average: AveragedNetwork[LearningNetwork]
-    """Its exponential average."""
-    even: AveragedNetwork[LearningNetwork]
-    """Its plain average over cycles; the same object as the other where there are none.
+    Attributes:
+        memory: The tensors of learner and alignment that outlive a step.
+        learning: The network whose weights change.
+        module: The same network as the group calls it, so that gradients are averaged.
+        average: Its exponential average.
+        even: Its plain average over cycles; the same object where there are none.
+        learning_rate: That of the first step.
     """
-    optimizer: torch.optim.Optimizer
-    learning_rate: float
-    """Learning rate of the first step."""
-    prefetch: int | None = None
-    """Minibatches prepared ahead."""
 
-    @property
-    def group(self) -> ProcessGroup:
-        """The processes that share the work."""
-        return self.minibatcher.group
+    def __init__(self, task: "Task", group: ProcessGroup, network: Network) -> None:
+        """Begin with an untrained network."""
+        learner, self.alignment = task.training.learner, task.training.alignment
+        assert isinstance(learner, Learner)
+        self.learner, self.group, self.schedule = learner, group, task.settings
+        schedule, pool = self.schedule, task.pool
+        self.learning_rate = task.learning_rate(network)
+        self.learning = LearningNetwork(network, learner.heads, task.key)
+        self.learning.to(group.device)
+        self.average = AveragedNetwork(self.learning, schedule.ema_decay)
+        self.even = self.average
+        if schedule.cycles:
+            self.even = AveragedNetwork(self.learning, schedule.ema_decay)
+        if schedule.compiles:
+            self.learning.compile()
+        self.memory = learner.memory(pool)
+        if self.alignment is not None:
+            self.memory |= self.alignment.memory(pool)
+        self.minibatcher = Minibatcher(
+            task.views, learner.views, learner.mu, pool, schedule, task.key, group
+        )
+        self.module = group.wrapped(self.learning)
+        self.optimizer = sgd(
+            self.learning,
+            self.learning_rate,
+            schedule.momentum,
+            schedule.weight_decay,
+        )
+        self.prefetch = task.training.execution.prefetch
 
     def advance(self, number: int, minibatch: Minibatch) -> Loss:
         """Do one optimizer step and update the average."""
@@ -69,8 +76,7 @@ class Stepper:
         dropout.draw_from(self.learning.network, draws)
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate_at(number)
-        step = self.step(number, minibatch.to(self.group.device))
-        loss = self.learner.loss(step)
+        loss = self.learner.loss(self.step(number, minibatch.to(self.group.device)))
         self.optimizer.zero_grad()
         self.group.fabric.backward(loss.total)
         self.optimizer.step()
@@ -98,18 +104,10 @@ class Stepper:
         )
 
     def result(self, done: int) -> Network:
-        """Return what the training would give if it ended after some steps."""
-        average = copy.deepcopy(self._average_of(done))
-        return self.learner.result(average, self.minibatcher.inputs)
-
-    def end(self) -> Network:
-        """Return what the training gives; nothing may be done with this any more."""
-        average = self._average_of(self.schedule.steps)
-        return self.learner.result(average, self.minibatcher.inputs)
-
-    def _average_of(self, done: int) -> LearningNetwork:
+        """Return what the training gives if it ends after some steps."""
         has_begun = done > self.schedule.averages_from
-        return (self.even if has_begun else self.average).module
+        average = (self.even if has_begun else self.average).module
+        return self.learner.result(copy.deepcopy(average), self.minibatcher.inputs)
 
     def rate_at(self, step: int) -> float:
         """Return the learning rate of a step."""
@@ -148,39 +146,45 @@ def run(
     on_checkpoint: Callable[[int, Network], None],
 ) -> None:
     """Do all steps that are left, telling of progress, checkpoints and breakdown."""
-    start = 0 if saved is None else saved.fill(stepper)
-    total = stepper.schedule.steps
-    is_first = stepper.group.rank == 0
+    start = 0 if saved is None else saved.fill()
+    schedule, group = stepper.schedule, stepper.group
+    is_first, total = group.rank == 0, schedule.steps
+    depth = stepper.prefetch
+    if depth is None:
+        depth = 0 if group.device.type == "cpu" else _PREFETCH_ON_GPU
     since, at = start, time.perf_counter()
     with (
-        closing(
-            prepared(stepper.minibatcher.at, start, total, _depth(stepper))
-        ) as minibatches,
+        closing(prepared(stepper.minibatcher.at, start, total, depth)) as minibatches,
         progress.track("Training", total, done=start) as advance,
     ):
         for step, minibatch in enumerate(minibatches, start):
             loss = stepper.advance(step, minibatch)
             done = step + 1
             advance(1)
-            if saved is not None and saved.is_taken:
-                check_finite(loss, step, stepper.schedule, saved)
+            if saved is not None and saved.taken:
+                check_finite(loss, step, schedule, saved)
                 saved.write()
                 if progress.is_stopped():
                     raise progress.Canceled
             if done % _REPORT_EVERY == 0 or done == total:
-                check_finite(loss, step, stepper.schedule, saved)
+                check_finite(loss, step, schedule, saved)
                 now = time.perf_counter()
                 pace = (done - since) * stepper.minibatcher.num_views / (now - at)
-                progress.tell(done, _figures(stepper, loss, step, pace))
+                figures = {name: float(f.detach()) for name, f in loss.figures.items()}
+                figures = {"loss": float(loss.total.detach()), **figures}
+                figures["learning-rate"] = stepper.rate_at(step)
+                progress.tell(done, {**figures, "images-per-second": pace})
                 since, at = done, now
-            if is_first and _is_checkpoint(done, stepper.schedule):
+            if not is_first:
+                continue
+            if done % schedule.checkpoint_every == 0 or done == total:
                 paused = time.perf_counter()
                 on_checkpoint(done, stepper.result(done))
                 at += time.perf_counter() - paused  # measuring is not training
-            if is_first and progress.is_stopped() and saved is None:
+            if saved is None and progress.is_stopped():
                 raise progress.Canceled
-            if is_first and saved is not None and saved.is_due():
-                saved.take(stepper, done)
+            if saved is not None and saved.is_due():
+                saved.take(done)
 
 
 def check_finite(
@@ -188,32 +192,10 @@ def check_finite(
 ) -> None:
     """Raise if training broke down; NaN stays, so an occasional look is enough."""
     value = float(loss.total.detach())
-    if math.isfinite(value) and value < _LOST:
-        return
-    kept = "" if saved is None else saved.last_good()
-    raise TrainingError(
-        f"The loss is {value:.6g} by step {step} of {schedule.steps}, so the network "
-        f"is lost. Lower learning_rate (now {schedule.learning_rate}), and check that "
-        f"the images hold finite numbers.{kept}"
-    )
-
-
-def _is_checkpoint(done: int, schedule: Schedule) -> bool:
-    return done % schedule.checkpoint_every == 0 or done == schedule.steps
-
-
-def _depth(stepper: Stepper) -> int:
-    """Return how many minibatches to prepare ahead."""
-    if stepper.prefetch is not None:
-        return stepper.prefetch
-    return 0 if stepper.group.device.type == "cpu" else _PREFETCH_ON_GPU
-
-
-def _figures(stepper: Stepper, loss: Loss, step: int, pace: float) -> dict[str, float]:
-    named = {name: float(figure.detach()) for name, figure in loss.figures.items()}
-    return {
-        "loss": float(loss.total.detach()),
-        **named,
-        "learning-rate": stepper.rate_at(step),
-        "images-per-second": pace,
-    }
+    if not math.isfinite(value) or value >= _LOST:
+        kept = "" if saved is None else saved.last_good()
+        raise TrainingError(
+            f"The loss is {value:.6g} by step {step} of {schedule.steps}, so the "
+            f"network is lost. Lower learning_rate (now {schedule.learning_rate}), and "
+            f"check that the images hold finite numbers.{kept}"
+        )

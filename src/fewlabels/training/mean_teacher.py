@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from fewlabels.checks import Weight
 from fewlabels.training.learner import Learned, Step
 from fewlabels.training.pi_model import PiModel
 
@@ -22,7 +23,7 @@ class MeanTeacher(PiModel):
     # An average that reaches far back is a poor teacher as long as the steps are few.
     defaults: ClassVar[Mapping[str, Any]] = {**PiModel.defaults, "ema_decay": 0.95}
 
-    consistency_weight: float = 50.0
+    consistency_weight: Weight = 50.0
     """Weight of the unlabeled loss once it is ramped up."""
 
     def taught(self, step: Step) -> Tensor:

@@ -4,7 +4,9 @@ Shapes: B labeled items in a minibatch, U unlabeled ones.
 """
 
 import math
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -13,7 +15,7 @@ from torch import Tensor
 
 from fewlabels import rng
 from fewlabels.pool import Pool
-from fewlabels.training.distributed import ProcessGroup
+from fewlabels.training.devices import ProcessGroup
 from fewlabels.training.schedule import Schedule
 from fewlabels.training.views import View, Views
 
@@ -33,12 +35,13 @@ class Minibatch:
 
     def to(self, device: torch.device) -> "Minibatch":
         """Return the minibatch on a device."""
-        return Minibatch(
-            self.labeled.to(device, non_blocking=True),
-            self.labels.to(device, non_blocking=True),
-            self.items.to(device, non_blocking=True),
-            {k: v.to(device, non_blocking=True) for k, v in self.views.items()},
-        )
+
+        def moved(tensor: Tensor) -> Tensor:
+            return tensor.to(device, non_blocking=True)
+
+        labeled, labels, items = map(moved, (self.labeled, self.labels, self.items))
+        views = {name: moved(view) for name, view in self.views.items()}
+        return Minibatch(labeled, labels, items, views)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,11 +76,13 @@ class Minibatcher:
 
     def at(self, step: int) -> Minibatch:
         """Return the minibatch of one step."""
-        items_B = self.group.share(self._labeled.at(step))
+        items_B = self._items(self._labeled, 1, "labeled items", step)
         shown = self._shown(items_B, step, is_labeled=True)
         items_U = items_B[:0]
         if self.mu:
-            items_U = self.group.share(self._unlabeled.at(step))
+            # Labeled items stay among the unlabeled ones, as in the official code.
+            every = torch.arange(len(self.pool))
+            items_U = self._items(every, self.mu, "unlabeled items", step)
             shown |= self._shown(items_U, step, is_labeled=False)
         return Minibatch(items_B, self.pool.labels[items_B], items_U, shown)
 
@@ -92,49 +97,39 @@ class Minibatcher:
         return self.inputs.shown(items, wanted)
 
     @cached_property
-    def _labeled(self) -> "Minibatches":
+    def _labeled(self) -> Tensor:
         items = self.pool.labeled
         if self.schedule.balances_classes:
-            items = balanced(items, self.pool.labels[items])
-        size = self.schedule.minibatch_size
-        return Minibatches(items, size, self.key, "labeled items")
+            return balanced(items, self.pool.labels[items])
+        return items
 
-    @cached_property
-    def _unlabeled(self) -> "Minibatches":
-        # Labeled items stay among the unlabeled ones, as in the official code.
-        everything = torch.arange(len(self.pool))
-        size = self.mu * self.schedule.minibatch_size
-        return Minibatches(everything, size, self.key, "unlabeled items")
+    def _items(self, items: Tensor, ratio: int, purpose: str, step: int) -> Tensor:
+        size = ratio * self.schedule.minibatch_size
+        return self.group.share(drawn_items(items, size, self.key, purpose, step))
 
 
-@dataclass(frozen=True, eq=False)
-class Minibatches:
-    """An endless row of shuffled passes over some items, cut into minibatches.
+def drawn_items(items: Tensor, size: int, key: int, purpose: str, step: int) -> Tensor:
+    """Return the items of one step of endless shuffled passes, cut into minibatches.
 
     Few labels simply repeat inside a minibatch, and no item is ever more than one pass
-    ahead of another. The minibatch of a step depends on the step alone, so that a
-    training can be taken up anywhere.
+    ahead of another. What a step gets depends on the step alone, so that a training can
+    be taken up anywhere.
+
+    Args:
+        items: Of which to draw, shape (n,), at least one.
+        size: How many, in a step.
+        key: What distinguishes this training from every other.
+        purpose: What distinguishes these passes from others of the same training.
+        step: Number of the step.
+
+    Returns:
+        Items, shape (size,).
     """
-
-    indices: Tensor
-    """The items, shape (n,), at least one."""
-    size: int
-    """Items in a minibatch."""
-    key: int
-    """What distinguishes this training from every other."""
-    purpose: str
-    """What distinguishes this row from others of the same training."""
-
-    def at(self, step: int) -> Tensor:
-        """Return the indices of the items of one step, shape (size,)."""
-        num_items = len(self.indices)
-        first, last = step * self.size, (step + 1) * self.size - 1
-        passes = range(first // num_items, last // num_items + 1)
-        order = torch.cat(
-            [_shuffled(num_items, self.key, self.purpose, number) for number in passes]
-        )
-        start = first - passes[0] * num_items
-        return self.indices[order[start : start + self.size]]
+    first, last = step * size, (step + 1) * size - 1
+    passes = range(first // len(items), last // len(items) + 1)
+    order = torch.cat([_shuffled(len(items), key, purpose, n) for n in passes])
+    start = first - passes[0] * len(items)
+    return items[order[start : start + size]]
 
 
 def balanced(indices: Tensor, labels: Tensor) -> Tensor:
@@ -153,3 +148,31 @@ def balanced(indices: Tensor, labels: Tensor) -> Tensor:
 def _shuffled(num_items: int, key: int, purpose: str, number: int) -> Tensor:
     """Return the order of one pass."""
     return torch.randperm(num_items, generator=rng.stream(key, purpose, number))
+
+
+def prepared(
+    make: Callable[[int], Minibatch], start: int, stop: int, depth: int
+) -> Generator[Minibatch]:
+    """Yield the minibatches of some steps, up to ``depth`` of them made ahead.
+
+    A minibatch depends on its step alone, so that the depth changes nothing but time.
+    """
+    if depth == 0:
+        yield from map(make, range(start, stop))
+        return
+    # A thread begins with the number of cores; it shall keep to ours.
+    threads = torch.get_num_threads()
+    with ThreadPoolExecutor(
+        1, "minibatches", initializer=torch.set_num_threads, initargs=(threads,)
+    ) as worker:
+        waiting: deque[Future[Minibatch]] = deque()
+        try:
+            for step in range(start, stop):
+                waiting.append(worker.submit(make, step))
+                if len(waiting) > depth:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()

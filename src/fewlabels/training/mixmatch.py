@@ -3,20 +3,19 @@
 Berthelot et al., "MixMatch: A Holistic Approach to Semi-Supervised Learning" (NeurIPS
 2019).
 
-Shapes: B labeled items in a minibatch, U unlabeled ones, C classes.
+Shapes: B labeled items in a minibatch, U unlabeled ones, n items, C classes.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Generator, Tensor
 
-from fewlabels.training.consistency import mixed, ramped, sharpened, squared_difference
+from fewlabels.checks import Count, Limits, Weight
 from fewlabels.training.learner import Learner, Loss, Step
-from fewlabels.training.schedule import check_range
 from fewlabels.training.views import View
 
 
@@ -27,24 +26,16 @@ class MixMatch(Learner):
     defaults: ClassVar[Mapping[str, Any]] = {"weak_views": 2}
     official: ClassVar[Mapping[str, Any]] = {"mu": 1, "ramp_up": 1 / 64}
 
-    mu: int = 2
+    mu: Count = 2
     """Unlabeled items for each labeled one in a step."""
-    temperature: float = 0.5
+    temperature: Annotated[float, Limits(at_least=1e-3)] = 0.5
     """Exponent by which guesses are sharpened, inverted (T)."""
-    mixup: float = 0.75
+    mixup: Weight = 0.75
     """Both parameters of the Beta distribution of the mixtures (alpha); 0: none."""
-    consistency_weight: float = 75.0
+    consistency_weight: Weight = 75.0
     """Weight of the unlabeled loss once it is ramped up (lambda_u)."""
-    ramp_up: float = 0.4
+    ramp_up: Weight = 0.4
     """Share of the steps in which that weight grows from zero."""
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        check_range("mu", self.mu, at_least=1)
-        check_range("temperature", self.temperature, at_least=1e-3)
-        check_range("mixup", self.mixup, at_least=0)
-        check_range("consistency_weight", self.consistency_weight, at_least=0)
-        check_range("ramp_up", self.ramp_up, at_least=0)
 
     @property
     def views(self) -> Mapping[str, View]:
@@ -59,10 +50,12 @@ class MixMatch(Learner):
             guesses = torch.stack([view.logits.softmax(dim=1) for view in views])
         pseudo = step.pseudo_labels(guesses.mean(dim=0), always)
         target_UC = sharpened(pseudo.probabilities, self.temperature)
-        labeled, others = mixture(step, ["weak_0", "weak_1"], target_UC, self.mixup)
+        labeled, (logits, targets) = mixture(
+            step, ["weak_0", "weak_1"], target_UC, self.mixup
+        )
         supervised = F.cross_entropy(*labeled)
-        consistency = squared_difference(*others)
-        weight = self.consistency_weight * ramped(step, self.ramp_up)
+        consistency = F.mse_loss(logits.softmax(dim=1), targets)
+        weight = self.consistency_weight * step.ramped(self.ramp_up)
         return Loss(
             supervised + weight * consistency,
             {"supervised": supervised, "consistency": consistency, **pseudo.figures},
@@ -78,8 +71,7 @@ def mixture(
         step: The step.
         names: Views of the unlabeled items.
         target_UC: What each of these shall be taken for.
-        concentration: How items are mixed; see
-            :func:`fewlabels.training.consistency.mixed`.
+        concentration: How items are mixed; see :func:`mixed`.
 
     Returns:
         Logits and mixed targets, of the labeled items and of the views.
@@ -98,3 +90,44 @@ def mixture(
 def always(probabilities_UC: Tensor) -> Tensor:
     """Say that every guess counts."""
     return probabilities_UC.new_ones(len(probabilities_UC))
+
+
+def sharpened(probabilities_nC: Tensor, temperature: float) -> Tensor:
+    """Return probabilities to the power of 1 / temperature, with sum one again (Eq. 7).
+
+    By logarithms: a small power of a small number would be zero in every class.
+    """
+    logarithms_nC = probabilities_nC.clamp(min=1e-30).log()
+    return (logarithms_nC / temperature).softmax(dim=1)
+
+
+def mixed(
+    inputs_n: Tensor, targets_nC: Tensor, concentration: float, generator: Generator
+) -> tuple[Tensor, Tensor]:
+    """Return inputs, each mixed with a random other one, and targets likewise.
+
+    Mixup as MixMatch has it (Eqs. 8 to 11): the share of the other is at most one half,
+    so that items stay at their places.
+
+    Args:
+        inputs_n: What the network takes, of any shape beyond the first dimension.
+        targets_nC: A distribution over the classes for each.
+        concentration: Both parameters of the Beta distribution of the shares (alpha);
+            0: nothing is mixed.
+        generator: Where shares and partners come from.
+
+    Returns:
+        Inputs and targets, of the same shapes.
+    """
+    num = len(inputs_n)
+    partners_n = torch.randperm(num, generator=generator).to(inputs_n.device)
+    if concentration == 0:
+        return inputs_n, targets_nC
+    both_n2 = torch.full((num, 2), concentration)
+    shares_n = torch._sample_dirichlet(both_n2, generator=generator).amin(dim=1)
+    shares_n = shares_n.to(inputs_n)
+    shares = shares_n.view(-1, *[1] * (inputs_n.ndim - 1))
+    return (
+        torch.lerp(inputs_n, inputs_n[partners_n], shares),
+        torch.lerp(targets_nC, targets_nC[partners_n], shares_n[:, None]),
+    )

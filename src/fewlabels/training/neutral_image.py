@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fewlabels.checks import Weight
 from fewlabels.models import Head, Network
 from fewlabels.training.fixmatch import FixMatch, Outputs
 from fewlabels.training.learner import LearningNetwork, Step
-from fewlabels.training.schedule import check_range
 from fewlabels.training.views import Views
 
 
@@ -25,14 +25,9 @@ class FixMatchCdmad(FixMatch):
     The difference decides pseudo-labels, and what is predicted in the end.
     """
 
-    correct_from: float = 0.2
+    correct_from: Weight = 0.2
     """Share of the steps before pseudo-labels are corrected; CDMAD's code takes 100 of
     500 epochs."""
-
-    def __post_init__(self) -> None:
-        """Check the words and the ranges."""
-        super().__post_init__()
-        check_range("correct_from", self.correct_from, at_least=0)
 
     def outputs(self, step: Step) -> Outputs:
         """Return what the network says, of weak views less what it says of nothing."""

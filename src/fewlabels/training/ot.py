@@ -19,17 +19,22 @@ Shapes: M nodes, s sources, C classes, k classes that nodes may have, d coordina
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from fewlabels.checks import Limits
 from fewlabels.neighbors import Floats, NeighborGraph
-from fewlabels.training.calibration import floored, sharpness
-from fewlabels.training.graph import ABSENT, GraphLearner, Sources
-from fewlabels.training.schedule import check_range
-from fewlabels.training.transport import balanced
+from fewlabels.training.graph import (
+    ABSENT,
+    GraphLearner,
+    Sources,
+    balanced,
+    floored,
+    sharpness,
+)
 
 _ROUNDS = 15
 _COORDINATES = 1.5  # for each class
@@ -47,13 +52,8 @@ class OT(GraphLearner):
     assigned without any, half even.
     """
 
-    temperature: float = 0.1
+    temperature: Annotated[float, Limits(at_least=1e-6)] = 0.1
     """How soft assignments are, as a share of the mean squared distance."""
-
-    def __post_init__(self) -> None:
-        """Check the ranges and the shares."""
-        super().__post_init__()
-        check_range("temperature", self.temperature, at_least=1e-6)
 
     def beliefs(self, graph: NeighborGraph, sources: Sources) -> Floats:
         """Return logarithms of probabilities of all nodes, shape (M, C)."""

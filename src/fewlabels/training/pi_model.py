@@ -13,9 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fewlabels.training.consistency import ramped, squared_difference
+from fewlabels.checks import Count, Weight
 from fewlabels.training.learner import Learner, Loss, Step
-from fewlabels.training.schedule import check_range
 from fewlabels.training.views import View
 
 
@@ -30,18 +29,12 @@ class PiModel(Learner):
     defaults: ClassVar[Mapping[str, Any]] = {"weak_views": 2}
     official: ClassVar[Mapping[str, Any]] = {"mu": 1}
 
-    mu: int = 2
+    mu: Count = 2
     """Unlabeled items for each labeled one in a step."""
-    consistency_weight: float = 10.0
+    consistency_weight: Weight = 10.0
     """Weight of the unlabeled loss once it is ramped up."""
-    ramp_up: float = 0.4
+    ramp_up: Weight = 0.4
     """Share of the steps in which that weight grows from zero."""
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        check_range("mu", self.mu, at_least=1)
-        check_range("consistency_weight", self.consistency_weight, at_least=0)
-        check_range("ramp_up", self.ramp_up, at_least=0)
 
     @property
     def views(self) -> Mapping[str, View]:
@@ -55,8 +48,8 @@ class PiModel(Learner):
         with torch.no_grad():
             taught_UC = self.taught(step).softmax(dim=1)
         supervised = F.cross_entropy(labeled.logits, step.minibatch.labels)
-        consistency = squared_difference(student.logits, taught_UC)
-        weight = self.consistency_weight * ramped(step, self.ramp_up)
+        consistency = F.mse_loss(student.logits.softmax(dim=1), taught_UC)
+        weight = self.consistency_weight * step.ramped(self.ramp_up)
         return Loss(
             supervised + weight * consistency,
             {"supervised": supervised, "consistency": consistency},

@@ -18,8 +18,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fewlabels.neighbors import Floats, NeighborGraph
-from fewlabels.training.calibration import floored, sharpness
-from fewlabels.training.graph import ABSENT, MOST_COLUMNS, GraphLearner, Sources
+from fewlabels.training.graph import (
+    ABSENT,
+    MOST_COLUMNS,
+    GraphLearner,
+    Sources,
+    floored,
+    sharpness,
+)
 
 _USUAL_SHARPNESS = 3.0
 _ROUNDS = 10

@@ -14,10 +14,9 @@ from typing import Any, ClassVar
 import torch.nn.functional as F
 from torch import Tensor
 
-from fewlabels.training.consistency import ramped
+from fewlabels.checks import Count, Share, Weight
 from fewlabels.training.fixmatch import consistency_loss
 from fewlabels.training.learner import Learner, Loss, PseudoLabels, Step
-from fewlabels.training.schedule import check_range
 from fewlabels.training.views import View
 
 
@@ -30,24 +29,14 @@ class PseudoLabel(Learner):
 
     official: ClassVar[Mapping[str, Any]] = {"mu": 1}
 
-    mu: int = 2
+    mu: Count = 2
     """Unlabeled items for each labeled one in a step."""
-    threshold: float = 0.95
+    threshold: Share = 0.95
     """Least probability at which a pseudo-label counts."""
-    consistency_weight: float = 1.0
+    consistency_weight: Weight = 1.0
     """Weight of the unlabeled loss once it is ramped up."""
-    ramp_up: float = 0.4
+    ramp_up: Weight = 0.4
     """Share of the steps in which that weight grows from zero."""
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        check_range("mu", self.mu, at_least=1)
-        self._check_threshold()
-        check_range("consistency_weight", self.consistency_weight, at_least=0)
-        check_range("ramp_up", self.ramp_up, at_least=0)
-
-    def _check_threshold(self) -> None:
-        check_range("threshold", self.threshold, at_least=0, below=1)
 
     @property
     def views(self) -> Mapping[str, View]:
@@ -60,7 +49,7 @@ class PseudoLabel(Learner):
         pseudo = self.pseudo_labels(step, weak.logits.detach().softmax(dim=1))
         supervised = F.cross_entropy(labeled.logits, step.minibatch.labels)
         consistency = consistency_loss(weak.logits, pseudo.classes, pseudo.keeps)
-        weight = self.consistency_weight * ramped(step, self.ramp_up)
+        weight = self.consistency_weight * step.ramped(self.ramp_up)
         return Loss(
             supervised + weight * consistency,
             {

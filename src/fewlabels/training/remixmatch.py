@@ -14,14 +14,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fewlabels.checks import Count, Weight
 from fewlabels.errors import UsageError
 from fewlabels.pool import Pool
-from fewlabels.training.consistency import ramped, sharpened
-from fewlabels.training.darp import targets
-from fewlabels.training.distribution import aligned
+from fewlabels.training import targets
+from fewlabels.training.alignment import aligned
 from fewlabels.training.learner import Loss, PseudoLabels, Step
-from fewlabels.training.mixmatch import MixMatch, always, mixture
-from fewlabels.training.schedule import check_range
+from fewlabels.training.mixmatch import MixMatch, always, mixture, sharpened
 from fewlabels.training.views import View
 
 _REMEMBERED = 128
@@ -38,20 +37,14 @@ class ReMixMatch(MixMatch):
 
     defaults: ClassVar[Mapping[str, Any]] = {}
 
-    mu: int = 1
+    mu: Count = 1
     """Unlabeled items for each labeled one in a step."""
-    consistency_weight: float = 1.5
+    consistency_weight: Weight = 1.5
     """Weight of the mixed unlabeled items once ramped up (lambda_u)."""
-    anchor_weight: float = 0.5
+    anchor_weight: Weight = 0.5
     """Weight of a strong view that is not mixed, once ramped up (lambda_u1)."""
-    rotation_weight: float = 0.5
+    rotation_weight: Weight = 0.5
     """Weight of telling by how much a strong view is turned (lambda_r)."""
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        super().__post_init__()
-        check_range("anchor_weight", self.anchor_weight, at_least=0)
-        check_range("rotation_weight", self.rotation_weight, at_least=0)
 
     @property
     def views(self) -> Mapping[str, View]:
@@ -105,7 +98,7 @@ class ReMixMatch(MixMatch):
         unlabeled = unlabeled + self.anchor_weight * figures["anchored"]
         return Loss(
             figures["supervised"]
-            + ramped(step, self.ramp_up) * unlabeled
+            + step.ramped(self.ramp_up) * unlabeled
             + self.rotation_weight * figures["rotation"],
             {**figures, **pseudo.figures},
         )
@@ -115,7 +108,12 @@ class ReMixMatch(MixMatch):
         past_MC = step.memory["predictions"]
         pseudo = step.pseudo_labels(probabilities_UC, always)
         if step.alignment is None:
-            guess_UC = aligned(probabilities_UC, _shares(step), past_MC.mean(dim=0))
+            pool = step.pool
+            shares_C: Tensor | float = 1 / pool.num_classes
+            if not step.schedule.balances_classes:  # as frequent as among the labels
+                labels = pool.labels[pool.labeled]
+                shares_C = targets.from_labels(labels, pool.num_classes, 1)
+            guess_UC = aligned(probabilities_UC, shares_C, past_MC.mean(dim=0))
             pseudo = PseudoLabels(guess_UC, pseudo.keeps)
         now_C = step.group.gathered(probabilities_UC).cpu().mean(dim=0)
         past_MC[step.number % _REMEMBERED] = now_C
@@ -129,11 +127,3 @@ def turned_by(images_n: Tensor, turns_n: Tensor) -> Tensor:
         chosen_n = turns_n == turns
         turned_n[chosen_n] = torch.rot90(images_n[chosen_n], turns, dims=(-2, -1))
     return turned_n
-
-
-def _shares(step: Step) -> Tensor | float:
-    """Return how frequent each class is among the labels that the network sees."""
-    pool = step.pool
-    if step.schedule.balances_classes:
-        return 1 / pool.num_classes
-    return targets.from_labels(pool.labels[pool.labeled], pool.num_classes, 1)

@@ -2,18 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from fewlabels.augment import WeakAugment
+from fewlabels.checks import Count, Limits, Settings, Share, Weight
 from fewlabels.errors import UsageError
 from fewlabels.identity import SILENT
-from fewlabels.integers import check_number
 from fewlabels.models import check_name
-from fewlabels.naming import check_known
-
-RateLimit = Literal["none", "linearized", "theorem"]
-Accelerator = Literal["auto", "cpu", "cuda", "mps"]
-Precision = Literal["32-true", "bf16-mixed"]
 
 OF_VIEWS, OF_STRONG_VIEWS, OF_FEATURES = (
     {"needs": word} for word in ("weak", "strong", "features")
@@ -36,7 +31,7 @@ OFFICIAL: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Schedule:
+class Schedule(Settings):
     """Network, steps, optimizer, averaging and the arithmetic of devices.
 
     The method is that of FixMatch's official code (Sohn et al., 2020, Sec. 2.4 and
@@ -46,68 +41,57 @@ class Schedule:
     held out. :data:`OFFICIAL` has the numbers of the official code.
     """
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
-
     network: str = "wrn-10-1"
     """Name of the network: ``"wrn-DEPTH-WIDTH"``."""
-    steps: int = 600
+    steps: Count = 600
     """Number of optimizer steps (K)."""
-    minibatch_size: int = 32
+    minibatch_size: Count = 32
     """Labeled items in a step (B)."""
     balances_classes: bool = True
     """Show every class equally often, however its labels are spread; with few labels
     the spread says more about chance than about the classes. No difference for the
     balanced label sets of the paper."""
-    learning_rate: float = 0.06
+    learning_rate: Weight = 0.06
     """Learning rate of the first step (eta)."""
-    rate_limit: RateLimit = "none"
+    rate_limit: Literal["none", "linearized", "theorem"] = "none"
     """An upper bound of the learning rate from the Gram matrix of the labeled items:
     see :func:`fewlabels.training.optimization.rate_bound`."""
-    momentum: float = 0.9
+    momentum: Share = 0.9
     """Nesterov momentum (beta)."""
-    weight_decay: float = 5e-4
+    weight_decay: Weight = 5e-4
     """Weight decay of convolution and dense kernels; nothing else decays. The official
     code takes .001 for CIFAR-100."""
-    ema_decay: float = 0.99
+    ema_decay: Share = 0.99
     """Weight of the past in the averaged network."""
-    cycles: int = field(default=0, metadata=SILENT)
+    cycles: Annotated[int, Limits(at_least=0)] = field(default=0, metadata=SILENT)
     """Cycles in which the learning rate rises and falls again at the end, while the
     weights are averaged evenly (fast-SWA; Athiwaratkun et al., 2019); 0: none."""
-    cycle_share: float = field(default=1 / 16, metadata=SILENT)
+    cycle_share: Share = field(default=1 / 16, metadata=SILENT)
     """Length of a cycle, as a share of the steps; the paper has 30 of 480 epochs."""
-    dropout: float = 0.0
+    dropout: Share = 0.0
     """Share of activations dropped in each block; above 0 for sampled networks."""
-    checkpoint_every: int = 30
+    checkpoint_every: Count = 30
     """Steps between two calls of ``on_checkpoint``; the last step always calls."""
-    accelerator: Accelerator = "auto"
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to compute; ``"auto"`` takes a GPU where there is one."""
-    devices: int = 1
+    devices: Count = 1
     """Processes, each with a device and an equal share of every minibatch. Batch
     normalization sees the shares one by one, so that the number matters a little."""
-    precision: Precision = "32-true"
+    precision: Literal["32-true", "bf16-mixed"] = "32-true"
     """Arithmetic of the network; ``"bf16-mixed"`` is faster on recent GPUs."""
     compiles: bool = False
     """Compile the network with ``torch.compile``: a minute at the start, faster steps
     on a GPU. Sums are rounded in another order then."""
 
     def __post_init__(self) -> None:
-        """Check the network's name, the words and the ranges."""
+        """Check the network's name, and what one option alone cannot know."""
+        super().__post_init__()
         check_name(self.network)
-        check_known("rate limit", self.rate_limit, RateLimit)
-        check_known("accelerator", self.accelerator, Accelerator)
-        check_known("precision", self.precision, Precision)
-        for name in ("steps", "minibatch_size", "checkpoint_every", "devices"):
-            check_range(name, getattr(self, name), at_least=1)
-        for name in ("learning_rate", "weight_decay", "cycles"):
-            check_range(name, getattr(self, name), at_least=0)
-        for name in ("momentum", "ema_decay", "dropout", "cycle_share"):
-            check_range(name, getattr(self, name), at_least=0, below=1)
         if self.minibatch_size % self.devices:
             raise UsageError(
                 f"minibatch_size is {self.minibatch_size} and devices {self.devices}: "
                 "the devices cannot share a minibatch equally. Take a multiple."
             )
-
         if self.averages_from < 0:
             raise UsageError(
                 f"cycles is {self.cycles} and cycle_share {self.cycle_share}: with the "
@@ -139,31 +123,15 @@ class Schedule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Execution:
+class Execution(Settings):
     """How a training is done; no result depends on it."""
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
-
-    prefetch: int | None = field(default=None, metadata=OF_VIEWS)
+    prefetch: Annotated[int | None, Limits(at_least=0)] = field(
+        default=None, metadata=OF_VIEWS
+    )
     """Minibatches prepared ahead by a thread of its own; None: 2 where the network runs
     on a GPU, else none, since reading and computing would share the cores."""
-    save_every: float = field(default=20.0, metadata=OF_VIEWS)
+    save_every: Weight = field(default=20.0, metadata=OF_VIEWS)
     """Seconds between two savings of the unfinished training in its workspace."""
     cache: str | None = field(default=None, metadata=OF_FEATURES)
     """Folder where features are kept; None: the cache folder of this user."""
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        check_range("save_every", self.save_every, at_least=0)
-        if self.prefetch is not None:
-            check_range("prefetch", self.prefetch, at_least=0)
-
-
-def check_range(
-    name: str, value: float, *, at_least: float, below: float = float("inf")
-) -> None:
-    """Raise unless a value is a number and ``at_least <= value < below``."""
-    check_number(name, value)
-    if not at_least <= value < below:
-        limit = " and finite" if below == float("inf") else f" and below {below}"
-        raise UsageError(f"{name} is {value}; it must be at least {at_least}{limit}.")

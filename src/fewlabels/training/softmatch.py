@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from fewlabels.checks import Share, Weight
 from fewlabels.pool import Pool
-from fewlabels.training.distribution import aligned
+from fewlabels.training.alignment import aligned
 from fewlabels.training.fixmatch import Consistency
 from fewlabels.training.learner import PseudoLabels, Step
-from fewlabels.training.schedule import check_range
 
 _TINY = 1e-12
 
@@ -33,17 +33,11 @@ class SoftMatch(Consistency):
 
     official: ClassVar[Mapping[str, Any]] = {"memory_decay": 0.999}
 
-    memory_decay: float = 0.9
+    memory_decay: Share = 0.9
     """Weight of the past in the running means (m). The variance begins at 1, where all
     pseudo-labels count; a short training has to forget that soon."""
-    narrowing: float = 2.0
+    narrowing: Weight = 2.0
     """What the deviation of the Gaussian is divided by."""
-
-    def __post_init__(self) -> None:
-        """Check the words and the ranges."""
-        super().__post_init__()
-        check_range("memory_decay", self.memory_decay, at_least=0, below=1)
-        check_range("narrowing", self.narrowing, at_least=0)
 
     def memory(self, pool: Pool) -> dict[str, Tensor]:
         """Return running means over weak views, as the paper begins them.

@@ -15,10 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fewlabels.checks import Share
 from fewlabels.neighbors import Floats, NeighborGraph
-from fewlabels.training.calibration import floored, sharpness
-from fewlabels.training.graph import MOST_COLUMNS, GraphLearner, Sources
-from fewlabels.training.schedule import check_range
+from fewlabels.training.graph import (
+    MOST_COLUMNS,
+    GraphLearner,
+    Sources,
+    floored,
+    sharpness,
+)
 
 USUAL_SHARPNESS = 4.0
 """What logarithms of shares of influence are usually multiplied by."""
@@ -30,13 +35,8 @@ _LEAST = 1e-300
 class Spreading(GraphLearner):
     """Label spreading, every class as influential as the others."""
 
-    damping: float = 0.99
+    damping: Share = 0.99
     """Share of a label's influence that goes on from each node to its neighbors."""
-
-    def __post_init__(self) -> None:
-        """Check the ranges and the shares."""
-        super().__post_init__()
-        check_range("damping", self.damping, at_least=0, below=1)
 
     def beliefs(self, graph: NeighborGraph, sources: Sources) -> Floats:
         """Return logarithms of probabilities of all nodes, shape (M, C)."""

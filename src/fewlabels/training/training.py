@@ -1,6 +1,7 @@
 """A training is a value: inputs, a learner, an alignment and a schedule.
 
 Two that are equal do the same. How a training is done is besides, and decides nothing.
+A finished training is found again, an unfinished one goes on.
 """
 
 from collections.abc import Callable, Mapping
@@ -8,16 +9,23 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Generator
 
-from fewlabels.errors import UnknownNameError
-from fewlabels.identity import Identity, composed, untold
+from fewlabels import models, progress, rng
+from fewlabels.errors import TrainingError, UnknownNameError, UsageError
+from fewlabels.identity import Identity, composed, identity, untold
+from fewlabels.models import Network
 from fewlabels.pool import Pool
 from fewlabels.protocols import Classifier, ignore
-from fewlabels.training import fitting
+from fewlabels.training import devices, loop
+from fewlabels.training import workspace as workspaces
+from fewlabels.training.devices import ProcessGroup
 from fewlabels.training.learner import Alignment, DirectLearner, Learner
+from fewlabels.training.optimization import rate_bound
 from fewlabels.training.schedule import Execution, Schedule
-from fewlabels.training.views import Inputs
+from fewlabels.training.views import Inputs, Views
+from fewlabels.training.workspace import SavedState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +45,12 @@ class Training:
 
     def __post_init__(self) -> None:
         """Check what one part alone cannot know."""
-        if self.schedule is not None:
-            self.inputs.check_network(self.schedule.network)
+        network = "" if self.schedule is None else self.schedule.network
+        if self.inputs.has_features and network.startswith("wrn"):
+            raise UsageError(
+                f"The network '{network}' takes images, and features are frozen here: "
+                "choose a head, 'linear' or 'mlp-256'."
+            )
 
     @property
     def options(self) -> dict[str, Any]:
@@ -75,18 +87,14 @@ class Training:
 
     def check(self, pool: Pool) -> None:
         """Raise if it cannot be right for a pool; quick, so ask early."""
-        self.inputs.check(pool)
-        self.learner.check(pool)
-        if self.alignment is not None:
-            self.alignment.check(pool)
+        for part in (self.inputs, self.learner, self.alignment or self.inputs):
+            part.check(pool)
 
     def rehearse(self, num_items: int, num_classes: int, width: int) -> float:
-        """Do some of what takes time besides steps, on something made up."""
-        if not isinstance(self.learner, Learner):
-            return self.learner.rehearse(num_items, num_classes, width)
-        if self.alignment is None or self.schedule is None:
+        """Solve something made up; return how many times longer this would take."""
+        if isinstance(self.learner, Learner):  # its steps are what takes time
             return 0.0
-        return self.alignment.rehearse(num_items, num_classes, self.schedule.steps)
+        return self.learner.rehearse(num_items, num_classes, width)
 
     def fit(
         self,
@@ -98,6 +106,10 @@ class Training:
         execution: Execution | None = None,
     ) -> Classifier:
         """Train from scratch; see :class:`fewlabels.protocols.Trainer`.
+
+        One number is taken from the generator; every stream of the training is named
+        from it. Two learners that name their views alike therefore start from the same
+        weights and see the same labeled minibatches.
 
         Args:
             pool: Labeled and unlabeled images.
@@ -111,13 +123,154 @@ class Training:
             The averaged network as a classifier; untrained, if nothing is labeled.
         """
         self.check(pool)
-        told = self if execution is None else replace(self, execution=execution)
+        training = self if execution is None else replace(self, execution=execution)
         folder = None if workspace is None else Path(workspace)
-        return fitting.fit(told, pool, generator, folder, on_checkpoint)
+        with (
+            torch.inference_mode(mode=False),
+            torch.enable_grad(),
+            workspaces.alone_in(folder if devices.is_first() else None),
+        ):
+            task = Task.of(training, pool, generator, folder)
+
+            def tell(step: int, network: Network) -> None:
+                on_checkpoint(step, task.classifier(network))
+
+            network = task.untrained()
+            if not len(pool.labeled):
+                tell(0, network)
+            elif task.restores(network):
+                tell(self.num_steps or 1, network)
+            else:
+                network = task.trained(network, tell)
+            return task.classifier(network)
+
+    def restored(
+        self, pool: Pool, generator: Generator, workspace: Path
+    ) -> Classifier | None:
+        """Return what :meth:`fit` finished earlier, without ever training."""
+        task = Task.of(self, pool, generator, workspace)
+        network = task.untrained()
+        if len(pool.labeled) and not task.restores(network):
+            return None
+        return task.classifier(network)
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """One training: what to train on what, and where to keep it."""
+
+    training: Training
+    pool: Pool
+    views: Views
+    key: int
+    workspace: Path | None
+
+    @classmethod
+    def of(
+        cls,
+        training: Training,
+        pool: Pool,
+        generator: Generator,
+        workspace: Path | None = None,
+    ) -> "Task":
+        """Return the task of a training; one number is taken from the generator."""
+        views = training.inputs.of(pool, training.execution.cache)
+        return cls(training, pool, views, rng.fork(generator), workspace)
+
+    @property
+    def settings(self) -> Schedule:
+        """What the steps are, for whoever trains on devices."""
+        assert self.training.schedule is not None
+        return self.training.schedule
+
+    @property
+    def _mark(self) -> str:
+        views = self.views
+        return workspaces.fingerprint(
+            self.training.identity, self.pool, views.identity, views.contents, self.key
+        )
+
+    def classifier(self, network: Network) -> Classifier:
+        """Return a network as a classifier of the pool's images."""
+        return self.views.classifier(network, self.pool.num_classes)
+
+    def untrained(self) -> Network:
+        """Return the network before the first step, in evaluation mode."""
+        learner = self.training.learner
+        if not isinstance(learner, Learner):
+            return learner.begin(self.views, self.pool, self.key).eval()
+        name = self.settings.network
+        if name.startswith("wrn") and len(self.views.shape) == 1:
+            name = "linear"  # over rows, a head takes the place of a Wide ResNet
+        network = models.build(
+            name,
+            self.views.shape,
+            self.pool.num_classes,
+            rng.stream(self.key, "initialize"),
+            dropout=self.settings.dropout,
+            bn_momentum=self.settings.bn_momentum,
+        )
+        self.views.begin(network)
+        return network.eval()
+
+    def trained(self, network: Network, tell: devices.OnCheckpoint) -> Network:
+        """Train an untrained network, in steps or at once, and keep it."""
+        learner = self.training.learner
+        if isinstance(learner, Learner):
+            self.views.prepare({view.kind for view in learner.views.values()})
+            with progress.heeding():
+                network = devices.trained(self, network, tell)
+                self._keep(network)
+        else:
+            learner.solve(network, self.views, self.pool, self.key)
+            self._keep(network)
+            tell(1, network)
+        return network
+
+    def restores(self, network: Network) -> bool:
+        """Fill ``network`` with the finished training, if there is one."""
+        folder = self.workspace
+        return folder is not None and workspaces.restore(network, folder, self._mark)
+
+    def _keep(self, network: Network) -> None:
+        if self.workspace is not None and devices.is_first():
+            identity = self.training.identity
+            workspaces.keep(network, self.workspace, self._mark, identity)
+
+    def train(
+        self,
+        group: ProcessGroup,
+        network: Network,
+        on_checkpoint: devices.OnCheckpoint,
+    ) -> Network:
+        """Train, as one process of a group, and return the averaged network."""
+        stepper = loop.Stepper(self, group, network)
+        saved = None
+        if self.workspace is not None:
+            every = self.training.execution.save_every
+            saved = SavedState(self.workspace, self._mark, every, stepper.tensors)
+        loop.run(stepper, saved, on_checkpoint)
+        return stepper.result(self.settings.steps)
+
+    def learning_rate(self, network: Network) -> float:
+        """Return the learning rate of the first step, bounded where that is asked."""
+        schedule = self.settings
+        if schedule.rate_limit == "none":
+            return schedule.learning_rate
+        pool, labeled = self.pool, self.pool.labeled
+        found = self.classifier(network).outputs(pool.images, labeled)
+        bound = rate_bound(found.features[:], pool.num_classes, schedule.rate_limit)
+        if bound <= 0:
+            raise TrainingError(
+                f"The Gram matrix of the {len(labeled)} labeled items is singular, so "
+                f"rate_limit '{schedule.rate_limit}' leaves no learning rate; take "
+                "'linearized' or 'none'."
+            )
+        return min(schedule.learning_rate, bound)
 
 
 def counting(
-    part: Any, inputs: "Inputs | type[Inputs]", learner: Learner | DirectLearner
+    part: Any, inputs: Inputs | type[Inputs], learner: Learner | DirectLearner
 ) -> list[str]:
     """Return the options of a part, or of its type, that count with these others."""
     known = {"", *(view.kind for view in learner.views.values())}
@@ -144,3 +297,40 @@ def routed(
         field: {name: options[name] for name in names if name in options}
         for field, names in own.items()
     }
+
+
+@dataclass(frozen=True)
+class FittingOnly:
+    """A trainer from outside, with plain answers to what it does not answer itself."""
+
+    trainer: Any
+
+    @property
+    def identity(self) -> Identity:
+        """That of the trainer."""
+        return identity(self.trainer)
+
+    @property
+    def num_steps(self) -> int | None:
+        """Its ``steps``, if that is a number."""
+        steps = getattr(self.trainer, "steps", None)
+        return steps if isinstance(steps, int) else None
+
+    def check(self, pool: Pool) -> None:
+        """Ask the trainer, if it checks anything."""
+        if hasattr(self.trainer, "check"):
+            self.trainer.check(pool)
+
+    def fit(
+        self,
+        pool: Pool,
+        generator: Generator,
+        *,
+        workspace: Path | None = None,
+        on_checkpoint: Callable[[int, Classifier], None] = ignore,
+    ) -> Classifier:
+        """Train; see :class:`fewlabels.protocols.Trainer`."""
+        classifier: Classifier = self.trainer.fit(
+            pool, generator, workspace=workspace, on_checkpoint=on_checkpoint
+        )
+        return classifier

@@ -2,13 +2,21 @@
 
 The inputs of a training are a frozen object of settings; together with a pool they
 become :class:`Views`.
+
+Of an image everybody knows what may change without changing what it shows; of a row
+nobody does. Two things are safe to assume: no single number decides, and what lies
+between two neighbors is of their kind (Chawla et al., "SMOTE: Synthetic Minority
+Over-sampling Technique", JAIR 2002, make rows so).
+
+Shapes: N items, M items among which neighbors are looked for, n items of a step,
+F features, K neighbors.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -17,19 +25,22 @@ from torch import Generator, Tensor
 
 from fewlabels import augment
 from fewlabels.augment import Strong, WeakAugment
+from fewlabels.checks import Count, Settings, Share, Weight
 from fewlabels.data.contents import row_digest
 from fewlabels.errors import UsageError
 from fewlabels.features import NetworkClassifier, moments
 from fewlabels.models import Head, Network, as_input
-from fewlabels.neighbors import RowSource
+from fewlabels.neighbors import RowSource, closest, others, read_rows
 from fewlabels.pool import Images, Pool
 from fewlabels.protocols import Classifier
-from fewlabels.training.rows import RowViews, VariedRows
 from fewlabels.training.schedule import OF_STRONG_VIEWS, OF_VIEWS
 
 Kind = Literal["weak", "strong"]
 Wanted = Mapping[str, tuple[Kind, Generator]]
 """Kinds of views and where their randomness comes from, by name."""
+
+_MOST_NEIGHBORS_FROM = 6000  # rows of a pool that are looked at; others are passed over
+_BLOCK = 1024
 
 
 class View(NamedTuple):
@@ -40,86 +51,88 @@ class View(NamedTuple):
     """Of the labeled items of the step; else of the unlabeled ones."""
 
 
-class Views(Protocol):
+class Views:
     """Where a training's inputs come from: images varied anew, or stored features."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of one input of the network."""
-        ...
 
     @property
     def rows(self) -> RowSource:
         """All items of the pool as rows, for learners that take no steps."""
-        ...
+        raise NotImplementedError
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one input of the network."""
+        return self.rows.shape[1:]
 
     @property
     def origin(self) -> float:
         """What stands for nothing in a row: black, or zero."""
-        ...
+        return 0.0
 
     @property
     def identity(self) -> str:
         """What makes inputs of images, where settings do not tell, such as weights."""
-        ...
+        return ""
 
     @property
     def contents(self) -> str:
         """A digest of what the items hold, where their ids do not tell it."""
-        ...
+        return ""
 
     def prepare(self, kinds: set[Kind]) -> None:
         """Make what all steps read, before the first."""
-        ...
 
     def shown(self, items: Tensor, wanted: Wanted) -> dict[str, Tensor]:
         """Return views of the items, each drawn independently."""
-        ...
+        raise NotImplementedError
 
     def as_input(self, views: Tensor) -> Tensor:
         """Return views as the network wants them, on the device they are on."""
-        ...
+        return as_input(views)
 
     def begin(self, network: Network) -> None:
-        """Fit an untrained network to the inputs, where that is needed."""
-        ...
+        """Let a head standardize by the mean and spread of the pool's rows."""
+        if isinstance(network, Head):
+            network.standardize_by(*moments(self.rows))
 
     def classifier(self, network: Network, num_classes: int) -> Classifier:
         """Return a network over such inputs as a classifier of images."""
-        ...
+        return NetworkClassifier(network, num_classes)
 
 
-class Inputs(Protocol):
-    """Settings of what the network sees, a frozen dataclass."""
+class Inputs(Settings):
+    """Settings of what the network sees; those that inherit are frozen dataclasses."""
 
-    word: ClassVar[str]
+    word: ClassVar[str] = ""
     """What it adds to the name of a training's type."""
-    has_features: ClassVar[bool]
+    has_features: ClassVar[bool] = False
     """Whether they are features of an encoder."""
-    defaults: ClassVar[Mapping[str, Any]]
+    defaults: ClassVar[Mapping[str, Any]] = {}
     """What it changes of the defaults of other parts."""
-
-    def check_network(self, name: str) -> None:
-        """Raise unless a network of this name can take such inputs."""
-        ...
 
     def check(self, pool: Pool) -> None:
         """Raise unless there are such inputs of a pool; quick, so ask early."""
-        ...
 
     def of(self, pool: Pool, cache: str | None) -> Views:
         """Return the views of a pool; features are kept in a folder, if there are."""
-        ...
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
-class PoolInputs:
-    """What the pool holds, images or rows, varied anew in each step."""
+class RowViews(Settings):
+    """How rows are varied."""
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
-    word: ClassVar = ""
-    has_features: ClassVar = False
-    defaults: ClassVar[Mapping[str, Any]] = {}
+    dropout: Share = 0.2
+    """Share of the numbers that the mean of the pool takes the place of."""
+    noise: Weight = 0.5
+    """How far a row moves, at most: 1 is as far as the neighbor that is drawn."""
+    neighbors: Count = 5
+    """Neighbors one of which is drawn (K)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolInputs(Inputs):
+    """What the pool holds, images or rows, varied anew in each step."""
 
     weak: WeakAugment | RowViews = field(default_factory=WeakAugment, metadata=OF_VIEWS)
     """How labeled images, and those that pseudo-labels come from, are varied. Rows stay
@@ -135,32 +148,26 @@ class PoolInputs:
         """Check the name of the preset."""
         strong_settings(self.strong)
 
-    def check_network(self, name: str) -> None:
-        """Do nothing: networks say themselves what shapes they take."""
-
     def check(self, pool: Pool) -> None:
         """Raise if images shall be varied as rows are."""
         shape = pool.images.shape
         if len(shape) > 1 and RowViews in {type(self.weak), type(self.strong)}:
             raise UsageError(
-                f"The items are images of shape {shape}, and the views say how rows "
-                "are varied (dropout, noise, neighbors). Say how images are, or leave "
-                "out 'weak' and 'strong'."
+                f"The items are images of shape {shape}, and 'weak' or 'strong' says "
+                "how rows are varied. Say how images are, or leave them out."
             )
 
     def of(self, pool: Pool, cache: str | None) -> Views:
         """Return views of the pool's images or vectors."""
         del cache
         weak, strong = self.weak, strong_settings(self.strong)
-        if len(pool.images.shape) == 1:
-            return VectorViews(
-                pool.images,
-                weak if isinstance(weak, RowViews) else None,
-                strong if isinstance(strong, RowViews) else RowViews(),
-            )
-        assert isinstance(weak, WeakAugment)
-        assert not isinstance(strong, RowViews)
-        return ImageViews(pool.images, weak, strong)
+        if len(pool.images.shape) > 1:
+            return PoolViews(pool.images, weak, strong)
+        return PoolViews(
+            pool.images,
+            weak if isinstance(weak, RowViews) else None,
+            strong if isinstance(strong, RowViews) else RowViews(),
+        )
 
 
 def strong_settings(strong: str | Strong | RowViews) -> Strong | RowViews:
@@ -169,11 +176,14 @@ def strong_settings(strong: str | Strong | RowViews) -> Strong | RowViews:
 
 
 @dataclass(frozen=True, eq=False)
-class _ItemViews:
-    """What views of images and of vectors have in common."""
+class PoolViews(Views):
+    """Views of images or vectors, made anew in each step."""
 
     images: Images
-    """The images or vectors of the pool."""
+    weak: WeakAugment | RowViews | None
+    """How weak views are made; None: they are the vectors themselves."""
+    strong: Strong | RowViews
+    """How strong views are made."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -187,52 +197,38 @@ class _ItemViews:
 
     @property
     def origin(self) -> float:
-        """Black."""
-        return -1.0
-
-    @property
-    def identity(self) -> str:
-        """Nothing: the settings tell all."""
-        return ""
+        """Black, and zero in a vector."""
+        return -1.0 if len(self.shape) > 1 else 0.0
 
     @cached_property
     def contents(self) -> str:
         """A digest of all vectors; nothing of images."""
         return row_digest(self.images)
 
-    def prepare(self, kinds: set[Kind]) -> None:
-        """Do nothing: views are made anew in each step."""
-
-    def as_input(self, views: Tensor) -> Tensor:
-        """Map bytes to [-1, 1]."""
-        return as_input(views)
-
-    def classifier(self, network: Network, num_classes: int) -> NetworkClassifier:
-        """Return the network as a classifier."""
-        return NetworkClassifier(network, num_classes)
-
-
-@dataclass(frozen=True, eq=False)
-class ImageViews(_ItemViews):
-    """Views of images, made anew in each step."""
-
-    weak: WeakAugment
-    """How weak views are made."""
-    strong: Strong
-    """How strong views are made."""
+    @cached_property
+    def _varied(self) -> dict[Kind, "VariedRows"]:
+        kinds: dict[Kind, Any] = {"weak": self.weak, "strong": self.strong}
+        return {
+            kind: VariedRows(self.rows, how)
+            for kind, how in kinds.items()
+            if isinstance(how, RowViews)
+        }
 
     def shown(self, items: Tensor, wanted: Wanted) -> dict[str, Tensor]:
-        """Return views of the images, which are read once."""
+        """Return views of the items, which are read once."""
         images = self.images.read(items)
-        return {name: self._varied(images, *how) for name, how in wanted.items()}
-
-    def _varied(self, images: Tensor, kind: Kind, generator: Generator) -> Tensor:
-        if kind == "weak":
-            return augment.weak(images, generator, self.weak)
-        return augment.strong(images, generator, self.strong)
-
-    def begin(self, network: Network) -> None:
-        """Do nothing: images need no fitting."""
+        views = {}
+        for name, (kind, generator) in wanted.items():
+            how = self.weak if kind == "weak" else self.strong
+            if how is None:
+                views[name] = images
+            elif isinstance(how, RowViews):
+                views[name] = self._varied[kind].of(items, generator)
+            elif isinstance(how, WeakAugment):
+                views[name] = augment.weak(images, generator, how)
+            else:
+                views[name] = augment.strong(images, generator, how)
+        return views
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,34 +253,43 @@ class ImageRows:
 
 
 @dataclass(frozen=True, eq=False)
-class VectorViews(_ItemViews):
-    """Views of vectors, made anew in each step."""
+class VariedRows:
+    """Rows of a pool, and what they become when they are varied."""
 
-    weak: RowViews | None
-    """How weak views are made; None: they are the vectors themselves."""
-    strong: RowViews
-    """How strong views are made."""
+    rows: RowSource
+    """Shape (N, F)."""
+    settings: RowViews
 
-    @property
-    def origin(self) -> float:
-        """Zero."""
-        return 0.0
+    def of(self, items: Tensor, generator: Generator) -> Tensor:
+        """Return a view of each of some items, float32, shape (n, F).
+
+        Three draws are taken, however the settings are.
+        """
+        own = read_rows(self.rows, items)
+        which = torch.randint(2**31, (len(items),), generator=generator)
+        far = torch.rand(len(items), 1, generator=generator) * self.settings.noise
+        is_left_out = torch.rand(own.shape, generator=generator) < self.settings.dropout
+        if self.settings.noise and self._near.shape[1]:
+            near = self._near[items, which % self._near.shape[1]]
+            own = own + far * (read_rows(self.rows, near) - own)
+        return torch.where(is_left_out, self._moments[0], own)
 
     @cached_property
-    def _varied(self) -> dict[Kind, VariedRows]:
-        kinds: dict[Kind, RowViews | None] = {"weak": self.weak, "strong": self.strong}
-        return {kind: VariedRows(self.rows, how) for kind, how in kinds.items() if how}
+    def _moments(self) -> tuple[Tensor, Tensor]:
+        return moments(self.rows)
 
-    def shown(self, items: Tensor, wanted: Wanted) -> dict[str, Tensor]:
-        """Return views of the vectors."""
-        return {
-            name: self._varied[kind].of(items, generator)
-            if kind in self._varied
-            else self.images.read(items)
-            for name, (kind, generator) in wanted.items()
-        }
-
-    def begin(self, network: Network) -> None:
-        """Let the head standardize by the mean and spread of the pool's vectors."""
-        assert isinstance(network, Head)
-        network.standardize_by(*moments(self.rows))
+    @cached_property
+    def _near(self) -> Tensor:
+        """The nearest other items of each, over standardized rows, shape (N, K)."""
+        mean, deviation = self._moments
+        num_items = len(self.rows)
+        num_others = min(num_items, _MOST_NEIGHBORS_FROM)
+        others_M = torch.linspace(0, num_items - 1, num_others).long()
+        rows_MF = (read_rows(self.rows, others_M) - mean) / deviation
+        count = min(self.settings.neighbors, num_others - 1)
+        found = []
+        for part in torch.split(torch.arange(num_items), _BLOCK):
+            rows = (read_rows(self.rows, part) - mean) / deviation
+            near = closest(rows, [rows_MF], count + 1)
+            found.append(others(others_M[near].numpy(), part.numpy(), num_items))
+        return torch.from_numpy(np.concatenate(found))

@@ -1,21 +1,38 @@
-"""A finished training is kept in its folder, and found again."""
+"""The folder of a training: a finished one is found again, an unfinished one goes on.
+
+Of an unfinished training, weights, averaged weights, momentum and the learner's memory
+(for DARP: the stored pseudo-labels, the refined ones and the dual variables) are
+written whole or not at all. Generators and the position in the data need no place: all
+randomness is named by the step. A training that goes on from here ends with the same
+bits as one that was never interrupted, on the same build of PyTorch with the same
+number of threads.
+"""
 
 import json
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from fewlabels import files
-from fewlabels.errors import DamagedWarning, DataError, RunInUseError
+from fewlabels import files, progress
+from fewlabels.errors import (
+    DamagedWarning,
+    DataChangedWarning,
+    DataError,
+    RunInUseError,
+)
 from fewlabels.identity import Identity
 from fewlabels.models import checkpoint
 from fewlabels.pool import Pool
 
-_FILE = "model.safetensors"
+_MODEL = "model.safetensors"
+_STATE = "state.safetensors"
 _LOCK = ".fewlabels-training-lock"
 
 
@@ -72,11 +89,9 @@ def fingerprint(
 
 def restore(module: nn.Module, folder: Path, mark: str) -> bool:
     """Fill ``module`` with a finished training of this fingerprint, if there is one."""
-    path = folder / _FILE
-    if not path.exists():
-        return False
+    path = folder / _MODEL
     try:
-        if checkpoint.metadata(path).get("fingerprint") != mark:
+        if not path.exists() or checkpoint.metadata(path).get("fingerprint") != mark:
             return False
         checkpoint.load(module, path)
     except DataError as error:
@@ -86,11 +101,90 @@ def restore(module: nn.Module, folder: Path, mark: str) -> bool:
 
 
 def keep(module: nn.Module, folder: Path, mark: str, identity: Identity) -> None:
-    """Save a finished training."""
+    """Save a finished training; the unfinished one goes."""
     files.make_folder(folder)
     words = {
         "fingerprint": mark,
         "trainer": identity.type,
         "settings": json.dumps(identity.options),
     }
-    checkpoint.save(module, folder / _FILE, words)
+    checkpoint.save(module, folder / _MODEL, words)
+    files.sweep([folder / _STATE])
+    (folder / _STATE).unlink(missing_ok=True)
+
+
+@dataclass
+class SavedState:
+    """An unfinished training on disk, so that a killed process loses seconds."""
+
+    folder: Path
+    """The workspace."""
+    mark: str
+    """Fingerprint of the training it belongs to."""
+    every: float
+    """Seconds between two savings."""
+    tensors: Callable[[], Mapping[str, Tensor]]
+    """Returns all that a step changes, by name; themselves and not copies."""
+    taken: tuple[int, dict[str, Tensor]] | None = None
+    """A copy after some steps that waits to be written."""
+    _step: int = 0
+    _at: float = field(default_factory=time.monotonic)
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.folder / _STATE
+
+    def is_due(self) -> bool:
+        """Whether it is time to save again, or the last chance to."""
+        return progress.is_stopped() or time.monotonic() - self._at >= self.every
+
+    def take(self, step: int) -> None:
+        """Copy the state after ``step`` steps; it counts once it is written.
+
+        Only the loss of the next step shows whether these weights are any good.
+        """
+        copies = {name: t.detach().clone() for name, t in self.tensors().items()}
+        self.taken = step, copies
+        self._at = time.monotonic()
+
+    def write(self) -> None:
+        """Write the state that was taken last, unless numbers in it are lost."""
+        assert self.taken is not None
+        (step, tensors), self.taken = self.taken, None
+        if not all(torch.isfinite(t).all() for t in tensors.values()):
+            return
+        files.make_folder(self.folder)
+        words = {"fingerprint": self.mark, "step": str(step)}
+        checkpoint.write(tensors, self.path, words)
+        self._step = step
+        self._at = time.monotonic()
+
+    def fill(self) -> int:
+        """Fill a fresh training with the saved one, if there is one."""
+        if not self.path.exists():
+            return 0
+        try:
+            found = checkpoint.metadata(self.path)
+            if found.get("fingerprint") != self.mark:
+                msg = (
+                    f"{self.path} holds {found.get('step', '?')} steps of a training "
+                    "with other settings, items, labels or seed; it will be replaced. "
+                    "Use another folder to keep both."
+                )
+                warnings.warn(msg, DataChangedWarning, stacklevel=2)
+                return 0
+            words = checkpoint.read_into(self.tensors(), self.path)
+        except DataError as error:
+            msg = f"{error} This training begins with its first step."
+            warnings.warn(msg, DamagedWarning, stacklevel=2)
+            return 0
+        self._step = int(words["step"])
+        self._at = time.monotonic()
+        return self._step
+
+    def last_good(self) -> str:
+        """Say where the last good state is, in a sentence for a message."""
+        if not self._step:
+            return ""
+        return f" The state after {self._step} steps, before that, is in {self.path}."

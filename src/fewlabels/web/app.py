@@ -22,7 +22,7 @@ from fewlabels.errors import (
     StoreError,
     UsageError,
 )
-from fewlabels.projects.labeling import user_name
+from fewlabels.projects.labels import named
 from fewlabels.web.agreement import people
 from fewlabels.web.background import Background
 from fewlabels.web.board import Board
@@ -255,7 +255,7 @@ def _described(desk: Desk) -> Facts:
         "trainer": project.settings.trainer.name,
         "strategy": project.settings.strategy.name,
         "overlap": project.settings.overlap,
-        "user": user_name(),  # whoever gives no other name
+        "user": named(None),  # whoever gives no other name
     }
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from fewlabels.errors import FewlabelsError, JobError
 from fewlabels.jobs import Event, Job, Worker, start
-from fewlabels.jobs.surroundings import ONE_THREAD, num_cores
+from fewlabels.jobs.processes import ONE_THREAD, num_cores
 from fewlabels.naming import AllowCode
 
 _WORK = "fewlabels.web.work"

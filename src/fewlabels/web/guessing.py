@@ -25,7 +25,7 @@ from fewlabels.neighbors import read_rows
 from fewlabels.neighbors.nodes import directions
 from fewlabels.pool import UNKNOWN, Pool
 from fewlabels.projects import Project
-from fewlabels.projects.catalog import thumbnails
+from fewlabels.projects.indexing import thumbnails
 from fewlabels.projects.models import NUM_TO_TELL_APART
 from fewlabels.projects.planning import HEAD, SMALL_SIDE
 from fewlabels.projects.predicting import probabilities

@@ -16,8 +16,8 @@ from typing import NamedTuple
 from fewlabels.data.decode import ImageFile, decode
 from fewlabels.errors import DataError
 from fewlabels.projects import Project
-from fewlabels.projects.catalog import as_indexed
-from fewlabels.report.thumbnails import encoded
+from fewlabels.projects.indexing import IndexedFile
+from fewlabels.report.pictures import encoded
 
 SIDES = (160, 320, 1280, 2560)
 """Longest sides, in pixels, that pictures are offered at; none is enlarged."""
@@ -83,7 +83,7 @@ class Gallery:
     ) -> Iterator[tuple[str, tuple[str, ImageFile]]]:
         folder = self.project.images_folder
         for item in self.project.store.items(ids=ids):
-            yield self.name_of(item.id), (item.id, as_indexed(item).file(folder))
+            yield self.name_of(item.id), (item.id, IndexedFile.of(item).file(folder))
 
 
 def picture(file: ImageFile, folder: Path, side: int) -> Picture:

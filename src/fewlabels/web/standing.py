@@ -3,7 +3,7 @@
 from typing import Any
 
 from fewlabels.projects import Project
-from fewlabels.report.project_headline import project_explanation, project_headline
+from fewlabels.report.wording import project_explanation, project_headline
 
 
 def standing(project: Project) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fewlabels.errors import AnswersError, UsageError
 from fewlabels.projects import Project
-from fewlabels.projects.exchange.label_studio import image_name
-from fewlabels.projects.exchange.matching import FaultyRowError, Images
+from fewlabels.projects.exchange.matching import Images
+from fewlabels.projects.exchange.rows import FaultyRowError, image_name
 from fewlabels.web.background import Background
 from fewlabels.web.desk import Desk, Facts
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fewlabels import training
+from fewlabels.checks import count
 from fewlabels.errors import FewlabelsWarning
-from fewlabels.integers import count
 from fewlabels.jobs import startable
 from fewlabels.naming import AllowCode, check_code
 from fewlabels.projects import Project

@@ -7,12 +7,11 @@ import pytest
 from tests.projects.exchange.test_faults import CLASSES, HEADER, ITEMS, faults, read
 
 from fewlabels.errors import DataError
-from fewlabels.projects.exchange import matching, reading, tables
-from fewlabels.projects.exchange.reading import read_answers
+from fewlabels.projects.exchange import matching, read_answers, rows
 
 
 def test_a_file_that_is_too_big_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "MAX_BYTES", 40)
+    monkeypatch.setattr(matching, "MAX_BYTES", 40)
     (fault,) = faults(tmp_path / "t.csv", HEADER + "a.png,cat,,\n")
     assert fault.sentence == "the file has 45 bytes; at most 40 are read."
 
@@ -37,8 +36,8 @@ def test_hints_are_looked_for_as_long_as_that_takes_little_time(tmp_path, monkey
 
     monkeypatch.setattr(matching, "get_close_matches", counted)
     monkeypatch.setattr(matching, "_MOST_COMPARED", 20 * len(CLASSES))
-    rows = "".join(f"a.png,cat{number},,\n" * 2 for number in range(50))
-    found = faults(tmp_path / "t.csv", HEADER + rows)
+    content = "".join(f"a.png,cat{number},,\n" * 2 for number in range(50))
+    found = faults(tmp_path / "t.csv", HEADER + content)
     assert [fault.sentence.endswith("'cat'?") for fault in found[:60]] == (
         [True] * 40 + [False] * 20
     )
@@ -52,7 +51,7 @@ def test_a_header_of_any_length_is_looked_at_once_for_each_name(tmp_path, monkey
         looked.append(word)
         return get_close_matches(word, names, *options)
 
-    monkeypatch.setattr(tables, "get_close_matches", counted)
+    monkeypatch.setattr(rows, "get_close_matches", counted)
     columns = ",".join(f"column {number}" for number in range(5_000))
     content = f"file_name,label,anotator,{columns}\na.png,cat\n"
     (fault,) = faults(tmp_path / "t.csv", content)

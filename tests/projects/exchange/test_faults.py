@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fewlabels.errors import AnswersError, DataError, Fault
-from fewlabels.projects.exchange.reading import read_answers
+from fewlabels.projects.exchange import read_answers
 
 ITEMS = {
     "a.png": "1a",

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.training.darp import twin
 
 from fewlabels.rng import stream
-from fewlabels.training.darp import masking
+from fewlabels.training.darp import masked
 
 
 @given(
@@ -21,29 +21,23 @@ def test_agrees_with_sorting(seed, num_rows, levels, capacity):
     rows = torch.randint(1, levels + 1, (num_rows, 3), generator=generator) / levels
     target = torch.rand(3, generator=generator).double()
     target *= num_rows / target.sum()
-    kept = masking.kept(rows, masking.places(target, capacity, num_rows))
     expected = twin.masked(rows.tolist(), target.tolist(), capacity)
-    assert kept.tolist() == expected
+    assert masked(rows, target, capacity).tolist() == expected
 
 
 def test_rounding_takes_no_place_away():
-    target = torch.tensor([4999.9999999, 2.4999, 0.4], dtype=torch.float64)
-    assert masking.places(target, 2.0, 50_000) == [10_000, 4, 0]
-    assert masking.places(target, 2.0, 6000) == [6000, 4, 0]
-
-
-def test_an_infinite_capacity_keeps_all():
-    target = torch.tensor([1.0, 1.0], dtype=torch.float64)
-    rows = torch.tensor([[0.5, 0.5], [0.25, 0.75]])
-    assert torch.equal(
-        masking.kept(rows, masking.places(target, float("inf"), 2)), rows
-    )
+    target = torch.tensor([49.999999999, 2.4999, 0.4], dtype=torch.float64)
+    rows = torch.rand(500, 3, generator=stream(0))
+    assert (masked(rows, target, 2.0) > 0).sum(dim=0).tolist() == [100, 4, 0]
+    assert (masked(rows[:60], target, 2.0) > 0).sum(dim=0).tolist() == [60, 4, 0]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_type_is_kept_and_the_input_left_alone(dtype):
-    rows = torch.tensor([[0.5, 0.5], [0.25, 0.75]], dtype=dtype)
-    kept = masking.kept(rows, [1, 1])
+@pytest.mark.parametrize("columns", [1, 2])
+def test_the_type_is_kept_and_the_input_left_alone(dtype, columns):
+    rows = torch.tensor([[0.5, 0.5], [0.25, 0.75]], dtype=dtype)[:, :columns]
+    before = rows.tolist()
+    kept = masked(rows, torch.ones(columns).double(), 1.0)
     assert kept.dtype == dtype
-    assert kept.tolist() == [[0.5, 0.0], [0.0, 0.75]]
-    assert rows.tolist() == [[0.5, 0.5], [0.25, 0.75]]
+    assert kept.tolist() == [[0.5, 0.0][:columns], [0.0, 0.75][:columns]]
+    assert rows.tolist() == before

@@ -11,16 +11,13 @@ from tests.training.darp.rows import random_rows, random_target
 
 from fewlabels.errors import InfeasibleTargetError
 from fewlabels.training import darp
-from fewlabels.training.darp import reference
 
 NUM_INSTANCES = 50
 
 
 def by_interior_point(rows, target, capacity):
     """Return the minimum over the entries above zero, or None if there is none."""
-    problem = reference.problem(
-        rows, target, capacity=capacity, is_weighted=True, is_smoothed=False
-    )
+    problem = darp.Problem(rows, target, capacity)
     near = problem.reference.numpy()
     places = np.argwhere(near > 0)
     x = cvxpy.Variable(len(places))
@@ -114,9 +111,7 @@ def test_equal_entries_and_empty_rows_as_in_the_plain_twin(masking):
     target = torch.tensor([3.0, 2.0, 4.0], dtype=torch.float64)
     options = {"capacity": 1.0, "masking": masking}
     near, _ = twin.reference(rows.tolist(), target.tolist(), **options)
-    problem = reference.problem(
-        rows, target, capacity=1.0, is_weighted=True, is_smoothed=masking == "code"
-    )
+    problem = darp.Problem(rows, target, 1.0, masking=masking)
     torch.testing.assert_close(
         problem.reference, torch.tensor(near, dtype=torch.float64)
     )

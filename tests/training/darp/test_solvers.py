@@ -7,7 +7,6 @@ from tests.training.darp.rows import random_rows, random_target
 import fewlabels
 from fewlabels.errors import InfeasibleTargetError
 from fewlabels.training import darp
-from fewlabels.training.darp import problem
 
 
 def test_it_is_found_where_it_is_promised():
@@ -89,7 +88,7 @@ def test_fifty_thousand_rows(num_classes, capacity):
 def test_chunks_change_nothing(solver, monkeypatch):
     rows, target = random_rows(101, 7, 0), random_target(101, 7, 0)
     whole = darp.refine(rows, target, solver=solver, capacity=3.0)
-    monkeypatch.setattr(problem, "_CHUNK_ENTRIES", 40)
+    monkeypatch.setattr(darp, "_CHUNK_ENTRIES", 40)
     cut = darp.refine(rows, target, solver=solver, capacity=3.0)
     torch.testing.assert_close(cut, whole, rtol=0, atol=1e-9)
 
@@ -116,7 +115,7 @@ def test_a_class_that_is_hardly_predicted():
 
 
 def test_what_newton_gives_up_is_told_with_its_numbers(monkeypatch):
-    monkeypatch.setattr("fewlabels.training.darp.newton._MOST_STEPS", 2)
+    monkeypatch.setattr(darp, "_MOST_STEPS", 2)
     rows, target = random_rows(100, 4, 0), random_target(100, 4, 0)
     message = r"After 2 steps of Newton's method a class is still [\d.e-]+ rows away"
     with pytest.raises(InfeasibleTargetError, match=message):

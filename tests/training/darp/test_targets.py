@@ -6,9 +6,9 @@ import pytest
 import torch
 from tests.training.darp.rows import EXAMPLE, TWO_EACH, random_rows
 
-from fewlabels.errors import LabelError, ShapeError, UsageError
+from fewlabels.errors import FewlabelsError
 from fewlabels.rng import stream
-from fewlabels.training.darp import targets
+from fewlabels.training import targets
 
 
 def test_uniform():
@@ -93,48 +93,24 @@ def test_misfit():
 
 
 @pytest.mark.parametrize(
-    ("call", "kind", "message"),
+    ("call", "message"),
     [
-        (lambda: targets.uniform(0, 3), UsageError, "num_rows is 0; give at least 1"),
-        (lambda: targets.uniform(3, 0), UsageError, "num_classes is 0"),
-        (lambda: targets.uniform(3.5, 3), UsageError, r"num_rows is 3\.5"),
-        (
-            lambda: targets.from_shares(torch.ones(2, 2), 5),
-            ShapeError,
-            r"shares has shape \(2, 2\); give one number",
-        ),
-        (
-            lambda: targets.from_shares(torch.tensor([1.0, 0.0]), 5),
-            UsageError,
-            "shares gives class 1 the number 0;",
-        ),
-        (
-            lambda: targets.from_shares(torch.tensor([math.inf, 1.0]), 5),
-            UsageError,
-            "shares gives class 0 the number inf;",
-        ),
+        (lambda: targets.uniform(0, 3), "num_rows is 0; it must be at least 1"),
+        (lambda: targets.uniform(3.5, 3), r"num_rows is 3\.5"),
+        (lambda: targets.from_shares(torch.ones(2, 2), 5), r"shares are \[\[1\.0"),
+        (lambda: targets.from_shares(torch.tensor([1.0, 0.0]), 5), r"\[1\.0, 0\.0\]"),
+        (lambda: targets.from_shares(torch.tensor([math.inf, 1.0]), 5), r"\[inf, 1"),
         (
             lambda: targets.from_labels(torch.tensor([0, -1, 3]), 3, 5),
-            LabelError,
-            "2 of 3 labels are not classes from 0 to 2, the first of them -1",
-        ),
-        (
-            lambda: targets.from_labels(torch.tensor([0.5]), 3, 5),
-            ShapeError,
-            r"labels have shape \(1,\) and type torch\.float32",
+            "2 of 3 labels are not classes from 0 to 2, the first is -1",
         ),
         (
             lambda: targets.estimated(random_rows(5, 3, 0), torch.ones(4)),
-            ShapeError,
             "prior has 4 entries, and probabilities have 3 columns",
         ),
-        (
-            lambda: targets.estimated(2 * random_rows(5, 3, 0)),
-            UsageError,
-            "Row 0 of the probabilities sums to 2",
-        ),
+        (lambda: targets.estimated(2 * random_rows(5, 3, 0)), r"\(row 0: 2\)"),
     ],
 )
-def test_what_means_nothing_is_refused(call, kind, message):
-    with pytest.raises(kind, match=message):
+def test_what_means_nothing_is_refused(call, message):
+    with pytest.raises(FewlabelsError, match=message):
         call()

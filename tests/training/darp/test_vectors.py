@@ -12,7 +12,6 @@ from tests.training.darp.rows import (
 )
 
 from fewlabels.training import darp
-from fewlabels.training.darp import masking, reference
 
 VECTORS = [UNWEIGHTED, UNMASKED, AS_THE_CODE, AS_THE_PAPER]
 
@@ -61,27 +60,23 @@ def test_rounds_come_near_as_fast_as_exact_roots_do(rounds, difference):
 
 
 def test_what_masking_keeps():
-    kept = masking.kept(EXAMPLE, masking.places(TWO_EACH, 2.0, 6)) > 0
+    kept = darp.masked(EXAMPLE, TWO_EACH, 2.0) > 0
     rows = ["".join(str(int(entry)) for entry in row) for row in kept.tolist()]
     assert rows == ["111", "111", "100", "011", "010", "101"]
 
 
 def test_what_the_code_begins_with():
-    kept = masking.kept(EXAMPLE, [4, 4, 4])
+    kept = darp.masked(EXAMPLE, TWO_EACH, 2.0)
     scales = (2 + 1e-6) / (kept.sum(dim=0) + 1e-6)
     expected = torch.tensor([0.72727283, 1.59999952, 2.66666444], dtype=torch.float64)
     torch.testing.assert_close(scales, expected, rtol=0, atol=1e-8)
-    problem = reference.problem(
-        EXAMPLE, TWO_EACH, capacity=2.0, is_weighted=True, is_smoothed=True
-    )
+    problem = darp.Problem(EXAMPLE, TWO_EACH, 2.0, masking="code")
     first = torch.tensor([0.46460158, 0.29203549, 0.24336293], dtype=torch.float64)
     torch.testing.assert_close(problem.reference[0], first, rtol=0, atol=1e-8)
 
 
 def test_the_entropies():
-    problem = reference.problem(
-        EXAMPLE, TWO_EACH, capacity=None, is_weighted=True, is_smoothed=False
-    )
+    problem = darp.Problem(EXAMPLE, TWO_EACH, None)
     expected = [0.80181855, 0.89794572, 0.61286945, 1.03972077, 0.94334839, 0.79098735]
     torch.testing.assert_close(
         problem.entropies,

@@ -1,31 +1,141 @@
 """From rows of a file to answers about images that were asked about."""
 
+import errno
 import math
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import cached_property
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from fewlabels.data.unreadable import printable
-from fewlabels.projects.exchange.records import (
+from fewlabels import files
+from fewlabels.data.text import printable
+from fewlabels.errors import AnswersError, DataError, Fault
+from fewlabels.projects.exchange.rows import (
     NAMES,
     SAYINGS,
     SKIP,
     UNSURE,
-    Answer,
+    FaultyRowError,
     Row,
+    check_ending,
+    read_rows,
 )
+
+MAX_BYTES = 256 * 2**20
+"""Largest file of answers or labels that is read."""
 
 _LONGEST = 80
 _MOST_COMPARED = 10_000  # words with classes, which takes seconds
-_SAYING = ("label", "status")
 
 
-class FaultyRowError(Exception):
-    """A row that cannot be taken; the message is the sentence for the fault."""
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What somebody said about an image."""
+
+    id: str
+    """Id of the item."""
+    label: str | None
+    """Name of the class; None for a skip, and where nothing but unsure was said."""
+    skipped: bool = False
+    unsure: bool = False
+    annotator: str | None = None
+    time: datetime | None = None
+    """When; with a time zone, UTC where the file gives none."""
+    lead_time: float | None = None
+    """How long it took, in seconds."""
+    line: int = 0
+    """Where in the file."""
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What a file of answers says."""
+
+    answers: tuple[Answer, ...]
+    faults: tuple[Fault, ...] = ()
+    """What was left out, and why; empty unless faults were allowed."""
+    num_unanswered: int = 0
+    """Rows without an answer."""
+
+
+def read_answers(
+    path: Path,
+    *,
+    items: Mapping[str, str],
+    asked: Collection[str] | None,
+    classes: Sequence[str],
+    partial: bool = False,
+) -> Parsed:
+    """Read a file of answers; its ending decides the format.
+
+    A row without label and status is not answered, which is no fault.
+
+    Args:
+        path: The file.
+        items: Id of each item by the path of its file below the folder of images.
+        asked: Ids of the items that were asked about; None: all may be told.
+        classes: Names of the classes.
+        partial: Whether to take the good rows of a file with faults.
+
+    Returns:
+        The answers; with ``partial`` also the faults.
+
+    Raises:
+        AnswersError: If anything is wrong, unless ``partial``; lists every fault.
+    """
+    check_ending(path.name)
+    content, images, known = content_of(path), Images(items, asked), Classes(classes)
+    first: dict[tuple[str, str | None], str] = {}
+    answers: list[Answer] = []
+    faults: list[Fault] = []
+    num_unanswered = 0
+    rows = [content] if isinstance(content, Fault) else read_rows(path.name, content)
+    for found in rows:
+        if isinstance(found, Fault):
+            faults.append(found)
+            continue
+        cells = (found.row.get("label"), found.row.get("status"))
+        if not any(str(cell or "").strip() or cell == 0 for cell in cells):
+            num_unanswered += 1
+            continue
+        try:
+            answer = _answer(found.row, found.line, images, known)
+        except FaultyRowError as error:
+            faults.append(found.fault(error))
+            continue
+        key = (answer.id, answer.annotator)
+        if key in first:
+            who = quoted(key[1]) if key[1] else "the same annotator"
+            told = f"{who} answered about this image {first[key]} already"
+            faults.append(found.fault(f"{told}; keep one row."))
+        else:
+            first[key] = found.where
+            answers.append(answer)
+    if not (answers or faults or num_unanswered):
+        faults.append(Fault(1, "there is no row in the file."))
+    if faults and not partial:
+        raise AnswersError(path, in_order(faults))
+    return Parsed(tuple(answers), in_order(faults), num_unanswered)
+
+
+def in_order(faults: list[Fault]) -> tuple[Fault, ...]:
+    """Return faults by line; those of one line as they were found, task by task."""
+    return tuple(sorted(faults, key=lambda fault: fault.line))
+
+
+def content_of(path: Path) -> bytes | Fault:
+    """Return the content of a file, or that it is too large."""
+    try:
+        return files.read_regular(path, MAX_BYTES)
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            return Fault(1, f"the file has {error.strerror} are read.")
+        msg = f"'{path}' cannot be read: {error.strerror or error}. Give another file."
+        raise DataError(msg) from error
 
 
 class Images:
@@ -43,68 +153,51 @@ class Images:
         of them, or one that nobody asked about raises :class:`FaultyRowError`.
         """
         identifier = text_of(row, "id")
-        cells = map(row.get, NAMES)
-        name = next((cell for cell in cells if cell is not None and cell != ""), None)
-        named = None if name is None else self._by_name(name)
+        name = next((row[c] for c in NAMES if row.get(c) not in (None, "")), None)
         if identifier is None and name is None:
             raise FaultyRowError("names no image; fill in file_name.")
-        found = self._agreed(identifier, name, named)
+        shown = quoted(identifier if name is None else name)
+        found = named = self._by_name(name) if isinstance(name, str) else None
+        if identifier is not None and identifier != named:
+            is_known = identifier in self._identifiers
+            if named is not None:
+                raise FaultyRowError(
+                    f"the id is of another image than {shown}; perhaps one column was "
+                    "sorted without the others."
+                    if is_known
+                    else f"{shown} is not the image that was asked about, or its id "
+                    "was altered: the id is of none that is known; ask again."
+                )
+            found = identifier if is_known else None  # known: the file was moved since
+        if found is None:
+            last = PurePosixPath(str(identifier if name is None else name)).name
+            near = self._by_last_part.get(last, [])
+            hint = f" Did you mean {quoted(near[0])}?" if len(near) == 1 else ""
+            raise FaultyRowError(f"there is no image {shown} in this project.{hint}")
         if self._asked is not None and found not in self._asked:
-            shown = quoted(identifier if name is None else name)
             raise FaultyRowError(f"nobody asked about {shown}; take the row out.")
         return found
 
-    def _agreed(self, identifier: str | None, name: Any, named: str | None) -> str:
-        """Return the one image that identifier and name mean."""
-        if identifier is None or identifier == named:
-            if named is None:
-                raise FaultyRowError(self._unknown(name))
-            return named
-        if identifier not in self._identifiers:
-            if named is None:
-                raise FaultyRowError(
-                    self._unknown(identifier if name is None else name)
-                )
-            raise FaultyRowError(
-                f"{quoted(name)} is not the image that was asked about, or its id was "
-                "altered: the id is of none that is known; ask again."
-            )
-        if named is not None:
-            raise FaultyRowError(
-                f"the id is of another image than {quoted(name)}; perhaps one column "
-                "was sorted without the others."
-            )
-        return identifier  # the file was moved since
-
-    def _by_name(self, name: Any) -> str | None:
+    def _by_name(self, name: str) -> str | None:
         """Return the image with this name, however it was written."""
-        if not isinstance(name, str):
-            return None
         plain = plain_path(name)
         for form in (name, name.strip(), plain):
             if form in self._items:
                 return self._items[form]
         return self._composed.get(unicodedata.normalize("NFC", plain))
 
-    def _unknown(self, name: Any) -> str:
-        found = self._by_last_part.get(PurePosixPath(str(name)).name, [])
-        hint = f" Did you mean {quoted(found[0])}?" if len(found) == 1 else ""
-        return f"there is no image {quoted(name)} in this project.{hint}"
-
     @cached_property
     def _identifiers(self) -> frozenset[str]:
         return frozenset(self._items.values())
 
     @cached_property
-    def _composed(self) -> dict[str, str]:
-        """Names with accents in one form, where this leaves them distinct."""
-        found: dict[str, str] = {}
-        twice = set()
+    def _composed(self) -> dict[str, str | None]:
+        """Names with accents in one form; None where this makes two the same."""
+        found: dict[str, str | None] = {}
         for name, identifier in self._items.items():
             form = unicodedata.normalize("NFC", name)
-            twice.update({form} & found.keys())
-            found[form] = identifier
-        return {form: found[form] for form in found if form not in twice}
+            found[form] = None if form in found else identifier
+        return found
 
     @cached_property
     def _by_last_part(self) -> dict[str, list[str]]:
@@ -154,21 +247,20 @@ class Classes:
         return self._hints[word]
 
 
-def is_answered(row: Row) -> bool:
-    """Return whether a row says anything about its image."""
-    return any(str(row.get(c) or "").strip() or row.get(c) == 0 for c in _SAYING)
-
-
-def answer_of(row: Row, line: int, images: Images, classes: Classes) -> Answer:
-    """Return the answer in a row that :func:`is_answered`, if all of it is right."""
+def _answer(row: Row, line: int, images: Images, classes: Classes) -> Answer:
+    """Return the answer in a row, if all of it is right."""
     identifier = images.find(row)
     status = (text_of(row, "status") or "").lower()
     if status not in {"", SKIP, UNSURE}:
-        told = f"the status {quoted(status)} is neither '{SKIP}' nor '{UNSURE}'."
-        raise FaultyRowError(told)
+        raise FaultyRowError(
+            f"the status {quoted(status)} is neither '{SKIP}' nor '{UNSURE}'."
+        )
     label = classes.find(row)
     if label is not None and label not in classes.names:
-        status, label = _said(label, status), None
+        if status not in {"", SAYINGS[label]}:
+            told = f"says {quoted(label)} as its label and {quoted(status)} as its"
+            raise FaultyRowError(f"{told} status; decide on one.")
+        status, label = SAYINGS[label], None
     if status == SKIP and label is not None:
         told = f"is skipped and has the label {quoted(label)}; decide on one."
         raise FaultyRowError(told)
@@ -182,15 +274,6 @@ def answer_of(row: Row, line: int, images: Images, classes: Classes) -> Answer:
         lead_time=_lead_time(row),
         line=line,
     )
-
-
-def _said(word: str, status: str) -> str:
-    """Return the status that a word in the column of labels stands for."""
-    meant = SAYINGS[word]
-    if status not in {"", meant}:
-        told = f"says {quoted(word)} as its label and {quoted(status)} as its status"
-        raise FaultyRowError(f"{told}; decide on one.")
-    return meant
 
 
 def _time(row: Row) -> datetime | None:
@@ -209,16 +292,13 @@ def _time(row: Row) -> datetime | None:
 
 def _lead_time(row: Row) -> float | None:
     word = text_of(row, "lead_time")
-    if word is None:
-        return None
     try:
-        seconds = float(word.replace(",", "."))
+        seconds = None if word is None else float(word.replace(",", "."))
     except ValueError:
         seconds = math.nan
-    if not 0 <= seconds < math.inf:
-        raise FaultyRowError(
-            f"the lead_time {quoted(word)} is not a number of seconds."
-        )
+    if seconds is not None and not 0 <= seconds < math.inf:
+        msg = f"the lead_time {quoted(word)} is not a number of seconds."
+        raise FaultyRowError(msg)
     return seconds
 
 

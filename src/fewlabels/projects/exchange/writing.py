@@ -1,4 +1,4 @@
-"""Write what is asked."""
+"""Write what is asked: CSV, JSON Lines or Label Studio's tasks, by the ending."""
 
 import csv
 import io
@@ -6,28 +6,26 @@ import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
 
-from fewlabels.errors import ShapeError, UsageError
+from fewlabels.errors import UsageError
 from fewlabels.files import read_regular, replace_text
-from fewlabels.projects.exchange.cells import ID_MARK, guarded
-from fewlabels.projects.exchange.records import (
+from fewlabels.projects.exchange.matching import MAX_BYTES
+from fewlabels.projects.exchange.rows import (
     ANSWERED,
-    AskedItem,
-    Format,
+    ID_MARK,
     Numbered,
-    format_of,
+    check_ending,
+    guarded,
+    read_rows,
 )
-from fewlabels.projects.exchange.tables import csv_rows, json_rows
 
 IMAGE_ADDRESS = "/data/local-files/?d="
 """Where Label Studio serves local files from; the path below its root follows."""
-
-MAX_BYTES = 256 * 2**20
-"""Largest file of answers that is read."""
 
 _LARGEST = 2**20
 _CHOICE = re.compile(r"""    <Choice value=("[^"]*"|'[^']*')/>\n""")
@@ -39,11 +37,27 @@ _MAY_HAVE = frozenset({*_COLUMNS, *ANSWERED, "probabilities", "rank", ""})
 _TASK = frozenset({"data", "predictions"})
 
 
+@dataclass(frozen=True, kw_only=True)
+class AskedItem:
+    """An image that somebody is asked about."""
+
+    id: str
+    """Id of the item, which it keeps when the file moves."""
+    path: str
+    """Path below the folder of images, with forward slashes."""
+    number: int
+    """Place in its round, from 1; the contact sheet shows it too."""
+    probabilities: Sequence[float] | None = None
+    """What the model thinks, one number per class; None where there is no model."""
+    round: int
+    model: str | None = None
+    """Which model proposed the image and made the prediction."""
+
+
 def write_query(
     path: Path,
     asked: Sequence[AskedItem],
     classes: Sequence[str],
-    format: Format | None = None,  # noqa: A002 - the word people use
     *,
     image_address: str = IMAGE_ADDRESS,
 ) -> None:
@@ -52,10 +66,9 @@ def write_query(
     Label Studio's format also gets its labeling configuration, at ``config_path``.
 
     Args:
-        path: The file.
+        path: The file; its ending decides the format.
         asked: The images.
         classes: Names of the classes, in the order of the probabilities.
-        format: The kind of file; None: as the extension says.
         image_address: For Label Studio: what comes before the path of each image.
 
     Raises:
@@ -63,26 +76,22 @@ def write_query(
     """
     if not asked:
         raise UsageError(f"There is nothing to ask, so '{path}' was not written.")
+    ending = check_ending(path.name)
     ordered = sorted(asked, key=lambda item: item.number)
-    for item in ordered:
-        _check_probabilities(item, classes)
-    kind = format_of(path, format)
-    if kind == "csv":
-        text = _table(ordered, classes)
-        # Excel takes a file for UTF-8 by this mark only; other programs need none.
-        replace_text(path, text if text.isascii() else "\ufeff" + text)
-    elif kind == "jsonl":
-        lines = [
-            json.dumps(_line(item, classes), ensure_ascii=False) for item in ordered
-        ]
-        replace_text(path, "".join(line + "\n" for line in lines))
-    else:
+    entries = [_entry(item, classes) for item in ordered]
+    if ending == ".json":
         _check_config(config_path(path))
         replace_text(config_path(path), label_config(classes))
-        tasks = [
-            _task(item, classes, ordered[-1].number, image_address) for item in ordered
-        ]
-        replace_text(path, json.dumps(tasks, ensure_ascii=False, indent=1) + "\n")
+        last = ordered[-1].number
+        tasks = [_task(entry, last, image_address) for entry in entries]
+        text = json.dumps(tasks, ensure_ascii=False, indent=1) + "\n"
+    elif ending in {".jsonl", ".ndjson"}:
+        text = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in entries)
+    else:
+        text = _table(ordered, classes)
+        # Excel takes a file for UTF-8 by this mark only; other programs need none.
+        text = text if text.isascii() else "\ufeff" + text
+    replace_text(path, text)
 
 
 def is_query(path: Path) -> bool:
@@ -94,12 +103,11 @@ def is_query(path: Path) -> bool:
     Returns:
         False where it has columns of somebody's own, or none that only a query has.
     """
-    text = read_regular(path, MAX_BYTES).decode("utf-8-sig")
-    kind = format_of(path, None)
-    if kind == "label-studio":
-        tasks = json.loads(text)
+    content = read_regular(path, MAX_BYTES)
+    if path.suffix.lower() == ".json":
+        tasks = json.loads(content)
         return all(one.keys() <= _TASK and "round" in one["data"] for one in tasks)
-    rows = csv_rows(text) if kind == "csv" else json_rows(text)
+    rows = read_rows(path.name, content)
     columns = (set(one.row) for one in rows if isinstance(one, Numbered))
     return all({"round", "id"} <= names <= _MAY_HAVE for names in columns)
 
@@ -132,14 +140,6 @@ def _check_config(path: Path) -> None:
     )
 
 
-def _check_probabilities(item: AskedItem, classes: Sequence[str]) -> None:
-    if item.probabilities is not None and len(item.probabilities) != len(classes):
-        raise ShapeError(
-            f"'{item.path}' has {len(item.probabilities)} probabilities and there are "
-            f"{len(classes)} classes; give one for each."
-        )
-
-
 def suggestion(item: AskedItem, classes: Sequence[str]) -> tuple[str, float] | None:
     """Return the likeliest class and its probability; None where nothing is known."""
     if not item.probabilities:
@@ -149,28 +149,13 @@ def suggestion(item: AskedItem, classes: Sequence[str]) -> tuple[str, float] | N
     return classes[best], numbers[best]
 
 
-def _table(asked: Sequence[AskedItem], classes: Sequence[str]) -> str:
-    text = io.StringIO(newline="")
-    table = csv.DictWriter(text, _COLUMNS)
-    table.writeheader()
-    for item in asked:
-        name, share = suggestion(item, classes) or ("", None)
-        table.writerow(
-            {
-                "number": item.number,
-                "file_name": guarded(item.path),
-                "suggestion": guarded(name),
-                "confidence": "" if share is None else f"{share:.4f}",
-                "round": item.round,
-                "model": guarded(item.model or ""),
-                "id": ID_MARK + item.id,
-            }
-        )
-    return text.getvalue()
-
-
-def _line(item: AskedItem, classes: Sequence[str]) -> dict[str, Any]:
+def _entry(item: AskedItem, classes: Sequence[str]) -> dict[str, Any]:
+    """Return what a file says of an image, as a line of JSON Lines does."""
     best = suggestion(item, classes)
+    shares = None
+    if item.probabilities is not None:
+        pairs = zip(classes, item.probabilities, strict=True)
+        shares = {name: round(float(number), 6) for name, number in pairs}
     return {
         "number": item.number,
         "file_name": item.path,
@@ -178,47 +163,44 @@ def _line(item: AskedItem, classes: Sequence[str]) -> dict[str, Any]:
         "status": None,
         "annotator": None,
         "suggestion": best[0] if best else None,
-        "probabilities": _named(item, classes),
+        "probabilities": shares,
         "round": item.round,
         "model": item.model,
         "id": item.id,
     }
 
 
-def _named(item: AskedItem, classes: Sequence[str]) -> dict[str, float] | None:
-    if item.probabilities is None:
-        return None
-    return {
-        name: round(float(number), 6)
-        for name, number in zip(classes, item.probabilities, strict=True)
-    }
+def _table(asked: Sequence[AskedItem], classes: Sequence[str]) -> str:
+    text = io.StringIO(newline="")
+    table = csv.DictWriter(text, _COLUMNS, extrasaction="ignore")
+    table.writeheader()
+    for item in asked:
+        name, share = suggestion(item, classes) or ("", None)
+        cells = {
+            "file_name": guarded(item.path),
+            "suggestion": guarded(name),
+            "confidence": "" if share is None else f"{share:.4f}",
+            "model": guarded(item.model or ""),
+            "id": ID_MARK + item.id,
+        }
+        table.writerow(_entry(item, classes) | cells)
+    return text.getvalue()
 
 
-def _task(
-    item: AskedItem, classes: Sequence[str], last: int, image_address: str
-) -> dict[str, Any]:
+def _task(entry: dict[str, Any], last: int, image_address: str) -> dict[str, Any]:
     """Return a task; Label Studio shows the lowest score first, so the number decides.
 
     A prediction is there in any case, because the score is a part of it.
     """
-    best = suggestion(item, classes)
+    shown = ("file_name", "id", "number", "round", "model", "probabilities")
     choice = {"from_name": "choice", "to_name": "image", "type": "choices"}
-    result = [{**choice, "value": {"choices": [best[0]]}}] if best else []
-    return {
-        "data": {
-            "image": image_address + quote(item.path),
-            "file_name": item.path,
-            "id": item.id,
-            "number": item.number,
-            "round": item.round,
-            "model": item.model,
-            "probabilities": _named(item, classes),
-        },
-        "predictions": [
-            {
-                "model_version": f"{item.model or 'fewlabels'}-r{item.round}",
-                "score": item.number / last,
-                "result": result,
-            }
-        ],
+    best = entry["suggestion"]
+    result = [] if best is None else [{**choice, "value": {"choices": [best]}}]
+    prediction = {
+        "model_version": f"{entry['model'] or 'fewlabels'}-r{entry['round']}",
+        "score": entry["number"] / last,
+        "result": result,
     }
+    image = image_address + quote(entry["file_name"])
+    data = {"image": image} | {name: entry[name] for name in shown}
+    return {"data": data, "predictions": [prediction]}

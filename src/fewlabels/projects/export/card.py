@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from fewlabels.data.unreadable import printable
+from fewlabels.data.text import printable
 from fewlabels.evaluation import AuditedAccuracy
 from fewlabels.projects.export.config import ModelConfig
 

@@ -13,14 +13,12 @@ from fewlabels.errors import DataError
 from fewlabels.features import ModuleEncoder, encoders
 from fewlabels.features.encoders import Encoder
 from fewlabels.models import WideResNet
+from fewlabels.projects.settings import LARGEST_SIDE
 from fewlabels.seals import opened
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 CARD = "README.md"
-
-LARGEST_SIDE = 1024
-"""Pixels of a side that images are brought to at most."""
 
 _LARGEST = 2**20
 _MOST_INPUTS = 2**22  # an image of 1,024 pixels a side has three quarters of it
@@ -120,7 +118,7 @@ def read_config(folder: Path) -> ModelConfig:
             f"({error.strerror}). Give the folder that holds {CONFIG} and {WEIGHTS}."
         ) from error
     try:
-        return ModelConfig.model_validate_json(opened(content)[0])
+        return ModelConfig.model_validate_json(opened(content))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the file"

@@ -33,13 +33,14 @@ class Pixels(nn.Module):
         self.network = classifier.module
         self.encoder: ModuleEncoder | None = None
         if isinstance(classifier, FrozenClassifier):
-            if not isinstance(classifier.encoder, ModuleEncoder):
+            encoder = classifier.encoder
+            if not isinstance(encoder, ModuleEncoder) or not encoder.is_portable:
                 raise UsageError(
-                    f"The encoder '{classifier.encoder.name}' is not a torch module "
+                    f"The encoder '{encoder.name}' is not a torch module "
                     "and cannot be written as ONNX. Use model.safetensors instead."
                 )
-            self.encoder = classifier.encoder
-            self.encoding = classifier.encoder.module  # so that its weights are found
+            self.encoder = encoder
+            self.encoding = encoder.module  # so that its weights are found
             self.keeps_half = classifier.dtype == "float16"
 
     def forward(self, images: Tensor) -> Tensor:

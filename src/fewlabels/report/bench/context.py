@@ -3,7 +3,6 @@
 Shapes: S seeds, T numbers of labels at which accuracy was measured.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,20 +11,15 @@ from numpy.typing import NDArray
 
 from fewlabels.bench.experiment import Experiment
 from fewlabels.bench.results import ConditionResults, Results
+from fewlabels.checks import count
 from fewlabels.evaluation import Noise, retraining_noise
-from fewlabels.integers import count
 from fewlabels.loop import query_size
-from fewlabels.report.bench.wording import word
-from fewlabels.report.recorded import data_name
-from fewlabels.runs import Choice
+from fewlabels.report.facts import data_name
+from fewlabels.report.figures import hues
+from fewlabels.report.wording import file_word
 
 OTHER_SCALE = "Not the paper's scale"
 """What titles say of an experiment that is made for two cores."""
-
-NUM_HUES = 10
-"""Colors that the page has."""
-
-_FIXED = {"random": 0, "npc": 1}
 
 
 @dataclass(frozen=True)
@@ -36,91 +30,30 @@ class Contender:
     name: str
     """Its name without options, as published tables have it."""
     short: str
-    """What figures call it: no longer than needed to tell it from the others."""
+    """Its name with as many options as tell it from the others."""
     hue: int
-    number: int
-    """Its place among the strategies; tells its marks apart without color."""
 
 
 def contenders(experiment: Experiment) -> tuple[Contender, ...]:
-    """Return the strategies: random is grey and NPC blue, as on every page."""
-    found: list[Contender] = []
-    given: set[int] = set()
-    free = [hue for hue in range(NUM_HUES) if hue not in _FIXED.values()]
-    for number, choice in enumerate(experiment.strategies):
-        hue = _FIXED.get(choice.name, -1)
-        if hue < 0 or hue in given:
-            hue = free[len(given - set(_FIXED.values())) % len(free)]
-        given.add(hue)
-        short = short_name(choice, experiment.strategies)
-        found.append(Contender(choice.label, choice.name, short, hue, number))
+    """Return the strategies of an experiment."""
+    colors = hues([choice.label for choice in experiment.strategies])
+    found = []
+    for choice in experiment.strategies:
+        others = [one for one in experiment.strategies if one.name == choice.name]
+        values = [
+            str(value)
+            for key, value in choice.options.items()
+            if any(one.options.get(key) != value for one in others)
+        ]
+        short = " ".join([choice.name, *values])
+        hue = colors[choice.label]
+        found.append(Contender(choice.label, choice.name, short, hue))
     return tuple(found)
-
-
-def short_name(choice: Choice, among: Sequence[Choice]) -> str:
-    """Return a name without options, or with as many as tell it from the others.
-
-    Example:
-        >>> one, other = (Choice(name="npc", options={"draws": n}) for n in (10, 99))
-        >>> short_name(one, [one]), short_name(one, [one, other])
-        ('npc', 'npc 10')
-    """
-    others = [one for one in among if one.name == choice.name and one != choice]
-    values = [
-        str(value)
-        for key, value in choice.options.items()
-        if any(one.options.get(key) != value for one in others)
-    ]
-    return " ".join([choice.name, *values])
-
-
-@dataclass(frozen=True, eq=False)
-class Comparable:
-    """Accuracies of all strategies under one condition, on the same seeds."""
-
-    seeds: tuple[int, ...]
-    num_labels: tuple[int, ...]
-    accuracies: dict[str, NDArray[np.float64]]
-    """Shares (S, T) by label of the strategy, all of them finite."""
-
-    @property
-    def can_be_tested(self) -> bool:
-        """Whether there is something to compare, with at least two seeds."""
-        enough = len(self.seeds) >= 2 and len(self.accuracies) >= 2
-        return enough and bool(self.num_labels)
-
-    @property
-    def has_curve(self) -> bool:
-        """Whether there is more to see than the start and the end."""
-        return bool(self.seeds) and len(self.num_labels) > 2
-
-
-def comparable(results: ConditionResults) -> Comparable:
-    """Return what every strategy has measured with each seed that all have finished."""
-    seeds = results.complete_seeds
-    if not seeds:
-        return Comparable(
-            (), (), {name: np.empty((0, 0)) for name in results.strategies}
-        )
-    found = {name: results.accuracies(name, seeds) for name in results.strategies}
-    is_there_T = np.isfinite(np.concatenate(list(found.values()))).all(axis=0)
-    num_labels = np.array(results.num_labels, dtype=np.int64)[is_there_T]
-    return Comparable(
-        seeds,
-        tuple(num_labels.tolist()),
-        {name: array[:, is_there_T] for name, array in found.items()},
-    )
-
-
-def label_of(experiment: Experiment, name: str) -> str | None:
-    """Return the label of the first strategy of a name; None where there is none."""
-    labels = [one.label for one in experiment.strategies if one.name == name]
-    return labels[0] if labels else None
 
 
 @dataclass(frozen=True, eq=False)
 class ConditionContext:
-    """One condition of an experiment."""
+    """One condition of an experiment, and what all strategies have measured there."""
 
     results: ConditionResults
     heading: str
@@ -128,49 +61,89 @@ class ConditionContext:
     suffix: str
     """What tells its files apart; empty where there is one only."""
     experiment: Experiment
+    contenders: tuple[Contender, ...]
+
+    @property
+    def name(self) -> str:
+        """Its name in the data."""
+        return self.results.condition.name
+
+    @property
+    def heading_entry(self) -> tuple[str, ...]:
+        """Its name in a table of all conditions; nothing where it is alone."""
+        return (self.heading,) if self.heading else ()
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Seeds that every strategy has finished, so that they can be paired."""
+        return self.results.complete_seeds
 
     @cached_property
-    def comparable(self) -> Comparable:
-        """What all strategies have measured."""
-        return comparable(self.results)
+    def _is_measured(self) -> NDArray[np.bool_]:
+        arrays = [
+            self.results.accuracies(name, self.seeds)
+            for name in self.results.strategies
+        ]
+        return np.asarray(np.isfinite(np.concatenate(arrays)).all(axis=0))
 
     @cached_property
-    def short_names(self) -> dict[str, str]:
-        """What figures call strategies, by label."""
-        return {who.label: who.short for who in contenders(self.experiment)}
+    def num_labels(self) -> tuple[int, ...]:
+        """Numbers of labels at which all of these seeds were measured."""
+        numbers = np.array(self.results.num_labels, dtype=np.int64)
+        return tuple(numbers[self._is_measured].tolist())
 
-    def file_name(self, name: str) -> str:
-        """Return the name of one of its files."""
-        return f"{name}-{self.suffix}" if self.suffix else name
+    @cached_property
+    def accuracies(self) -> dict[str, NDArray[np.float64]]:
+        """Their shares (S, T) by label of the strategy, all of them finite."""
+        return {
+            name: self.results.accuracies(name, self.seeds)[:, self._is_measured]
+            for name in self.results.strategies
+        }
 
-    def caption(self, meaning: str, *sentences: str, has_heading: bool = True) -> str:
-        """Return the caption of a table: data, trainer, seeds, meaning, scale."""
-        settings = self.results.condition.settings
-        conditions = self.experiment.conditions
-        trained = {(one.settings.trainer.label, one.num_seeds) for one in conditions}
-        is_of_all = has_heading or len(trained) == 1
-        where = f"{self.heading}: " if self.heading and has_heading else ""
-        made = (
-            f"{where}data {data_name(settings.model_dump())}, trainer "
-            f"{settings.trainer.label}, {self.seeds_text}."
-        )
-        made = made[0].upper() + made[1:]
-        scale = f"{OTHER_SCALE}." if self.experiment.scale == "cpu" else ""
-        return " ".join(
-            part
-            for part in (meaning, made if is_of_all else "", *sentences, scale)
-            if part
-        )
+    @property
+    def can_be_tested(self) -> bool:
+        """Whether there is something to compare, with at least two seeds."""
+        has_pairs = len(self.seeds) > 1 and len(self.contenders) > 1
+        return has_pairs and bool(self.num_labels)
+
+    @property
+    def has_curve(self) -> bool:
+        """Whether there is more to see than the start and the end."""
+        return bool(self.seeds) and len(self.num_labels) > 2
 
     @property
     def seeds_text(self) -> str:
         """How many seeds there are, and how many are not through yet."""
-        planned, complete = len(self.results.seeds), len(self.comparable.seeds)
+        planned, complete = len(self.results.seeds), len(self.seeds)
         if planned == complete:
             return count(planned, "seed")
         return (
             f"{count(planned, 'seed')} planned, {complete} finished by every strategy"
         )
+
+    def file_name(self, name: str) -> str:
+        """Return the name of one of its files."""
+        return f"{name}-{self.suffix}" if self.suffix else name
+
+    def caption(self, *sentences: str, is_of_all: bool = False) -> str:
+        """Return the caption of a table: meaning, data, trainer, seeds, scale.
+
+        A table of all conditions tells what they have in common.
+        """
+        settings = self.results.condition.settings
+        conditions = self.experiment.conditions
+        trained = {(one.settings.trainer.label, one.num_seeds) for one in conditions}
+        parts = list(sentences)
+        if not is_of_all or len(trained) == 1:
+            where = f"{self.heading}: d" if self.heading and not is_of_all else "D"
+            made = (
+                f"{where}ata {data_name(settings.model_dump())}, trainer "
+                f"{settings.trainer.label}, {self.seeds_text}."
+            )
+            parts.insert(1, made[0].upper() + made[1:])
+        if self.experiment.scale == "cpu":
+            parts.append(f"{OTHER_SCALE}.")
+        return " ".join(parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,6 +159,11 @@ class Context:
         """What was asked for."""
         return self.results.experiment
 
+    @property
+    def condition_column(self) -> tuple[str, ...]:
+        """What heads the names of conditions; nothing where there is one only."""
+        return ("Condition",) if len(self.conditions) > 1 else ()
+
     @cached_property
     def noise(self) -> Noise | None:
         """How far trainings on one label set differ; None with fewer than two."""
@@ -193,10 +171,10 @@ class Context:
         return retraining_noise(known) if len(known) > 1 else None
 
     @property
-    def references(self) -> tuple[str, ...]:
-        """Labels of the strategies that others are compared with."""
-        found = (label_of(self.experiment, name) for name in ("random", "npc"))
-        return tuple(label for label in found if label is not None)
+    def references(self) -> tuple[Contender, ...]:
+        """The strategies that others are compared with: the first of each name."""
+        found = (self.contender(name) for name in ("random", "npc"))
+        return tuple(who for who in found if who is not None)
 
     @property
     def has_single_queries(self) -> bool:
@@ -206,27 +184,24 @@ class Context:
             one.budget - one.start <= query_size(one.query, 0) for one in settings
         )
 
-    def contender(self, label: str) -> Contender:
-        """Return a strategy by its label."""
-        return next(one for one in self.contenders if one.label == label)
+    def contender(self, name: str) -> Contender | None:
+        """Return the first strategy of a name; None where there is none."""
+        return next((who for who in self.contenders if who.name == name), None)
 
 
 def context_of(results: Results) -> Context:
     """Return what the sections need to know of results."""
     is_alone = len(results.conditions) == 1
-    used: set[str] = set()
-    found = []
-    for number, one in enumerate(results.conditions):
+    strategies = contenders(results.experiment)
+    used, found = set[str](), []
+    for number, one in enumerate(results.conditions, start=1):
         name = one.condition.name
-        suffix = word(name) or str(number + 1)
-        suffix = f"{suffix}-{number + 1}" if suffix in used else suffix
+        suffix = file_word(name) or str(number)
+        suffix = f"{suffix}-{number}" if suffix in used else suffix
         used.add(suffix)
+        heading = "" if is_alone else name or f"condition {number}"
+        suffix = "" if is_alone else suffix
         found.append(
-            ConditionContext(
-                results=one,
-                heading="" if is_alone else name or f"condition {number + 1}",
-                suffix="" if is_alone else suffix,
-                experiment=results.experiment,
-            )
+            ConditionContext(one, heading, suffix, results.experiment, strategies)
         )
-    return Context(results, tuple(found), contenders(results.experiment))
+    return Context(results, tuple(found), strategies)

@@ -1,56 +1,42 @@
 """The page of an experiment, and the figures and tables beside it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import median
+from typing import Any
 
-from fewlabels.bench.folder import BenchFolder
+from fewlabels.bench.folder import BenchFolder, outdated
 from fewlabels.bench.results import Results, read_results
-from fewlabels.bench.sources import outdated
+from fewlabels.checks import count
 from fewlabels.errors import UnknownNameError
 from fewlabels.files import explained
-from fewlabels.report.bench.accuracy import accuracy_section
-from fewlabels.report.bench.areas import area_section
-from fewlabels.report.bench.classes import classes_section
-from fewlabels.report.bench.comparisons import comparison_section
-from fewlabels.report.bench.context import context_of
-from fewlabels.report.bench.cost import cost_section, noise_section
-from fewlabels.report.bench.facts import GLOSSARY, facts, notes_section
-from fewlabels.report.bench.headline import explanation, finding, title, warnings
-from fewlabels.report.bench.overlaps import overlap_section
-from fewlabels.report.bench.penalties import penalty_section
-from fewlabels.report.bench.redundancy import redundancy_section
-from fewlabels.report.bench.savings import savings_section
-from fewlabels.report.bench.sections import Section
-from fewlabels.report.bench.shots import shots_section
-from fewlabels.report.drawing import file_style, save_figure
-from fewlabels.report.facts import FactGroup
-from fewlabels.report.rendering import write_page
+from fewlabels.report.bench.context import OTHER_SCALE, Context, context_of
+from fewlabels.report.bench.sections import (
+    END,
+    Comparison,
+    accuracy_section,
+    compared,
+    comparison_section,
+    overlap_section,
+    redundancy_section,
+    saving_sentences,
+    savings_section,
+)
+from fewlabels.report.facts import as_facts, environment_facts, fact_groups, merged
+from fewlabels.report.page import Block, Page, Section
+from fewlabels.report.table import Column, Row, Table
+from fewlabels.report.wording import in_percent, listed, number
 
-_TEMPLATE = "bench.html.j2"
 _ENDINGS = (".csv", ".md", ".tex", ".png", ".svg")
 _NAMES = (
-    "accuracy", "aubc", "classes", "cost", "curves", "overlap", "penalties",
-    "redundancy", "savings", "shots", "tests",
+    "accuracy", "cost", "curves", "overlap", "redundancy", "savings", "shots", "tests",
 )  # fmt: skip
 """How the names of all tables and figures begin; other files are not ours."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class BenchPage:
-    """Everything the page shows."""
-
-    title: str
-    headline: str
-    explanation: tuple[str, ...]
-    warnings: tuple[str, ...]
-    sections: tuple[Section, ...]
-    facts: tuple[FactGroup, ...]
-    columns: tuple[str, ...]
-    """Names of the conditions; none where there is one only."""
-    glossary: tuple[tuple[str, str], ...] = GLOSSARY
-    image_size: str = "tiny"
-    """The page has no images."""
+_MOST_FAILURES = 12
+_MOST_NOTES = 20
+_ENOUGH_SEEDS = 10
 
 
 def write_bench_report(
@@ -78,67 +64,280 @@ def write_bench_report(
     if experiment is None:
         raise UnknownNameError("experiment", name, folder.experiments())
     path = out or folder.report_folder(name)
-    contents = bench_page(
-        read_results(folder, experiment), others=outdated(experiment, folder)
-    )
-    for section in contents.sections:
-        for table in section.tables:
-            table.write(path / "tables")
-        for figure in section.figures:
-            with file_style():
-                save_figure(figure.draw(), path / "figures", figure.name)
-    if out is None:
-        _sweep(path, contents.sections)
-    return write_page(path / "index.html", _TEMPLATE, contents)
+    results = read_results(folder, experiment)
+    page = bench_page(results, others=outdated(experiment, folder))
+    written = set()
+    for section in page.sections:
+        for block in section.blocks:
+            for table in block.tables:
+                table.write(path / "tables")
+                written.add(table.name)
+            if block.drawing is not None:
+                block.drawing.save(path / "figures")
+                written.add(block.drawing.name)
+    # Beside a page that does not show them, files of an earlier report would be taken
+    # for results of now.
+    for file in (
+        [*path.glob("tables/*"), *path.glob("figures/*")] if out is None else ()
+    ):
+        is_ours = file.suffix in _ENDINGS and file.stem.partition("-")[0] in _NAMES
+        if is_ours and file.stem not in written:
+            with explained(file):
+                file.unlink(missing_ok=True)
+    return page.write(path / "index.html")
 
 
-def _sweep(path: Path, sections: Sequence[Section]) -> None:
-    """Remove figures and tables of an earlier report that this one does not have.
-
-    Beside a page that does not show them they would be taken for results of now.
-    """
-    tables = {table.name for section in sections for table in section.tables}
-    figures = {figure.name for section in sections for figure in section.figures}
-    for folder, kept in (("tables", tables), ("figures", figures)):
-        for file in (path / folder).glob("*"):
-            is_ours = file.suffix in _ENDINGS and file.stem.partition("-")[0] in _NAMES
-            if is_ours and file.stem not in kept:
-                with explained(file):
-                    file.unlink(missing_ok=True)
-
-
-def bench_page(results: Results, *, others: tuple[str, ...] = ()) -> BenchPage:
+def bench_page(results: Results, *, others: Sequence[str] = ()) -> Page:
     """Return what the page of an experiment shows.
 
     ``others`` is what else a reader must know, of :func:`fewlabels.bench.outdated`.
     """
     context = context_of(results)
-    has_shots = context.has_single_queries
-    found = [
-        shots_section(context) if has_shots else accuracy_section(context),
+    experiment = context.experiment
+    sections = [
+        accuracy_section(context),
         comparison_section(context),
-        area_section(context),
-        None if has_shots else penalty_section(context),
         savings_section(context),
-        classes_section(context),
         redundancy_section(context),
         overlap_section(context),
-        cost_section(context),
-        noise_section(context),
-        notes_section(context),
+        _cost(context),
+        _noise(context),
+        _notes(context),
     ]
-    sections = [one for one in found if one is not None]
-    figures = context.experiment.figures
+    figures = experiment.figures
     sections.sort(
         key=lambda one: figures.index(one.anchor) if one.anchor in figures else 99
     )
-    headings = tuple(one.heading for one in context.conditions)
-    return BenchPage(
-        title=title(context),
+    title = experiment.title
+    if experiment.scale == "cpu" and "scale" not in title.lower():
+        title = f"{title} ({OTHER_SCALE[0].lower()}{OTHER_SCALE[1:]})"
+    settings = [
+        one.bare.settings.model_dump(mode="json", exclude={"strategy", "seed"})
+        for one in experiment.conditions
+    ]
+    shared = {
+        "Strategies": listed([who.label for who in context.contenders]),
+        "Seeds": ", ".join(map(str, experiment.seeds)),
+        "Scale": "the paper's" if experiment.scale == "paper" else "two cores",
+    }
+    begun = [
+        [cell.description for cell in one.results.cells if cell.description]
+        for one in context.conditions
+    ]
+    headings = [one.heading for one in context.conditions]
+    return Page(
+        kind="benchmark",
+        title=title,
         headline=finding(context),
-        explanation=tuple(explanation(context)),
-        warnings=(*warnings(context), *others),
-        sections=tuple(sections),
-        facts=facts(context),
+        explanation=_explanation(context),
+        warnings=[*_warnings(context), *others],
+        sections=[one for one in sections if one.blocks or one.notes],
+        facts=fact_groups(
+            {
+                "Experiment": [shared] * len(settings),
+                "Settings": [as_facts(one) for one in settings],
+                "Data": [
+                    merged([as_facts(one["data"]) for one in cells]) for cells in begun
+                ],
+                "Created with": [
+                    merged([environment_facts(one) for one in cells]) for cells in begun
+                ],
+            }
+        ),
         columns=headings if len(headings) > 1 else (),
     )
+
+
+def finding(context: Context) -> str:
+    """Say in a sentence or two what came out, and no more than that."""
+    total = len(context.results.cells)
+    if not context.results.num_finished:
+        return f"None of {count(total, 'run')} is finished yet."
+    return (saving_sentences(context) or [_outcome(context)])[0]
+
+
+def _explanation(context: Context) -> list[str]:
+    """Say how it came about, and what remains open."""
+    experiment, results = context.experiment, context.results
+    sentences = saving_sentences(context)[1:]
+    if sentences:
+        sentences.append(_outcome(context))
+    if experiment.about.strip():
+        sentences.append(experiment.about.strip())
+    elif experiment.scale == "cpu":
+        sentences.append(
+            f"{OTHER_SCALE}: the settings are meant for two CPU cores, so the numbers "
+            "are not comparable with the paper's."
+        )
+    total, finished = count(len(results.cells), "run"), results.num_finished
+    is_all = finished == len(results.cells)
+    done = f"All {total}" if is_all else f"{finished:,} of {total}"
+    seeds = {len(one.results.seeds): None for one in context.conditions}
+    shape = [
+        count(len(experiment.strategies), "strategy", "strategies"),
+        count(len(experiment.conditions), "condition"),
+        " or ".join(count(number, "seed") for number in seeds),
+    ]
+    return [*sentences, f"{done} are finished: {listed(shape)}."]
+
+
+def _outcome(context: Context) -> str:
+    """Say which strategies differ from the first reference, and by how much."""
+    tests: Sequence[Comparison] = ()
+    if context.references:
+        tests = compared(context, context.references[0].label, END)
+    if not tests:
+        return (
+            "Nothing can be compared: a test needs random or npc, another strategy, "
+            "and two seeds that every strategy has finished and measured."
+        )
+    against, total = context.references[0].label, len(context.conditions)
+    measures = {one.measure_text for one in tests}
+    where = measures.pop() if len(measures) == 1 else "at the end of any run"
+    pairs = sorted({one.test.num_pairs for one in tests})
+    seeds = count(pairs[-1], "paired seed")
+    seeds = seeds if len(pairs) == 1 else f"{pairs[0]} to {seeds}"
+    parts = []
+    for sign, verb in ((1, "beat"), (-1, "fall behind")):
+        found = [
+            one.test
+            for one in tests
+            if one.is_significant and sign * one.test.difference > 0
+        ]
+        if found:
+            sizes = sorted(100 * abs(one.difference) for one in found)
+            by = (
+                f"{sizes[0]:.1f} to {sizes[-1]:.1f}" if sizes[1:] else f"{sizes[0]:.1f}"
+            )
+            names = [
+                f"{name} (under {times} of {total} conditions)" if total > 1 else name
+                for name, times in Counter(one.name for one in found).items()
+            ]
+            parts.append(f"{listed(names)} {verb} {against} by {by} points")
+    if not parts:
+        return (
+            f"With {seeds}, no difference from {against} {where} is significant after "
+            "Holm's correction."
+        )
+    return f"On {seeds}, {listed(parts)} {where}."
+
+
+def _warnings(context: Context) -> Iterator[str]:
+    """Yield what a reader must know before believing the numbers."""
+    cells, failures = context.results.cells, context.results.failures
+    for failure in failures[:_MOST_FAILURES]:
+        yield f"Failed: {failure.label}. {failure.error}"
+    if len(failures) > _MOST_FAILURES:
+        yield f"{len(failures) - _MOST_FAILURES:,} more runs failed."
+    left = len(cells) - context.results.num_finished - len(failures)
+    if left > 0:
+        yield (
+            f"{count(left, 'run is', 'runs are')} still missing. Until they finish, "
+            "means over different seeds are hard to compare; tests use only seeds that "
+            "every strategy has finished."
+        )
+    pairs = min(len(one.seeds) for one in context.conditions)
+    if 2 <= pairs < _ENOUGH_SEEDS:
+        yield (
+            f"{count(pairs, 'paired seed')} can show only large differences; a claim "
+            f"should be based on at least {_ENOUGH_SEEDS}."
+        )
+    begun = [cell.description for cell in cells if cell.description]
+    kinds = {
+        "versions": {str(sorted(one.get("versions", {}).items())) for one in begun},
+        "platforms": {str(one.get("platform", "")) for one in begun},
+    }
+    mixed = [name for name, values in kinds.items() if len(values) > 1]
+    if mixed:
+        yield (
+            f"The runs were made with different {listed(mixed)} (see "
+            "'Settings and versions'). Results of one seed can differ between them, "
+            "which may explain part of the differences."
+        )
+    for one in context.conditions:
+        hashes = {
+            (
+                cell.seed if one.results.condition.own_pools else 0,
+                cell.description.get("data", {}).get("hash"),
+            )
+            for cell in one.results.cells
+            if cell.description
+        }
+        most = max(Counter(seed for seed, _ in hashes).values(), default=0)
+        if most > 1:
+            where = f" under '{one.heading}'" if one.heading else ""
+            yield (
+                f"The runs{where} were made on {most} different versions of the data, "
+                "so they are not comparable."
+            )
+
+
+def _noise(context: Context) -> Section:
+    """Return how far trainings on one label set differ, where that was measured."""
+    noise, notes = context.noise, []
+    if noise is not None:
+        first = context.conditions[0].results.condition.settings
+        notes.append(
+            f"{count(noise.num_trainings, 'training')} on the same "
+            f"{count(first.budget, 'label')}, random and even over the classes, reach "
+            f"{in_percent(noise.mean, 2)} ± {in_percent(noise.deviation, 2)} % (mean ± "
+            "sample standard deviation). The true deviation is between "
+            f"{in_percent(noise.low, 2)} and {in_percent(noise.high, 2)} points (95 % "
+            "interval). A smaller difference between single runs may come from "
+            "training alone, whatever was labeled."
+        )
+    return Section(anchor="noise", title="Noise of training", notes=notes)
+
+
+def _notes(context: Context) -> Section:
+    """Return what the runs had to say."""
+    noted = Counter(note for cell in context.results.cells for note in cell.notes)
+    ranked = sorted(noted.items(), key=lambda one: (-one[1], one[0]))
+    notes = [f"{text} ({count(times, 'run')})" for text, times in ranked[:_MOST_NOTES]]
+    if len(ranked) > _MOST_NOTES:
+        notes.append(f"{len(ranked) - _MOST_NOTES:,} more notes.")
+    return Section(anchor="noted", title="What the runs noted", notes=notes)
+
+
+def _cost(context: Context) -> Section:
+    """Return time and memory, where they were measured."""
+    rows: list[Row] = []
+    for one in context.conditions:
+        for who in context.contenders:
+            timings = [t for run in one.results.runs(who.label) for t in run.timings]
+            later = [timing for timing in timings if timing.get("step", 0) > 0]
+            queries = _numbers(timings, "query_seconds")
+            peaks = _numbers(timings, "query_peak_mb")
+            trainings = _numbers(later or timings, "train_seconds")
+            rows.append(
+                [
+                    *one.heading_entry,
+                    who.short,
+                    number(median(queries) if queries else None),
+                    number(max(queries, default=None)),
+                    number(max(peaks, default=None)),
+                    count(len(queries)),
+                    number(median(trainings) if trainings else None),
+                ]
+            )
+    texts = [*context.condition_column, "Strategy"]
+    query = ("Median (s)", "Longest (s)", "Peak memory (MB)", "Queries")
+    table = Table(
+        [
+            *(Column(name, is_text=True) for name in texts),
+            *(Column(name, "Query") for name in query),
+            Column("Median (s)", "Training"),
+        ],
+        rows,
+        name="cost",
+        caption=context.conditions[0].caption("Time and memory.", is_of_all=True),
+        breaks=range(0, len(rows), len(context.contenders)),
+    )
+    is_measured = any(cell.timings for cell in context.results.cells)
+    blocks = [Block(tables=[table])] if is_measured else ()
+    return Section(anchor="cost", title="Time and memory", blocks=blocks)
+
+
+def _numbers(timings: Sequence[Mapping[str, Any]], key: str) -> list[float]:
+    found = (timing.get(key) for timing in timings)
+    return [float(one) for one in found if isinstance(one, int | float) and one == one]

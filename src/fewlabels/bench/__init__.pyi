@@ -1,0 +1,33 @@
+from .cells import (
+    Cell as Cell,
+    checked as checked,
+    plan as plan,
+    read_experiment as read_experiment,
+)
+from .cost import (
+    ExperimentCost as ExperimentCost,
+    estimate as estimate,
+    free_space as free_space,
+    measure as measure,
+    num_trainings as num_trainings,
+)
+from .experiment import (
+    Condition as Condition,
+    Experiment as Experiment,
+    Footprint as Footprint,
+)
+from .folder import (
+    BenchFolder as BenchFolder,
+    Failure as Failure,
+    outdated as outdated,
+)
+from .recipes import names as names, recipe as recipe
+from .results import Results as Results, read_results as read_results
+from .runner import (
+    Ended as Ended,
+    Verification as Verification,
+    run as run,
+    run_cells as run_cells,
+    verify as verify,
+)
+from .tracking import Mlflow as Mlflow

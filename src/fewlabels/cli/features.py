@@ -1,0 +1,139 @@
+"""``fewlabels encoders, cache``: what makes features here, and which are kept."""
+
+from dataclasses import asdict
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Argument, Option
+
+from fewlabels.cli.options import Download, Json, Quiet, found_encoder, group
+from fewlabels.cli.terminal import Terminal, print_json, table
+from fewlabels.errors import UsageError
+from fewlabels.features.encoders import brought, listed, ways
+
+if TYPE_CHECKING:
+    from fewlabels.features.cache import FeatureCache, Kept
+
+Folder = Annotated[Path | None, Argument(help="Cache folder. [default: the user's]")]
+_GB = 10**9
+cache = group("List, measure and prune cached image features.")
+
+
+def encoders(
+    names: Annotated[
+        list[str] | None,
+        Argument(
+            metavar="NAME...",
+            help="Only these, such as local-dir:PATH. [default: all that are here]",
+        ),
+    ] = None,
+    *,
+    download: Download = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """List the encoders on this machine with their licenses, and how to name others."""
+    for name in names or ():
+        found_encoder(name, download=download)
+    found = [brought(name) for name in names] if names else listed()
+    if as_json:
+        for encoder in found:
+            print_json(asdict(encoder))
+        return
+    terminal = Terminal(quiet)
+    drawn = table("encoder", "license")
+    for encoder in found:
+        drawn.add_row(encoder.name, encoder.license)
+    terminal.result(drawn)
+    for encoder in found:
+        if encoder.note:
+            terminal.result(f"{encoder.name}: {encoder.note}")
+    if not names:
+        terminal.result("Any other is named by where it is:")
+        for way in ways():
+            terminal.result(f"  {way.name}{way.note and f': {way.note}'}")
+
+
+@cache.command("list")
+def show(folder: Folder = None, *, as_json: Json = False) -> None:
+    """Show which rows are cached: encoder, view, number and size."""
+    kept_in = _cache(folder)
+    _print_kept(kept_in, kept_in.listed(), as_json=as_json)
+
+
+@cache.command()
+def prune(
+    folder: Folder = None,
+    *,
+    encoder: Annotated[
+        str, Option(help="Only encoders whose name contains this.")
+    ] = "",
+    unused: Annotated[
+        float, Option(min=0, metavar="DAYS", help="Only rows unused this long.")
+    ] = 0,
+    down_to: Annotated[
+        float, Option(min=0, metavar="GB", help="Stop when this much is left.")
+    ] = 0,
+    everything: Annotated[bool, Option("--all", help="Remove all.")] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Remove rows, the longest unused first; they are computed again when needed."""
+    from fewlabels.features.cache import chosen, remove
+
+    if not (encoder or unused or down_to or everything):
+        raise UsageError(
+            "Nothing says which rows may go. Name an --encoder, how long they have "
+            "been --unused, a size to go --down-to, or --all."
+        )
+    kept_in = _cache(folder)
+    going = chosen(
+        kept_in.listed(),
+        encoder=encoder,
+        unused=timedelta(days=unused),
+        most_bytes=round(down_to * _GB),
+    )
+    _print_kept(kept_in, going, as_json=as_json)
+    if going and not yes:
+        typer.confirm("Remove these rows?", abort=True, err=True)
+    remove(going)
+    if going:
+        Terminal(as_json).result(f"{_size(going)} freed.")
+
+
+def _cache(folder: Path | None) -> "FeatureCache":
+    from fewlabels.features.cache import FeatureCache
+
+    if folder is None:
+        return FeatureCache.of_this_user()
+    if not folder.is_dir():
+        raise UsageError(f"There is no folder '{folder}'.")
+    return FeatureCache(folder)
+
+
+def _print_kept(kept_in: "FeatureCache", kept: list["Kept"], *, as_json: bool) -> None:
+    """Print what is in a cache, or goes from it."""
+    if as_json:
+        rows = [asdict(entry) for entry in kept]
+        print_json({"folder": kept_in.folder, "kept": rows})
+        return
+    numbers = ("rows", "size", "last used")
+    drawn = table("encoder", "view", "images", *numbers, right=numbers)
+    for entry in kept:
+        day = f"{entry.last_used.astimezone():%Y-%m-%d}"
+        words = (entry.encoder, entry.view, entry.images)
+        drawn.add_row(*words, f"{entry.num_rows:,}", _size([entry]), day)
+    if kept:
+        Terminal().result(drawn)
+        Terminal().result(f"{_size(kept)} in {kept_in.folder}")
+    else:
+        Terminal().result(f"No rows found in {kept_in.folder}.")
+
+
+def _size(kept: list["Kept"]) -> str:
+    num_bytes = sum(entry.num_bytes for entry in kept)
+    if num_bytes >= _GB:
+        return f"{num_bytes / _GB:.2f} GB"
+    return f"{num_bytes / 1e6:.1f} MB"

@@ -1,0 +1,44 @@
+from .audit import (
+    AuditedAccuracy as AuditedAccuracy,
+    CurvePoint as CurvePoint,
+    Gain as Gain,
+    Rights as Rights,
+    accuracy_interval as accuracy_interval,
+    balance_note as balance_note,
+    expected_gain as expected_gain,
+    fall_note as fall_note,
+    learning_curve as learning_curve,
+)
+from .budgets import (
+    Band as Band,
+    Noise as Noise,
+    Saving as Saving,
+    area_under_curve as area_under_curve,
+    curve_band as curve_band,
+    labels_saved as labels_saved,
+    retraining_noise as retraining_noise,
+)
+from .choices import (
+    chance_overlap as chance_overlap,
+    class_balance as class_balance,
+    class_coverage as class_coverage,
+    overlap_across_trials as overlap_across_trials,
+    overlap_of_unions as overlap_of_unions,
+    overlap_per_trial as overlap_per_trial,
+    redundant_share as redundant_share,
+)
+from .comparisons import (
+    PairedTest as PairedTest,
+    Penalties as Penalties,
+    Welch as Welch,
+    corrected as corrected,
+    holm as holm,
+    paired_tests as paired_tests,
+    penalty_checkpoints as penalty_checkpoints,
+    penalty_matrix as penalty_matrix,
+    welch as welch,
+)
+from .measuring import (
+    accuracy as accuracy,
+    settled as settled,
+)

@@ -1,0 +1,347 @@
+"""The page about a run: accuracy, queries, classes, values, conditioning, time."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fewlabels.checks import count
+from fewlabels.errors import UsageError
+from fewlabels.evaluation import accuracy_interval
+from fewlabels.naming import AllowCode
+from fewlabels.pool import UNKNOWN, Pool
+from fewlabels.report.facts import (
+    as_facts,
+    chosen_name,
+    data_name,
+    environment_facts,
+    fact_groups,
+)
+from fewlabels.report.figures import Curve, Point, draw_curves, draw_spectra, hues
+from fewlabels.report.page import Block, Page, Section
+from fewlabels.report.pictures import (
+    Gallery,
+    Item,
+    image_size,
+    pictures_of,
+    readable_name,
+)
+from fewlabels.report.table import Column, Entry, Row, Table
+from fewlabels.report.wording import MISSING, first_of, number, percent, seconds
+from fewlabels.runs import (
+    Conditioning,
+    RoundLine,
+    RunFolder,
+    diagnose,
+    has_ended,
+)
+
+_MOST_IMAGES = 60
+_MOST_CLASSES = 24
+"""Classes that get a row each."""
+
+
+def write_report(
+    path: Path, folder: RunFolder, pool: Pool, *, allow_code: AllowCode = False
+) -> Path:
+    """Write a page about one run.
+
+    The page is one file that needs no script and no other file. The same run gives the
+    same bytes. For a comparison of strategies, see :func:`write_bench_report`.
+
+    Args:
+        path: Where the page shall stand, such as ``folder.report_file``.
+        folder: The run; one that is not finished is shown as far as it is.
+        pool: The data of the run, to show the images that were asked for.
+        allow_code: Which import paths the trainer of the run may be; the spectra of
+            others are left out.
+
+    Returns:
+        ``path``.
+    """
+    description, start = folder.description(), folder.start() or {}
+    lines = tuple(folder.lines())
+    timings = {entry["step"]: entry for entry in folder.timings()}
+    settings, data = description["settings"], description.get("data", {})
+    strategy = chosen_name(settings, "strategy")
+    sections = [
+        _accuracy(strategy, lines),
+        _queries(start, lines, data, pool),
+        _classes(lines, data),
+        _values(lines),
+        _conditioning(strategy, folder, pool, allow_code),
+        _time(lines, timings),
+    ]
+    created = environment_facts(description)
+    for part, made in description.get("made", {}).items():
+        for module, source in made["source"].items():
+            created[f"Source hash of '{module}' ({part})"] = source
+    finished = [entry["finished"] for entry in timings.values() if "finished" in entry]
+    if finished:
+        created["Last round finished"] = str(finished[-1])
+    page = Page(
+        kind="report",
+        title=f"{strategy} on {data_name(settings)}",
+        headline=_headline(lines, data),
+        explanation=_explanation(settings, data, start, lines),
+        sections=[section for section in sections if section.blocks],
+        facts=fact_groups(
+            {
+                "Settings": [as_facts(settings)],
+                "Data": [as_facts(data)],
+                "Created with": [created],
+            }
+        ),
+        image_size=image_size(pool.images),
+    )
+    return page.write(path)
+
+
+def _points(lines: Sequence[RoundLine]) -> tuple[Point, ...]:
+    """Return accuracies by number of labels; of two at one number, the later."""
+    found = {
+        line.num_labeled: Point(line.num_labeled, line.accuracy)
+        for line in lines
+        if line.accuracy is not None
+    }
+    return tuple(sorted(found.values()))
+
+
+def _headline(lines: Sequence[RoundLine], data: Mapping[str, Any]) -> str:
+    """Say in one sentence what came out."""
+    if not lines:
+        return "No round is finished yet."
+    points = _points(lines)
+    if not points:
+        labels = count(lines[-1].num_labeled, "label")
+        return (
+            f"Trained on {labels}; without held-out images, there is no way to tell "
+            "how good the result is."
+        )
+    num_test = data.get("num_test")
+    images = count(num_test, "held-out image") if num_test else "the held-out images"
+    after = count(points[-1].num_labels, "label")
+    return f"{percent(points[-1].accuracy)} of {images} right after {after}."
+
+
+def _explanation(
+    settings: Mapping[str, Any],
+    data: Mapping[str, Any],
+    start: Mapping[str, int],
+    lines: Sequence[RoundLine],
+) -> list[str]:
+    """Say how it came about and what remains open."""
+    sentences = []
+    points, num_test = _points(lines), data.get("num_test")
+    if lines:
+        items = data.get("num_items")
+        source = f"the {count(items, 'image')} of " if items is not None else ""
+        sentences.append(
+            f"The labels were chosen from {source}{data_name(settings)} by "
+            f"{chosen_name(settings, 'strategy')}; the classifier was trained by "
+            f"{chosen_name(settings, 'trainer')}."
+        )
+    if points and num_test:
+        num_right = round(points[-1].accuracy * num_test)
+        found = accuracy_interval(num_right, num_test)
+        sentences.append(
+            f"{num_test - num_right:,} of {count(num_test, 'image')} are wrong; with a "
+            f"test split of this size, the true accuracy is between "
+            f"{100 * found.low:.1f} and {percent(found.high)} (95 % interval)."
+        )
+    if not has_ended(lines) and "budget" in settings:
+        reached = lines[-1].num_labeled if lines else len(start)
+        planned = count(settings["budget"], "label")
+        sentences.append(f"This run is not finished: {reached:,} of {planned}.")
+    return sentences
+
+
+def _accuracy(strategy: str, lines: Sequence[RoundLine]) -> Section:
+    points, notes = _points(lines), []
+    if not points:
+        note = (
+            "Accuracy was not measured, since the data have no test split. Hold out "
+            "some labeled images to find out how good the classifier is."
+        )
+        blocks = [Block(notes=[note])] if lines else ()
+        return Section(anchor="accuracy", title="Accuracy", blocks=blocks)
+    medians = {line.num_labeled: line.median_accuracy for line in lines}
+    columns = ["Labels", *(f"{point.num_labels:,}" for point in points)]
+    rows = [["Accuracy", *(percent(point.accuracy) for point in points)]]
+    if any(median is not None for median in medians.values()):
+        known = [percent(medians[point.num_labels]) for point in points]
+        rows.append(["Median at the end", *known])
+        notes.append(
+            "The median is that of the evaluations in the last fifth of each training, "
+            "which depends less on a lucky last step."
+        )
+    curve = Curve(strategy, hues([strategy])[strategy], points)
+    block = Block(
+        drawing=draw_curves("accuracy", [curve]),
+        tables=[Table(columns, rows)],
+        notes=notes,
+    )
+    return Section(anchor="accuracy", title="Accuracy", blocks=[block])
+
+
+def _class_names(data: Mapping[str, Any], num_classes: int) -> list[str]:
+    """Return the names of classes, or their numbers where they have no name."""
+    names = list(map(str, data.get("classes", ())))
+    return names + [str(label) for label in range(len(names), num_classes)]
+
+
+def _queries(
+    start: Mapping[str, int],
+    lines: Sequence[RoundLine],
+    data: Mapping[str, Any],
+    pool: Pool,
+) -> Section:
+    """Return the images that were labeled, each with what was answered."""
+    shown: list[tuple[str, str, Mapping[str, int | None]]] = []
+    if start:
+        detail = f"{count(len(start), 'label')} to start with"
+        shown.append(("Starting set", detail, start))
+    for line in lines:
+        num_open, num_skipped = line.labels.count(None), line.labels.count(UNKNOWN)
+        num_answered = len(line.ids) - num_open - num_skipped
+        after = count(line.num_labeled + num_answered, "label")
+        parts = [f"{len(line.ids):,} asked for"]
+        if num_open or num_skipped:
+            parts.append(f"{num_answered:,} answered")
+        if num_skipped:
+            parts.append(f"{num_skipped:,} skipped")
+        if num_open:
+            parts.append(f"{num_open:,} left open")
+        if line.ids:
+            answers = dict(zip(line.ids, line.labels, strict=True))
+            heading = f"{line.num_labeled:,} → {after}"
+            shown.append((heading, ", ".join(parts), answers))
+    wanted = [name for *_, labels in shown for name in list(labels)[:_MOST_IMAGES]]
+    pictures = pictures_of(pool, wanted)
+    labels_given = [n for *_, labels in shown for n in labels.values() if n is not None]
+    classes = _class_names(data, max(labels_given, default=0) + 1)
+    galleries = []
+    for heading, detail, labels in shown:
+        items = []
+        for name, label in list(labels.items())[:_MOST_IMAGES]:
+            place = readable_name(name), pictures.get(name)
+            if label is None:
+                items.append(Item(*place, "open", "open"))
+            elif label == UNKNOWN:
+                items.append(Item(*place, "skipped", "skipped"))
+            else:
+                items.append(Item(*place, classes[label]))
+        galleries.append(Gallery(heading, detail, items, len(labels) - len(items)))
+    blocks = [Block(galleries=galleries)] if galleries else ()
+    return Section(anchor="images", title="Queries", blocks=blocks)
+
+
+def _classes(lines: Sequence[RoundLine], data: Mapping[str, Any]) -> Section:
+    rounds = {line.num_labeled: line.class_counts for line in lines}
+    if not any(rounds.values()):
+        return Section(anchor="classes", title="Labels per class")
+    amounts, last = [f"{amount:,}" for amount in rounds], lines[-1].class_counts
+    names = _class_names(data, len(last))[: len(last)]
+    largest = max(1, *(n for counts in rounds.values() for n in counts))
+    if len(names) > _MOST_CLASSES:
+        covered = [f"{sum(map(bool, counts)):,}" for counts in rounds.values()]
+        table = Table(["Labels", *amounts], [["Classes with a label", *covered]])
+    else:
+        columns = zip(*rounds.values(), strict=True)
+        table = Table(
+            ["Class", *amounts],
+            [
+                [name, *(Entry(str(n), share=n / largest) for n in counts)]
+                for name, counts in zip(names, columns, strict=True)
+            ],
+        )
+    uncovered = [name for name, n in zip(names, last, strict=True) if not n]
+    missing = f"Not covered yet: {first_of(uncovered, most=40)}."
+    notes = [missing if uncovered else "Every class has a label."]
+    block = Block(tables=[table], notes=notes)
+    return Section(anchor="classes", title="Labels per class", blocks=[block])
+
+
+def _values(lines: Sequence[RoundLine]) -> Section:
+    rows: list[Row] = []
+    for line in lines:
+        if line.value is not None:
+            ceiling = line.ceiling or 0.0
+            share = min(1.0, max(0.0, line.value / ceiling)) if ceiling > 0 else None
+            rows.append(
+                [
+                    f"{line.num_labeled:,}",
+                    line.kernel or MISSING,
+                    f"{number(line.value)}{' (tie)' if line.tie else ''}",
+                    number(line.ceiling),
+                    Entry(percent(share), share=share),
+                ]
+            )
+    kernel = Column("Kernel", is_text=True)
+    columns: list[Column | str] = [
+        "Labels",
+        kernel,
+        "Value",
+        "Ceiling",
+        "Of the ceiling",
+    ]
+    blocks = [Block(tables=[Table(columns, rows)])] if rows else ()
+    return Section(anchor="values", title="Value of the choices", blocks=blocks)
+
+
+def _conditioning(
+    strategy: str, folder: RunFolder, pool: Pool, allow_code: AllowCode
+) -> Section:
+    """Return the spectra of the rounds' labeled items, where networks were kept."""
+    try:
+        found = list(diagnose(folder, pool, whole_pool=False, allow_code=allow_code))
+    except UsageError:  # a trainer from outside that is gone, or that is not allowed
+        found = []
+    block = conditioning_block(strategy, found)
+    blocks = () if block is None else [block]
+    return Section(anchor="conditioning", title="Conditioning", blocks=blocks)
+
+
+def conditioning_block(strategy: str, found: Sequence[Conditioning]) -> Block | None:
+    """Return what a page shows of spectra; None without any."""
+    spectra, rows, words, notes = [], list[Row](), [], dict[str, None]()
+    for row in found:
+        if row.spectrum is not None:
+            smallest, rank = number(row.spectrum.smallest), row.spectrum.rank
+            largest, condition = row.spectrum.largest, number(row.spectrum.condition)
+            labels, limit = f"{row.num_labeled:,}", number(row.step_limit)
+            rows.append([labels, smallest, f"{rank:,}", condition, limit])
+            words.append(f"{number(largest)} down to {smallest} with {labels} labels")
+            notes[f"Kernel: {row.kernel}."] = None
+            if rank:
+                spectra.append((row.num_labeled, row.eigenvalues[::-1][:rank]))
+    if not spectra:
+        return None
+    if any(row.is_stand_in for row in found):
+        stand_in = "rounds that asked for nothing or did not use a kernel"
+        notes[f"It is also shown for {stand_in}."] = None
+    told = f"Eigenvalues of the Gram matrix of the labeled items: {', '.join(words)}."
+    columns = ["Labels", "Smallest", "Rank", "Condition", "Step limit"]
+    return Block(
+        drawing=draw_spectra("spectra", spectra, hues([strategy])[strategy], told),
+        tables=[Table(columns, rows)],
+        notes=[" ".join(notes)],
+    )
+
+
+def _time(
+    lines: Sequence[RoundLine], timings: Mapping[int, Mapping[str, Any]]
+) -> Section:
+    rows: list[Row] = []
+    totals: dict[str, float | None] = {"train_seconds": None, "query_seconds": None}
+    for line in lines:
+        taken = [timings.get(line.step, {}).get(key) for key in totals]
+        rows.append([f"{line.num_labeled:,}", *map(seconds, taken)])
+        for key, duration in zip(totals, taken, strict=True):
+            if duration is not None:
+                totals[key] = (totals[key] or 0.0) + duration
+    if len(rows) > 1:
+        summed = [Entry(seconds(total), is_best=True) for total in totals.values()]
+        rows.append(["Total", *summed])
+    table = Table(["Labels", "Training", "Choosing"], rows)
+    blocks = [Block(tables=[table])] if rows else ()
+    return Section(anchor="time", title="Time", blocks=blocks)

@@ -1,0 +1,12 @@
+from .diagnosis import Conditioning as Conditioning
+from .diagnosis import diagnose as diagnose
+from .executing import check_choices as check_choices
+from .executing import environment as environment
+from .executing import execute as execute
+from .folder import RunFolder as RunFolder
+from .lines import RoundLine as RoundLine
+from .lines import has_ended as has_ended
+from .settings import Choice as Choice
+from .settings import RunSettings as RunSettings
+from .settings import SeedOptions as SeedOptions
+from .settings import settled as settled

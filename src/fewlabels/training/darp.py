@@ -1,0 +1,564 @@
+"""DARP: pseudo-labels moved as little as possible to wanted numbers per class.
+
+Kim et al., "Distribution Aligning Refinery of Pseudo-label for Imbalanced
+Semi-supervised Learning" (NeurIPS 2020). Pure functions over tensors.
+
+With reference rows y0, entropies H and a target T, DARP minimizes
+Σ_m KL(x_m || y0_m) / H_m over rows x_m that sum to one and columns that sum to T. At
+the optimum
+
+    x_mk = y0_mk exp(H_m (μ_m − ν_k)),
+
+where μ_m, the dual of row m, makes the row sum to one. So all hangs on the K numbers
+ν, and every solver does the same thing many times: it tilts the rows by some ν and
+looks at the sums. That is done in double precision, a cacheful of rows at a time, and
+with powers of two, since exp2 is the fastest exponential.
+
+Shapes: M rows of probabilities, K classes, m some of the rows.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fewlabels.checks import check_range, whole_number
+from fewlabels.errors import InfeasibleTargetError, UsageError
+from fewlabels.naming import check_known
+from fewlabels.training import targets
+
+__all__ = [
+    "Masking",
+    "Refinement",
+    "Solver",
+    "Weighting",
+    "refine",
+    "solve",
+    "targets",
+]
+
+Weighting = Literal["entropy", "none"]
+Masking = Literal["paper", "code"]
+Solver = Literal["newton", "alternating"]
+
+_LEAST_PROBABILITY = 1e-150  # what is smaller counts as zero
+# Powers of two by which a step may change an entry while the row duals stay; with the
+# least probability in mind, nothing that matters overflows or vanishes.
+_NEAR = 400.0
+_LARGEST_POWER = 1000.0
+_CHUNK_ENTRIES = 2**18
+_LEAST_ENTROPY = 1e-8
+_SMOOTHING = 1e-6  # of the public code
+_SLACK = 1e-6  # twice 4,999.9999999 rows are meant as 10,000
+_MOST_NAMED = 10
+_MOST_STEPS = 100
+_STEPS_BEFORE_A_DOUBT = (8, 16, 32, 64)
+_MOST_TRIALS = 40
+_LEAST_REACH, _LARGEST_REACH = 1e3, 1e12  # powers of two that a step may go
+_LEAST_DEGREE = 1e-200
+_LEAST_RATIO = torch.finfo(torch.float64).tiny  # an empty column has a logarithm too
+_RIDGE = 1e-12
+_EPSILON = torch.finfo(torch.float64).eps
+_SINGLE_RANGE = 1e-20  # smallest column for which products fit single precision
+
+
+@dataclass(frozen=True, eq=False)
+class Refinement:
+    """Refined probabilities and how they were found."""
+
+    refined: Tensor
+    """Rows that sum to one, shape (M, K), of the type that was given."""
+    dual: Tensor
+    """The dual ν, shape (K,), float64, of mean zero: give it as the next ``start``."""
+    iterations: int
+    """Newton steps, or rounds of the alternating solver."""
+    marginal_error: float
+    """Largest difference of a column sum to its target, in rows, before rounding to
+    the type that was given."""
+
+
+def solve(
+    probabilities: Tensor,
+    target: Tensor,
+    *,
+    capacity: float | None = 2.0,
+    weighting: Weighting = "entropy",
+    masking: Masking = "paper",
+    solver: Solver = "newton",
+    start: Tensor | None = None,
+    rounds: int = 10,
+    tolerance: float = 1e-6,
+) -> Refinement:
+    """Move pseudo-labels as little as possible, so that classes get their numbers.
+
+    Kim et al. (2020), Eq. (1) to (3) and Algorithm 1: of all matrices whose rows sum to
+    one and whose columns sum to the target, return the one with the least
+    Σ_m w_m KL(x_m || y_m). Rows are weighted by w = 1 / H, so that those with a high
+    entropy H move most; a row that is certain stays.
+
+    Args:
+        probabilities: Rows that sum to one, shape (M, K), of any floating type.
+        target: How many rows each class shall get, shape (K,); positive, adding up to
+            M. See :mod:`fewlabels.training.targets`.
+        capacity: Before all else each column keeps its floor(capacity * target) largest
+            entries, and the others become zero (the paper's delta). None keeps all.
+        weighting: ``"entropy"`` as above, ``"none"`` to weight all rows equally.
+        masking: ``"paper"`` moves away from the masked rows, with entropies of the
+            original ones; a row of which nothing is left is not masked. ``"code"`` does
+            what the authors' program does: rescale each column to its target, add 1e-6
+            to every entry, divide the rows, and take the entropies of that.
+        solver: ``"newton"`` meets the target to the tolerance, or raises;
+            ``"alternating"`` balances columns and rows in turn, as the paper does, and
+            stops after ``rounds`` wherever it is.
+        start: The dual of an earlier refinement of similar probabilities.
+        rounds: Most rounds of the alternating solver.
+        tolerance: Largest difference of a column to its target, in rows.
+
+    Returns:
+        The refined rows, with the dual and the difference that is left.
+
+    Raises:
+        InfeasibleTargetError: If no such matrix exists.
+        UsageError: If an option has no meaning.
+    """
+    check_known("weighting", weighting, Weighting)
+    check_known("masking", masking, Masking)
+    check_known("solver", solver, Solver)
+    if capacity is not None:
+        check_range("capacity", capacity, at_least=1)
+    check_range("rounds", whole_number("rounds", rounds), at_least=1)
+    check_range("tolerance", tolerance, above=0)
+    probabilities = torch.as_tensor(probabilities)
+    matrix_MK = targets.probability_rows(probabilities)
+    target_K = targets.column_target(target, matrix_MK)
+    start_K = torch.zeros_like(target_K)
+    if start is not None:
+        start_K = start.detach().to(target_K)
+        if start_K.shape != target_K.shape or not bool(start_K.isfinite().all()):
+            raise UsageError(
+                f"start is {start_K.tolist()}; give the dual of an earlier refinement "
+                f"of the same {len(target_K)} classes, or None."
+            )
+        start_K = start_K - start_K.mean()
+    problem = Problem(matrix_MK, target_K, capacity, weighting, masking)
+    rows_MK = torch.empty_like(matrix_MK)
+    try:
+        problem.check_places()
+        if solver == "newton":
+            point, iterations = _minimize(problem, start_K, tolerance, rows_MK)
+        else:
+            point, iterations = _alternate(problem, start_K, rounds, tolerance, rows_MK)
+    except InfeasibleTargetError as error:
+        advice = "Choose a target nearer to the predictions (darp.targets.estimated)"
+        if capacity is not None and masking == "paper":
+            advice += (
+                f", raise capacity, which is {capacity:g} (None masks nothing), or use "
+                "masking='code', which leaves no entry at zero"
+            )
+        raise InfeasibleTargetError(f"{error} {advice}.") from None
+    return Refinement(
+        refined=rows_MK.to(probabilities.dtype),
+        dual=point.dual - point.dual.mean(),
+        iterations=iterations,
+        marginal_error=problem.error(point.columns),
+    )
+
+
+def refine(probabilities: Tensor, target: Tensor, **options: Any) -> Tensor:
+    """Return the refined rows of :func:`solve`, which says what the options are.
+
+    Example:
+        >>> sure, doubtful = [1.0, 0.0], [0.6, 0.4]
+        >>> rows = torch.tensor([sure, sure, doubtful, doubtful])
+        >>> refine(rows, torch.tensor([2.5, 1.5]), capacity=None)
+        tensor([[1.0000, 0.0000],
+                [1.0000, 0.0000],
+                [0.2500, 0.7500],
+                [0.2500, 0.7500]])
+    """
+    return solve(probabilities, target, **options).refined
+
+
+class Point(NamedTuple):
+    """A dual and what it does."""
+
+    dual: Tensor
+    """The dual ν, shape (K,)."""
+    row_duals: Tensor
+    """The duals μ that make the rows sum to one, shape (M,)."""
+    columns: Tensor
+    """The column sums of these rows, shape (K,)."""
+
+
+class Problem:
+    """Rows to stay near to, how easily each moves, and what the columns shall sum to.
+
+    Attributes:
+        reference: The rows y0, before division, shape (M, K).
+        sums: What these rows sum to, roughly, shape (M,).
+        entropies: H, the inverse weight of each row, above zero, shape (M,).
+        target: Wanted column sums, which add up to M, shape (K,).
+        has_zeros: Whether a row has an entry at zero, which then stays there.
+    """
+
+    def __init__(
+        self,
+        probabilities_MK: Tensor,
+        target_K: Tensor,
+        capacity: float | None,
+        weighting: Weighting = "entropy",
+        masking: Masking = "paper",
+    ) -> None:
+        """Mask the rows and find their entropies."""
+        num_rows, num_classes = probabilities_MK.shape
+        step = max(1, _CHUNK_ENTRIES // num_classes)
+        starts = range(0, num_rows, step)
+        self.chunks = [slice(i, min(i + step, num_rows)) for i in starts]
+        least = float(probabilities_MK.min())
+        if 0 < least < _LEAST_PROBABILITY:
+            is_nothing_MK = probabilities_MK < _LEAST_PROBABILITY
+            probabilities_MK = probabilities_MK.masked_fill(is_nothing_MK, 0)
+        self.target, self.has_zeros = target_K, least < _LEAST_PROBABILITY
+        ones_M = target_K.new_ones(num_rows)
+        self.reference, self.sums = probabilities_MK, ones_M
+        if capacity is not None:
+            kept_MK = masked(probabilities_MK, target_K, capacity)
+            if masking == "code":
+                matrix_MK = kept_MK.double()
+                scales_K = (target_K + _SMOOTHING) / (matrix_MK.sum(dim=0) + _SMOOTHING)
+                matrix_MK.mul_(scales_K).add_(_SMOOTHING)
+                probabilities_MK = matrix_MK.div_(matrix_MK.sum(dim=1, keepdim=True))
+                self.reference, self.has_zeros = probabilities_MK, False
+            else:
+                sums_M = kept_MK @ kept_MK.new_ones(num_classes)
+                is_empty_M = sums_M == 0  # nothing is left: such a row is not masked
+                kept_MK[is_empty_M] = probabilities_MK[is_empty_M]
+                sums_M[is_empty_M] = 1
+                self.reference, self.sums = kept_MK, sums_M.double()
+                self.has_zeros = True
+        self.entropies = ones_M
+        if weighting == "entropy":
+            self.entropies = _entropies(probabilities_MK, self.chunks)
+        self.speeds = self.entropies * (1 / math.log(2))
+        self.fastest = float(self.speeds.max())
+        first_mK = self.reference[self.chunks[0]]
+        self._room = torch.empty_like(first_mK, dtype=torch.float64)
+
+    def error(self, columns_K: Tensor) -> float:
+        """Return the largest difference of a column sum to its target."""
+        return float((columns_K - self.target).abs().max())
+
+    def span(self, step_K: Tensor) -> float:
+        """Return by how many powers of two a step parts the entries of a row."""
+        return float(step_K.max() - step_K.min()) * self.fastest
+
+    def tilted(
+        self, dual_K: Tensor, row_duals_M: Tensor
+    ) -> Iterator[tuple[slice, Tensor]]:
+        """Yield which rows, and y0 exp(H (μ − ν)) of these rows.
+
+        Args:
+            dual_K: The dual ν.
+            row_duals_M: The duals μ.
+
+        Yields:
+            Rows and values; the values are overwritten by the next ones.
+        """
+        for chunk in self.chunks:
+            reference_mK = self.reference[chunk]
+            powers_mK = self._room[: len(reference_mK)]
+            torch.sub(row_duals_M[chunk, None], dual_K, out=powers_mK)
+            powers_mK.mul_(self.speeds[chunk, None])
+            if self.has_zeros:
+                powers_mK.clamp_max_(_LARGEST_POWER)  # zero times infinity is no number
+            yield chunk, powers_mK.exp2_().mul_(reference_mK)
+
+    def point(self, dual_K: Tensor, row_duals_M: Tensor, rows_MK: Tensor) -> Point:
+        """Tilt all rows and make them sum to one.
+
+        Args:
+            dual_K: The dual ν.
+            row_duals_M: Duals μ that are right, or were right nearby.
+            rows_MK: Where the tilted rows are written.
+
+        Returns:
+            The sums at that dual.
+        """
+        ones_K = torch.ones_like(dual_K)
+        sums_M = torch.empty_like(row_duals_M)
+        columns_K = torch.zeros_like(dual_K)
+        for chunk, tilted_mK in self.tilted(dual_K, row_duals_M):
+            inverse_m = torch.mv(tilted_mK, ones_K, out=sums_M[chunk]).reciprocal()
+            columns_K += inverse_m @ tilted_mK
+            rows_MK[chunk] = tilted_mK.mul_(inverse_m[:, None])
+        exact_M = row_duals_M - sums_M.log2().div_(self.speeds)
+        return Point(dual_K, exact_M, columns_K)
+
+    def start(self, dual_K: Tensor, rows_MK: Tensor) -> Point:
+        """Return the point of a dual whose row duals nobody knows."""
+        if self.span(dual_K) < _NEAR:
+            return self.point(dual_K, -self.sums.log2().div_(self.speeds), rows_MK)
+        peaks_M = torch.empty_like(self.speeds)  # so that no row overflows or vanishes
+        for chunk in self.chunks:
+            powers_mK = self.reference[chunk].double().log2()
+            powers_mK.addcmul_(self.speeds[chunk, None], dual_K, value=-1)
+            torch.amax(powers_mK, dim=1, out=peaks_M[chunk])
+        return self.point(dual_K, peaks_M.neg_().div_(self.speeds), rows_MK)
+
+    def check_places(self) -> None:
+        """Raise if a class asks for more rows than have anything above zero for it."""
+        if not self.has_zeros:
+            return
+        places_K = (self.reference > 0).sum(dim=0)
+        missing_K = self.target - places_K
+        worst = int(missing_K.argmax())
+        if float(missing_K[worst]) > _SLACK:
+            raise InfeasibleTargetError(
+                f"Class {worst} should get {float(self.target[worst]):.6g} rows, and "
+                f"only {int(places_K[worst])} of {len(self.reference)} rows leave it "
+                "any probability: the target cannot be reached."
+            )
+
+    def check_reachable(self, dual_K: Tensor) -> None:
+        """Raise if the order of a dual shows that the target is out of reach.
+
+        Entries that are zero stay zero. By Hall's condition the target is within reach
+        exactly if, for every set of classes, at least as many rows have something above
+        zero there as the classes ask for. Where that fails for some set, the dual runs
+        away: down for the classes of the set, up for the others. So the sets to look at
+        are the K beginnings of the classes in the order of a dual that has run far.
+        """
+        order_K = dual_K.argsort()
+        first_M = (self.reference[:, order_K] > 0).byte().argmax(dim=1)
+        served_K = torch.bincount(first_M, minlength=len(order_K)).cumsum(dim=0)
+        missing_K = self.target[order_K].cumsum(dim=0) - served_K
+        size = int(missing_K.argmax()) + 1
+        if float(missing_K[size - 1]) <= _SLACK:
+            return
+        served = int(served_K[size - 1])
+        members = order_K[:size]
+        seen = f"only {served} rows leave any of them some probability"
+        if 2 * size > len(order_K):
+            members = order_K[size:]
+            seen = f"{len(first_M) - served} rows leave no other class any probability"
+        numbers = [str(number) for number in sorted(members.tolist())]
+        named = "Class " if len(numbers) == 1 else "Classes "
+        named += ", ".join(numbers[:_MOST_NAMED])
+        named += ", ..." if len(numbers) > _MOST_NAMED else ""
+        raise InfeasibleTargetError(
+            f"{named} should get {float(self.target[members].sum()):.6g} rows, and "
+            f"{seen}: the target cannot be reached."
+        )
+
+
+def masked(probabilities_MK: Tensor, target_K: Tensor, capacity: float) -> Tensor:
+    """Keep the floor(capacity T_k) largest entries of each column; others become zero.
+
+    Among equal entries those of lower rows come first. Selection is by NumPy's
+    partition, which is several times faster than ``torch.topk`` on processors.
+
+    Args:
+        probabilities_MK: The probabilities.
+        target_K: How many rows each class shall get (T).
+        capacity: How many times that a column keeps, at least 1.
+
+    Returns:
+        A new matrix, shape (M, K).
+    """
+    num_rows = len(probabilities_MK)
+    counts_K = (capacity * target_K + _SLACK).floor_().clamp_max_(num_rows)
+    columns_KM = probabilities_MK.T.cpu().numpy().copy()
+    for column_M, count in zip(columns_KM, counts_K.long().tolist(), strict=True):
+        first = num_rows - count
+        if first == num_rows:
+            column_M[:] = 0
+        elif first > 0:
+            threshold = np.partition(column_M, first)[first]
+            equal = np.flatnonzero(column_M == threshold)
+            late = equal[count - int((column_M > threshold).sum()) :]
+            column_M[column_M < threshold] = 0
+            column_M[late] = 0
+    return torch.from_numpy(columns_KM).T.contiguous().to(probabilities_MK.device)
+
+
+def _entropies(probabilities_MK: Tensor, chunks: list[slice]) -> Tensor:
+    """Return the entropy of each row, in nats, kept above zero; float64."""
+    num_rows, num_classes = probabilities_MK.shape
+    sums_M = probabilities_MK.new_empty(num_rows, dtype=torch.float64)
+    entropies_M = torch.empty_like(sums_M)
+    ones_K = sums_M.new_ones(num_classes)
+    for chunk in chunks:
+        rows_mK = probabilities_MK[chunk].double()
+        logs_mK = rows_mK.clamp_min(_LEAST_PROBABILITY).log_()
+        torch.mv(rows_mK, ones_K, out=sums_M[chunk])
+        torch.mv(logs_mK.mul_(rows_mK), ones_K, out=entropies_M[chunk])
+    # Rows of single precision sum to one up to rounding: H is that of y / Σ y.
+    entropies_M.neg_().div_(sums_M).add_(sums_M.log())
+    return entropies_M.clamp_min_(_LEAST_ENTROPY)
+
+
+def _alternate(
+    problem: Problem, start_K: Tensor, rounds: int, tolerance: float, rows_MK: Tensor
+) -> tuple[Point, int]:
+    """Balance columns and rows in turn, as DARP's authors do (Algorithm 1).
+
+    A round makes each column sum to its target with the row duals held fixed, then each
+    row sum to one. A column is one equation in one unknown, f(ν_k) = T_k with f a sum
+    of falling exponentials, whose logarithm is nearly straight: Newton's method on it
+    overshoots at most once. All columns are solved together.
+
+    Returns:
+        Where it stops, and after how many rounds.
+    """
+    reach, entropies_M = _NEAR / problem.fastest, problem.entropies
+    point = problem.start(start_K, rows_MK)
+    for number in range(rounds):
+        if problem.error(point.columns) <= tolerance:
+            return point, number
+        dual_K, columns_K = point.dual, point.columns
+        speeds_K = (entropies_M.to(rows_MK) @ rows_MK).double()
+        for _ in range(_MOST_TRIALS):
+            step_K = (columns_K / problem.target).log() * columns_K / speeds_K
+            step_K.nan_to_num_(nan=-reach)  # a column that has vanished
+            dual_K = dual_K + step_K.clamp_(-reach, reach)
+            columns_K, speeds_K = torch.zeros_like(dual_K), torch.zeros_like(dual_K)
+            for chunk, tilted_mK in problem.tilted(dual_K, point.row_duals):
+                columns_K += tilted_mK.sum(dim=0)
+                speeds_K += entropies_M[chunk] @ tilted_mK
+            if problem.error(columns_K) <= 0.1 * tolerance:
+                break
+        point = problem.point(dual_K, point.row_duals, rows_MK)
+    return point, rounds
+
+
+def _minimize(
+    problem: Problem, start_K: Tensor, tolerance: float, rows_MK: Tensor
+) -> tuple[Point, int]:
+    """Find the dual with which all columns sum to their targets, by Newton's method.
+
+    With the row duals eliminated, what is left to minimize over K numbers is the convex
+
+        g(ν) = Σ_m logΣexp_k(log y0_mk − H_m ν_k) / H_m + ν·T = −Σ_m μ_m(ν) + ν·T.
+
+    Its gradient is T − c, with c the column sums of the tilted rows x, and its Hessian
+    is the Laplacian of a graph over the classes whose edges weigh
+    A_kl = Σ_m H_m x_mk x_ml. The diagonal of a Laplacian is the sum of its edges:
+    nothing is subtracted, and single precision is enough for the products. A constant
+    may be added to ν at will.
+
+    Returns:
+        The optimum, and after how many steps.
+    """
+    tolerance = max(tolerance, 4 * _EPSILON * len(rows_MK))
+    zeros_K = torch.zeros_like(start_K)
+    point = problem.start(start_K, rows_MK)
+    is_fine = problem.error(point.columns) < float(problem.target.max())
+    if bool(start_K.any()) and not is_fine:  # zero may be nearer
+        at_zero = problem.start(zeros_K, rows_MK)
+        here, there = (
+            float(p.dual @ problem.target - p.row_duals.sum()) for p in (point, at_zero)
+        )
+        if there <= here:
+            point = at_zero
+        else:
+            point = problem.point(start_K, point.row_duals, rows_MK)
+    step, error = 0, problem.error(point.columns)
+    while error > tolerance and step < _MOST_STEPS:
+        if step in _STEPS_BEFORE_A_DOUBT:
+            problem.check_reachable(point.dual)
+        point = _stepped(problem, point, rows_MK)
+        step, error = step + 1, problem.error(point.columns)
+    if error <= tolerance:
+        return point, step
+    problem.check_reachable(point.dual)
+    if bool(start_K.any()):  # so far away that no step leads back
+        point, more = _minimize(problem, zeros_K, tolerance, rows_MK)
+        return point, step + more
+    raise InfeasibleTargetError(
+        f"After {step} steps of Newton's method a class is still {error:.3g} rows away "
+        "from its target: entries that would have to grow are all but zero."
+    )
+
+
+def _stepped(problem: Problem, point: Point, rows_MK: Tensor) -> Point:
+    """Return a point along the Newton direction where g is lower.
+
+    g is convex: where it still falls, it has fallen all the way. Near the optimum its
+    differences drown in rounding, and a slope that has all but gone decides.
+    """
+    target_K = problem.target
+    reach = min(max(_LEAST_REACH, 100 * problem.span(point.dual)), _LARGEST_REACH)
+    direction_K = _direction(problem, point, rows_MK, reach / problem.fastest)
+    slope = float((target_K - point.columns) @ direction_K)
+    span = problem.span(direction_K)
+    length = min(1.0, reach / max(span, 1.0))
+    tried = point
+    for _ in range(_MOST_TRIALS):
+        dual_K = point.dual + length * direction_K
+        if length * span < _NEAR:
+            tried = problem.point(dual_K, point.row_duals, rows_MK)
+        else:
+            tried = problem.start(dual_K, rows_MK)
+        ahead = float((target_K - tried.columns) @ direction_K)
+        if ahead <= 0:
+            break
+        rise_M = point.row_duals - tried.row_duals
+        rise = float(rise_M.sum() + length * (direction_K @ target_K))
+        sizes_M = 1 / problem.entropies + point.row_duals.abs()
+        noise = _EPSILON * float(sizes_M.sum())  # what rounding adds to the rise
+        is_flat = ahead <= -0.1 * slope and rise <= noise
+        if is_flat or rise <= 1e-4 * length * slope:
+            break
+        length *= min(max(slope / (slope - ahead), 0.1), 0.5)
+    return tried
+
+
+def _direction(problem: Problem, point: Point, rows_MK: Tensor, reach: float) -> Tensor:
+    """Return a direction in which g falls; its entries sum to zero.
+
+    It solves the linearized equations log c = log T rather than c = T. A class by
+    itself has c ~ exp(−H ν), whose logarithm is straight, so that a bad start is left
+    in fewer steps. Should that lead uphill, the plain Newton step, which cannot, is
+    taken.
+    """
+    columns_K, target_K = point.columns, problem.target
+    is_single = float(columns_K.min()) > _SINGLE_RANGE
+    weights_M = problem.entropies.sqrt().to(
+        torch.float32 if is_single else torch.float64
+    )
+    products_KK = weights_M.new_zeros(len(columns_K), len(columns_K))
+    for chunk in problem.chunks:
+        weighted_mK = rows_MK[chunk].to(weights_M) * weights_M[chunk, None]
+        products_KK.addmm_(weighted_mK.T, weighted_mK)
+    double_KK = products_KK.double()
+    edges_KK = ((double_KK + double_KK.T) / 2).fill_diagonal_(0)
+    ratios_K = (columns_K / target_K).clamp_min_(_LEAST_RATIO)
+    logs_K = torch.xlogy(columns_K, ratios_K)
+    straight_K = logs_K - columns_K * (logs_K.sum() / columns_K.sum())
+    plain_K = columns_K - target_K
+    straight_step_K = _solution(edges_KK, straight_K, reach)
+    plain_step_K = _solution(edges_KK, plain_K, reach)
+    falls = float(plain_K @ straight_step_K) > 0
+    is_short = problem.span(straight_step_K) < 10 * problem.span(plain_step_K)
+    return straight_step_K if falls and is_short else plain_step_K
+
+
+def _solution(edges_KK: Tensor, residual_K: Tensor, reach: float) -> Tensor:
+    """Return the solution of the Laplacian's equations.
+
+    A class whose rows are all but certain has no edges to go by: it is given just
+    enough of a diagonal to go as far as the reach.
+    """
+    least_K = residual_K.abs().div_(reach).clamp_min_(_LEAST_DEGREE)
+    roots_K = edges_KK.sum(dim=1).maximum(least_K).sqrt_()
+    scaled_KK = -edges_KK / torch.outer(roots_K, roots_K)
+    scaled_KK += torch.outer(roots_K, roots_K) / roots_K.square().sum()
+    scaled_KK.diagonal().add_(1 + _RIDGE)
+    factor_KK = torch.linalg.cholesky(scaled_KK)
+    scaled_K1 = torch.cholesky_solve((residual_K / roots_K)[:, None], factor_KK)
+    solution_K = scaled_K1[:, 0] / roots_K
+    return solution_K - solution_K.mean()

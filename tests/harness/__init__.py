@@ -1,0 +1,1 @@
+"""Programs that kill, damage and fuzz: run briefly by tests, longer by hand."""
