@@ -28,10 +28,10 @@ from scipy.stats import t as student
 from torch import Tensor
 
 from fewlabels import data, rng, strategies, training
-from fewlabels.bench.recipes.cpu import long_tail
-from fewlabels.features.cache import FeatureCache
-from fewlabels.features.efficientnet import efficientnet_lite0
-from fewlabels.features.embedding import embedded
+from fewlabels.experiments.bench.recipes.cpu import long_tail
+from fewlabels.models.cache import FeatureCache
+from fewlabels.models.efficientnet import efficientnet_lite0
+from fewlabels.models.embedding import embedded
 from fewlabels.pool import UNKNOWN, Answers, ArrayImages, Images, Pool, Split
 from fewlabels.protocols import Classifier
 

@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import fewlabels
-from fewlabels.embedding import Work, planned
 from fewlabels.jobs import Executor, LocalExecutor, RayExecutor
+from fewlabels.models.bulk import Work, planned
 
 RESULT = Path(__file__).parent / "results" / "embedding.json"
 WORKERS, SHARD = 2, 512

@@ -22,8 +22,8 @@ from lightning_fabric import Fabric
 
 import fewlabels
 from fewlabels import progress, rng
+from fewlabels.experiments.simulation import hidden
 from fewlabels.files import replace_text
-from fewlabels.loop import hidden
 from fewlabels.pool import Answers, Pool
 from fewlabels.training import make
 from fewlabels.training.devices import ProcessGroup

@@ -18,8 +18,8 @@ import torch
 from benchmarks.practical import SOURCES, Source
 from benchmarks.study import RESULTS, recorded
 
-from fewlabels import data, journal, rng, training
-from fewlabels.loop import hidden
+from fewlabels import data, files, rng, training
+from fewlabels.experiments.simulation import hidden
 from fewlabels.pool import Answers, Pool
 
 RECORD = RESULTS / "heads.jsonl"
@@ -87,7 +87,7 @@ def main() -> None:
                 continue
             found = lines_of(source, number)
             place = {"data": source.name, "pool": number, "labels": LABELS}
-            journal.append(arguments.record, place | found)
+            files.append_entry(arguments.record, place | found)
             best = {head: found[head][-1]["accuracy"] for head in HEADS}
             print(source.name, number, best, flush=True)
 

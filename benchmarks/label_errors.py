@@ -32,9 +32,9 @@ from sklearn.datasets import load_digits
 import fewlabels
 from fewlabels import rng, training
 from fewlabels.data.derived import ChosenImages
-from fewlabels.evaluation.label_errors import likely_errors
-from fewlabels.features import embedded
-from fewlabels.features.efficientnet import efficientnet_lite0
+from fewlabels.experiments.evaluation.label_errors import likely_errors
+from fewlabels.models.efficientnet import efficientnet_lite0
+from fewlabels.models.embedding import embedded
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.web.guessing import HEAD, num_at_once, out_of_fold
 

@@ -19,7 +19,7 @@ from benchmarks.learners import (
     rows,
 )
 
-from fewlabels import evaluation
+from fewlabels.experiments import evaluation
 
 Found = Mapping[tuple[str, str, int], Mapping[str, Mapping[int, float]]]
 """Percentages by data, pool and number of labels, then by learner and seed."""

@@ -23,13 +23,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fewlabels import data, journal, rng, training
-from fewlabels.bench import BenchFolder, Cell, run_cells
-from fewlabels.bench.recipes.cpu import long_tail
+from fewlabels import data, files, rng, training
+from fewlabels.experiments.bench import BenchFolder, Cell, run_cells
+from fewlabels.experiments.bench.recipes.cpu import long_tail
+from fewlabels.experiments.settings import Choice, RunSettings
+from fewlabels.experiments.simulation import hidden
 from fewlabels.jobs import LocalExecutor
-from fewlabels.loop import hidden
 from fewlabels.pool import Answers
-from fewlabels.runs import Choice, RunSettings
 
 RESULTS = Path(__file__).parent / "results"
 RECORD, TIMES = RESULTS / "learners.jsonl", RESULTS / "learner_times.json"
@@ -181,7 +181,7 @@ def run(arguments: argparse.Namespace) -> None:
             line = folder.lines(cell)[-1]
             seconds = folder.timings(cell)[-1].get("train_seconds")
             own = {"accuracy": line.accuracy, "seconds": seconds}
-            journal.append(arguments.record, {**place._asdict(), **own})
+            files.append_entry(arguments.record, {**place._asdict(), **own})
             told = f"{line.accuracy:.4f}"
         print(
             f"{number}/{len(missing)}  {', '.join(map(str, place))}: {told}", flush=True
@@ -190,7 +190,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def recorded(path: Path) -> list[dict[str, Any]]:
     """Return the lines of the record."""
-    return journal.read(path) if path.exists() else []
+    return files.read_entries(path) if path.exists() else []
 
 
 def place_of(line: Mapping[str, Any]) -> Place:

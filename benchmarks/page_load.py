@@ -25,10 +25,10 @@ from benchmarks.page import TOKEN, Server
 from benchmarks.page_speed import processor, spread
 from PIL import Image
 
+from fewlabels.experiments.settings import Choice
 from fewlabels.projects import Project
-from fewlabels.runs import Choice
-from fewlabels.store import Event, Kind, ListedFile
-from fewlabels.store.schema import ROUND_ITEMS, ROUNDS, renew_checksums
+from fewlabels.projects.store import Event, Kind, ListedFile
+from fewlabels.projects.store.schema import ROUND_ITEMS, ROUNDS, renew_checksums
 from fewlabels.web.desk import Desk
 from fewlabels.web.messages import Action, Turn
 

@@ -30,8 +30,8 @@ import torch
 from PIL import Image
 
 from fewlabels.errors import FewlabelsWarning
+from fewlabels.experiments.settings import Choice
 from fewlabels.projects import Project
-from fewlabels.runs import Choice
 
 RESULTS = Path(__file__).parent / "results" / "photo_project.json"
 TRAINER = Choice(name="frozen-linear", options={"encoder": "efficientnet-lite0"})

@@ -39,8 +39,8 @@ from typing import Any, NamedTuple
 
 from benchmarks.study import RESULTS, recorded
 
-from fewlabels import journal
-from fewlabels.bench import (
+from fewlabels import files
+from fewlabels.experiments.bench import (
     BenchFolder,
     Cell,
     Condition,
@@ -48,11 +48,11 @@ from fewlabels.bench import (
     Footprint,
     run_cells,
 )
-from fewlabels.bench.cells import plan
-from fewlabels.bench.experiment import resolved
-from fewlabels.bench.recipes.cpu import long_tail
+from fewlabels.experiments.bench.cells import plan
+from fewlabels.experiments.bench.experiment import resolved
+from fewlabels.experiments.bench.recipes.cpu import long_tail
+from fewlabels.experiments.settings import Choice, RunSettings
 from fewlabels.jobs import LocalExecutor
-from fewlabels.runs import Choice, RunSettings
 
 RECORD = RESULTS / "practical.jsonl"
 QUERIES = [20, 20, 40, 40, 40, 80, 80, 160, 160]
@@ -222,7 +222,7 @@ def run(arguments: argparse.Namespace) -> None:
                 "classes": [sum(c > 0 for c in line.class_counts) for line in lines],
                 "seconds": [round(one, 2) for one in seconds],
             }
-            journal.append(arguments.record, {**places[cell.address], **result})
+            files.append_entry(arguments.record, {**places[cell.address], **result})
             for network in folder.run_folder(cell).path.rglob("*.safetensors"):
                 network.unlink()
             words = str([round(100 * one, 1) for one in result["accuracy"]])

@@ -22,8 +22,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from numpy.typing import NDArray
 from scipy.stats import t
 
-from fewlabels.evaluation import Saving, area_under_curve, labels_saved
-from fewlabels.naming import DEFAULT_STRATEGY
+from fewlabels.experiments.evaluation import Saving, area_under_curve, labels_saved
+from fewlabels.names import DEFAULT_STRATEGY
 
 LABELS = (20, 40, 80, 120, 160, 240, 320)
 """Numbers of labels over which the plan averages accuracy."""

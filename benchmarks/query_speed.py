@@ -34,8 +34,7 @@ from torch import Tensor
 
 from fewlabels import gram, rng, search, strategies, training
 from fewlabels.gram.joint import joint_rows
-from fewlabels.matrices import MappedRows
-from fewlabels.pool import UNKNOWN, ArrayImages, Pool, Query
+from fewlabels.pool import UNKNOWN, ArrayImages, MappedRows, Pool, Query
 from fewlabels.protocols import Classifier, Outputs
 from fewlabels.training import graph as graphs
 from fewlabels.training.views import PoolInputs

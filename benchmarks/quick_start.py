@@ -15,8 +15,8 @@ from pathlib import Path
 import typer
 from PIL import Image
 
+from fewlabels.experiments.settings import Choice
 from fewlabels.projects import Project
-from fewlabels.runs import Choice
 
 RECORD = Path(__file__).parent / "results" / "quick_start.json"
 NUM_IMAGES = 200

@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.study import RESULTS
 from matplotlib.figure import Figure
 
-from fewlabels.bench import published
+from fewlabels.experiments.bench import published
 
 Run = Mapping[str, Any]
 _PAPER = (published.TABLE_3_ZERO_SHOT, None, published.TABLE_3_SINGLE_SHOT)

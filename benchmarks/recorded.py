@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fewlabels.bench import BenchFolder, Results, read_results
+from fewlabels.experiments.bench import BenchFolder, Results, read_results
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -17,8 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fewlabels import journal
-from fewlabels.bench import (
+from fewlabels import files
+from fewlabels.experiments.bench import (
     BenchFolder,
     Cell,
     Condition,
@@ -26,11 +26,11 @@ from fewlabels.bench import (
     Footprint,
     run_cells,
 )
-from fewlabels.bench.cells import plan
-from fewlabels.bench.experiment import resolved
-from fewlabels.bench.recipes.cpu import long_tail
+from fewlabels.experiments.bench.cells import plan
+from fewlabels.experiments.bench.experiment import resolved
+from fewlabels.experiments.bench.recipes.cpu import long_tail
+from fewlabels.experiments.settings import Choice, RunSettings
 from fewlabels.jobs import LocalExecutor
-from fewlabels.runs import Choice, RunSettings
 
 RESULTS = Path(__file__).parent / "results"
 RECORD = RESULTS / "study.jsonl"
@@ -260,7 +260,7 @@ def run(arguments: argparse.Namespace) -> None:
             cell, said = ended.cell, ended.error or ""
             if not said:
                 line = line_of(cell, folder)
-                journal.append(arguments.record, {**places[cell.address], **line})
+                files.append_entry(arguments.record, {**places[cell.address], **line})
                 for network in folder.run_folder(cell).path.rglob("*.safetensors"):
                     network.unlink()
                 said = str(line["accuracy"])
@@ -270,7 +270,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def recorded(path: Path) -> list[dict[str, Any]]:
     """Return the lines of the record."""
-    return journal.read(path) if path.exists() else []
+    return files.read_entries(path) if path.exists() else []
 
 
 def _key(place: Mapping[str, Any], num_labels: int) -> tuple[Any, ...]:

@@ -23,9 +23,9 @@ from benchmarks.study import AT_ONCE, ORACLE, RECORD, RESULTS, SOURCES
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from fewlabels import data, journal, rng, training
+from fewlabels import data, files, rng, training
+from fewlabels.experiments.simulation import hidden
 from fewlabels.gram.diffusion import Diffusion, DiffusionRows, diffusion_rows
-from fewlabels.loop import hidden
 
 OUT = RESULTS / "study_measures.jsonl"
 _NOISE, _LEAST = 0.01, 1e-12
@@ -161,10 +161,10 @@ def main() -> None:
     parser.add_argument("--record", type=Path, default=RECORD)
     parser.add_argument("--out", type=Path, default=OUT)
     arguments = parser.parse_args()
-    before = journal.read(arguments.out) if arguments.out.exists() else []
+    before = files.read_entries(arguments.out) if arguments.out.exists() else []
     done = {tuple(line[name] for name in _PLACE) for line in before}
     for line in lines(arguments.record, done):
-        journal.append(arguments.out, dict(line))
+        files.append_entry(arguments.out, dict(line))
 
 
 if __name__ == "__main__":

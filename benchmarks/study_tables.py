@@ -7,7 +7,7 @@ from benchmarks.study import AT_ONCE, HEADS, ORACLE, SOURCES, STEPLESS
 from benchmarks.study_data import Study, described, whole
 from scipy.stats import kendalltau, spearmanr
 
-from fewlabels import evaluation
+from fewlabels.experiments import evaluation
 
 FAMILY = ("npc", "npc, clusters", "npc, greedy", "npc, diffusion", "outward", "v-opt")
 RIVALS = ("random", "badge", "typiclust")

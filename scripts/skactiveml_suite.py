@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import skactiveml
 
-from fewlabels.adapters.skactiveml import FewlabelsQuery
+from fewlabels.strategies.skactiveml import FewlabelsQuery
 
 REQUIRED = ("npc", "badge", "coreset", "margin", "typiclust")
 WHEEL = "scikit-activeml==0.6.1"

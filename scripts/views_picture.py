@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import fewlabels
-from fewlabels.augment import WeakAugment, preset, strong, weak
+from fewlabels.data.augment import WeakAugment, preset, strong, weak
 from fewlabels.errors import FewlabelsError
 from fewlabels.rng import stream
 

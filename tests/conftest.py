@@ -115,7 +115,7 @@ def compiled_once():
         return create(*given, execution_options=kept, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fewlabels.store.database.create_engine", created)
+        patch.setattr("fewlabels.projects.store.database.create_engine", created)
         yield
 
 

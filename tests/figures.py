@@ -21,8 +21,8 @@ from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any, NamedTuple
 
-from fewlabels import evaluation
-from fewlabels.bench import published
+from fewlabels.experiments import evaluation
+from fewlabels.experiments.bench import published
 
 RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
 

@@ -15,16 +15,16 @@ from typing import Any
 from pydantic import BaseModel
 
 import fewlabels
-from fewlabels.bench import Experiment
-from fewlabels.bench import folder as bench
 from fewlabels.cli.app import _COMMANDS, command
+from fewlabels.experiments.bench import Experiment
+from fewlabels.experiments.bench import folder as bench
+from fewlabels.experiments.execution import execute
+from fewlabels.experiments.settings import RunSettings
 from fewlabels.projects.export.config import EncoderConfig, ModelConfig
 from fewlabels.projects.export.manifest import Manifest
 from fewlabels.projects.models import ModelRecord
 from fewlabels.projects.settings import ProjectSettings
-from fewlabels.runs import RunSettings
-from fewlabels.runs.executing import execute
-from fewlabels.store import Store
+from fewlabels.projects.store import Store
 
 FILE = Path(__file__).with_name("surface.json")
 COMMAND = "python -m tests.surface"

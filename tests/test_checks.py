@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 
 import pytest
 
-from fewlabels.checks import Count, Limits, Settings, Share, Weight, count
-from fewlabels.errors import UsageError
+from fewlabels.errors import Count, Limits, Settings, Share, UsageError, Weight, count
 
 
 @dataclass(frozen=True, kw_only=True)

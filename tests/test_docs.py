@@ -16,7 +16,7 @@ import pytest
 import typer
 
 from fewlabels import cli, errors, strategies
-from fewlabels.conformance import problem
+from fewlabels.experiments.conformance import problem
 from fewlabels.rng import stream
 
 ROOT = Path(__file__).parent.parent
@@ -138,7 +138,7 @@ def test_every_command_is_in_the_guide():
 
 
 @pytest.mark.parametrize(
-    "module", ["strategies", "training", "data", "features.encoders"]
+    "module", ["strategies", "training", "data", "models.encoders"]
 )
 def test_every_name_is_in_the_guide(module):
     names = importlib.import_module(f"fewlabels.{module}").names()

@@ -32,7 +32,7 @@ NOT_MEASURED = {
     "docs/statistics.md": {
         "5 %": "level of a test",
         "99 %": "where random counts as done",
-        "p = 0.048": "tests/bench/test_published.py",
+        "p = 0.048": "tests/experiments/bench/test_published.py",
     },
     "docs/store.md": {"20 seconds": "default of an option"},
     "docs/study-tables.md": {

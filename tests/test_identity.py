@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tests.runs.toy import FirstOnes, Resuming
+from tests.experiments.runs.toy import FirstOnes, Resuming
 from tests.training.conftest import tiny_pool
 
 from fewlabels import strategies, training
-from fewlabels.identity import UNDECIDING, Identity, identity
-from fewlabels.loop.evaluations import mark_of
+from fewlabels.experiments.evaluations import mark_of
+from fewlabels.names import UNDECIDING, Identity, identity
 from fewlabels.pool import Split
 from fewlabels.training.workspace import fingerprint
 
@@ -85,8 +85,8 @@ def test_the_source_is_that_of_all_modules_outside():
     class Child(Resuming):
         pass
 
-    assert set(identity(Child()).source) == {__name__, "tests.runs.toy"}
-    assert set(identity(FirstOnes()).source) == {"tests.runs.toy"}
+    assert set(identity(Child()).source) == {__name__, "tests.experiments.runs.toy"}
+    assert set(identity(FirstOnes()).source) == {"tests.experiments.runs.toy"}
 
 
 def test_the_source_of_an_own_encoder_is_a_part_of_a_training(tmp_path, monkeypatch):

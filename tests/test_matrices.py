@@ -10,7 +10,7 @@ import torch
 
 from fewlabels.errors import NotFiniteError, UsageError
 from fewlabels.gram import last_layer_kernel
-from fewlabels.matrices import MappedRows, pieces, rows_at, rows_of
+from fewlabels.pool import MappedRows, pieces, rows_at, rows_of
 from fewlabels.protocols import Outputs
 
 VIEWS = {

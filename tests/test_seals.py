@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from fewlabels.seals import opened, sealed
+from fewlabels.files import opened, sealed
 
 ENTRY = {"schema_version": 3, "ids": ["a.png@0f", 'ü"}\u2028'], "value": 0.1}
 FORMS = {

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy.engine import make_url
+from tests.experiments.runs import toy
+from tests.projects.store.conftest import emptied
 from tests.projects.toy import begin, go_on, paths, write
-from tests.runs import toy
-from tests.store.conftest import emptied
 
 from fewlabels.errors import AnswersError, UsageError
+from fewlabels.experiments.settings import Choice, RunSettings
 from fewlabels.jobs import cluster
 from fewlabels.projects import Project, predict
 from fewlabels.report import write_project_report, write_report
-from fewlabels.runs import Choice, RunSettings
 
 ROOT = Path(__file__).parents[1]
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")

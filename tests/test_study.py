@@ -14,7 +14,7 @@ from benchmarks import (
 from benchmarks.study import SELECTORS, SOURCES, STAGES, planned
 from benchmarks.study_data import Study
 
-from fewlabels import evaluation
+from fewlabels.experiments import evaluation
 from fewlabels.gram.diffusion import Diffusion, diffusion_rows
 
 

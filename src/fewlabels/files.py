@@ -13,18 +13,20 @@ a pipe keeps its reader waiting, a device may never end.
 import ctypes
 import errno
 import json
+import math
 import os
 import re
 import shutil
 import stat
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from io import BufferedReader
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
+from typing import Any, BinaryIO
 
 from fewlabels.errors import FewlabelsError, ForeignFolderError, StorageError
 
@@ -310,3 +312,104 @@ def _flush_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+FIELD = "checksum"
+"""The last field of a sealed object."""
+
+_LENGTH = 16
+_LONGEST = 80  # characters that a seal takes, with some blanks
+_END = re.compile(rf',\s*"{FIELD}": "([0-9a-f]{{{_LENGTH}}})"\s*}}\s*$', re.ASCII)
+
+
+def sealed(text: str) -> str:
+    """Return the text of a JSON object, indented or not, with a checksum at its end.
+
+    Example:
+        >>> sealed('{"step": 0}')
+        '{"step": 0, "checksum": "566b58ce7230c2ca"}'
+    """
+    inner = text.rstrip()[:-1].rstrip()
+    is_indented = "\n" in inner
+    before, after = (",\n  ", "\n}") if is_indented else (", ", "}")
+    ending = text[len(text.rstrip()) :]
+    return f'{inner}{before}"{FIELD}": "{_hash(inner)}"{after}{ending}'
+
+
+def opened(content: str | bytes) -> str:
+    """Return a JSON object without its checksum, if it has one.
+
+    One that is not the object that was sealed raises :class:`ValueError`.
+    """
+    text = content.decode("utf-8") if isinstance(content, bytes) else content
+    end = _END.search(text, max(0, len(text) - _LONGEST))
+    if end is None:
+        if f'"{FIELD}"' in text[-_LONGEST:]:
+            raise ValueError("its checksum cannot be read")
+        return text
+    if _hash(text[: end.start()]) != end[1]:
+        raise ValueError("its checksum does not fit what it says")
+    return text[: end.start()] + "}"
+
+
+def _hash(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:_LENGTH]
+
+
+def append_entry(
+    path: Path, entry: Mapping[str, Any], *, durable: bool = False
+) -> None:
+    """Add a line of strict JSON to a file; a number that is not finite becomes null.
+
+    Args:
+        path: The file; made with its folder where there is none.
+        entry: What the line says.
+        durable: The line decides something. Wait until it is on the disk, so that it
+            outlives a machine that loses power, and not only a process that is killed;
+            and give it a checksum.
+
+    Raises:
+        StorageError: If the disk is full or the file cannot be written to.
+    """
+    line = json.dumps({name: _strict(value) for name, value in entry.items()})
+    make_folder(path.parent)
+    try:
+        with path.open("ab+") as file:
+            _cut_torn_end(file)
+            file.write((sealed(line) if durable else line).encode() + b"\n")
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+    except OSError as error:
+        raise StorageError(explanation(path, error)) from error
+
+
+def read_entries(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a file, without a torn one at its end.
+
+    Args:
+        path: The file; where there is none, there are no lines.
+
+    Returns:
+        What each line says. One whose checksum does not fit is a :class:`ValueError`.
+    """
+    if not path.exists():
+        return []
+    *whole, _ = path.read_bytes().split(b"\n")
+    return [parsed(opened(line)) for line in whole]
+
+
+def _strict(value: Any) -> Any:
+    """Return None for NaN and infinity, which JSON does not know."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _cut_torn_end(file: BinaryIO) -> None:
+    """Cut off what follows the last end of a line."""
+    size = file.seek(0, os.SEEK_END)
+    if not size:
+        return
+    file.seek(size - 1)
+    if file.read(1) != b"\n":
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
 from fewlabels.errors import NotFiniteError
-from fewlabels.matrices import MappedRows, Rows, pieces
-from fewlabels.pool import Answers, Images, Pool, Query, Round
+from fewlabels.pool import Answers, Images, MappedRows, Pool, Query, Round, Rows, pieces
 
 if TYPE_CHECKING:
-    from fewlabels.identity import Identity
+    from fewlabels.names import Identity
 
 
 class Kernel(Protocol):

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator
 
-from fewlabels.checks import whole_number
+from fewlabels.errors import whole_number
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.bench import little
+from tests.experiments.bench import little
 
-from fewlabels import bench
 from fewlabels.cli.bench import chosen
-from fewlabels.runs import Choice
+from fewlabels.experiments import bench
+from fewlabels.experiments.settings import Choice
 
 FIELDS = yaml.safe_dump(json.loads(little.experiment(seeds=(0,)).model_dump_json()))
 
@@ -101,7 +101,7 @@ def test_seeds_and_strategies_are_added(fewlabels, toy):
 
 
 def test_a_failing_run_makes_the_command_fail_after_the_others(fewlabels, toy):
-    names = "tests.bench.little:Failing,random"
+    names = "tests.experiments.bench.little:Failing,random"
     code, out, err = fewlabels("bench", "run", toy, "--strategies", names)
     assert code == 1
     assert "failed: RuntimeError: nothing left to say" in err

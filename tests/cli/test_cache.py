@@ -8,11 +8,12 @@ import time
 import pytest
 import torch
 from filelock import FileLock
-from tests.features import toy
+from tests.models import toy
 
-from fewlabels.augment import WeakAugment
+from fewlabels.data.augment import WeakAugment
 from fewlabels.data.derived import ChosenImages
-from fewlabels.features import FeatureCache, embedded, embedded_views
+from fewlabels.models.cache import FeatureCache
+from fewlabels.models.embedding import embedded, embedded_views
 
 DAY = 24 * 3600
 

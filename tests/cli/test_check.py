@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-OWN = "tests.conformance.broken"
+OWN = "tests.experiments.conformance.broken"
 
 
 def shown(out):
@@ -57,7 +57,7 @@ def test_the_fault_of_a_broken_strategy_is_named(fewlabels, name, said, broken):
     ],
 )
 def test_parts_are_checked_as_well(fewlabels, thing, words, said, broken):
-    path = f"tests.conformance.broken_parts:{thing}"
+    path = f"tests.experiments.conformance.broken_parts:{thing}"
     code, out, _ = fewlabels("check", path, *words)
     assert code == (0 if broken is None else 1)
     assert said in shown(out)

@@ -4,15 +4,17 @@ import json
 import sys
 
 import pytest
-from tests.bench.little import done, experiment
+from tests.experiments.bench.little import done, experiment
+from tests.experiments.runs.toy import digits, whole_run
 from tests.projects.toy import begin, go_on
-from tests.runs.toy import digits, whole_run
 
-from fewlabels.bench import Condition
 from fewlabels.errors import UsageError
+from fewlabels.experiments.bench import Condition
+from fewlabels.experiments.diagnosis import diagnose
+from fewlabels.experiments.run_folder import RunFolder
+from fewlabels.experiments.settings import Choice
 from fewlabels.projects import Project
 from fewlabels.report import write_report
-from fewlabels.runs import Choice, RunFolder, diagnose
 
 TRAP = """\
 from pathlib import Path

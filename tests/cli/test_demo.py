@@ -4,11 +4,11 @@ import json
 import re
 
 import pytest
-from tests.bench.little import Here
+from tests.experiments.bench.little import Here
 
-from fewlabels import jobs, naming
-from fewlabels.bench.recipes import cpu
+from fewlabels import jobs, names
 from fewlabels.cli.bench import _FAST_STEPS, shortened
+from fewlabels.experiments.bench.recipes import cpu
 
 
 def test_the_demo_shows_what_labels_were_worth(fewlabels, tmp_path, monkeypatch):
@@ -40,10 +40,10 @@ def test_the_demo_shows_what_labels_were_worth(fewlabels, tmp_path, monkeypatch)
 
 def test_the_demo_compares_the_default_under_two_learners():
     found = cpu.demo()
-    names = [one.name for one in found.strategies]
-    assert names[:3] == ["random", "npc", "typiclust"]
-    assert names[3] == found.subject
-    assert naming.DEFAULT_STRATEGY in names
+    chosen = [strategy.name for strategy in found.strategies]
+    assert chosen[:3] == ["random", "npc", "typiclust"]
+    assert chosen[3] == found.subject
+    assert names.DEFAULT_STRATEGY in chosen
     assert [one.settings.trainer.name for one in found.conditions] == [
         *("blend", "fixmatch-darp")
     ]

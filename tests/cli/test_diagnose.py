@@ -5,9 +5,9 @@ import shutil
 from functools import partial
 
 import pytest
-from tests.runs.toy import digits, whole_run
+from tests.experiments.runs.toy import digits, whole_run
 
-from fewlabels.runs import Choice
+from fewlabels.experiments.settings import Choice
 
 
 @pytest.fixture(scope="module")

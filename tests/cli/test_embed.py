@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.embedding.here import pictures
+from tests.models.bulk.here import pictures
 
 
 @pytest.fixture

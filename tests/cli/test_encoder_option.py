@@ -6,16 +6,16 @@ import subprocess
 import sys
 
 import pytest
-from tests.bench.little import experiment
 from tests.cli.test_quick_start import LOADED
-from tests.features.test_onnx_encoder import written
+from tests.experiments.bench.little import experiment
+from tests.models.test_onnx_encoder import written
 from tests.projects.toy import pictures
 
-from fewlabels.bench import Condition
 from fewlabels.cli.bench import chosen
 from fewlabels.errors import UsageError
+from fewlabels.experiments.bench import Condition
+from fewlabels.experiments.settings import Choice, RunSettings
 from fewlabels.projects import Project
-from fewlabels.runs import Choice, RunSettings
 
 COMMANDS = {
     "init": ("project", "--images", "images", "--classes", "a,b", "--budget", "8"),
@@ -124,7 +124,7 @@ def test_a_download_needs_something_to_fetch(fewlabels):
 def test_a_download_is_done_only_if_asked_for(fewlabels, monkeypatch, tmp_path):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     asked = []
-    monkeypatch.setattr("fewlabels.features.local_models.download", asked.append)
+    monkeypatch.setattr("fewlabels.models.local_models.download", asked.append)
     for name in ("hf-hub:org/net@v1", "timm/net"):
         assert fewlabels("run", "digits", "--encoder", name)[0] == 2
         assert not asked

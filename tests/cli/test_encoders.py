@@ -5,10 +5,10 @@ import shutil
 
 import pytest
 from tests.cli.test_quick_start import loaded
-from tests.features import saved
-from tests.features.test_onnx_encoder import written
+from tests.models import saved
+from tests.models.test_onnx_encoder import written
 
-from fewlabels.features import encoders as module
+from fewlabels.models import encoders as module
 
 
 def read(out):

@@ -4,12 +4,12 @@ import sys
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from fewlabels import journal
+from fewlabels import files
 
 
 def told(folder):
     """Part and step of every line that says a loss, and of every accuracy."""
-    lines = journal.read(folder / "training.jsonl")
+    lines = files.read_entries(folder / "training.jsonl")
     assert {line["schema_version"] for line in lines} == {3}
     assert {line["task"] for line in lines if "loss" in line} == {"Training"}
     return [

@@ -7,7 +7,8 @@ import pytest
 from rich.console import Console
 
 from fewlabels.cli.terminal import Bars, Terminal
-from fewlabels.journal import JsonLines, read
+from fewlabels.experiments.listeners import JsonLines
+from fewlabels.files import read_entries as read
 from fewlabels.progress import reporting, tell, track
 
 ALL = {

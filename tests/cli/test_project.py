@@ -16,7 +16,7 @@ from tests.projects.toy import (
 )
 
 from fewlabels.projects import Project
-from fewlabels.store import Store
+from fewlabels.projects.store import Store
 
 
 @pytest.fixture

@@ -126,7 +126,7 @@ def test_code_that_the_command_names_is_allowed(tmp_path, served):
 
 
 def test_a_missing_extra_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("fewlabels.naming.find_spec", lambda name: None)
+    monkeypatch.setattr("fewlabels.names.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install 'fewlabels\[web\]'"):
         module.start(tmp_path)
 

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
-from fewlabels.embedding.shards import write
 from fewlabels.errors import FewlabelsError
+from fewlabels.models.bulk.shards import write
 from fewlabels.projects import Project, predict
 
 CLASSES = ("cat", "dog", "owl")

@@ -16,10 +16,9 @@ from fewlabels import data
 from fewlabels.data.contents import row_contents, row_digest
 from fewlabels.data.text import natural_key
 from fewlabels.data.vectors import Vectors
-from fewlabels.embedding.shards import write
 from fewlabels.errors import DataError, FewlabelsError
-from fewlabels.matrices import MappedRows
-from fewlabels.pool import ArrayImages
+from fewlabels.models.bulk.shards import write
+from fewlabels.pool import ArrayImages, MappedRows
 
 ROWS = np.arange(12, dtype=np.float64).reshape(4, 3) / 7
 NAMES = ["a/1.png", "a/2.png", "b/1.png", "b/30.png"]

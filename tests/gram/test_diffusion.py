@@ -68,8 +68,8 @@ def test_few_eigenvectors_leave_little_and_more_leave_less():
 def test_sparse_and_dense_decompositions_agree(monkeypatch):
     rows = rows_of(1, num_items=120)
     whole = diffusion_rows(rows, Diffusion(rank=20))
-    monkeypatch.setattr("fewlabels.neighbors.graph._DENSE", 0)
-    monkeypatch.setattr("fewlabels.neighbors.graph._MOSTLY", 0)
+    monkeypatch.setattr("fewlabels.gram.graph._DENSE", 0)
+    monkeypatch.setattr("fewlabels.gram.graph._MOSTLY", 0)
     monkeypatch.setattr(diffusion, "_last", {})
     found = diffusion_rows(rows, Diffusion(rank=20))
     assert (found.rows @ found.rows.T).numpy() == pytest.approx(

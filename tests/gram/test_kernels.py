@@ -14,7 +14,7 @@ from fewlabels.gram import (
     wide_head_kernel,
 )
 from fewlabels.gram.rows import DoubleRows
-from fewlabels.matrices import rows_of
+from fewlabels.pool import rows_of
 from fewlabels.rng import stream
 
 

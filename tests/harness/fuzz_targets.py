@@ -14,19 +14,21 @@ from tests.harness.fuzz_data import data_targets
 from tests.harness.fuzz_mutations import Mutation, Target, json_lines
 
 from fewlabels import models
-from fewlabels.bench.cells import read_experiment
 from fewlabels.data import load
-from fewlabels.features import NetworkClassifier
-from fewlabels.features.cache import CONTENT, FeatureCache
-from fewlabels.loop import evaluations
+from fewlabels.experiments import evaluations
+from fewlabels.experiments.bench.cells import read_experiment
+from fewlabels.experiments.execution import execute
+from fewlabels.experiments.run_folder import RunFolder
+from fewlabels.experiments.settings import Choice, RunSettings
+from fewlabels.files import FIELD
+from fewlabels.models.cache import CONTENT, FeatureCache
+from fewlabels.models.classifiers import NetworkClassifier
 from fewlabels.projects.exchange import read_answers
 from fewlabels.projects.export import Facts, load_model, save_model
 from fewlabels.projects.models import ModelRecord, records
 from fewlabels.projects.settings import ProjectSettings
 from fewlabels.report import write_report
 from fewlabels.rng import stream
-from fewlabels.runs import Choice, RunFolder, RunSettings, execute
-from fewlabels.seals import FIELD
 
 
 def targets(place: Path) -> tuple[Target, ...]:

@@ -33,12 +33,12 @@ import torch
 from PIL import Image
 
 from fewlabels.errors import FewlabelsError
+from fewlabels.experiments.settings import Choice
 from fewlabels.files import replace_text
 from fewlabels.projects import Project, predict
 from fewlabels.projects.export import check_replaceable
+from fewlabels.projects.store.records import LABELS
 from fewlabels.report import write_project_report
-from fewlabels.runs import Choice
-from fewlabels.store.records import LABELS
 
 NUM_IMAGES, CLASSES = 24, ("even", "odd")
 VERBS = ("ask", "tell", "train", "status", "export", "predict")

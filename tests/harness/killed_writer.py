@@ -25,7 +25,7 @@ from pathlib import Path
 
 from tests.harness import postgres
 
-from fewlabels.store import Event, Kind, ListedFile, Store, new_uuid
+from fewlabels.projects.store import Event, Kind, ListedFile, Store, new_uuid
 
 ROOT = Path(__file__).parents[2]
 NUM_CLASSES = 10

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fewlabels.projects import Project
-from fewlabels.store import Event, Kind, StoredEvent
-from fewlabels.store.records import VERDICTS
+from fewlabels.projects.store import Event, Kind, StoredEvent
+from fewlabels.projects.store.records import VERDICTS
 
 ANNOTATORS = ("ann", "bob")
 MOST_LEASED = 3

@@ -45,10 +45,10 @@ from tests.harness.labeling_twin import (
 )
 
 from fewlabels.errors import FewlabelsError, StoreError, UsageError
+from fewlabels.experiments.settings import Choice
 from fewlabels.files import replace_text
 from fewlabels.projects import Project
-from fewlabels.runs import Choice
-from fewlabels.store import StoredEvent, new_uuid
+from fewlabels.projects.store import StoredEvent, new_uuid
 
 CLASSES = ("cat", "dog", "fox")
 NUM_PROCESSES, NUM_IMAGES = 4, 60

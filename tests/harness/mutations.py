@@ -28,8 +28,10 @@ from PIL import Image
 
 from fewlabels.data import load
 from fewlabels.errors import FewlabelsError, SettingsChangedWarning
+from fewlabels.experiments.execution import execute
+from fewlabels.experiments.run_folder import RunFolder
+from fewlabels.experiments.settings import Choice, RunSettings
 from fewlabels.projects import Project, predict
-from fewlabels.runs import Choice, RunFolder, RunSettings, execute
 
 REFUSED, SAME, TOLD = "refused with a sentence", "the same", "told"
 SILENT, CRASHED = "silently different", "crashed"

@@ -292,7 +292,7 @@ def refusing():
     [
         "os:system",
         "tests.jobs.calls:add",
-        "fewlabels.naming:imported",  # ours, but not meant for it
+        "fewlabels.names:imported",  # ours, but not meant for it
         "fewlabels.jobs.permission:imported",
         "fewlabels:",
         "",
@@ -308,7 +308,7 @@ def run_of(strategy, options, root):
     settings = {"strategy": {"name": strategy, "options": options}, "data": "digits"}
     settings |= {"trainer": "spreading", "query": 5, "budget": 15}
     order = {"root": str(root), "settings": json.dumps(settings)}
-    return "fewlabels.bench.work:work", order
+    return "fewlabels.experiments.bench.work:work", order
 
 
 def test_code_that_arguments_name_is_not_imported(refusing, tmp_path):
@@ -335,7 +335,7 @@ def test_a_job_cannot_permit_itself_anything(refusing, tmp_path, allowed):
 
 @pytest.mark.usefixtures("forked_workers")
 def test_code_that_the_program_allows_is_used_by_what_arguments_name(tmp_path):
-    own = "tests.runs.toy:FirstOnes"
+    own = "tests.experiments.runs.toy:FirstOnes"
     job = jobs.start(*run_of(own, {}, tmp_path), allow_code=[own])
     assert job.result() is None
 

@@ -9,8 +9,9 @@ import torch
 
 from fewlabels import models, rng
 from fewlabels.errors import UsageError
+from fewlabels.gram.graph import NeighborGraph
+from fewlabels.gram.nodes import Nodes
 from fewlabels.models import Neighbors
-from fewlabels.neighbors import NeighborGraph, Nodes
 
 ROWS = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
 NEW = torch.from_numpy(np.random.default_rng(1).normal(size=(9, 6)).astype(np.float32))

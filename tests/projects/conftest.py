@@ -1,5 +1,5 @@
 """The databases of the store's tests."""
 
-from tests.store.conftest import place
+from tests.projects.store.conftest import place
 
 __all__ = ["place"]

@@ -19,7 +19,7 @@ from tests.projects.toy import (
 from fewlabels.cli.project import next_sentence
 from fewlabels.errors import AnswersError, DataError, UsageError
 from fewlabels.projects import NextStep, Project, answers
-from fewlabels.store import Kind
+from fewlabels.projects.store import Kind
 
 
 @pytest.fixture

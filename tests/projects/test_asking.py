@@ -28,9 +28,9 @@ from fewlabels.errors import (
     UnknownNameError,
     UsageError,
 )
+from fewlabels.experiments.settings import Choice
 from fewlabels.projects import NextStep, choosing
-from fewlabels.runs import Choice
-from fewlabels.store import Kind, candidates_digest
+from fewlabels.projects.store import Kind, candidates_digest
 from fewlabels.strategies.random import Random
 
 

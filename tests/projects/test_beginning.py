@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import text
+from tests.projects.store.conftest import emptied
 from tests.projects.toy import (
     QUICK,
     answer,
@@ -16,7 +17,6 @@ from tests.projects.toy import (
     num_events,
     pictures,
 )
-from tests.store.conftest import emptied
 
 from fewlabels.cli.project import next_sentence
 from fewlabels.errors import (
@@ -29,9 +29,9 @@ from fewlabels.errors import (
     UnknownNameError,
     UsageError,
 )
+from fewlabels.experiments.settings import Choice
 from fewlabels.projects import Project
-from fewlabels.runs import Choice
-from fewlabels.store import Store
+from fewlabels.projects.store import Store
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from tests.projects.toy import begun, go_on, paths, truth, write
 
 from fewlabels.errors import AnswersError, ReplayError, UnknownNameError, UsageError
 from fewlabels.projects import Project
-from fewlabels.store import new_uuid
+from fewlabels.projects.store import new_uuid
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from tests.features import saved
+from tests.models import saved
 from tests.projects.toy import begin, go_on
 
 from fewlabels.errors import DataError

@@ -22,11 +22,8 @@ from torch import nn
 
 from fewlabels import models
 from fewlabels.errors import DataError, StorageError, UsageError
-from fewlabels.features import (
-    NetworkClassifier,
-    PrecomputedClassifier,
-    encoders,
-)
+from fewlabels.models import encoders
+from fewlabels.models.classifiers import NetworkClassifier, PrecomputedClassifier
 from fewlabels.projects.export import Facts, load_model, save_model, write_onnx
 from fewlabels.rng import stream
 
@@ -325,6 +322,6 @@ def test_onnx_says_the_same(tmp_path, kind):
 
 
 def test_onnx_without_its_extra_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr("fewlabels.naming.find_spec", lambda name: None)
+    monkeypatch.setattr("fewlabels.names.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install 'fewlabels\[onnx\]'"):
         write_onnx(tmp_path / "model.onnx", from_scratch(), SHAPE)

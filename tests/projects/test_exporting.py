@@ -11,8 +11,8 @@ from tests.projects.toy import begin, begun, go_on, pictures
 
 from fewlabels import files
 from fewlabels.errors import UnlearnedLabelsError, UsageError
+from fewlabels.experiments.settings import Choice
 from fewlabels.projects import Project, predict
-from fewlabels.runs import Choice
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
 

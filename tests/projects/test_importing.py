@@ -32,7 +32,7 @@ from fewlabels.errors import (
     UsageError,
 )
 from fewlabels.projects import Project
-from fewlabels.store import new_uuid
+from fewlabels.projects.store import new_uuid
 
 
 @pytest.fixture
@@ -448,7 +448,7 @@ def test_a_column_of_ids_does_not_become_classes(tmp_path):
 _IMPORT = """
 import sys
 from fewlabels.projects import Project
-from fewlabels.store import events
+from fewlabels.projects.store import events
 import os, signal
 insert = events._insert
 def killed(connection, rows):

@@ -17,8 +17,8 @@ from tests.projects.toy import (
 )
 
 from fewlabels.errors import FewlabelsWarning, ProjectError, UnlearnedLabelsError
+from fewlabels.experiments.settings import Choice
 from fewlabels.projects import Project
-from fewlabels.runs import Choice
 from fewlabels.training import loop
 
 RESUMABLE = Choice(

@@ -8,7 +8,7 @@ from tests.harness import killed_project
 from tests.harness.killed_project import Life
 
 from fewlabels.projects import Project
-from fewlabels.store import new_uuid
+from fewlabels.projects.store import new_uuid
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
 

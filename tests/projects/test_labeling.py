@@ -7,7 +7,7 @@ from tests.projects.toy import begin, begun, changed, num_events, pictures, trut
 
 from fewlabels.errors import ReplayError, StoreError, UnknownNameError, UsageError
 from fewlabels.projects import Project
-from fewlabels.store import Kind, new_uuid
+from fewlabels.projects.store import Kind, new_uuid
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import torch
 from sklearn.decomposition import PCA
 from tests.projects.toy import begin, go_on
 
+from fewlabels.experiments.settings import Choice
 from fewlabels.projects.export import PredictionRows, write_predictions
 from fewlabels.projects.export import map as module
 from fewlabels.projects.export.map import NUM_NEIGHBORS, Points
-from fewlabels.runs import Choice
 
 
 def written(folder, rows, parts=3):

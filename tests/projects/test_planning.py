@@ -10,8 +10,11 @@ from tests.projects.trained import images
 from fewlabels import data, training
 from fewlabels.data.derived import ChosenImages
 from fewlabels.errors import ShapeError, UsageError
-from fewlabels.features import FeatureCache, ModuleEncoder, embedded, encoders
-from fewlabels.models import WideResNet
+from fewlabels.experiments.settings import Choice
+from fewlabels.models import WideResNet, encoders
+from fewlabels.models.cache import FeatureCache
+from fewlabels.models.embedding import embedded
+from fewlabels.models.module_encoder import ModuleEncoder
 from fewlabels.pool import ArrayImages, Pool
 from fewlabels.projects import plan
 from fewlabels.projects.planning import (
@@ -20,7 +23,6 @@ from fewlabels.projects.planning import (
     expected_seconds,
     from_scratch,
 )
-from fewlabels.runs import Choice
 from fewlabels.training import darp
 
 STEP, EMBED, REFINE = 0.5, 0.1, 0.01
@@ -196,7 +198,7 @@ def test_without_the_pretrained_network_pixels_are_compared(
     def refuse(name, **options):
         raise UsageError("Run: pip install 'fewlabels[pretrained]'.")
 
-    monkeypatch.setattr("fewlabels.features.encoders.resolve", refuse)
+    monkeypatch.setattr("fewlabels.models.encoders.resolve", refuse)
     for number in range(3):
         save(tmp_path / f"{number}.png", number, height=side, width=side, channels=3)
     found = plan(data.load(tmp_path, "none").images)

@@ -6,7 +6,7 @@ from tests.projects.trained import CLASSES, FACTS, SHAPE, from_scratch, over
 
 from fewlabels import data
 from fewlabels.errors import DataError, NotFiniteError, ShapeError, UnknownNameError
-from fewlabels.features import encoders
+from fewlabels.models import encoders
 from fewlabels.progress import reporting
 from fewlabels.projects import predict
 from fewlabels.projects.export import load_model, save_model

@@ -19,10 +19,10 @@ from tests.projects.toy import (
 from fewlabels.errors import (
     UsageError,
 )
-from fewlabels.features import FeatureCache
+from fewlabels.experiments.settings import Choice
+from fewlabels.models.cache import FeatureCache
 from fewlabels.projects import NextStep, predict
-from fewlabels.runs import Choice
-from fewlabels.store import Event, Kind
+from fewlabels.projects.store import Event, Kind
 
 
 @pytest.fixture

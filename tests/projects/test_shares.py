@@ -6,12 +6,12 @@ import pytest
 from tests.projects.toy import QUICK, answer, begin, go_on, paths, pictures, write
 
 from fewlabels.errors import TargetWarning, UsageError
+from fewlabels.experiments.settings import Choice
 from fewlabels.projects import Project
 from fewlabels.projects.shares import assumed, informed, outgrown, read_shares
 from fewlabels.rng import stream
-from fewlabels.runs import Choice
 
-LINEAR = Choice(name="frozen-linear", options={"encoder": "tests.features.toy:Means"})
+LINEAR = Choice(name="frozen-linear", options={"encoder": "tests.models.toy:Means"})
 SHORT = {"steps": 30, "minibatch_size": 4}
 
 

@@ -6,8 +6,8 @@ from tests.data.pictures import save
 from tests.projects.toy import begin
 
 from fewlabels.errors import UsageError
+from fewlabels.experiments.settings import Choice
 from fewlabels.projects import planning
-from fewlabels.runs import Choice
 
 OWN_SIZE = {"encoder_options": {"size": 40}}
 OWN_ENCODER = "torch.nn:Flatten"

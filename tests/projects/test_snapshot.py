@@ -20,7 +20,7 @@ from fewlabels.errors import (
     UnreadableFilesWarning,
 )
 from fewlabels.projects import Project, indexing
-from fewlabels.store import Store
+from fewlabels.projects.store import Store
 
 
 @pytest.fixture

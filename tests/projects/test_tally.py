@@ -4,13 +4,20 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from tests.store.toy import files
+from tests.projects.store.toy import files
 
 from fewlabels.errors import FewlabelsError
 from fewlabels.projects.snapshot import Snapshot
+from fewlabels.projects.store import (
+    Event,
+    Kind,
+    RoundItem,
+    Store,
+    StoredRound,
+    new_uuid,
+)
+from fewlabels.projects.store.records import CONFIRMED, IMPORTED, LABELS
 from fewlabels.projects.tally import Tally
-from fewlabels.store import Event, Kind, RoundItem, Store, StoredRound, new_uuid
-from fewlabels.store.records import CONFIRMED, IMPORTED, LABELS
 
 PEOPLE = ("ann", "bob", "eve")
 NUM_ITEMS = 30

@@ -6,8 +6,8 @@ import socket
 import sys
 
 import pytest
+from tests.projects.store.conftest import emptied
 from tests.projects.toy import begin, begun
-from tests.store.conftest import emptied
 
 from fewlabels import cli
 from fewlabels.errors import UntrustedStoreError, UsageError

@@ -10,7 +10,7 @@ from tests.sizes import seeds
 
 from fewlabels.errors import ProjectError
 from fewlabels.projects import Project, indexing
-from fewlabels.store import Store
+from fewlabels.projects.store import Store
 
 
 def paused(monkeypatch, meanwhile):

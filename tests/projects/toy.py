@@ -12,8 +12,8 @@ import torch
 from tests.data.pictures import save
 
 from fewlabels.errors import SettingsChangedWarning
+from fewlabels.experiments.settings import Choice
 from fewlabels.projects import Project
-from fewlabels.runs import Choice
 
 QUICK = Choice(name="supervised", options={"steps": 5})
 CLASSES = ("even", "odd")

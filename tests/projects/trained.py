@@ -3,9 +3,11 @@
 import torch
 
 from fewlabels import models, training
-from fewlabels.evaluation import accuracy_interval
-from fewlabels.features import FrozenClassifier, ModuleEncoder, NetworkClassifier
-from fewlabels.features.self_supervised import SelfSupervised
+from fewlabels.experiments.evaluation import accuracy_interval
+from fewlabels.models.classifiers import NetworkClassifier
+from fewlabels.models.frozen import FrozenClassifier
+from fewlabels.models.module_encoder import ModuleEncoder
+from fewlabels.models.self_supervised import SelfSupervised
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.projects.export import Facts
 from fewlabels.rng import stream

@@ -1,10 +1,11 @@
 """Benchmarks that were never run: run folders with numbers known beforehand."""
 
-from fewlabels import journal
-from fewlabels.bench.cells import cell_of, noise_cells
-from fewlabels.bench.experiment import Condition, Experiment, Footprint
-from fewlabels.bench.folder import BenchFolder, Failure
-from fewlabels.runs import Choice, RoundLine, RunSettings
+from fewlabels import files
+from fewlabels.experiments.bench.cells import cell_of, noise_cells
+from fewlabels.experiments.bench.experiment import Condition, Experiment, Footprint
+from fewlabels.experiments.bench.folder import BenchFolder, Failure
+from fewlabels.experiments.lines import RoundLine
+from fewlabels.experiments.settings import Choice, RunSettings
 
 POOL_SIZE = 1000
 CLASSES = ("a", "b", "c", "d")
@@ -112,7 +113,7 @@ class Bench:
 
     def note(self, strategy, seed, text):
         cell = self.cell(strategy, seed)
-        journal.append(self.folder.notes_file(cell), {"note": text})
+        files.append_entry(self.folder.notes_file(cell), {"note": text})
 
     def fail(self, strategy, seed, error):
         cell = self.cell(strategy, seed)

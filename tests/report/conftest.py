@@ -3,8 +3,10 @@
 import pytest
 import torch
 
+from fewlabels.experiments.lines import RoundLine
+from fewlabels.experiments.run_folder import RunFolder
+from fewlabels.experiments.settings import RunSettings
 from fewlabels.pool import ArrayImages, Pool
-from fewlabels.runs import RoundLine, RunFolder, RunSettings
 
 SECONDS = 1.5
 

@@ -5,8 +5,8 @@ import csv
 import numpy as np
 from PIL import Image
 
+from fewlabels.experiments.settings import Choice
 from fewlabels.projects import Project
-from fewlabels.runs import Choice
 
 TRAINER = Choice(name="supervised", options={"steps": 20})
 CLASSES = ("dark", "middle", "bright")

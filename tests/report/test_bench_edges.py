@@ -7,11 +7,11 @@ import pytest
 from tests.report.benches import Bench, condition, experiment, facts
 from tests.report.test_page import text_of
 
-from fewlabels.bench.published import TABLE_3_SINGLE_SHOT, TABLE_3_ZERO_SHOT
-from fewlabels.bench.recipes import names, recipe
 from fewlabels.errors import RunError
+from fewlabels.experiments.bench.published import TABLE_3_SINGLE_SHOT, TABLE_3_ZERO_SHOT
+from fewlabels.experiments.bench.recipes import names, recipe
+from fewlabels.experiments.settings import Choice
 from fewlabels.report import write_bench_report
-from fewlabels.runs import Choice
 
 ALL = ("accuracy", "overlap", "redundancy")
 

@@ -8,21 +8,21 @@ import pytest
 from tests.report.benches import Bench, condition, experiment
 from tests.report.test_page import read, text_of
 
-from fewlabels.bench.cells import plan
-from fewlabels.bench.published import TABLE_1
-from fewlabels.bench.results import read_results
-from fewlabels.bench.work import work
 from fewlabels.errors import UnknownNameError
-from fewlabels.evaluation import (
+from fewlabels.experiments.bench.cells import plan
+from fewlabels.experiments.bench.published import TABLE_1
+from fewlabels.experiments.bench.results import read_results
+from fewlabels.experiments.bench.work import work
+from fewlabels.experiments.evaluation import (
     area_under_curve,
     labels_saved,
     paired_tests,
     retraining_noise,
 )
+from fewlabels.experiments.settings import Choice
 from fewlabels.report import write_bench_report
 from fewlabels.report.bench.page import _NAMES
 from fewlabels.report.figures import COLORS, HUES
-from fewlabels.runs import Choice
 
 CURVES = {
     "random": ([0.5, 0.60, 0.70], [0.4, 0.62, 0.69], [0.6, 0.61, 0.74]),
@@ -234,13 +234,18 @@ def test_a_benchmark_that_was_really_run(tmp_path):
         conditions=(
             condition(
                 data=Choice(name="digits"),
-                trainer=Choice(name="tests.runs.toy:Resuming", options={"steps": 6}),
+                trainer=Choice(
+                    name="tests.experiments.runs.toy:Resuming", options={"steps": 6}
+                ),
                 start=10,
                 query=5,
                 budget=20,
             ),
         ),
-        strategies=(Choice(name="random"), Choice(name="tests.runs.toy:FirstOnes")),
+        strategies=(
+            Choice(name="random"),
+            Choice(name="tests.experiments.runs.toy:FirstOnes"),
+        ),
         seeds=(0, 1),
         retrainings=2,
         figures=("accuracy", "overlap"),
@@ -259,4 +264,4 @@ def test_a_benchmark_that_was_really_run(tmp_path):
             strict=True,
         ):
             assert f"{100 * mean:.2f} ± {100 * deviation:.2f}" in shown
-    assert "Trainer tests.runs.toy:Resuming (steps = 6)" in shown
+    assert "Trainer tests.experiments.runs.toy:Resuming (steps = 6)" in shown

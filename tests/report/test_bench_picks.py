@@ -4,12 +4,12 @@ import pytest
 from tests.report.benches import POOL_SIZE, Bench, condition, experiment
 from tests.report.test_page import text_of
 
-from fewlabels.bench.results import read_results
-from fewlabels.evaluation import chance_overlap
+from fewlabels.experiments.bench.results import read_results
+from fewlabels.experiments.evaluation import chance_overlap
+from fewlabels.experiments.settings import Choice
 from fewlabels.report import write_bench_report
 from fewlabels.report.bench.context import context_of
 from fewlabels.report.bench.sections import copies_in, overlaps_of
-from fewlabels.runs import Choice
 
 PICKS = {
     "random": {0: [100, 101, 102, 103, 104, 105, 106, 107], 1: range(200, 208)},

@@ -6,14 +6,15 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.runs.toy import digits, whole_run
+from tests.experiments.runs.toy import digits, whole_run
 
+from fewlabels.experiments.diagnosis import Conditioning, diagnose
+from fewlabels.experiments.settings import Choice
+from fewlabels.files import sealed
 from fewlabels.gram import spectrum
 from fewlabels.report import write_report
 from fewlabels.report.runs import conditioning_block
 from fewlabels.report.wording import number
-from fewlabels.runs import Choice, Conditioning, diagnose
-from fewlabels.seals import sealed
 
 DIAGONAL = torch.tensor([4.0, 1.0, 0.25])
 

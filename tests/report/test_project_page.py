@@ -8,7 +8,7 @@ from tests.report.projects import CLASSES, answer, create, truly, write_images
 from tests.report.test_page import pictures, read, text_of
 
 from fewlabels.data.files import FileImages, check_files
-from fewlabels.evaluation import accuracy_interval
+from fewlabels.experiments.evaluation import accuracy_interval
 from fewlabels.report import write_project_report
 from fewlabels.report.project import enlarged
 from fewlabels.report.wording import interval_text, rough_percent

@@ -8,8 +8,8 @@ import torch
 from tests import reference
 
 from fewlabels.errors import DegenerateGramWarning
-from fewlabels.features import PrecomputedClassifier
 from fewlabels.gram import numerical_rank, wide_head_kernel
+from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.rng import stream
 from fewlabels.search import maximize_smallest_eigenvalue, uniform_subsets

@@ -2,8 +2,8 @@
 
 import torch
 
-from fewlabels.conformance import problem
-from fewlabels.conformance.problems import NUM_CLASSES, NUM_ITEMS, permuted
+from fewlabels.experiments.conformance import problem
+from fewlabels.experiments.conformance.problems import NUM_CLASSES, NUM_ITEMS, permuted
 from fewlabels.rng import stream
 
 __all__ = ["NUM_CLASSES", "check_ignores_order", "chosen_by", "problem"]

@@ -9,7 +9,7 @@ import torch
 from tests.strategies import contract
 
 from fewlabels.errors import UsageError
-from fewlabels.features import PrecomputedClassifier
+from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, WITHHELD, Answers, ArrayImages, Pool, Query, Round
 from fewlabels.rng import stream
 from fewlabels.strategies import (

@@ -7,7 +7,7 @@ from scipy import stats
 from tests.strategies import contract
 
 from fewlabels.errors import UnknownNameError, UsageError
-from fewlabels.features import PrecomputedClassifier
+from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.rng import stream
 from fewlabels.search import covering

@@ -6,7 +6,7 @@ from tests.strategies.twins import bait as twin
 from tests.strategies.twins.problems import small_problem
 
 from fewlabels.errors import UnknownNameError, UsageError
-from fewlabels.features import PrecomputedClassifier
+from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.rng import stream
 from fewlabels.search import information
 from fewlabels.strategies import Bait

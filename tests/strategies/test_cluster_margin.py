@@ -7,7 +7,7 @@ from tests import reference
 from tests.strategies import contract
 
 from fewlabels.errors import UsageError
-from fewlabels.features import PrecomputedClassifier
+from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.rng import stream
 from fewlabels.search.clusters import average_linkage, round_robin

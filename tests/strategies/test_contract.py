@@ -2,8 +2,8 @@ import pytest
 from tests.strategies import contract
 
 from fewlabels import strategies
-from fewlabels.conformance import check
 from fewlabels.errors import BudgetError, UsageError
+from fewlabels.experiments.conformance import check
 from fewlabels.pool import check_query
 
 CASES = [(name, {}) for name in strategies.names()] + [

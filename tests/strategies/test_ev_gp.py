@@ -5,7 +5,7 @@ from tests.strategies.twins import gaussian as twin
 from tests.strategies.twins.problems import gram_of, small_problem
 
 from fewlabels.errors import UnknownNameError, UsageError
-from fewlabels.features import PrecomputedClassifier
+from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.search import blocks
 from fewlabels.strategies import ExpectedVariance, Random

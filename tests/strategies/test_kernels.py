@@ -8,8 +8,8 @@ from torch import nn
 
 from fewlabels import gram, strategies
 from fewlabels.errors import UsageError
-from fewlabels.features import NetworkClassifier
 from fewlabels.models import Network
+from fewlabels.models.classifiers import NetworkClassifier
 from fewlabels.models.network import Dense
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.rng import stream

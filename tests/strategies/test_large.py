@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fewlabels import strategies
-from fewlabels.features import PrecomputedClassifier
+from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool, check_query
 from fewlabels.rng import stream
 

@@ -3,7 +3,7 @@ import math
 import torch
 from tests.strategies import contract
 
-from fewlabels.features import PrecomputedClassifier
+from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.rng import stream
 from fewlabels.search.clusters import k_means

@@ -6,7 +6,7 @@ from tests.strategies.twins.problems import gram_of, small_problem
 
 import fewlabels
 from fewlabels.errors import UnknownNameError, UsageError
-from fewlabels.features import PrecomputedClassifier
+from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.search import blocks
 from fewlabels.strategies import MostLikelyOutputChange
 

@@ -8,7 +8,7 @@ from tests.strategies import contract
 
 from fewlabels import strategies
 from fewlabels.errors import DegenerateGramWarning, UnknownNameError, UsageError
-from fewlabels.features import PrecomputedClassifier
+from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, Answers, ArrayImages, Pool, Query, Round
 from fewlabels.rng import fork, stream
 from fewlabels.search import uniform_subsets

@@ -6,8 +6,9 @@ from tests.strategies import contract
 from fewlabels import rng, training
 from fewlabels.errors import UnknownNameError
 from fewlabels.gram.diffusion import Diffusion, diffusion_rows
+from fewlabels.gram.graph import NeighborGraph
 from fewlabels.gram.joint import joint_rows
-from fewlabels.neighbors import NeighborGraph, Nodes
+from fewlabels.gram.nodes import Nodes
 from fewlabels.pool import ArrayImages, Pool
 from fewlabels.strategies import (
     Outward,
@@ -121,7 +122,7 @@ def test_doubt_decides_between_equal_groups():
     labels = torch.full((24,), -1)
     labels[0] = labels[12] = 0
     some = type(pool).build(type(pool.images)(rows), labels, ("a", "b"))
-    from fewlabels.features import PrecomputedClassifier
+    from fewlabels.models.classifiers import PrecomputedClassifier
 
     known = PrecomputedClassifier(rows, logits)
     for kind in (Outward, VOptimal, SigmaOptimal):

@@ -9,9 +9,9 @@ from tests.strategies import contract
 
 import fewlabels
 from fewlabels import gram, strategies
-from fewlabels.conformance import check
 from fewlabels.errors import NotFiniteError, UsageError
-from fewlabels.identity import identity
+from fewlabels.experiments.conformance import check
+from fewlabels.names import identity
 from fewlabels.protocols import Outputs
 
 FEATURES = np.random.default_rng(1).normal(size=(60, 20))

@@ -5,7 +5,7 @@ import torch
 from tests.strategies import contract
 
 from fewlabels.errors import UsageError
-from fewlabels.features import PrecomputedClassifier
+from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.rng import stream
 from fewlabels.search import coverage

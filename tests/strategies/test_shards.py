@@ -11,7 +11,7 @@ import fewlabels
 from fewlabels.data.shards import Shards
 from fewlabels.errors import DataError
 from fewlabels.jobs.cluster import RayTasks
-from fewlabels.sharing import each, helper, shared
+from fewlabels.jobs.sharing import each, helper, shared
 from fewlabels.strategies.shards import select_shards
 
 ROWS, LOGITS = clustered(500)
@@ -64,8 +64,8 @@ def small_parts(monkeypatch):
     monkeypatch.setattr("fewlabels.search.coverage._CHUNK_ROWS", 100)
     monkeypatch.setattr("fewlabels.search.clusters._CHUNK_ENTRIES", 1000)
     monkeypatch.setattr("fewlabels.strategies.inputs._CHUNK_ENTRIES", 1000)
-    monkeypatch.setattr("fewlabels.neighbors.search._BLOCK", 100)
-    monkeypatch.setattr("fewlabels.neighbors.search._SHARED", 100)
+    monkeypatch.setattr("fewlabels.gram.nearest._BLOCK", 100)
+    monkeypatch.setattr("fewlabels.gram.nearest._SHARED", 100)
     monkeypatch.setattr("fewlabels.search.refutation._LARGEST_CHUNK", 64)
 
 

@@ -5,7 +5,7 @@ import torch
 from tests.strategies import contract
 
 from fewlabels.errors import UnknownNameError, UsageError
-from fewlabels.features import PrecomputedClassifier
+from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, WITHHELD, ArrayImages, Pool
 from fewlabels.rng import stream
 from fewlabels.strategies.uherding import UncertaintyHerding, best_temperature

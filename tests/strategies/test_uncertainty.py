@@ -6,7 +6,7 @@ from tests import reference
 from tests.strategies import contract
 
 from fewlabels.errors import UnknownNameError, UsageError
-from fewlabels.features import PrecomputedClassifier
+from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.strategies import Entropy, LeastConfidence, Margin
 
 TWINS = [

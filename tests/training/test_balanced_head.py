@@ -92,7 +92,7 @@ def test_the_balanced_layer_predicts(tmp_path, name, monkeypatch):
     options = {"steps": 6, "minibatch_size": 4, "checkpoint_every": 3}
     if name.startswith("frozen-"):
         cache = str(tmp_path / "cache")
-        options |= {"encoder": "tests.features.toy:Means", "cache": cache}
+        options |= {"encoder": "tests.models.toy:Means", "cache": cache}
     told = []
     found = fit(
         tmp_path / "work",

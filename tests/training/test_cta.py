@@ -5,7 +5,7 @@ import torch
 from tests.training.test_alignment import begun
 
 from fewlabels import rng
-from fewlabels.augment import OPERATIONS
+from fewlabels.data.augment import OPERATIONS
 from fewlabels.errors import UsageError
 from fewlabels.pool import ArrayImages, Pool
 from fewlabels.training import make, names

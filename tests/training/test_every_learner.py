@@ -36,7 +36,7 @@ def trainer_of(name, steps, folder):
         "ema_decay": 0.8,
         "warmup": 0.2,
         "refine_every": 3,
-        "encoder": "tests.features.toy:Means",
+        "encoder": "tests.models.toy:Means",
         "cache": str(folder),
     }
     return make(name, **{n: wanted[n] for n in options(name) if n in wanted})

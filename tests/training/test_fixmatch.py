@@ -8,7 +8,7 @@ import torch
 from lightning_fabric import Fabric
 
 from fewlabels import models, rng
-from fewlabels.augment import preset, strong, weak
+from fewlabels.data.augment import preset, strong, weak
 from fewlabels.training import loop, make
 from fewlabels.training.devices import ProcessGroup
 from fewlabels.training.fixmatch import FixMatch, consistency_loss

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.features.toy import Flickering, Means
+from tests.models.toy import Flickering, Means
 from tests.training.conftest import NUM_ITEMS, tiny_pool
 from tests.training.test_trainers import fit, weights
 
 from fewlabels import strategies, training
 from fewlabels.errors import UsageError
-from fewlabels.features import FrozenClassifier
+from fewlabels.models.frozen import FrozenClassifier
 from fewlabels.pool import ArrayImages
 from fewlabels.rng import stream
 from fewlabels.training.frozen import FrozenViews
@@ -28,7 +28,7 @@ def trained(tmp_path):
 
     def make(name, **options):
         settings = {"steps": 12, "minibatch_size": 4, "accelerator": "cpu"}
-        encoder = "tests.features.toy:Means"
+        encoder = "tests.models.toy:Means"
         place = str(tmp_path / "cache")
         given = settings | {"encoder": encoder, "cache": place} | options
         return training.resolve(name, given)

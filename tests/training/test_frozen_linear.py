@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
-from tests.features.toy import Means
+from tests.models.toy import Means
 from tests.training.conftest import NUM_ITEMS, tiny_pool
 from tests.training.test_trainers import fit, weights
 
 from fewlabels import strategies, training
 from fewlabels.errors import UsageError
-from fewlabels.features import FrozenClassifier
+from fewlabels.models.frozen import FrozenClassifier
 from fewlabels.rng import stream
 from fewlabels.training import linear as frozen_linear
 from fewlabels.training.linear import (
@@ -31,7 +31,7 @@ def trained(tmp_path):
 
     def make(**options):
         place = str(tmp_path / "cache")
-        given = {"encoder": "tests.features.toy:Means", "cache": place} | options
+        given = {"encoder": "tests.models.toy:Means", "cache": place} | options
         return training.resolve("frozen-linear", given)
 
     return make

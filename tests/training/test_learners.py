@@ -74,7 +74,7 @@ def greedy():
     def put_together(*, inputs="", alignment=None, **options):
         short = {"steps": 12, "minibatch_size": 4, "save_every": 0.0} | options
         if inputs:
-            short["encoder"] = "tests.features.toy:Means"
+            short["encoder"] = "tests.models.toy:Means"
         base = make(f"{inputs}supervised", **short)
         return replace(base, learner=Greedy(), alignment=alignment)
 

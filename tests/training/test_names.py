@@ -4,11 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.loop.test_evaluations import Wavering
+from tests.experiments.loop.test_evaluations import Wavering
 
 from fewlabels import training
 from fewlabels.errors import UnknownNameError, UsageError
-from fewlabels.identity import identity
+from fewlabels.names import identity
 from fewlabels.protocols import Trainer
 from fewlabels.training import make
 from fewlabels.training.alignment import Darp
@@ -177,7 +177,9 @@ def test_options_of_an_object_are_numbers_too(value):
 
 
 def test_an_import_path():
-    trainer = training.resolve("tests.loop.test_evaluations:Wavering", {"luck": 2})
+    trainer = training.resolve(
+        "tests.experiments.loop.test_evaluations:Wavering", {"luck": 2}
+    )
     assert trainer.trainer == Wavering(luck=2)
 
 

@@ -77,7 +77,7 @@ def test_what_is_predicted_is_corrected(tmp_path, name, monkeypatch):
     options = {"steps": 6, "minibatch_size": 4, "checkpoint_every": 3}
     if name.startswith("frozen-"):
         cache = str(tmp_path / "cache")
-        options |= {"encoder": "tests.features.toy:Means", "cache": cache}
+        options |= {"encoder": "tests.models.toy:Means", "cache": cache}
     told, pool = [], tiny_pool(shape=(1, 8, 8))
     trainer = make(name, **options)
     found = fit(

@@ -3,7 +3,7 @@
 import pytest
 
 from fewlabels import models, rng
-from fewlabels.augment import WeakAugment
+from fewlabels.data.augment import WeakAugment
 from fewlabels.training import make
 from fewlabels.training.fixmatch import FixMatch
 from fewlabels.training.optimization import sgd

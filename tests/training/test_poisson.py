@@ -8,7 +8,8 @@ from tests.training.test_spreading import blobs, logits_of, pool_of, problem
 from tests.training.test_trainers import fit
 
 from fewlabels import training
-from fewlabels.neighbors import NeighborGraph, Nodes
+from fewlabels.gram.graph import NeighborGraph
+from fewlabels.gram.nodes import Nodes
 from fewlabels.training import poisson
 from fewlabels.training.graph import Sources
 from fewlabels.training.poisson import Poisson, mean_potentials

@@ -9,11 +9,13 @@ from scipy.special import softmax
 from sklearn.semi_supervised import LabelSpreading
 from tests.training.test_trainers import fit, weights
 
-from fewlabels import conformance, data, rng, strategies, training
+from fewlabels import data, rng, strategies, training
 from fewlabels.errors import UsageError
-from fewlabels.features import FrozenClassifier
-from fewlabels.neighbors import NeighborGraph, Nodes
-from fewlabels.neighbors import graph as neighbor_graphs
+from fewlabels.experiments import conformance
+from fewlabels.gram import graph as neighbor_graphs
+from fewlabels.gram.graph import NeighborGraph
+from fewlabels.gram.nodes import Nodes
+from fewlabels.models.frozen import FrozenClassifier
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.training import graph as graphs
 from fewlabels.training import spreading
@@ -229,7 +231,7 @@ def test_it_looks_at_encoded_images_too(name, tmp_path):
     labels = torch.full((40,), UNKNOWN)
     labels[:6] = torch.arange(6) % 2
     pool = Pool.build(ArrayImages(images.to(torch.uint8)), labels, ["above", "below"])
-    options = {"encoder": "tests.features.toy:Means", "cache": str(tmp_path)}
+    options = {"encoder": "tests.models.toy:Means", "cache": str(tmp_path)}
     classifier = fit(training.make(f"frozen-{name}", **options), pool)
     assert isinstance(classifier, FrozenClassifier)
     predicted = logits_of(classifier, pool).argmax(dim=1)

@@ -7,7 +7,7 @@ import torch
 from tests.training.conftest import NUM_ITEMS, tiny_pool
 
 from fewlabels import models, progress, rng
-from fewlabels.augment import StrongAugment, WeakAugment
+from fewlabels.data.augment import StrongAugment, WeakAugment
 from fewlabels.errors import TrainingError, UsageError
 from fewlabels.pool import ArrayImages
 from fewlabels.protocols import Trainer

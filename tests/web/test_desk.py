@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.projects.toy import num_events
 from tests.web.pages import HEADERS, Browser, uuid
 
-from fewlabels.store import Store
+from fewlabels.projects.store import Store
 
 
 def labels(project):

@@ -5,13 +5,13 @@ import time
 
 import pytest
 from tests.harness import postgres
+from tests.projects.store.conftest import emptied
 from tests.projects.toy import CLASSES, QUICK, begin, pictures
-from tests.store.conftest import emptied
 from tests.web.pages import Browser, uuid
 
 from fewlabels.errors import StoreError
 from fewlabels.projects import Project
-from fewlabels.store import Store
+from fewlabels.projects.store import Store
 
 
 def asleep(project, browser):

@@ -6,7 +6,7 @@ from tests.projects.toy import begin, truth
 from tests.web.pages import Browser
 
 from fewlabels.cli import project as commands
-from fewlabels.runs import Choice
+from fewlabels.experiments.settings import Choice
 from fewlabels.web import work
 
 HEAD = Choice(name="frozen-linear", options={"encoder": "pixels"})

@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 from tests.projects.toy import begin, num_events, truth
 from tests.web.pages import TOKEN, Browser
 
-from fewlabels.runs import Choice
+from fewlabels.experiments.settings import Choice
 from fewlabels.web import guessing
 
 HEAD = Choice(name="frozen-linear", options={"encoder": "pixels"})

@@ -11,8 +11,8 @@ from benchmarks.page import Server
 from PIL import Image
 from tests.web.person import NAMES, Person, digits
 
+from fewlabels.experiments.settings import Choice
 from fewlabels.projects import Project
-from fewlabels.runs import Choice
 
 pytest.importorskip("playwright.sync_api")
 

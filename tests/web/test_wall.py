@@ -10,8 +10,8 @@ from tests.projects.toy import CLASSES, QUICK, changed, num_events
 from tests.web.pages import Browser, uuid
 
 from fewlabels.errors import StoreError, UnknownNameError, UsageError
+from fewlabels.experiments.settings import Choice
 from fewlabels.projects import Project
-from fewlabels.runs import Choice
 from fewlabels.web import guessing
 
 HEAD = Choice(name="frozen-linear", options={"encoder": "pixels"})

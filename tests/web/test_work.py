@@ -8,8 +8,8 @@ from tests.projects.toy import CLASSES, answer, begin, pictures
 from tests.web.pages import Browser
 
 from fewlabels.errors import BudgetError, JobError, UsageError
+from fewlabels.experiments.settings import Choice
 from fewlabels.projects import Project
-from fewlabels.runs import Choice
 from fewlabels.web import background as module
 from fewlabels.web import work
 from fewlabels.web.background import Background

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.table import Table
 from typer import Argument, Exit, Option
 
-from fewlabels import bench, jobs
+from fewlabels import jobs
 from fewlabels.cli import options
 from fewlabels.cli.options import AllowCode, Download, Encoder, Json, Quiet
 from fewlabels.cli.terminal import Terminal, print_json, table
 from fewlabels.errors import UnknownNameError, UsageError
-from fewlabels.runs import Choice
+from fewlabels.experiments import bench
+from fewlabels.experiments.settings import Choice
 
 if TYPE_CHECKING:
-    from fewlabels.bench import BenchFolder, Experiment, ExperimentCost
+    from fewlabels.experiments.bench import BenchFolder, Experiment, ExperimentCost
     from fewlabels.jobs import Executor
     from fewlabels.report.bench.context import ConditionContext
 
@@ -232,7 +233,7 @@ def demo(
     From 10 to 100 labels with a learner that takes milliseconds, and from 10 to 20 with
     FixMatch and DARP, as in the paper; with the same seeds for all.
     """
-    from fewlabels.bench.recipes.cpu import demo as demo_experiment
+    from fewlabels.experiments.bench.recipes.cpu import demo as demo_experiment
     from fewlabels.report import write_bench_report
     from fewlabels.report.bench.context import context_of
     from fewlabels.report.bench.page import finding
@@ -428,7 +429,7 @@ def shortened(experiment: "Experiment", *, is_fast: bool) -> "Experiment":
 
 def _results(one: "ConditionContext") -> list[dict[str, Any]]:
     """Return mean accuracies, what labels were worth, and the lead at the end."""
-    from fewlabels.evaluation import paired_tests
+    from fewlabels.experiments.evaluation import paired_tests
     from fewlabels.report.bench.sections import savings_of
 
     ends = {name: array[:, -1] for name, array in one.accuracies.items()}

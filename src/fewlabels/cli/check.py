@@ -10,9 +10,9 @@ from typer import Argument, Exit, Option
 
 from fewlabels.cli.options import Json, Quiet, StrategyOptions, read_options
 from fewlabels.cli.terminal import Terminal, print_json, table
-from fewlabels.conformance import Kind
-from fewlabels.conformance import check as findings_of
 from fewlabels.data import load
+from fewlabels.experiments.conformance import Kind
+from fewlabels.experiments.conformance import check as findings_of
 
 _WIDEST = 110
 _MARKS = {

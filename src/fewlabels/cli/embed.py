@@ -7,13 +7,13 @@ from typing import Annotated
 import torch
 from typer import Argument, Option
 
-from fewlabels.checks import count
 from fewlabels.cli import options
 from fewlabels.cli.terminal import Terminal, print_json
-from fewlabels.embedding import planned
-from fewlabels.embedding.embedding import SHARD_SIZE
-from fewlabels.embedding.shards import UNREADABLE
+from fewlabels.errors import count
 from fewlabels.jobs import LocalExecutor, RayExecutor
+from fewlabels.models.bulk import planned
+from fewlabels.models.bulk.embedding import SHARD_SIZE
+from fewlabels.models.bulk.shards import UNREADABLE
 from fewlabels.projects.planning import duration
 
 

@@ -11,10 +11,10 @@ from typer import Argument, Option
 from fewlabels.cli.options import Download, Json, Quiet, found_encoder, group
 from fewlabels.cli.terminal import Terminal, print_json, table
 from fewlabels.errors import UsageError
-from fewlabels.features.encoders import brought, listed, ways
+from fewlabels.models.encoders import brought, listed, ways
 
 if TYPE_CHECKING:
-    from fewlabels.features.cache import FeatureCache, Kept
+    from fewlabels.models.cache import FeatureCache, Kept
 
 Folder = Annotated[Path | None, Argument(help="Cache folder. [default: the user's]")]
 _GB = 10**9
@@ -81,7 +81,7 @@ def prune(
     as_json: Json = False,
 ) -> None:
     """Remove rows, the longest unused first; they are computed again when needed."""
-    from fewlabels.features.cache import chosen, remove
+    from fewlabels.models.cache import chosen, remove
 
     if not (encoder or unused or down_to or everything):
         raise UsageError(
@@ -104,7 +104,7 @@ def prune(
 
 
 def _cache(folder: Path | None) -> "FeatureCache":
-    from fewlabels.features.cache import FeatureCache
+    from fewlabels.models.cache import FeatureCache
 
     if folder is None:
         return FeatureCache.of_this_user()

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from typer import Option, Typer
 
 from fewlabels.errors import AbsentModelError, UsageError
-from fewlabels.naming import check_known
+from fewlabels.names import check_known
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -103,7 +103,7 @@ def taking(
 
 def read_options(words: Iterable[str] | None) -> dict[str, Any]:
     """Return names and values; a value is read as in a settings file."""
-    from fewlabels.runs.settings import read_value
+    from fewlabels.experiments.settings import read_value
 
     found = {}
     for word in words or ():
@@ -145,7 +145,7 @@ def found_encoder(encoder: str | None, *, download: bool) -> str | None:
 
     Whoever misspelled a path hears of it before anything heavy is imported.
     """
-    from fewlabels.features import encoders
+    from fewlabels.models import encoders
 
     if encoder is None:
         if download:

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 from rich.table import Table
 from typer import Argument, Option
 
-from fewlabels.checks import count
 from fewlabels.cli.options import (
     AllowCode,
     Download,
@@ -22,8 +21,14 @@ from fewlabels.cli.options import (
     taking,
 )
 from fewlabels.cli.terminal import Terminal, print_json
-from fewlabels.errors import AnswersError, DataError, UnlearnedLabelsError, UsageError
-from fewlabels.naming import import_paths
+from fewlabels.errors import (
+    AnswersError,
+    DataError,
+    UnlearnedLabelsError,
+    UsageError,
+    count,
+)
+from fewlabels.names import import_paths
 from fewlabels.projects import NextStep, Project, Status
 from fewlabels.projects.settings import NewProject
 from fewlabels.report.wording import why_unmeasured

@@ -18,10 +18,10 @@ from fewlabels.cli.options import (
 )
 from fewlabels.cli.terminal import Terminal, print_json, print_line, table
 from fewlabels.errors import ForeignFolderError
-from fewlabels.runs import RunSettings
+from fewlabels.experiments.settings import RunSettings
 
 if TYPE_CHECKING:
-    from fewlabels.runs import Conditioning
+    from fewlabels.experiments.diagnosis import Conditioning
 
 _STAND_IN = "*"
 
@@ -67,8 +67,11 @@ def run(
     import torch
 
     from fewlabels import data
+    from fewlabels.experiments.execution import check_choices, execute
+    from fewlabels.experiments.lines import RoundLine
+    from fewlabels.experiments.run_folder import RunFolder
+    from fewlabels.experiments.settings import settled
     from fewlabels.report import write_report
-    from fewlabels.runs import RoundLine, RunFolder, check_choices, execute, settled
 
     given = {"data": source, **options}
     merged = RunSettings.merged(
@@ -118,8 +121,8 @@ def diagnose(
     import torch
 
     from fewlabels import data
-    from fewlabels.runs import RunFolder
-    from fewlabels.runs import diagnose as diagnosed
+    from fewlabels.experiments.diagnosis import diagnose as diagnosed
+    from fewlabels.experiments.run_folder import RunFolder
 
     folder = RunFolder(path)
     if not folder.settings_file.is_file():

@@ -20,9 +20,9 @@ from fewlabels.cli.terminal import Terminal, print_json, print_line
 from fewlabels.data.npz import read_npz
 from fewlabels.data.shards import Shards
 from fewlabels.errors import DataError, UsageError
-from fewlabels.naming import DEFAULT_STRATEGY, check_known
+from fewlabels.jobs.sharing import Mapper
+from fewlabels.names import DEFAULT_STRATEGY, check_known
 from fewlabels.search.workers import check_processes, local_processes
-from fewlabels.sharing import Mapper
 from fewlabels.strategies.arrays import select as select_from_arrays
 from fewlabels.strategies.shards import select_shards
 

@@ -13,7 +13,6 @@ import typer
 from typer import Argument, Option
 
 from fewlabels import strategies, training
-from fewlabels.checks import count
 from fewlabels.cli.options import (
     AllowCode,
     Download,
@@ -26,8 +25,8 @@ from fewlabels.cli.terminal import Terminal
 from fewlabels.data.folder import check_images, folder_labels, image_names
 from fewlabels.data.hugging_face import HubData
 from fewlabels.data.text import natural_key
-from fewlabels.errors import UnknownNameError, UsageError
-from fewlabels.naming import check_installed, import_paths
+from fewlabels.errors import UnknownNameError, UsageError, count
+from fewlabels.names import check_installed, import_paths
 from fewlabels.projects import Project
 from fewlabels.projects.beginning import check_free
 from fewlabels.projects.labels import class_names

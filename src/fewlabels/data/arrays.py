@@ -20,8 +20,7 @@ from fewlabels.errors import (
     ShapeError,
     UsageError,
 )
-from fewlabels.matrices import numpy_of
-from fewlabels.pool import UNKNOWN, ArrayImages, Pool, Split, check_labels
+from fewlabels.pool import UNKNOWN, ArrayImages, Pool, Split, check_labels, numpy_of
 
 Arrays = NDArray[Any] | Tensor
 """An array of either library."""

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from fewlabels.checks import check_range
 from fewlabels.data.contents import digests_of
-from fewlabels.errors import DataError, UnknownNameError, UsageError
+from fewlabels.errors import DataError, UnknownNameError, UsageError, check_range
 from fewlabels.pool import ArrayImages, Images, Pool, Split
 from fewlabels.rng import fork, keyed_uniforms, stream
 

@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fewlabels.checks import check_range
 from fewlabels.data.arrays import Arrays, Labels, array_pool, pool_of
 from fewlabels.data.derived import Counts, fewer_tests, repeated, resized, subset
 from fewlabels.data.folder import folder_pool
@@ -19,7 +18,7 @@ from fewlabels.data.named import named_pool, names
 from fewlabels.data.npz import read_npz
 from fewlabels.data.text import is_utf8, printable
 from fewlabels.data.vectors import with_vectors
-from fewlabels.errors import DataError, UnknownNameError, UsageError
+from fewlabels.errors import DataError, UnknownNameError, UsageError, check_range
 from fewlabels.pool import Pool
 
 Loadable = str | PathLike[str] | NDArray[Any] | Tensor

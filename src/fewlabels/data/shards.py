@@ -30,7 +30,7 @@ from fewlabels.data.named import cache_folder
 from fewlabels.data.parquet import arrow, list_column, plain_column, shape_of
 from fewlabels.errors import DataError, FewlabelsError, NotFiniteError, StorageError
 from fewlabels.files import alone, make_folder, open_regular, replacing
-from fewlabels.matrices import MappedRows
+from fewlabels.pool import MappedRows
 from fewlabels.progress import track
 
 _MOST_BYTES = 2**40

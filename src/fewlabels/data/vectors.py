@@ -23,8 +23,7 @@ from fewlabels.data.shards import Shards
 from fewlabels.data.text import FILE_COLUMNS, natural_key
 from fewlabels.errors import DataError, NotFiniteError, ShapeError, UsageError
 from fewlabels.files import open_regular
-from fewlabels.matrices import Rows, rows_at
-from fewlabels.pool import ArrayImages, Images, Pool
+from fewlabels.pool import ArrayImages, Images, Pool, Rows, rows_at
 
 KINDS = (".npy", ".npz", ".parquet")
 """Extensions of the files that are read."""

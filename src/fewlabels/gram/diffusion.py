@@ -19,11 +19,12 @@ from scipy import sparse
 from torch import Tensor
 
 from fewlabels.errors import UsageError
+from fewlabels.gram.graph import NeighborGraph
 from fewlabels.gram.linear import LinearKernel
+from fewlabels.gram.nodes import Nodes
 from fewlabels.gram.rows import DoubleRows
-from fewlabels.matrices import Rows
-from fewlabels.naming import check_known
-from fewlabels.neighbors import NeighborGraph, Nodes
+from fewlabels.names import check_known
+from fewlabels.pool import Rows
 
 Weights = Literal["none", "influence"]
 

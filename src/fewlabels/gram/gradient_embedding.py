@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fewlabels.gram.rows import DoubleRows
-from fewlabels.matrices import Matrix, rows_of
+from fewlabels.pool import Matrix, rows_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from fewlabels.gram.graph import NeighborGraph
 from fewlabels.gram.principal import principal_basis
-from fewlabels.neighbors import NeighborGraph
 
 NUM_COMPONENTS = 256
 """Principal components of the features that are kept (P)."""

@@ -8,7 +8,7 @@ from typing import Literal
 from fewlabels.errors import UnknownNameError
 from fewlabels.gram.linear import LinearKernel
 from fewlabels.gram.rows import DoubleRows
-from fewlabels.matrices import Matrix, rows_of
+from fewlabels.pool import Matrix, rows_of
 
 _BLOCKS = ("full", "trace")
 

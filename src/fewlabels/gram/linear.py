@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from fewlabels.gram.rows import DoubleRows
-from fewlabels.matrices import Matrix, rows_of
+from fewlabels.pool import Matrix, rows_of
 from fewlabels.protocols import InnerProduct
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
-from fewlabels.matrices import Rows
+from fewlabels.pool import Rows
 
 _MOST_ROWS = 2048  # that the components are computed from
 _BLOCK = 2048

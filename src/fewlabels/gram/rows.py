@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fewlabels.errors import ShapeError
-from fewlabels.matrices import MappedRows, Matrix, Rows, rows_at, rows_of
-from fewlabels.sharing import helper
+from fewlabels.jobs.sharing import helper
+from fewlabels.pool import MappedRows, Matrix, Rows, rows_at, rows_of
 
 _CHUNK_BYTES = 32 * 2**20
 _MOST_CONVERTED = 256 * 2**20  # bytes of double rows that are kept

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fewlabels.errors import UsageError
 from fewlabels.gram.rows import DoubleRows
-from fewlabels.matrices import Matrix, rows_of
+from fewlabels.pool import Matrix, rows_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 
 from fewlabels.errors import BudgetError
 from fewlabels.gram.rows import DoubleRows
-from fewlabels.matrices import Matrix, rows_of
+from fewlabels.pool import Matrix, rows_of
 from fewlabels.protocols import Kernel
 
 _EPSILON = torch.finfo(torch.float64).eps

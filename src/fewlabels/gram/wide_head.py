@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fewlabels.gram.rows import DoubleRows
-from fewlabels.matrices import Matrix, rows_of
+from fewlabels.pool import Matrix, rows_of
 
 _NEARLY_PARALLEL = 1 - 1e-4
 _CHUNK_NUMBERS = 2**22

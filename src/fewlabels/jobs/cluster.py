@@ -21,8 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from fewlabels.checks import check_range
-from fewlabels.errors import FewlabelsError, JobError, UsageError
+from fewlabels.errors import FewlabelsError, JobError, UsageError, check_range
 from fewlabels.files import explained, replace_text
 from fewlabels.jobs.events import Event, outcome
 from fewlabels.jobs.permission import permitted

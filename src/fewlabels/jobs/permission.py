@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from fewlabels.errors import UsageError
-from fewlabels.naming import AllowCode, imported
+from fewlabels.names import AllowCode, imported
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

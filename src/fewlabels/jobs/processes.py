@@ -17,10 +17,9 @@ from threading import Condition, RLock, Thread
 from typing import IO, Any, Protocol
 
 from fewlabels import errors
-from fewlabels.checks import check_range
-from fewlabels.errors import FewlabelsError, JobError
+from fewlabels.errors import FewlabelsError, JobError, check_range
 from fewlabels.jobs.events import Event
-from fewlabels.naming import AllowCode
+from fewlabels.names import AllowCode
 
 ONE_THREAD = dict.fromkeys(
     (

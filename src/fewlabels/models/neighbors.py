@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from fewlabels.errors import UsageError
+from fewlabels.gram.graph import NeighborGraph
+from fewlabels.gram.nodes import Nodes, directions, row_hashes
 from fewlabels.models.network import Dense, Network
-from fewlabels.neighbors import NeighborGraph, Nodes, directions, row_hashes
 
 FLOOR = -10.0
 """Logarithm of the least probability."""

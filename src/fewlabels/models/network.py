@@ -3,8 +3,7 @@
 import torch
 from torch import Generator, Tensor, nn
 
-from fewlabels.checks import check_range
-from fewlabels.errors import ShapeError, UsageError
+from fewlabels.errors import ShapeError, UsageError, check_range
 from fewlabels.models.dropout import Dropout
 
 _WIDEST = 1_000_000

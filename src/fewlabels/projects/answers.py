@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from fewlabels.checks import count
-from fewlabels.errors import Fault, UsageError
+from fewlabels.errors import Fault, UsageError, count
 from fewlabels.files import read_regular, replace_text
 from fewlabels.projects.exchange import Answer, AskedItem, Parsed, read_answers
 from fewlabels.projects.exchange.writing import IMAGE_ADDRESS, is_query, write_query
 from fewlabels.projects.labels import event_of, named
 from fewlabels.projects.snapshot import Snapshot
-from fewlabels.store import Annotation, Event, Item, Kind, RoundItem
-from fewlabels.store.records import LABELS
+from fewlabels.projects.store import Annotation, Event, Item, Kind, RoundItem
+from fewlabels.projects.store.records import LABELS
 
 if TYPE_CHECKING:
     from fewlabels.projects.project import Project

@@ -8,7 +8,7 @@ from pathlib import Path
 from fewlabels import files
 from fewlabels.errors import FewlabelsError, ProjectError, StorageError
 from fewlabels.projects.settings import FILE
-from fewlabels.store import Store
+from fewlabels.projects.store import Store
 
 LOCK = ".lock"
 """File in the folder that keeps two processes from choosing, or beginning, at once."""

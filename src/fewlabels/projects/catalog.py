@@ -8,7 +8,7 @@ from fewlabels.data.text import warn_of
 from fewlabels.errors import ProjectError, UnreadableFile
 from fewlabels.projects import indexing
 from fewlabels.projects.indexing import Index, IndexedFile, inside
-from fewlabels.store import Store
+from fewlabels.projects.store import Store
 
 if TYPE_CHECKING:
     from fewlabels.projects.project import Project

@@ -9,17 +9,16 @@ import torch
 from torch import Tensor
 
 from fewlabels import strategies
-from fewlabels.checks import count
-from fewlabels.errors import BudgetError, FewlabelsWarning
-from fewlabels.features import PrecomputedClassifier
+from fewlabels.errors import BudgetError, FewlabelsWarning, count
+from fewlabels.experiments.settings import Choice
+from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, ArrayImages, Images, Pool, check_query
 from fewlabels.projects.models import ModelRecord
 from fewlabels.projects.settings import largest_audit
 from fewlabels.projects.snapshot import Snapshot
+from fewlabels.projects.store import RoundItem, StoredRound, candidates_digest
 from fewlabels.protocols import Classifier
 from fewlabels.rng import stream
-from fewlabels.runs import Choice
-from fewlabels.store import RoundItem, StoredRound, candidates_digest
 from fewlabels.strategies.random import Random
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from torch.nn import functional as F
 
 from fewlabels import files
-from fewlabels.checks import count
-from fewlabels.errors import UnlearnedLabelsError, UsageError
+from fewlabels.errors import UnlearnedLabelsError, UsageError, count
 from fewlabels.pool import Images
 from fewlabels.projects.export import (
     Facts,
@@ -28,8 +27,8 @@ from fewlabels.projects.models import NUM_TO_TELL_APART, ModelRecord
 from fewlabels.projects.predicting import probabilities
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.projects.status import status
+from fewlabels.projects.store.records import LABELS
 from fewlabels.protocols import Classifier
-from fewlabels.store.records import LABELS
 
 if TYPE_CHECKING:
     from fewlabels.projects.project import Project

@@ -37,8 +37,8 @@ from fewlabels.projects.exchange.rows import (
 )
 from fewlabels.projects.indexing import inside
 from fewlabels.projects.labels import add_class, free_name, part_uuid, retire_class
-from fewlabels.store import Annotation, Event, Item, Kind, Store
-from fewlabels.store.records import IMPORTED, LABELS, new_uuid
+from fewlabels.projects.store import Annotation, Event, Item, Kind, Store
+from fewlabels.projects.store.records import IMPORTED, LABELS, new_uuid
 
 if TYPE_CHECKING:
     from fewlabels.projects.project import Project

@@ -28,7 +28,7 @@ from fewlabels.data.text import left_out
 from fewlabels.errors import DataError, UnreadableFile
 from fewlabels.progress import track
 from fewlabels.projects.fingerprint import COLOR_SIDE, LAYOUT, SIDE, VERSION, unpacked
-from fewlabels.store import Item, ListedFile, Store
+from fewlabels.projects.store import Item, ListedFile, Store
 
 UNSETTLED = -1
 """Time of change of a file that was changing just then; it is read again next time."""

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fewlabels.jobs import startable
-from fewlabels.naming import AllowCode
+from fewlabels.names import AllowCode
 from fewlabels.projects.project import Project
 
 

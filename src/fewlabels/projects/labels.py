@@ -1,6 +1,6 @@
 """What people say about images and classes, inside a transaction of the label store.
 
-Each call may be named by a UUID (:func:`fewlabels.store.new_uuid`). The same call under
+Each call may be named by a UUID (:func:`store.new_uuid`). The same call under
 the same UUID, because an answer was lost or a process was killed, writes nothing and
 returns what the first one did; another call under it is a
 :class:`fewlabels.errors.ReplayError`.
@@ -15,9 +15,9 @@ from uuid import UUID, uuid5
 from fewlabels.errors import ReplayError, StoreError, UnknownNameError, UsageError
 from fewlabels.projects.exchange.matching import Answer
 from fewlabels.projects.exchange.rows import SAYINGS
-from fewlabels.store import Annotation, Asking, Event, Kind, Store, StoredEvent
-from fewlabels.store.database import chunked
-from fewlabels.store.records import CONFIRMED, NAMING, new_uuid, num_answers
+from fewlabels.projects.store import Annotation, Asking, Event, Kind, Store, StoredEvent
+from fewlabels.projects.store.database import chunked
+from fewlabels.projects.store.records import CONFIRMED, NAMING, new_uuid, num_answers
 
 OWNER = "owner"
 """In whose name classes are added and renamed."""
@@ -46,7 +46,7 @@ def part_uuid(uuid: str, part: str) -> str:
     try:
         return str(uuid5(UUID(uuid), part))
     except ValueError as error:
-        msg = f"'{uuid}' is not a UUID; let fewlabels.store.new_uuid() make one."
+        msg = f"'{uuid}' is not a UUID; let store.new_uuid() make one."
         raise UsageError(msg) from error
 
 

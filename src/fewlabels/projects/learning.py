@@ -15,14 +15,12 @@ from fewlabels import training
 from fewlabels.data.contents import row_contents
 from fewlabels.data.derived import ChosenImages
 from fewlabels.errors import TargetWarning, UsageError
-from fewlabels.features import (
-    Embedded,
-    FeatureCache,
-    FrozenClassifier,
-    embedded,
-    encoders,
-)
-from fewlabels.identity import identity
+from fewlabels.experiments.settings import Choice
+from fewlabels.models import encoders
+from fewlabels.models.cache import FeatureCache
+from fewlabels.models.embedding import embedded
+from fewlabels.models.frozen import Embedded, FrozenClassifier
+from fewlabels.names import identity
 from fewlabels.pool import Pool
 from fewlabels.projects import models
 from fewlabels.projects.export import Facts, load_model, save_model
@@ -32,7 +30,6 @@ from fewlabels.projects.shares import assumed, informed
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.protocols import Classifier, Trainer
 from fewlabels.rng import stream
-from fewlabels.runs import Choice
 
 if TYPE_CHECKING:
     from fewlabels.projects.project import Project

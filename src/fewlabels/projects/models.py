@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 from fewlabels import files
 from fewlabels.errors import ProjectError
-from fewlabels.seals import opened, sealed
+from fewlabels.files import opened, sealed
 
 RECORD = "training.json"
 """What is known of a model; written last, so a folder without it is unfinished."""

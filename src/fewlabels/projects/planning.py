@@ -21,9 +21,12 @@ from fewlabels.data.derived import ChosenImages
 from fewlabels.data.files import FileImages, common_shape
 from fewlabels.data.vectors import Vectors
 from fewlabels.errors import DataError, ShapeError, UsageError
-from fewlabels.features import FeatureCache, encoders, num_missing
-from fewlabels.features.encoders import ENCODER, NORMAL, QUALITIES, Quality
-from fewlabels.naming import is_import_path
+from fewlabels.experiments.settings import Choice
+from fewlabels.models import encoders
+from fewlabels.models.cache import FeatureCache
+from fewlabels.models.embedding import num_missing
+from fewlabels.models.encoders import ENCODER, NORMAL, QUALITIES, Quality
+from fewlabels.names import is_import_path
 from fewlabels.pool import UNKNOWN, ArrayImages, Images, Pool
 from fewlabels.projects import indexing
 from fewlabels.projects.beginning import reference
@@ -32,7 +35,6 @@ from fewlabels.projects.rows import OVER_ROWS, rows_in, scan_rows
 from fewlabels.projects.settings import NewProject
 from fewlabels.projects.shares import UNKNOWN as UNKNOWN_SHARES
 from fewlabels.projects.shares import Shares, informed
-from fewlabels.runs import Choice
 from fewlabels.training.training import Training
 
 HEAD = "blend"

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from fewlabels import files
 from fewlabels.errors import ProjectError, UsageError
+from fewlabels.experiments.settings import Choice
 from fewlabels.jobs import Job, start
-from fewlabels.naming import AllowCode, check_code
+from fewlabels.names import AllowCode, check_code
 from fewlabels.projects import (
     answers,
     catalog,
@@ -31,10 +32,9 @@ from fewlabels.projects.settings import FILE, NewProject, ProjectSettings
 from fewlabels.projects.shares import outgrown, read_shares
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.projects.status import Status
-from fewlabels.runs import Choice
-from fewlabels.store import Kind, Lease, Leased, Store, StoredEvent
-from fewlabels.store.database import check_address, check_trusted
-from fewlabels.store.leases import LEASE_SECONDS
+from fewlabels.projects.store import Kind, Lease, Leased, Store, StoredEvent
+from fewlabels.projects.store.database import check_address, check_trusted
+from fewlabels.projects.store.leases import LEASE_SECONDS
 
 if TYPE_CHECKING:
     from fewlabels.data.decode import ImageFile
@@ -54,7 +54,7 @@ class Project:
 
     All of them can be interrupted at any moment and called again. What people say is
     one transaction a call, on the disk when it returns. A call that has the argument
-    ``uuid`` may be sent again under the same UUID (:func:`fewlabels.store.new_uuid`),
+    ``uuid`` may be sent again under the same UUID (:func:`store.new_uuid`),
     because an answer was lost or a process was killed: it writes nothing and returns
     what the first one did. Another call under it is a
     :class:`fewlabels.errors.ReplayError`. Annotators are named; None is the name of

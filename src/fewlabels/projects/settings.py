@@ -16,11 +16,10 @@ from fewlabels.errors import (
     StorageError,
     UsageError,
 )
-from fewlabels.features.encoders import Quality
-from fewlabels.naming import DEFAULT_STRATEGY
-from fewlabels.runs import Choice
-from fewlabels.runs.settings import faults, validated
-from fewlabels.seals import opened, sealed
+from fewlabels.experiments.settings import Choice, faults, validated
+from fewlabels.files import opened, sealed
+from fewlabels.models.encoders import Quality
+from fewlabels.names import DEFAULT_STRATEGY
 
 _SEEN = ".project.json"  # as it was when the project was used last
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from fewlabels import training
 from fewlabels.errors import UsageError
-from fewlabels.runs import Choice
+from fewlabels.experiments.settings import Choice
 
 Shares = Literal["unknown", "even"] | tuple[float, ...]
 """Known shares of the classes, or what stands for them."""

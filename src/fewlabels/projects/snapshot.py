@@ -8,7 +8,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Self
 
-from fewlabels.store import (
+from fewlabels.projects.store import (
     Annotation,
     Consensus,
     Item,
@@ -18,7 +18,7 @@ from fewlabels.store import (
     StoredRound,
     consensus,
 )
-from fewlabels.store.records import LABELS, num_answers
+from fewlabels.projects.store.records import LABELS, num_answers
 
 if TYPE_CHECKING:
     from fewlabels.pool import Images, Pool, Round

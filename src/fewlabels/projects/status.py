@@ -8,8 +8,8 @@ from itertools import compress
 from typing import TYPE_CHECKING
 
 from fewlabels import training
-from fewlabels.checks import count
-from fewlabels.evaluation import (
+from fewlabels.errors import count
+from fewlabels.experiments.evaluation import (
     CurvePoint,
     Gain,
     Rights,
@@ -21,8 +21,8 @@ from fewlabels.evaluation import (
 from fewlabels.projects.models import NUM_TO_TELL_APART, ModelRecord
 from fewlabels.projects.shares import assumed
 from fewlabels.projects.snapshot import Snapshot
-from fewlabels.store import Agreement, agreement
-from fewlabels.store.records import LABELS
+from fewlabels.projects.store import Agreement, agreement
+from fewlabels.projects.store.records import LABELS
 
 if TYPE_CHECKING:
     from fewlabels.projects.project import Project

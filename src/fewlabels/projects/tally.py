@@ -10,8 +10,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from fewlabels.store import Annotation, LabelClass, Store, StoredRound, consensus
-from fewlabels.store.records import LABELS, num_answers
+from fewlabels.projects.store import (
+    Annotation,
+    LabelClass,
+    Store,
+    StoredRound,
+    consensus,
+)
+from fewlabels.projects.store.records import LABELS, num_answers
 
 _MOST_LISTED = 1_000  # items that are read one by one; beyond, all are
 

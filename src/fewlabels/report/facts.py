@@ -6,9 +6,9 @@ from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any
 
-from fewlabels.checks import count
+from fewlabels.errors import count
+from fewlabels.experiments.settings import Choice
 from fewlabels.report.wording import MISSING, first_of
-from fewlabels.runs import Choice
 
 
 def fact_groups(

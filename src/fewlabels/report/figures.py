@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from scipy.optimize import isotonic_regression
 
-from fewlabels.checks import count
+from fewlabels.errors import count
 from fewlabels.files import make_folder, replacing
 from fewlabels.report.wording import percent, power_of_ten
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from fewlabels.checks import count
+from fewlabels.errors import count
 from fewlabels.files import make_folder, replace_text
 from fewlabels.report.pictures import Gallery
 from fewlabels.report.table import Table

@@ -6,13 +6,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import mean
 
-from fewlabels.checks import count
 from fewlabels.data.files import FileImages, common_shape
-from fewlabels.evaluation import accuracy_interval
+from fewlabels.errors import count
+from fewlabels.experiments.evaluation import accuracy_interval
+from fewlabels.experiments.execution import environment
 from fewlabels.pool import Images
 from fewlabels.projects import Project, Status
 from fewlabels.projects.models import ModelRecord
 from fewlabels.projects.snapshot import Snapshot
+from fewlabels.projects.store import Agreement, Kind
+from fewlabels.projects.store.records import LABELS
 from fewlabels.report.facts import as_facts, environment_facts, fact_groups
 from fewlabels.report.figures import Curve, Point, draw_curves
 from fewlabels.report.page import Block, Page, Section
@@ -34,9 +37,6 @@ from fewlabels.report.wording import (
     rough_percent,
     seconds,
 )
-from fewlabels.runs import environment
-from fewlabels.store import Agreement, Kind
-from fewlabels.store.records import LABELS
 
 _SETTINGS = {
     "strategy", "trainer", "reason", "budget", "audit", "query", "overlap", "seed",

@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fewlabels.checks import count
-from fewlabels.errors import UsageError
-from fewlabels.evaluation import accuracy_interval
-from fewlabels.naming import AllowCode
+from fewlabels.errors import UsageError, count
+from fewlabels.experiments.diagnosis import Conditioning, diagnose
+from fewlabels.experiments.evaluation import accuracy_interval
+from fewlabels.experiments.lines import RoundLine, has_ended
+from fewlabels.experiments.run_folder import RunFolder
+from fewlabels.names import AllowCode
 from fewlabels.pool import UNKNOWN, Pool
 from fewlabels.report.facts import (
     as_facts,
@@ -27,13 +29,6 @@ from fewlabels.report.pictures import (
 )
 from fewlabels.report.table import Column, Entry, Row, Table
 from fewlabels.report.wording import MISSING, first_of, number, percent, seconds
-from fewlabels.runs import (
-    Conditioning,
-    RoundLine,
-    RunFolder,
-    diagnose,
-    has_ended,
-)
 
 _MOST_IMAGES = 60
 _MOST_CLASSES = 24

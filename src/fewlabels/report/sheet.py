@@ -4,9 +4,8 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from fewlabels.checks import count
 from fewlabels.data.decode import ImageFile, decode
-from fewlabels.errors import DataError, UsageError
+from fewlabels.errors import DataError, UsageError, count
 from fewlabels.files import open_regular
 from fewlabels.progress import track
 from fewlabels.projects import Project

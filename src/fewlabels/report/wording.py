@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from math import isfinite, isinf
 from typing import TYPE_CHECKING
 
-from fewlabels.checks import count
+from fewlabels.errors import count
 
 if TYPE_CHECKING:
-    from fewlabels.evaluation import AuditedAccuracy
+    from fewlabels.experiments.evaluation import AuditedAccuracy
     from fewlabels.projects import Status
 
 MISSING = "–"

@@ -10,11 +10,11 @@ import torch
 from torch import Generator, Tensor
 
 from fewlabels.gram import euclidean_kernel
-from fewlabels.matrices import Rows, cut, rows_at
+from fewlabels.jobs.sharing import each, helper
+from fewlabels.pool import Rows, cut, rows_at
 from fewlabels.progress import track
 from fewlabels.search.blocks import chunks
 from fewlabels.search.covering import k_means_plus_plus
-from fewlabels.sharing import each, helper
 
 _CHUNK_ENTRIES = 2**22
 

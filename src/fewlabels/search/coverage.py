@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
 from fewlabels.gram.principal import principal_components
+from fewlabels.jobs.sharing import each
 from fewlabels.progress import track
 from fewlabels.protocols import Kernel
 from fewlabels.search.covering import (
@@ -27,7 +28,6 @@ from fewlabels.search.covering import (
 )
 from fewlabels.search.inputs import known_sets
 from fewlabels.search.scores import check_size
-from fewlabels.sharing import each
 
 Closeness = Callable[[Tensor], Tensor]
 """Maps squared distances to numbers from 0 to 1 that do not grow with them."""

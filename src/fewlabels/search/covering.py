@@ -19,12 +19,12 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Generator, Tensor
 
+from fewlabels.jobs.sharing import each, helper
 from fewlabels.progress import track
 from fewlabels.protocols import Divisible, Kernel
 from fewlabels.search.blocks import gathered
 from fewlabels.search.inputs import known_sets
 from fewlabels.search.scores import check_size, largest
-from fewlabels.sharing import each, helper
 
 FirstCenter = Literal["uniform", "largest"]
 """Where k-means++ begins: anywhere, or at the item of the largest k(i, i)."""

@@ -8,11 +8,11 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
-from fewlabels.checks import check_range, whole_number
-from fewlabels.errors import BudgetError, UsageError
+from fewlabels.errors import BudgetError, UsageError, check_range, whole_number
 from fewlabels.gram import smallest_eigenvalue
 from fewlabels.gram.spectra import ceiling_below
-from fewlabels.naming import check_known
+from fewlabels.jobs.sharing import Mapper
+from fewlabels.names import check_known
 from fewlabels.protocols import Kernel
 from fewlabels.rng import fork
 from fewlabels.search.draws import Draws, GivenDraws, UniformDraws, checked_draws
@@ -27,7 +27,6 @@ from fewlabels.search.refutation import (
 from fewlabels.search.scores import check_size
 from fewlabels.search.secular import exchanged, greedy_additions
 from fewlabels.search.workers import Workers
-from fewlabels.sharing import Mapper
 
 Method = Literal["random", "greedy", "exchange"]
 

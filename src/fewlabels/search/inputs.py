@@ -8,8 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from fewlabels.errors import NotFiniteError, ShapeError, UsageError
-from fewlabels.matrices import numpy_of
-from fewlabels.pool import check_indices
+from fewlabels.pool import check_indices, numpy_of
 from fewlabels.protocols import Kernel
 from fewlabels.search.workers import threads_for
 

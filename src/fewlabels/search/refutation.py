@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from fewlabels.gram import lobpcg_smallest_eigenvalue, smallest_eigenvalue
-from fewlabels.matrices import MappedRows
+from fewlabels.pool import MappedRows
 from fewlabels.progress import track
 from fewlabels.protocols import Factored, InnerProduct, Kernel
 from fewlabels.rng import stream

@@ -4,8 +4,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
-from fewlabels.checks import whole_number
-from fewlabels.errors import BudgetError
+from fewlabels.errors import BudgetError, whole_number
 
 _SAME = 1e-10
 

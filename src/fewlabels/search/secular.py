@@ -24,10 +24,10 @@ import torch
 from torch import Tensor
 
 from fewlabels.gram import smallest_eigenvalue
+from fewlabels.jobs.sharing import each, helper
 from fewlabels.progress import track
 from fewlabels.protocols import Kernel
 from fewlabels.search.blocks import chunks, fill_block
-from fewlabels.sharing import each, helper
 
 _SHARED_ROWS = 2**15  # candidates that another process is asked about at a time
 _FIRST_GUESS = 0.999  # the best of many items often comes that close to the limit

@@ -13,9 +13,8 @@ from typing import Self, TypeVar
 
 import torch
 
-from fewlabels.checks import whole_number
-from fewlabels.errors import UsageError
-from fewlabels.sharing import Alone, Mapper, helper
+from fewlabels.errors import UsageError, whole_number
+from fewlabels.jobs.sharing import Alone, Mapper, helper
 
 _WORTH_SHARING = 1e8  # numbers to compute, about half a second
 _MOST_PARTS = 16

@@ -12,8 +12,7 @@ from typing import Any
 
 import torch
 
-from fewlabels.checks import check_range
-from fewlabels.errors import UsageError
+from fewlabels.errors import UsageError, check_range
 from fewlabels.pool import Query, Round
 from fewlabels.protocols import Strategy
 from fewlabels.strategies.coreset import Coreset

@@ -9,11 +9,25 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Generator, Tensor
 
-from fewlabels.checks import whole_number
-from fewlabels.errors import LabelError, NotFiniteError, ShapeError, UsageError
-from fewlabels.features import PrecomputedClassifier
-from fewlabels.matrices import Rows, pieces, rows_of
-from fewlabels.pool import UNKNOWN, WITHHELD, ArrayImages, Pool, Query, check_query
+from fewlabels.errors import (
+    LabelError,
+    NotFiniteError,
+    ShapeError,
+    UsageError,
+    whole_number,
+)
+from fewlabels.models.classifiers import PrecomputedClassifier
+from fewlabels.pool import (
+    UNKNOWN,
+    WITHHELD,
+    ArrayImages,
+    Pool,
+    Query,
+    Rows,
+    check_query,
+    pieces,
+    rows_of,
+)
 from fewlabels.protocols import Classifier, Strategy
 from fewlabels.rng import stream
 from fewlabels.search import check_size

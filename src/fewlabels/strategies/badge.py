@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from fewlabels import gram
-from fewlabels.naming import check_known
+from fewlabels.names import check_known
 from fewlabels.pool import Query
 from fewlabels.search import FirstCenter, k_means_plus_plus
 from fewlabels.strategies.inputs import BuiltIn, Request, check_classes

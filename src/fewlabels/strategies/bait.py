@@ -16,10 +16,9 @@ import torch
 from torch import Tensor
 
 from fewlabels import gram
-from fewlabels.checks import check_range
-from fewlabels.errors import UsageError
+from fewlabels.errors import UsageError, check_range
 from fewlabels.gram.principal import principal_components
-from fewlabels.naming import check_known
+from fewlabels.names import check_known
 from fewlabels.pool import Query, Record
 from fewlabels.protocols import Outputs
 from fewlabels.search import Information, minimize_remainder

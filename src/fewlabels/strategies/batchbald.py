@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from fewlabels.checks import check_range
+from fewlabels.errors import check_range
 from fewlabels.pool import Query
 from fewlabels.progress import track
 from fewlabels.protocols import check_finite

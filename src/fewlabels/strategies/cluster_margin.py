@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fewlabels.checks import check_range
-from fewlabels.errors import UsageError
+from fewlabels.errors import UsageError, check_range
 from fewlabels.pool import Query
 from fewlabels.search import top
 from fewlabels.search.clusters import average_linkage, round_robin

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fewlabels import gram
-from fewlabels.checks import check_range
-from fewlabels.naming import check_known
+from fewlabels.errors import check_range
+from fewlabels.names import check_known
 from fewlabels.pool import Query
 from fewlabels.search import farthest_first, smallest_radius
 from fewlabels.strategies.inputs import BuiltIn, Request, check_part

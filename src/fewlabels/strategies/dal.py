@@ -16,8 +16,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from fewlabels.checks import check_range
-from fewlabels.errors import UsageError
+from fewlabels.errors import UsageError, check_range
 from fewlabels.pool import Query, Record
 from fewlabels.progress import track
 from fewlabels.search import top

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from fewlabels.checks import check_range
+from fewlabels.errors import check_range
 from fewlabels.pool import Query
 from fewlabels.search import minimize_variance
 from fewlabels.strategies.inputs import BuiltIn, Request, check_part, sampled

@@ -12,16 +12,24 @@ from functools import partial
 import torch
 from torch import Generator, Tensor
 
-from fewlabels.checks import check_range
-from fewlabels.errors import UsageError
-from fewlabels.matrices import MappedRows, Rows, cut
+from fewlabels.errors import UsageError, check_range
+from fewlabels.gram.nodes import RowSource
+from fewlabels.jobs.sharing import each
 from fewlabels.models import Neighbors, as_input
-from fewlabels.neighbors import RowSource
-from fewlabels.pool import WITHHELD, Images, Pool, Query, Record, Round
+from fewlabels.pool import (
+    WITHHELD,
+    Images,
+    MappedRows,
+    Pool,
+    Query,
+    Record,
+    Round,
+    Rows,
+    cut,
+)
 from fewlabels.protocols import Classifier, Outputs, OwnInputs
 from fewlabels.search import check_size
 from fewlabels.search.blocks import chunks
-from fewlabels.sharing import each
 
 _CHUNK_ENTRIES = 2**18
 _log = logging.getLogger(__name__)

@@ -11,10 +11,9 @@ from torch import Tensor
 
 from fewlabels import gram
 from fewlabels.errors import NotFiniteError, UsageError
-from fewlabels.matrices import rows_at
 from fewlabels.models import as_input
-from fewlabels.naming import check_known, imported
-from fewlabels.pool import Pool
+from fewlabels.names import check_known, imported
+from fewlabels.pool import Pool, rows_at
 from fewlabels.protocols import Kernel, Outputs, OwnInputs
 from fewlabels.strategies.inputs import Considered, Request, check_classes
 

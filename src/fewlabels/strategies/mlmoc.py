@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fewlabels.checks import check_range
-from fewlabels.naming import check_known
+from fewlabels.errors import check_range
+from fewlabels.names import check_known
 from fewlabels.pool import Query
 from fewlabels.search import Posterior, maximize_change
 from fewlabels.strategies.inputs import (

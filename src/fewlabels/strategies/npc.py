@@ -11,13 +11,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from fewlabels.checks import check_range
-from fewlabels.errors import DegenerateGramWarning, UsageError
+from fewlabels.errors import DegenerateGramWarning, UsageError, check_range
 from fewlabels.gram import Weights
-from fewlabels.identity import SILENT
-from fewlabels.matrices import Rows, rows_at
-from fewlabels.naming import check_known
-from fewlabels.pool import Pool, Query
+from fewlabels.names import SILENT, check_known
+from fewlabels.pool import Pool, Query, Rows, rows_at
 from fewlabels.protocols import Kernel
 from fewlabels.rng import fork
 from fewlabels.search import (

@@ -16,12 +16,12 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fewlabels.checks import check_range
+from fewlabels.errors import check_range
 from fewlabels.gram.diffusion import Diffusion, diffusion_rows
+from fewlabels.gram.graph import remembered_graph
 from fewlabels.gram.joint import joint_rows
-from fewlabels.identity import SILENT
-from fewlabels.naming import check_known
-from fewlabels.neighbors import Nodes, remembered_graph
+from fewlabels.gram.nodes import Nodes
+from fewlabels.names import SILENT, check_known
 from fewlabels.pool import Query
 from fewlabels.progress import track
 from fewlabels.protocols import Outputs

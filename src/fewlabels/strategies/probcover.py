@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fewlabels import gram
-from fewlabels.checks import check_range
+from fewlabels.errors import check_range
 from fewlabels.pool import Query
 from fewlabels.search import maximize_coverage, pure_radius
 from fewlabels.search.clusters import k_means

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fewlabels import gram
-from fewlabels.checks import check_range
+from fewlabels.errors import check_range
 from fewlabels.pool import Query
 from fewlabels.progress import track
 from fewlabels.protocols import Kernel

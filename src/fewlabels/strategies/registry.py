@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from fewlabels import naming, strategies
+from fewlabels import strategies
 from fewlabels.errors import UsageError
+from fewlabels.names import resolve as resolve_name
 
 if TYPE_CHECKING:
     from fewlabels.protocols import Strategy
@@ -65,7 +66,7 @@ def resolve(
     if isinstance(strategy, str) and strategy in known:
         known[strategy] = getattr(strategies, _BY_NAME[strategy])
     method = "select(classifier, pool, size, generator, *, history)"
-    found: Strategy = naming.resolve("strategy", strategy, given, known, method=method)
+    found: Strategy = resolve_name("strategy", strategy, given, known, method=method)
     return found
 
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from fewlabels.data.shards import Shards
 from fewlabels.errors import DataError
 from fewlabels.files import read_regular
+from fewlabels.jobs.sharing import Mapper, shared
 from fewlabels.pool import Record
 from fewlabels.protocols import Strategy
-from fewlabels.sharing import Mapper, shared
 from fewlabels.strategies import resolve
 from fewlabels.strategies.arrays import asked, precomputed
 

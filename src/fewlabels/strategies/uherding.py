@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from fewlabels import gram
-from fewlabels.checks import check_range
-from fewlabels.naming import check_known
+from fewlabels.errors import check_range
+from fewlabels.names import check_known
 from fewlabels.pool import Query
 from fewlabels.search import maximize_coverage, smallest_distance
 from fewlabels.strategies.inputs import (

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from fewlabels.naming import check_known
+from fewlabels.names import check_known
 from fewlabels.pool import Query
 from fewlabels.search import top
 from fewlabels.strategies.inputs import BuiltIn, Request, by_chunks, entropy, margin

@@ -9,7 +9,7 @@ from importlib import import_module
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fewlabels import naming
+from fewlabels import names as _names
 from fewlabels.errors import UnknownNameError, UsageError
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class _Alias:
         chosen = {name: chosen[name] for name in chosen if name in self.options} | given
         dealt = routed(chosen, kinds)
         return Training(
-            **{field: naming.made(kinds[field], own) for field, own in dealt.items()}
+            **{field: _names.made(kinds[field], own) for field, own in dealt.items()}
         )
 
 
@@ -255,7 +255,7 @@ def make(name: str, /, **options: Any) -> "Training":
         >>> make("fixmatch", steps=100).schedule.steps
         100
     """
-    found: Training = naming.resolve("trainer", name, options, _TRAININGS, method=None)
+    found: Training = _names.resolve("trainer", name, options, _TRAININGS, method=None)
     return found
 
 
@@ -288,7 +288,7 @@ def resolve(
     from fewlabels.protocols import Trainer
     from fewlabels.training.training import FittingOnly
 
-    found = naming.resolve(
+    found = _names.resolve(
         "trainer",
         trainer,
         options or {},

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fewlabels.checks import Count, Share, Weight
+from fewlabels.errors import Count, Share, Weight
 from fewlabels.pool import Pool
 from fewlabels.training.alignment import aligned
 from fewlabels.training.fixmatch import consistency_loss

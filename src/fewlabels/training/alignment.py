@@ -17,8 +17,14 @@ from typing import Annotated, Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fewlabels.checks import Count, Limits, Settings, Share
-from fewlabels.errors import InfeasibleTargetError, TargetWarning
+from fewlabels.errors import (
+    Count,
+    InfeasibleTargetError,
+    Limits,
+    Settings,
+    Share,
+    TargetWarning,
+)
 from fewlabels.pool import Pool
 from fewlabels.training import darp, targets
 from fewlabels.training.darp import Masking, Solver

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fewlabels.checks import Weight
+from fewlabels.errors import Weight
 from fewlabels.models import Network
 from fewlabels.pool import Pool
 from fewlabels.training.fixmatch import FixMatch, Outputs

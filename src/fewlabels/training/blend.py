@@ -20,10 +20,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fewlabels.checks import Share, Weight
+from fewlabels.errors import Share, Weight
+from fewlabels.gram.graph import NeighborGraph
 from fewlabels.gram.joint import JointRows, Singles, joint_rows
+from fewlabels.gram.nodes import Floats
 from fewlabels.models import BlendNetwork, Neighbors
-from fewlabels.neighbors import Floats, NeighborGraph
 from fewlabels.training.graph import (
     ABSENT,
     GraphLearner,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fewlabels.checks import Count, Weight
+from fewlabels.errors import Count, Weight
 from fewlabels.training.learner import PseudoLabels, Step
 from fewlabels.training.pseudo_label import PseudoLabel
 

@@ -15,11 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from fewlabels.augment import OPERATIONS, RandAugment
-from fewlabels.augment.operations import MOTIONS
-from fewlabels.augment.randaugment import DrawnOperations, changed
-from fewlabels.checks import Count, Share
-from fewlabels.errors import UsageError
+from fewlabels.data.augment import OPERATIONS, RandAugment
+from fewlabels.data.augment.operations import MOTIONS
+from fewlabels.data.augment.randaugment import DrawnOperations, changed
+from fewlabels.errors import Count, Share, UsageError
 from fewlabels.pool import Pool
 from fewlabels.training.fixmatch import FixMatch, Outputs
 from fewlabels.training.learner import Step

@@ -26,9 +26,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fewlabels.checks import check_range, whole_number
-from fewlabels.errors import InfeasibleTargetError, UsageError
-from fewlabels.naming import check_known
+from fewlabels.errors import (
+    InfeasibleTargetError,
+    UsageError,
+    check_range,
+    whole_number,
+)
+from fewlabels.names import check_known
 from fewlabels.training import targets
 
 __all__ = [

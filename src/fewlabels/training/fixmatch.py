@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fewlabels.checks import Count, Share, Weight
+from fewlabels.errors import Count, Share, Weight
 from fewlabels.training.learner import (
     IsSure,
     Learned,

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fewlabels.checks import Share, Weight
+from fewlabels.errors import Share, Weight
 from fewlabels.pool import Pool
 from fewlabels.training.fixmatch import Consistency, Outputs, sure_by_class
 from fewlabels.training.learner import PseudoLabels, Step

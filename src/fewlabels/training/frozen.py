@@ -16,21 +16,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fewlabels.augment import Strong, WeakAugment
-from fewlabels.checks import Count
-from fewlabels.errors import UsageError
-from fewlabels.features import (
-    Embedded,
-    FeatureCache,
-    FrozenClassifier,
-    StoredViews,
-    embedded,
-    embedded_views,
-    encoders,
-)
-from fewlabels.features.cache import Rows
-from fewlabels.features.encoders import Encoder
-from fewlabels.models import Network
+from fewlabels.data.augment import Strong, WeakAugment
+from fewlabels.errors import Count, UsageError
+from fewlabels.models import Network, encoders
+from fewlabels.models.cache import FeatureCache, Rows
+from fewlabels.models.embedding import StoredViews, embedded, embedded_views
+from fewlabels.models.encoders import Encoder
+from fewlabels.models.frozen import Embedded, FrozenClassifier
 from fewlabels.pool import Pool
 from fewlabels.training.schedule import OF_STRONG_VIEWS, OF_VIEWS
 from fewlabels.training.views import (
@@ -56,7 +48,7 @@ class FrozenInputs(Inputs):
     defaults: ClassVar[Mapping[str, Any]] = {"network": "linear", "learning_rate": 0.03}
 
     encoder: str = field(default="efficientnet-lite0", metadata={"code": True})
-    """Which one, in any of the forms of :func:`fewlabels.features.encoders.resolve`;
+    """Which one, in any of the forms of :func:`fewlabels.models.encoders.resolve`;
     ``"self-supervised"`` is trained on the images of the pool first, without labels,
     and kept."""
     encoder_options: dict[str, Any] = field(default_factory=dict)
@@ -70,7 +62,7 @@ class FrozenInputs(Inputs):
         default="official", metadata=OF_STRONG_VIEWS
     )
     """How the images that learn from pseudo-labels are varied: the name of a preset
-    (see :func:`fewlabels.augment.preset`) or settings; or how their features are."""
+    (see :func:`augment.preset`) or settings; or how their features are."""
     weak_views: Count = field(default=1, metadata=OF_VIEWS)
     """Weak views of each image that are embedded."""
     # It belongs to learners without strong views too: runs say so since the first.

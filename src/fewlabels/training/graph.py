@@ -17,17 +17,13 @@ from scipy.special import softmax
 from torch import Tensor
 
 from fewlabels import models, rng
-from fewlabels.checks import Count
+from fewlabels.errors import Count
+from fewlabels.gram.graph import NeighborGraph, remembered_graph
+from fewlabels.gram.nearest import Search
+from fewlabels.gram.nodes import Floats, Nodes
 from fewlabels.models import Neighbors, Network, Votes
 from fewlabels.models.neighbors import FLOOR
-from fewlabels.naming import check_installed
-from fewlabels.neighbors import (
-    Floats,
-    NeighborGraph,
-    Nodes,
-    Search,
-    remembered_graph,
-)
+from fewlabels.names import check_installed
 from fewlabels.pool import Images, Pool
 from fewlabels.training.learner import DirectLearner, Shares
 from fewlabels.training.views import Views

@@ -15,8 +15,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from fewlabels import rng
-from fewlabels.checks import Limits, Settings
-from fewlabels.errors import UsageError
+from fewlabels.errors import Limits, Settings, UsageError
 from fewlabels.models import Network
 from fewlabels.models.network import Dense
 from fewlabels.pool import Pool

@@ -17,10 +17,12 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from fewlabels import models, progress, rng
-from fewlabels.checks import Limits, Weight
-from fewlabels.features import moments
+from fewlabels.errors import Limits, Weight
+from fewlabels.gram.graph import NeighborGraph, joined
+from fewlabels.gram.nearest import nearest
+from fewlabels.gram.nodes import Nodes, read_rows
 from fewlabels.models import Head, Network
-from fewlabels.neighbors import NeighborGraph, Nodes, joined, nearest, read_rows
+from fewlabels.models.frozen import moments
 from fewlabels.pool import Pool
 from fewlabels.training import darp, targets
 from fewlabels.training.graph import Sources

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from fewlabels.checks import Weight
+from fewlabels.errors import Weight
 from fewlabels.training.learner import Learned, Step
 from fewlabels.training.pi_model import PiModel
 

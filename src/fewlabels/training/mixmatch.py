@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from fewlabels.checks import Count, Limits, Weight
+from fewlabels.errors import Count, Limits, Weight
 from fewlabels.training.learner import Learner, Loss, Step
 from fewlabels.training.views import View
 

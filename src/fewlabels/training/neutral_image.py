@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fewlabels.checks import Weight
+from fewlabels.errors import Weight
 from fewlabels.models import Head, Network
 from fewlabels.training.fixmatch import FixMatch, Outputs
 from fewlabels.training.learner import LearningNetwork, Step

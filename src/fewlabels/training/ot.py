@@ -25,8 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from fewlabels.checks import Limits
-from fewlabels.neighbors import Floats, NeighborGraph
+from fewlabels.errors import Limits
+from fewlabels.gram.graph import NeighborGraph
+from fewlabels.gram.nodes import Floats
 from fewlabels.training.graph import (
     ABSENT,
     GraphLearner,

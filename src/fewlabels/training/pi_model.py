@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fewlabels.checks import Count, Weight
+from fewlabels.errors import Count, Weight
 from fewlabels.training.learner import Learner, Loss, Step
 from fewlabels.training.views import View
 

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fewlabels.neighbors import Floats, NeighborGraph
+from fewlabels.gram.graph import NeighborGraph
+from fewlabels.gram.nodes import Floats
 from fewlabels.training.graph import (
     ABSENT,
     MOST_COLUMNS,

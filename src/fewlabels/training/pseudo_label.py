@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import torch.nn.functional as F
 from torch import Tensor
 
-from fewlabels.checks import Count, Share, Weight
+from fewlabels.errors import Count, Share, Weight
 from fewlabels.training.fixmatch import consistency_loss
 from fewlabels.training.learner import Learner, Loss, PseudoLabels, Step
 from fewlabels.training.views import View

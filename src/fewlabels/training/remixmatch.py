@@ -14,8 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fewlabels.checks import Count, Weight
-from fewlabels.errors import UsageError
+from fewlabels.errors import Count, UsageError, Weight
 from fewlabels.pool import Pool
 from fewlabels.training import targets
 from fewlabels.training.alignment import aligned

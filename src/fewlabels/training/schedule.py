@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from fewlabels.augment import WeakAugment
-from fewlabels.checks import Count, Limits, Settings, Share, Weight
-from fewlabels.errors import UsageError
-from fewlabels.identity import SILENT
+from fewlabels.data.augment import WeakAugment
+from fewlabels.errors import Count, Limits, Settings, Share, UsageError, Weight
 from fewlabels.models import check_name
+from fewlabels.names import SILENT
 
 OF_VIEWS, OF_STRONG_VIEWS, OF_FEATURES = (
     {"needs": word} for word in ("weak", "strong", "features")

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fewlabels.checks import Share, Weight
+from fewlabels.errors import Share, Weight
 from fewlabels.pool import Pool
 from fewlabels.training.alignment import aligned
 from fewlabels.training.fixmatch import Consistency

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fewlabels.checks import Share
-from fewlabels.neighbors import Floats, NeighborGraph
+from fewlabels.errors import Share
+from fewlabels.gram.graph import NeighborGraph
+from fewlabels.gram.nodes import Floats
 from fewlabels.training.graph import (
     MOST_COLUMNS,
     GraphLearner,

@@ -9,8 +9,13 @@ Every function returns K numbers above zero that add up to M, in double precisio
 import torch
 from torch import Tensor
 
-from fewlabels.checks import check_range, whole_number
-from fewlabels.errors import LabelError, ShapeError, UsageError
+from fewlabels.errors import (
+    LabelError,
+    ShapeError,
+    UsageError,
+    check_range,
+    whole_number,
+)
 
 _MOST_ROUNDS = 1000
 _LEAST_CHANGE = 1e-7

@@ -14,8 +14,8 @@ from torch import Generator
 
 from fewlabels import models, progress, rng
 from fewlabels.errors import TrainingError, UnknownNameError, UsageError
-from fewlabels.identity import Identity, composed, identity, untold
 from fewlabels.models import Network
+from fewlabels.names import Identity, composed, identity, untold
 from fewlabels.pool import Pool
 from fewlabels.protocols import Classifier, ignore
 from fewlabels.training import devices, loop

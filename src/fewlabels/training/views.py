@@ -23,14 +23,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from fewlabels import augment
-from fewlabels.augment import Strong, WeakAugment
-from fewlabels.checks import Count, Settings, Share, Weight
+from fewlabels.data import augment
+from fewlabels.data.augment import Strong, WeakAugment
 from fewlabels.data.contents import row_digest
-from fewlabels.errors import UsageError
-from fewlabels.features import NetworkClassifier, moments
+from fewlabels.errors import Count, Settings, Share, UsageError, Weight
+from fewlabels.gram.approximate import others
+from fewlabels.gram.nearest import closest
+from fewlabels.gram.nodes import RowSource, read_rows
 from fewlabels.models import Head, Network, as_input
-from fewlabels.neighbors import RowSource, closest, others, read_rows
+from fewlabels.models.classifiers import NetworkClassifier
+from fewlabels.models.frozen import moments
 from fewlabels.pool import Images, Pool
 from fewlabels.protocols import Classifier
 from fewlabels.training.schedule import OF_STRONG_VIEWS, OF_VIEWS
@@ -141,7 +143,7 @@ class PoolInputs(Inputs):
         default="small-grey", metadata=OF_STRONG_VIEWS
     )
     """How the images that learn from pseudo-labels are varied: the name of a preset
-    (see :func:`fewlabels.augment.preset`) or settings. Rows are varied by
+    (see :func:`fewlabels.data.augment.preset`) or settings. Rows are varied by
     :class:`RowViews`, the default ones unless others are given."""
 
     def __post_init__(self) -> None:

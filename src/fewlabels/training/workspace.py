@@ -27,8 +27,8 @@ from fewlabels.errors import (
     DataError,
     RunInUseError,
 )
-from fewlabels.identity import Identity
 from fewlabels.models import checkpoint
+from fewlabels.names import Identity
 from fewlabels.pool import Pool
 
 _MODEL = "model.safetensors"

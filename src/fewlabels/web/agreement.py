@@ -4,8 +4,8 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from fewlabels.projects import Project
-from fewlabels.store import Kind, agreement, consensus
-from fewlabels.store.records import LABELS
+from fewlabels.projects.store import Kind, agreement, consensus
+from fewlabels.projects.store.records import LABELS
 
 MOST_DISPUTED = 60
 """Images that are shown to be talked about."""

@@ -16,7 +16,7 @@ from typing import Any
 from fewlabels.errors import FewlabelsError, JobError
 from fewlabels.jobs import Event, Job, Worker, start
 from fewlabels.jobs.processes import ONE_THREAD, num_cores
-from fewlabels.naming import AllowCode
+from fewlabels.names import AllowCode
 
 _WORK = "fewlabels.web.work"
 _TRAIN = "fewlabels.projects.jobs:train"

@@ -9,8 +9,8 @@ from typing import Any
 
 from fewlabels.errors import AnswersError, JobError, UsageError
 from fewlabels.projects import Project
+from fewlabels.projects.store import StoredEvent
 from fewlabels.projects.tally import Tally
-from fewlabels.store import StoredEvent
 from fewlabels.web.letters import keep, letters_of
 from fewlabels.web.messages import (
     Action,

@@ -18,11 +18,13 @@ from numpy.typing import NDArray
 from torch.nn import functional as F
 
 from fewlabels import training
-from fewlabels.evaluation.label_errors import likely_errors, stratified_folds
+from fewlabels.experiments.evaluation.label_errors import (
+    likely_errors,
+    stratified_folds,
+)
+from fewlabels.gram.nodes import directions, read_rows
 from fewlabels.jobs import startable
-from fewlabels.naming import AllowCode
-from fewlabels.neighbors import read_rows
-from fewlabels.neighbors.nodes import directions
+from fewlabels.names import AllowCode
 from fewlabels.pool import UNKNOWN, Pool
 from fewlabels.projects import Project
 from fewlabels.projects.indexing import thumbnails

@@ -19,7 +19,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fewlabels.errors import UsageError
 from fewlabels.jobs import Event, error_of
-from fewlabels.naming import AllowCode
+from fewlabels.names import AllowCode
 from fewlabels.projects import Project
 from fewlabels.projects.settings import FILE
 from fewlabels.web.app import make_app

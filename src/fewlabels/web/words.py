@@ -1,6 +1,6 @@
 """Why an image is asked about, in words that give nothing away about its class."""
 
-from fewlabels.store import StoredRound
+from fewlabels.projects.store import StoredRound
 
 _UNSURE = frozenset({"entropy", "margin", "least-confidence", "batchbald", "bald"})
 _SPREAD = frozenset(

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fewlabels import training
-from fewlabels.checks import count
-from fewlabels.errors import FewlabelsWarning
+from fewlabels.errors import FewlabelsWarning, count
+from fewlabels.experiments.settings import Choice
 from fewlabels.jobs import startable
-from fewlabels.naming import AllowCode, check_code
+from fewlabels.names import AllowCode, check_code
 from fewlabels.projects import Project
 from fewlabels.projects.models import NUM_TO_TELL_APART
 from fewlabels.projects.shares import UNKNOWN, assumed
-from fewlabels.runs import Choice
 
 if TYPE_CHECKING:
     from fewlabels.training.training import Training

@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 
 from fewlabels import gram
-from fewlabels.features import PrecomputedClassifier
+from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.rng import stream
 

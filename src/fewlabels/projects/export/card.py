@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from fewlabels.data.text import printable
-from fewlabels.evaluation import AuditedAccuracy
+from fewlabels.experiments.evaluation import AuditedAccuracy
 from fewlabels.projects.export.config import ModelConfig
 
 _FRONT = """\

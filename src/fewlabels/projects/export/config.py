@@ -10,11 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from fewlabels import files, models
 from fewlabels.errors import DataError
-from fewlabels.features import ModuleEncoder, encoders
-from fewlabels.features.encoders import Encoder
-from fewlabels.models import WideResNet
+from fewlabels.files import opened
+from fewlabels.models import WideResNet, encoders
+from fewlabels.models.encoders import Encoder
+from fewlabels.models.module_encoder import ModuleEncoder
 from fewlabels.projects.settings import LARGEST_SIDE
-from fewlabels.seals import opened
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from torch import Tensor
 
-from fewlabels.neighbors import Nodes, nearest
+from fewlabels.gram.nearest import nearest
+from fewlabels.gram.nodes import Nodes
 from fewlabels.projects.export.tables import write_table
 
 NUM_NEIGHBORS = 15

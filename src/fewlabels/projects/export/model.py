@@ -14,14 +14,12 @@ from torch import Tensor
 
 from fewlabels import files, models, rng
 from fewlabels.errors import DataError, UnknownNameError, UsageError
-from fewlabels.features import (
-    FrozenClassifier,
-    ModuleEncoder,
-    NetworkClassifier,
-    encoders,
-)
-from fewlabels.features.encoders import Encoder
-from fewlabels.models import Network, checkpoint
+from fewlabels.files import sealed
+from fewlabels.models import Network, checkpoint, encoders
+from fewlabels.models.classifiers import NetworkClassifier
+from fewlabels.models.encoders import Encoder
+from fewlabels.models.frozen import FrozenClassifier
+from fewlabels.models.module_encoder import ModuleEncoder
 from fewlabels.projects.export.card import Facts, card
 from fewlabels.projects.export.config import (
     CARD,
@@ -34,7 +32,6 @@ from fewlabels.projects.export.config import (
     read_config,
 )
 from fewlabels.protocols import Classifier
-from fewlabels.seals import sealed
 
 Exportable = NetworkClassifier | FrozenClassifier
 """The classifiers that can be written as files."""

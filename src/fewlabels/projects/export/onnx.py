@@ -15,9 +15,10 @@ from torch import Tensor, nn
 
 from fewlabels import files
 from fewlabels.errors import UsageError
-from fewlabels.features import FrozenClassifier, ModuleEncoder
 from fewlabels.models import as_input
-from fewlabels.naming import check_installed
+from fewlabels.models.frozen import FrozenClassifier
+from fewlabels.models.module_encoder import ModuleEncoder
+from fewlabels.names import check_installed
 from fewlabels.projects.export.model import Exportable, exportable
 from fewlabels.protocols import Classifier
 

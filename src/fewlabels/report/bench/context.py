@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fewlabels.bench.experiment import Experiment
-from fewlabels.bench.results import ConditionResults, Results
-from fewlabels.checks import count
-from fewlabels.evaluation import Noise, retraining_noise
-from fewlabels.loop import query_size
+from fewlabels.errors import count
+from fewlabels.experiments.acquisition import query_size
+from fewlabels.experiments.bench.experiment import Experiment
+from fewlabels.experiments.bench.results import ConditionResults, Results
+from fewlabels.experiments.evaluation import Noise, retraining_noise
 from fewlabels.report.facts import data_name
 from fewlabels.report.figures import hues
 from fewlabels.report.wording import file_word

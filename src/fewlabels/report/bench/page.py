@@ -6,10 +6,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from fewlabels.bench.folder import BenchFolder, outdated
-from fewlabels.bench.results import Results, read_results
-from fewlabels.checks import count
-from fewlabels.errors import UnknownNameError
+from fewlabels.errors import UnknownNameError, count
+from fewlabels.experiments.bench.folder import BenchFolder, outdated
+from fewlabels.experiments.bench.results import Results, read_results
 from fewlabels.files import explained
 from fewlabels.report.bench.context import OTHER_SCALE, Context, context_of
 from fewlabels.report.bench.sections import (
@@ -90,7 +89,7 @@ def write_bench_report(
 def bench_page(results: Results, *, others: Sequence[str] = ()) -> Page:
     """Return what the page of an experiment shows.
 
-    ``others`` is what else a reader must know, of :func:`fewlabels.bench.outdated`.
+    ``others`` is what else a reader must know, of :func:`bench.outdated`.
     """
     context = context_of(results)
     experiment = context.experiment

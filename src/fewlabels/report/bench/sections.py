@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fewlabels.bench.experiment import Condition
-from fewlabels.bench.published import TABLE_3_ZERO_SHOT, PublishedCell
-from fewlabels.bench.results import CellResult
-from fewlabels.checks import count
-from fewlabels.evaluation import (
+from fewlabels.errors import count
+from fewlabels.experiments.bench.experiment import Condition
+from fewlabels.experiments.bench.published import TABLE_3_ZERO_SHOT, PublishedCell
+from fewlabels.experiments.bench.results import CellResult
+from fewlabels.experiments.evaluation import (
     PairedTest,
     Saving,
     area_under_curve,

@@ -1,6 +1,0 @@
-"""The conformance suite: what strategies, trainers, classifiers and kernels promise."""
-
-from fewlabels.conformance.problems import CheckCase, Finding, Outcome, problem
-from fewlabels.conformance.suite import Kind, check
-
-__all__ = ["CheckCase", "Finding", "Kind", "Outcome", "check", "problem"]

@@ -1,0 +1,265 @@
+"""What all promises are judged with: small pools, shared random numbers, findings.
+
+Shapes: N items, F features, C classes, K sampled networks.
+"""
+
+import pickle
+import random
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fewlabels.models.classifiers import PrecomputedClassifier
+from fewlabels.pool import UNKNOWN, ArrayImages, Pool
+from fewlabels.rng import stream
+
+NUM_ITEMS, NUM_FEATURES, NUM_CLASSES, NUM_SAMPLES = 60, 16, 4, 20
+_SATURATED = 1e4
+_LONGEST = 300
+
+Outcome = Literal["passed", "failed", "refused", "not promised", "not run"]
+"""How it went; only ``"failed"`` is something to mend."""
+
+Verdict = tuple[Outcome, str]
+"""How it went, and what was seen."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One promise, how it went and what was seen."""
+
+    name: str
+    """The promise, in a word or two."""
+    outcome: Outcome
+    detail: str
+    """What was seen; where something failed, also what to mend."""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A promise, and those without which it means nothing."""
+
+    name: str
+    judge: Callable[[Any], Verdict]
+    """Looks at what is checked, and says how it went."""
+    after: tuple[str, ...] = ()
+
+
+def passed(detail: str) -> Verdict:
+    """Return that a promise is kept."""
+    return "passed", detail
+
+
+def failed(detail: str) -> Verdict:
+    """Return that a promise is broken: what was seen, and what to mend."""
+    return "failed", detail
+
+
+def failure(error: BaseException, thing: object) -> str:
+    """Return type and text of an error, and the line of a thing's file it came from."""
+    text = f"{type(error).__name__}: {one_line(error)}".removesuffix(": ")
+    frames = traceback.extract_tb(error.__traceback__)
+    file = getattr(sys.modules.get(type(thing).__module__), "__file__", None)
+    last = [frame for frame in frames if frame.filename == file][-1:] or frames[-1:]
+    for frame in last:
+        text += f" ({Path(frame.filename).name}, line {frame.lineno}, in {frame.name})"
+    return text
+
+
+def one_line(error: BaseException) -> str:
+    """Return an error's text on one line, shortened where it is very long."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+# -------------------------------------------------------------------------- problems
+
+
+class CheckCase(NamedTuple):
+    """What a strategy is asked about."""
+
+    pool: Pool
+    classifier: PrecomputedClassifier
+
+
+def problem(seed: int, num_labeled: int = 8, *, num_withheld: int = 10) -> CheckCase:
+    """Return a pool in which some unlabeled items are not candidates.
+
+    Args:
+        seed: Equal seeds give equal problems.
+        num_labeled: How many items are labeled.
+        num_withheld: How many unlabeled items are not candidates.
+
+    Returns:
+        The pool, and a classifier with features, logits and sampled logits.
+    """
+    generator = stream(seed, "contract")
+    features = torch.randn(NUM_ITEMS, NUM_FEATURES, generator=generator)
+    logits = 2 * torch.randn(NUM_ITEMS, NUM_CLASSES, generator=generator)
+    order = torch.randperm(NUM_ITEMS, generator=generator)
+    labels = torch.full((NUM_ITEMS,), UNKNOWN)
+    given = torch.randint(NUM_CLASSES, (num_labeled,), generator=generator)
+    labels[order[:num_labeled]] = given
+    noise = torch.randn(NUM_SAMPLES, NUM_ITEMS, NUM_CLASSES, generator=generator)
+    pool = Pool(
+        images=ArrayImages(features),
+        ids=tuple(map(str, range(NUM_ITEMS))),
+        labels=labels,
+        classes=tuple("abcd"),
+        candidates=order[num_labeled + num_withheld :].sort().values,
+    )
+    # Images are a tensor of their own, so that a change is told by its name.
+    classifier = PrecomputedClassifier(features.clone(), logits, logits + noise)
+    return CheckCase(pool, classifier)
+
+
+def permuted(given: CheckCase, order: Tensor) -> CheckCase:
+    """Return the problem with item ``order[i]`` at position ``i``."""
+    shown = showing(given, order)
+    pool = replace(
+        shown.pool,
+        ids=tuple(given.pool.ids[item] for item in order.tolist()),
+        labels=given.pool.labels[order],
+        candidates=torch.nonzero(torch.isin(order, given.pool.candidates)).flatten(),
+    )
+    return shown._replace(pool=pool)
+
+
+def showing(given: CheckCase, rows: Tensor) -> CheckCase:
+    """Return the problem in which item ``i`` looks as item ``rows[i]`` does."""
+    pool, classifier = given
+    samples = None if classifier.samples is None else classifier.samples[:, rows]
+    return CheckCase(
+        replace(pool, images=ArrayImages(pool.images.read(rows))),
+        PrecomputedClassifier(
+            classifier.features[rows], classifier.logits[rows], samples
+        ),
+    )
+
+
+def without_last_class() -> CheckCase:
+    """Return a problem in which no item is labeled with the last class."""
+    pool, classifier = problem(1)
+    labels = pool.labels.clamp(max=NUM_CLASSES - 2)
+    return CheckCase(replace(pool, labels=labels), classifier)
+
+
+def in_pairs() -> CheckCase:
+    """Return a problem in which every item has a twin with equal outputs."""
+    return showing(problem(3), 2 * (torch.arange(NUM_ITEMS) // 2))
+
+
+def all_alike() -> CheckCase:
+    """Return a problem in which all items have equal outputs."""
+    return showing(problem(3), torch.zeros(NUM_ITEMS, dtype=torch.int64))
+
+
+def flat() -> CheckCase:
+    """Return a problem in which all features are zero."""
+    pool, classifier = problem(3)
+    zeros = torch.zeros(NUM_ITEMS, NUM_FEATURES)
+    pool = replace(pool, images=ArrayImages(zeros.clone()))
+    return CheckCase(pool, replace(classifier, features=zeros))
+
+
+def saturated() -> CheckCase:
+    """Return a problem in which every network is entirely sure of the first class."""
+    pool, classifier = problem(3)
+    samples = torch.zeros(NUM_SAMPLES, NUM_ITEMS, NUM_CLASSES)
+    samples[..., 0] = _SATURATED
+    logits = samples[0].clone()
+    return CheckCase(pool, replace(classifier, logits=logits, samples=samples))
+
+
+# --------------------------------------------------------------------------- changes
+
+
+def tensors(pool: Pool) -> dict[str, Tensor]:
+    """Return a copy of every tensor of a pool, by its name."""
+    return {
+        "pool.labels": pool.labels.clone(),
+        "pool.candidates": pool.candidates.clone(),
+        "pool.images": pool.images.read(torch.arange(len(pool))).clone(),
+    }
+
+
+def changes(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> list[str]:
+    """Say how each tensor that changed did so."""
+    seen = []
+    for name, old in before.items():
+        new = after[name]
+        if old.shape != new.shape:
+            seen.append(f"{name} had shape {tuple(old.shape)}, now {tuple(new.shape)}")
+            continue
+        differs = torch.nonzero(old != new)
+        if len(differs):
+            first = tuple(differs[0].tolist())
+            place = first[0] if len(first) == 1 else first
+            seen.append(
+                f"{name} changed in {len(differs)} of its {old.numel()} entries, the "
+                f"first at {place} from {old[first].item():.4g} to "
+                f"{new[first].item():.4g}"
+            )
+    return seen
+
+
+def attributes(thing: object) -> dict[str, object]:
+    """Return what each attribute of an object holds, in a form that can be compared."""
+    state: Any = object.__getstate__(thing)  # with slots it is a pair
+    held: dict[str, object] = {}
+    for part in state if isinstance(state, tuple) else (state,):
+        for name, value in (part or {}).items():
+            try:
+                held[name] = pickle.dumps(value)
+            except Exception:  # noqa: BLE001 - somebody's own class: what it shows
+                held[name] = repr(value)
+    return held
+
+
+# ---------------------------------------------------------------- shared randomness
+
+_SHARED: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {
+    "torch": (
+        lambda: torch.get_rng_state().numpy(),
+        lambda state: torch.set_rng_state(torch.from_numpy(state)),
+    ),
+    "numpy": (np.random.get_state, np.random.set_state),
+    "random": (random.getstate, random.setstate),
+}
+
+
+@contextmanager
+def restored() -> Iterator[None]:
+    """Put the global generators back to what they were, whatever the block does."""
+    states = {name: get() for name, (get, _) in _SHARED.items()}
+    try:
+        yield
+    finally:
+        for name, (_, put) in _SHARED.items():
+            put(states[name])
+
+
+def moved_by(work: Callable[[], _T]) -> tuple[_T, list[str]]:
+    """Return what ``work`` gives, and the libraries whose generator it moved."""
+    with restored():
+        before = {name: pickle.dumps(get()) for name, (get, _) in _SHARED.items()}
+        result = work()
+        after = {name: pickle.dumps(get()) for name, (get, _) in _SHARED.items()}
+    return result, [name for name in before if before[name] != after[name]]
+
+
+def draw() -> None:
+    """Move every global generator on; use inside :func:`restored`."""
+    torch.rand(1)
+    np.random.random()  # noqa: NPY002 - to move it
+    random.random()  # noqa: S311 - to move it

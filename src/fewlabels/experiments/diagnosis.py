@@ -1,0 +1,186 @@
+"""How well conditioned the labeled items of each round are; nothing is trained.
+
+Shapes: S labeled items, n items that outputs are known of.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from fewlabels import training
+from fewlabels.experiments.acquisition import round_folder
+from fewlabels.experiments.execution import replayed
+from fewlabels.experiments.lines import SCHEMA, RoundLine
+from fewlabels.experiments.run_folder import RunFolder
+from fewlabels.gram import (
+    Spectrum,
+    eigenvalue_ceiling,
+    last_layer_kernel,
+    numerical_rank,
+    smallest_eigenvalue,
+    softmax_kernel,
+    spectrum,
+    wide_head_kernel,
+)
+from fewlabels.names import AllowCode, check_code
+from fewlabels.pool import Pool
+from fewlabels.protocols import Classifier, Kernel
+from fewlabels.rng import stream
+
+NO_NETWORK = "no saved network"
+"""Why a round could not be diagnosed: its checkpoint is gone, or of other data."""
+
+NO_LABELS = "nothing labeled"
+"""Why a round could not be diagnosed: it began without a label."""
+
+_KERNELS = ("last-layer", "wide-head", "softmax")
+"""Those that need no more than a network's outputs; the first is the default."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conditioning:
+    """What the Gram matrix of a round's labeled items says."""
+
+    step: int
+    """Number of the round."""
+    num_labeled: int
+    """Labels that its classifier was trained on."""
+    kernel: str
+    """Kernel of the Gram matrix."""
+    is_stand_in: bool
+    """Whether the query used no kernel, or one that is not computed here."""
+    query_kernel: str | None = None
+    """Kernel that the query used; None where it used none."""
+    missing: str | None = None
+    """Why there is no spectrum, in words; None where there is one."""
+    spectrum: Spectrum | None = None
+    """Extremes of the spectrum, rank, condition."""
+    eigenvalues: tuple[float, ...] = ()
+    """All of it, ascending."""
+    step_limit: float | None = None
+    """Learning rate past which linearized gradient descent diverges.
+
+    Unlike the one of ``spectrum``, without the factor of the class trace.
+    """
+    value: float | None = None
+    """Smallest eigenvalue together with the items asked for."""
+    ceiling: float | None = None
+    """What that value could be at most."""
+    feature_rank: int | None = None
+    """Numerical rank of [H, 1] over the whole pool."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields for a line of JSON; an infinite number becomes None."""
+        fields = {"schema_version": SCHEMA} | asdict(self)
+        extremes = fields.pop("spectrum") or {}
+        extremes.pop("step_limit", None)
+        fields |= extremes
+        return {
+            key: None if isinstance(value, float) and math.isinf(value) else value
+            for key, value in fields.items()
+        }
+
+
+def diagnose(
+    folder: RunFolder,
+    pool: Pool,
+    *,
+    whole_pool: bool = True,
+    allow_code: AllowCode = False,
+) -> Iterator[Conditioning]:
+    """Compute the spectrum of every finished round from its saved network.
+
+    The Gram matrix is that of the labeled items under the kernel that the round's query
+    used. Where it used none, as in the last round or with another strategy than NPC, or
+    somebody's own, that of an earlier round stands in, or else the last layer's.
+
+    Args:
+        folder: The folder of the run.
+        pool: Its data, with their labels.
+        whole_pool: Whether the network is asked about all items, which the rank of
+            [H, 1] and the value and ceiling of choices without a record of them take;
+            otherwise about the labeled ones only.
+        allow_code: Which import paths the run's trainer may be; see
+            :func:`fewlabels.names.check_code`.
+
+    Yields:
+        One record per finished round. Where no network was saved, it says so.
+    """
+    settings = folder.settings()
+    check_code(folder.settings_file, settings.trainer.code, allow_code)
+    trainer = training.resolve(settings.trainer.name, settings.trainer.options)
+    normalize = bool(settings.strategy.options.get("normalize", False))
+    name = _KERNELS[0]
+    for line, known in replayed(folder, pool, settings):
+        classifier = training.restored(
+            trainer,
+            known,
+            stream(settings.seed, "train", line.step),
+            round_folder(folder.path, line.step),
+        )
+        name = str(line.kernel) if line.kernel in _KERNELS else name
+        yield _conditioning(
+            line, known, classifier, name, normalize=normalize, whole_pool=whole_pool
+        )
+
+
+def _conditioning(
+    line: RoundLine,
+    pool: Pool,
+    classifier: Classifier | None,
+    name: str,
+    *,
+    normalize: bool,
+    whole_pool: bool,
+) -> Conditioning:
+    is_stand_in = line.kernel != name
+    # Another objective than NPC's has a value of its own, and no ceiling.
+    is_recorded = not is_stand_in and line.ceiling is not None
+    common: dict[str, Any] = {
+        "step": line.step,
+        "num_labeled": line.num_labeled,
+        "kernel": name,
+        "is_stand_in": is_stand_in,
+        "query_kernel": line.kernel,
+        "value": line.value if is_recorded else None,
+        "ceiling": line.ceiling if is_recorded else None,
+    }
+    if classifier is None or not len(pool.labeled):
+        missing = NO_NETWORK if classifier is None else NO_LABELS
+        return Conditioning(**common, missing=missing)
+    items = torch.arange(len(pool)) if whole_pool else pool.labeled
+    outputs = classifier.outputs(pool.images, items)
+    kernel: Kernel
+    if name == "wide-head":
+        kernel = wide_head_kernel(outputs.features, normalize=normalize)
+    elif name == "softmax":
+        kernel = softmax_kernel(outputs.features, outputs.logits, normalize=normalize)
+    else:
+        kernel = last_layer_kernel(
+            outputs.features, pool.num_classes, normalize=normalize
+        )
+    rows = pool.labeled if whole_pool else torch.arange(len(items))
+    gram_SS = kernel.block(rows, rows)
+    found = spectrum(gram_SS)
+    positions = {name: index for index, name in enumerate(pool.ids)}
+    asked = line.to_round(positions).query.indices
+    if whole_pool and not is_recorded and len(asked):  # chosen without these
+        members = torch.cat([pool.labeled, asked])
+        common["value"] = float(smallest_eigenvalue(kernel.block(members, members)))
+        common["ceiling"] = eigenvalue_ceiling(
+            kernel, pool.labeled, pool.candidates, len(asked)
+        )
+    # The last layer's matrix of all pairs of item and class has the eigenvalues of
+    # (h.h' + 1), C times each; the trace multiplies them by C, and a step limit is that
+    # of the whole matrix.
+    num_blocks = pool.num_classes if name == "last-layer" else 1
+    return Conditioning(
+        **common,
+        spectrum=found,
+        eigenvalues=tuple(torch.linalg.eigvalsh(gram_SS).tolist()),
+        step_limit=found.step_limit * num_blocks,
+        feature_rank=numerical_rank(outputs.features) if whole_pool else None,
+    )

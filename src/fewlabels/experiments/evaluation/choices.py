@@ -1,0 +1,300 @@
+"""What was chosen: classes that have labels, copies, and how alike two choices are.
+
+The overlap of choices is their intersection over union (IoU). The paper (Fig. 1) takes
+the union of each strategy's label sets over all trials, with the starting sets in it,
+and compares the unions. Two things inflate that: what both began with, and the number
+of trials, since unions of many trials meet by chance. The fair comparison is per trial,
+of what was *acquired*; and any overlap is to be read beside the one that random choices
+would have, :func:`chance_overlap`.
+
+Shapes: C classes, N items of the pool.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from itertools import permutations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from fewlabels.errors import ShapeError, UsageError, whole_number
+from fewlabels.experiments.evaluation.numbers import finite, positions
+
+
+def class_coverage(counts: ArrayLike) -> float:
+    """Return the share of classes that have a label at all.
+
+    Example:
+        >>> class_coverage([3, 0, 1, 0])
+        0.5
+
+    Args:
+        counts: Labels of each class, shape (C,).
+
+    Returns:
+        A share from 0 to 1.
+    """
+    return float((_counts(counts) > 0).mean())
+
+
+def class_balance(counts: ArrayLike) -> float:
+    """Return how even labels are over the classes: entropy over its largest value.
+
+    Example:
+        >>> class_balance([5, 5, 0, 0])
+        0.5
+
+    Args:
+        counts: Labels of each class, shape (C,); at least one label in all.
+
+    Returns:
+        1 where all classes have equally many, 0 where one has all. A single class is
+        even.
+
+    Raises:
+        UsageError: If there is no label.
+    """
+    counts_C = _counts(counts)
+    total = counts_C.sum()
+    if total == 0:
+        raise UsageError(
+            f"There are 0 labels in {len(counts_C)} classes; give at least one label."
+        )
+    if len(counts_C) == 1:
+        return 1.0
+    shares = counts_C[counts_C > 0] / total
+    return float(-(shares * np.log(shares)).sum() / np.log(len(counts_C))) + 0.0
+
+
+def redundant_share(
+    picks: Collection[int], labeled: Collection[int], groups: ArrayLike
+) -> float:
+    """Return the share of one query's picks that tell nothing new.
+
+    A pick is redundant if a copy of it is labeled already, or was picked earlier in the
+    same query. The first of a group of copies is not redundant, so the share does not
+    depend on the order.
+
+    Example:
+        >>> groups = [0, 0, 0, 1, 1, 2]  # items 0 to 2 are copies, and 3 and 4
+        >>> redundant_share([0, 1, 3, 5], labeled=[4], groups=groups)
+        0.5
+
+    Args:
+        picks: Positions of the items of one query, each once, at least one.
+        labeled: Positions of the items labeled before it.
+        groups: Number of the group of copies that each item of the pool is in, whole
+            numbers of shape (N,); an item without a copy has a number of its own.
+
+    Returns:
+        A share from 0 to 1.
+
+    Raises:
+        UsageError: If there is no pick, a position is not in the pool, or an item was
+            picked twice or is labeled already.
+    """
+    groups_N = np.asarray(groups)
+    if groups_N.ndim != 1 or groups_N.dtype.kind not in "iu":
+        raise ShapeError(
+            f"groups is {groups_N.dtype} of shape {groups_N.shape}; give whole numbers "
+            "of shape (items,)."
+        )
+    picked, before = positions("picks", picks), positions("labeled", labeled)
+    if not picked or len(picked) != len(picks) or picked & before:
+        raise UsageError(
+            f"There are {len(picks)} picks, {len(picked)} of them different and "
+            f"{len(picked & before)} labeled already; give new items, each once."
+        )
+    outside = sorted(i for i in picked | before if not 0 <= i < len(groups_N))
+    if outside:
+        raise UsageError(
+            f"Positions {outside[:5]} are not in a pool of {len(groups_N)} items; give "
+            "positions in groups."
+        )
+    known = set(groups_N[list(before)].tolist()) if before else set()
+    new = set(groups_N[list(picked)].tolist()) - known
+    return 1 - len(new) / len(picked)
+
+
+def _counts(counts: ArrayLike) -> NDArray[np.float64]:
+    counts_C = finite("counts", counts, "(classes,)")
+    if (counts_C < 0).any():
+        raise UsageError(
+            f"counts is {counts_C.tolist()}; no class has fewer than 0 labels."
+        )
+    return counts_C
+
+
+def overlap_of_unions(
+    one: Sequence[Iterable[int]], other: Sequence[Iterable[int]]
+) -> float:
+    """Return the IoU of two strategies as in the paper: of unions over the trials.
+
+    Example:
+        >>> overlap_of_unions([{0, 1}, {0, 2}], [{0, 3}, {0, 2}])
+        0.5
+
+    Args:
+        one: Label set of each trial of the first strategy.
+        other: The same of the second; the number of trials may differ.
+
+    Returns:
+        A share from 0 to 1.
+    """
+    unions = [
+        set[int]().union(*(positions(name, items) for items in sets))
+        for name, sets in (("one", one), ("other", other))
+    ]
+    return _overlap(unions[0], unions[1], "all trials together")
+
+
+def overlap_per_trial(
+    one: Sequence[Iterable[int]],
+    other: Sequence[Iterable[int]],
+    *,
+    starts: Sequence[Iterable[int]],
+) -> NDArray[np.float64]:
+    """Return the IoU of what two strategies acquired, trial by trial.
+
+    Its chance level is ``chance_overlap(N - s, a, b)``, where s of the N items of the
+    pool are the start and a and b were acquired.
+
+    Example:
+        >>> overlap_per_trial([{0, 1, 2}], [{0, 2, 3}], starts=[{0}]).round(3).tolist()
+        [0.333]
+
+    Args:
+        one: Label set of each trial of the first strategy, with its starting set.
+        other: The same of the second.
+        starts: Starting set of each trial, which both hold; empty sets where there was
+            none or where it is left out already.
+
+    Returns:
+        An IoU per trial.
+    """
+    trials = _trials(one, other, starts)
+    return np.array(
+        [
+            _overlap(first - start, second - start, f"trial {number}")
+            for number, (first, second, start) in enumerate(trials)
+        ]
+    )
+
+
+def overlap_across_trials(
+    one: Sequence[Iterable[int]],
+    other: Sequence[Iterable[int]],
+    *,
+    starts: Sequence[Iterable[int]],
+) -> float:
+    """Return the mean IoU over pairs of different trials of two strategies.
+
+    Two strategies with the same start and the same network may agree because of these.
+    Different trials share neither, so what is left is a taste for the same images. A
+    strategy against itself tells how far its choices depend on the trial. Both trials'
+    starting sets are left out of both sides.
+
+    Example:
+        >>> runs = [{0, 1, 2}, {5, 1, 3}]
+        >>> round(overlap_across_trials(runs, runs, starts=[{0}, {5}]), 3)
+        0.333
+
+    Args:
+        one: Label set of each trial of the first strategy, with its starting set; at
+            least two trials.
+        other: The same of the second.
+        starts: Starting set of each trial, as for :func:`overlap_per_trial`.
+
+    Returns:
+        A share from 0 to 1.
+
+    Raises:
+        UsageError: If there are fewer than two trials.
+    """
+    trials = _trials(one, other, starts)
+    if len(trials) < 2:
+        raise UsageError("There is 1 trial; give at least two to compare.")
+    overlaps = []
+    for i, j in permutations(range(len(trials)), 2):
+        both_starts = trials[i][2] | trials[j][2]
+        first, second = trials[i][0] - both_starts, trials[j][1] - both_starts
+        overlaps.append(_overlap(first, second, f"trials {i} and {j}"))
+    return float(np.mean(overlaps))
+
+
+def chance_overlap(
+    pool_size: int, one_size: int, other_size: int, *, shared: int = 0
+) -> float:
+    """Return the expected IoU of two sets chosen independently and uniformly.
+
+    The size of their intersection has the hypergeometric distribution, so the
+    expectation is exact.
+
+    Example:
+        >>> round(chance_overlap(49_900, 200, 200), 4)
+        0.002
+        >>> round(chance_overlap(49_900, 200, 200, shared=100), 4)  # start left in
+        0.2019
+
+    Args:
+        pool_size: Items to choose from. Where a starting set is left out, the rest.
+        one_size: Items in the first set.
+        other_size: Items in the second.
+        shared: Items outside of those to choose from that both sets hold besides, such
+            as a starting set that was not left out.
+
+    Returns:
+        A share from 0 to 1.
+
+    Raises:
+        UsageError: If a set is larger than the pool, a size below zero, or both sets
+            empty.
+    """
+    size = whole_number("pool_size", pool_size)
+    sizes = whole_number("one_size", one_size), whole_number("other_size", other_size)
+    common = whole_number("shared", shared)
+    if min(*sizes, common) < 0 or max(sizes) > size or not (max(sizes) or common):
+        raise UsageError(
+            f"The sets have {sizes[0]} and {sizes[1]} of {size} items, and {common} "
+            "besides; give sizes from 0 to that of the pool, not all of them 0."
+        )
+    both = np.arange(max(0, sum(sizes) - size), min(sizes) + 1)
+    chances = stats.hypergeom.pmf(both, size, sizes[0], sizes[1])
+    return float(chances @ ((common + both) / (common + sum(sizes) - both)))
+
+
+def _overlap(one: set[int], other: set[int], where: str) -> float:
+    if not one | other:
+        raise UsageError(
+            f"Both sets of {where} are empty without the starting set; compare where "
+            "something was acquired."
+        )
+    return len(one & other) / len(one | other)
+
+
+def _trials(
+    one: Sequence[Iterable[int]],
+    other: Sequence[Iterable[int]],
+    starts: Sequence[Iterable[int]],
+) -> list[tuple[set[int], set[int], set[int]]]:
+    """Return both label sets and the starting set of each trial."""
+    if not len(one) == len(other) == len(starts) or not len(one):
+        raise ShapeError(
+            f"There are {len(one)} and {len(other)} label sets and {len(starts)} "
+            "starting sets; give one of each per trial, and at least one trial."
+        )
+    names = ("one", "other", "starts")
+    sets = [
+        [positions(name, items) for items in given]
+        for name, given in zip(names, (one, other, starts), strict=True)
+    ]
+    trials = list(zip(*sets, strict=True))
+    for number, (first, second, start) in enumerate(trials):
+        num_missing = len(start - (first & second))
+        if num_missing:
+            raise UsageError(
+                f"{num_missing} of {len(start)} items in the starting set of trial "
+                f"{number} are not in both label sets; give the sets of one trial "
+                "together, or empty starting sets."
+            )
+    return trials

@@ -1,0 +1,426 @@
+"""Whether strategies differ: tests over seeds, from printed means, and who beats whom.
+
+One rule for both tests of paired differences: those that are all zero speak for no
+difference (p is 1), and those that are all the same and not zero are not tested (p is
+NaN), since there is no spread to judge them by.
+
+Shapes: A strategies, S seeds, T numbers of labels at which accuracy was measured.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from fewlabels.errors import (
+    ShapeError,
+    UnknownNameError,
+    UsageError,
+    check_range,
+    whole_number,
+)
+from fewlabels.experiments.evaluation.numbers import check_same_length, finite, rising
+from fewlabels.names import check_known
+
+Reading = Literal["sample", "population"]
+"""What a printed deviation divides by: n - 1, or n."""
+
+LEVEL = 0.05
+"""Two-sided level at which one strategy counts as better than another."""
+
+NEARLY_FINAL = 0.99
+"""Share of random's final accuracy past which measurements count no more."""
+
+_DIGITS = 12
+_MOST_EXACT = 50
+"""Differences up to which ranks are counted exactly; as many as SciPy counts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedTest:
+    """One strategy against another on the same seeds.
+
+    Where they differ by the same on every seed, and not by zero, there is nothing to
+    judge the difference by: interval, effect size and p values are NaN.
+    """
+
+    name: str
+    against: str
+    num_pairs: int
+    difference: float
+    """Mean of the differences; above zero where ``name`` is higher."""
+    low: float
+    """Lower end of Student's interval of the mean difference."""
+    high: float
+    """Upper end of it."""
+    effect_size: float
+    """Cohen's d of the differences (dz): their mean over their sample deviation."""
+    t_p: float
+    """Two-sided p value of the paired t-test."""
+    wilcoxon_p: float
+    """Two-sided p value of Wilcoxon's signed rank test."""
+    t_holm: float
+    """``t_p`` after Holm's correction for all comparisons made together."""
+    wilcoxon_holm: float
+    """``wilcoxon_p`` after the same correction."""
+    wins: int
+    """Seeds on which ``name`` is higher."""
+    losses: int
+    """Seeds on which it is lower."""
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the differences could be tested."""
+        return not np.isnan(self.t_p)
+
+
+@dataclass(frozen=True)
+class Welch:
+    """Welch's test of two means."""
+
+    t: float
+    p: float
+    """Two-sided p value."""
+
+
+def holm(p_values: ArrayLike) -> NDArray[np.float64]:
+    """Return p values after Holm's step-down correction (Holm, 1979).
+
+    To reject where the result is below 5 % is wrong in any of the tests in at most 5 %
+    of all cases, whichever hypotheses are true and however the tests depend.
+
+    Example:
+        >>> holm([0.01, 0.04, 0.03]).round(3).tolist()
+        [0.03, 0.06, 0.06]
+
+    Args:
+        p_values: Shape (tests,). NaN stands for a test that was not made.
+
+    Returns:
+        The corrected values in the same order, at most 1; NaN stays NaN and does not
+        count as a test.
+
+    Raises:
+        ShapeError: If it is not a list of numbers.
+        UsageError: If a value is outside 0 to 1.
+    """
+    given = np.asarray(p_values, dtype=np.float64)
+    if given.ndim != 1:
+        raise ShapeError(
+            f"p_values has shape {given.shape}; give numbers of shape (tests,)."
+        )
+    is_made = ~np.isnan(given)
+    made = given[is_made]
+    if ((made < 0) | (made > 1)).any():
+        raise UsageError(
+            f"p_values is {given.tolist()}; give values from 0 to 1, or NaN."
+        )
+    order = np.argsort(made, kind="stable")
+    weighted = made[order] * np.arange(len(made), 0, -1)
+    corrected = given.copy()
+    steps = np.empty_like(made)
+    steps[order] = np.minimum(np.maximum.accumulate(weighted), 1)
+    corrected[is_made] = steps
+    return corrected
+
+
+def paired_tests(
+    values: Mapping[str, ArrayLike], *, against: str, level: float = 0.95
+) -> tuple[PairedTest, ...]:
+    """Compare each strategy with one of them, seed by seed.
+
+    Two strategies with the same seed share starting set and training stream, so their
+    difference is freed of the seed's luck. Differences are rounded to twelve digits of
+    the largest value first, so that 0.9 - 0.8 and 0.8 - 0.7 tie. Where all are zero,
+    both p values are 1; where all are equal and not zero, there is no spread to judge
+    them by, and no test is made (:attr:`PairedTest.is_made`). Few seeds cannot show
+    much: with five of them, Wilcoxon's test never gets below 0.0625.
+
+    Example:
+        >>> values = {"npc": [0.95, 0.93, 0.96], "random": [0.91, 0.92, 0.93]}
+        >>> (test,) = paired_tests(values, against="random")
+        >>> f"{test.difference:.3f} ({test.low:.3f} to {test.high:.3f})"
+        '0.027 (-0.011 to 0.065)'
+        >>> f"p = {test.t_p:.3f}, by ranks {test.wilcoxon_p:.2f}"
+        'p = 0.094, by ranks 0.25'
+
+    Args:
+        values: What each strategy reached with each seed, shape (S,), seeds in one
+            order; at least two.
+        against: The strategy that the others are compared with.
+        level: How often the interval covers the true mean difference.
+
+    Returns:
+        A test for each other strategy, in the order given; Holm's correction is over
+        these.
+
+    Raises:
+        UnknownNameError: If there are no values under the name ``against``.
+    """
+    if against not in values:
+        raise UnknownNameError("strategy", against, values)
+    check_range("level", level, above=0, below=1)
+    arrays = {name: finite(f"'{name}'", values[name], "(seeds,)") for name in values}
+    sizes = {len(array_S) for array_S in arrays.values()}
+    if len(sizes) != 1 or min(sizes) < 2:
+        raise ShapeError(
+            f"There are values of {sorted(sizes)} seeds; give one per seed to each, "
+            "the same seeds in one order, and at least two of them."
+        )
+    tests, size = [], sizes.pop()
+    factor = float(stats.t.ppf((1 + level) / 2, size - 1))
+    for name in values:
+        if name == against:
+            continue
+        difference_S = paired_differences(arrays[name], arrays[against])
+        mean = float(difference_S.mean())
+        spread = difference_S.std(ddof=1) if can_be_tested(difference_S) else np.nan
+        reach = float(factor * spread / np.sqrt(size))
+        tests.append(
+            PairedTest(
+                name=name,
+                against=against,
+                num_pairs=size,
+                difference=mean,
+                low=mean - reach,
+                high=mean + reach,
+                effect_size=float(mean / spread) if spread else 0.0,
+                t_p=float(t_p_values(difference_S[:, None])[0]),
+                wilcoxon_p=signed_rank_p(difference_S),
+                t_holm=np.nan,
+                wilcoxon_holm=np.nan,
+                wins=int((difference_S > 0).sum()),
+                losses=int((difference_S < 0).sum()),
+            )
+        )
+    return corrected(tests)
+
+
+def corrected(tests: Sequence[PairedTest]) -> tuple[PairedTest, ...]:
+    """Return tests after Holm's correction over all of them together."""
+    t_holm = holm([test.t_p for test in tests]).tolist()
+    wilcoxon_holm = holm([test.wilcoxon_p for test in tests]).tolist()
+    return tuple(
+        replace(test, t_holm=by_t, wilcoxon_holm=by_ranks)
+        for test, by_t, by_ranks in zip(tests, t_holm, wilcoxon_holm, strict=True)
+    )
+
+
+def welch(
+    mean: float,
+    deviation: float,
+    size: int,
+    other_mean: float,
+    other_deviation: float,
+    other_size: int,
+    *,
+    reading: Reading = "sample",
+) -> Welch:
+    """Test whether two means differ, from what a table prints as mean ± deviation.
+
+    It neither pairs the trials nor takes the two variances to be equal. A table that
+    does not say how its deviation was computed has two readings: NumPy's default
+    divides by n ("population"), most other programs by n - 1 ("sample"). The first is
+    enlarged by sqrt(n / (n - 1)) before the test; with three trials, by 22 %.
+
+    Example:
+        >>> test = welch(55.76, 1.45, 3, 52.69, 1.16, 3)
+        >>> f"t = {test.t:.2f}, p = {test.p:.3f}"
+        't = 2.86, p = 0.048'
+
+    Args:
+        mean: Mean of the first.
+        deviation: Its printed deviation. Zero is possible, but not for both.
+        size: Its number of trials, at least two.
+        other_mean: Mean of the second.
+        other_deviation: Its printed deviation.
+        other_size: Its number of trials.
+        reading: What the printed deviations divide by.
+
+    Returns:
+        The test; ``t`` is above zero where the first mean is higher.
+    """
+    check_known("reading", reading, Reading)
+    if not (deviation or other_deviation):
+        raise UsageError("Both deviations are 0; means without spread are not tested.")
+    printed = []
+    for center, spread, trials in (
+        (mean, deviation, size),
+        (other_mean, other_deviation, other_size),
+    ):
+        check_range("mean", center)
+        check_range("deviation", spread, at_least=0)
+        check_range("size", whole_number("size", trials), at_least=2)
+        share = trials / (trials - 1) if reading == "population" else 1.0
+        printed += [center, spread * share**0.5, trials]
+    found = stats.ttest_ind_from_stats(*printed, equal_var=False)
+    return Welch(float(found.statistic), float(found.pvalue))
+
+
+@dataclass(frozen=True, eq=False)
+class Penalties:
+    """The matrix, read by rows: the row's strategy beats the column's."""
+
+    names: tuple[str, ...]
+    shares: NDArray[np.float64]
+    """Entry (i, j): share of the measurements at which i is better than j, (A, A)."""
+
+    @property
+    def penalty(self) -> dict[str, float]:
+        """How often each strategy is beaten: the mean of its *column*.
+
+        As in the authors' script, the mean is over all A strategies, itself included,
+        so that nobody gets past 1 - 1 / A. Public implementations fill the matrix as
+        (loser, winner) and turn it round when they draw it, so that a row read as here
+        would praise the worst.
+        """
+        return dict(zip(self.names, self.shares.mean(axis=0).tolist(), strict=True))
+
+    def beats(self, winner: str, loser: str) -> float:
+        """Return the share of the measurements at which one is better than another."""
+        places = self.names.index(winner), self.names.index(loser)
+        return float(self.shares[places])
+
+
+def penalty_matrix(
+    accuracies: Mapping[str, ArrayLike], *, level: float = LEVEL
+) -> Penalties:
+    """Compare strategies pairwise, measurement by measurement.
+
+    At each number of labels, the accuracies of two strategies with the same seeds are
+    compared by a paired t-test; the better one gets 1 / T where it is significant.
+    Where two differ by the same with every seed, nothing is tested, as in
+    :func:`paired_tests`, and neither gets anything; the authors' script would count it.
+
+    Args:
+        accuracies: Accuracies of each strategy, shape (S, T), seeds in one order.
+        level: Two-sided level of each test; nothing is corrected for their number, as
+            in the paper.
+
+    Returns:
+        The matrix.
+    """
+    names = tuple(accuracies)
+    arrays = [
+        finite(f"'{name}'", accuracies[name], "(seeds, measurements)") for name in names
+    ]
+    shapes = {array_ST.shape for array_ST in arrays}
+    if len(shapes) != 1 or min(shapes)[0] < 2:
+        raise ShapeError(
+            f"The accuracies have shapes {sorted(shapes)}; give each strategy the same "
+            "(seeds, measurements), with at least two seeds, paired in one order."
+        )
+    shares = np.zeros((len(names), len(names)))
+    for i, one_ST in enumerate(arrays):
+        for j, other_ST in enumerate(arrays):
+            if i != j:
+                differences_ST = paired_differences(one_ST, other_ST)
+                is_higher_T = differences_ST.mean(axis=0) > 0
+                is_significant_T = t_p_values(differences_ST) < level  # NaN is not
+                shares[i, j] = np.mean(is_significant_T & is_higher_T)
+    return Penalties(names, shares)
+
+
+def penalty_checkpoints(
+    num_labels: ArrayLike, random_accuracies: ArrayLike
+) -> NDArray[np.intp]:
+    """Return which measurements count for the penalty matrix, as in the paper.
+
+    With n0 labels at the start and queries of Q, those at n0, n0 + Q, n0 + 2 Q,
+    n0 + 4 Q and so on count, as long as random has at most 99 % of its final accuracy
+    there; the start always counts. Later ones are all alike, and would drown the
+    difference. So do the authors in their script; the last measurement never counts.
+
+    Example:
+        >>> labels = [10, 30, 50, 70, 90, 110]
+        >>> penalty_checkpoints(labels, [0.3, 0.5, 0.7, 0.8, 0.9, 0.9]).tolist()
+        [0, 1, 2]
+
+    Args:
+        num_labels: Labels at each measurement, rising, shape (T,).
+        random_accuracies: Mean accuracies of random, shape (T,).
+
+    Returns:
+        Positions in ``num_labels``, rising. The columns of these are what to give to
+        :func:`penalty_matrix`.
+
+    Raises:
+        UsageError: If no accuracy was measured at one of these numbers of labels.
+    """
+    labels_T = rising("num_labels", num_labels)
+    random_T = finite("random_accuracies", random_accuracies, "(measurements,)")
+    check_same_length(("num_labels", "random_accuracies"), (labels_T, random_T))
+    counted = [0]
+    step = labels_T[1] - labels_T[0] if len(labels_T) > 1 else np.inf
+    while (wanted := labels_T[0] + step) <= labels_T[-1]:
+        place = int(np.searchsorted(labels_T, wanted))
+        if labels_T[place] != wanted:
+            raise UsageError(
+                f"Nothing was measured at {wanted:g} labels, but at "
+                f"{labels_T.tolist()}; measure after each query, all of one size."
+            )
+        if random_T[place] > NEARLY_FINAL * random_T[-1]:
+            break
+        counted.append(place)
+        step *= 2
+    return np.array(counted, dtype=np.intp)
+
+
+def paired_differences(
+    one: NDArray[np.float64], other: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return differences to twelve digits of the largest value.
+
+    So 0.9 - 0.8 and 0.8 - 0.7 are the same, as they are on paper.
+    """
+    largest = max(np.abs(one).max(), np.abs(other).max())
+    digits = _DIGITS - int(np.ceil(np.log10(largest))) if largest else _DIGITS
+    differences: NDArray[np.float64] = np.round(one - other, digits)
+    return differences
+
+
+def can_be_tested(differences: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return whether differences (S, ...) have a spread, or are all zero: (...)."""
+    is_same = (differences == differences[0]).all(axis=0)
+    found: NDArray[np.bool_] = ~is_same | (differences[0] == 0)
+    return found
+
+
+def t_p_values(differences_ST: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return two-sided p values of the paired t-test at each measurement, (T,)."""
+    num_seeds, num_measured = differences_ST.shape
+    means_T = differences_ST.mean(axis=0)
+    errors_T = differences_ST.std(axis=0, ddof=1) / np.sqrt(num_seeds)
+    t_T = np.divide(means_T, errors_T, out=np.zeros(num_measured), where=errors_T > 0)
+    p_T = 2 * stats.t.sf(np.abs(t_T), num_seeds - 1)
+    return np.where(can_be_tested(differences_ST), p_T, np.nan)
+
+
+def signed_rank_p(differences_S: NDArray[np.float64]) -> float:
+    """Return the two-sided p value of Wilcoxon's signed rank test.
+
+    Zeros are left out, and equal sizes share the mean of their ranks. Up to 50
+    differences the p value is exact, ties or not: under the hypothesis each of the 2^S
+    ways to give signs to the ranks is as likely, and how many of them reach a sum is
+    counted rank by rank. Beyond, it is that of the normal distribution.
+    """
+    if not can_be_tested(differences_S):
+        return np.nan
+    moved = differences_S[differences_S != 0]
+    if not len(moved):
+        return 1.0
+    if len(moved) > _MOST_EXACT:
+        return float(stats.wilcoxon(moved, method="asymptotic").pvalue)
+    # Mean ranks are whole or half numbers, so that twice of them are whole.
+    ranks = (2 * stats.rankdata(np.abs(moved))).astype(np.intp)
+    chances = np.zeros(ranks.sum() + 1)  # of each sum of the ranks above zero
+    chances[0] = 1
+    for rank in ranks:
+        chances[rank:] = (chances[rank:] + chances[:-rank]) / 2
+        chances[:rank] /= 2
+    reached = ranks[moved > 0].sum()
+    rarer = min(chances[: reached + 1].sum(), chances[reached:].sum())
+    return float(min(1, 2 * rarer))

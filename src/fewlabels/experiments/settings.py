@@ -1,0 +1,361 @@
+"""The settings of a run: typed, saved with it, compared when it is resumed.
+
+Files of settings are YAML that a person wrote, or a stranger: read within bounds.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import ErrorDetails
+
+from fewlabels import data, training
+from fewlabels.errors import UnknownNameError, UsageError, check_range
+from fewlabels.files import read_regular
+from fewlabels.models import encoders
+from fewlabels.names import DEFAULT_STRATEGY, AllowCode, Identity, check_code, identity
+
+if TYPE_CHECKING:
+    from fewlabels.experiments.acquisition import Seeds
+
+Made = Mapping[str, Identity]
+"""Identities of ``"strategy"`` and ``"trainer"``."""
+
+_LIKE = "Give a YAML file with one 'name: value' per line."
+_MOST_THREADS = 1024
+_MOST_BYTES = 2**20
+_MOST_VALUES = 100_000
+_DEEPEST = 50
+_Model = TypeVar("_Model", bound=BaseModel)
+_CODE = ("strategy", "trainer")  # the settings that may be import paths
+
+
+class Choice(BaseModel):
+    """Something chosen by name, with its options."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    """A built-in name, an import path, or for data also a path."""
+    options: dict[str, Any] = {}
+    """Its options, by name."""
+    made: Identity | None = None
+    """What name and options stood for when the work was planned: a default that changes
+    in a later version, or one's own code that is edited, make something else of the
+    same name. None: not looked at."""
+
+    @property
+    def bare(self) -> "Choice":
+        """The choice without its identity."""
+        return self.model_copy(update={"made": None})
+
+    def as_made(self, thing: object) -> "Choice":
+        """Return the choice with the identity of the object made from it."""
+        return self.model_copy(update={"made": identity(thing)})
+
+    @property
+    def label(self) -> str:
+        """Its name, with the options that it was given.
+
+        Example:
+            >>> Choice(name="npc", options={"draws": 100}).label
+            'npc (draws = 100)'
+        """
+        options = [
+            f"{key} = {value}"
+            if isinstance(value, str)
+            else f"{key} = {json.dumps(value, ensure_ascii=False)}"
+            for key, value in self.options.items()
+        ]
+        return f"{self.name} ({', '.join(options)})" if options else self.name
+
+    def over(self, encoder: str) -> "Choice":
+        """Return the same trainer over the features of another encoder."""
+        options = training.over_encoder(self.name, self.options, encoder)
+        return self.model_copy(update={"options": options, "made": None})
+
+    @property
+    def code(self) -> list[Any]:
+        """All of it that may be import paths, for ``naming.check_code``."""
+        return [self.name, self.options]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, given: Any) -> Any:
+        """Accept a bare name, or the options beside the name."""
+        if isinstance(given, str):
+            return {"name": given}
+        if isinstance(given, dict) and "options" not in given:
+            named = {key: given[key] for key in ("name",) if key in given}
+            rest = {key: value for key, value in given.items() if key != "name"}
+            return named | {"options": rest}
+        return given
+
+    @model_serializer(mode="wrap")
+    def _as_given(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Write what it came to only where that is known."""
+        written: dict[str, Any] = dump(self)
+        return {key: written[key] for key in written if key != "made" or self.made}
+
+
+class DataOptions(BaseModel):
+    """What can be said of data in a settings file; see :func:`fewlabels.data.load`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    labels: Literal["none"] | None = None
+    vectors: str | None = None
+    size: int | None = None
+    counts: list[int] | dict[str | int, int] | None = None
+    times: int | None = None
+    noise: float | None = None
+    test_share: float = 0.2
+    tests: int | None = None
+    part: int = 0
+    seed: int = 0
+
+
+class SeedOptions(BaseModel):
+    """Seeds of single purposes, where they differ; see :class:`Seeds`.
+
+    A purpose without one takes that of the run.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    start: int | None = None
+    first: int | None = None
+    train: int | None = None
+    query: int | None = None
+
+
+class RunSettings(BaseModel):
+    """Everything that decides what a run does."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True
+    )
+
+    data: Choice
+    """The data set: a name or a path."""
+    strategy: Choice = Choice(name=DEFAULT_STRATEGY)
+    """The query strategy: a name or module:Class."""
+    trainer: Choice = Choice(name="fixmatch-darp")
+    """The trainer: a name or module:Class."""
+    start: int = 10
+    """Labels at the beginning."""
+    query: int | list[int] = 20
+    """Labels asked for in each round; in a file also a list, one for each of the
+    first rounds, the last of them from then on."""
+    budget: int = 50
+    """Labels at the end."""
+    seed: int = 0
+    """Seed of everything random."""
+    seeds: SeedOptions = SeedOptions()
+    """Seeds of single purposes, where they differ from ``seed``."""
+    initial_models: int = 1
+    """Start with the median of this many models."""
+    zero_shot: bool = False
+    """Keep the starting labels back until the untrained network has made the first
+    query (one reading of the NPC paper's Table 3)."""
+    threads: int = 1
+    """Threads of one process; results depend on them."""
+
+    @property
+    def all_seeds(self) -> "Seeds":
+        """The seed of each purpose."""
+        given = self.seeds.model_dump(exclude_none=True)
+        from fewlabels.experiments.acquisition import Seeds
+
+        return replace(Seeds.of(self.seed), **given)
+
+    @property
+    def bare(self) -> Self:
+        """The settings, whatever strategy and trainer came to."""
+        bare = {"strategy": self.strategy.bare, "trainer": self.trainer.bare}
+        return self.model_copy(update=bare)
+
+    @property
+    def made(self) -> dict[str, Identity]:
+        """What strategy and trainer came to, where that is known."""
+        chosen = {"strategy": self.strategy.made, "trainer": self.trainer.made}
+        return {part: made for part, made in chosen.items() if made is not None}
+
+    @classmethod
+    def merged(
+        cls,
+        file: Path | None,
+        given: dict[str, Any],
+        *,
+        encoder: str | None = None,
+        allow_code: AllowCode = False,
+    ) -> Self:
+        """Return the settings of a YAML file, overruled by what was given directly.
+
+        What was given as None counts as left out. An encoder is that of the trainer; if
+        none is named, of the default one over features. A :class:`UsageError` tells of
+        a setting that is unknown or of a wrong type, and of code in the file that is
+        not allowed.
+        """
+        merged = read_mapping(file, kind="settings file", like=_LIKE) if file else {}
+        own = {key: value for key, value in given.items() if value is not None}
+        if file:
+            left = [merged[key] for key in _CODE if key in merged and key not in own]
+            check_code(file, left, allow_code)
+        merged |= own
+        settings = _checked(cls, merged, "setting")
+        if encoder is not None:
+            if "trainer" not in merged and not encoders.rows_file(encoder):
+                twin = training.variant(settings.trainer.name, inputs="frozen-")
+                trainer = Choice(name=twin or settings.trainer.name)
+                settings = settings.model_copy(update={"trainer": trainer})
+            settings = settings.over(encoder)
+        check_data(settings.data)
+        return settings
+
+    def over(self, encoder: str) -> Self:
+        """Return the settings with features of another encoder, or rows of a file."""
+        file = encoders.rows_file(encoder)
+        if file is None:
+            return self.model_copy(update={"trainer": self.trainer.over(encoder)})
+        options = self.data.options | {"vectors": str(file)}
+        bare = training.variant(self.trainer.name, inputs="") or self.trainer.name
+        changes = {"name": bare, "made": None}
+        return self.model_copy(
+            update={
+                "data": self.data.model_copy(update={"options": options}),
+                "trainer": self.trainer.model_copy(update=changes),
+            }
+        )
+
+
+def settled(settings: RunSettings) -> RunSettings:
+    """Return settings whose numbers fit each other, with the data's place in full.
+
+    A relative path would stand for something else in another working folder. What
+    cannot be right raises :class:`UsageError`.
+    """
+    from fewlabels.experiments.simulation import check_numbers
+
+    s = settings
+    check_numbers(start=s.start, query=s.query, budget=s.budget)
+    check_range("threads", s.threads, at_least=1, at_most=_MOST_THREADS)
+    check_range("initial_models", s.initial_models, at_least=1)
+    check_data(s.data)
+    name, options = s.data.name, s.data.options
+    if not name:
+        raise UsageError("The data have an empty name; name a data set or a path.")
+    if name not in data.names() and os.path.exists(name):  # noqa: PTH110 - never raises
+        name = str(Path(name).resolve())
+    if options.get("vectors"):
+        rows = Path(options["vectors"]).expanduser().resolve()
+        options = options | {"vectors": str(rows)}
+    changes = {"name": name, "options": options}
+    return s.model_copy(update={"data": s.data.model_copy(update=changes)})
+
+
+def made_changes(before: Made, now: Made) -> list[str]:
+    """Say in a few words what is not as it was, where then and now are known."""
+    return [
+        f"{part}: {change}"
+        for part in before
+        if part in now
+        for change in before[part].changes(now[part])
+    ]
+
+
+def check_data(choice: Choice) -> None:
+    """Raise unless data can have the options that they were given."""
+    _checked(DataOptions, choice.options, f"option of '{choice.name}'")
+
+
+def validated(model: type[_Model], content: Any) -> _Model:
+    """Return what a model makes of some content, or say in sentences what is wrong."""
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        raise UsageError(faults(error)) from error
+
+
+def faults(error: ValidationError) -> str:
+    """Say in a sentence each what Pydantic found wrong with settings."""
+    return " ".join(map(_sentence, error.errors()))
+
+
+def read_mapping(file: Path, *, kind: str, like: str) -> dict[str, Any]:
+    """Return names and values of a YAML file; none where it is empty.
+
+    One that cannot be read, or holds something else or too much, raises
+    :class:`UsageError`, which calls it a ``kind`` and says what to write into it.
+    """
+    try:
+        content = read_value(read_regular(file, _MOST_BYTES).decode("utf-8"))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error).rstrip(".")
+        msg = f"The {kind} '{file}' could not be read: {reason}. {like}"
+        raise UsageError(msg) from error
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        msg = f"The {kind} '{file}' holds a {type(content).__name__}. {like}"
+        raise UsageError(msg)
+    return content
+
+
+def read_value(text: str) -> Any:
+    """Return what YAML says; a ValueError where it is none, or far too much."""
+    import yaml
+
+    try:
+        found = yaml.safe_load(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
+    # Each value counts as often as it is used: few lines can stand for too many.
+    waiting, seen = [(found, 0)], 0
+    while waiting:
+        value, depth = waiting.pop()
+        seen += 1
+        if depth > _DEEPEST or seen > _MOST_VALUES:
+            raise ValueError(
+                f"it holds more than {_MOST_VALUES:,} values, or is nested deeper "
+                f"than {_DEEPEST} levels"
+            )
+        if isinstance(value, dict):
+            waiting += [(inner, depth + 1) for pair in value.items() for inner in pair]
+        elif isinstance(value, list | tuple | set):
+            waiting += [(inner, depth + 1) for inner in value]
+    return found
+
+
+def _checked(model: type[_Model], given: Mapping[str, Any], kind: str) -> _Model:
+    for name in given:
+        if name not in model.model_fields:
+            raise UnknownNameError(kind, str(name), model.model_fields)
+    return validated(model, given)
+
+
+def _sentence(fault: ErrorDetails) -> str:
+    """Say in a sentence what Pydantic found wrong with a setting."""
+    name = ".".join(map(str, fault["loc"]))
+    if fault["type"] == "missing":
+        return f"The setting '{name}' is missing; give it."
+    if fault["type"] == "extra_forbidden":
+        return f"There is no setting '{name}'; take it out."
+    reason = fault["msg"].removeprefix("Value error, ")
+    if not name:  # of several settings together, or of the file as a whole
+        return f"{reason[:1].upper()}{reason[1:]}."
+    reason = reason[:1].lower() + reason[1:]
+    return f"The setting '{name}' is {fault['input']!r}: {reason}."

@@ -1,0 +1,26 @@
+from .neighbors import (
+    BlendNetwork as BlendNetwork,
+    Neighbors as Neighbors,
+    Votes as Votes,
+)
+from .network import Head as Head, Network as Network, as_input as as_input
+from .wide_resnet import WideResNet as WideResNet
+from .registry import build as build, check_name as check_name, name_of as name_of
+from .cache import FeatureCache as FeatureCache
+from .classifiers import (
+    NetworkClassifier as NetworkClassifier,
+    PrecomputedClassifier as PrecomputedClassifier,
+)
+from .embedding import (
+    StoredViews as StoredViews,
+    content_key as content_key,
+    embedded as embedded,
+    embedded_views as embedded_views,
+    num_missing as num_missing,
+)
+from .frozen import (
+    Embedded as Embedded,
+    FrozenClassifier as FrozenClassifier,
+    moments as moments,
+)
+from .module_encoder import ModuleEncoder as ModuleEncoder

@@ -1,0 +1,424 @@
+"""Rows of features on disk: by item, memory-mapped, resumable, never mixed up.
+
+Rows that were made in the same way stand together, in a *shard* of three files.
+``NAME.json`` says how they were made: encoder, view, shape of the images. ``NAME.rows``
+holds the rows, one after the other. ``NAME.index`` has an entry of 24 bytes for each: a
+hash of what the item holds, and a checksum of the row. Where an item stands in a pool,
+what it is called and which others there are has no say.
+
+One process at a time adds to a shard, the others wait, and whoever only reads waits for
+nobody: files grow, and what somebody may have opened is never changed. Rows are flushed
+to the disk before their entries, and a row counts if its entry is whole and its
+checksum fits. So a process can be killed anywhere, and the next one goes on from there,
+after cutting off what has no entry yet. Where more is wrong, new files take the place
+of the old ones, which stay valid for whoever has opened them. Nothing is pickled.
+
+Rows that nobody needs can be listed and removed. Files are known by a description that
+names the encoder their own name begins with; whatever else is in the folder is left.
+
+Shapes: N items, M rows of a shard, F features.
+"""
+
+import json
+import logging
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fewlabels import files
+from fewlabels.data.named import cache_folder
+from fewlabels.errors import StorageError
+from fewlabels.files import opened, sealed
+from fewlabels.progress import track
+
+BLOCK = 256
+"""Items that are embedded and written together."""
+
+Array = NDArray[np.floating[Any]]
+"""Rows in memory, or mapped, shape (N, F)."""
+Items = NDArray[np.int64]
+"""Positions of items."""
+Contents = NDArray[np.bytes_]
+"""A hash of what each item holds, 16 bytes each, shape (N,)."""
+Facts = Mapping[str, str]
+"""Everything but the item that decides a row: ``encoder``, ``view``, ``dtype``, ..."""
+
+CONTENT = np.dtype("S16")
+ENTRY = np.dtype([("content", CONTENT), ("checksum", "S8")])
+"""What the index holds of a row."""
+
+_LONGEST_NAME = 60
+_TOO_LONG = 2**31
+_DESCRIPTION = re.compile(r"(.+)-[0-9a-f]{32}\.json")
+_ENCODER = re.compile(rb'\s*\{.*?"encoder": ("(?:[^"\\]|\\.)*")', re.DOTALL)
+_MOST_BYTES = 10_000
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class StoredRows:
+    """Rows of some items, in the order that somebody wants, read from a shard."""
+
+    stored: Array
+    """All rows of the shard, a read-only memory map, shape (M, F)."""
+    places: Items
+    """Where the row of each item is, shape (N,)."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of items and of features: (N, F)."""
+        return len(self.places), self.stored.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """``float16`` or ``float32``."""
+        return self.stored.dtype
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+        return len(self.places)
+
+    def __getitem__(self, items: Items, /) -> Array:
+        """Return the rows of some items in memory, shape (n, F)."""
+        return np.asarray(self.stored[self.places[items]])
+
+    def __array__(self, dtype: Any = None, *, copy: bool | None = None) -> Array:
+        """Return all rows in memory."""
+        del copy  # always one
+        return np.asarray(self[np.arange(len(self))], dtype=dtype)
+
+
+Rows = Array | StoredRows
+"""One row per item, in memory or on the disk; ``numpy.asarray`` gives all of them."""
+RowsOf = Callable[[Items], Array]
+"""Makes the rows of some items."""
+
+
+@dataclass(frozen=True)
+class FeatureCache:
+    """A folder of rows, shared by all who embed the same images.
+
+    Several processes may use it at a time: one embeds an item, the others wait for it.
+    ``fewlabels cache`` says what it holds and frees space.
+    """
+
+    folder: Path
+
+    @classmethod
+    def of_this_user(cls) -> "FeatureCache":
+        """Return the cache in the folder ``features`` beside downloaded data sets."""
+        return cls(cache_folder() / "features")
+
+    def rows(self, facts: Facts, contents: Contents, rows_of: RowsOf) -> StoredRows:
+        """Return the rows of items, after making those that are not there.
+
+        Args:
+            facts: How the rows are made.
+            contents: What the items hold.
+            rows_of: Makes rows; it is asked for no content twice, in the order given.
+
+        Returns:
+            One row per item, shape (N, F), read from the disk when asked for.
+        """
+        files.make_folder(self.folder)
+        shard = Shard(self.folder, facts)
+        found = shard.find(contents)
+        if (found.places < 0).any():
+            with files.alone(shard.file("lock"), in_use(facts["encoder"]), patience=-1):
+                shard.add_missing(contents, rows_of)
+                found = shard.find(contents)
+            if (found.places < 0).any():
+                raise StorageError(
+                    f"Rows that were just written to '{shard.file('rows')}' cannot be "
+                    "read back. The disk may be failing; choose another folder."
+                )
+        with suppress(OSError):  # in a folder that is only read, nobody needs to know
+            os.utime(shard.file("json"))
+        return found
+
+    def num_missing(self, facts: Facts, contents: Contents) -> int:
+        """Return how many rows :meth:`rows` would make."""
+        places = Shard(self.folder, facts).find(contents).places
+        return len(np.unique(contents[places < 0]))
+
+    def listed(self) -> "list[Kept]":
+        """Return what the cache holds, the last used first."""
+        kept = []
+        for path in self.folder.iterdir() if self.folder.is_dir() else ():
+            others = [path.with_suffix(".index"), path.with_suffix(".rows")]
+            there = [other for other in others if other.is_file()]
+            if there and path.is_file() and _is_description(path):
+                kept.append(Kept.measured([*there, path]))
+        return sorted(kept, key=lambda entry: entry.last_used, reverse=True)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The files of rows that were made in the same way."""
+
+    folder: Path
+    facts: Facts
+
+    def file(self, ending: str) -> Path:
+        """Return one of the files: some words for people, a hash for certainty."""
+        words = _words_of(self.facts["encoder"])
+        return self.folder / f"{words}-{self._digest.hex()}.{ending}"
+
+    def find(self, contents: Contents) -> StoredRows:
+        """Return the rows of items; the place is -1 where there is none, or damage."""
+        entries, stored = self._read()
+        places = np.full(len(contents), -1, dtype=np.int64)
+        if not len(entries):
+            return StoredRows(stored, places)
+        known = entries["content"]
+        order = np.argsort(known, kind="stable")  # of equal ones, the last counts
+        after = np.searchsorted(known, contents, side="right", sorter=order)
+        candidates = order[np.maximum(after, 1) - 1]
+        is_known = known[candidates] == contents
+        places[is_known] = candidates[is_known]
+        wanted = np.unique(places[is_known])
+        rows = np.asarray(stored)
+        sums = self._checksums(known[wanted], (rows[place] for place in wanted))
+        damaged = wanted[entries["checksum"][wanted] != sums]
+        if len(damaged):
+            _log.warning(
+                "%s: %d damaged rows are made again", self.file("rows"), len(damaged)
+            )
+            places[np.isin(places, damaged)] = -1
+        return StoredRows(stored, places)
+
+    def add_missing(self, contents: Contents, rows_of: RowsOf) -> None:
+        """Make and add the rows that are not there: blocks of rows, then entries."""
+        self._cut_torn_ends()
+        places = self.find(contents).places  # some may have come since the last look
+        _, first = np.unique(contents, return_index=True)
+        missing = np.sort(first[places[first] < 0])
+        done = len(contents) - len(missing)
+        with track("Embedding", len(contents), done=done) as advance:
+            for start in range(0, len(missing), BLOCK):
+                items = missing[start : start + BLOCK]
+                rows = rows_of(items)
+                if self._feature_size() != rows.shape[1]:
+                    self._remove()
+                    facts = {**self.facts, "features": rows.shape[1]}
+                    text = sealed(json.dumps(facts, indent=2))
+                    files.replace_text(self.file("json"), f"{text}\n")
+                plain = np.ascontiguousarray(rows, dtype=self._little_endian)
+                entries = np.empty(len(plain), dtype=ENTRY)
+                entries["content"] = contents[items]
+                entries["checksum"] = self._checksums(contents[items], plain)
+                files.append(self.file("rows"), plain.tobytes())
+                files.append(self.file("index"), entries.tobytes())
+                advance(len(items))
+
+    def _cut_torn_ends(self) -> None:
+        """Cut off what a killed process left behind the last whole row and entry.
+
+        It left the rows of a block at most. Where more has no entry, or the description
+        is damaged, others may read what would be cut off, and all is begun anew.
+        """
+        row_bytes = self._feature_size() * self._little_endian.itemsize
+        units, ends = {"index": ENTRY.itemsize, "rows": row_bytes or 1}, {}
+        for ending in units:
+            path = self.file(ending)
+            with _legible(path):
+                ends[ending] = path.stat().st_size if path.exists() else 0
+        num_entries, num_rows = (ends[ending] // units[ending] for ending in units)
+        if not row_bytes or not num_entries or num_rows > num_entries + BLOCK:
+            self._remove()
+            return
+        for ending, unit in units.items():
+            whole = min(num_entries, num_rows) * unit
+            if ends[ending] > whole:
+                with files.explained(self.file(ending)):
+                    os.truncate(self.file(ending), whole)
+
+    def _remove(self) -> None:
+        """Remove the rows; other processes keep those that they have opened."""
+        for ending in ("index", "rows", "json"):
+            with files.explained(self.file(ending)):
+                self.file(ending).unlink(missing_ok=True)
+
+    def _read(self) -> tuple[NDArray[Any], Array]:
+        """Return all whole entries, and their rows as a memory map."""
+        feature_size = self._feature_size()
+        row_bytes = feature_size * self._little_endian.itemsize
+        path = self.file("rows")
+        with _legible(path), suppress(FileNotFoundError):  # none yet, or none any more
+            index = self.file("index").read_bytes() if feature_size else b""
+            with path.open("rb") as file:
+                num_rows = os.fstat(file.fileno()).st_size // (row_bytes or 1)
+                shape = min(len(index) // ENTRY.itemsize, num_rows), feature_size
+                if shape[0]:
+                    stored = np.memmap(file, self._little_endian, "r", shape=shape)
+                    return np.frombuffer(index, dtype=ENTRY, count=shape[0]), stored
+        return np.empty(0, dtype=ENTRY), np.empty((0, 0), dtype=self._little_endian)
+
+    def _feature_size(self) -> int:
+        """Return the length of a row (F); 0 where there is no shard, or a damaged one.
+
+        Whoever adds rows to a damaged one begins it anew.
+        """
+        told = _described(self.file("json"))
+        size = told.pop("features", 0)
+        is_size = isinstance(size, int) and 0 < size < _TOO_LONG
+        return int(size) if told == self.facts and is_size else 0
+
+    def _checksums(self, contents: Contents, rows: Any) -> NDArray[np.bytes_]:
+        """Return a checksum of each row, its item and how it was made."""
+        sums = [
+            blake2b(
+                row.tobytes(), digest_size=8, key=content, salt=self._digest
+            ).digest()
+            for content, row in zip(contents.tolist(), rows, strict=True)
+        ]
+        return np.array(sums, dtype=ENTRY["checksum"])
+
+    @cached_property
+    def _digest(self) -> bytes:
+        return blake2b(json.dumps(self.facts).encode(), digest_size=16).digest()
+
+    @property
+    def _little_endian(self) -> np.dtype[Any]:
+        return np.dtype(self.facts["dtype"]).newbyteorder("<")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Rows that were made in the same way: by one encoder, of one view."""
+
+    encoder: str
+    """Name of the encoder, which tells its weights."""
+    view: str
+    """Which view of the images; of what is damaged, a remark in parentheses."""
+    images: str
+    """Shape of the images, such as ``"3x96x96"``."""
+    num_rows: int
+    num_bytes: int
+    last_used: datetime
+    """When somebody last asked for the rows."""
+    files: tuple[Path, ...]
+    """In the order in which they are removed."""
+
+    @classmethod
+    def measured(cls, paths: Sequence[Path]) -> "Kept":
+        """Measure rows; their description is the last of the files."""
+        told = _described(paths[-1])
+        states = {path.suffix: path.stat() for path in paths}
+        is_whole = told and ".index" in states
+        return cls(
+            encoder=str(told.get("encoder", paths[-1].stem.rpartition("-")[0])),
+            view=str(told["view"]) if is_whole else "(damaged)",
+            images=str(told.get("images", "")),
+            num_rows=states[".index"].st_size // ENTRY.itemsize if is_whole else 0,
+            num_bytes=sum(state.st_size for state in states.values()),
+            last_used=datetime.fromtimestamp(states[".json"].st_mtime, UTC),
+            files=tuple(paths),
+        )
+
+
+def chosen(
+    kept: Sequence[Kept],
+    *,
+    encoder: str = "",
+    unused: timedelta = timedelta(0),
+    most_bytes: int = 0,
+) -> list[Kept]:
+    """Return what may go, the least recently used first.
+
+    Args:
+        kept: What there is.
+        encoder: Words in the names of encoders; rows of others stay.
+        unused: What was asked for within this time stays.
+        most_bytes: As soon as no more than that is left, the rest stays.
+
+    Returns:
+        A part of ``kept``.
+    """
+    before = datetime.now(UTC) - unused
+    excess = sum(entry.num_bytes for entry in kept) - most_bytes
+    going = []
+    for entry in sorted(kept, key=lambda entry: entry.last_used):
+        if excess > 0 and encoder in entry.encoder and entry.last_used <= before:
+            going.append(entry)
+            excess -= entry.num_bytes
+    return going
+
+
+def remove(kept: Iterable[Kept]) -> None:
+    """Remove rows; who has opened them can read on, who needs them makes them again.
+
+    Rows that another process is adding to stay, and are told by a
+    :class:`~fewlabels.errors.StorageError` when the others are gone.
+    """
+    left: dict[str, None] = {}
+    for entry in kept:
+        lock = entry.files[0].with_suffix(".lock")
+        try:
+            with files.alone(lock, in_use(entry.encoder)), files.explained(lock.parent):
+                for path in entry.files:
+                    path.unlink(missing_ok=True)
+        except StorageError as error:
+            left[str(error)] = None
+    if left:
+        raise StorageError(" ".join(left))
+
+
+def in_use(encoder: str) -> StorageError:
+    """Return what is told where somebody else adds to rows that shall go."""
+    return StorageError(
+        f"Another process is embedding images with '{encoder}', so its rows were left. "
+        "Try again when it has finished."
+    )
+
+
+def _words_of(encoder: str) -> str:
+    """Return how the names of an encoder's files begin."""
+    return re.sub(r"[^\w.]+", "-", encoder)[:_LONGEST_NAME]
+
+
+def _is_description(path: Path) -> bool:
+    """Return whether a file describes rows: it names its encoder, damaged or not."""
+    name = _DESCRIPTION.fullmatch(path.name)
+    if not name:
+        return False
+    try:
+        with path.open("rb") as file:
+            found = _ENCODER.match(file.read(_MOST_BYTES))
+        return found is not None and _words_of(json.loads(found[1])) == name[1]
+    except (OSError, ValueError):  # what cannot be read cannot be told to be ours
+        return False
+
+
+def _described(path: Path) -> dict[str, str | int]:
+    """Return what ``NAME.json`` says; nothing where it is damaged or is not there."""
+    try:
+        with _legible(path):
+            told = files.parsed(opened(path.read_bytes()))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+@contextmanager
+def _legible(path: Path) -> Iterator[None]:
+    """Tell why a file that is there cannot be read; it is no reason to replace it."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise StorageError(
+            f"'{path}' cannot be read: {error.strerror or error}. Its rows were left "
+            "as they are. Make the file readable, or give this process more memory."
+        ) from error

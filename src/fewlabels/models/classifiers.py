@@ -1,0 +1,186 @@
+"""A network as a classifier, chunk by chunk, or what was computed elsewhere.
+
+Shapes: N items in the pool, n items asked about, C classes, F features,
+K sampled networks.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor, nn
+
+from fewlabels import rng
+from fewlabels.errors import ShapeError, UsageError
+from fewlabels.models import Network, as_input, dropout
+from fewlabels.pool import Images, Rows, rows_at
+from fewlabels.protocols import Outputs
+
+_MOST_VALUES = 2**24  # of the images that are in memory at a time
+
+
+class ChunkedClassifier:
+    """A network that is asked chunk by chunk: evaluation mode, no gradients."""
+
+    module: Network
+    """The network; its own mode (training or evaluation) is left as it was."""
+
+    def chunks(self, images: Images, indices: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """Yield rows of the result together with the inputs that give them."""
+        raise NotImplementedError
+
+    def outputs(self, images: Images, indices: Tensor) -> Outputs:
+        """Return features and logits of the items at ``indices``, on the CPU."""
+        network, num_items = self.module, len(indices)
+        device, num_classes = network.head.weight.device, network.head.out_features
+        features_nF = torch.empty(num_items, network.feature_size, dtype=torch.float32)
+        logits_nC = torch.empty(num_items, num_classes, dtype=torch.float32)
+        with torch.inference_mode(), _evaluating(network):
+            for rows, inputs in self.chunks(images, indices):
+                embedded = network.recall(inputs.to(device))
+                features_nF[rows] = embedded.float().cpu()
+                logits_nC[rows] = network.head(embedded).float().cpu()
+        return Outputs(features_nF, logits_nC)
+
+    def sample_logits(
+        self, images: Images, indices: Tensor, num_samples: int, generator: Generator
+    ) -> Tensor:
+        """Return logits of ``num_samples`` networks sampled through dropout.
+
+        Args:
+            images: The images of the pool.
+            indices: The items to ask about, shape (n,).
+            num_samples: How many networks to sample (K).
+            generator: Where the dropout masks come from.
+
+        Returns:
+            Logits, shape (K, n, C); one network is the same for all items.
+
+        Raises:
+            UsageError: If the network has no dropout, so that all samples would agree.
+        """
+        network = self.module
+        if not dropout.layers(network):
+            raise UsageError(
+                "The network has no dropout, so every sampled network would be the "
+                "same. Train with dropout above 0, for example "
+                'training.resolve("fixmatch", {"dropout": 0.1}).'
+            )
+        key = rng.fork(generator)
+        device, num_classes = network.head.weight.device, network.head.out_features
+        shape = (num_samples, len(indices), num_classes)
+        logits_KnC = torch.empty(shape, dtype=torch.float32)
+        with torch.inference_mode(), _evaluating(network):
+            for rows, inputs in self.chunks(images, indices):
+                on_device = inputs.to(device)
+                for sample in range(num_samples):
+                    masks = rng.stream(key, "masks", sample)
+                    with dropout.sampled(network, masks):
+                        logits_KnC[sample, rows] = network(on_device).float().cpu()
+        return logits_KnC
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkClassifier(ChunkedClassifier):
+    """A network as a classifier of images."""
+
+    module: Network
+    """The network; its own mode (training or evaluation) is left as it was."""
+    num_classes: int
+    """Number of classes."""
+    chunk_size: int = 512
+    """Items in memory at a time; fewer where they are large."""
+
+    def chunks(self, images: Images, indices: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """Yield rows of the result together with their images, ready as input."""
+        fitting = max(1, _MOST_VALUES // math.prod(images.shape))
+        for rows in slices(len(indices), min(self.chunk_size, fitting)):
+            yield rows, as_input(images.read(indices[rows]))
+
+
+@dataclass(frozen=True, eq=False)
+class PrecomputedClassifier:
+    """Embeddings and logits that somebody computed elsewhere, one row per item."""
+
+    features: Rows
+    """One row per item of the whole pool, shape (N, F)."""
+    logits: Tensor
+    """Shape (N, C)."""
+    samples: Tensor | None = None
+    """Logits of sampled networks, shape (K, N, C), for strategies that want them."""
+    module: None = None
+    """There is no network."""
+
+    def __post_init__(self) -> None:
+        """Check that the arrays belong together."""
+        is_matrix = self.features.ndim == self.logits.ndim == 2
+        if not is_matrix or len(self.logits) != len(self.features):
+            raise ShapeError(
+                f"features has shape {tuple(self.features.shape)} and logits "
+                f"{tuple(self.logits.shape)}; give (N, F) and (N, C), one row per item "
+                "of the whole pool."
+            )
+        if self.samples is not None and self.samples.shape[1:] != self.logits.shape:
+            raise ShapeError(
+                f"samples has shape {tuple(self.samples.shape)}; give (K, "
+                f"{len(self.logits)}, {self.num_classes}), as logits has for each."
+            )
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes."""
+        return self.logits.shape[1]
+
+    def outputs(self, images: Images, indices: Tensor) -> Outputs:
+        """Return the rows of the items at ``indices``; images are not read."""
+        del images
+        if torch.equal(indices, torch.arange(len(self.logits))):  # no copy of all rows
+            return Outputs(self.features, self.logits)
+        return Outputs(rows_at(self.features, indices), self.logits[indices])
+
+    def sample_logits(
+        self, images: Images, indices: Tensor, num_samples: int, generator: Generator
+    ) -> Tensor:
+        """Return the first ``num_samples`` of the samples that were brought along.
+
+        Args:
+            images: Not read.
+            indices: The items to ask about, shape (n,).
+            num_samples: How many sampled networks are wanted (K).
+            generator: Not used.
+
+        Returns:
+            Logits, shape (K, n, C).
+
+        Raises:
+            UsageError: If fewer samples were brought along.
+        """
+        del images, generator
+        available = 0 if self.samples is None else len(self.samples)
+        if self.samples is None or available < num_samples:
+            raise UsageError(
+                f"{num_samples} sampled networks are wanted, but {available} were "
+                f"given. Give logits of shape (K, N, C) with K at least {num_samples}, "
+                "or ask the strategy for fewer samples."
+            )
+        return self.samples[:num_samples, indices]
+
+
+def slices(num_items: int, chunk_size: int) -> Iterator[slice]:
+    """Yield the parts of ``range(num_items)``, each of at most ``chunk_size``."""
+    for start in range(0, num_items, chunk_size):
+        yield slice(start, min(start + chunk_size, num_items))
+
+
+@contextmanager
+def _evaluating(module: nn.Module) -> Iterator[None]:
+    """Put ``module`` into evaluation mode inside the block and restore it after."""
+    was_training = {part: part.training for part in module.modules()}
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in was_training.items():
+            part.training = mode

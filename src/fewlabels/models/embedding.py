@@ -1,0 +1,265 @@
+"""Every image once through an encoder: the images themselves, or views of them.
+
+Images are read, varied and embedded in blocks of 256, so that memory does not grow with
+the pool. A row depends on what its item holds and on nothing else: the draws of a view
+are named by the item, not by its position, and views are made of 32 images at a time,
+empty ones where there are fewer, because sums of other numbers round differently.
+
+Shapes: N items, n items of a block, V views, D draws, F features.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fewlabels import rng
+from fewlabels.data import augment
+from fewlabels.data.augment import Strong, WeakAugment
+from fewlabels.data.contents import digests_of
+from fewlabels.errors import NotFiniteError, ShapeError, check_range
+from fewlabels.gram.nodes import read_rows
+from fewlabels.models.cache import (
+    BLOCK,
+    CONTENT,
+    Array,
+    Contents,
+    FeatureCache,
+    Items,
+    Rows,
+)
+from fewlabels.models.encoders import Encoder
+from fewlabels.pool import Images
+from fewlabels.progress import track
+
+Precision = Literal["float16", "float32"]
+"""How rows are kept; half precision takes half the space."""
+
+_VIEWS_AT_A_TIME = 32
+
+
+@dataclass(frozen=True, eq=False)
+class StoredViews:
+    """Rows of several views of each item."""
+
+    arrays: tuple[Rows, ...]
+    """Rows (N, F) of each view."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Number of items, of views and of features: (N, V, F)."""
+        num_items, feature_size = self.arrays[0].shape
+        return num_items, len(self.arrays), feature_size
+
+    def read(self, indices: Tensor, numbers: Tensor) -> Tensor:
+        """Return the chosen view of each of some items.
+
+        Args:
+            indices: The items, shape (n,).
+            numbers: Which view of each item, from 0 to V - 1, shape (n,).
+
+        Returns:
+            float32, shape (n, F).
+        """
+        rows_nF = torch.empty(len(indices), self.shape[2], dtype=torch.float32)
+        for number, array in enumerate(self.arrays):
+            chosen = numbers == number
+            rows_nF[chosen] = read_rows(array, indices[chosen])
+        return rows_nF
+
+
+def embedded(
+    images: Images,
+    encoder: Encoder,
+    *,
+    cache: FeatureCache | None = None,
+    dtype: Precision = "float16",
+) -> Rows:
+    """Return the features of all images.
+
+    A file that has become unreadable since the pool was made, or another, stops the
+    work with the :class:`fewlabels.errors.DataError` of whoever reads it.
+
+    Args:
+        images: The images.
+        encoder: What embeds them.
+        cache: Where rows are kept and found again, item by item; None: in memory only.
+        dtype: How rows are kept, with and without a cache.
+
+    Returns:
+        One row per image, shape (N, F); read from the disk where there is a cache.
+    """
+    return _Work(images, encoder, cache, dtype).rows(None)
+
+
+def num_missing(images: Images, encoder: Encoder, cache: FeatureCache) -> int:
+    """Return how many images :func:`embedded` would embed, not finding their rows.
+
+    Args:
+        images: The images.
+        encoder: What embeds them.
+        cache: Where rows are kept.
+
+    Returns:
+        Equal images count once, and damaged rows as missing.
+    """
+    work = _Work(images, encoder, cache, "float16")
+    return cache.num_missing(work.facts(None), work.contents)
+
+
+def embedded_views(
+    images: Images,
+    encoder: Encoder,
+    *,
+    settings: WeakAugment | Strong,
+    num_views: int,
+    key: int,
+    cache: FeatureCache | None = None,
+    dtype: Precision = "float16",
+) -> StoredViews:
+    """Return the features of random views of all images, each made once.
+
+    More views begin with the fewer. The views of an item are the same in every pool;
+    equal items have equal views.
+
+    Args:
+        images: The images.
+        encoder: What embeds the views.
+        settings: How images are varied; they say whether views are weak or strong.
+        num_views: How many views of each image (V).
+        key: What distinguishes these views from others of the same kind.
+        cache: Where rows are kept and found again, item by item; None: in memory only.
+        dtype: How rows are kept, with and without a cache.
+
+    Returns:
+        Rows of all views, shape (N, V, F).
+    """
+    check_range("num_views", num_views, at_least=1)
+    work = _Work(images, encoder, cache, dtype)
+    views = (_Random(settings, key, number) for number in range(num_views))
+    return StoredViews(tuple(map(work.rows, views)))
+
+
+def content_key(images: Images) -> str:
+    """Return a hash of the content of all images, in their order: 32 digits."""
+    told = repr((images.shape, *digests_of(images, torch.arange(len(images)))))
+    return blake2b(told.encode(), digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True)
+class _Random:
+    """Images that are varied, each by draws of its own."""
+
+    settings: WeakAugment | Strong
+    key: int
+    number: int
+
+    @property
+    def _name(self) -> str:
+        kind = "weak" if isinstance(self.settings, WeakAugment) else "strong"
+        return f"{kind} view {self.number} of key {self.key}"
+
+    def facts(self, shape: tuple[int, ...]) -> dict[str, str]:
+        """Say how the view is made of images of a shape."""
+        # Views change with the code that makes them, which no setting tells: those of
+        # a few images that are always the same do.
+        size, draws = (_VIEWS_AT_A_TIME, *shape), rng.stream(0, "images to compare")
+        images = torch.randint(256, size, generator=draws, dtype=torch.uint8)
+        numbers = np.arange(len(images)).astype(CONTENT)
+        made = self.of(images, numbers).numpy().tobytes()
+        code = blake2b(made, digest_size=8).hexdigest()
+        return {"view": self._name, "settings": repr(self.settings), "code": code}
+
+    def of(self, images: Tensor, contents: Contents) -> Tensor:
+        """Return the view of each image; no image changes that of another."""
+        key = rng.fork(rng.stream(self.key, self._name))
+        numbers = contents.view(np.int64).reshape(len(images), -1)[:, 0]
+        width = augment.num_draws(self.settings)
+        draws_nD = torch.from_numpy(rng.keyed_uniforms(key, numbers, width))
+        views = torch.empty_like(images)
+        for part in torch.split(torch.arange(len(images)), _VIEWS_AT_A_TIME):
+            padded = images.new_zeros(_VIEWS_AT_A_TIME, *images.shape[1:])
+            draws = draws_nD.new_zeros(_VIEWS_AT_A_TIME, width)
+            padded[: len(part)], draws[: len(part)] = images[part], draws_nD[part]
+            views[part] = augment.view(padded, draws, self.settings)[: len(part)]
+        return views
+
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """Images to embed, by what, and where the rows go."""
+
+    images: Images
+    encoder: Encoder
+    cache: FeatureCache | None
+    dtype: Precision
+
+    @cached_property
+    def contents(self) -> Contents:
+        """What the items hold, a hash each."""
+        told = digests_of(self.images, torch.arange(len(self.images)))
+        hashes = (blake2b(digest.encode(), digest_size=16).digest() for digest in told)
+        return np.frombuffer(b"".join(hashes), dtype=CONTENT)
+
+    def facts(self, view: _Random | None) -> dict[str, str]:
+        """Say how the rows of a view are made; None: of images as they are."""
+        shape = self.images.shape
+        facts = {"encoder": self.encoder.name, "images": "x".join(map(str, shape))}
+        facts |= {"view": "clean"} if view is None else view.facts(shape)
+        return facts | {"dtype": self.dtype}
+
+    def rows(self, view: _Random | None) -> Rows:
+        """Embed a view of all images, through a cache or in memory."""
+        num_items = len(self.images)
+        if not num_items:
+            return np.empty((0, self.encoder.feature_size), dtype=self.dtype)
+
+        def rows_of(items: Items) -> Array:
+            images = self.images.read(torch.from_numpy(items))
+            if view is not None:
+                images = view.of(images, self.contents[items])
+            return _rounded(
+                self.encoder.embed(images), self.encoder, images, self.dtype
+            )
+
+        if self.cache is not None:
+            return self.cache.rows(self.facts(view), self.contents, rows_of)
+        if num_items <= BLOCK:  # whoever asks for few at a time shows its own progress
+            return rows_of(np.arange(num_items))
+        parts = []
+        with track("Embedding", num_items) as advance:
+            for items in np.split(np.arange(num_items), range(BLOCK, num_items, BLOCK)):
+                parts.append(rows_of(items))
+                advance(len(items))
+        return np.concatenate(parts)
+
+
+def _rounded(
+    rows_nF: Tensor, encoder: Encoder, images: Tensor, dtype: Precision
+) -> Array:
+    """Return rows in the precision they are kept in, one finite row per image."""
+    if rows_nF.shape != (len(images), encoder.feature_size):
+        raise ShapeError(
+            f"The encoder '{encoder.name}' gave shape {tuple(rows_nF.shape)} for "
+            f"{len(images)} images; it says that it has {encoder.feature_size} "
+            "features. Mend the encoder."
+        )
+    num_bad = int((~rows_nF.isfinite()).any(dim=1).sum())
+    if num_bad:
+        raise NotFiniteError(
+            f"The encoder '{encoder.name}' gave NaN or infinity for {num_bad} of "
+            f"{len(images)} images. Mend the encoder."
+        )
+    with np.errstate(over="ignore"):
+        rows: Array = rows_nF.numpy().astype(dtype)
+    if not np.isfinite(rows).all():
+        raise NotFiniteError(
+            f"The encoder '{encoder.name}' gave numbers up to "
+            f"{float(rows_nF.abs().max()):g}, and {dtype} ends at "
+            f"{np.finfo(dtype).max:g}. Keep them as float32."
+        )
+    return rows

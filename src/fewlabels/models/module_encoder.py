@@ -1,0 +1,264 @@
+"""Any network as an encoder: images in, one row of features per image out.
+
+Shapes: n images, c channels, F features.
+"""
+
+import copy
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from hashlib import blake2b
+from types import CodeType
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fewlabels.errors import ShapeError, UsageError, whole_number
+from fewlabels.models import Network, as_input
+from fewlabels.names import hash_of, is_outside
+
+_CHUNK = 32
+_MOST_THREADS = 4  # each needs memory for the maps of its images
+_IMAGE_AXES = 4
+_MAP_AXES = 4
+_ROW_AXES = 2
+_COLORS = 3
+
+
+class ModuleEncoder:
+    """A frozen copy of a network that maps float images in [-1, 1] to features.
+
+    The network gives rows (n, F), or maps (n, F, h, w), of which the mean over all
+    positions is taken. Of a :class:`fewlabels.models.Network` the input of the last
+    layer is taken.
+
+    A row depends on its image alone, down to the last bit: the network always sees 32
+    images at a time, empty ones where there are fewer, because CPUs round differently
+    for other numbers of them.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        name: str | None = None,
+        size: int | None = None,
+        repeats_grey: bool = False,
+        feature_size: int | None = None,
+        is_reentrant: bool = False,
+        is_portable: bool = True,
+    ) -> None:
+        """Copy the network and name it.
+
+        Args:
+            module: The network.
+            name: What identifies network, weights and preparation in a cache; None:
+                the network's class, a hash of its structure, numbers and source, the
+                size.
+            size: Side of the square that images are brought to; None: as they are.
+            repeats_grey: Whether grey images are given three equal channels.
+            feature_size: Length of a row (F); None: what the network says in an
+                attribute ``feature_size`` or ``num_features``, else what comes out.
+            is_reentrant: Whether several threads may use the network at once. Then each
+                of up to four takes 32 images, which costs far less processor time than
+                all of them working on the same 32.
+            is_portable: Whether all of it is torch's, so that it can be moved to
+                another device and written down elsewhere.
+        """
+        self.module = copy.deepcopy(module).eval().requires_grad_(requires_grad=False)
+        if name is None:
+            sized = "" if size is None else f"-{size}px"
+            name = f"{type(module).__qualname__}-{fingerprint(module)}{sized}"
+        self.name = name
+        self.is_portable = is_portable
+        self._size = size
+        self._repeats_grey = repeats_grey
+        self._is_reentrant = is_reentrant
+        self._feature_size = feature_size
+        for word in ("feature_size", "num_features"):  # timm's networks say the latter
+            told = getattr(module, word, None)
+            if self._feature_size is None and isinstance(told, int):
+                self._feature_size = told
+
+    @property
+    def feature_size(self) -> int:
+        """Length of a row (F).
+
+        Raises:
+            UsageError: If nobody said, and no image was embedded yet.
+        """
+        if self._feature_size is None:
+            raise UsageError(
+                f"How many features '{self.name}' gives is not known before it has "
+                "embedded an image; embed one, or say so: feature_size=..."
+            )
+        return self._feature_size
+
+    @property
+    def side(self) -> int | None:
+        """Side of images that need not be resized; None: they never are."""
+        told = getattr(self.module, "side", None) if self._size is None else self._size
+        return told if isinstance(told, int) else None
+
+    def to(self, device: str) -> None:
+        """Move the network to a device; rows come back to the CPU all the same."""
+        if self.is_portable:
+            self.module.to(device)
+
+    def embed(self, images: Tensor) -> Tensor:
+        """Return the features of images, in evaluation mode, without gradients.
+
+        Args:
+            images: uint8, shape (n, c, h, w).
+
+        Returns:
+            float32 on the CPU, shape (n, F).
+        """
+        if images.ndim != _IMAGE_AXES or images.dtype != torch.uint8:
+            raise ShapeError(
+                f"An encoder takes images as uint8 of shape (n, channels, height, "
+                f"width), not {images.dtype} of shape {tuple(images.shape)}. Vectors "
+                "are features already: train on them directly, without an encoder."
+            )
+        if not len(images):
+            return torch.empty(0, self.feature_size, dtype=torch.float32)
+        chunks = torch.split(images, _CHUNK)
+        first = next(self.module.parameters(), None)
+        is_on_cpu = first is None or first.device.type == "cpu"
+        openmp: Any = torch.backends.openmp
+        num_threads = 1
+        if self._is_reentrant and is_on_cpu and openmp.is_available():
+            num_threads = min(len(chunks), _MOST_THREADS, torch.get_num_threads())
+        with _several_threads(num_threads) as apply:
+            rows_nF = torch.cat(list(apply(self._rows, chunks)))
+        self._feature_size = rows_nF.shape[1]
+        return rows_nF
+
+    @torch.no_grad()
+    def _rows(self, chunk: Tensor) -> Tensor:
+        """Return the rows of at most as many images as the network sees at a time."""
+        missing = chunk.new_zeros(_CHUNK - len(chunk), *chunk.shape[1:])
+        outputs: object = self._outputs(as_input(torch.cat([chunk, missing])))
+        if isinstance(outputs, Tensor):
+            if outputs.ndim in {_ROW_AXES, _MAP_AXES} and len(outputs) == _CHUNK:
+                return _averaged(outputs)[: len(chunk)].float().cpu()
+            seen = f"shape {tuple(outputs.shape)} for {_CHUNK} images"
+        else:
+            seen = f"an object of type {type(outputs).__name__}"
+        raise ShapeError(
+            f"The encoder '{self.name}' gives {seen}; it must give a tensor of one row "
+            "per image (n, F) or of maps (n, F, h, w). Wrap it in a module that does."
+        )
+
+    def rows(self, inputs: Tensor) -> Tensor:
+        """Return the features of float images as one formula, unchecked.
+
+        :meth:`embed` is what to call; this is for those who write the formula down
+        elsewhere, for any number of images.
+
+        Args:
+            inputs: Images in [-1, 1], shape (n, c, h, w).
+
+        Returns:
+            Rows, shape (n, F).
+        """
+        return _averaged(self._outputs(inputs))
+
+    def _outputs(self, inputs: Tensor) -> Tensor:
+        if self._repeats_grey and inputs.shape[1] == 1:
+            inputs = inputs.expand(-1, _COLORS, -1, -1)
+        side = self._size
+        if side is not None and inputs.shape[2:] != (side, side):
+            inputs = F.interpolate(
+                inputs, (side, side), mode="bilinear", antialias=True
+            )
+        first = next(self.module.parameters(), inputs)
+        network = self.module
+        embed = network.embed if isinstance(network, Network) else network
+        outputs: Tensor = embed(inputs.to(first.device))
+        return outputs
+
+
+class Grey(nn.Module):
+    """Mean over colors, one number per pixel."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return rows: (n, c, h, w) to (n, h * w)."""
+        return images.mean(dim=1).flatten(1)
+
+
+def pixels(size: int = 16) -> ModuleEncoder:
+    """Return an encoder of grey images brought to ``size`` x ``size`` pixels.
+
+    For small grey images there is little better.
+    """
+    size = whole_number("size", size)
+    name = f"pixels-{fingerprint(Grey())}-{size}px"
+    return ModuleEncoder(Grey(), name=name, size=size, feature_size=size**2)
+
+
+@contextmanager
+def _several_threads(number: int) -> Iterator[Callable[..., Iterable[Tensor]]]:
+    """Give a ``map`` by so many threads, which share the threads of torch."""
+    if number == 1:
+        yield map
+        return
+    before = torch.get_num_threads()
+    set_share = partial(torch.set_num_threads, before // number)
+    try:
+        with ThreadPoolExecutor(number, initializer=set_share) as threads:
+            yield threads.map
+    finally:
+        torch.set_num_threads(before)  # new threads would begin with the share
+
+
+def _averaged(outputs: Tensor) -> Tensor:
+    """Return rows; of maps, the mean over all positions."""
+    return outputs.mean(dim=(2, 3)) if outputs.ndim == _MAP_AXES else outputs
+
+
+def fingerprint(module: nn.Module) -> str:
+    """Return a hash of a network's structure, numbers and source: 16 digits.
+
+    The source is that of classes which are neither PyTorch's nor this package's.
+    """
+    found = blake2b(repr(module).encode(), digest_size=8)
+    usual = vars(nn.Module())
+    for part in module.modules():
+        kinds = [kind for kind in type(part).__mro__ if _is_own(kind)]
+        for kind in kinds:
+            # A script is edited all the time; of it, the class alone counts.
+            is_script = kind.__module__ == "__main__"
+            found.update(_source(kind).encode())
+            found.update(b"" if is_script else hash_of(kind.__module__).encode())
+        for name, value in vars(part).items() if kinds else ():
+            if name not in usual and isinstance(value, str | int | float | tuple):
+                found.update(f"{name} {value!r}".encode())
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        plain = tensor.detach().cpu().contiguous().reshape(-1)
+        found.update(plain.view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()
+
+
+def _is_own(kind: type) -> bool:
+    root = kind.__module__.partition(".")[0]
+    return is_outside(root) and root != torch.__name__
+
+
+def _source(kind: type) -> str:
+    """Return the source of a class; of one typed into a console, what it became."""
+    try:
+        return inspect.getsource(kind)
+    except (OSError, TypeError):
+        codes = (getattr(value, "__code__", None) for value in vars(kind).values())
+        return "".join(_told(code) for code in codes if code is not None)
+
+
+def _told(code: CodeType) -> str:
+    held = [_told(x) if isinstance(x, CodeType) else repr(x) for x in code.co_consts]
+    return repr((code.co_code, code.co_names, code.co_varnames, held))

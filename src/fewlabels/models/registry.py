@@ -1,0 +1,165 @@
+"""Networks, their names and their files.
+
+``build("wrn-28-2", ...)`` is the network of the FixMatch and NPC papers;
+``build("wrn-10-1", ...)`` is the same code with one block a stage, for small images.
+``build("linear", ...)`` and ``build("mlp-256", ...)`` are heads over rows of features.
+``build("neighbors-10-500-800", ...)`` remembers 800 rows; the 10 nearest of 500 vote.
+``build("blend-10-500-800", ...)`` does so too, and mixes the vote with a regression.
+"""
+
+import math
+import re
+
+from torch import Generator
+
+from fewlabels.errors import UnknownNameError, UsageError
+from fewlabels.models.neighbors import (
+    BlendNetwork,
+    Neighbors,
+    check_sizes,
+)
+from fewlabels.models.network import Head, Network, check_hidden
+from fewlabels.models.wide_resnet import WideResNet, check_size
+
+_IMAGE_AXES = 3
+_PAPER_DEPTH = 28
+_PAPER_MOMENTUM = 0.001
+_SHORT_MOMENTUM = 0.01
+_HEADS = re.compile(r"linear|mlp-(\d{1,9})")
+_NEIGHBORS = re.compile(r"(?:neighbors|blend)-(\d{1,9})-(\d{1,9})-(\d{1,9})")
+_EXAMPLES = ("linear", "mlp-256", "wrn-10-1", "wrn-28-2")
+
+
+def build(
+    name: str,
+    item_shape: tuple[int, ...],
+    num_classes: int,
+    generator: Generator,
+    dropout: float = 0.0,
+    bn_momentum: float | None = None,
+) -> Network:
+    """Return a freshly initialized network.
+
+    Example:
+        >>> network = build("wrn-10-1", (1, 8, 8), 10, Generator().manual_seed(0))
+        >>> network.feature_size
+        64
+        >>> build("mlp-256", (64,), 10, Generator().manual_seed(0)).feature_size
+        256
+
+    Args:
+        name: For images ``"wrn-DEPTH-WIDTH"``, such as ``"wrn-28-2"``; for rows of
+            features ``"linear"``, or ``"mlp-WIDTH"`` with a hidden layer; for either
+            ``"neighbors-K-R-M"`` and ``"blend-K-R-M"``, with nothing to initialize.
+        item_shape: Shape of one item: (channels, height, width), or (features,).
+        num_classes: Number of classes.
+        generator: Where the initial weights come from.
+        dropout: Share of the activations dropped inside each block of a Wide ResNet,
+            or before the last layer of a head.
+        bn_momentum: Weight of a new minibatch in the running statistics of batch
+            normalization. None: .001 as in the paper for 28 layers and more; .01 for
+            shallower networks, which are trained for some hundred steps: after 600 of
+            them, .001 would still leave half of the initial statistics in place. A head
+            has no batch normalization.
+
+    Returns:
+        The network, in training mode.
+    """
+    check_name(name)
+    votes = _NEIGHBORS.fullmatch(name)
+    if votes is not None:
+        num_neighbors, num_voters, num_nodes = map(int, votes.groups())
+        kind = BlendNetwork if name.startswith("blend-") else Neighbors
+        return kind(
+            math.prod(item_shape),
+            num_neighbors=num_neighbors,
+            num_voters=num_voters,
+            num_nodes=num_nodes,
+            num_classes=num_classes,
+        )
+    head = _HEADS.fullmatch(name)
+    _check_shape(name, item_shape, num_axes=_IMAGE_AXES if head is None else 1)
+    if head is not None:
+        return Head(
+            item_shape[0],
+            _hidden_size(head),
+            num_classes=num_classes,
+            generator=generator,
+            dropout=dropout,
+        )
+    depth, widen_factor = _depth_and_width(name)
+    if bn_momentum is None:
+        bn_momentum = _PAPER_MOMENTUM if depth >= _PAPER_DEPTH else _SHORT_MOMENTUM
+    return WideResNet(
+        depth,
+        widen_factor,
+        in_channels=item_shape[0],
+        num_classes=num_classes,
+        generator=generator,
+        dropout=dropout,
+        bn_momentum=bn_momentum,
+    )
+
+
+def name_of(network: Network) -> str:
+    """Return the name that :func:`build` makes a network by.
+
+    Example:
+        >>> name_of(build("wrn-16-2", (3, 8, 8), 10, Generator().manual_seed(0)))
+        'wrn-16-2'
+    """
+    if isinstance(network, WideResNet):
+        return f"wrn-{network.depth}-{network.widen_factor}"
+    if isinstance(network, Head):
+        hidden = network.hidden
+        return "linear" if hidden is None else f"mlp-{hidden.out_features}"
+    if isinstance(network, Neighbors):
+        kind = "blend" if isinstance(network, BlendNetwork) else "neighbors"
+        sizes = network.num_neighbors, network.num_voters, len(network.hashes)
+        return f"{kind}-{'-'.join(map(str, sizes))}"
+    raise UsageError(
+        f"A network of type {type(network).__name__} has no name here; only those that "
+        f"models.build makes have one, such as {', '.join(_EXAMPLES)}."
+    )
+
+
+def check_name(name: str) -> None:
+    """Raise unless :func:`build` knows a network of this name."""
+    votes = _NEIGHBORS.fullmatch(name)
+    if votes is not None:
+        check_sizes(*map(int, votes.groups()))
+        return
+    head = _HEADS.fullmatch(name)
+    if head is None:
+        check_size(*_depth_and_width(name))
+    elif head[1] is not None:
+        check_hidden(int(head[1]))
+
+
+def _depth_and_width(name: str) -> tuple[int, int]:
+    found = re.fullmatch(r"wrn-(\d{1,9})-(\d{1,9})", name)
+    if found is None:
+        raise UnknownNameError("network", name, _EXAMPLES)
+    return int(found[1]), int(found[2])
+
+
+def _hidden_size(head: re.Match[str]) -> int | None:
+    return None if head[1] is None else int(head[1])
+
+
+def _check_shape(name: str, shape: tuple[int, ...], *, num_axes: int) -> None:
+    if len(shape) == num_axes:
+        return
+    if num_axes == 1:
+        msg = (
+            f"The network '{name}' takes rows of features, but the items have shape "
+            f"{shape}. Embed them first (fewlabels.models.embedded), or choose a "
+            "network for images, such as 'wrn-10-1'."
+        )
+    else:
+        msg = (
+            f"The network '{name}' needs images of shape (channels, height, width), "
+            f"but the items have shape {shape}. Vectors are served by the networks "
+            "'linear' and 'mlp-256'."
+        )
+    raise UsageError(msg)

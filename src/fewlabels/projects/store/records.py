@@ -1,0 +1,330 @@
+"""What goes into a label store and what comes out of it; all of it frozen."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Literal
+from uuid import UUID, uuid4
+
+from fewlabels.errors import UnknownNameError, UsageError
+
+Role = Literal["query", "audit"]
+"""Why a round holds an item: a strategy chose it, or it was drawn to measure on."""
+
+
+class Kind(StrEnum):
+    """What an event says."""
+
+    LABEL = "label"
+    """An annotator gave an item a class."""
+    RELABEL = "relabel"
+    """An annotator changed her mind about an item."""
+    SKIP = "skip"
+    """The item is not worth a label; nobody else is asked about it."""
+    UNSURE = "unsure"
+    """The annotator cannot tell; somebody else may."""
+    UNDO = "undo"
+    """Another event holds no longer; where that is an undo, what it undid holds."""
+    CLASS_ADDED = "class_added"
+    CLASS_RENAMED = "class_renamed"
+    CLASS_RETIRED = "class_retired"
+    """No new label may name the class; those that do stay."""
+    CLASS_RESTORED = "class_restored"
+
+
+LABELS = frozenset({Kind.LABEL, Kind.RELABEL})
+VERDICTS = LABELS | {Kind.SKIP, Kind.UNSURE}
+"""Events about an item; the last one in force is the annotator's word on it."""
+CONFIRMED = "confirmed"
+"""Stands for the strategy in labels that confirm what a model said: nobody asked about
+these items one by one, so they cost no budget, and never measure."""
+IMPORTED = "imported"
+"""The same in labels that existed before and were read from a file or a folder."""
+UNASKED = frozenset({CONFIRMED, IMPORTED})
+NAMING = frozenset({Kind.CLASS_ADDED, Kind.CLASS_RENAMED})
+CLASS_EVENTS = NAMING | {Kind.CLASS_RETIRED, Kind.CLASS_RESTORED}
+
+
+def num_answers(kind: Kind, overlap: int) -> int:
+    """Return how many of the ``overlap`` answers that an item needs a verdict gives.
+
+    A label gives one and a skip all of them. *Unsure* gives none: somebody else may
+    know.
+    """
+    if kind is Kind.SKIP:
+        return overlap
+    return 1 if kind in LABELS else 0
+
+
+def new_uuid() -> str:
+    """Return a fresh name for an event."""
+    return str(uuid4())
+
+
+def canonical(value: Any) -> str:
+    """Return a JSON value as text: sorted keys, no NaN, nothing optional."""
+    return json.dumps(
+        value,
+        sort_keys=True,
+        ensure_ascii=False,
+        allow_nan=False,
+        separators=(",", ":"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """One thing that somebody did. Whoever makes it names it, once and for all."""
+
+    kind: Kind
+    annotator: str
+    uuid: str = field(default_factory=new_uuid)
+    """The same event sent twice has the same UUID, and counts once."""
+    item: str | None = None
+    """Id of the item that a verdict is about."""
+    class_number: int | None = None
+    target: str | None = None
+    """UUID of the event that an undo cancels."""
+    client_time: datetime | None = None
+    """When it was done, by the annotator's clock; with its time zone."""
+    round: int | None = None
+    """Step of the round that asked."""
+    strategy: str | None = None
+    model: str | None = None
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    """Anything else, as JSON; ``"name"`` of a class that is added or renamed."""
+
+    def __post_init__(self) -> None:
+        """Check that the event says all that its kind needs, and nothing else."""
+        kind = self.kind
+        if not isinstance(kind, Kind):
+            raise UnknownNameError("kind of event", str(kind), Kind)
+        needs = {
+            "item": kind in VERDICTS,
+            "class_number": kind in LABELS | CLASS_EVENTS,
+            "target": kind is Kind.UNDO,
+        }
+        if kind is Kind.UNDO:
+            del needs["item"]  # an undo that was read back has it
+        for name, wanted in needs.items():
+            if (getattr(self, name) is not None) != wanted:
+                verb = "needs" if wanted else "has no"
+                raise UsageError(f"An event '{kind}' {verb} {name}; got {self!r}.")
+        if kind in NAMING and not _is_name(self.payload.get("name")):
+            msg = f"An event '{kind}' needs a payload with a 'name'; got {self!r}."
+            raise UsageError(msg)
+        if not _is_name(self.annotator):
+            raise UsageError("An event needs an annotator: a name that is not empty.")
+        _check_text(self.annotator, self.item, self.strategy, self.model)
+        _check_json("payload of an event", self.payload)
+        if self.client_time is not None and self.client_time.tzinfo is None:
+            raise UsageError(
+                f"The client_time {self.client_time} has no time zone; give one, such "
+                "as datetime.now(UTC)."
+            )
+        try:
+            is_uuid = str(UUID(self.uuid)) == self.uuid
+        except (ValueError, AttributeError, TypeError):
+            is_uuid = False
+        if not is_uuid:
+            raise UsageError(
+                f"'{self.uuid}' is not a UUID in its usual form, such as "
+                f"'{UUID(int=0)}'; let fewlabels.projects.store.new_uuid() make one."
+            )
+
+
+@dataclass(frozen=True)
+class StoredEvent:
+    """An event that is in the store for good."""
+
+    sequence: int
+    """Its number: 1, 2, 3, ... in the order in which events became visible."""
+    server_time: datetime
+    event: Event
+
+
+@dataclass(frozen=True, kw_only=True)
+class Annotation:
+    """The current word of one annotator on one item."""
+
+    item: str
+    annotator: str
+    kind: Kind
+    class_number: int | None
+    """The class; None for a skipped item or one that the annotator is unsure of."""
+    sequence: int
+    uuid: str
+    server_time: datetime
+    round: int | None
+    strategy: str | None
+    model: str | None
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether it confirms what a model said, and nobody asked about the item."""
+        return self.strategy == CONFIRMED and self.round is None
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether it existed before and was read from a file or a folder."""
+        return self.strategy == IMPORTED and self.round is None
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether somebody was asked about this item alone."""
+        return self.round is not None or self.strategy not in UNASKED
+
+
+@dataclass(frozen=True)
+class LabelClass:
+    """A class that labels can name."""
+
+    number: int
+    name: str
+    is_active: bool = True
+    """Whether new labels may name it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedFile:
+    """A file as it was found when the images were listed."""
+
+    path: str
+    """Path below the folder of the images, with forward slashes."""
+    digest: str
+    """Hash of its content."""
+    size: int
+    """In bytes."""
+    mtime_ns: int
+    """When it was changed last, in nanoseconds, as the file system tells it."""
+    group: str | None = None
+    """Name of its group of near duplicates; None: as before, or equal files only."""
+    details: Mapping[str, Any] | None = None
+    """Anything else worth keeping, as JSON, such as height and width; None: as before,
+    which spares writing it down for each of many files that nobody touched."""
+
+    def __post_init__(self) -> None:
+        """Check that everything can be written down."""
+        _check_text(self.path, self.digest, self.group)
+        _check_json(f"details of '{self.path}'", self.details)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """An image as the store knows it."""
+
+    id: str
+    """Path and hash where it was first seen; stays when the file moves."""
+    path: str
+    """Where it is now, or was last."""
+    digest: str
+    group: str
+    size: int
+    mtime_ns: int
+    is_present: bool
+    details: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """What came of listing all files once more."""
+
+    num_new: int
+    num_moved: int
+    num_back: int
+    """Files that were missing before and are where they were."""
+    num_missing: int
+    """Files that are missing since this time."""
+    num_present: int
+    """All that are there now."""
+
+
+@dataclass(frozen=True)
+class RoundItem:
+    """An item that a round asks about."""
+
+    item: str
+    role: Role = "query"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredRound:
+    """Who proposed which items, and why. Never changed once it is stored."""
+
+    step: int
+    strategy: str
+    items: tuple[RoundItem, ...]
+    """In the order in which they shall be asked."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the strategy and whatever else explains the choice, as JSON."""
+    seed: int | None = None
+    model: str | None = None
+    """What the strategy looked at; None: no trained model."""
+    candidates_digest: str | None = None
+    """Digest of all it could choose from; see ``candidates_digest``."""
+    created: datetime | None = None
+    """When it was stored; filled in by the store."""
+
+    def __post_init__(self) -> None:
+        """Check that everything can be written down."""
+        _check_text(self.strategy, self.model)
+        _check_json(f"options of round {self.step}", self.options)
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Which round asked about an item, or None; then by what its label came."""
+
+    round: int | None
+    strategy: str | None
+    model: str | None
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The promise that an item is not handed to more annotators than wanted."""
+
+    item: str
+    annotator: str
+    token: str
+    expires: datetime
+
+
+@dataclass(frozen=True)
+class Leased:
+    """What an annotator got to label, and why not more."""
+
+    leases: tuple[Lease, ...]
+    token: str
+    """Names this browser tab or process; give it to get the same items again."""
+    num_held: int
+    """Items that are not given now because others hold them."""
+    frees_at: datetime | None
+    """When the first of these comes free, unless its holder goes on; None: none."""
+
+
+def _check_text(*words: str | None) -> None:
+    """Refuse what only some databases take: half characters and zero bytes."""
+    for word in filter(None, words):
+        try:
+            is_good = b"\0" not in word.encode()
+        except UnicodeEncodeError:
+            is_good = False
+        if not is_good:
+            msg = f"{word!r} holds a character that cannot be stored; take it out."
+            raise UsageError(msg)
+
+
+def _check_json(what: str, value: Mapping[str, Any] | None) -> None:
+    if not value:
+        return
+    try:
+        _check_text(canonical(value))
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"The {what} cannot be written as JSON: {error}") from error
+
+
+def _is_name(given: object) -> bool:
+    return isinstance(given, str) and bool(given.strip())

@@ -1,0 +1,100 @@
+import pytest
+from tests.experiments.conformance import broken
+
+from fewlabels.experiments.conformance import check
+
+
+def by_name(strategy, **settings):
+    return {finding.name: finding for finding in check(strategy, **settings)}
+
+
+def failed(findings):
+    return {one.name for one in findings.values() if one.outcome == "failed"}
+
+
+BROKEN = [
+    (broken.Repeats, "distinct", r"It chose item \d+ 2 times in a query of"),
+    (broken.PicksLabeled, "candidates only", r"picked item \d+, which is labeled alr"),
+    (
+        broken.PicksWithheld,
+        "candidates only",
+        r"item \d+, which is unlabeled, but with",
+    ),
+    (broken.PicksBeyond, "candidates only", "item 60, which is no position in a pool"),
+    (broken.AsksTheSystem, "seeded", r"generators gave \[[\d, ]+\] and then \["),
+    (broken.ReadsShared, "seeded", r"generators gave \[[\d, ]+\] and then \["),
+    (broken.AnotherValueEachTime, "seeded", "the same items, but the value"),
+    (broken.SeedsShared, "global randomness", "the global generator of torch;"),
+    (
+        broken.ChangesLabels,
+        "inputs untouched",
+        r"pool.labels changed in 5 of its 60 entries, the first at \d+ from -1 to 0",
+    ),
+    (
+        broken.ChangesFeatures,
+        "inputs untouched",
+        r"classifier.features changed in 960 of its 960 entries, the first at \(0, 0\)",
+    ),
+    (broken.Remembers, "no memory", "attributes changed with a call: calls"),
+    (broken.KeepsTheFirst, "no memory", "attributes changed with a call: rows"),
+    (broken.WritesTensors, "record", r"record\['scores'\] is of type Tensor"),
+    (broken.WritesPairs, "record", r"record\['pair'\] is \(1, 2\) and comes back"),
+    (broken.GivesAList, "a query", "returned an object of type list"),
+    (broken.GivesOneLess, "a query", "5 of 42 candidates and returned 4 indices"),
+    (broken.NeedsTwo, "any size", r"ValueError: too few \(broken.py, line \d+, in spo"),
+    (broken.NeedsLabels, "no labels", r"JSONDecodeError: .+ \(broken.py, line \d+"),
+    (broken.NeedsSpread, "constant features", "It failed: SystemExit: 3"),
+    (broken.LooksAtPositions, "order", "same pool in another order"),
+    (broken.TakesLess, "too many", "did not refuse. It was to .* returned 42 indices"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "said"), BROKEN)
+def test_a_broken_promise_is_named_and_no_other(kind, name, said, untouched_randomness):
+    findings = by_name(kind())
+    assert failed(findings) == {name}
+    with pytest.raises(AssertionError, match=said):
+        raise AssertionError(findings[name].detail)
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        (broken.IgnoresSeed, {"seeded", "global randomness"}),
+        (broken.CountsInside, {"seeded", "no memory"}),
+        (broken.RemembersElsewhere, {"seeded", "no memory"}),
+    ],
+)
+def test_a_fault_that_breaks_two_promises_shows_twice(kind, names):
+    findings = by_name(kind())
+    assert failed(findings) == names
+    assert findings["order"].outcome == "not run"
+    assert "before 'seeded' is mended" in findings["order"].detail
+
+
+def test_what_is_kept_outside_the_strategy_is_noticed():
+    detail = by_name(broken.RemembersElsewhere())["no memory"].detail
+    assert "after a call with another pool" in detail
+
+
+def test_nothing_is_judged_by_an_answer_that_is_none():
+    findings = by_name(broken.GivesAList())
+    others = {one.outcome for one in findings.values() if one.name != "a query"}
+    assert others == {"not run"}
+
+
+def test_a_good_strategy_passes_and_may_refuse():
+    findings = by_name(broken.Farthest())
+    assert failed(findings) == set()
+    assert findings["no labels"].outcome == "refused"
+    assert "label an item first" in findings["no labels"].detail
+    assert findings["order"].outcome == "passed"
+
+
+def test_an_unpromised_order_is_not_held_against_it():
+    assert by_name("random")["order"].outcome == "not promised"
+
+
+def test_other_seeds_choosing_otherwise_is_told():
+    assert "choose otherwise" in by_name("random")["seeded"].detail
+    assert "choose the same" in by_name("entropy")["seeded"].detail

@@ -1,0 +1,100 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from fewlabels.errors import ShapeError, UsageError
+from fewlabels.experiments.evaluation import (
+    class_balance,
+    class_coverage,
+    redundant_share,
+)
+
+COUNTS = st.lists(st.integers(0, 50), min_size=2, max_size=12).filter(any)
+
+
+@pytest.mark.parametrize(
+    ("counts", "coverage", "balance"),
+    [
+        ([1, 1, 1, 1], 1, 1),
+        ([4, 0, 0, 0], 0.25, 0),
+        ([7, 7, 0, 0], 0.5, 0.5),
+        # Shares 1/2, 1/4, 1/4, 0: 1.5 bits of 2.
+        ([2, 1, 1, 0], 0.75, 0.75),
+        ([5], 1, 1),
+    ],
+)
+def test_coverage_and_balance_by_hand(counts, coverage, balance):
+    assert class_coverage(counts) == coverage
+    assert class_balance(counts) == pytest.approx(balance)
+    assert math.copysign(1, class_balance(counts)) == 1  # no negative zero
+
+
+@given(COUNTS)
+def test_balance_is_scipys_entropy(counts):
+    found = class_balance(counts)
+    assert found == pytest.approx(stats.entropy(counts, base=len(counts)), abs=1e-12)
+    assert -1e-12 <= found <= 1 + 1e-12
+    assert class_balance(counts[::-1]) == pytest.approx(found)
+    assert class_balance([3 * count for count in counts]) == pytest.approx(found)
+
+
+def slow_redundant_share(picks, labeled, groups):
+    """Go through the picks one by one, as the definition says."""
+    seen = [groups[item] for item in labeled]
+    num_redundant = 0
+    for pick in picks:
+        num_redundant += groups[pick] in seen
+        seen.append(groups[pick])
+    return num_redundant / len(picks)
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=25), st.data())
+def test_redundancy_agrees_with_going_one_by_one(groups, data):
+    order = data.draw(st.permutations(range(len(groups))))
+    num_picks = data.draw(st.integers(1, len(groups)))
+    num_labeled = data.draw(st.integers(0, len(groups) - num_picks))
+    picks = order[:num_picks]
+    labeled = order[num_picks : num_picks + num_labeled]
+    found = redundant_share(picks, labeled, groups)
+    assert found == pytest.approx(slow_redundant_share(picks, labeled, groups))
+    turned = slow_redundant_share(picks[::-1], labeled, groups)
+    assert found == pytest.approx(turned)  # in any order
+
+
+def test_tensors_are_taken():
+    found = redundant_share(
+        torch.tensor([0, 1, 3, 5]), torch.tensor([4]), torch.tensor([0, 0, 0, 1, 1, 2])
+    )
+    assert found == 0.5
+
+
+def test_without_copies_nothing_is_redundant():
+    assert redundant_share([3, 1], [0], np.arange(5)) == 0
+    assert redundant_share([1], [], [0, 0]) == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda: class_coverage([1, -1]), UsageError, "fewer than 0 labels"),
+        (lambda: class_coverage([]), ShapeError, r"counts has shape \(0,\)"),
+        (lambda: class_balance([[1, 2]]), ShapeError, r"shape \(classes,\)"),
+        (lambda: class_balance([0, 0]), UsageError, "0 labels in 2 classes"),
+        (lambda: class_balance([1, np.nan]), UsageError, "1 of 2 numbers in counts"),
+        (lambda: redundant_share([], [], [0]), UsageError, "0 picks"),
+        (lambda: redundant_share([0, 0], [], [0]), UsageError, "1 of them different"),
+        (lambda: redundant_share([0], [0], [0]), UsageError, "1 labeled already"),
+        (lambda: redundant_share([2], [], [0, 1]), UsageError, r"\[2\] are not in a"),
+        (lambda: redundant_share([0], [-1], [0, 1]), UsageError, r"\[-1\] are not"),
+        (lambda: redundant_share([0], [], [0.5]), ShapeError, "groups is float64"),
+        (lambda: redundant_share([0], [], [[0]]), ShapeError, r"shape \(1, 1\)"),
+    ],
+)
+def test_refusals(call, kind, message):
+    with pytest.raises(kind, match=message):
+        call()

@@ -1,0 +1,261 @@
+"""The view of current labels against a slow twin, over random histories."""
+
+from uuid import UUID
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.projects.store.toy import current, fill, label
+
+from fewlabels.errors import ReplayError, StoreError, UsageError
+from fewlabels.projects.store import Event, Kind, Store, new_uuid
+
+ANNOTATORS = ("ann", "bob")
+NUM_ITEMS = 3
+VERDICTS = (Kind.LABEL, Kind.RELABEL, Kind.SKIP, Kind.UNSURE)
+
+
+class Twin:
+    """What the store promises, word for word: no numbers, no parity, no view."""
+
+    def __init__(self):
+        self.log = []
+
+    def holds(self, event):
+        """Say whether no undo that holds itself cancels an event."""
+        later = [e for e in self.log if e.target == event.uuid]
+        return not any(self.holds(undo) for undo in later)
+
+    def root(self, event):
+        while event.target is not None:
+            event = next(e for e in self.log if e.uuid == event.target)
+        return event
+
+    def may_undo(self, event, annotator):
+        """Only what holds, by its author, and of all undos of a thing the last one."""
+        if event.annotator != annotator or not self.holds(event):
+            return False
+        same = [e for e in self.log if self.root(e) is self.root(event)]
+        return event.target is None or event is same[-1]
+
+    def labels(self):
+        found = {}
+        for event in self.log:
+            if event.kind in VERDICTS and self.holds(event):
+                found[event.item, event.annotator] = event
+        return {
+            key: event.class_number
+            for key, event in found.items()
+            if event.class_number is not None
+        }
+
+
+actions = st.lists(
+    st.tuples(
+        st.sampled_from(["verdict", "undo", "undo"]),
+        st.sampled_from(ANNOTATORS),
+        st.sampled_from(VERDICTS),
+        st.integers(0, NUM_ITEMS - 1),
+        st.integers(0, 2),
+        st.integers(0, 30),
+    ),
+    max_size=30,
+)
+
+
+def play(store, items, steps, first_uuid=1):
+    """Do the steps to the store and to the twin, comparing after each."""
+    twin = Twin()
+    for number, (what, annotator, kind, item, class_number, back) in enumerate(steps):
+        uuid = str(UUID(int=first_uuid + number))
+        if what == "undo" and twin.log:
+            target = twin.log[-1 - back % len(twin.log)]
+            event = Event(
+                kind=Kind.UNDO, annotator=annotator, uuid=uuid, target=target.uuid
+            )
+            allowed = twin.may_undo(target, annotator)
+        else:
+            has_class = kind in {Kind.LABEL, Kind.RELABEL}
+            event = Event(
+                kind=kind,
+                annotator=annotator,
+                uuid=uuid,
+                item=items[item],
+                class_number=class_number if has_class else None,
+            )
+            allowed = True
+        try:
+            store.append([event])
+        except StoreError:
+            assert not allowed
+        else:
+            assert allowed
+            twin.log.append(event)
+        labels = {(v.item, v.annotator): v.class_number for v in store.labels()}
+        assert labels == twin.labels()
+    return twin
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=actions)
+def test_the_view_is_what_the_events_say(tmp_path_factory, steps):
+    folder = tmp_path_factory.mktemp("undo")
+    with Store.open(folder / "labels.sqlite") as store:
+        items = fill(store, NUM_ITEMS)
+        twin = play(store, items, steps)
+        events = [one.event for one in store.events(after=3)]
+        assert [e.uuid for e in events] == [e.uuid for e in twin.log]  # none deleted
+
+
+def test_the_view_is_the_same_on_both_databases(store):
+    """A long fixed history: labels, undos of all depths, two annotators."""
+    items = fill(store, NUM_ITEMS)
+    steps = [
+        (
+            ("verdict", "undo", "undo")[(i * 7) % 3],
+            ANNOTATORS[(i // 5) % 2],
+            VERDICTS[(i * i) % 4],
+            (i * 3) % NUM_ITEMS,
+            i % 3,
+            (i * 5) % 11,
+        )
+        for i in range(90)
+    ]
+    twin = play(store, items, steps)
+    assert len(twin.log) > 40
+    assert sum(e.kind is Kind.UNDO for e in twin.log) > 10
+
+
+def test_undoing_everything_and_the_undos_restores_the_view(store):
+    items = fill(store, NUM_ITEMS)
+    events = [
+        Event(kind=Kind.LABEL, annotator="ann", item=item, class_number=c)
+        for c in range(3)
+        for item in items
+    ]
+    store.append(events)
+    before = store.labels()
+    for _ in events:
+        store.undo("ann")
+    assert store.labels() == ()
+    for _ in events:
+        store.redo("ann")
+    assert store.labels() == before
+    assert len(list(store.events(after=3))) == 3 * len(events)
+
+
+class Editor:
+    """Undo and redo of one annotator as everybody knows them: two stacks."""
+
+    def __init__(self):
+        self.done, self.undone = [], []
+
+    def say(self, event):
+        self.done.append(event)
+        self.undone.clear()
+
+    def undo(self):
+        self.undone.append(self.done.pop())
+
+    def redo(self):
+        self.done.append(self.undone.pop())
+
+    def labels(self):
+        """The last word on each item; a skip takes the label away."""
+        words = {event.item: event.class_number for event in self.done}
+        return {item: word for item, word in words.items() if word is not None}
+
+
+SKIPPED = 3  # in the place of a class
+keys = st.lists(
+    st.tuples(
+        st.sampled_from(["say", "undo", "undo", "redo", "redo"]),
+        st.sampled_from(ANNOTATORS),
+        st.integers(0, NUM_ITEMS - 1),
+        st.integers(0, SKIPPED),
+    ),
+    max_size=40,
+)
+
+
+def press(store, items, steps):
+    """Do the steps to the store and to an editor per annotator, comparing."""
+    editors = {name: Editor() for name in ANNOTATORS}
+    for verb, annotator, item, number in steps:
+        editor = editors[annotator]
+        if verb == "say":
+            said = None if number == SKIPPED else number
+            kind = Kind.SKIP if said is None else Kind.LABEL
+            event = Event(
+                kind=kind, annotator=annotator, item=items[item], class_number=said
+            )
+            store.append([event])
+            editor.say(event)
+        elif getattr(editor, "done" if verb == "undo" else "undone"):
+            moved = getattr(store, verb)(annotator)
+            getattr(editor, verb)()
+            assert store.event(moved.event.uuid) == moved
+        else:
+            with pytest.raises(UsageError, match=f"'{annotator}' has nothing to"):
+                getattr(store, verb)(annotator)
+        labels = {(v.item, v.annotator): v.class_number for v in store.labels()}
+        assert labels == {
+            (item, name): number
+            for name, editor in editors.items()
+            for item, number in editor.labels().items()
+        }
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=keys)
+def test_undo_and_redo_are_those_of_an_editor(tmp_path_factory, steps):
+    folder = tmp_path_factory.mktemp("redo")
+    with Store.open(folder / "labels.sqlite") as store:
+        press(store, fill(store, NUM_ITEMS), steps)
+
+
+def test_undo_and_redo_are_the_same_on_both_databases(store):
+    verbs = ("say", "say", "undo", "undo", "redo", "say", "undo", "redo", "redo")
+    steps = [
+        (verbs[i % 9], ANNOTATORS[i // 20 % 2], i * 7 % NUM_ITEMS, i * i % 4)
+        for i in range(54)
+    ]
+    press(store, fill(store, NUM_ITEMS), steps)
+
+
+def test_an_undo_or_redo_that_is_sent_twice_counts_once(store):
+    one, two, three = fill(store, NUM_ITEMS)
+    store.append([label(one), label(two), label(three)])
+    undo, redo = new_uuid(), new_uuid()
+    first = store.undo("ann", uuid=undo)
+    store.undo("ann")
+    assert store.undo("ann", uuid=undo) == first
+    assert set(current(store)) == {(one, "ann")}
+    back = store.redo("ann", uuid=redo)
+    store.redo("ann")
+    assert (store.redo("ann", uuid=redo), store.undo("ann", uuid=undo)) == (back, first)
+    assert len(current(store)) == 3
+    store.undo("ann")  # so that there is something to redo
+    before = current(store)
+    for wrong in (
+        lambda: store.redo("ann", uuid=undo),
+        lambda: store.undo("ann", uuid=redo),
+        lambda: store.undo("ann", uuid=undo, target=redo),
+        lambda: store.append([label(one, uuid=undo)]),
+    ):
+        with pytest.raises(ReplayError, match="came again with another content"):
+            wrong()
+    assert current(store) == before
+
+
+def test_a_redo_brings_back_what_was_undone_out_of_order(store):
+    one, two, three = fill(store, NUM_ITEMS)
+    given_first = label(one, 1)
+    store.append([given_first, label(two), label(three)])
+    store.undo("ann", target=given_first.uuid)
+    store.undo("ann")
+    assert set(current(store)) == {(two, "ann")}
+    store.redo("ann")
+    assert set(current(store)) == {(two, "ann"), (three, "ann")}
+    store.redo("ann")
+    assert current(store)[one, "ann"] == 1
