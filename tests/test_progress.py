@@ -8,7 +8,7 @@ from fewlabels.progress import (
     Canceled,
     Interrupt,
     current_part,
-    heeding,
+    handle_cancellation,
     is_stopped,
     part,
     reporting,
@@ -174,16 +174,16 @@ def test_a_reporter_can_ask_which_part_it_hears_of():
     assert current_part() == ""
 
 
-def test_work_that_heeds_nothing_is_interrupted_at_once():
+def test_work_that_handles_nothing_is_interrupted_at_once():
     with pytest.raises(Canceled):
         Interrupt()(2, None)
 
 
-def test_work_that_heeds_a_wish_to_stop_is_not_interrupted_before_the_second():
+def test_work_that_handles_a_request_to_stop_is_not_interrupted_before_the_second():
     interrupt, seen = Interrupt(), []
 
     def work():
-        with heeding():
+        with handle_cancellation():
             interrupt(2, None)
             seen.append(is_stopped())
             with pytest.raises(Canceled):
@@ -194,15 +194,15 @@ def test_work_that_heeds_a_wish_to_stop_is_not_interrupted_before_the_second():
         work()
     assert seen == [True, True]
     assert not is_stopped()
-    with pytest.raises(Canceled):  # nothing heeds any longer
+    with pytest.raises(Canceled):  # nothing handles it any longer
         Interrupt()(2, None)
 
 
 def test_nobody_who_asks_stops_nothing():
-    with heeding(), stopping(lambda: False):
+    with handle_cancellation(), stopping(lambda: False):
         assert not is_stopped()
 
 
-def test_what_ends_by_itself_while_heeding_ends_as_it_did():
-    with pytest.raises(KeyError), stopping(lambda: True), heeding():
+def test_what_ends_by_itself_while_handling_ends_as_it_did():
+    with pytest.raises(KeyError), stopping(lambda: True), handle_cancellation():
         raise KeyError

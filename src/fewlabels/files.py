@@ -1,4 +1,4 @@
-"""Files that are never half written, and files of strangers that are safe to read.
+"""Files that are never half written, and untrusted files that are safe to read.
 
 A file is replaced as a whole: written beside its place, flushed to the disk, renamed. A
 process that is killed leaves the old file or the new one, and perhaps a leftover. Its
@@ -179,7 +179,7 @@ def copy_folder(source: Path, target: Path) -> None:
         move(unfinished, target)
 
 
-def strangers(folder: Path, *known: str) -> list[str]:
+def unknown_entries(folder: Path, *known: str) -> list[str]:
     """Return what else a folder holds, but for what killed processes left, sorted."""
     names = {path.name for path in folder.glob("*")}.difference(known)
     return sorted(name for name in names if not _OURS.fullmatch(name))
@@ -194,7 +194,7 @@ def check_free(folder: Path, kind: str, *known: str) -> None:
         raise ForeignFolderError(
             f"'{folder}' is a file; a {kind} needs a folder. Choose another name."
         )
-    found = strangers(folder, *known)
+    found = unknown_entries(folder, *known)
     if found:
         shown = ", ".join(f"'{name}'" for name in found[:3])
         more = f" and {len(found) - 3} more" if len(found) > 3 else ""

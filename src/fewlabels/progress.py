@@ -5,7 +5,7 @@ says what to do with it by :func:`reporting`. Where nobody listens, nothing happ
 
 The other way round, the edge may ask the inside to stop, by :func:`stopping`. Most work
 is simply interrupted. A training, which would lose what it has not saved, ends between
-two of its steps: it says so by :func:`heeding` and asks :func:`is_stopped`.
+two of its steps: it says so by :func:`handle_cancellation` and asks :func:`is_stopped`.
 
 Example:
     >>> seen = []
@@ -72,7 +72,7 @@ _part: ContextVar[str] = ContextVar("fewlabels_part", default="")
 _asked: ContextVar[Callable[[], bool] | None] = ContextVar(
     "fewlabels_asked", default=None
 )
-_num_heeding = 0  # of this process, as signals are
+_num_handling = 0  # of this process, as signals are
 
 
 @contextmanager
@@ -188,7 +188,7 @@ class Canceled(BaseException):
 class Interrupt:
     """A handler of signals that stops work: at once, or between two steps.
 
-    Where work heeds the first signal and takes too long, a second one ends it at once.
+    Where work handles the first signal itself and takes too long, a second one ends it at once.
     """
 
     is_asked: bool = False
@@ -196,7 +196,7 @@ class Interrupt:
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Take a signal, as :func:`signal.signal` hands it out."""
         del number, frame
-        if not _num_heeding or self.is_asked:
+        if not _num_handling or self.is_asked:
             raise Canceled
         self.is_asked = True
 
@@ -218,7 +218,7 @@ def is_stopped() -> bool:
 
 
 @contextmanager
-def heeding() -> Iterator[None]:
+def handle_cancellation() -> Iterator[None]:
     """Promise that the work inside the block asks :func:`is_stopped` at each step.
 
     It is not interrupted otherwise. Whoever asked while nothing was left to do is heard
@@ -230,11 +230,11 @@ def heeding() -> Iterator[None]:
     Raises:
         Canceled: If the work was asked to stop.
     """
-    global _num_heeding  # noqa: PLW0603 - a signal handler has no other way to know
-    _num_heeding += 1
+    global _num_handling  # noqa: PLW0603 - a signal handler has no other way to know
+    _num_handling += 1
     try:
         yield
     finally:
-        _num_heeding -= 1
+        _num_handling -= 1
     if is_stopped():
         raise Canceled

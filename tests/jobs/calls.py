@@ -101,10 +101,10 @@ def write():
     return "heard"
 
 
-def heed(folder):
+def handle(folder):
     """Step until asked to stop, and finish the step then."""
     place = Path(folder)
-    with progress.heeding():
+    with progress.handle_cancellation():
         for step in range(10**9):
             (place / "step").write_text(str(step))
             time.sleep(0.01)

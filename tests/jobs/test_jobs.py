@@ -197,8 +197,8 @@ def test_a_silent_job_tells_that_it_is_alive_and_is_canceled_at_once(tmp_path):
 # ------------------------------------------------------------------------ to stop
 
 
-def test_work_that_heeds_a_cancellation_ends_after_a_step(tmp_path):
-    job = begun("heed", folder=tmp_path)
+def test_work_that_handles_a_cancellation_ends_after_a_step(tmp_path):
+    job = begun("handle", folder=tmp_path)
     assert eventually(lambda: int(told(tmp_path / "step") or 0) > 3)
     job.cancel()
     assert eventually((tmp_path / "saving").exists)

@@ -101,7 +101,7 @@ def asked_after(stop_before):
 
         def asked():
             if len(done) > step and not interrupt.is_asked:
-                interrupt(signal.SIGINT, None)  # no exception: the training heeds it
+                interrupt(signal.SIGINT, None)  # no exception: the training handles it
             return interrupt.is_asked
 
         with pytest.raises(progress.Canceled), progress.stopping(asked):

@@ -53,7 +53,7 @@ def check_free(folder: Path) -> None:
     if not folder.exists():
         return
     if folder.is_dir():
-        found = files.strangers(folder, LOCK, *_OPEN_STORE, *_PAGE)
+        found = files.unknown_entries(folder, LOCK, *_OPEN_STORE, *_PAGE)
         if not found or (found == [_STORE] and _is_unused(folder / _STORE)):
             return
     raise ProjectError(

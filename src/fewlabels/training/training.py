@@ -218,7 +218,7 @@ class Task:
         learner = self.training.learner
         if isinstance(learner, Learner):
             self.views.prepare({view.kind for view in learner.views.values()})
-            with progress.heeding():
+            with progress.handle_cancellation():
                 network = devices.trained(self, network, tell)
                 self._keep(network)
         else:
