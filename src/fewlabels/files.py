@@ -236,12 +236,12 @@ def explained(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def alone(lock: Path, in_use: FewlabelsError, *, patience: float = 0) -> Iterator[None]:
+def alone(lock: Path, in_use: FewlabelsError, *, timeout: float = 0) -> Iterator[None]:
     """Keep others out of a folder, by a file that all of them lock, during the block.
 
     The system lets go of the lock when a process ends, however it ends. If another one
-    is still inside after so many seconds of patience, ``in_use`` is raised; -1 is
-    endless patience.
+    is still inside after ``timeout`` seconds, ``in_use`` is raised; -1 waits
+    forever.
 
     Yields:
         Nothing.
@@ -251,7 +251,7 @@ def alone(lock: Path, in_use: FewlabelsError, *, patience: float = 0) -> Iterato
     held = FileLock(lock)
     with explained(lock.parent):
         try:
-            held.acquire(timeout=patience)
+            held.acquire(timeout=timeout)
         except Timeout as error:
             raise in_use from error
     try:

@@ -102,7 +102,7 @@ class Shards:
                 f"Another process has been copying the shards of '{self.folder}' for "
                 "an hour. Wait for it, or end it."
             )
-            with alone(path.parent / "lock", busy, patience=_WAITED_FOR):
+            with alone(path.parent / "lock", busy, timeout=_WAITED_FOR):
                 if not path.exists():
                     self._copy(path)
         return MappedRows(np.load(path, mmap_mode="r"))

@@ -134,7 +134,7 @@ class FeatureCache:
         shard = Shard(self.folder, facts)
         found = shard.find(contents)
         if (found.places < 0).any():
-            with files.alone(shard.file("lock"), in_use(facts["encoder"]), patience=-1):
+            with files.alone(shard.file("lock"), in_use(facts["encoder"]), timeout=-1):
                 shard.add_missing(contents, rows_of)
                 found = shard.find(contents)
             if (found.places < 0).any():

@@ -13,7 +13,7 @@ from fewlabels.projects.store import Store
 LOCK = ".lock"
 """File in the folder that keeps two processes from choosing, or beginning, at once."""
 
-_PATIENCE = 10.0  # seconds for another beginning to put its files in place
+_TIMEOUT = 10.0  # seconds for another beginning to put its files in place
 _STORE = "labels.sqlite"
 _PAGE = (".page-key", "open-page.html")  # of the page, which is there first
 _OPEN_STORE = (f"{_STORE}-wal", f"{_STORE}-shm")  # while it is open, or after a kill
@@ -42,7 +42,7 @@ def whole(place: Path) -> Iterator[Path]:
     in_use = ProjectError(f"Another process is creating a project in '{place}'.")
     with files.building(real / FILE) as partial:
         yield partial
-        with files.alone(real / LOCK, in_use, patience=_PATIENCE):
+        with files.alone(real / LOCK, in_use, timeout=_TIMEOUT):
             check_free(place)
             for path in sorted(partial.iterdir(), key=lambda one: one.name == FILE):
                 files.move(path, real / path.name)

@@ -25,7 +25,7 @@ def update(project: "Project") -> Index:
         # Once more, one process at a time: who looked earlier must not be the last to
         # write. What was read just now is not read again.
         read = {one.name: one for one in index.files}
-        with project.alone(_LOCK, "listing the images", patience=-1):
+        with project.alone(_LOCK, "listing the images", timeout=-1):
             known = _known(project.store)
             index = _look(project, known | read, len(known))
             index.write(project.store, known)

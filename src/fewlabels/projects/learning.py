@@ -95,7 +95,7 @@ def train(project: "Project", other: Choice | None = None) -> Trained:
         num_images=len(pool),
         strategy=project.settings.strategy.name,
     )
-    with project.alone(_MODELS_LOCK, "writing a model", patience=-1):
+    with project.alone(_MODELS_LOCK, "writing a model", timeout=-1):
         number = len(project.records())
         folder = project.models_folder / models.folder_name(number)
         record = ModelRecord(

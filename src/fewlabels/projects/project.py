@@ -201,7 +201,7 @@ class Project:
         return self.folder / "models"
 
     @contextmanager
-    def alone(self, lock: str, doing: str, *, patience: float = 0) -> Iterator[None]:
+    def alone(self, lock: str, doing: str, *, timeout: float = 0) -> Iterator[None]:
         """Keep other processes from doing the same while the block runs.
 
         Only who does the same is kept out: people label, others ask and look while one
@@ -214,7 +214,7 @@ class Project:
             f"Another process is {doing} in '{self.folder}'; wait until it is done. "
             "Everything else can go on meanwhile."
         )
-        with files.alone(self.folder / lock, in_use, patience=patience):
+        with files.alone(self.folder / lock, in_use, timeout=timeout):
             yield
 
     def index(self) -> "Index":

@@ -117,7 +117,7 @@ def test_a_run_that_warned_before_it_began_leaves_nothing_in_its_way(tmp_path):
 
 
 def test_one_command_at_a_time_writes_what_is_asked_for(tmp_path, monkeypatch):
-    monkeypatch.setattr("fewlabels.experiments.bench.folder._PATIENCE", 0.1)
+    monkeypatch.setattr("fewlabels.experiments.bench.folder._TIMEOUT", 0.1)
     folder = opened(tmp_path / "b")
     before = folder.ask_for(little.experiment(seeds=(0,)))
     lock = folder.path / "experiments" / ".fewlabels-lock"

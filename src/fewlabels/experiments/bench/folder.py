@@ -49,7 +49,7 @@ SCHEMA = 1
 _KIND = "fewlabels bench"
 _LOCK = ".fewlabels-lock"
 _MOST_BYTES = 2**26
-_PATIENCE = 30.0  # seconds
+_TIMEOUT = 30.0  # seconds
 
 
 class Failure(BaseModel):
@@ -155,10 +155,10 @@ class BenchFolder:
         folder = self.path / "experiments"
         make_folder(folder)
         in_use = RunInUseError(
-            f"Another process has been writing into '{folder}' for {_PATIENCE:g} "
+            f"Another process has been writing into '{folder}' for {_TIMEOUT:g} "
             "seconds. Wait for it, then run the same command again."
         )
-        with alone(folder / _LOCK, in_use, patience=_PATIENCE):
+        with alone(folder / _LOCK, in_use, timeout=_TIMEOUT):
             before = self.asked(asked.name)
             if before is not None and asked.continues(before):
                 every = (*before.strategies, *asked.strategies)
