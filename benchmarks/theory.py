@@ -30,7 +30,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 import fewlabels
-from fewlabels.files import replace_text, replacing
+from fewlabels.files import replace_file, replace_text
 from fewlabels.gram import spectrum
 from fewlabels.pool import Pool
 from fewlabels.rng import stream
@@ -192,7 +192,7 @@ def draw(rows: list[Descent], path: Path) -> None:
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
-    with replacing(path) as partial:
+    with replace_file(path) as partial:
         figure.savefig(partial, format=path.suffix[1:] or "png", dpi=110)
 
 

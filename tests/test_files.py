@@ -8,7 +8,13 @@ import pytest
 
 from fewlabels import files
 from fewlabels.errors import ProjectError, StorageError
-from fewlabels.files import alone, make_folder, replace_text, replacing, sweep
+from fewlabels.files import (
+    hold_lock,
+    make_folder,
+    remove_leftovers,
+    replace_file,
+    replace_text,
+)
 
 MAPS = Path("/proc/self/maps")
 
@@ -47,7 +53,7 @@ def test_an_error_inside_the_block_leaves_the_old_file(tmp_path):
     replace_text(file, "old\n")
 
     def fail_halfway():
-        with replacing(file) as partial:
+        with replace_file(file) as partial:
             partial.write_text("half")
             raise ZeroDivisionError
 
@@ -66,7 +72,9 @@ def test_only_leftovers_of_the_named_files_are_swept(tmp_path):
     link.symlink_to(tmp_path / "a.txt")
     folder = files._beside(tmp_path / "b")
     (folder / "inner").mkdir(parents=True)
-    sweep([tmp_path / "a.txt", tmp_path / "b", tmp_path / "nowhere" / "a.txt"])
+    remove_leftovers(
+        [tmp_path / "a.txt", tmp_path / "b", tmp_path / "nowhere" / "a.txt"]
+    )
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {*kept, other.name, link.name}
 
@@ -113,7 +121,7 @@ def test_a_folder_takes_the_place_of_another(tmp_path, monkeypatch, before, know
         target.mkdir()
     if before == "a folder":
         (target / "old").touch()
-    with files.building(target) as partial:
+    with files.staging_folder(target) as partial:
         (partial / "new").touch()
         files.exchange(partial, target)
         assert partial.exists() == (before == "a folder")
@@ -142,11 +150,14 @@ def test_a_folder_below_a_file_is_refused(tmp_path):
 def test_only_one_is_alone(tmp_path):
     in_use = ProjectError("in use")
     lock = tmp_path / ".lock"
-    with alone(lock, in_use):
-        with pytest.raises(ProjectError, match="in use") as raised, alone(lock, in_use):
+    with hold_lock(lock, in_use):
+        with (
+            pytest.raises(ProjectError, match="in use") as raised,
+            hold_lock(lock, in_use),
+        ):
             pass
         assert raised.value is in_use
-    with alone(lock, in_use):  # the first has let go
+    with hold_lock(lock, in_use):  # the first has let go
         assert lock.exists()
 
 
@@ -154,7 +165,7 @@ def test_a_lock_that_cannot_be_made_is_explained(tmp_path):
     (tmp_path / "file").write_text("x")
     with (
         pytest.raises(StorageError, match="file' could not be written"),
-        alone(tmp_path / "file" / ".lock", ProjectError("in use")),
+        hold_lock(tmp_path / "file" / ".lock", ProjectError("in use")),
     ):
         pass
 

@@ -65,7 +65,7 @@ def read_regular(path: Path, most_bytes: int) -> bytes:
     return found
 
 
-def parsed(text: str | bytes) -> Any:
+def parse_json(text: str | bytes) -> Any:
     """Return what JSON says; a ValueError where it is none, or nested too deeply."""
     try:
         return json.loads(text)
@@ -79,7 +79,7 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replace_file(path: Path) -> Iterator[Path]:
     """Hand out an empty file to write to, which moves to ``path`` at the end.
 
     Yields:
@@ -87,8 +87,8 @@ def replacing(path: Path) -> Iterator[Path]:
         :class:`StorageError`.
     """
     partial = _beside(path)
-    with explained(path):
-        sweep([path], idle=_DAY)
+    with wrap_os_errors(path):
+        remove_leftovers([path], idle=_DAY)
         partial.touch(exist_ok=False)
         try:
             yield partial
@@ -101,7 +101,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 def replace_text(path: Path, text: str) -> None:
     """Put ``text`` into the file at ``path``, wholly or not at all."""
-    with replacing(path) as partial:
+    with replace_file(path) as partial:
         partial.write_text(text, encoding="utf-8", newline="\n")
 
 
@@ -111,7 +111,7 @@ def append(path: Path, content: bytes) -> None:
     A process that is killed, or a full disk, may leave a part of ``content`` there; who
     reads the file later has to notice.
     """
-    with explained(path), path.open("ab") as file:
+    with wrap_os_errors(path), path.open("ab") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
@@ -119,13 +119,13 @@ def append(path: Path, content: bytes) -> None:
 
 def move(source: Path, target: Path) -> None:
     """Give a flushed file its final name, durably; what stood there is gone."""
-    with explained(target):
+    with wrap_os_errors(target):
         source.replace(target)
         _flush_folder(target.parent)
 
 
 @contextmanager
-def building(folder: Path) -> Iterator[Path]:
+def staging_folder(folder: Path) -> Iterator[Path]:
     """Hand out a new folder beside ``folder``, which it may become at the end.
 
     By :func:`move` or :func:`exchange`; what then stands there is removed.
@@ -134,8 +134,8 @@ def building(folder: Path) -> Iterator[Path]:
         The new folder.
     """
     partial = _beside(folder)
-    with explained(folder):
-        sweep([folder], idle=_DAY)
+    with wrap_os_errors(folder):
+        remove_leftovers([folder], idle=_DAY)
         partial.mkdir(parents=True)
         try:
             yield partial
@@ -150,7 +150,7 @@ def exchange(folder: Path, target: Path) -> None:
     in one step. Elsewhere there is nothing in the place for a moment, never a mixture
     of both.
     """
-    with explained(target):
+    with wrap_os_errors(target):
         if not target.exists() or not any(target.iterdir()):
             folder.replace(target)
         elif not _exchanged(folder, target):
@@ -168,7 +168,7 @@ def copy_folder(source: Path, target: Path) -> None:
     """
     if target.exists() or not source.exists():
         return
-    with building(target) as unfinished:
+    with staging_folder(target) as unfinished:
         for file in sorted(source.rglob("*")):  # a folder before what is in it
             place = unfinished / file.relative_to(source)
             if file.is_dir():
@@ -185,7 +185,7 @@ def unknown_entries(folder: Path, *known: str) -> list[str]:
     return sorted(name for name in names if not _OURS.fullmatch(name))
 
 
-def check_free(folder: Path, kind: str, *known: str) -> None:
+def check_empty_folder(folder: Path, kind: str, *known: str) -> None:
     """Raise a :class:`ForeignFolderError` unless a folder is new or empty.
 
     What is known there, and what killed processes left, does not count.
@@ -204,7 +204,7 @@ def check_free(folder: Path, kind: str, *known: str) -> None:
         )
 
 
-def sweep(paths: Iterable[Path], *, idle: float = 0) -> None:
+def remove_leftovers(paths: Iterable[Path], *, idle: float = 0) -> None:
     """Remove what killed processes left half written of these files and folders.
 
     What was changed within so many idle seconds stays: its process may be alive.
@@ -222,21 +222,23 @@ def sweep(paths: Iterable[Path], *, idle: float = 0) -> None:
 
 def make_folder(folder: Path) -> None:
     """Create a folder where there is none; a :class:`StorageError`, if impossible."""
-    with explained(folder):
+    with wrap_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
+def wrap_os_errors(path: Path) -> Iterator[None]:
     """Turn an error of the system about ``path`` into a :class:`StorageError`."""
     try:
         yield
     except OSError as error:
-        raise StorageError(explanation(path, error)) from error
+        raise StorageError(storage_message(path, error)) from error
 
 
 @contextmanager
-def alone(lock: Path, in_use: FewlabelsError, *, timeout: float = 0) -> Iterator[None]:
+def hold_lock(
+    lock: Path, in_use: FewlabelsError, *, timeout: float = 0
+) -> Iterator[None]:
     """Keep others out of a folder, by a file that all of them lock, during the block.
 
     The system lets go of the lock when a process ends, however it ends. If another one
@@ -249,7 +251,7 @@ def alone(lock: Path, in_use: FewlabelsError, *, timeout: float = 0) -> Iterator
     from filelock import FileLock, Timeout
 
     held = FileLock(lock)
-    with explained(lock.parent):
+    with wrap_os_errors(lock.parent):
         try:
             held.acquire(timeout=timeout)
         except Timeout as error:
@@ -260,7 +262,7 @@ def alone(lock: Path, in_use: FewlabelsError, *, timeout: float = 0) -> Iterator
         held.release()
 
 
-def explanation(path: Path, error: OSError) -> str:
+def storage_message(path: Path, error: OSError) -> str:
     """Say in a sentence why ``path`` could not be written and what to do about it."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return (
@@ -315,18 +317,18 @@ def _flush_folder(folder: Path) -> None:
 
 
 FIELD = "checksum"
-"""The last field of a sealed object."""
+"""The last field of an object with a checksum."""
 
 _LENGTH = 16
 _LONGEST = 80  # characters that a seal takes, with some blanks
 _END = re.compile(rf',\s*"{FIELD}": "([0-9a-f]{{{_LENGTH}}})"\s*}}\s*$', re.ASCII)
 
 
-def sealed(text: str) -> str:
+def add_checksum(text: str) -> str:
     """Return the text of a JSON object, indented or not, with a checksum at its end.
 
     Example:
-        >>> sealed('{"step": 0}')
+        >>> add_checksum('{"step": 0}')
         '{"step": 0, "checksum": "566b58ce7230c2ca"}'
     """
     inner = text.rstrip()[:-1].rstrip()
@@ -336,7 +338,7 @@ def sealed(text: str) -> str:
     return f'{inner}{before}"{FIELD}": "{_hash(inner)}"{after}{ending}'
 
 
-def opened(content: str | bytes) -> str:
+def verify_checksum(content: str | bytes) -> str:
     """Return a JSON object without its checksum, if it has one.
 
     One that is not the object that was sealed raises :class:`ValueError`.
@@ -376,12 +378,12 @@ def append_entry(
     try:
         with path.open("ab+") as file:
             _cut_torn_end(file)
-            file.write((sealed(line) if durable else line).encode() + b"\n")
+            file.write((add_checksum(line) if durable else line).encode() + b"\n")
             file.flush()
             if durable:
                 os.fsync(file.fileno())
     except OSError as error:
-        raise StorageError(explanation(path, error)) from error
+        raise StorageError(storage_message(path, error)) from error
 
 
 def read_entries(path: Path) -> list[dict[str, Any]]:
@@ -396,7 +398,7 @@ def read_entries(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     *whole, _ = path.read_bytes().split(b"\n")
-    return [parsed(opened(line)) for line in whole]
+    return [parse_json(verify_checksum(line)) for line in whole]
 
 
 def _strict(value: Any) -> Any:

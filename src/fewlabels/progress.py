@@ -188,7 +188,8 @@ class Canceled(BaseException):
 class Interrupt:
     """A handler of signals that stops work: at once, or between two steps.
 
-    Where work handles the first signal itself and takes too long, a second one ends it at once.
+    Where work handles the first signal itself and takes too long, a second one ends it
+    at once.
     """
 
     is_asked: bool = False

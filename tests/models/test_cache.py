@@ -13,7 +13,7 @@ from fewlabels import files
 from fewlabels.data.augment import StrongAugment
 from fewlabels.data.derived import ChosenImages
 from fewlabels.errors import StorageError
-from fewlabels.files import opened, sealed
+from fewlabels.files import add_checksum, verify_checksum
 from fewlabels.models.cache import BLOCK, ENTRY, FeatureCache, StoredRows
 from fewlabels.models.embedding import embedded, embedded_views, num_missing
 
@@ -156,7 +156,7 @@ def test_a_description_of_something_else_is_not_believed(tmp_path):
     kept(tmp_path)
     path = file_in(tmp_path, "json")
     sound = path.read_text()
-    told = json.loads(opened(sound))
+    told = json.loads(verify_checksum(sound))
     assert told == {
         "encoder": "means",
         "images": "1x8x8",
@@ -165,11 +165,11 @@ def test_a_description_of_something_else_is_not_believed(tmp_path):
         "features": 8,
     }
     others = [
-        sealed(json.dumps({**told, "encoder": "other"})),
-        sealed(json.dumps({**told, "features": 7})),
-        sealed(json.dumps({**told, "features": "8"})),
-        sealed(json.dumps({**told, "features": 10**30})),
-        sealed(json.dumps({**told, "features": -8})),
+        add_checksum(json.dumps({**told, "encoder": "other"})),
+        add_checksum(json.dumps({**told, "features": 7})),
+        add_checksum(json.dumps({**told, "features": "8"})),
+        add_checksum(json.dumps({**told, "features": 10**30})),
+        add_checksum(json.dumps({**told, "features": -8})),
         sound.replace("1x8x8", "1x8x9"),
         100_000 * "[",
         "",
@@ -316,7 +316,7 @@ def test_a_full_disk_is_told_and_what_was_written_stays(tmp_path, monkeypatch):
             blocks.append(content)
             if len(blocks) == 2:
                 plain(path, content[:100])
-                with files.explained(path):
+                with files.wrap_os_errors(path):
                     raise OSError(28, "No space left on device")
         plain(path, content)
 

@@ -10,7 +10,7 @@ from tests.experiments.runs.toy import digits, whole_run
 
 from fewlabels.experiments.diagnosis import Conditioning, diagnose
 from fewlabels.experiments.settings import Choice
-from fewlabels.files import sealed
+from fewlabels.files import add_checksum
 from fewlabels.gram import spectrum
 from fewlabels.report import write_report
 from fewlabels.report.runs import conditioning_block
@@ -72,7 +72,7 @@ def test_a_trainer_that_is_gone_costs_the_section_only(runs, pool, tmp_path):
     content = json.loads(folder.settings_file.read_text("utf-8"))
     content["settings"]["trainer"]["name"] = "gone_away:Trainer"
     del content["checksum"]
-    folder.settings_file.write_text(sealed(json.dumps(content)), "utf-8")
+    folder.settings_file.write_text(add_checksum(json.dumps(content)), "utf-8")
     page = write_report(tmp_path / "page.html", folder, pool).read_text("utf-8")
     assert "Conditioning" not in page
 

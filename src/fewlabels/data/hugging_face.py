@@ -92,7 +92,7 @@ class HubData:
         num_bytes = sum(path.stat().st_size for _, path in shards)
         left = max(_UNPACKED_BYTES, _UNPACKED_RATIO * num_bytes)
         num_rows: Counter[str] = Counter()
-        with files.building(self.images) as partial:
+        with files.staging_folder(self.images) as partial:
             for split, content in _contents(shards):
                 number, ending = num_rows[split], _ending(content)
                 num_rows[split] += 1
@@ -193,7 +193,7 @@ def _features(schema: Any) -> dict[str, dict[str, Any]]:
     """Return what a data set says of its columns; nothing that is not understood."""
     told = (schema.metadata or {}).get(b"huggingface", b"{}")
     with suppress(ValueError, KeyError, TypeError, AttributeError):
-        found = files.parsed(told)["info"]["features"].items()
+        found = files.parse_json(told)["info"]["features"].items()
         return {name: told for name, told in found if isinstance(told, dict)}
     return {}
 

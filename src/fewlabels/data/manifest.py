@@ -13,7 +13,7 @@ from fewlabels.data.files import Listed, file_pool
 from fewlabels.data.parquet import parquet_rows
 from fewlabels.data.text import FILE_COLUMNS, MEASURED, TRAIN, is_utf8
 from fewlabels.errors import DataError, FewlabelsWarning
-from fewlabels.files import open_regular, parsed
+from fewlabels.files import open_regular, parse_json
 from fewlabels.pool import Pool
 
 MANIFESTS = frozenset({".csv", ".jsonl", ".parquet"})
@@ -110,7 +110,7 @@ def _rows(path: Path, most_bytes: int) -> Iterator[Any]:
                 yield from csv.DictReader(_lines(file, newline=""))
             elif kind == ".jsonl":
                 lines = _lines(file, newline="\n")
-                yield from (parsed(line) for line in lines if line.strip())
+                yield from (parse_json(line) for line in lines if line.strip())
             else:
                 yield from parquet_rows(file, chosen)
     except (OSError, ValueError, csv.Error) as error:

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from fewlabels.data.named import cache_folder
 from fewlabels.data.parquet import arrow, list_column, plain_column, shape_of
 from fewlabels.errors import DataError, FewlabelsError, NotFiniteError, StorageError
-from fewlabels.files import alone, make_folder, open_regular, replacing
+from fewlabels.files import hold_lock, make_folder, open_regular, replace_file
 from fewlabels.pool import MappedRows
 from fewlabels.progress import track
 
@@ -102,7 +102,7 @@ class Shards:
                 f"Another process has been copying the shards of '{self.folder}' for "
                 "an hour. Wait for it, or end it."
             )
-            with alone(path.parent / "lock", busy, timeout=_WAITED_FOR):
+            with hold_lock(path.parent / "lock", busy, timeout=_WAITED_FOR):
                 if not path.exists():
                     self._copy(path)
         return MappedRows(np.load(path, mmap_mode="r"))
@@ -114,7 +114,7 @@ class Shards:
         """
         width, done = None, 0
         with (
-            replacing(path) as partial,
+            replace_file(path) as partial,
             partial.open("wb") as target,
             track("Reading shards", len(self)) as advance,
         ):

@@ -9,7 +9,7 @@ from fewlabels import files, progress
 from fewlabels.data.contents import row_digest
 from fewlabels.errors import RunError
 from fewlabels.experiments.evaluation import accuracy, settled
-from fewlabels.files import make_folder, replace_text, sealed
+from fewlabels.files import add_checksum, make_folder, replace_text
 from fewlabels.names import identity
 from fewlabels.pool import Pool, Split
 from fewlabels.protocols import Classifier, Trainer
@@ -43,7 +43,7 @@ class Evaluations:
         found = kept(file, mark)
         if found is None:
             make_folder(folder)
-            replace_text(file, sealed(json.dumps({"mark": mark})) + "\n")
+            replace_text(file, add_checksum(json.dumps({"mark": mark})) + "\n")
         return cls(test, file, found or {})
 
     def add(self, step: int, classifier: Classifier) -> None:

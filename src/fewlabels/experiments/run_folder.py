@@ -27,16 +27,16 @@ from fewlabels.experiments.lines import (
 from fewlabels.experiments.listeners import JsonLines, TensorBoard
 from fewlabels.experiments.settings import Made, RunSettings, made_changes
 from fewlabels.files import (
-    alone,
-    check_free,
+    add_checksum,
+    check_empty_folder,
     copy_folder,
+    hold_lock,
     make_folder,
-    opened,
-    parsed,
+    parse_json,
     read_regular,
+    remove_leftovers,
     replace_text,
-    sealed,
-    sweep,
+    verify_checksum,
 )
 from fewlabels.progress import reporting
 
@@ -98,7 +98,7 @@ class RunFolder:
         if self.settings_file.exists():
             self.description()
         else:
-            check_free(self.path, "run", _LOCK)
+            check_empty_folder(self.path, "run", _LOCK)
 
     @contextmanager
     def owned(self) -> Iterator[None]:
@@ -112,10 +112,12 @@ class RunFolder:
         # All that a run may have been writing when it was killed.
         ends = [self.settings_file, self.start_file, self.rounds_file]
         ends += [self.timings_file, self.report_file, round_folder(self.path, 0)]
-        with alone(self.path / _LOCK, in_use):
+        with hold_lock(self.path / _LOCK, in_use):
             work = [*self.path.glob("round-*"), *self.path.glob("start-*")]
             names = ("model.safetensors", evaluations.FILE)
-            sweep([*ends, *(folder / name for folder in work for name in names)])
+            remove_leftovers(
+                [*ends, *(folder / name for folder in work for name in names)]
+            )
             yield
 
     def begin(self, settings: RunSettings, facts: Mapping[str, Any]) -> None:
@@ -129,7 +131,7 @@ class RunFolder:
             content |= {"settings": settings.bare.model_dump(mode="json")}
             made = {part: one.model_dump() for part, one in settings.made.items()}
             content |= {"made": made} | dict(facts)
-            replace_text(self.settings_file, sealed(_pretty(content)))
+            replace_text(self.settings_file, add_checksum(_pretty(content)))
             return
         changed = self.changes(settings)
         if changed:
@@ -192,7 +194,7 @@ class RunFolder:
             "ids": list(labels),
             "labels": list(labels.values()),
         }
-        replace_text(self.start_file, sealed(_pretty(content)))
+        replace_text(self.start_file, add_checksum(_pretty(content)))
 
     def begin_like(self, other: "RunFolder") -> None:
         """Take over the starting set and the first training of a run that begins alike.
@@ -232,17 +234,17 @@ class RunFolder:
         """Add a finished round; its timing first, so that no round is without one."""
         timings = [entry for entry in self.timings() if entry["step"] < line.step]
         timings.append({"schema_version": SCHEMA, "step": line.step} | dict(timing))
-        entries = [sealed(json.dumps(timing)) for timing in timings]
+        entries = [add_checksum(json.dumps(timing)) for timing in timings]
         replace_text(self.timings_file, "".join(f"{entry}\n" for entry in entries))
         before = ""
         if self.rounds_file.exists():
             before = self.rounds_file.read_bytes().decode().rstrip("\n") + "\n"
-        replace_text(self.rounds_file, f"{before}{sealed(line.to_json())}\n")
+        replace_text(self.rounds_file, f"{before}{add_checksum(line.to_json())}\n")
 
 
 def _json(file: Path) -> Any:
     with _readable(file):
-        return parsed(opened(read_regular(file, _MOST_BYTES)))
+        return parse_json(verify_checksum(read_regular(file, _MOST_BYTES)))
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:
@@ -251,7 +253,7 @@ def _lines(file: Path) -> list[dict[str, Any]]:
         return []
     # Names may hold any other character that Python would split lines at.
     whole = read_regular(file, _MOST_BYTES).decode("utf-8")
-    return [parsed(opened(line)) for line in whole.split("\n") if line]
+    return [parse_json(verify_checksum(line)) for line in whole.split("\n") if line]
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from fewlabels.errors import FewlabelsError, JobError, UsageError, check_range
-from fewlabels.files import explained, replace_text
+from fewlabels.files import replace_text, wrap_os_errors
 from fewlabels.jobs.events import Event, outcome
 from fewlabels.jobs.permission import permitted
 from fewlabels.jobs.processes import ONE_THREAD, lost, num_cores
@@ -333,7 +333,7 @@ def _make_token() -> None:
     if os.environ.get(_TOKEN) or os.environ.get(_TOKEN_PATH):
         return
     path = Path.home() / ".ray" / "auth_token"
-    with explained(path), suppress(FileExistsError):
+    with wrap_os_errors(path), suppress(FileExistsError):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "w", encoding="ascii") as file:

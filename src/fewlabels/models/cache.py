@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from fewlabels import files
 from fewlabels.data.named import cache_folder
 from fewlabels.errors import StorageError
-from fewlabels.files import opened, sealed
+from fewlabels.files import add_checksum, verify_checksum
 from fewlabels.progress import track
 
 BLOCK = 256
@@ -134,7 +134,9 @@ class FeatureCache:
         shard = Shard(self.folder, facts)
         found = shard.find(contents)
         if (found.places < 0).any():
-            with files.alone(shard.file("lock"), in_use(facts["encoder"]), timeout=-1):
+            with files.hold_lock(
+                shard.file("lock"), in_use(facts["encoder"]), timeout=-1
+            ):
                 shard.add_missing(contents, rows_of)
                 found = shard.find(contents)
             if (found.places < 0).any():
@@ -211,7 +213,7 @@ class Shard:
                 if self._feature_size() != rows.shape[1]:
                     self._remove()
                     facts = {**self.facts, "features": rows.shape[1]}
-                    text = sealed(json.dumps(facts, indent=2))
+                    text = add_checksum(json.dumps(facts, indent=2))
                     files.replace_text(self.file("json"), f"{text}\n")
                 plain = np.ascontiguousarray(rows, dtype=self._little_endian)
                 entries = np.empty(len(plain), dtype=ENTRY)
@@ -240,13 +242,13 @@ class Shard:
         for ending, unit in units.items():
             whole = min(num_entries, num_rows) * unit
             if ends[ending] > whole:
-                with files.explained(self.file(ending)):
+                with files.wrap_os_errors(self.file(ending)):
                     os.truncate(self.file(ending), whole)
 
     def _remove(self) -> None:
         """Remove the rows; other processes keep those that they have opened."""
         for ending in ("index", "rows", "json"):
-            with files.explained(self.file(ending)):
+            with files.wrap_os_errors(self.file(ending)):
                 self.file(ending).unlink(missing_ok=True)
 
     def _read(self) -> tuple[NDArray[Any], Array]:
@@ -365,7 +367,10 @@ def remove(kept: Iterable[Kept]) -> None:
     for entry in kept:
         lock = entry.files[0].with_suffix(".lock")
         try:
-            with files.alone(lock, in_use(entry.encoder)), files.explained(lock.parent):
+            with (
+                files.hold_lock(lock, in_use(entry.encoder)),
+                files.wrap_os_errors(lock.parent),
+            ):
                 for path in entry.files:
                     path.unlink(missing_ok=True)
         except StorageError as error:
@@ -404,7 +409,7 @@ def _described(path: Path) -> dict[str, str | int]:
     """Return what ``NAME.json`` says; nothing where it is damaged or is not there."""
     try:
         with _legible(path):
-            told = files.parsed(opened(path.read_bytes()))
+            told = files.parse_json(verify_checksum(path.read_bytes()))
     except (FileNotFoundError, ValueError):
         return {}
     return told if isinstance(told, dict) else {}

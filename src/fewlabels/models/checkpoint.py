@@ -38,7 +38,7 @@ def write(
     tensors: Mapping[str, Tensor], path: Path, metadata: Mapping[str, str]
 ) -> None:
     """Write named tensors and some words to ``path``, atomically."""
-    with files.replacing(path) as partial:
+    with files.replace_file(path) as partial:
         partial.write_bytes(serialized(tensors, metadata))
 
 
@@ -138,7 +138,7 @@ def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
 def _words(file: Any, path: Path) -> dict[str, str]:
     """Return our own metadata of an open file; none, if it is not one of ours."""
     try:
-        words = files.parsed((file.metadata() or {}).get(_ENTRY, "{}"))
+        words = files.parse_json((file.metadata() or {}).get(_ENTRY, "{}"))
     except ValueError:
         words = None
     is_ours = isinstance(words, dict) and all(

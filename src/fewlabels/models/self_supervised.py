@@ -238,7 +238,7 @@ class _Kept:
         files.make_folder(self.folder)
         words = {"fingerprint": self.mark, "settings": json.dumps(asdict(settings))}
         checkpoint.save(network, self.folder / _FINISHED, words)
-        files.sweep([self.folder / _FINISHED, self.folder / _UNFINISHED])
+        files.remove_leftovers([self.folder / _FINISHED, self.folder / _UNFINISHED])
         (self.folder / _UNFINISHED).unlink(missing_ok=True)
 
 

@@ -31,7 +31,7 @@ def whole(place: Path) -> Iterator[Path]:
     """
     real = place.resolve()  # '.' has no name of its own
     if not real.exists():
-        with files.building(real) as partial:
+        with files.staging_folder(real) as partial:
             yield partial
             try:
                 files.move(partial, real)
@@ -40,9 +40,9 @@ def whole(place: Path) -> Iterator[Path]:
                 raise
         return
     in_use = ProjectError(f"Another process is creating a project in '{place}'.")
-    with files.building(real / FILE) as partial:
+    with files.staging_folder(real / FILE) as partial:
         yield partial
-        with files.alone(real / LOCK, in_use, timeout=_TIMEOUT):
+        with files.hold_lock(real / LOCK, in_use, timeout=_TIMEOUT):
             check_free(place)
             for path in sorted(partial.iterdir(), key=lambda one: one.name == FILE):
                 files.move(path, real / path.name)

@@ -63,7 +63,7 @@ def warn_once(project: "Project", unreadable: Sequence[UnreadableFile]) -> None:
     """
     listed = project.folder / _UNUSABLE
     lines = [f"{one}\n" for one in unreadable]
-    with files.explained(listed):
+    with files.wrap_os_errors(listed):
         known = listed.read_text("utf-8") if listed.exists() else ""
     fresh = set(lines).difference(known.splitlines(keepends=True))
     if "".join(lines) != known:

@@ -113,7 +113,7 @@ def export(
     real = folder.resolve()
     snapshot = project.snapshot()
     rows = tuple(_label_rows(snapshot))
-    with files.building(real) as partial:
+    with files.staging_folder(real) as partial:
         write_labels(partial / "labels.csv", rows)
         write_labels(partial / "labels.parquet", rows)
         if done:

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 from fewlabels import files
 from fewlabels.errors import ProjectError
-from fewlabels.files import opened, sealed
+from fewlabels.files import add_checksum, verify_checksum
 
 RECORD = "training.json"
 """What is known of a model; written last, so a folder without it is unfinished."""
@@ -60,7 +60,7 @@ def records(folder: Path) -> tuple[ModelRecord, ...]:
     found: list[ModelRecord] = []
     while (path := folder / folder_name(len(found)) / RECORD).is_file():
         try:
-            content = opened(path.read_bytes())
+            content = verify_checksum(path.read_bytes())
             found.append(ModelRecord.model_validate_json(content))
         except (OSError, ValueError) as error:
             raise ProjectError(
@@ -72,6 +72,6 @@ def records(folder: Path) -> tuple[ModelRecord, ...]:
 
 def write(folder: Path, record: ModelRecord) -> None:
     """Write the record of a model into its folder, which makes the model count."""
-    text = sealed(record.model_dump_json(indent=2) + "\n")
+    text = add_checksum(record.model_dump_json(indent=2) + "\n")
     files.replace_text(folder / RECORD, text)
-    files.sweep(folder.iterdir())
+    files.remove_leftovers(folder.iterdir())

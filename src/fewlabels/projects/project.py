@@ -214,7 +214,7 @@ class Project:
             f"Another process is {doing} in '{self.folder}'; wait until it is done. "
             "Everything else can go on meanwhile."
         )
-        with files.alone(self.folder / lock, in_use, timeout=timeout):
+        with files.hold_lock(self.folder / lock, in_use, timeout=timeout):
             yield
 
     def index(self) -> "Index":

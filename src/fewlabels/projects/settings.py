@@ -17,7 +17,7 @@ from fewlabels.errors import (
     UsageError,
 )
 from fewlabels.experiments.settings import Choice, faults, validated
-from fewlabels.files import opened, sealed
+from fewlabels.files import add_checksum, verify_checksum
 from fewlabels.models.encoders import Quality
 from fewlabels.names import DEFAULT_STRATEGY
 
@@ -181,7 +181,7 @@ class ProjectSettings(_Common):
         store = sha256(self.store.encode()).hexdigest()
         before, now = None, self.model_copy(update={"store": store})
         with suppress(OSError, ValueError):
-            content = opened((folder / _SEEN).read_bytes())
+            content = verify_checksum((folder / _SEEN).read_bytes())
             before = type(self).model_validate_json(content)
         if before == now:
             return
@@ -200,7 +200,7 @@ class ProjectSettings(_Common):
             )
             warnings.warn(msg, SettingsChangedWarning, stacklevel=2)
         with suppress(StorageError):  # somebody else's folder, to look at
-            text = sealed(now.model_dump_json(indent=2) + "\n")
+            text = add_checksum(now.model_dump_json(indent=2) + "\n")
             files.replace_text(folder / _SEEN, text)
 
 

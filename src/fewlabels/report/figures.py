@@ -23,7 +23,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from scipy.optimize import isotonic_regression
 
 from fewlabels.errors import count
-from fewlabels.files import make_folder, replacing
+from fewlabels.files import make_folder, replace_file
 from fewlabels.report.wording import percent, power_of_ten
 
 COLORS = {"ink": "#1b1e23", "muted": "#5c636d", "line": "#e3e6ea", "page": "#ffffff"}
@@ -98,7 +98,7 @@ class Drawing:
         make_folder(folder)
         for ending, metadata in (("svg", _NO_DATE), ("png", {"Software": None})):
             with (
-                replacing(folder / f"{self.name}.{ending}") as path,
+                replace_file(folder / f"{self.name}.{ending}") as path,
                 _style(self.name, letters="path"),
             ):
                 self.figure.savefig(

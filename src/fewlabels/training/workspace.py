@@ -50,7 +50,7 @@ def alone_in(folder: Path | None) -> Iterator[None]:
         f"Another process trains in '{folder}'. Wait for it, or give this training a "
         "folder of its own."
     )
-    with files.alone(folder / _LOCK, in_use):
+    with files.hold_lock(folder / _LOCK, in_use):
         yield
 
 
@@ -109,7 +109,7 @@ def keep(module: nn.Module, folder: Path, mark: str, identity: Identity) -> None
         "settings": json.dumps(identity.options),
     }
     checkpoint.save(module, folder / _MODEL, words)
-    files.sweep([folder / _STATE])
+    files.remove_leftovers([folder / _STATE])
     (folder / _STATE).unlink(missing_ok=True)
 
 

@@ -16,7 +16,7 @@ from hashlib import blake2b, sha256
 from pathlib import Path
 
 from fewlabels.errors import UsageError
-from fewlabels.files import open_regular, replacing
+from fewlabels.files import open_regular, replace_file
 
 KEY_FILE = ".page-key"
 """Where a project's folder keeps the signing key."""
@@ -121,7 +121,7 @@ def _kept(path: Path) -> bytes:
 
 def write_private(path: Path, content: bytes) -> None:
     """Put content into a file that only its owner can read."""
-    with replacing(path) as partial:
+    with replace_file(path) as partial:
         partial.chmod(0o600)
         partial.write_bytes(content)
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from fewlabels.errors import UnknownNameError, UsageError
-from fewlabels.files import parsed, read_regular, replace_text
+from fewlabels.files import parse_json, read_regular, replace_text
 from fewlabels.projects import Project
 
 FILE = "page-letters.json"
@@ -19,7 +19,7 @@ _MOST_BYTES = 64 * 1024
 def letters_of(folder: Path) -> dict[int, str]:
     """Return the letter of each class that was given one; a damaged file gives none."""
     with suppress(OSError, ValueError):
-        found = parsed(read_regular(folder / FILE, _MOST_BYTES))
+        found = parse_json(read_regular(folder / FILE, _MOST_BYTES))
         if isinstance(found, dict):
             return {
                 int(number): letter

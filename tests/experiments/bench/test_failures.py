@@ -15,7 +15,7 @@ from fewlabels.experiments.bench.results import read_results
 from fewlabels.experiments.bench.runner import run
 from fewlabels.experiments.bench.work import do
 from fewlabels.experiments.settings import Choice
-from fewlabels.files import alone
+from fewlabels.files import hold_lock
 
 
 def test_a_failing_run_is_recorded_and_does_not_stop_the_others(tmp_path):
@@ -122,7 +122,7 @@ def test_one_command_at_a_time_writes_what_is_asked_for(tmp_path, monkeypatch):
     before = folder.ask_for(little.experiment(seeds=(0,)))
     lock = folder.path / "experiments" / ".fewlabels-lock"
     with (
-        alone(lock, RunInUseError("by this test")),
+        hold_lock(lock, RunInUseError("by this test")),
         pytest.raises(RunInUseError, match=r"for 0\.1 seconds\. Wait for it"),
     ):
         folder.ask_for(little.experiment(seeds=(1,)))

@@ -86,7 +86,7 @@ class Resuming:
     def fit(self, pool, generator, *, workspace=None, on_checkpoint=ignore):
         key = rng.fork(generator)
         state = workspace / "state.txt"
-        files.sweep([state])  # what a killed process left of it
+        files.remove_leftovers([state])  # what a killed process left of it
         begin = int(state.read_text()) if state.exists() else 0
         with progress.track("Training", self.steps, done=begin) as advance:
             for step in range(begin + 1, self.steps + 1):

@@ -33,14 +33,14 @@ from fewlabels.experiments.lines import RoundLine, has_ended
 from fewlabels.experiments.run_folder import RunFolder
 from fewlabels.experiments.settings import faults
 from fewlabels.files import (
-    alone,
-    check_free,
+    add_checksum,
+    check_empty_folder,
+    hold_lock,
     make_folder,
-    opened,
-    parsed,
+    parse_json,
     read_regular,
     replace_text,
-    sealed,
+    verify_checksum,
 )
 
 SCHEMA = 1
@@ -106,14 +106,14 @@ class BenchFolder:
         if self.description_file.exists():
             self.check()
         else:
-            check_free(self.path, "benchmark")
+            check_empty_folder(self.path, "benchmark")
 
     def check(self) -> None:
         """Raise unless the folder is one of a benchmark, of this version."""
         found: Any = None
         content = {"kind": _KIND, "schema_version": SCHEMA}
         try:
-            found = parsed(read_regular(self.description_file, _MOST_BYTES))
+            found = parse_json(read_regular(self.description_file, _MOST_BYTES))
         except OSError:
             pass
         except ValueError as error:
@@ -158,7 +158,7 @@ class BenchFolder:
             f"Another process has been writing into '{folder}' for {_TIMEOUT:g} "
             "seconds. Wait for it, then run the same command again."
         )
-        with alone(folder / _LOCK, in_use, timeout=_TIMEOUT):
+        with hold_lock(folder / _LOCK, in_use, timeout=_TIMEOUT):
             before = self.asked(asked.name)
             if before is not None and asked.continues(before):
                 every = (*before.strategies, *asked.strategies)
@@ -168,7 +168,7 @@ class BenchFolder:
                     "retrainings": max(before.retrainings, asked.retrainings),
                 }
                 asked = asked.model_copy(update=changes)
-            text = sealed(asked.model_dump_json(indent=2) + "\n")
+            text = add_checksum(asked.model_dump_json(indent=2) + "\n")
             replace_text(self._experiment_file(asked.name), text)
         return asked
 
@@ -246,7 +246,7 @@ class BenchFolder:
 def _experiment(file: Path) -> Experiment:
     try:
         content = read_regular(file, _MOST_BYTES)
-        return Experiment.model_validate_json(opened(content))
+        return Experiment.model_validate_json(verify_checksum(content))
     except (OSError, ValueError) as error:
         found = faults(error) if isinstance(error, ValidationError) else str(error)
         raise RunError(

@@ -34,7 +34,7 @@ from fewlabels.errors import (
     SettingsChangedError,
     UnreadableFile,
 )
-from fewlabels.files import opened, sealed
+from fewlabels.files import add_checksum, verify_checksum
 from fewlabels.jobs import startable
 from fewlabels.models import encoders
 from fewlabels.models.bulk import sources
@@ -70,7 +70,7 @@ class ShardFolder:
             "or choose another folder."
         )
         files.make_folder(self.path)
-        with files.alone(self.path / _LOCK, in_use):
+        with files.hold_lock(self.path / _LOCK, in_use):
             self._check(plan)
             yield
 
@@ -78,11 +78,11 @@ class ShardFolder:
         """Write down what the folder is for, or see that it is for the same."""
         path = self.path / _PLAN
         if not path.is_file():
-            files.check_free(self.path, "folder of shards", _LOCK)
-            files.replace_text(path, sealed(json.dumps(plan, indent=2)) + "\n")
+            files.check_empty_folder(self.path, "folder of shards", _LOCK)
+            files.replace_text(path, add_checksum(json.dumps(plan, indent=2)) + "\n")
             return
         try:
-            before = json.loads(opened(files.read_regular(path, _MOST_BYTES)))
+            before = json.loads(verify_checksum(files.read_regular(path, _MOST_BYTES)))
         except (OSError, ValueError) as error:
             raise SettingsChangedError(
                 f"'{path}' is damaged ({error}), so what the shards beside it were "
@@ -225,7 +225,7 @@ def write(
     table = pa.table(
         {"id": pa.array(ids, pa.string()), "embedding": lists}, metadata={_TOLD: told}
     )
-    with files.replacing(file) as partial:
+    with files.replace_file(file) as partial:
         # Numbers like these do not shrink, and are quicker to read as they are.
         parquet.write_table(
             table, partial, compression="none", use_dictionary=False, store_schema=True

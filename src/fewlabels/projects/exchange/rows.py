@@ -23,7 +23,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from fewlabels.data.parquet import parquet_rows
 from fewlabels.errors import Fault, UnknownNameError, UsageError
-from fewlabels.files import parsed
+from fewlabels.files import parse_json
 
 ID_MARK = "id:"
 """What an identifier in a table begins with."""
@@ -257,7 +257,7 @@ def _json_rows(text: str, columns: Columns | None) -> Iterator[Numbered | Fault]
         if not words.strip():
             continue
         try:
-            cells = parsed(words)
+            cells = parse_json(words)
         except ValueError as error:
             yield Fault(line, f"is not JSON: {error}.")
             continue

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from fewlabels import files, models
 from fewlabels.errors import DataError
-from fewlabels.files import opened
+from fewlabels.files import verify_checksum
 from fewlabels.models import WideResNet, encoders
 from fewlabels.models.encoders import Encoder
 from fewlabels.models.module_encoder import ModuleEncoder
@@ -118,7 +118,7 @@ def read_config(folder: Path) -> ModelConfig:
             f"({error.strerror}). Give the folder that holds {CONFIG} and {WEIGHTS}."
         ) from error
     try:
-        return ModelConfig.model_validate_json(opened(content))
+        return ModelConfig.model_validate_json(verify_checksum(content))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the file"

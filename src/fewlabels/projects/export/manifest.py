@@ -51,7 +51,7 @@ def check_replaceable(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         msg = f"'{folder}' is a file; an export needs a folder. Give another."
         raise UsageError(msg)
-    with files.explained(folder):
+    with files.wrap_os_errors(folder):
         known = _known(folder)
         for name in _names(folder):
             if known.get(name) != _sha256(folder / name):

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fewlabels import files, models, rng
 from fewlabels.errors import DataError, UnknownNameError, UsageError
-from fewlabels.files import sealed
+from fewlabels.files import add_checksum
 from fewlabels.models import Network, checkpoint, encoders
 from fewlabels.models.classifiers import NetworkClassifier
 from fewlabels.models.encoders import Encoder
@@ -94,10 +94,10 @@ def save_model(
     )
     text = card(config, facts)
     files.make_folder(folder)
-    with files.replacing(folder / WEIGHTS) as partial:
+    with files.replace_file(folder / WEIGHTS) as partial:
         partial.write_bytes(content)
     files.replace_text(folder / CARD, text)
-    words = sealed(config.model_dump_json(indent=2) + "\n")
+    words = add_checksum(config.model_dump_json(indent=2) + "\n")
     files.replace_text(folder / CONFIG, words)
     return config
 

@@ -86,7 +86,7 @@ def write_onnx(path: Path, classifier: Classifier, input_shape: Sequence[int]) -
         )
     if written is None:
         raise UsageError("torch wrote no ONNX; use model.safetensors instead.")
-    with files.replacing(path) as partial:
+    with files.replace_file(path) as partial:
         written.save(partial, external_data=False)
 
 

@@ -34,7 +34,7 @@ def write_table(path: Path, schema: pa.Schema, parts: Iterable[dict[str, Any]]) 
     check_ending(path)
     tables = (pa.table(columns, schema=schema) for columns in parts)
     write = _write_csv if path.suffix.lower() == ".csv" else _write_parquet
-    with files.replacing(path) as partial:
+    with files.replace_file(path) as partial:
         return write(partial, schema, tables)
 
 

@@ -204,7 +204,7 @@ def check_trusted(folder: Path, address: str, *, confirm: bool = False) -> None:
     key = sha256(f"{folder.resolve()}\n{address}".encode()).hexdigest()
     path = state / "trusted-stores" / key
     if confirm:
-        with files.explained(path):
+        with files.wrap_os_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         files.replace_text(path, f"{folder.resolve()}\n{shown(url)}\n")
     elif not path.exists():

@@ -163,7 +163,7 @@ class Json(TypeDecorator[Any]):
     def process_result_value(self, value: str | None, _: Dialect) -> Any:
         """Read a value back."""
         try:
-            return None if value is None else files.parsed(value)
+            return None if value is None else files.parse_json(value)
         except (ValueError, TypeError) as error:
             raise UnreadableValueError(f"a value is not JSON: {value!r:.80}") from error
 
@@ -323,7 +323,7 @@ def make_ready(database: Database, *, create: bool) -> None:
 
 def _has_content(path: Path) -> bool:
     """Say whether a file is there and not empty; refuse a folder that is not there."""
-    with files.explained(path):
+    with files.wrap_os_errors(path):
         has_folder = path.parent.is_dir()
         has_content = path.exists() and path.stat().st_size > 0
     if not has_folder:

@@ -9,7 +9,7 @@ from typing import Self
 from sqlalchemy import select
 
 from fewlabels.errors import UsageError
-from fewlabels.files import replacing
+from fewlabels.files import replace_file
 from fewlabels.projects.store.database import (
     Clock,
     chunked,
@@ -110,7 +110,7 @@ class Store(Events, Items, Leases):
                 return copy.backup(path)
         with (
             explained(self.place),
-            replacing(path) as partial,
+            replace_file(path) as partial,
             closing(sqlite3.connect(str(self.path))) as source_file,
             closing(sqlite3.connect(partial)) as target_file,
         ):

@@ -9,7 +9,7 @@ from typing import Any
 from fewlabels.errors import UnknownNameError, count
 from fewlabels.experiments.bench.folder import BenchFolder, outdated
 from fewlabels.experiments.bench.results import Results, read_results
-from fewlabels.files import explained
+from fewlabels.files import wrap_os_errors
 from fewlabels.report.bench.context import OTHER_SCALE, Context, context_of
 from fewlabels.report.bench.sections import (
     END,
@@ -81,7 +81,7 @@ def write_bench_report(
     ):
         is_ours = file.suffix in _ENDINGS and file.stem.partition("-")[0] in _NAMES
         if is_ours and file.stem not in written:
-            with explained(file):
+            with wrap_os_errors(file):
                 file.unlink(missing_ok=True)
     return page.write(path / "index.html")
 
