@@ -10,7 +10,7 @@ from tests.training.conftest import tiny_pool
 
 from fewlabels import strategies, training
 from fewlabels.experiments.evaluations import mark_of
-from fewlabels.names import UNDECIDING, Identity, identity
+from fewlabels.names import NOT_IN_IDENTITY, Identity, identity
 from fewlabels.pool import Split
 from fewlabels.training.workspace import fingerprint
 
@@ -24,7 +24,7 @@ class Part:
 class Mine:
     steps: int = 3
     part: Part = Part()
-    cache: str | None = field(default=None, metadata=UNDECIDING)
+    cache: str | None = field(default=None, metadata=NOT_IN_IDENTITY)
 
 
 class Plain:

@@ -108,7 +108,7 @@ def test_what_is_no_import_path_is_neither_asked_about_nor_imported(text):
     assert not list(names.import_paths([text]))
     names.check_code("file", [text], allowed=False)
     with pytest.raises(UsageError):
-        names.imported("thing", text)
+        names.import_object("thing", text)
 
 
 @pytest.mark.parametrize("text", ["a:b", "a.b:C", "onnx:model", "vectors:Rows"])

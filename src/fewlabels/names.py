@@ -82,7 +82,7 @@ def resolve(
     elif choice in known:
         found = _built(choice, known[choice], options)
     elif ":" in choice:
-        found = _built(choice, imported(kind, choice), options)
+        found = _built(choice, import_object(kind, choice), options)
     else:
         raise UnknownNameError(kind, choice, known)
     if method is not None:
@@ -101,7 +101,7 @@ def check_installed(what: str, *packages: str, extra: str) -> None:
         )
 
 
-def imported(kind: str, path: str) -> Any:
+def import_object(kind: str, path: str) -> Any:
     """Return what an import path such as ``"package.module:Name"`` names.
 
     Modules are also looked for in the current folder, after all other places.
@@ -231,7 +231,7 @@ def _built(name: str, maker: Any, options: Mapping[str, Any]) -> Any:
         return _as_it_is(name, maker, options)
     _check_call(name, maker, options)
     try:
-        return made(maker, options)
+        return construct(maker, options)
     except ValidationError as error:
         raise UsageError(validation_message(name, error)) from error
     except FewlabelsError:
@@ -243,7 +243,7 @@ def _built(name: str, maker: Any, options: Mapping[str, Any]) -> Any:
         ) from error
 
 
-def made(maker: Callable[..., Any], options: Mapping[str, Any]) -> Any:
+def construct(maker: Callable[..., Any], options: Mapping[str, Any]) -> Any:
     """Call ``maker``; the types of a dataclass's fields are checked, where they can."""
     if not (isinstance(maker, type) and dataclasses.is_dataclass(maker)):
         return maker(**options)
@@ -362,10 +362,10 @@ def check_known(kind: str, name: str, choices: Any) -> None:
         raise UnknownNameError(kind, name, get_args(choices))
 
 
-UNDECIDING = {"decides": False}
+NOT_IN_IDENTITY = {"decides": False}
 """Marks a field of a dataclass that changes how something is done, not its outcome."""
 
-SILENT = {"silent": True}
+OMIT_DEFAULT = {"silent": True}
 """Marks an option that is told only where it is not the default, since it came later:
 what was made without it is still what it was."""
 
@@ -410,7 +410,7 @@ def identity(thing: object) -> Identity:
     """Return what decides what an object does.
 
     An object may say so itself, by an attribute ``identity``. Else its fields do, but
-    for those that are marked as deciding nothing (``metadata=UNDECIDING`` of a
+    for those that are marked as deciding nothing (``metadata=NOT_IN_IDENTITY`` of a
     dataclass's field): where a cache lies changes no result. Those that may be
     somebody's own code (``metadata={"code": True}``) are told with its source.
 
@@ -429,7 +429,9 @@ def identity(thing: object) -> Identity:
     )
 
 
-def composed(name: str, options: Mapping[str, Any], parts: Iterable[Any]) -> Identity:
+def composite_identity(
+    name: str, options: Mapping[str, Any], parts: Iterable[Any]
+) -> Identity:
     """Return the identity of something that is made of parts."""
     told = {
         name: dataclasses.asdict(value)
@@ -445,7 +447,7 @@ def _described(options: Mapping[str, Any], name: str) -> str:
     return repr(options[name]) if name in options else "no option"
 
 
-def untold(thing: Any) -> set[str]:
+def omitted_defaults(thing: Any) -> set[str]:
     """Return the options of a dataclass that came later and are as if they had not."""
     return {
         field.name
@@ -459,7 +461,8 @@ def _options(thing: Any) -> dict[str, Any]:
         options = {
             field.name: _path(value) if field.metadata.get("code") else value
             for field in dataclasses.fields(thing)
-            if field.metadata != UNDECIDING and field.name not in untold(thing)
+            if field.metadata != NOT_IN_IDENTITY
+            and field.name not in omitted_defaults(thing)
             for value in [getattr(thing, field.name)]
         }
     else:
@@ -506,16 +509,16 @@ def _sources(thing: Any) -> Iterator[tuple[str, str]]:
     """Yield modules from outside that define an object's types or options, hashed."""
     modules = (parent.__module__ for parent in type(thing).__mro__)
     for name in dict.fromkeys((*modules, *_imported(thing))):
-        if is_outside(name):
-            yield name, hash_of(name)
+        if is_external(name):
+            yield name, source_hash(name)
 
 
-def is_outside(module: str) -> bool:
+def is_external(module: str) -> bool:
     """Return whether a module is neither of this package nor of Python itself."""
     return module.partition(".")[0] not in {_OWN, *sys.stdlib_module_names}
 
 
-def hash_of(module: str) -> str:
+def source_hash(module: str) -> str:
     """Return a hash of the source of a module; "unknown" where there is none."""
     try:
         source = inspect.getsource(sys.modules[module])

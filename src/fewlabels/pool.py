@@ -124,7 +124,7 @@ Matrix = Rows | NDArray[Any]
 """The same, or an array or a memory map."""
 
 
-def rows_of(matrix: Matrix) -> Rows:
+def as_rows(matrix: Matrix) -> Rows:
     """Return a matrix as rows: those of a mapped file stay where they are.
 
     Args:
@@ -149,12 +149,12 @@ def rows_of(matrix: Matrix) -> Rows:
     return torch.from_numpy(native if is_plain else native.copy())
 
 
-def rows_at(rows: Rows, items: Tensor) -> Rows:
+def take_rows(rows: Rows, items: Tensor) -> Rows:
     """Return the rows of some items; those of a file are not read yet."""
     return rows.part(items) if isinstance(rows, MappedRows) else rows[items]
 
 
-def cut(rows: Rows, parts: Sequence[slice]) -> list[Rows]:
+def slice_rows(rows: Rows, parts: Sequence[slice]) -> list[Rows]:
     """Return slices of rows: views, or places in a file that is not read yet."""
     return [
         rows[part]
@@ -164,7 +164,7 @@ def cut(rows: Rows, parts: Sequence[slice]) -> list[Rows]:
     ]
 
 
-def pieces(rows: Rows) -> Iterator[Tensor]:
+def row_chunks(rows: Rows) -> Iterator[Tensor]:
     """Yield all rows in order: as they are, or in pieces where they are in a file."""
     if isinstance(rows, Tensor):
         yield rows
@@ -174,7 +174,7 @@ def pieces(rows: Rows) -> Iterator[Tensor]:
         yield rows[start : start + step]
 
 
-def numpy_of(tensor: Tensor) -> NDArray[Any]:
+def to_numpy(tensor: Tensor) -> NDArray[Any]:
     """Return a tensor of any layout as an array; of bfloat16, as float32."""
     dense = tensor.detach().cpu()
     if dense.layout != torch.strided:

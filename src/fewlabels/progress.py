@@ -115,7 +115,7 @@ def track(task: str, total: int, *, done: int = 0) -> Iterator[Advance]:
 
 
 @contextmanager
-def noting(say: Callable[[str], None]) -> Iterator[None]:
+def redirect_warnings(say: Callable[[str], None]) -> Iterator[None]:
     """Hand the warnings of this package in the block to ``say``, in plain words."""
 
     def show(

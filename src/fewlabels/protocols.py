@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
 from fewlabels.errors import NotFiniteError
-from fewlabels.pool import Answers, Images, MappedRows, Pool, Query, Round, Rows, pieces
+from fewlabels.pool import (
+    Answers,
+    Images,
+    MappedRows,
+    Pool,
+    Query,
+    Round,
+    Rows,
+    row_chunks,
+)
 
 if TYPE_CHECKING:
     from fewlabels.names import Identity
@@ -104,9 +113,11 @@ def check_finite(name: str, outputs: Rows) -> None:
         NotFiniteError: If not; the message says for which items.
     """
     # The sum is made without a copy, and always finite where all is well.
-    if all(bool(piece.sum().isfinite()) for piece in pieces(outputs)):
+    if all(bool(piece.sum().isfinite()) for piece in row_chunks(outputs)):
         return
-    is_lost = torch.cat([~piece.isfinite().all(dim=-1) for piece in pieces(outputs)])
+    is_lost = torch.cat(
+        [~piece.isfinite().all(dim=-1) for piece in row_chunks(outputs)]
+    )
     lost = is_lost.reshape(-1, is_lost.shape[-1]).any(dim=0).nonzero().flatten()
     if len(lost):
         first = ", ".join(map(str, lost[:3].tolist()))

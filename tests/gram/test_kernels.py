@@ -14,7 +14,7 @@ from fewlabels.gram import (
     wide_head_kernel,
 )
 from fewlabels.gram.rows import DoubleRows
-from fewlabels.pool import rows_of
+from fewlabels.pool import as_rows
 from fewlabels.rng import stream
 
 
@@ -133,7 +133,7 @@ def test_rows_that_lie_close_together_give_the_same_products(
     before = given.clone()
     np.save(tmp_path / "rows.npy", given.numpy())
     file = np.load(tmp_path / "rows.npy", mmap_mode="r")
-    features = rows_of(file) if is_mapped else given
+    features = as_rows(file) if is_mapped else given
     for center in (None, torch.full((5,), 3.0, dtype=torch.float64)):
         rows = DoubleRows(
             features, has_bias=True, is_normalized=normalize, center=center

@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fewlabels.cli import harmless
-from fewlabels.progress import noting, reporting
+from fewlabels.progress import redirect_warnings, reporting
 
 _INDENT = 13
 _PACE_SECONDS = 300.0  # the last minutes say how long the rest will take
@@ -74,7 +74,7 @@ class Terminal:
         can_move = self.err.is_terminal and not self.err.is_dumb_terminal
         shown = can_move and not self.is_quiet
         bars = reporting(Bars(self.err)) if shown else nullcontext()
-        with bars, noting(lambda text: self.say(f"Note: {text}")):
+        with bars, redirect_warnings(lambda text: self.say(f"Note: {text}")):
             yield
 
 

@@ -20,7 +20,7 @@ from fewlabels.errors import (
     ShapeError,
     UsageError,
 )
-from fewlabels.pool import UNKNOWN, ArrayImages, Pool, Split, check_labels, numpy_of
+from fewlabels.pool import UNKNOWN, ArrayImages, Pool, Split, check_labels, to_numpy
 
 Arrays = NDArray[Any] | Tensor
 """An array of either library."""
@@ -127,7 +127,7 @@ def item_tensor(images: Arrays) -> Tensor:
 
     The tensor shares memory with the array where it can.
     """
-    array = numpy_of(images) if torch.is_tensor(images) else images
+    array = to_numpy(images) if torch.is_tensor(images) else images
     shape, is_vectors = array.shape, array.ndim == 2 and array.dtype.kind == "f"
     if not is_vectors and array.dtype != np.uint8:
         raise UsageError(
@@ -226,7 +226,7 @@ def class_names(*labels: Labels | None) -> tuple[str, ...]:
 def _label_array(labels: Labels) -> NDArray[Any]:
     """Return labels as a row of class numbers, int64, or of words."""
     try:
-        array = numpy_of(labels) if torch.is_tensor(labels) else np.asarray(labels)
+        array = to_numpy(labels) if torch.is_tensor(labels) else np.asarray(labels)
     except ValueError as error:  # lists of different lengths within each other
         raise _wrong_type("list of lists") from error
     if array.ndim != 1:

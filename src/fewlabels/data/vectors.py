@@ -23,7 +23,7 @@ from fewlabels.data.shards import Shards
 from fewlabels.data.text import FILE_COLUMNS, natural_key
 from fewlabels.errors import DataError, NotFiniteError, ShapeError, UsageError
 from fewlabels.files import open_regular
-from fewlabels.pool import ArrayImages, Images, Pool, Rows, rows_at
+from fewlabels.pool import ArrayImages, Images, Pool, Rows, take_rows
 
 KINDS = (".npy", ".npz", ".parquet")
 """Extensions of the files that are read."""
@@ -95,7 +95,7 @@ class Vectors:
         if self.names is None:
             self.check_number(len(wanted))
             order = sorted(range(len(wanted)), key=lambda one: natural_key(wanted[one]))
-            return rows_at(self.rows, torch.tensor(order).argsort())
+            return take_rows(self.rows, torch.tensor(order).argsort())
         paths = [_path(name) for name in self.names]
         whole = {path: place for place, path in enumerate(paths)}
         last_parts = [PurePosixPath(path).name for path in paths]
@@ -117,7 +117,7 @@ class Vectors:
                 f"the first is '{missing[0]}'; its {len(paths)} rows begin with "
                 f"'{self.names[0]}'. Add these rows, or correct the names."
             )
-        return rows_at(self.rows, torch.tensor(places, dtype=torch.int64))
+        return take_rows(self.rows, torch.tensor(places, dtype=torch.int64))
 
     def check_number(self, num_items: int) -> None:
         """Raise unless there are as many rows, which have no names, as items."""
@@ -148,8 +148,8 @@ def with_vectors(pool: Pool, path: Path) -> Pool:
         rows = found.rows
     first, rest = torch.arange(len(rows)).tensor_split([num_items])
     if test is not None:
-        test = replace(test, images=ArrayImages(rows_at(rows, rest)))
-    return replace(pool, images=ArrayImages(rows_at(rows, first)), test=test)
+        test = replace(test, images=ArrayImages(take_rows(rows, rest)))
+    return replace(pool, images=ArrayImages(take_rows(rows, first)), test=test)
 
 
 def _path(name: str) -> str:

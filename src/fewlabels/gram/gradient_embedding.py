@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fewlabels.gram.rows import DoubleRows
-from fewlabels.pool import Matrix, rows_of
+from fewlabels.pool import Matrix, as_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ def gradient_embedding_kernel(
         >>> kernel.diagonal(torch.arange(2)).tolist()  # |(1/2, -1/2)|² |(1, 1, 1)|²
         [1.5, 1.5]
     """
-    rows = DoubleRows(rows_of(features), has_bias=False, is_normalized=False)
+    rows = DoubleRows(as_rows(features), has_bias=False, is_normalized=False)
     outputs = rows.logits(logits)
     is_double = outputs.features.dtype == torch.float64
     errors_NC = torch.empty(

@@ -8,7 +8,7 @@ from typing import Literal
 from fewlabels.errors import UnknownNameError
 from fewlabels.gram.linear import LinearKernel
 from fewlabels.gram.rows import DoubleRows
-from fewlabels.pool import Matrix, rows_of
+from fewlabels.pool import Matrix, as_rows
 
 _BLOCKS = ("full", "trace")
 
@@ -63,4 +63,4 @@ def last_layer_kernel(
     if blocks not in _BLOCKS:
         raise UnknownNameError("form of the class blocks", blocks, _BLOCKS)
     scale = num_classes if blocks == "trace" else 1
-    return LastLayerKernel(DoubleRows(rows_of(features), bias, normalize), scale)
+    return LastLayerKernel(DoubleRows(as_rows(features), bias, normalize), scale)

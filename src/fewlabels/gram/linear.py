@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from fewlabels.gram.rows import DoubleRows
-from fewlabels.pool import Matrix, rows_of
+from fewlabels.pool import Matrix, as_rows
 from fewlabels.protocols import InnerProduct
 
 
@@ -62,7 +62,7 @@ def euclidean_kernel(features: Matrix, *, normalize: bool = False) -> LinearKern
         >>> kernel.diagonal(torch.arange(2)).tolist()
         [1.0, 1.0]
     """
-    rows = DoubleRows(rows_of(features), has_bias=False, is_normalized=normalize)
+    rows = DoubleRows(as_rows(features), has_bias=False, is_normalized=normalize)
     if not normalize:
         rows = replace(rows, center=rows.mean())
     return LinearKernel(rows.in_double())

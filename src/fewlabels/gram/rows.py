@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fewlabels.errors import ShapeError
 from fewlabels.jobs.sharing import helper
-from fewlabels.pool import MappedRows, Matrix, Rows, rows_at, rows_of
+from fewlabels.pool import MappedRows, Matrix, Rows, as_rows, take_rows
 
 _CHUNK_BYTES = 32 * 2**20
 _MOST_CONVERTED = 256 * 2**20  # bytes of double rows that are kept
@@ -75,7 +75,7 @@ class DoubleRows:
     def logits(self, logits: Matrix) -> "DoubleRows":
         """Return the logits (N, C) of the same items as plain rows, without a 1."""
         outputs = DoubleRows(
-            rows_of(logits), has_bias=False, is_normalized=False, name="logits"
+            as_rows(logits), has_bias=False, is_normalized=False, name="logits"
         )
         if self.num_items != outputs.num_items:
             raise ShapeError(
@@ -177,7 +177,7 @@ class DoubleRows:
 
     def part(self, items: Tensor) -> "DoubleRows":
         """Return the rows of some items alone; those of a file are not read yet."""
-        return replace(self, features=rows_at(self.features, items))
+        return replace(self, features=take_rows(self.features, items))
 
     def in_double(self) -> "DoubleRows":
         """Return the same rows, converted and scaled once where they are few."""

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fewlabels.errors import UsageError
 from fewlabels.gram.rows import DoubleRows
-from fewlabels.pool import Matrix, rows_of
+from fewlabels.pool import Matrix, as_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +111,7 @@ def softmax_kernel(
         >>> round(doubtful, 6), round(sure, 6)
         (0.25, 0.0)
     """
-    rows = DoubleRows(rows_of(features), has_bias=True, is_normalized=normalize)
+    rows = DoubleRows(as_rows(features), has_bias=True, is_normalized=normalize)
     outputs = rows.logits(logits)
     if not temperature > 0:
         raise UsageError(

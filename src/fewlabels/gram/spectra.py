@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 
 from fewlabels.errors import BudgetError
 from fewlabels.gram.rows import DoubleRows
-from fewlabels.pool import Matrix, rows_of
+from fewlabels.pool import Matrix, as_rows
 from fewlabels.protocols import Kernel
 
 _EPSILON = torch.finfo(torch.float64).eps
@@ -174,7 +174,7 @@ def numerical_rank(features: Matrix) -> int:
     Returns:
         The number of singular values above max(N, F + 1) roundings of the largest.
     """
-    rows = DoubleRows(rows_of(features), has_bias=True, is_normalized=False)
+    rows = DoubleRows(as_rows(features), has_bias=True, is_normalized=False)
     factor = torch.empty(0, rows.width, dtype=torch.float64, device=rows.device)
     for items in rows.chunks(torch.arange(rows.num_items)):
         stacked = torch.cat([factor, rows.take(items)])

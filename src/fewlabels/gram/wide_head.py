@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fewlabels.gram.rows import DoubleRows
-from fewlabels.pool import Matrix, rows_of
+from fewlabels.pool import Matrix, as_rows
 
 _NEARLY_PARALLEL = 1 - 1e-4
 _CHUNK_NUMBERS = 2**22
@@ -78,7 +78,7 @@ def wide_head_kernel(features: Matrix, *, normalize: bool = False) -> WideHeadKe
     Returns:
         The kernel over all N items.
     """
-    rows = DoubleRows(rows_of(features), has_bias=True, is_normalized=False)
+    rows = DoubleRows(as_rows(features), has_bias=True, is_normalized=False)
     return WideHeadKernel(rows, normalize)
 
 

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from fewlabels.errors import UsageError
-from fewlabels.names import AllowCode, imported
+from fewlabels.names import AllowCode, import_object
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -48,7 +48,7 @@ def permitted(
     """
     is_allowed = allowed is True or call in (allowed or ())
     if is_allowed or call.startswith(_OURS):
-        found: Callable[..., Any] = imported(_KIND, call)
+        found: Callable[..., Any] = import_object(_KIND, call)
         if getattr(found, _MARK, False) is True:
             if "allow_code" in arguments:
                 raise UsageError(

@@ -66,7 +66,7 @@ class _Calls:
             function = permitted(order["call"], order["arguments"], order["allow_code"])
             with (
                 progress.reporting(self._sender),
-                progress.noting(
+                progress.redirect_warnings(
                     lambda text: self._sender.send({"event": "note", "text": text})
                 ),
                 progress.stopping(is_stopped),

@@ -15,7 +15,7 @@ from torch import Generator, Tensor, nn
 from fewlabels import rng
 from fewlabels.errors import ShapeError, UsageError
 from fewlabels.models import Network, as_input, dropout
-from fewlabels.pool import Images, Rows, rows_at
+from fewlabels.pool import Images, Rows, take_rows
 from fewlabels.protocols import Outputs
 
 _MOST_VALUES = 2**24  # of the images that are in memory at a time
@@ -138,7 +138,7 @@ class PrecomputedClassifier:
         del images
         if torch.equal(indices, torch.arange(len(self.logits))):  # no copy of all rows
             return Outputs(self.features, self.logits)
-        return Outputs(rows_at(self.features, indices), self.logits[indices])
+        return Outputs(take_rows(self.features, indices), self.logits[indices])
 
     def sample_logits(
         self, images: Images, indices: Tensor, num_samples: int, generator: Generator

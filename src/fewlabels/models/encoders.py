@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.models import local_models
-from fewlabels.names import imported, is_import_path
+from fewlabels.names import import_object, is_import_path
 from fewlabels.names import resolve as resolve_name
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def check(encoder: str) -> None:
     if _split(encoder) is None and encoder not in _BUILT_IN:
         if not is_import_path(encoder):
             raise UnknownNameError("encoder", encoder, (*names(), *forms()))
-        imported("encoder", encoder)
+        import_object("encoder", encoder)
 
 
 def placed(encoder: str) -> str:
@@ -363,7 +363,7 @@ def _maker(encoder: str) -> Any:
     path = _BUILT_IN.get(encoder) if parts is None else parts[1].make
     if path is None:
         check(encoder)
-        return imported("encoder", encoder)
+        return import_object("encoder", encoder)
     module, _, name = path.partition(":")
     maker = getattr(import_module(f"fewlabels.models.{module}"), name)
     return maker if parts is None else partial(maker, find(encoder))

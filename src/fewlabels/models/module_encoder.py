@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from fewlabels.errors import ShapeError, UsageError, whole_number
 from fewlabels.models import Network, as_input
-from fewlabels.names import hash_of, is_outside
+from fewlabels.names import is_external, source_hash
 
 _CHUNK = 32
 _MOST_THREADS = 4  # each needs memory for the maps of its images
@@ -234,7 +234,7 @@ def fingerprint(module: nn.Module) -> str:
             # A script is edited all the time; of it, the class alone counts.
             is_script = kind.__module__ == "__main__"
             found.update(_source(kind).encode())
-            found.update(b"" if is_script else hash_of(kind.__module__).encode())
+            found.update(b"" if is_script else source_hash(kind.__module__).encode())
         for name, value in vars(part).items() if kinds else ():
             if name not in usual and isinstance(value, str | int | float | tuple):
                 found.update(f"{name} {value!r}".encode())
@@ -247,7 +247,7 @@ def fingerprint(module: nn.Module) -> str:
 
 def _is_own(kind: type) -> bool:
     root = kind.__module__.partition(".")[0]
-    return is_outside(root) and root != torch.__name__
+    return is_external(root) and root != torch.__name__
 
 
 def _source(kind: type) -> str:

@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 
 from fewlabels.gram import euclidean_kernel
 from fewlabels.jobs.sharing import each, helper
-from fewlabels.pool import Rows, cut, rows_at
+from fewlabels.pool import Rows, slice_rows, take_rows
 from fewlabels.progress import track
 from fewlabels.search.blocks import chunks
 from fewlabels.search.covering import k_means_plus_plus
@@ -47,7 +47,7 @@ def k_means(
         return _lloyd(rows, num_clusters, generator, num_turns)
     order = torch.randperm(len(rows), generator=generator)
     chosen = order[: max(num_fitted, num_clusters)]
-    fitted = rows[chosen] if helper() is None else rows_at(rows, chosen)
+    fitted = rows[chosen] if helper() is None else take_rows(rows, chosen)
     clusters = _lloyd(fitted, num_clusters, generator, num_turns)
     nearest, distances = _nearest(rows, _means(fitted, clusters, num_clusters))
     return _without_gaps(nearest, distances, num_clusters)
@@ -79,7 +79,9 @@ def _lloyd(
 def _means(rows: Rows, clusters: Tensor, num_clusters: int) -> Tensor:
     """Return the mean row of each cluster, shape (K, F)."""
     parts = chunks(len(rows), rows.shape[1], _CHUNK_ENTRIES)
-    pairs = zip(cut(rows, parts), [clusters[part] for part in parts], strict=True)
+    pairs = zip(
+        slice_rows(rows, parts), [clusters[part] for part in parts], strict=True
+    )
     sums_KF = sum(each(partial(_sums, num_clusters), list(pairs)))
     counts_K = torch.bincount(clusters, minlength=num_clusters)
     return sums_KF / counts_K[:, None]
@@ -190,7 +192,7 @@ def typicality(
 def _nearest(rows: Rows, centers_KF: Tensor) -> tuple[Tensor, Tensor]:
     """Return the nearest center of each row, and the squared distance to it."""
     width = len(centers_KF) + rows.shape[1]
-    parts = cut(rows, chunks(len(rows), width, _CHUNK_ENTRIES))
+    parts = slice_rows(rows, chunks(len(rows), width, _CHUNK_ENTRIES))
     nearest, squares = zip(*each(partial(_nearest_of, centers_KF), parts), strict=True)
     return torch.cat(nearest), torch.cat(squares)
 

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from fewlabels.errors import NotFiniteError, ShapeError, UsageError
-from fewlabels.pool import check_indices, numpy_of
+from fewlabels.pool import check_indices, to_numpy
 from fewlabels.protocols import Kernel
 from fewlabels.search.workers import threads_for
 
@@ -92,7 +92,7 @@ def array(name: str, values: ArrayLike) -> NDArray[Any]:
     Values that a nullable column lacks are NaN.
     """
     if isinstance(values, Tensor):
-        return numpy_of(values)
+        return to_numpy(values)
     if isinstance(values, np.ma.MaskedArray) and values.mask.any():
         raise ShapeError(
             f"{name} is a masked array, {values.mask.sum()} of its {values.size} "

@@ -24,9 +24,9 @@ from fewlabels.pool import (
     Pool,
     Query,
     Rows,
+    as_rows,
     check_query,
-    pieces,
-    rows_of,
+    row_chunks,
 )
 from fewlabels.protocols import Classifier, Strategy
 from fewlabels.rng import stream
@@ -222,7 +222,7 @@ def _finite(name: str, values: ArrayLike, ndims: Sequence[int]) -> Rows:
             "or whole numbers."
         )
     with np.errstate(over="ignore"):  # what becomes infinite is told afterwards
-        given = rows_of(numbers)
+        given = as_rows(numbers)
     if isinstance(given, Tensor) and given.dtype == torch.float16:
         given = given.float()
     if given.ndim not in ndims:
@@ -230,7 +230,7 @@ def _finite(name: str, values: ArrayLike, ndims: Sequence[int]) -> Rows:
         raise ShapeError(
             f"{name} has shape {tuple(given.shape)}; {wanted} axes are needed."
         )
-    ranges = [torch.aminmax(piece) for piece in pieces(given) if piece.numel()]
+    ranges = [torch.aminmax(piece) for piece in row_chunks(given) if piece.numel()]
     if not all(bool(most - least < torch.inf) for least, most in ranges):
         _refuse_lost(name, given)
     low = min((float(least) for least, _ in ranges), default=0.0)
@@ -246,7 +246,7 @@ def _finite(name: str, values: ArrayLike, ndims: Sequence[int]) -> Rows:
 def _refuse_lost(name: str, given: Rows) -> None:
     """Raise where numbers are NaN or infinite, and say where."""
     start, wrong = 0, []
-    for piece in pieces(given):
+    for piece in row_chunks(given):
         lost = torch.nonzero(~torch.isfinite(piece))
         lost[:, 0] += start
         wrong.append(lost)

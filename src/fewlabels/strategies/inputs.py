@@ -25,7 +25,7 @@ from fewlabels.pool import (
     Record,
     Round,
     Rows,
-    cut,
+    slice_rows,
 )
 from fewlabels.protocols import Classifier, Outputs, OwnInputs
 from fewlabels.search import check_size
@@ -141,7 +141,7 @@ def by_chunks(function: Callable[[Tensor], Tensor], rows: Rows) -> Tensor:
     """Return ``function`` of all rows, in double precision, a part at a time."""
     # Of no rows the function makes an answer of its own shape.
     parts = chunks(len(rows), rows.shape[1], _CHUNK_ENTRIES) or [slice(0)]
-    return torch.cat(list(each(partial(_in_double, function), cut(rows, parts))))
+    return torch.cat(list(each(partial(_in_double, function), slice_rows(rows, parts))))
 
 
 def _in_double(function: Callable[[Tensor], Tensor], rows: Rows) -> Tensor:

@@ -12,8 +12,8 @@ from torch import Tensor
 from fewlabels import gram
 from fewlabels.errors import NotFiniteError, UsageError
 from fewlabels.models import as_input
-from fewlabels.names import check_known, imported
-from fewlabels.pool import Pool, rows_at
+from fewlabels.names import check_known, import_object
+from fewlabels.pool import Pool, take_rows
 from fewlabels.protocols import Kernel, Outputs, OwnInputs
 from fewlabels.strategies.inputs import Considered, Request, check_classes
 
@@ -111,7 +111,7 @@ def kernel_for(
     name = _decided(request, outputs) if choice == "auto" else choice
     if name == "diffusion" and among is not None:
         items = torch.unique(torch.cat([among, pool.labeled]))
-        graph = gram.diffusion_kernel(rows_at(features, items), weights=weights)
+        graph = gram.diffusion_kernel(take_rows(features, items), weights=weights)
         kernel = _Among(graph, items, len(pool))
     elif name == "diffusion":
         kernel = gram.diffusion_kernel(features, weights=weights)
@@ -194,7 +194,7 @@ def _check_values(name: str, method: str, values: Any, *items: Tensor) -> None:
 
 
 def _found(choice: KernelChoice) -> Any:
-    return imported("kernel", choice) if isinstance(choice, str) else choice
+    return import_object("kernel", choice) if isinstance(choice, str) else choice
 
 
 def _is_kernel(thing: Any) -> bool:

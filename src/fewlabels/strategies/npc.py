@@ -13,8 +13,8 @@ from torch import Tensor
 
 from fewlabels.errors import DegenerateGramWarning, UsageError, check_range
 from fewlabels.gram import Weights
-from fewlabels.names import SILENT, check_known
-from fewlabels.pool import Pool, Query, Rows, rows_at
+from fewlabels.names import OMIT_DEFAULT, check_known
+from fewlabels.pool import Pool, Query, Rows, take_rows
 from fewlabels.protocols import Kernel
 from fewlabels.rng import fork
 from fewlabels.search import (
@@ -42,7 +42,7 @@ class NeuralPreconditioning(BuiltIn):
     kernel: Any = field(default="auto", metadata={"code": True})
     """``last-layer`` is the paper; ``auto`` takes it while its rank is large enough;
     your own: see :data:`fewlabels.strategies.kernels.KernelChoice`."""
-    weights: Weights = field(default="none", metadata=SILENT)
+    weights: Weights = field(default="none", metadata=OMIT_DEFAULT)
     """``influence``: items count by how much they say about the pool; for the kernel
     ``diffusion``."""
     method: Method = "random"
@@ -116,7 +116,7 @@ class NeuralPreconditioning(BuiltIn):
         size, generator = request.size, request.generator
         if self.proposal == "uniform":
             return None
-        rows = rows_at(features, candidates)
+        rows = take_rows(features, candidates)
         if self.proposal == "typical":
             weights = typicality(rows, generator)
             return WeightedDraws(candidates, weights, size, fork(generator))

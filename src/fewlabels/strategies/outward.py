@@ -21,7 +21,7 @@ from fewlabels.gram.diffusion import Diffusion, diffusion_rows
 from fewlabels.gram.graph import remembered_graph
 from fewlabels.gram.joint import joint_rows
 from fewlabels.gram.nodes import Nodes
-from fewlabels.names import SILENT, check_known
+from fewlabels.names import OMIT_DEFAULT, check_known
 from fewlabels.pool import Query
 from fewlabels.progress import track
 from fewlabels.protocols import Outputs
@@ -66,7 +66,7 @@ class Outward(BuiltIn):
     """Eigenvectors of the graph that are computed."""
     noise: float = 0.01
     """Variance of a label."""
-    max_pool: int = field(default=20_000, metadata=SILENT)
+    max_pool: int = field(default=20_000, metadata=OMIT_DEFAULT)
     """How many candidates are looked at."""
 
     def __post_init__(self) -> None:

@@ -178,7 +178,10 @@ class _Alias:
         chosen = {name: chosen[name] for name in chosen if name in self.options} | given
         dealt = routed(chosen, kinds)
         return Training(
-            **{field: _names.made(kinds[field], own) for field, own in dealt.items()}
+            **{
+                field: _names.construct(kinds[field], own)
+                for field, own in dealt.items()
+            }
         )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fewlabels.data.augment import WeakAugment
 from fewlabels.errors import Count, Limits, Settings, Share, UsageError, Weight
 from fewlabels.models import check_name
-from fewlabels.names import SILENT
+from fewlabels.names import OMIT_DEFAULT
 
 OF_VIEWS, OF_STRONG_VIEWS, OF_FEATURES = (
     {"needs": word} for word in ("weak", "strong", "features")
@@ -62,10 +62,10 @@ class Schedule(Settings):
     code takes .001 for CIFAR-100."""
     ema_decay: Share = 0.99
     """Weight of the past in the averaged network."""
-    cycles: Annotated[int, Limits(at_least=0)] = field(default=0, metadata=SILENT)
+    cycles: Annotated[int, Limits(at_least=0)] = field(default=0, metadata=OMIT_DEFAULT)
     """Cycles in which the learning rate rises and falls again at the end, while the
     weights are averaged evenly (fast-SWA; Athiwaratkun et al., 2019); 0: none."""
-    cycle_share: Share = field(default=1 / 16, metadata=SILENT)
+    cycle_share: Share = field(default=1 / 16, metadata=OMIT_DEFAULT)
     """Length of a cycle, as a share of the steps; the paper has 30 of 480 epochs."""
     dropout: Share = 0.0
     """Share of activations dropped in each block; above 0 for sampled networks."""

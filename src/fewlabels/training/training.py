@@ -15,7 +15,7 @@ from torch import Generator
 from fewlabels import models, progress, rng
 from fewlabels.errors import TrainingError, UnknownNameError, UsageError
 from fewlabels.models import Network
-from fewlabels.names import Identity, composed, identity, untold
+from fewlabels.names import Identity, composite_identity, identity, omitted_defaults
 from fewlabels.pool import Pool
 from fewlabels.protocols import Classifier, ignore
 from fewlabels.training import devices, loop
@@ -61,7 +61,7 @@ class Training:
             for part in every
             if part is not None
             for name in counting(part, self.inputs, self.learner)
-            if name not in untold(part)
+            if name not in omitted_defaults(part)
         }
 
     @property
@@ -71,7 +71,7 @@ class Training:
         parts += [] if self.alignment is None else [self.alignment]
         names = (type(part).__name__ for part in parts[1:])
         words = [self.inputs.word, *names, "Trainer"]
-        return composed("".join(words), self.options, parts)
+        return composite_identity("".join(words), self.options, parts)
 
     @property
     def num_steps(self) -> int | None:

@@ -148,7 +148,7 @@ def _recognized(
 
 def _makes_kernel(thing: object) -> bool:
     """Say whether this is a function of two arguments: outputs and a pool."""
-    maker = names.imported("kernel", thing) if isinstance(thing, str) else thing
+    maker = names.import_object("kernel", thing) if isinstance(thing, str) else thing
     if not callable(maker):
         return False
     needed = [
