@@ -33,7 +33,7 @@ from sklearn.linear_model import LogisticRegressionCV
 from fewlabels.data.files import FileImages
 from fewlabels.pool import UNKNOWN
 from fewlabels.projects import Project, predict
-from fewlabels.projects.indexing import scan
+from fewlabels.projects.image_index import scan
 from fewlabels.rng import stream
 
 RECORD = Path(__file__).parent / "results" / "newcomer.json"

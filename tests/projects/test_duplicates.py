@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from PIL import Image
 from sklearn.datasets import load_digits, load_sample_images
-from tests.projects.test_indexing import groups_of
+from tests.projects.test_image_index import groups_of
 
 from fewlabels.projects import duplicates
 from fewlabels.projects.duplicates import representatives
 from fewlabels.projects.fingerprint import unpacked
-from fewlabels.projects.indexing import fingerprint, scan
+from fewlabels.projects.image_index import fingerprint, scan
 
 PHOTOS = [Image.fromarray(image) for image in load_sample_images().images]
 CIFAR = Path(os.environ.get("FEWLABELS_DATA", "data")) / "cifar10.npz"

@@ -7,7 +7,7 @@ from tests.projects.toy import begin
 
 from fewlabels.errors import UsageError
 from fewlabels.experiments.settings import Choice
-from fewlabels.projects import planning
+from fewlabels.projects import training_plan
 
 OWN_SIZE = {"encoder_options": {"size": 40}}
 OWN_ENCODER = "torch.nn:Flatten"
@@ -44,7 +44,7 @@ def test_images_that_are_not_indexed_yet_count_for_the_training(tmp_path, monkey
     for number in range(5):
         path = tmp_path / "images" / f"{number}.png"
         save(path, number, height=70, width=90, channels=3)
-    monkeypatch.setattr(planning, "MOST_JOINED", 3)
+    monkeypatch.setattr(training_plan, "MOST_JOINED", 3)
     chosen = {"trainer": None, "audit": 0, "first": 2}
     with begin(tmp_path, **chosen) as project:
         assert project.settings.trainer.name == "frozen-linear"

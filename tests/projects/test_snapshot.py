@@ -19,7 +19,7 @@ from fewlabels.errors import (
     FewlabelsError,
     UnreadableFilesWarning,
 )
-from fewlabels.projects import Project, indexing
+from fewlabels.projects import Project, image_index
 from fewlabels.projects.store import Store
 
 
@@ -75,7 +75,7 @@ def test_pictures_that_come_and_go(project):
 
 
 def test_who_looked_earlier_and_writes_later_loses_no_new_picture(project, monkeypatch):
-    scan, others = indexing.scan, []
+    scan, others = image_index.scan, []
 
     def overtaken(*given, **options):
         found = scan(*given, **options)
@@ -85,7 +85,7 @@ def test_who_looked_earlier_and_writes_later_loses_no_new_picture(project, monke
             project.index()
         return found
 
-    monkeypatch.setattr(indexing, "scan", overtaken)
+    monkeypatch.setattr(image_index, "scan", overtaken)
     pictures(project.images_folder, range(30, 31))
     assert len(project.index().files) == 27
     assert len(project.snapshot().items) == 27

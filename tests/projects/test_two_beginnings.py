@@ -9,20 +9,20 @@ from tests.projects.toy import begin, go_on, pictures
 from tests.sizes import seeds
 
 from fewlabels.errors import ProjectError
-from fewlabels.projects import Project, indexing
+from fewlabels.projects import Project, image_index
 from fewlabels.projects.store import Store
 
 
 def paused(monkeypatch, meanwhile):
     """Let something happen while the next project to begin looks at its images."""
-    look = indexing.scan
+    look = image_index.scan
 
     def slow(*arguments, **options):
-        monkeypatch.setattr(indexing, "scan", look)
+        monkeypatch.setattr(image_index, "scan", look)
         meanwhile()
         return look(*arguments, **options)
 
-    monkeypatch.setattr(indexing, "scan", slow)
+    monkeypatch.setattr(image_index, "scan", slow)
 
 
 @pytest.mark.parametrize("is_there", [False, True])

@@ -9,7 +9,7 @@ from benchmarks import page
 from benchmarks.page import Server
 from tests.web.person import NAMES, Person, digits
 
-from fewlabels.projects import NextStep, Project, planning, predict
+from fewlabels.projects import NextStep, Project, predict, training_plan
 
 pytest.importorskip("playwright.sync_api")
 
@@ -184,7 +184,7 @@ def test_an_export_learns_first_and_a_final_training_is_confirmed(tmp_path, chro
     finally:
         server.stop()
     with Project.open(tmp_path / "digits-labels") as project:
-        assert {one.trainer for one in project.records()} == {planning.HEAD}
+        assert {one.trainer for one in project.records()} == {training_plan.HEAD}
 
 
 def test_a_page_without_images_asks_now_and_then(tmp_path, chromium):

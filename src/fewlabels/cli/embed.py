@@ -14,7 +14,7 @@ from fewlabels.jobs import LocalExecutor, RayExecutor
 from fewlabels.models.bulk import planned
 from fewlabels.models.bulk.embedding import SHARD_SIZE
 from fewlabels.models.bulk.shards import UNREADABLE
-from fewlabels.projects.planning import duration
+from fewlabels.projects.training_plan import duration
 
 
 def embed(

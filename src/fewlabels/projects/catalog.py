@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from fewlabels import files
 from fewlabels.data.text import warn_of
 from fewlabels.errors import ProjectError, UnreadableFile
-from fewlabels.projects import indexing
-from fewlabels.projects.indexing import Index, IndexedFile, inside
+from fewlabels.projects import image_index
+from fewlabels.projects.image_index import Index, IndexedFile, inside
 from fewlabels.projects.store import Store
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def _look(project: "Project", read: Mapping[str, IndexedFile], num_known: int) -
         return scan_rows(rows_in(project.vectors_file), read)
     folder, found = project.images_folder, None
     if folder.is_dir():
-        found = indexing.scan(folder, read, without=inside(project.folder, folder))
+        found = image_index.scan(folder, read, without=inside(project.folder, folder))
     if found is None or (num_known and not found.files):  # such as a lost drive
         raise ProjectError(
             f"None of the {num_known} images is in '{folder.resolve()}'. Connect the "

@@ -22,9 +22,9 @@ from fewlabels.projects.export import (
     write_onnx,
     write_predictions,
 )
-from fewlabels.projects.learning import is_up_to_date
+from fewlabels.projects.model_training import is_up_to_date
 from fewlabels.projects.models import NUM_TO_TELL_APART, ModelRecord
-from fewlabels.projects.predicting import probabilities
+from fewlabels.projects.prediction import probabilities
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.projects.status import status
 from fewlabels.projects.store.records import LABELS

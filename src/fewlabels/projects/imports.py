@@ -35,7 +35,7 @@ from fewlabels.projects.exchange.rows import (
     Row,
     read_rows,
 )
-from fewlabels.projects.indexing import inside
+from fewlabels.projects.image_index import inside
 from fewlabels.projects.labels import add_class, free_name, part_uuid, retire_class
 from fewlabels.projects.store import Annotation, Event, Item, Kind, Store
 from fewlabels.projects.store.records import IMPORTED, LABELS, new_uuid

@@ -16,8 +16,8 @@ from fewlabels.names import AllowCode, check_code
 from fewlabels.projects import (
     answers,
     catalog,
+    image_index,
     imports,
-    indexing,
     labels,
     models,
     status,
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from fewlabels.data.decode import ImageFile
     from fewlabels.pool import Images, Pool
     from fewlabels.projects.exporting import Exported
-    from fewlabels.projects.indexing import Index
-    from fewlabels.projects.learning import Trained
+    from fewlabels.projects.image_index import Index
+    from fewlabels.projects.model_training import Trained
     from fewlabels.protocols import Classifier, Trainer
 
 _TRAINING_LOCK = ".training.lock"  # takes longer, and keeps nobody from choosing
@@ -95,14 +95,14 @@ class Project:
             The project, with its images indexed.
         """
         from fewlabels import strategies
-        from fewlabels.projects import planning
+        from fewlabels.projects import training_plan
 
         place, names = Path(folder), labels.class_names(classes)
         new = NewProject.of(options)
         shares = read_shares(new.shares, len(names))
         pictures = None if images is None else Path(images).expanduser()
         check_free(place)
-        source = planning.Source.of(place, pictures, new.encoder, first)
+        source = training_plan.Source.of(place, pictures, new.encoder, first)
         planned = source.planned(new, shares)
         index = source.index
         settings = new.settings(
@@ -255,7 +255,7 @@ class Project:
         if self.settings.images is None:
             return ()
         folder = self.images_folder
-        known = map(indexing.IndexedFile.of, snapshot.items)
+        known = map(image_index.IndexedFile.of, snapshot.items)
         return tuple(one.file(folder) for one in known)
 
     def trainer(self) -> "Trainer":
@@ -281,9 +281,9 @@ class Project:
 
     def classifier(self, record: ModelRecord, pool: "Pool") -> "Classifier":
         """Return a trained model, with the features of the pool that are kept."""
-        from fewlabels.projects import learning
+        from fewlabels.projects import model_training
 
-        return learning.classifier(self, record, pool)
+        return model_training.classifier(self, record, pool)
 
     # -------------------------------------------------------------- ask and tell
 
@@ -316,7 +316,7 @@ class Project:
             snapshot = self.snapshot()
             is_new = anew or ahead or not snapshot.open
             if is_new:
-                from fewlabels.projects.choosing import new_round
+                from fewlabels.projects.selection import new_round
 
                 found = new_round(self, snapshot, size, chosen, ahead=ahead)
             else:
@@ -706,14 +706,14 @@ class Project:
         Returns:
             The model.
         """
-        from fewlabels.projects import learning
+        from fewlabels.projects import model_training
 
-        other = None if trainer is None else learning.other_trainer(self, trainer)
+        other = None if trainer is None else model_training.other_trainer(self, trainer)
         lock = _TRAINING_LOCK if other is None else _OTHER_TRAINING_LOCK
         with self.alone(lock, "training"):
             if scan:
                 self.index()
-            return learning.train(self, other)
+            return model_training.train(self, other)
 
     def start_training(self) -> Job:
         """Begin :meth:`train` in a process of its own.
@@ -737,10 +737,10 @@ class Project:
         Returns:
             A sentence; empty where nothing is to be trained.
         """
-        from fewlabels.projects import learning
+        from fewlabels.projects import model_training
 
         self.index()
-        return learning.expectation(self, trainer)
+        return model_training.expectation(self, trainer)
 
     def status(self) -> Status:
         """Return how the project stands, and how good its model is."""

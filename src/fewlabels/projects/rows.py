@@ -9,7 +9,7 @@ from fewlabels.data.decode import digest_of
 from fewlabels.data.vectors import Vectors
 from fewlabels.errors import DataError
 from fewlabels.pool import ArrayImages
-from fewlabels.projects.indexing import Index, IndexedFile
+from fewlabels.projects.image_index import Index, IndexedFile
 
 OVER_ROWS = "linear"
 """The trainer of rows, unless another is chosen: it minds no units of columns."""

@@ -27,11 +27,11 @@ from fewlabels.jobs import startable
 from fewlabels.names import AllowCode
 from fewlabels.pool import UNKNOWN, Pool
 from fewlabels.projects import Project
-from fewlabels.projects.indexing import thumbnails
+from fewlabels.projects.image_index import thumbnails
 from fewlabels.projects.models import NUM_TO_TELL_APART
-from fewlabels.projects.planning import HEAD, SMALL_SIDE
-from fewlabels.projects.predicting import probabilities
+from fewlabels.projects.prediction import probabilities
 from fewlabels.projects.snapshot import Snapshot
+from fewlabels.projects.training_plan import HEAD, SMALL_SIDE
 from fewlabels.rng import stream
 from fewlabels.training.training import Training
 from fewlabels.web.work import unwarned

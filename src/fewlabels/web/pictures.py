@@ -16,7 +16,7 @@ from typing import NamedTuple
 from fewlabels.data.decode import ImageFile, decode
 from fewlabels.errors import DataError
 from fewlabels.projects import Project
-from fewlabels.projects.indexing import IndexedFile
+from fewlabels.projects.image_index import IndexedFile
 from fewlabels.report.pictures import encoded
 
 SIDES = (160, 320, 1280, 2560)

@@ -60,7 +60,7 @@ def begin(
 @startable
 def prepare(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
     """Take in all images, and make their features where the training wants some."""
-    from fewlabels.projects import learning
+    from fewlabels.projects import model_training
 
     with Project.open(folder, allow_code=allow_code) as project, unwarned():
         num_images = len(project.index().files)
@@ -71,7 +71,7 @@ def prepare(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
             pool = snapshot.pool(project.images(snapshot))
             len(known.inputs.of(pool, None).rows)
         takes_steps = project.trainer().num_steps is not None
-        goes_on = takes_steps and learning.is_interrupted(project)
+        goes_on = takes_steps and model_training.is_interrupted(project)
     facts = {"num_images": num_images, "has_features": has_features}
     return facts | {"takes_steps": takes_steps, "goes_on": goes_on}
 
@@ -80,7 +80,7 @@ def prepare(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
 def warm_up(folder: str, *, allow_code: AllowCode) -> dict[str, Any]:
     """Import what choosing needs, before somebody waits for it."""
     del folder, allow_code
-    import fewlabels.projects.choosing  # noqa: F401
+    import fewlabels.projects.selection  # noqa: F401
 
     return {}
 
@@ -105,7 +105,7 @@ def next_round(
         The number of the round, and the name of a model that was trained for it.
     """
     with Project.open(folder, allow_code=allow_code) as project, unwarned():
-        from fewlabels.projects.learning import is_up_to_date
+        from fewlabels.projects.model_training import is_up_to_date
 
         if at_random:
             asked = project.ask(strategy="random", scan=False, ahead=True)
@@ -170,7 +170,7 @@ def built_in(project: Project) -> "Training | None":
 
 def _from_scratch(project: Project) -> Choice:
     """Return the trainer of a network from scratch, given shares that are known."""
-    from fewlabels.projects.planning import from_scratch
+    from fewlabels.projects.training_plan import from_scratch
 
     num_classes = len(project.store.classes())
     return from_scratch(assumed(project.chosen_trainer(), num_classes) or UNKNOWN)

@@ -17,7 +17,7 @@ from fewlabels.models.embedding import embedded
 from fewlabels.models.module_encoder import ModuleEncoder
 from fewlabels.pool import ArrayImages, Pool
 from fewlabels.projects import plan
-from fewlabels.projects.planning import (
+from fewlabels.projects.training_plan import (
     MOST_JOINED,
     duration,
     expected_seconds,

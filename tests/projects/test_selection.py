@@ -29,7 +29,7 @@ from fewlabels.errors import (
     UsageError,
 )
 from fewlabels.experiments.settings import Choice
-from fewlabels.projects import NextStep, choosing
+from fewlabels.projects import NextStep, selection
 from fewlabels.projects.store import Kind, candidates_digest
 from fewlabels.strategies.random import Random
 
@@ -65,7 +65,7 @@ def test_the_audit_slice_is_drawn_uniformly(tmp_path):
         for seed in range(200):
             drawn = replace(project, settings=plain.model_copy(update={"seed": seed}))
             free = snapshot.candidates
-            counts[choosing._audit_slice(drawn, snapshot, free)] += 1
+            counts[selection._audit_slice(drawn, snapshot, free)] += 1
     expected = 200 * 2 / 8
     chi_square = ((counts - expected) ** 2 / expected).sum()
     assert counts.sum() == 400

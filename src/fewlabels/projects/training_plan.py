@@ -28,9 +28,9 @@ from fewlabels.models.embedding import num_missing
 from fewlabels.models.encoders import ENCODER, NORMAL, QUALITIES, Quality
 from fewlabels.names import is_import_path
 from fewlabels.pool import UNKNOWN, ArrayImages, Images, Pool
-from fewlabels.projects import indexing
+from fewlabels.projects import image_index
 from fewlabels.projects.beginning import reference
-from fewlabels.projects.indexing import Index, inside
+from fewlabels.projects.image_index import Index, inside
 from fewlabels.projects.rows import OVER_ROWS, rows_in, scan_rows
 from fewlabels.projects.settings import NewProject
 from fewlabels.projects.shares import UNKNOWN as UNKNOWN_SHARES
@@ -213,7 +213,7 @@ class Source:
             return cls(scan_rows(vectors), (), vectors, own)
         if not images.is_dir():
             raise DataError(f"There is no folder '{images}' with images.")
-        index = indexing.scan(images, without=inside(place, images), most=first)
+        index = image_index.scan(images, without=inside(place, images), most=first)
         if not index.files:
             such_as = f" ({index.unreadable[0]})" if index.unreadable else ""
             raise DataError(

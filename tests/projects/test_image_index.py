@@ -10,8 +10,8 @@ from tests.data.pictures import save
 from fewlabels.data.decode import inspect
 from fewlabels.errors import DataError
 from fewlabels.progress import reporting
-from fewlabels.projects import indexing
-from fewlabels.projects.indexing import UNSETTLED, scan
+from fewlabels.projects import image_index
+from fewlabels.projects.image_index import UNSETTLED, scan
 
 LONG_AGO = 1_600_000_000
 
@@ -61,9 +61,9 @@ def test_what_is_known_is_not_read_again(folder, monkeypatch):
     first = scan(folder)
     save(folder / "new.png", 77)
     read = []
-    whole = indexing.fingerprint
+    whole = image_index.fingerprint
     monkeypatch.setattr(
-        indexing,
+        image_index,
         "fingerprint",
         lambda name, path: read.append(name) or whole(name, path),
     )
@@ -125,7 +125,7 @@ def test_copies_share_a_group(folder):
 
 
 def test_reading_is_reported_as_it_goes(folder, monkeypatch):
-    monkeypatch.setattr(indexing, "_CHUNK", 4)
+    monkeypatch.setattr(image_index, "_CHUNK", 4)
     seen = []
 
     class Listener:

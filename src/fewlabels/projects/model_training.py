@@ -25,9 +25,9 @@ from fewlabels.pool import Pool
 from fewlabels.projects import models
 from fewlabels.projects.export import Facts, load_model, save_model
 from fewlabels.projects.models import ModelRecord
-from fewlabels.projects.planning import duration, expected_seconds
 from fewlabels.projects.shares import assumed, informed
 from fewlabels.projects.snapshot import Snapshot
+from fewlabels.projects.training_plan import duration, expected_seconds
 from fewlabels.protocols import Classifier, Trainer
 from fewlabels.rng import stream
 
