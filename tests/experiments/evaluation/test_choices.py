@@ -81,7 +81,7 @@ def test_without_copies_nothing_is_redundant():
 @pytest.mark.parametrize(
     ("call", "kind", "message"),
     [
-        (lambda: class_coverage([1, -1]), UsageError, "fewer than 0 labels"),
+        (lambda: class_coverage([1, -1]), UsageError, "none can be below 0"),
         (lambda: class_coverage([]), ShapeError, r"counts has shape \(0,\)"),
         (lambda: class_balance([[1, 2]]), ShapeError, r"shape \(classes,\)"),
         (lambda: class_balance([0, 0]), UsageError, "0 labels in 2 classes"),

@@ -211,8 +211,8 @@ SEEDS = [0.1, 0.2, 0.4]
 @pytest.mark.parametrize(
     ("values", "kind", "message"),
     [
-        ({"a": SEEDS, "b": SEEDS[:2]}, ShapeError, "the same seeds in one order"),
-        ({"a": [0.1], "b": [0.2]}, ShapeError, "at least two of them"),
+        ({"a": SEEDS, "b": SEEDS[:2]}, ShapeError, "give the same seeds"),
+        ({"a": [0.1], "b": [0.2]}, ShapeError, "at least two, for each"),
         ({"a": [SEEDS], "b": [SEEDS]}, ShapeError, r"'a' has shape \(1, 3\)"),
         ({"a": [0.1, np.nan], "b": [1, 2]}, UsageError, "1 of 2 numbers in 'a'"),
         ({"a": SEEDS, "random": SEEDS}, UnknownNameError, "no strategy called 'b'"),
@@ -227,8 +227,8 @@ def test_values_that_cannot_be_paired_are_refused(values, kind, message):
     ("call", "kind", "message"),
     [
         (lambda: holm([[0.1]]), ShapeError, r"p_values has shape \(1, 1\)"),
-        (lambda: holm([0.1, 1.2]), UsageError, "values from 0 to 1"),
-        (lambda: holm([-0.1]), UsageError, "values from 0 to 1"),
+        (lambda: holm([0.1, 1.2]), UsageError, "give 0 to 1, or NaN"),
+        (lambda: holm([-0.1]), UsageError, "give 0 to 1, or NaN"),
         (
             lambda: welch(1, 1, 1, 2, 1, 3),
             UsageError,

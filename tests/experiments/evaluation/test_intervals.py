@@ -147,7 +147,7 @@ def test_it_says_what_it_found():
         ((-1, 4), {}, "num_right is -1"),
         ((1.0, 4), {}, "num_right is 1.0, of type float"),
         ((1, 4, 1.0), {}, "level is 1.0; it must be above 0 and below 1"),
-        ((1, 4), {"num_items": 3}, "num_audited is 4 and num_items 3"),
+        ((1, 4), {"num_items": 3}, "num_audited is 4, more than num_items, 3"),
     ],
 )
 def test_refusals(arguments, options, message):

@@ -71,7 +71,7 @@ def test_what_cannot_be_paired_is_refused(given):
 def test_what_was_not_measured_is_refused():
     holed = BAD.copy()
     holed[0, 0] = np.nan
-    with pytest.raises(UsageError, match="1 of 20 numbers in 'bad' are NaN"):
+    with pytest.raises(UsageError, match="1 of 20 numbers in 'bad' are not finite"):
         penalty_matrix({"good": GOOD, "bad": holed})
 
 

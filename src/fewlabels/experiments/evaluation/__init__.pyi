@@ -38,7 +38,7 @@ from .comparisons import (
     penalty_matrix as penalty_matrix,
     welch as welch,
 )
-from .measuring import (
+from .measurement import (
     accuracy as accuracy,
     settled as settled,
 )

@@ -1,4 +1,4 @@
-"""What a small random slice says: accuracy, its course, what more labels would add.
+"""Accuracy on a small random slice: intervals, its course, and a forecast.
 
 The interval of the accuracy is that of Clopper and Pearson (Biometrika, 1934): each end
 is the accuracy at which a result as extreme as the one seen has probability
@@ -13,10 +13,10 @@ Where the slice is drawn without replacement and the question is about these ver
 images, the same two tails of the hypergeometric distribution give the ends: shorter,
 and still exact.
 
-Tails of distributions are computed in plain Python, since to import SciPy takes a
+Tails of distributions are computed in plain Python, since importing SciPy takes a
 second.
 
-Shapes: R rounds, n audited items, C classes.
+Shapes: R rounds, n audited items, C classes, D draws.
 """
 
 import math
@@ -45,7 +45,11 @@ PLAIN = 0.01
 LEAST_LABELS = 20
 """Labels of random images below which nothing is said."""
 
+CARRIED = 0.8
+"""Share of the draws in which the error has to fall before a forecast is made."""
+
 _HALVINGS = 60
+_DRAWS = 2000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,14 +114,10 @@ def accuracy_interval(
     check_range("level", level, above=0, below=1)
     if not 0 <= right <= audited:
         raise UsageError(
-            f"num_right is {right} and num_audited {audited}; give a number from 0 to "
-            "that of the audited ones."
+            f"num_right is {right} and num_audited {audited}; give 0 to {audited}."
         )
     if num_items is not None and whole_number("num_items", num_items) < audited:
-        raise UsageError(
-            f"num_audited is {audited} and num_items {num_items}; a slice is no "
-            "larger than what it was drawn from."
-        )
+        raise UsageError(f"num_audited is {audited}, more than num_items, {num_items}.")
     low, high, tail = 0.0, 1.0, (1 - level) / 2
     if audited and num_items is not None:
         low, high = _finite(right, audited, tail, num_items)
@@ -255,11 +255,9 @@ def expected_gain(
     right = [right[number] for number in trained]
     reason = _why_not(num_labeled, right, more)
     if not reason:
-        from fewlabels.experiments.evaluation.forecast import expected_fall
-
-        found = expected_fall(num_labeled, right, more, seed, level)
-        if found is not None:
-            gain, low, high = found
+        forecast = _forecast(num_labeled, right, more, seed, level)
+        if forecast is not None:
+            gain, low, high = forecast
             return Gain(num_more=more, gain=gain, low=low, high=high, level=level)
         seen = ", ".join(f"{100 * sum(row) / len(row):.0f}" for row in right)
         reason = (
@@ -268,8 +266,39 @@ def expected_gain(
     return Gain(num_more=more, gain=None, level=level, reason=reason)
 
 
+def _forecast(
+    num_labeled: Sequence[int], right: Rights, num_more: int, seed: int, level: float
+) -> tuple[float, float, float] | None:
+    """Return the fall of the error and its interval; None without a clear fall."""
+    import numpy as np
+
+    generator = np.random.default_rng(seed % 2**64)
+    wrong_Rn = ~np.array(right, dtype=bool)
+    x_R, num_audited = np.log(num_labeled), wrong_Rn.shape[1]
+    ahead = float(np.log(max(num_labeled) + num_more) - x_R.max())
+    # The first column is the slice as it was audited; the others are drawn anew.
+    drawn_Dn = generator.integers(num_audited, size=(_DRAWS, num_audited))
+    chosen_Dn = np.vstack([np.arange(num_audited), drawn_Dn])
+    # Half a wrong item is added to all, so that there is a logarithm.
+    y_RD = np.log((wrong_Rn[:, chosen_Dn].sum(axis=-1) + 0.5) / (num_audited + 1))
+    centered_R = x_R - x_R.mean()
+    spread, freedom = np.square(centered_R).sum(), len(x_R) - 2
+    slope_D = (centered_R @ y_RD) / spread
+    fitted_RD = y_RD.mean(axis=0) + centered_R[:, None] * slope_D
+    variance_D = np.square(y_RD - fitted_RD).sum(axis=0) / freedom / spread
+    student_D = np.append(0, generator.standard_t(freedom, size=_DRAWS))
+    slope_D = (slope_D + np.sqrt(variance_D) * student_D).clip(max=0)
+    last_D = y_RD.mean(axis=0) + centered_R.max() * slope_D
+    falls_D = np.exp(last_D.clip(max=0)) * -np.expm1(slope_D * ahead)
+    fall, drawn_D = float(falls_D[0]), falls_D[1:]
+    if fall <= 0 or (drawn_D > 0).mean() < CARRIED:
+        return None
+    low, high = np.quantile(drawn_D, [(1 - level) / 2, (1 + level) / 2]).tolist()
+    return fall, min(low, fall), max(high, fall)
+
+
 def fall_note(right: Rights) -> str | None:
-    """Say so when the last round's model is worse than the one before.
+    """Return a note when the last round's model is worse than the one before.
 
     Example:
         >>> right = [[item < known for item in range(60)] for known in (37, 43, 34)]
@@ -292,7 +321,7 @@ def fall_note(right: Rights) -> str | None:
     num_moved = num_lost + num_won
     tail = sum(math.comb(num_moved, lost) for lost in range(num_lost, num_moved + 1))
     chance = 100 * (tail / 2**num_moved)
-    shares = [100 * sum(one) / len(one) for one in (before, now)]
+    shares = [100 * sum(row) / len(row) for row in (before, now)]
     return (
         f"The accuracy fell from {shares[0]:.0f} % to {shares[1]:.0f} %: of {len(now)} "
         f"audited images, {num_lost} changed from right to wrong and {num_won} from "
@@ -304,7 +333,7 @@ def fall_note(right: Rights) -> str | None:
 def balance_note(
     classes: Sequence[str], assumed: Sequence[float], counts: Sequence[int]
 ) -> str | None:
-    """Say so when labels speak against the class shares that a training assumes.
+    """Return a note when labels contradict the class shares that a training assumes.
 
     Only labels of images that were drawn at random count: a strategy chooses classes
     as it likes, and the predictions of a classifier that was trained towards some
@@ -354,8 +383,7 @@ def _why_not(num_labeled: Sequence[int], right: Rights, more: int) -> str:
     distinct = len(set(num_labeled))
     if distinct < LEAST_ROUNDS:
         seen = f"{distinct} different numbers of labels"
-        if distinct == 1:
-            seen = "the same number of labels"
+        seen = "the same number of labels" if distinct == 1 else seen
         return (
             f"the models so far were trained on {seen}; at least {LEAST_ROUNDS} "
             "different ones are needed to see where the curve goes."
@@ -377,7 +405,7 @@ def _check_rights(num_labeled: Sequence[int], right: Rights) -> None:
     lengths = {len(row) for row in right}
     if len(right) != len(num_labeled) or len(lengths) > 1:
         raise ShapeError(
-            f"right has {len(right)} rows of {sorted(lengths)} items, and there are "
+            f"right has {len(right)} rows of {sorted(lengths)} items for "
             f"{len(num_labeled)} rounds; give a row per round, all of one length."
         )
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 from scipy.optimize import isotonic_regression
 
 from fewlabels.errors import ShapeError, UsageError, check_range
-from fewlabels.experiments.evaluation.numbers import check_same_length, finite, rising
+from fewlabels.experiments.evaluation.numbers import Array, curves, finite
 
 Reach = Literal["from the start", "within the budget", "never"]
 
@@ -25,12 +25,12 @@ _DIGITS = 12  # of accuracies that count as equal
 class Band:
     """Mean accuracy over seeds at each number of labels, all of shape (T,)."""
 
-    mean: NDArray[np.float64]
-    deviation: NDArray[np.float64]
+    mean: Array
+    deviation: Array
     """Sample standard deviation (it divides by S - 1); NaN with a single seed."""
-    low: NDArray[np.float64]
+    low: Array
     """Lower end of the interval of the mean; NaN with a single seed."""
-    high: NDArray[np.float64]
+    high: Array
     """Upper end of it."""
 
 
@@ -114,9 +114,7 @@ def retraining_noise(accuracies: ArrayLike, *, level: float = 0.95) -> Noise:
     check_range("level", level, above=0, below=1)
     freedom = len(array_K) - 1
     if freedom < 1:
-        raise UsageError(
-            "There is 1 training; give the accuracies of at least two on one label set."
-        )
+        raise UsageError("There is 1 training; give the accuracies of at least two.")
     squares = float(np.square(array_K - array_K.mean()).sum())
     tails = stats.chi2.ppf([(1 + level) / 2, (1 - level) / 2], freedom)
     low, high = np.sqrt(squares / tails).tolist()
@@ -173,9 +171,8 @@ class Saving:
         if self.low in (None, last) or self.high == first:
             return ""
         low = f"{self.low:,.0f}" if self.low else f"less than {first:,}"
-        return (
-            f"{low} to {f'over {last:,}' if self.high is None else f'{self.high:,.0f}'}"
-        )
+        high = f"over {last:,}" if self.high is None else f"{self.high:,.0f}"
+        return f"{low} to {high}"
 
     @property
     def worth(self) -> str:
@@ -183,9 +180,7 @@ class Saving:
         return f"{self.amount} ({self.interval})" if self.interval else self.amount
 
 
-def area_under_curve(
-    num_labels: ArrayLike, accuracies: ArrayLike
-) -> NDArray[np.float64]:
+def area_under_curve(num_labels: ArrayLike, accuracies: ArrayLike) -> Array:
     """Return the area under the budget curve (AUBC), by the trapezoid rule.
 
     The budget is scaled to [0, 1], so that the area is a mean accuracy over the whole
@@ -202,9 +197,9 @@ def area_under_curve(
     Returns:
         The areas, shape (...). Of a single measurement, its accuracy.
     """
-    labels_T = rising("num_labels", num_labels)
-    array_T = finite("accuracies", accuracies, "(..., measurements)")
-    check_same_length(("num_labels", "accuracies"), (labels_T, array_T))
+    labels_T, array_T = curves(
+        "num_labels", num_labels, "accuracies", accuracies, "(..., measurements)"
+    )
     if len(labels_T) == 1:
         return array_T[..., 0].copy()
     steps = np.diff(labels_T) / (labels_T[-1] - labels_T[0])
@@ -234,7 +229,7 @@ def labels_saved(
         >>> own = [[0.70, 0.80], [0.72, 0.81], [0.71, 0.84]]
         >>> random = [[0.6, 0.7, 0.8], [0.62, 0.74, 0.8], [0.6, 0.72, 0.81]]
         >>> savings = labels_saved([20, 40], own, random, random_labels=[20, 40, 80])
-        >>> print(*(f"{one.num_labels}: {one.worth}" for one in savings), sep="; ")
+        >>> print(*(f"{s.num_labels}: {s.worth}" for s in savings), sep="; ")
         20: 38 (36 to 40); 40: over 80
 
     Args:
@@ -248,25 +243,22 @@ def labels_saved(
     Returns:
         A saving per measurement of the strategy.
     """
-    labels_T = rising("num_labels", num_labels)
-    labels_U = (
-        labels_T if random_labels is None else rising("random_labels", random_labels)
+    shape = "(seeds, measurements)"
+    labels_T, own_ST = curves("num_labels", num_labels, "accuracies", accuracies, shape)
+    given_U = num_labels if random_labels is None else random_labels
+    labels_U, random_SU = curves(
+        "random_labels", given_U, "random_accuracies", random_accuracies, shape
     )
-    own_ST = finite("accuracies", accuracies, "(seeds, measurements)")
-    random_SU = finite("random_accuracies", random_accuracies, "(seeds, measurements)")
-    check_same_length(("num_labels", "accuracies"), (labels_T, own_ST))
-    check_same_length(("random_labels", "random_accuracies"), (labels_U, random_SU))
     check_range("level", level, above=0, below=1)
     num_seeds = len(own_ST)
     if len(random_SU) != num_seeds:
         raise ShapeError(
-            f"accuracies has {num_seeds} seeds and random_accuracies {len(random_SU)}; "
-            "give the same seeds for both."
+            f"accuracies has {num_seeds} seeds and random_accuracies {len(random_SU)}."
         )
     means_T = own_ST.mean(axis=0)
     needed_T = _needed(means_T, labels_U, random_SU.mean(axis=0))
-    draws = np.random.default_rng(0)
-    picks_BS = draws.integers(num_seeds, size=(_RESAMPLES, num_seeds))
+    generator = np.random.default_rng(0)
+    picks_BS = generator.integers(num_seeds, size=(_RESAMPLES, num_seeds))
     drawn_BT = np.array(
         [
             _needed(own_ST[picks].mean(axis=0), labels_U, random_SU[picks].mean(axis=0))
@@ -294,11 +286,7 @@ def labels_saved(
     )
 
 
-def _needed(
-    accuracies_T: NDArray[np.float64],
-    labels_U: NDArray[np.float64],
-    random_U: NDArray[np.float64],
-) -> NDArray[np.float64]:
+def _needed(accuracies_T: Array, labels_U: Array, random_U: Array) -> Array:
     """Return where random's curve first reaches accuracies: 0 before it, inf behind."""
     curve_U = isotonic_regression(random_U).x.round(_DIGITS)
     wanted_T = accuracies_T.round(_DIGITS)

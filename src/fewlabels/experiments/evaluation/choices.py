@@ -1,11 +1,11 @@
-"""What was chosen: classes that have labels, copies, and how alike two choices are.
+"""Measures of what was chosen: classes with labels, copies, overlap of choices.
 
 The overlap of choices is their intersection over union (IoU). The paper (Fig. 1) takes
 the union of each strategy's label sets over all trials, with the starting sets in it,
 and compares the unions. Two things inflate that: what both began with, and the number
 of trials, since unions of many trials meet by chance. The fair comparison is per trial,
-of what was *acquired*; and any overlap is to be read beside the one that random choices
-would have, :func:`chance_overlap`.
+of what was *acquired*. Compare any overlap with that of random choices,
+:func:`chance_overlap`.
 
 Shapes: C classes, N items of the pool.
 """
@@ -14,11 +14,14 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import permutations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from fewlabels.errors import ShapeError, UsageError, whole_number
-from fewlabels.experiments.evaluation.numbers import finite, positions
+from fewlabels.experiments.evaluation.numbers import Array, finite
+
+LabelSets = Sequence[Iterable[int]]
+"""Positions of labeled items, one set per trial."""
 
 
 def class_coverage(counts: ArrayLike) -> float:
@@ -57,9 +60,7 @@ def class_balance(counts: ArrayLike) -> float:
     counts_C = _counts(counts)
     total = counts_C.sum()
     if total == 0:
-        raise UsageError(
-            f"There are 0 labels in {len(counts_C)} classes; give at least one label."
-        )
+        raise UsageError(f"There are 0 labels in {len(counts_C)} classes; give one.")
     if len(counts_C) == 1:
         return 1.0
     shares = counts_C[counts_C > 0] / total
@@ -96,10 +97,9 @@ def redundant_share(
     groups_N = np.asarray(groups)
     if groups_N.ndim != 1 or groups_N.dtype.kind not in "iu":
         raise ShapeError(
-            f"groups is {groups_N.dtype} of shape {groups_N.shape}; give whole numbers "
-            "of shape (items,)."
+            f"groups is {groups_N.dtype}, shape {groups_N.shape}; give integers, (N,)."
         )
-    picked, before = positions("picks", picks), positions("labeled", labeled)
+    picked, before = _positions("picks", picks), _positions("labeled", labeled)
     if not picked or len(picked) != len(picks) or picked & before:
         raise UsageError(
             f"There are {len(picks)} picks, {len(picked)} of them different and "
@@ -108,26 +108,21 @@ def redundant_share(
     outside = sorted(i for i in picked | before if not 0 <= i < len(groups_N))
     if outside:
         raise UsageError(
-            f"Positions {outside[:5]} are not in a pool of {len(groups_N)} items; give "
-            "positions in groups."
+            f"Positions {outside[:5]} are not in a pool of {len(groups_N)} items."
         )
     known = set(groups_N[list(before)].tolist()) if before else set()
     new = set(groups_N[list(picked)].tolist()) - known
     return 1 - len(new) / len(picked)
 
 
-def _counts(counts: ArrayLike) -> NDArray[np.float64]:
+def _counts(counts: ArrayLike) -> Array:
     counts_C = finite("counts", counts, "(classes,)")
     if (counts_C < 0).any():
-        raise UsageError(
-            f"counts is {counts_C.tolist()}; no class has fewer than 0 labels."
-        )
+        raise UsageError(f"counts is {counts_C.tolist()}; none can be below 0.")
     return counts_C
 
 
-def overlap_of_unions(
-    one: Sequence[Iterable[int]], other: Sequence[Iterable[int]]
-) -> float:
+def overlap_of_unions(one: LabelSets, other: LabelSets) -> float:
     """Return the IoU of two strategies as in the paper: of unions over the trials.
 
     Example:
@@ -142,18 +137,13 @@ def overlap_of_unions(
         A share from 0 to 1.
     """
     unions = [
-        set[int]().union(*(positions(name, items) for items in sets))
+        set[int]().union(*(_positions(name, items) for items in sets))
         for name, sets in (("one", one), ("other", other))
     ]
     return _overlap(unions[0], unions[1], "all trials together")
 
 
-def overlap_per_trial(
-    one: Sequence[Iterable[int]],
-    other: Sequence[Iterable[int]],
-    *,
-    starts: Sequence[Iterable[int]],
-) -> NDArray[np.float64]:
+def overlap_per_trial(one: LabelSets, other: LabelSets, *, starts: LabelSets) -> Array:
     """Return the IoU of what two strategies acquired, trial by trial.
 
     Its chance level is ``chance_overlap(N - s, a, b)``, where s of the N items of the
@@ -172,26 +162,21 @@ def overlap_per_trial(
     Returns:
         An IoU per trial.
     """
-    trials = _trials(one, other, starts)
-    return np.array(
-        [
-            _overlap(first - start, second - start, f"trial {number}")
-            for number, (first, second, start) in enumerate(trials)
-        ]
-    )
+    overlaps = [
+        _overlap(first - start, second - start, f"trial {number}")
+        for number, (first, second, start) in enumerate(_trials(one, other, starts))
+    ]
+    return np.array(overlaps)
 
 
 def overlap_across_trials(
-    one: Sequence[Iterable[int]],
-    other: Sequence[Iterable[int]],
-    *,
-    starts: Sequence[Iterable[int]],
+    one: LabelSets, other: LabelSets, *, starts: LabelSets
 ) -> float:
     """Return the mean IoU over pairs of different trials of two strategies.
 
     Two strategies with the same start and the same network may agree because of these.
     Different trials share neither, so what is left is a taste for the same images. A
-    strategy against itself tells how far its choices depend on the trial. Both trials'
+    strategy against itself shows how far its choices depend on the trial. Both trials'
     starting sets are left out of both sides.
 
     Example:
@@ -255,8 +240,8 @@ def chance_overlap(
     common = whole_number("shared", shared)
     if min(*sizes, common) < 0 or max(sizes) > size or not (max(sizes) or common):
         raise UsageError(
-            f"The sets have {sizes[0]} and {sizes[1]} of {size} items, and {common} "
-            "besides; give sizes from 0 to that of the pool, not all of them 0."
+            f"The sets have {sizes[0]} and {sizes[1]} of {size} items, and share "
+            f"{common} others; give sizes from 0 to {size}, not all of them 0."
         )
     both = np.arange(max(0, sum(sizes) - size), min(sizes) + 1)
     chances = stats.hypergeom.pmf(both, size, sizes[0], sizes[1])
@@ -265,17 +250,17 @@ def chance_overlap(
 
 def _overlap(one: set[int], other: set[int], where: str) -> float:
     if not one | other:
-        raise UsageError(
-            f"Both sets of {where} are empty without the starting set; compare where "
-            "something was acquired."
-        )
+        raise UsageError(f"Both sets of {where} are empty without the starting set.")
     return len(one & other) / len(one | other)
 
 
+def _positions(name: str, items: Iterable[int]) -> set[int]:
+    """Return positions as plain numbers: elements of tensors are never equal."""
+    return {whole_number(f"An item of {name}", item) for item in items}
+
+
 def _trials(
-    one: Sequence[Iterable[int]],
-    other: Sequence[Iterable[int]],
-    starts: Sequence[Iterable[int]],
+    one: LabelSets, other: LabelSets, starts: LabelSets
 ) -> list[tuple[set[int], set[int], set[int]]]:
     """Return both label sets and the starting set of each trial."""
     if not len(one) == len(other) == len(starts) or not len(one):
@@ -283,18 +268,15 @@ def _trials(
             f"There are {len(one)} and {len(other)} label sets and {len(starts)} "
             "starting sets; give one of each per trial, and at least one trial."
         )
-    names = ("one", "other", "starts")
-    sets = [
-        [positions(name, items) for items in given]
-        for name, given in zip(names, (one, other, starts), strict=True)
-    ]
-    trials = list(zip(*sets, strict=True))
-    for number, (first, second, start) in enumerate(trials):
+    trials = []
+    for number, (own, others, begun) in enumerate(zip(one, other, starts, strict=True)):
+        first, second = _positions("one", own), _positions("other", others)
+        start = _positions("starts", begun)
         num_missing = len(start - (first & second))
         if num_missing:
             raise UsageError(
                 f"{num_missing} of {len(start)} items in the starting set of trial "
-                f"{number} are not in both label sets; give the sets of one trial "
-                "together, or empty starting sets."
+                f"{number} are not in both label sets; give the sets of one trial."
             )
+        trials.append((first, second, start))
     return trials

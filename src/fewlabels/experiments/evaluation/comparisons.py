@@ -9,6 +9,7 @@ Shapes: A strategies, S seeds, T numbers of labels at which accuracy was measure
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 from typing import Literal
 
 import numpy as np
@@ -22,7 +23,7 @@ from fewlabels.errors import (
     check_range,
     whole_number,
 )
-from fewlabels.experiments.evaluation.numbers import check_same_length, finite, rising
+from fewlabels.experiments.evaluation.numbers import Array, curves, finite
 from fewlabels.names import check_known
 
 Reading = Literal["sample", "population"]
@@ -86,7 +87,7 @@ class Welch:
     """Two-sided p value."""
 
 
-def holm(p_values: ArrayLike) -> NDArray[np.float64]:
+def holm(p_values: ArrayLike) -> Array:
     """Return p values after Holm's step-down correction (Holm, 1979).
 
     To reject where the result is below 5 % is wrong in any of the tests in at most 5 %
@@ -109,21 +110,13 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
     """
     given = np.asarray(p_values, dtype=np.float64)
     if given.ndim != 1:
-        raise ShapeError(
-            f"p_values has shape {given.shape}; give numbers of shape (tests,)."
-        )
-    is_made = ~np.isnan(given)
-    made = given[is_made]
-    if ((made < 0) | (made > 1)).any():
-        raise UsageError(
-            f"p_values is {given.tolist()}; give values from 0 to 1, or NaN."
-        )
-    order = np.argsort(made, kind="stable")
-    weighted = made[order] * np.arange(len(made), 0, -1)
+        raise ShapeError(f"p_values has shape {given.shape}; give shape (tests,).")
+    if ((given < 0) | (given > 1)).any():
+        raise UsageError(f"p_values is {given.tolist()}; give 0 to 1, or NaN.")
+    order = np.argsort(given, kind="stable")[: np.isfinite(given).sum()]  # NaN is last
+    weighted = given[order] * np.arange(len(order), 0, -1)
     corrected = given.copy()
-    steps = np.empty_like(made)
-    steps[order] = np.minimum(np.maximum.accumulate(weighted), 1)
-    corrected[is_made] = steps
+    corrected[order] = np.minimum(np.maximum.accumulate(weighted), 1)
     return corrected
 
 
@@ -167,8 +160,8 @@ def paired_tests(
     sizes = {len(array_S) for array_S in arrays.values()}
     if len(sizes) != 1 or min(sizes) < 2:
         raise ShapeError(
-            f"There are values of {sorted(sizes)} seeds; give one per seed to each, "
-            "the same seeds in one order, and at least two of them."
+            f"There are values of {sorted(sizes)} seeds; give the same seeds, at least "
+            "two, for each strategy."
         )
     tests, size = [], sizes.pop()
     factor = float(stats.t.ppf((1 + level) / 2, size - 1))
@@ -246,18 +239,16 @@ def welch(
     check_known("reading", reading, Reading)
     if not (deviation or other_deviation):
         raise UsageError("Both deviations are 0; means without spread are not tested.")
-    printed = []
-    for center, spread, trials in (
-        (mean, deviation, size),
-        (other_mean, other_deviation, other_size),
-    ):
+    samples: list[float] = []
+    other = (other_mean, other_deviation, other_size)
+    for center, spread, trials in ((mean, deviation, size), other):
         check_range("mean", center)
         check_range("deviation", spread, at_least=0)
         check_range("size", whole_number("size", trials), at_least=2)
         share = trials / (trials - 1) if reading == "population" else 1.0
-        printed += [center, spread * share**0.5, trials]
-    found = stats.ttest_ind_from_stats(*printed, equal_var=False)
-    return Welch(float(found.statistic), float(found.pvalue))
+        samples += [center, spread * share**0.5, trials]
+    result = stats.ttest_ind_from_stats(*samples, equal_var=False)
+    return Welch(float(result.statistic), float(result.pvalue))
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,7 +256,7 @@ class Penalties:
     """The matrix, read by rows: the row's strategy beats the column's."""
 
     names: tuple[str, ...]
-    shares: NDArray[np.float64]
+    shares: Array
     """Entry (i, j): share of the measurements at which i is better than j, (A, A)."""
 
     @property
@@ -281,8 +272,7 @@ class Penalties:
 
     def beats(self, winner: str, loser: str) -> float:
         """Return the share of the measurements at which one is better than another."""
-        places = self.names.index(winner), self.names.index(loser)
-        return float(self.shares[places])
+        return float(self.shares[self.names.index(winner), self.names.index(loser)])
 
 
 def penalty_matrix(
@@ -303,25 +293,21 @@ def penalty_matrix(
     Returns:
         The matrix.
     """
-    names = tuple(accuracies)
-    arrays = [
-        finite(f"'{name}'", accuracies[name], "(seeds, measurements)") for name in names
-    ]
+    axes = "(seeds, measurements)"
+    arrays = [finite(f"'{name}'", accuracies[name], axes) for name in accuracies]
     shapes = {array_ST.shape for array_ST in arrays}
     if len(shapes) != 1 or min(shapes)[0] < 2:
         raise ShapeError(
             f"The accuracies have shapes {sorted(shapes)}; give each strategy the same "
-            "(seeds, measurements), with at least two seeds, paired in one order."
+            "(seeds, measurements), with at least two seeds."
         )
-    shares = np.zeros((len(names), len(names)))
-    for i, one_ST in enumerate(arrays):
-        for j, other_ST in enumerate(arrays):
-            if i != j:
-                differences_ST = paired_differences(one_ST, other_ST)
-                is_higher_T = differences_ST.mean(axis=0) > 0
-                is_significant_T = t_p_values(differences_ST) < level  # NaN is not
-                shares[i, j] = np.mean(is_significant_T & is_higher_T)
-    return Penalties(names, shares)
+    shares = np.zeros((len(arrays), len(arrays)))
+    for i, j in permutations(range(len(arrays)), 2):
+        differences_ST = paired_differences(arrays[i], arrays[j])
+        is_higher_T = differences_ST.mean(axis=0) > 0
+        is_significant_T = t_p_values(differences_ST) < level  # NaN is not
+        shares[i, j] = np.mean(is_significant_T & is_higher_T)
+    return Penalties(tuple(accuracies), shares)
 
 
 def penalty_checkpoints(
@@ -350,9 +336,8 @@ def penalty_checkpoints(
     Raises:
         UsageError: If no accuracy was measured at one of these numbers of labels.
     """
-    labels_T = rising("num_labels", num_labels)
-    random_T = finite("random_accuracies", random_accuracies, "(measurements,)")
-    check_same_length(("num_labels", "random_accuracies"), (labels_T, random_T))
+    name, axes = "random_accuracies", "(measurements,)"
+    labels_T, random_T = curves("num_labels", num_labels, name, random_accuracies, axes)
     counted = [0]
     step = labels_T[1] - labels_T[0] if len(labels_T) > 1 else np.inf
     while (wanted := labels_T[0] + step) <= labels_T[-1]:
@@ -360,7 +345,7 @@ def penalty_checkpoints(
         if labels_T[place] != wanted:
             raise UsageError(
                 f"Nothing was measured at {wanted:g} labels, but at "
-                f"{labels_T.tolist()}; measure after each query, all of one size."
+                f"{labels_T.tolist()}; use queries of one size."
             )
         if random_T[place] > NEARLY_FINAL * random_T[-1]:
             break
@@ -369,27 +354,23 @@ def penalty_checkpoints(
     return np.array(counted, dtype=np.intp)
 
 
-def paired_differences(
-    one: NDArray[np.float64], other: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return differences to twelve digits of the largest value.
+def paired_differences(one: Array, other: Array) -> Array:
+    """Return differences, rounded to twelve digits of the largest value.
 
-    So 0.9 - 0.8 and 0.8 - 0.7 are the same, as they are on paper.
+    So 0.9 - 0.8 and 0.8 - 0.7 are equal, as they are on paper.
     """
     largest = max(np.abs(one).max(), np.abs(other).max())
     digits = _DIGITS - int(np.ceil(np.log10(largest))) if largest else _DIGITS
-    differences: NDArray[np.float64] = np.round(one - other, digits)
-    return differences
+    return np.asarray(np.round(one - other, digits))
 
 
-def can_be_tested(differences: NDArray[np.float64]) -> NDArray[np.bool_]:
+def can_be_tested(differences: Array) -> NDArray[np.bool_]:
     """Return whether differences (S, ...) have a spread, or are all zero: (...)."""
     is_same = (differences == differences[0]).all(axis=0)
-    found: NDArray[np.bool_] = ~is_same | (differences[0] == 0)
-    return found
+    return np.asarray(~is_same | (differences[0] == 0))
 
 
-def t_p_values(differences_ST: NDArray[np.float64]) -> NDArray[np.float64]:
+def t_p_values(differences_ST: Array) -> Array:
     """Return two-sided p values of the paired t-test at each measurement, (T,)."""
     num_seeds, num_measured = differences_ST.shape
     means_T = differences_ST.mean(axis=0)
@@ -399,7 +380,7 @@ def t_p_values(differences_ST: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(can_be_tested(differences_ST), p_T, np.nan)
 
 
-def signed_rank_p(differences_S: NDArray[np.float64]) -> float:
+def signed_rank_p(differences_S: Array) -> float:
     """Return the two-sided p value of Wilcoxon's signed rank test.
 
     Zeros are left out, and equal sizes share the mean of their ranks. Up to 50
