@@ -121,9 +121,9 @@ def test_length_does_not_matter(scale):
 
 def test_the_same_features_are_decomposed_once(monkeypatch):
     calls = []
-    made = diffusion._made
+    compute = diffusion._compute_rows
     monkeypatch.setattr(
-        diffusion, "_made", lambda *told: calls.append(told) or made(*told)
+        diffusion, "_compute_rows", lambda *a: calls.append(a) or compute(*a)
     )
     rows = rows_of(6)
     found = diffusion_rows(rows, Diffusion())

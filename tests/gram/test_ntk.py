@@ -181,7 +181,9 @@ def test_wrong_sizes_are_explained():
         sketched(network, inputs, 0, sketch_width=10, num_sketches=4)
     with pytest.raises(UsageError, match="layers is 4, and 3 modules of the network"):
         exact_ntk_gram(network, inputs, num_classes=NUM_CLASSES, layers=4)
-    with pytest.raises(ShapeError, match=r"gives shape \(1, 4\) for one item; with 7"):
+    with pytest.raises(
+        ShapeError, match=r"gives shape \(1, 4\) for one item; its logits"
+    ):
         exact_ntk_gram(network, inputs, num_classes=7)
     with pytest.raises(UsageError, match="0 modules of the network own parameters"):
         exact_ntk_gram(nn.Tanh(), inputs, num_classes=3)

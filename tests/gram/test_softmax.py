@@ -56,5 +56,5 @@ def test_features_and_logits_belong_together():
         softmax_kernel(torch.zeros(3, 2), torch.zeros(4, 2))
     with pytest.raises(ShapeError, match=r"logits have shape \(3,\); give one row per"):
         softmax_kernel(torch.zeros(3, 2), torch.zeros(3))
-    with pytest.raises(UsageError, match="temperature is 0; it divides the logits"):
+    with pytest.raises(UsageError, match="temperature is 0; it must be above 0"):
         softmax_kernel(torch.zeros(3, 2), torch.zeros(3, 2), temperature=0)

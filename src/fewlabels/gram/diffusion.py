@@ -3,24 +3,22 @@
 K = (I - a S)^-1, where S holds the weights of the edges, divided by the roots of both
 nodes' degrees: how far a label of one item is felt at another (Zhou et al., "Learning
 with Local and Global Consistency", 2003). It is never built: its largest eigenvalues,
-those next to 1 / (1 - a), hold nearly all of it, and what they leave is close to a
-multiple of the identity.
+those next to 1 / (1 - a), hold nearly all of it, and the rest is close to a multiple of
+the identity.
 
 Shapes: N items, M nodes of the graph, R eigenvectors.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from scipy import sparse
 from torch import Tensor
 
-from fewlabels.errors import UsageError
+from fewlabels.errors import Count, Limits, Settings
 from fewlabels.gram.graph import NeighborGraph
-from fewlabels.gram.linear import LinearKernel
+from fewlabels.gram.kernels import LinearKernel
 from fewlabels.gram.nodes import Nodes
 from fewlabels.gram.rows import DoubleRows
 from fewlabels.names import check_known
@@ -28,30 +26,19 @@ from fewlabels.pool import Rows
 
 Weights = Literal["none", "influence"]
 
-_last: dict[tuple[Any, ...], "DiffusionRows"] = {}  # that were made, of what
+_last: dict[tuple[Any, ...], "DiffusionRows"] = {}
 
 
 @dataclass(frozen=True)
-class Diffusion:
+class Diffusion(Settings):
     """How labels spread: settings of the kernel."""
 
-    num_neighbors: int = 10
+    num_neighbors: Count = 10
     """Edges that each item begins."""
-    damping: float = 0.99
+    damping: Annotated[float, Limits(above=0, below=1)] = 0.99
     """What is left of a label after each edge (a), below 1."""
-    rank: int = 200
+    rank: Count = 200
     """Eigenvectors that are computed (R); from the number of items on it is exact."""
-
-    def __post_init__(self) -> None:
-        """Refuse what makes no kernel."""
-        for name in ("num_neighbors", "rank"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} is {getattr(self, name)}; give at least 1.")
-        if not 0 < self.damping < 1:
-            raise UsageError(
-                f"damping is {self.damping}; labels fade with every edge, so give a "
-                "number between 0 and 1, such as 0.99."
-            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +61,8 @@ class DiffusionRows:
 def diffusion_rows(features: Rows, settings: Diffusion) -> DiffusionRows:
     """Return rows whose dot products are the kernel, by its largest eigenvalues.
 
-    The last ones are remembered: whoever asks again about the same features waits for
-    one look at all of them.
+    The last result is remembered: asking again about the same features costs one pass
+    over them.
 
     Args:
         features: Shape (N, F); compared by direction. Copies share a node.
@@ -88,15 +75,25 @@ def diffusion_rows(features: Rows, settings: Diffusion) -> DiffusionRows:
     key = settings, *nodes.identity
     if key not in _last:
         _last.clear()
-        _last[key] = _made(nodes, settings)
+        _last[key] = _compute_rows(nodes, settings)
     return _last[key]
 
 
-def _made(nodes: Nodes, settings: Diffusion) -> DiffusionRows:
-    graph = NeighborGraph.of(nodes, settings.num_neighbors)
-    adjacency, a = graph.normalized, settings.damping
+def _compute_rows(nodes: Nodes, settings: Diffusion) -> DiffusionRows:
+    """Return the rows, and the mean of 1 / (1 - a x) over all other eigenvalues x.
+
+    The traces of the matrix and its square give the mean and variance of those; the
+    function is taken to second order around the mean.
+    """
+    graph, a = NeighborGraph.of(nodes, settings.num_neighbors), settings.damping
     values_R, vectors_MR = graph.spectrum(settings.rank)
-    remainder = _remainder(adjacency, values_R, a)
+    remainder, num_left = 0.0, len(nodes) - len(values_R)
+    if num_left:
+        mean = -float(values_R.sum()) / num_left  # the trace is zero
+        squares = float((graph.normalized.data**2).sum() - (values_R**2).sum())
+        variance = max(squares / num_left - mean**2, 0.0)
+        middle = 1 / (1 - a * mean)
+        remainder = float(middle + a**2 * middle**3 * variance)
     scales_R = np.sqrt(np.maximum(1 / (1 - a * values_R) - remainder, 0))
     counts_M = np.bincount(nodes.node_of, minlength=len(nodes)).astype(np.float64)
     sums_M = graph.diffused(counts_M, a)
@@ -126,25 +123,8 @@ def diffusion_kernel(
         The kernel over all N items.
     """
     check_known("weights", weights, Weights)
-    found = diffusion_rows(features, settings)
-    rows = found.rows
+    diffusion = diffusion_rows(features, settings)
+    rows = diffusion.rows
     if weights == "influence":
-        rows = rows * (found.sums / found.diagonal)[:, None]
-    return LinearKernel(DoubleRows(rows, has_bias=False, is_normalized=False))
-
-
-def _remainder(
-    adjacency: sparse.csr_array, values_R: NDArray[np.float64], damping: float
-) -> float:
-    """Return the mean of 1 / (1 - a x) over the eigenvalues x that are left out.
-
-    Traces of the matrix and its square tell their mean and variance; the function is
-    taken to second order around the mean.
-    """
-    num_left = adjacency.shape[0] - len(values_R)
-    if not num_left:
-        return 0.0
-    mean = -float(values_R.sum()) / num_left  # the trace is zero
-    square = float((adjacency.data**2).sum() - (values_R**2).sum()) / num_left
-    middle = 1 / (1 - damping * mean)
-    return float(middle + damping**2 * middle**3 * max(square - mean**2, 0.0))
+        rows = rows * (diffusion.sums / diffusion.diagonal)[:, None]
+    return LinearKernel(DoubleRows(rows))

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,10 @@ _SINGLE = 1e-5  # tolerance of eigenvectors in single precision
 _MOST_BYTES = 2**28  # of columns that are remembered
 _MOST_GRAPHS = 2  # that are remembered
 _DENSE = 200  # nodes up to which all eigenvectors are worked out,
+_UNDAMPED = 1.0
 _MOSTLY = 4  # or this many times those that are wanted; it is then faster
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,11 +50,9 @@ class NeighborGraph:
     weights: sparse.csr_array
     """Symmetric, zero on the diagonal, shape (M, M)."""
     recall: float = 1.0
-    """Which share of the true neighbors was found."""
-    _systems: dict[float, sparse.csr_array] = field(default_factory=dict, init=False)
-    _warned: set[float] = field(default_factory=set, init=False)
+    """Share of the true neighbors that the search returned."""
+    _memory: dict[Any, Any] = field(default_factory=dict, init=False)
     _columns: dict[tuple[float, int], Floats] = field(default_factory=dict, init=False)
-    _spectra: dict[int, tuple[Floats, Floats]] = field(default_factory=dict, init=False)
 
     @classmethod
     def of(
@@ -94,41 +95,44 @@ class NeighborGraph:
         It is how far a label of one node is felt at all others (Zhou et al., "Learning
         with Local and Global Consistency", 2003).
         """
-
-        def column() -> Floats:
-            source = np.zeros(len(self))
-            source[node] = 1.0
-            return self.diffused(source, damping)
-
-        return self._remembered((damping, node), column)
+        return self._column(node, damping)
 
     def diffused(self, source: Floats, damping: float) -> Floats:
         """Return the solution x of (I - damping * normalized) x = source, (M,)."""
         return np.asarray(np.maximum(self._solved(source, damping), 0.0))
 
     def potential(self, node: int) -> Floats:
-        """Return a column of the inverse of the graph's Laplacian, shape (M,).
+        """Return a column of a pseudoinverse of the graph's Laplacian, shape (M,).
 
-        The Laplacian, degrees minus weights, has no inverse: what is returned is one of
-        the part that the node is in, with mean zero, weighted by degrees, and zero in
-        all other parts.
+        The Laplacian is degrees minus weights. The column has mean zero, weighted by
+        degrees, in the part that the node is in, and is zero in all other parts.
         """
+        return self._column(node, _UNDAMPED)
 
-        def column() -> Floats:
+    def _column(self, node: int, damping: float) -> Floats:
+        known, key = self._columns, (damping, node)
+        if key in known:
+            column = known.pop(key)
+        else:
             source = np.zeros(len(self))
             source[node] = 1.0
-            return self.potentials(source)
-
-        return self._remembered((1.0, node), column)
+            if damping == _UNDAMPED:
+                column = self.potentials(source)
+            else:
+                column = self.diffused(source, damping)
+        if len(known) >= max(1, _MOST_BYTES // column.nbytes):
+            known.pop(next(iter(known)))
+        known[key] = column  # the latest is dropped last
+        return column
 
     def potentials(self, source: Floats) -> Floats:
         """Return x, whose Laplacian is ``source`` less its mean in each part, (M,)."""
         root = np.sqrt(self.degrees)
-        found = self._solved(self._centered(source / root), 1.0)
-        return np.asarray(self._centered(found) / root)
+        solution = self._solved(self._centered(source / root), _UNDAMPED)
+        return np.asarray(self._centered(solution) / root)
 
     def _centered(self, values: Floats) -> Floats:
-        """Take away what the Laplacian does not see, in each part."""
+        """Subtract the part of ``values`` that the Laplacian maps to zero."""
         root = np.sqrt(self.degrees)
         along = np.bincount(self.parts, values * root)
         lengths = np.bincount(self.parts, self.degrees)
@@ -140,51 +144,54 @@ class NeighborGraph:
         Largest first, shapes (count,) and (M, count); fewer, where there are fewer
         nodes.
         """
-        if count not in self._spectra:
-            num_nodes = len(self)
-            if num_nodes <= max(_DENSE, _MOSTLY * count):
-                values, vectors = np.linalg.eigh(self.normalized.toarray())
-            else:
-                values, vectors = self._largest_eigenvectors(count)
-            found = values[::-1][:count], vectors[:, ::-1][:, :count]
-            self._spectra[count] = found
-        return self._spectra[count]
+        return self.remember(("spectrum", count), lambda: self._eigenvectors(count))
 
-    def _largest_eigenvectors(self, count: int) -> tuple[Floats, Floats]:
-        """Return them in single precision, a third of the time, then brought to double.
+    def _eigenvectors(self, count: int) -> tuple[Floats, Floats]:
+        """Return eigenvalues and vectors; of a large graph from single precision.
 
-        The rotation of the vectors that makes their Ritz values exact squares the error
-        of single precision.
+        That takes a third of the time. The rotation of the vectors that makes their
+        Ritz values exact squares the error of single precision.
         """
-        start = np.sqrt(self.degrees) + np.linspace(0, 1, len(self))
-        single = self.normalized.astype(np.float32)
-        settings = {"which": "LA", "v0": start.astype(np.float32), "tol": _SINGLE}
-        basis = np.linalg.qr(eigsh(single, count, **settings)[1].astype(np.float64))[0]
-        values, rotation = np.linalg.eigh(basis.T @ (self.normalized @ basis))
-        return values, basis @ rotation
+        if len(self) <= max(_DENSE, _MOSTLY * count):
+            values, vectors = np.linalg.eigh(self.normalized.toarray())
+        else:
+            start = np.sqrt(self.degrees) + np.linspace(0, 1, len(self))
+            single = self.normalized.astype(np.float32)
+            settings = {"which": "LA", "v0": start.astype(np.float32), "tol": _SINGLE}
+            vectors = eigsh(single, count, **settings)[1].astype(np.float64)
+            basis = np.linalg.qr(vectors)[0]
+            values, rotation = np.linalg.eigh(basis.T @ (self.normalized @ basis))
+            vectors = basis @ rotation
+        return values[::-1][:count], vectors[:, ::-1][:, :count]
 
-    def _remembered(
-        self, key: tuple[float, int], column: Callable[[], Floats]
-    ) -> Floats:
-        known = self._columns
-        found = known.pop(key) if key in known else column()
-        if len(known) >= max(1, _MOST_BYTES // found.nbytes):
-            known.pop(next(iter(known)))
-        known[key] = found  # the last one is forgotten last
-        return found
+    def remember(self, key: Any, compute: Callable[[], Value]) -> Value:
+        """Return what was computed under a key, now or before, for this graph."""
+        if key not in self._memory:
+            self._memory[key] = compute()
+        value: Value = self._memory[key]
+        return value
 
     def _solved(self, source: Floats, damping: float) -> Floats:
-        if damping not in self._systems:
-            identity = sparse.eye_array(len(self), format="csr")
-            system = sparse.csr_array(identity - damping * self.normalized)
-            self._systems[damping] = system
-        system = self._systems[damping]
-        found, rounds = cg(system, source, rtol=_TOLERANCE, maxiter=_MOST_ROUNDS)
-        if rounds and damping not in self._warned:
-            self._warned.add(damping)
-            left = np.linalg.norm(source - system @ found) / np.linalg.norm(source)
-            warnings.warn(_inexact(float(left), rounds, len(self)), stacklevel=2)
-        return np.asarray(found)
+        system = self.remember(
+            ("system", damping),
+            lambda: sparse.csr_array(
+                sparse.eye_array(len(self), format="csr") - damping * self.normalized
+            ),
+        )
+        solution, rounds = cg(system, source, rtol=_TOLERANCE, maxiter=_MOST_ROUNDS)
+        if rounds and ("warned", damping) not in self._memory:
+            self._memory["warned", damping] = True
+            left = np.linalg.norm(source - system @ solution) / np.linalg.norm(source)
+            warnings.warn(
+                f"How labels spread over the graph of {len(self):,} different items "
+                f"was not found exactly: after {rounds:,} steps {left:.1e} of the "
+                f"equation was still open, not {_TOLERANCE:.0e}. Items far from every "
+                "label may be misjudged. Join each item to more neighbors, or lower "
+                "the damping if there is one.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return np.asarray(solution)
 
 
 _remembered: dict[tuple[Any, ...], NeighborGraph] = {}
@@ -213,14 +220,3 @@ def joined(near: NDArray[np.int64], edges: Floats) -> sparse.csr_array:
     begins = np.repeat(np.arange(num_nodes), count)
     shape = (num_nodes, num_nodes)
     return sparse.csr_array((edges.ravel(), (begins, near.ravel())), shape=shape)
-
-
-def _inexact(left: float, rounds: int, num_nodes: int) -> ConvergenceWarning:
-    return ConvergenceWarning(
-        f"How labels spread over the graph of {num_nodes:,} different items was not "
-        f"found exactly: after {rounds:,} steps {left:.1e} of the equation was still "
-        f"open, not {_TOLERANCE:.0e}. Items far from every label may be misjudged, "
-        "most likely because groups of items are joined by edges that weigh next to "
-        "nothing. Join each item to more neighbors, or lower the damping if there is "
-        "one."
-    )

@@ -8,7 +8,6 @@ Shapes: M nodes, D numbers per row, P components, R eigenvectors.
 """
 
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,10 +43,6 @@ class JointRows:
         return np.hstack([np.float32(part**0.5) * half[nodes] for part, half in halves])
 
 
-_known: WeakKeyDictionary[NeighborGraph, dict[tuple[float, int], JointRows]]
-_known = WeakKeyDictionary()
-
-
 def joint_rows(
     graph: NeighborGraph, damping: float = 0.99, rank: int = RANK
 ) -> JointRows:
@@ -63,18 +58,14 @@ def joint_rows(
     Returns:
         The rows, in single precision.
     """
-    known = _known.setdefault(graph, {})
-    if (damping, rank) not in known:
-        others = next(iter(known.values()), None)
-        if others is None:
-            features, basis = _components(graph)
-        else:
-            features, basis = others.features, others.basis
+
+    def compute() -> JointRows:
+        features, basis = graph.remember("components", lambda: _components(graph))
         values, vectors = graph.spectrum(rank)
         diffusion = (vectors / np.sqrt(1 - damping * values)).astype(np.float32)
-        diffusion /= np.float32(_length(diffusion))
-        known[damping, rank] = JointRows(features, diffusion, basis)
-    return known[damping, rank]
+        return JointRows(features, diffusion / _length(diffusion), basis)
+
+    return graph.remember(("joint rows", damping, rank), compute)
 
 
 def _components(graph: NeighborGraph) -> tuple[Singles, Singles]:
@@ -90,10 +81,11 @@ def _components(graph: NeighborGraph) -> tuple[Singles, Singles]:
     for start in range(0, num_nodes, _BLOCK):
         part = np.arange(start, min(start + _BLOCK, num_nodes))
         features[part] = (nodes.read(part).numpy() - center) @ basis
-    scale = np.float32(_length(features))
+    scale = _length(features)
     return features / scale, np.asarray(basis / scale, dtype=np.float32)
 
 
-def _length(rows: Singles) -> float:
+def _length(rows: Singles) -> np.float32:
     """Return the root of the mean squared length of rows; 1 where all are zero."""
-    return float(np.sqrt(np.square(rows, dtype=np.float64).sum(axis=1).mean())) or 1.0
+    mean = np.square(rows, dtype=np.float64).sum(axis=1).mean()
+    return np.float32(float(np.sqrt(mean)) or 1.0)

@@ -1,11 +1,14 @@
-"""The nearest others of each node.
+"""The nearest others of each node, by looking at all pairs or by faiss.
+
+All pairs of a million rows are too many to look at. faiss (the extra ``faiss``) sorts
+nodes into cells around centers and compares each with those of the nearest cells.
 
 Shapes: M nodes, D numbers per row, K neighbors.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -13,23 +16,27 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fewlabels import progress
-from fewlabels.gram import approximate
 from fewlabels.gram.nodes import Floats, Nodes
 from fewlabels.jobs.sharing import each
+from fewlabels.names import check_installed
 
 Search = Literal["exact", "faiss"]
+Places = NDArray[np.int64]
 
 _BLOCK = 2048
 _JUDGED = 256  # nodes, about, that recall is measured on
 _SPARE = 6  # candidates besides the nearest, since single precision may misplace some
 _REFINED = 16  # nodes at a time, few, so that candidates stay near the processor
 _SHARED = 2**14  # nodes that another process is asked about at a time
+_ROWS_PER_CENTER = 50
+_SHARE_OF_CELLS = 8  # one in so many is searched
+_SEED = 1
 
 
-class Found(NamedTuple):
+class NearestNodes(NamedTuple):
     """The nearest others of each node."""
 
-    near: NDArray[np.int64]
+    near: Places
     """Nearest first, and of equally near ones that of the lower number, (M, K)."""
     squares: Floats
     """Their squared distances, shape (M, K)."""
@@ -37,49 +44,85 @@ class Found(NamedTuple):
     """Which share of the true neighbors is among them, measured on some nodes."""
 
 
-def nearest(nodes: Nodes, num_neighbors: int, search: Search = "exact") -> Found:
+def nearest(nodes: Nodes, num_neighbors: int, search: Search = "exact") -> NearestNodes:
     """Find the nearest others of each node.
 
     Args:
         nodes: Where to look.
         num_neighbors: How many (K); fewer where there are fewer nodes.
         search: ``"exact"`` looks at all pairs, in blocks. ``"faiss"`` finds most of
-            them, sooner where there are many nodes; its recall, measured on some
-            nodes, is told to whoever listens to :mod:`fewlabels.progress`.
+            them, sooner where there are many nodes; it reports its recall, measured on
+            some nodes, through :mod:`fewlabels.progress`.
 
     Returns:
         The neighbors of each node.
     """
-    count = min(num_neighbors, len(nodes) - 1)
-    kept = min(count + _SPARE, len(nodes) - 1)
-    if search == "exact" or len(nodes) <= _BLOCK:
-        return Found(*_refined(nodes, _among_all(nodes, kept), count))
-    near, squares = _refined(nodes, approximate.candidates(nodes, kept), count)
-    some = np.arange(0, len(nodes), -(-len(nodes) // _JUDGED))
-    share = recall(nodes, some, near[some])
-    progress.tell(len(nodes), {"recall": share})
-    return Found(near, squares, share)
-
-
-def recall(nodes: Nodes, some: NDArray[np.int64], near: NDArray[np.int64]) -> float:
-    """Return which share of the true neighbors of some nodes is among those found."""
-    starts = range(0, len(nodes), _BLOCK)
-    blocks = (nodes.read(_block(start, len(nodes))) for start in starts)
-    true = closest(nodes.read(some), blocks, near.shape[1] + 1).numpy()
-    is_found = (near[:, :, None] == true[:, None, :]).any(axis=2)
-    return float(is_found.mean())
+    num_nodes = len(nodes)
+    count = min(num_neighbors, num_nodes - 1)
+    kept = min(count + _SPARE, num_nodes - 1)
+    is_exact = search == "exact" or num_nodes <= _BLOCK
+    candidates = _among_all(nodes, kept) if is_exact else _by_faiss(nodes, kept)
+    starts = range(0, num_nodes, _SHARED)
+    parts = [(_block(i, num_nodes, _SHARED), candidates[i:][:_SHARED]) for i in starts]
+    refined = each(partial(_refined, nodes.to_read(), count), parts)
+    near, squares = map(np.concatenate, zip(*refined, strict=True))
+    if is_exact:
+        return NearestNodes(near, squares)
+    some = np.arange(0, num_nodes, -(-num_nodes // _JUDGED))
+    blocks = (nodes.read(_block(i, num_nodes)) for i in range(0, num_nodes, _BLOCK))
+    true = closest(nodes.read(some), blocks, count + 1).numpy()
+    recall = float((near[some][:, :, None] == true[:, None, :]).any(axis=2).mean())
+    progress.tell(num_nodes, {"recall": recall})
+    return NearestNodes(near, squares, recall)
 
 
 def closest(rows: Tensor, blocks: Iterable[Tensor], count: int) -> Tensor:
     """Return which rows of all blocks are nearest to each row, shape (n, count)."""
     best, start = _Nearest(len(rows), count), 0
     for block in blocks:
-        best.merge(0, *_smallest(_distances(rows, block), count), start)
+        best.merge(0, _smallest(_distances(rows, block), count), start)
         start += len(block)
     return best.nodes
 
 
-def _among_all(nodes: Nodes, kept: int) -> NDArray[np.int64]:
+def others(near: Places, own: Places, num_nodes: int) -> Places:
+    """Leave each node out of its own candidates; where some lack, any will do."""
+    count = near.shape[1] - 1
+    is_other = (near != own[:, None]) & (near >= 0)
+    order = np.argsort(~is_other, axis=1, kind="stable")[:, :count]
+    chosen = np.take_along_axis(near, order, axis=1)
+    lacks = ~np.take_along_axis(is_other, order, axis=1)
+    spare = (own[:, None] + 1 + np.arange(count)) % num_nodes
+    return np.where(lacks, spare, chosen)
+
+
+def _by_faiss(nodes: Nodes, count: int) -> Places:
+    """Return probable neighbors of each node, shape (M, count), none of them itself."""
+    check_installed("Approximate search", "faiss", extra="faiss")
+    import faiss
+
+    num_nodes, width = len(nodes), nodes.rows.shape[1]
+    num_cells = max(1, min(int(4 * num_nodes**0.5), num_nodes // _ROWS_PER_CENTER))
+    metric = faiss.METRIC_INNER_PRODUCT
+    index: Any = faiss.index_factory(width, f"IVF{num_cells},SQfp16", metric)
+    index.cp.seed = _SEED
+    searched = max(1, num_cells // _SHARE_OF_CELLS)
+    faiss.ParameterSpace().set_index_parameter(index, "nprobe", searched)
+    most = min(num_nodes, _ROWS_PER_CENTER * num_cells)
+    index.train(nodes.read(np.arange(most)).numpy())  # by hash, so a random part
+    blocks = [_block(start, num_nodes) for start in range(0, num_nodes, _BLOCK)]
+    for block in blocks:
+        index.add(nodes.read(block).numpy())
+    candidates = np.empty((num_nodes, count), dtype=np.int64)
+    with progress.track("Neighbors", num_nodes) as advance:
+        for block in blocks:
+            near = index.search(nodes.read(block).numpy(), count + 1)[1]
+            candidates[block] = others(near, block, num_nodes)
+            advance(len(block))
+    return candidates
+
+
+def _among_all(nodes: Nodes, kept: int) -> Places:
     """Return the nearest of all nodes, by single precision, shape (M, kept)."""
     num_nodes = len(nodes)
     best = _Nearest(num_nodes, kept)
@@ -90,8 +133,8 @@ def _among_all(nodes: Nodes, kept: int) -> NDArray[np.int64]:
         for left, pairs in zip(blocks, each(compare, blocks), strict=True):
             for right, of_right, of_left in pairs:
                 if of_right is not None:
-                    best.merge(right, *of_right, left)
-                best.merge(left, *of_left, right)
+                    best.merge(right, of_right, left)
+                best.merge(left, of_left, right)
                 advance(1)
     return best.nodes.numpy()
 
@@ -102,19 +145,19 @@ _Near = tuple[Tensor, Tensor]
 
 def _compared(
     nodes: Nodes, kept: int, left: int
-) -> list[tuple[int, _Near | None, _Near]]:
+) -> Sequence[tuple[int, _Near | None, _Near]]:
     """Compare a block with itself and all later ones, in both directions."""
-    found: list[tuple[int, _Near | None, _Near]] = []
-    one = nodes.read(_block(left, len(nodes)))
+    pairs = []
+    own = nodes.read(_block(left, len(nodes)))
     for right in range(left, len(nodes), _BLOCK):
         of_right = None
         if left == right:
-            distances = _distances(one, one).fill_diagonal_(torch.inf)
+            distances = _distances(own, own).fill_diagonal_(torch.inf)
         else:
-            distances = _distances(one, nodes.read(_block(right, len(nodes))))
+            distances = _distances(own, nodes.read(_block(right, len(nodes))))
             of_right = _smallest(distances.T.contiguous(), kept)
-        found.append((right, of_right, _smallest(distances, kept)))
-    return found
+        pairs.append((right, of_right, _smallest(distances, kept)))
+    return pairs
 
 
 def _smallest(distances: Tensor, count: int) -> _Near:
@@ -122,63 +165,48 @@ def _smallest(distances: Tensor, count: int) -> _Near:
     return near.values, near.indices
 
 
-def _distances(one: Tensor, other: Tensor) -> Tensor:
+def _distances(rows: Tensor, others: Tensor) -> Tensor:
     """Return squared distances, in single precision."""
-    squares = other.square().sum(dim=1)[None]
-    distances = torch.addmm(squares, one, other.T, alpha=-2)
-    return distances.add_(one.square().sum(dim=1)[:, None])
+    squares = others.square().sum(dim=1)[None]
+    distances = torch.addmm(squares, rows, others.T, alpha=-2)
+    return distances.add_(rows.square().sum(dim=1)[:, None])
 
 
 class _Nearest:
-    """The nearest nodes found so far, of every node."""
+    """The nearest nodes so far, of every node."""
 
     def __init__(self, num_nodes: int, count: int) -> None:
         self.distances = torch.full((num_nodes, count), torch.inf)
         self.nodes = torch.zeros(num_nodes, count, dtype=torch.int64)
 
-    def merge(self, start: int, values: Tensor, places: Tensor, other: int) -> None:
-        """Take in what nodes from ``start`` on have near among those from ``other``."""
-        part = slice(start, start + len(values))
-        values = torch.cat([self.distances[part], values], dim=1)
-        numbers = torch.cat([self.nodes[part], places + other], dim=1)
-        chosen = values.topk(self.nodes.shape[1], dim=1, largest=False)
+    def merge(self, start: int, near: _Near, offset: int) -> None:
+        """Add what nodes from ``start`` on have near in a block from ``offset`` on."""
+        part = slice(start, start + len(near[0]))
+        distances = torch.cat([self.distances[part], near[0]], dim=1)
+        numbers = torch.cat([self.nodes[part], near[1] + offset], dim=1)
+        chosen = distances.topk(self.nodes.shape[1], dim=1, largest=False)
         self.distances[part] = chosen.values
         self.nodes[part] = numbers.gather(1, chosen.indices)
 
 
 def _refined(
-    nodes: Nodes, candidates: NDArray[np.int64], count: int
-) -> tuple[NDArray[np.int64], Floats]:
-    """Return the nearest candidates of each node, by double precision."""
-    parts = [
-        (
-            np.arange(start, min(start + _SHARED, len(candidates))),
-            candidates[start:][:_SHARED],
-        )
-        for start in range(0, len(candidates), _SHARED)
-    ]
-    found = list(each(partial(_refined_part, nodes.to_read(), count), parts))
-    near, squares = zip(*found, strict=True)
-    return np.concatenate(near), np.concatenate(squares)
-
-
-def _refined_part(
-    nodes: Nodes, count: int, given: tuple[NDArray[np.int64], NDArray[np.int64]]
-) -> tuple[NDArray[np.int64], Floats]:
+    nodes: Nodes, count: int, given: tuple[Places, Places]
+) -> tuple[Places, Floats]:
+    """Return the nearest candidates of some nodes, by double precision."""
     own, candidates = given
     candidates = np.sort(candidates, axis=1)  # so that ties go to the lower number
     near = np.empty((len(own), count), dtype=np.int64)
     squares: Floats = np.empty((len(own), count))
     for start in range(0, len(own), _REFINED):
         part = slice(start, start + _REFINED)
-        others = nodes.read(candidates[part].ravel())
-        others = others.reshape(*candidates[part].shape, others.shape[1])
-        gaps = (nodes.read(own[part]).double()[:, None] - others).square_().sum(dim=2)
+        rows = nodes.read(candidates[part].ravel())
+        rows = rows.reshape(*candidates[part].shape, rows.shape[1])
+        gaps = (nodes.read(own[part]).double()[:, None] - rows).square_().sum(dim=2)
         order = np.argsort(gaps.numpy(), axis=1, kind="stable")[:, :count]
         near[part] = np.take_along_axis(candidates[part], order, axis=1)
         squares[part] = np.take_along_axis(gaps.numpy(), order, axis=1)
     return near, squares
 
 
-def _block(start: int, stop: int) -> NDArray[np.int64]:
-    return np.arange(start, min(start + _BLOCK, stop))
+def _block(start: int, stop: int, length: int | None = None) -> Places:
+    return np.arange(start, min(start + (length or _BLOCK), stop))

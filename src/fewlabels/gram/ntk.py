@@ -7,16 +7,21 @@ Shapes::
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Generator, Tensor, nn
+from torch.func import functional_call, grad, vmap
 
-from fewlabels.errors import UsageError
-from fewlabels.gram.linear import LinearKernel
+from fewlabels.errors import ShapeError, UsageError
+from fewlabels.gram.kernels import LinearKernel
 from fewlabels.gram.rows import DoubleRows
-from fewlabels.gram.tangents import Layers, Tangents, evaluating
+
+Layers = Literal["all"] | int
+"""All parameters, or those of the last so many modules that own parameters."""
 
 
 class TangentKernel(LinearKernel):
@@ -80,23 +85,30 @@ def ntk_kernel(
     """
     if not 1 <= num_sketches <= sketch_width or sketch_width % num_sketches:
         raise UsageError(
-            f"sketch_width is {sketch_width} and num_sketches is {num_sketches}; every "
-            "sketch gets the same number of buckets, so the width has to be a multiple "
-            "of the number, for example 2048 and 8."
+            f"sketch_width is {sketch_width} and num_sketches is {num_sketches}; give "
+            "a width that is a multiple of the number, for example 2048 and 8."
         )
     tangents = Tangents.of(module, layers)
-    sketches = [
-        _Sketch.draw(direction, tangents.sizes, sketch_width // num_sketches, generator)
-        for direction in _directions(num_classes, num_sketches, generator)
-    ]
-    rows_ND = torch.empty(num_items, sketch_width, device=tangents.device)
-    with evaluating(module):
+    width, sizes, device = sketch_width // num_sketches, tangents.sizes, tangents.device
+    sketches = []
+    for direction in _directions(num_classes, num_sketches, generator):
+        buckets = torch.randint(width, (sum(sizes),), generator=generator).int()
+        signs = 2 * torch.randint(2, (sum(sizes),), generator=generator) - 1
+        drawn = buckets.to(device), signs.to(device, torch.int8)
+        sketches.append((direction, *(torch.split(part, sizes) for part in drawn)))
+    rows_ND = torch.empty(num_items, sketch_width, device=device)
+    with _evaluating(module):
         for items in torch.split(torch.arange(num_items), chunk_size):
-            chunk = inputs(items).to(tangents.device)
-            parts = [sketch.rows(tangents, chunk) for sketch in sketches]
+            chunk, parts = inputs(items).to(device), []
+            for direction, *drawn_parts in sketches:
+                gradients = tangents.gradients(chunk, direction)
+                rows_nW = gradients[0].new_zeros(len(items), width)
+                for part, places, sign in zip(gradients, *drawn_parts, strict=True):
+                    rows_nW.index_add_(1, places, part * sign)
+                parts.append(rows_nW)
             rows_ND[items] = torch.cat(parts, dim=1).float()
     rows_ND /= math.sqrt(num_sketches)
-    return TangentKernel(DoubleRows(rows_ND, has_bias=False, is_normalized=normalize))
+    return TangentKernel(DoubleRows(rows_ND, is_normalized=normalize))
 
 
 def exact_ntk_gram(
@@ -126,11 +138,9 @@ def exact_ntk_gram(
     """
     tangents = Tangents.of(module, layers)
     chunks = torch.split(inputs.to(tangents.device), chunk_size)
-    num_items = len(inputs)
-    gram_nn = torch.zeros(
-        num_items, num_items, dtype=torch.float64, device=tangents.device
-    )
-    with evaluating(module):
+    size = (len(inputs), len(inputs))
+    gram_nn = torch.zeros(size, dtype=torch.float64, device=tangents.device)
+    with _evaluating(module):
         for direction in torch.eye(num_classes):
             parts = [torch.cat(tangents.gradients(c, direction), dim=1) for c in chunks]
             gradients_nP = torch.cat(parts).double()
@@ -139,37 +149,64 @@ def exact_ntk_gram(
 
 
 @dataclass(frozen=True, eq=False)
-class _Sketch:
-    """One direction of the class space, and a CountSketch of the gradient along it."""
+class Tangents:
+    """A network, and the parameters that its gradients are taken by."""
 
-    direction: Tensor
-    buckets: tuple[Tensor, ...]
-    signs: tuple[Tensor, ...]
-    width: int
+    module: nn.Module
+    parameters: dict[str, Tensor]
 
     @classmethod
-    def draw(
-        cls, direction: Tensor, sizes: list[int], width: int, generator: Generator
-    ) -> "_Sketch":
-        num_parameters = sum(sizes)
-        buckets = torch.randint(width, (num_parameters,), generator=generator)
-        signs = 2 * torch.randint(2, (num_parameters,), generator=generator) - 1
-        return cls(
-            direction,
-            torch.split(buckets.int(), sizes),
-            torch.split(signs.to(torch.int8), sizes),
-            width,
-        )
+    def of(cls, module: nn.Module, layers: Layers) -> "Tangents":
+        """Choose parameters, trainable or frozen: averaged weights are frozen too."""
+        owners = [m for m in module.modules() if list(m.parameters(recurse=False))]
+        count = len(owners) if layers == "all" else layers
+        if not 1 <= count <= len(owners):
+            raise UsageError(
+                f"layers is {layers}, and {len(owners)} modules of the network own "
+                "parameters; give a number from 1 to that, or a network that has some."
+            )
+        chosen = {id(p) for m in owners[-count:] for p in m.parameters(recurse=False)}
+        named = module.named_parameters()
+        return cls(module, {name: p.detach() for name, p in named if id(p) in chosen})
 
-    def rows(self, tangents: Tangents, chunk: Tensor) -> Tensor:
-        """Return the sketched gradients of a chunk, shape (n, W)."""
-        gradients = tangents.gradients(chunk, self.direction)
-        rows_nW = gradients[0].new_zeros(len(chunk), self.width)
-        for part, buckets, signs in zip(
-            gradients, self.buckets, self.signs, strict=True
-        ):
-            rows_nW.index_add_(1, buckets.to(part.device), part * signs.to(part.device))
-        return rows_nW
+    @property
+    def device(self) -> torch.device:
+        """Where the network is."""
+        return next(iter(self.parameters.values())).device
+
+    @property
+    def sizes(self) -> list[int]:
+        """Number of entries of each parameter tensor."""
+        return [parameter.numel() for parameter in self.parameters.values()]
+
+    def gradients(self, chunk: Tensor, direction: Tensor) -> list[Tensor]:
+        """Return the gradients of direction . f(x), (n, size) of each parameter."""
+
+        def output(parameters: dict[str, Tensor], item: Tensor) -> Tensor:
+            logits = functional_call(self.module, parameters, (item[None],))
+            if logits.shape != (1, len(direction)):
+                raise ShapeError(
+                    f"The network gives shape {tuple(logits.shape)} for one item; its "
+                    f"logits must have shape (1, {len(direction)}), one per class."
+                )
+            weighted: Tensor = logits[0] @ direction.to(logits)
+            return weighted
+
+        per_item = vmap(grad(output), in_dims=(None, 0))(self.parameters, chunk)
+        return [per_item[name].flatten(1) for name in self.parameters]
+
+
+@contextmanager
+def _evaluating(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode without gradients of its own inside the block, restored after."""
+    was_training = {part: part.training for part in module.modules()}
+    module.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for part, mode in was_training.items():
+            part.training = mode
 
 
 def _directions(num_classes: int, count: int, generator: Generator) -> Tensor:

@@ -31,9 +31,9 @@ class DoubleRows:
 
     features: Rows
     """Shape (N, F), any floating type."""
-    has_bias: bool
+    has_bias: bool = False
     """Whether a 1 is appended to each row."""
-    is_normalized: bool
+    is_normalized: bool = False
     """Whether each row, with its 1, is scaled to length one."""
     name: str = "features"
     """What to call the rows in a message."""
@@ -74,9 +74,7 @@ class DoubleRows:
 
     def logits(self, logits: Matrix) -> "DoubleRows":
         """Return the logits (N, C) of the same items as plain rows, without a 1."""
-        outputs = DoubleRows(
-            as_rows(logits), has_bias=False, is_normalized=False, name="logits"
-        )
+        outputs = DoubleRows(as_rows(logits), name="logits")
         if self.num_items != outputs.num_items:
             raise ShapeError(
                 f"features have {self.num_items} rows and logits {outputs.num_items}; "
@@ -93,9 +91,10 @@ class DoubleRows:
         """
         piece = self._piece(rows, columns)
         if piece is not None:
-            return self._products(self._slice(piece), self._read(columns))[
-                rows.to(self.device) - piece.start
-            ]
+            left = self.features[piece].to(torch.float64)
+            left = left if self.center is None else left - self.center
+            products = self._products(left, self._read(columns))
+            return products[rows.to(self.device) - piece.start]
         left = self._read(rows)
         return self._products(left, left if columns is rows else self._read(columns))
 
@@ -113,7 +112,8 @@ class DoubleRows:
     def squared_lengths(self, items: Tensor) -> Tensor:
         """Return the squared length of each row, in the shape of ``items``.
 
-        Rows are taken in chunks: the lengths of a whole pool fit where its rows do not.
+        Rows are taken in chunks: the lengths of a whole pool may fit into memory where
+        its rows do not.
         """
         return self._of_each(items, lambda part: self.take(part).square().sum(-1))
 
@@ -124,18 +124,17 @@ class DoubleRows:
         return self._of_each(items, lambda part: self._squares(self._read(part)))
 
     def _of_each(self, items: Tensor, number: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return a number of each item, a chunk at a time, in the shape of ``items``.
+        """Return a number for each item, a chunk at a time, in the shape of ``items``.
 
-        There is one place for all from the start. Results that outlive the rows they
-        were made of would lie between them in memory, and keep it from being used
-        again.
+        The output is allocated first: results that are allocated between chunks would
+        fragment the memory that the chunks use.
         """
-        found = torch.empty(items.numel(), dtype=torch.float64, device=self.device)
+        numbers = torch.empty(items.numel(), dtype=torch.float64, device=self.device)
         start = 0
         for part in self.chunks(items):
-            found[start : start + len(part)] = number(part)
+            numbers[start : start + len(part)] = number(part)
             start += len(part)
-        return found.reshape(items.shape)
+        return numbers.reshape(items.shape)
 
     def _squares(self, plain_nF: Tensor) -> Tensor:
         return plain_nF.square().sum(dim=-1) + float(self.has_bias)
@@ -162,10 +161,8 @@ class DoubleRows:
         """Return what each row is multiplied by: 1, or the inverse of its length."""
         if not self.is_normalized:
             return np.ones(self.num_items)
-        everything = torch.arange(self.num_items)
-        lengths = self._of_each(
-            everything, lambda part: self._lengths(self._read(part))
-        )
+        every = torch.arange(self.num_items)
+        lengths = self._of_each(every, lambda part: self._lengths(self._read(part)))
         return (1 / lengths).cpu().numpy()
 
     def mean(self) -> Tensor:
@@ -194,18 +191,13 @@ class DoubleRows:
 
     def _piece(self, rows: Tensor, columns: Tensor) -> slice | None:
         """Return the piece of the pool that holds ``rows``, if it is hardly longer."""
-        if rows.ndim > 1 or columns.ndim > 1 or len(columns) > _FEW_COLUMNS:
+        if rows.ndim > 1 or columns.ndim > 1:
             return None
-        if len(rows) <= _FEW_COLUMNS:
+        if not len(columns) <= _FEW_COLUMNS < len(rows):
             return None
         low, high = map(int, torch.aminmax(rows))
         piece = slice(low, high + 1)
         return piece if high + 1 - low <= _SPREAD * len(rows) else None
-
-    def _slice(self, piece: slice) -> Tensor:
-        """Return the rows of a piece of the pool, not to be changed."""
-        rows = self.features[piece].to(torch.float64)
-        return rows if self.center is None else rows - self.center
 
     def _read(self, items: Tensor) -> Tensor:
         rows = self.features[items.to(self.device)].to(torch.float64)

@@ -103,10 +103,19 @@ def lobpcg_smallest_eigenvalue(
         check failed, or that the matrix has fewer than five rows, and that the value
         is the dense one.
     """
+    from scipy.sparse.linalg import lobpcg
+
     gram = _symmetric(gram_SS).to("cpu", torch.float64)
     tolerance = _LOBPCG_TOLERANCE * float(gram.diagonal().max())
     if len(gram) >= _LOBPCG_LEAST_SIZE and tolerance > 0:
-        value, vector = _lobpcg(gram, tolerance, generator)
+        start = torch.randn(len(gram), 1, generator=generator, dtype=torch.float64)
+        settings = {"tol": tolerance, "maxiter": _LOBPCG_STEPS, "largest": False}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the answer is checked below
+            _, vectors = lobpcg(gram.numpy(), start.numpy(), **settings)
+        vector = torch.from_numpy(np.asarray(vectors)[:, 0])
+        vector = vector / vector.norm()
+        value = float(vector @ gram @ vector)
         residual = float((gram @ vector - value * vector).norm())
         shifted = gram - (value - tolerance) * torch.eye(len(gram), dtype=gram.dtype)
         has_no_lower = int(torch.linalg.cholesky_ex(shifted).info) == 0
@@ -134,30 +143,24 @@ def eigenvalue_ceiling(
     Returns:
         The bound.
     """
-    return ceiling_below(kernel, labeled, largest_diagonals(kernel, candidates, size))
-
-
-def ceiling_below(kernel: Kernel, labeled: Tensor, diagonals: Tensor) -> float:
-    """Return the ceiling, given the largest diagonal entries of the candidates."""
-    bound = float(diagonals[-1])
-    if len(labeled):
-        of_labeled = float(smallest_eigenvalue(kernel.block(labeled, labeled)))
-        bound = min(bound, of_labeled)
-    return bound
-
-
-def largest_diagonals(kernel: Kernel, candidates: Tensor, size: int) -> Tensor:
-    """Return the ``size`` largest k(i, i) of the candidates, descending, streamed."""
     if not 1 <= size <= len(candidates):
         raise BudgetError(
             f"size is {size}, but there are {len(candidates)} candidates; give a size "
             f"from 1 to {len(candidates)}."
         )
     first, *others = torch.split(candidates, max(size, _CHUNK_LENGTH))
-    best = kernel.diagonal(first).topk(size).values
+    diagonals = kernel.diagonal(first).topk(size).values
     for part in others:
-        best = torch.cat([best, kernel.diagonal(part)]).topk(size).values
-    return best
+        diagonals = torch.cat([diagonals, kernel.diagonal(part)]).topk(size).values
+    return ceiling_below(kernel, labeled, diagonals)
+
+
+def ceiling_below(kernel: Kernel, labeled: Tensor, diagonals: Tensor) -> float:
+    """Return the ceiling, given the largest diagonal entries of the candidates."""
+    bound = float(diagonals[-1])
+    if not len(labeled):
+        return bound
+    return min(bound, float(smallest_eigenvalue(kernel.block(labeled, labeled))))
 
 
 def numerical_rank(features: Matrix) -> int:
@@ -174,7 +177,7 @@ def numerical_rank(features: Matrix) -> int:
     Returns:
         The number of singular values above max(N, F + 1) roundings of the largest.
     """
-    rows = DoubleRows(as_rows(features), has_bias=True, is_normalized=False)
+    rows = DoubleRows(as_rows(features), has_bias=True)
     factor = torch.empty(0, rows.width, dtype=torch.float64, device=rows.device)
     for items in rows.chunks(torch.arange(rows.num_items)):
         stacked = torch.cat([factor, rows.take(items)])
@@ -186,24 +189,3 @@ def numerical_rank(features: Matrix) -> int:
 
 def _symmetric(gram_SS: Tensor) -> Tensor:
     return (gram_SS + gram_SS.mT) / 2
-
-
-def _lobpcg(
-    gram: Tensor, tolerance: float, generator: Generator
-) -> tuple[float, Tensor]:
-    """Return the value and the unit vector at which LOBPCG stops, right or wrong."""
-    from scipy.sparse.linalg import lobpcg
-
-    start = torch.randn(len(gram), 1, generator=generator, dtype=torch.float64)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what it would warn about is checked
-        _, vectors = lobpcg(
-            gram.numpy(),
-            start.numpy(),
-            tol=tolerance,
-            maxiter=_LOBPCG_STEPS,
-            largest=False,
-        )
-    vector = torch.from_numpy(np.asarray(vectors)[:, 0])
-    vector = vector / vector.norm()
-    return float(vector @ gram @ vector), vector

@@ -27,8 +27,7 @@ from fewlabels.data import augment
 from fewlabels.data.augment import Strong, WeakAugment
 from fewlabels.data.contents import row_digest
 from fewlabels.errors import Count, Settings, Share, UsageError, Weight
-from fewlabels.gram.approximate import others
-from fewlabels.gram.nearest import closest
+from fewlabels.gram.nearest import closest, others
 from fewlabels.gram.nodes import RowSource, read_rows
 from fewlabels.models import Head, Network, as_input
 from fewlabels.models.classifiers import NetworkClassifier
