@@ -17,7 +17,7 @@ _._has_items
 _._has_a_label_per_item
 _.strategy_source  # pydantic checks it
 _._tells_runs_apart
-_._is_bearable
+_._check_size
 _._as_given  # and this when it writes
 _.schema_version  # written to files, for later versions to read
 _.tempdir  # tempfile reads it

@@ -10,7 +10,7 @@ from tests.projects.toy import begin, go_on
 from fewlabels.experiments.settings import Choice
 from fewlabels.projects.export import PredictionRows, write_predictions
 from fewlabels.projects.export import map as module
-from fewlabels.projects.export.map import NUM_NEIGHBORS, Points
+from fewlabels.projects.export.map import NUM_NEIGHBORS, FeatureFile
 
 
 def written(folder, rows, parts=3):
@@ -19,10 +19,10 @@ def written(folder, rows, parts=3):
     names = [f"{number}.png" for number in range(len(rows))]
     shares = torch.full((len(rows), 2), 0.5)
     write_predictions(table, ["a", "b"], [PredictionRows(names, shares)])
-    with Points(folder, len(rows)) as points:
-        for part in torch.from_numpy(rows).tensor_split(parts):
-            points.add(part)
-        points.write(path, table)
+    features = FeatureFile(folder, len(rows))
+    for part in torch.from_numpy(rows).tensor_split(parts):
+        features.add(part)
+    features.write_map(path, table)
     assert {one.name for one in folder.iterdir()} == {table.name, path.name}
     found = pq.read_table(path)
     assert found["file_name"].to_pylist() == names

@@ -490,9 +490,7 @@ def predict(
     """
     from fewlabels.projects import predict as predicted
     from fewlabels.projects.export import check_replaceable_table
-    from fewlabels.projects.export.tables import check_ending
 
-    check_ending(out)
     check_replaceable_table(out)
     terminal = Terminal(quiet or as_json)
     with terminal.busy():

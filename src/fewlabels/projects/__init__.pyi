@@ -1,5 +1,5 @@
 from .answers import Asked as Asked, Told as Told
-from .exporting import Exported as Exported
+from .export_folder import Exported as Exported
 from .imports import Imported as Imported, UndoneImport as UndoneImport
 from .model_training import Trained as Trained
 from .training_plan import (

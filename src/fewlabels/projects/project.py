@@ -39,7 +39,7 @@ from fewlabels.projects.store.leases import LEASE_SECONDS
 if TYPE_CHECKING:
     from fewlabels.data.decode import ImageFile
     from fewlabels.pool import Images, Pool
-    from fewlabels.projects.exporting import Exported
+    from fewlabels.projects.export_folder import Exported
     from fewlabels.projects.image_index import Index
     from fewlabels.projects.model_training import Trained
     from fewlabels.protocols import Classifier, Trainer
@@ -771,13 +771,13 @@ class Project:
             The files. An :class:`UnlearnedLabelsError` says what is missing where
             training would take steps, or too little is labeled to train at all.
         """
-        from fewlabels.projects import exporting
+        from fewlabels.projects import export_folder
 
         self.index()
-        exporting.check_folder(Path(folder))
-        if not as_is and exporting.needs_training(self):
+        export_folder.check_replaceable(Path(folder))
+        if not as_is and export_folder.needs_training(self):
             self.train()
-        return exporting.export(self, Path(folder), onnx=onnx, also=also)
+        return export_folder.export_project(self, Path(folder), onnx=onnx, also=also)
 
 
 def _store_place(folder: Path, settings: ProjectSettings) -> str | Path:

@@ -1,7 +1,7 @@
-"""``map.parquet``: where each image lies, and which are near it, for tools that draw.
+"""``map.parquet``: position and nearest neighbors of each image, for tools that draw.
 
-Positions are the two main components of what the model makes of the images (PCA):
-cheap, and the same whenever it is done. Neighbors are found among the first 64.
+Positions are the two main components of the model's features (PCA), which are cheap and
+always the same. Neighbors are computed from the first 64 components.
 
 Shapes: N images, F features, K components.
 """
@@ -9,8 +9,7 @@ Shapes: N images, F features, K components.
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +21,7 @@ from torch import Tensor
 
 from fewlabels.gram.nearest import nearest
 from fewlabels.gram.nodes import Nodes
-from fewlabels.projects.export.tables import write_table
+from fewlabels.projects.export.tables import PREDICTION_COLUMNS, write_table
 
 NUM_NEIGHBORS = 15
 """Near images that are named for each."""
@@ -30,30 +29,19 @@ NUM_NEIGHBORS = 15
 _COMPONENTS = 64
 _BLOCK = 4096
 _MOST_COMPARED = 20_000  # images of which all pairs are compared
-_KEPT = ("file_name", "label", "confidence", "source")
+_NEIGHBORS = pa.struct(
+    {"ids": pa.list_(pa.int64()), "distances": pa.list_(pa.float32())}
+)
 _SCHEMA = pa.schema(
-    [
-        ("file_name", pa.string()),
-        ("label", pa.string()),
-        ("confidence", pa.float32()),
-        ("source", pa.string()),
-        ("x", pa.float32()),
-        ("y", pa.float32()),
-        (
-            "neighbors",
-            pa.struct(
-                [("ids", pa.list_(pa.int64())), ("distances", pa.list_(pa.float32()))]
-            ),
-        ),
-    ]
+    PREDICTION_COLUMNS | {"x": pa.float32(), "y": pa.float32(), "neighbors": _NEIGHBORS}
 )
 
 
-class Points:
+class FeatureFile:
     """Features of all images, collected in a file while predictions are made.
 
     Args:
-        folder: Where the file may be; it is gone at the end of the block.
+        folder: Where the file is until the map is written.
         num_items: How many images there are.
     """
 
@@ -61,28 +49,15 @@ class Points:
         self._path, self._num_items = folder / "features.partial", num_items
         self._width = 0
 
-    def __enter__(self) -> Self:
-        """Return the collection."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Remove the file."""
-        self._path.unlink(missing_ok=True)
-
     def add(self, features: Tensor) -> None:
-        """Take the features of the next images, of any shape (n, ...)."""
+        """Append the features of the next images, of any shape (n, ...)."""
         part = features.detach().flatten(1).float().cpu().numpy()
         self._width = part.shape[1]
         # Not through a memory map: where the disk is full, that ends the process.
         with self._path.open("ab") as file:
             file.write(part.tobytes())
 
-    def write(self, path: Path, predictions: Path) -> None:
+    def write_map(self, path: Path, predictions: Path) -> None:
         """Write the map of the images that a table of predictions lists.
 
         Args:
@@ -90,51 +65,46 @@ class Points:
             predictions: ``predictions.parquet``, whose first columns are repeated.
         """
         shape = self._num_items, self._width
-        rows = _components(np.memmap(self._path, np.float32, "r", shape=shape))
-        near, distances = _neighbors(rows)
-        known = pq.read_table(predictions, columns=list(_KEPT))
+        rows = _main_components(np.memmap(self._path, np.float32, "r", shape=shape))
+        self._path.unlink()
+        # Rows are compared by their directions; of equal ones the first counts.
+        nodes = Nodes.of(torch.from_numpy(rows), 0.0)
+        is_large = len(nodes) > _MOST_COMPARED and find_spec("faiss") is not None
+        near, squares, _ = nearest(
+            nodes, NUM_NEIGHBORS, "faiss" if is_large else "exact"
+        )
+        near = nodes.first[near][nodes.node_of]
+        distances = np.sqrt(squares)[nodes.node_of]
+        known = pq.read_table(predictions, columns=list(PREDICTION_COLUMNS))
 
         def parts() -> Iterator[dict[str, Any]]:
             for start in range(0, len(rows), _BLOCK):
                 some = slice(start, start + _BLOCK)
                 columns = known.slice(start, _BLOCK).to_pydict()
                 pairs = zip(near[some].tolist(), distances[some].tolist(), strict=True)
-                listed = [{"ids": ids, "distances": far} for ids, far in pairs]
+                neighbors = [{"ids": ids, "distances": far} for ids, far in pairs]
                 x, y = rows[some, 0], rows[some, 1]
-                yield {**columns, "x": x, "y": y, "neighbors": listed}
+                yield {**columns, "x": x, "y": y, "neighbors": neighbors}
 
         write_table(path, _SCHEMA, parts())
 
 
-def _components(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+def _main_components(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the main components of rows, largest first, shape (N, K); at least two."""
     num_items, width = rows.shape
     blocks = [slice(start, start + _BLOCK) for start in range(0, num_items, _BLOCK)]
     mean = sum((rows[b].sum(axis=0, dtype=np.float64) for b in blocks), np.zeros(width))
     mean = mean / num_items
-    spread = np.zeros((width, width))
+    covariance = np.zeros((width, width))
     for block in blocks:
         part = rows[block].astype(np.float64) - mean
-        spread += part.T @ part
+        covariance += part.T @ part
     count = min(_COMPONENTS, width)
-    _, axes = eigh(spread, subset_by_index=(width - count, width - 1))
+    _, axes = eigh(covariance, subset_by_index=(width - count, width - 1))
     axes = axes[:, ::-1]
-    # The sign of an axis is anybody's; this one is always the same.
+    # An axis has an arbitrary sign; this one is always the same.
     signs = np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(count)])
-    found = np.zeros((num_items, max(2, count)), dtype=np.float32)
+    components = np.zeros((num_items, max(2, count)), dtype=np.float32)
     for block in blocks:
-        found[block, :count] = (rows[block] - mean) @ (axes * signs)
-    return found
-
-
-def _neighbors(
-    rows: NDArray[np.float32],
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return positions and distances of the nearest rows, shape (N, at most 15).
-
-    Rows are compared by their directions; of equal ones the first stands for all.
-    """
-    nodes = Nodes.of(torch.from_numpy(rows), 0.0)
-    is_large = len(nodes) > _MOST_COMPARED and find_spec("faiss") is not None
-    near, squares, _ = nearest(nodes, NUM_NEIGHBORS, "faiss" if is_large else "exact")
-    return nodes.first[near][nodes.node_of], np.sqrt(squares)[nodes.node_of]
+        components[block, :count] = (rows[block] - mean) @ (axes * signs)
+    return components

@@ -2,42 +2,116 @@
 
 The layout is the one that Hugging Face's model hub knows. Weights are safetensors,
 which hold numbers only; nothing is unpickled or imported by a name in a file.
+``model.onnx`` is the same model for programs without Python; the extra ``onnx``
+installs what torch needs to write it.
 """
 
+import copy
+import logging
+import math
+import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import torch
-from torch import Tensor
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from torch import Tensor, nn
 
 from fewlabels import files, models, rng
 from fewlabels.errors import DataError, UnknownNameError, UsageError
-from fewlabels.files import add_checksum
-from fewlabels.models import Network, checkpoint, encoders
+from fewlabels.models import Network, WideResNet, as_input, checkpoint, encoders
 from fewlabels.models.classifiers import NetworkClassifier
 from fewlabels.models.encoders import Encoder
 from fewlabels.models.frozen import FrozenClassifier
 from fewlabels.models.module_encoder import ModuleEncoder
-from fewlabels.projects.export.card import Facts, card
-from fewlabels.projects.export.config import (
-    CARD,
-    CONFIG,
-    WEIGHTS,
-    EncoderConfig,
-    ModelConfig,
-    check_classes,
-    enclosed_network,
-    read_config,
-)
+from fewlabels.names import check_installed
+from fewlabels.projects.export.card import Facts, model_card
+from fewlabels.projects.settings import LARGEST_SIDE
 from fewlabels.protocols import Classifier
 
 Exportable = NetworkClassifier | FrozenClassifier
 """The classifiers that can be written as files."""
 
-_ENCLOSED = "encoder."
-_LARGEST_WEIGHTS = 2**36  # bytes
+_CONFIG, _WEIGHTS, _CARD = "config.json", "model.safetensors", "README.md"
+_ENCODER_PREFIX = "encoder."
+_MAX_CONFIG, _MAX_WEIGHTS = 2**20, 2**36  # bytes
+_MAX_INPUTS = 2**22  # an image of 1,024 pixels a side has three quarters of it
+_MAX_OUTPUTS = 10_000_000
+
+
+class EncoderConfig(BaseModel):
+    """The frozen network before a head."""
+
+    model_config = ConfigDict(frozen=True)
+
+    identity: str
+    """Name of the encoder, which identifies network, weights and preparation."""
+    builtin: str | None = None
+    """Where its weights come with a package: the name it has here."""
+    size: int | None = Field(default=None, ge=1, le=LARGEST_SIDE)
+    """Side of the square that a built-in encoder brings images to."""
+    published: str | None = None
+    """Where others can fetch its weights: the name it has here."""
+    published_options: dict[str, Any] = {}
+    """Its options."""
+    network: str | None = None
+    """Where its weights are in the file of weights: the name of the network."""
+    num_outputs: int | None = Field(default=None, ge=1, le=_MAX_OUTPUTS)
+    """Width of that network's last layer, which is not used."""
+
+    @classmethod
+    def of(cls, encoder: Encoder) -> "EncoderConfig":
+        """Return how to get an encoder back."""
+        for name in encoders.names():
+            match = re.fullmatch(rf"{name}-[0-9a-f]{{16}}-(\d+)px", encoder.name)
+            if match is not None:
+                return cls(identity=encoder.name, builtin=name, size=int(match[1]))
+        published = getattr(encoder, "published", None)
+        if published is not None:
+            name, options = published
+            return cls(identity=encoder.name, published=name, published_options=options)
+        network = _enclosed_network(encoder)
+        if network is None:
+            return cls(identity=encoder.name)
+        return cls(
+            identity=encoder.name,
+            network=models.name_of(network),
+            num_outputs=network.head.out_features,
+        )
+
+
+class ModelConfig(BaseModel):
+    """What ``config.json`` holds: all that is needed to build an exported model."""
+
+    model_config = ConfigDict(frozen=True)
+
+    format: Literal["fewlabels-model"] = "fewlabels-model"
+    format_version: Literal[1] = 1
+    classes: tuple[str, ...] = Field(min_length=1)
+    """Names of the classes, in the order of the model's outputs."""
+    input_shape: tuple[Annotated[int, Field(ge=1, le=2**16)], ...] = Field(min_length=1)
+    """Channels, height and width that images are brought to; or the length of a row."""
+    input_range: tuple[float, float] = (-1.0, 1.0)
+    """What 0 and 255 become before the network."""
+    input_resize: str = "bilinear"
+    """How images of another size are brought to this one."""
+    network: str
+    """Name of the network, or of the head where there is an encoder."""
+    encoder: EncoderConfig | None = None
+    weights_sha256: str
+    """Hash of the file of weights, so that files of two models are not mixed."""
+
+    @field_validator("input_shape")
+    @classmethod
+    def _check_size(cls, shape: tuple[int, ...]) -> tuple[int, ...]:
+        if math.prod(shape) > _MAX_INPUTS:
+            numbers = " x ".join(map(str, shape))
+            raise ValueError(f"{numbers} is more than {_MAX_INPUTS:,} numbers")
+        return shape
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,14 +151,17 @@ def save_model(
     Returns:
         The configuration that was written.
     """
-    network = exportable(classifier)
-    check_classes(classes, classifier.num_classes)
-    tensors: dict[str, Tensor] = dict(network.module.state_dict())
+    network = _exportable(classifier)
+    if not len(set(classes)) == len(classes) == classifier.num_classes:
+        raise DataError(
+            f"The model tells {classifier.num_classes} classes apart, and "
+            f"{len(classes)} names were given, {len(set(classes))} of them distinct; "
+            "give one per class."
+        )
     encoder = None
     if isinstance(network, FrozenClassifier):
         encoder = EncoderConfig.of(network.encoder)
-        tensors |= _enclosed_tensors(network.encoder)
-    content = checkpoint.serialized(tensors, {"classes": str(len(classes))})
+    content = checkpoint.serialized(_tensors(network), {"classes": str(len(classes))})
     config = ModelConfig(
         classes=tuple(classes),
         input_shape=tuple(input_shape),
@@ -92,13 +169,16 @@ def save_model(
         encoder=encoder,
         weights_sha256=sha256(content).hexdigest(),
     )
-    text = card(config, facts)
+    identity = None if encoder is None else encoder.identity
+    card = model_card(
+        facts, config.classes, config.input_shape, config.network, identity
+    )
     files.make_folder(folder)
-    with files.replace_file(folder / WEIGHTS) as partial:
+    with files.replace_file(folder / _WEIGHTS) as partial:
         partial.write_bytes(content)
-    files.replace_text(folder / CARD, text)
-    words = add_checksum(config.model_dump_json(indent=2) + "\n")
-    files.replace_text(folder / CONFIG, words)
+    files.replace_text(folder / _CARD, card)
+    text = files.add_checksum(config.model_dump_json(indent=2) + "\n")
+    files.replace_text(folder / _CONFIG, text)
     return config
 
 
@@ -116,131 +196,220 @@ def load_model(folder: Path, *, encoder: Encoder | None = None) -> LoadedModel:
     Raises:
         DataError: If a file is missing, damaged or not of this package.
     """
-    config = read_config(folder)
-    path = folder / WEIGHTS
-    _check_weights(path, config)
+    config, path = _read_config(folder), folder / _WEIGHTS
     try:
-        found = _built(config, encoder, _Saved(path, checkpoint.shapes(path)))
-        tensors: dict[str, Tensor] = dict(found.module.state_dict())
-        if isinstance(found, FrozenClassifier):
-            tensors |= _enclosed_tensors(found.encoder)
-        checkpoint.read_into(tensors, path)
+        with files.open_regular(path, _MAX_WEIGHTS) as file:
+            digest = file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(
+            f"The weights {path} cannot be read ({error.strerror}). Put the file back "
+            f"beside its {_CONFIG}, or export the model again."
+        ) from error
+    if digest != config.weights_sha256:
+        raise DataError(
+            f"{path} is damaged, or belongs to another {_CONFIG}: its SHA-256 begins "
+            f"with {digest[:12]}, not {config.weights_sha256[:12]}. Export it again."
+        )
+    num_classes = len(config.classes)
+    classifier: Exportable
+    try:
+        if config.encoder is None:
+            shape = config.input_shape
+            network = _empty_network(path, config.network, shape, num_classes)
+            classifier = NetworkClassifier(network, num_classes)
+        else:
+            frozen = _load_encoder(config.encoder, config.input_shape, encoder, path)
+            shape = (frozen.feature_size,)
+            head = _empty_network(path, config.network, shape, num_classes)
+            classifier = FrozenClassifier(
+                module=head, num_classes=num_classes, encoder=frozen
+            )
+        checkpoint.read_into(_tensors(classifier), path)
     except UsageError as error:
-        msg = f"{folder / CONFIG} describes a model that cannot be built: {error}"
-        raise DataError(msg) from error
+        raise DataError(
+            f"{folder / _CONFIG} describes a model that cannot be built: {error}"
+        ) from error
     except (ValueError, RuntimeError) as error:
-        msg = f"{path} does not fit {CONFIG} beside it. Export the model again."
-        raise DataError(msg) from error
-    found.module.eval()
-    return LoadedModel(found, config.classes, config.input_shape)
+        raise DataError(
+            f"{path} does not fit {_CONFIG} beside it. Export the model again."
+        ) from error
+    return LoadedModel(classifier, config.classes, config.input_shape)
 
 
-def exportable(classifier: Classifier) -> Exportable:
+def _read_config(folder: Path) -> ModelConfig:
+    path = folder / _CONFIG
+    try:
+        content = files.read_regular(path, _MAX_CONFIG)
+    except OSError as error:
+        raise DataError(
+            f"There is no exported model in {folder}: {_CONFIG} cannot be read "
+            f"({error.strerror}). Give the folder that holds {_CONFIG} and {_WEIGHTS}."
+        ) from error
+    try:
+        return ModelConfig.model_validate_json(files.verify_checksum(content))
+    except ValueError as error:
+        reason = str(error)
+        if isinstance(error, ValidationError):
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"])) or "the file"
+            reason = f"{where}: {first['msg']}"
+        raise DataError(
+            f"{path} does not describe a model that was exported here, or is damaged "
+            f"({reason}). Export the model again."
+        ) from error
+
+
+def _exportable(classifier: Classifier) -> Exportable:
     """Return the classifier if it has a network of this package, else raise."""
     if isinstance(classifier, NetworkClassifier | FrozenClassifier):
         models.name_of(classifier.module)
         return classifier
     raise UsageError(
-        f"A classifier of type {type(classifier).__name__} cannot be exported, since "
-        "only networks of this package can be built anew from files. Train with one "
-        "of fewlabels.training.names()."
+        f"A classifier of type {type(classifier).__name__} cannot be exported. Train "
+        "with one of fewlabels.training.names()."
     )
 
 
-def _check_weights(path: Path, config: ModelConfig) -> None:
-    """Raise unless the weights are those that the configuration was written with."""
-    try:
-        with files.open_regular(path, _LARGEST_WEIGHTS) as file:
-            found = file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise DataError(
-            f"The weights {path} cannot be read ({error.strerror}). Put the file back "
-            "beside its config.json, or export the model again."
-        ) from error
-    if found != config.weights_sha256:
-        raise DataError(
-            f"{path} is damaged, or belongs to another {CONFIG}: its SHA-256 begins "
-            f"with {found[:12]}, not {config.weights_sha256[:12]}. Export the model "
-            "again."
-        )
+def _enclosed_network(encoder: Encoder) -> WideResNet | None:
+    """Return the network of an encoder that learned from the pool, else None."""
+    if (
+        isinstance(encoder, ModuleEncoder)
+        and isinstance(encoder.module, WideResNet)
+        and encoder.name.startswith("self-supervised-")
+    ):
+        return encoder.module
+    return None
 
 
-def _enclosed_tensors(encoder: Encoder) -> Mapping[str, Tensor]:
-    """Return the tensors of an encoder that is written with its head."""
-    network = enclosed_network(encoder)
-    state = {} if network is None else network.state_dict()
-    return {f"{_ENCLOSED}{name}": tensor for name, tensor in state.items()}
+def _tensors(classifier: Exportable) -> Mapping[str, Tensor]:
+    """Return all tensors that are written, also of an encoder that learned here."""
+    tensors: dict[str, Tensor] = dict(classifier.module.state_dict())
+    if isinstance(classifier, FrozenClassifier):
+        network = _enclosed_network(classifier.encoder)
+        state = {} if network is None else network.state_dict()
+        tensors |= {f"{_ENCODER_PREFIX}{name}": value for name, value in state.items()}
+    return tensors
 
 
-@dataclass(frozen=True)
-class _Saved:
-    """What a file of weights holds, by the shapes it announces."""
-
-    path: Path
-    shapes: checkpoint.Shapes
-
-    def check(self, planned: checkpoint.Shapes, prefix: str) -> None:
-        """Raise unless the file holds these tensors, with something before names."""
-        own = {
-            name.removeprefix(prefix): shape
-            for name, shape in self.shapes.items()
-            if name.startswith(_ENCLOSED) == bool(prefix)
-        }
-        checkpoint.check_fit(planned, own, self.path)
-
-
-def _built(config: ModelConfig, encoder: Encoder | None, saved: _Saved) -> Exportable:
-    """Return the classifier with weights yet to be filled in."""
-    num_classes = len(config.classes)
-    if config.encoder is None:
-        network = _network(config.network, config.input_shape, num_classes, saved)
-        return NetworkClassifier(network, num_classes)
-    frozen = _encoder(config.encoder, config.input_shape, encoder, saved)
-    head = _network(config.network, (frozen.feature_size,), num_classes, saved)
-    return FrozenClassifier(module=head, num_classes=num_classes, encoder=frozen)
-
-
-def _network(
-    name: str, shape: tuple[int, ...], num_outputs: int, saved: _Saved, prefix: str = ""
+def _empty_network(
+    path: Path, name: str, shape: tuple[int, ...], num_outputs: int, prefix: str = ""
 ) -> Network:
-    """Return a network, once its weights are known to be in the file.
+    """Return a network to be filled, once its weights are known to be in the file.
 
-    A few words in the configuration can ask for more memory than there is; the weights
-    have to be paid for with a file of their size.
+    A short configuration can ask for more memory than there is, so the file has to hold
+    as many weights before any are allocated.
     """
     draws = rng.stream(0, "overwritten")
     with torch.device("meta"):  # shapes without numbers
         planned = models.build(name, shape, num_outputs, draws).state_dict()
-    saved.check(checkpoint.shapes_of(planned), prefix)
+    held = {
+        key.removeprefix(prefix): size
+        for key, size in checkpoint.shapes(path).items()
+        if key.startswith(_ENCODER_PREFIX) == bool(prefix)
+    }
+    checkpoint.check_fit(checkpoint.shapes_of(planned), held, path)
     return models.build(name, shape, num_outputs, draws).eval()
 
 
-def _encoder(
-    config: EncoderConfig,
-    shape: tuple[int, ...],
-    given: Encoder | None,
-    saved: _Saved,
+def _load_encoder(
+    config: EncoderConfig, shape: tuple[int, ...], given: Encoder | None, path: Path
 ) -> Encoder:
     """Return the encoder that a model was trained over."""
     if config.builtin is not None:
         if config.builtin not in encoders.names():  # an import path would be run
             raise UnknownNameError("encoder", config.builtin, encoders.names())
-        found: Encoder = encoders.resolve(config.builtin, size=config.size)
+        encoder: Encoder = encoders.resolve(config.builtin, size=config.size)
     elif config.network is not None and config.num_outputs is not None:
-        network = _network(config.network, shape, config.num_outputs, saved, _ENCLOSED)
+        network = _empty_network(
+            path, config.network, shape, config.num_outputs, _ENCODER_PREFIX
+        )
         return ModuleEncoder(network, name=config.identity)
     elif given is not None:
-        found = given
+        encoder = given
     elif config.published is not None and encoders.is_published(config.published):
-        found = encoders.resolve(config.published, **config.published_options)
+        encoder = encoders.resolve(config.published, **config.published_options)
     else:
         raise DataError(
             f"The encoder '{config.identity}' is somebody's own, and is not in the "
             "files. Load the model in Python with load_model(folder, encoder=...)."
         )
-    if found.name != config.identity:
+    if encoder.name != config.identity:
         raise DataError(
             f"The model was trained over the encoder '{config.identity}', and this one "
-            f"is '{found.name}': its features mean something else. Use that version."
+            f"is '{encoder.name}': its features mean something else. Use that version."
         )
-    return found
+    return encoder
+
+
+# --------------------------------------------------------------------------- ONNX
+
+
+class PixelClassifier(nn.Module):
+    """A classifier as one formula: images (n, c, h, w), uint8, to probabilities."""
+
+    def __init__(self, classifier: Exportable) -> None:
+        """Take the networks over."""
+        super().__init__()
+        self.network = classifier.module
+        self.encoder: ModuleEncoder | None = None
+        if isinstance(classifier, FrozenClassifier):
+            encoder = classifier.encoder
+            if not isinstance(encoder, ModuleEncoder) or not encoder.is_portable:
+                raise UsageError(
+                    f"The encoder '{encoder.name}' is not a torch module and cannot be "
+                    f"written as ONNX. Use {_WEIGHTS} instead."
+                )
+            self.encoder = encoder
+            self.encoding = encoder.module  # so that its weights are found
+            self.keeps_half = classifier.dtype == "float16"
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return probabilities, shape (n, C)."""
+        inputs = as_input(images)
+        if self.encoder is not None:
+            inputs = self.encoder.rows(inputs)
+            if self.keeps_half:  # as the rows were that the head was trained on
+                inputs = inputs.half().float()
+        return torch.softmax(self.network(inputs), dim=1)
+
+
+def write_onnx(path: Path, classifier: Classifier, input_shape: Sequence[int]) -> None:
+    """Write a trained model as ONNX, any number of images at a time.
+
+    The input ``images`` is uint8, shape (n, channels, height, width), brought to the
+    size that the model was trained on; of a model of rows it is float32, shape (n, F).
+    The output ``probabilities`` is (n, C).
+
+    Args:
+        path: The file.
+        classifier: What a trainer of this package returned.
+        input_shape: Shape of the pool's images: channels, height and width.
+
+    Raises:
+        UsageError: If the extra ``onnx`` is not installed, or if the model cannot be
+            written so.
+    """
+    check_installed("Writing ONNX", "onnx", "onnxscript", extra="onnx")
+    module = copy.deepcopy(PixelClassifier(_exportable(classifier))).cpu().eval()
+    dtype = torch.float32 if len(input_shape) == 1 else torch.uint8
+    example = torch.zeros((2, *input_shape), dtype=dtype)
+    # The exporter logs and warns about packages that are not needed.
+    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
+    was_disabled, logger.disabled = logger.disabled, True
+    try:
+        with warnings.catch_warnings(action="ignore"), torch.no_grad():
+            program = torch.onnx.export(
+                module,
+                (example,),
+                dynamo=True,
+                input_names=["images"],
+                output_names=["probabilities"],
+                dynamic_shapes=({0: torch.export.Dim("n")},),
+                verbose=False,
+            )
+    finally:
+        logger.disabled = was_disabled
+    if program is None:
+        raise UsageError(f"torch wrote no ONNX; use {_WEIGHTS} instead.")
+    with files.replace_file(path) as partial:
+        program.save(partial, external_data=False)
