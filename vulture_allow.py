@@ -107,12 +107,9 @@ small_parts  # a fixture that tests name
 empty_figures
 efficientnet_lite0  # imported by the table of encoders
 efficientnet_lite2
-onnx_file
-no_encoder
-onnx_encoder
+refuse_rows
+from_onnx
 from_folder
-timm_folder
-local_folder
 _.find_class  # pickle calls this
 _.find_spec  # Python calls these to import
 _.create_module

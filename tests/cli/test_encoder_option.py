@@ -124,12 +124,18 @@ def test_a_download_needs_something_to_fetch(fewlabels):
 def test_a_download_is_done_only_if_asked_for(fewlabels, monkeypatch, tmp_path):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     asked = []
-    monkeypatch.setattr("fewlabels.models.local_models.download", asked.append)
-    for name in ("hf-hub:org/net@v1", "timm/net"):
+    monkeypatch.setattr(
+        "huggingface_hub.snapshot_download",
+        lambda name, revision, **_: asked.append((name, revision)),
+    )
+    for name, place in (
+        ("hf-hub:org/net@v1", ("org/net", "v1")),
+        ("timm/net", ("timm/net", None)),
+    ):
         assert fewlabels("run", "digits", "--encoder", name)[0] == 2
         assert not asked
         fewlabels("run", "digits", "--encoder", name, "--download")
-        assert [asked.pop()] == [name.removeprefix("hf-hub:")]
+        assert [asked.pop()] == [place]
 
 
 def test_a_wrong_name_in_python_is_told(tmp_path):

@@ -23,10 +23,14 @@ def same(one, other):
 def test_round_trip(tmp_path):
     saved, other = network(0), network(1)
     saved(torch.rand(4, 1, 8, 8, generator=rng.stream(0, "x")))  # moves the statistics
-    checkpoint.save(saved, tmp_path / "m.safetensors", {"made": "by test"})
+    checkpoint.write(
+        saved.state_dict(), tmp_path / "m.safetensors", {"made": "by test"}
+    )
     assert not same(saved, other)
     assert checkpoint.metadata(tmp_path / "m.safetensors") == {"made": "by test"}
-    assert checkpoint.load(other, tmp_path / "m.safetensors") == {"made": "by test"}
+    assert checkpoint.read_into(other.state_dict(), tmp_path / "m.safetensors") == {
+        "made": "by test"
+    }
     assert same(saved, other)
     assert [p.name for p in tmp_path.iterdir()] == ["m.safetensors"]
 
@@ -34,13 +38,13 @@ def test_round_trip(tmp_path):
 def test_equal_networks_make_equal_files(tmp_path):
     words = {str(number): "word" for number in range(20)}
     for name in ("a", "b"):
-        checkpoint.save(network(0), tmp_path / name, words)
+        checkpoint.write(network(0).state_dict(), tmp_path / name, words)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "m.safetensors"
-    checkpoint.save(network(0), path, {})
+    checkpoint.write(network(0).state_dict(), path, {})
     before = path.read_bytes()
 
     def full_disk(_):
@@ -48,20 +52,20 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full_disk)
     with pytest.raises(StorageError, match="disk is full"):
-        checkpoint.save(network(1), path, {})
+        checkpoint.write(network(1).state_dict(), path, {})
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["m.safetensors"]
 
 
 def test_half_a_file_is_refused(tmp_path):
     path = tmp_path / "m.safetensors"
-    checkpoint.save(network(0), path, {})
+    checkpoint.write(network(0).state_dict(), path, {})
     content = path.read_bytes()
     target = network(1)
     for length in (0, 5, 100, len(content) // 2, len(content) - 1):
         path.write_bytes(content[:length])
         with pytest.raises(DataError, match="cannot be read as a safetensors file"):
-            checkpoint.load(target, path)
+            checkpoint.read_into(target.state_dict(), path)
     assert same(target, network(1))
 
 
@@ -70,13 +74,13 @@ def test_a_foreign_file_is_refused(tmp_path, content):
     path = tmp_path / "m.safetensors"
     path.write_bytes(content)
     with pytest.raises(DataError, match="delete it and train again"):
-        checkpoint.load(network(), path)
+        checkpoint.read_into(network().state_dict(), path)
 
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path):
     for path in (tmp_path / "none.safetensors", tmp_path):
         with pytest.raises(DataError, match="cannot be read"):
-            checkpoint.load(network(), path)
+            checkpoint.read_into(network().state_dict(), path)
 
 
 @pytest.mark.parametrize(
@@ -88,10 +92,10 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path):
 )
 def test_another_network_is_refused(tmp_path, other, message):
     path = tmp_path / "m.safetensors"
-    checkpoint.save(network(**other), path, {})
+    checkpoint.write(network(**other).state_dict(), path, {})
     target = network(3)
     with pytest.raises(DataError, match=message):
-        checkpoint.load(target, path)
+        checkpoint.read_into(target.state_dict(), path)
     assert same(target, network(3))
 
 

@@ -182,7 +182,7 @@ def test_wrong_names_and_things_are_explained(module):
         with pytest.raises(UsageError, match=r"is not an encoder\. Give a torch\.nn"):
             encoders.resolve(thing)
     for thing in ("os:system", "fewlabels.names:resolve"):
-        with pytest.raises(UsageError, match=f"'{thing}' is not an encoder: it is a"):
+        with pytest.raises(UsageError, match=f"'{thing}' cannot be made with the opt"):
             encoders.resolve(thing)
     with pytest.raises(UsageError, match="nowhere to go"):
         encoders.resolve(nn.Flatten(), size=3)

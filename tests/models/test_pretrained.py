@@ -13,7 +13,7 @@ from PIL import Image
 from tests.models import saved, toy
 
 from fewlabels.errors import DataError, UsageError
-from fewlabels.models import as_input, encoders, local_models
+from fewlabels.models import as_input, encoders
 from fewlabels.models.pretrained import timm_preparation as preparation
 
 SMALL = toy.images(3, (3, 32, 32)).items
@@ -63,7 +63,7 @@ def test_images_are_scaled_and_cropped_as_timm_says(tmp_path):
     picture = picture.resize((48, 40), Image.Resampling.BICUBIC).crop((8, 4, 40, 36))
     levels = torch.from_numpy(np.array(picture)).permute(2, 0, 1)[None]
     told = network.pretrained_cfg
-    prepared = preparation(tmp_path, config_of(tmp_path), None).of(as_input(image))
+    prepared = preparation(tmp_path, config_of(tmp_path), None).apply(as_input(image))
     expected = normalized(levels, told["mean"], told["std"])
     assert prepared.shape == expected.shape
     level = 1 / 255 / min(told["std"])  # PIL rounds after each of two passes
@@ -363,4 +363,4 @@ def test_nothing_is_fetched_without_a_network(monkeypatch):
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", refused)
     with pytest.raises(DataError, match="'a/b' could not be downloaded: no network"):
-        local_models.download("a/b")
+        encoders.download("hf-hub:a/b")

@@ -11,7 +11,7 @@ from typer import Argument, Option
 from fewlabels.cli.options import Download, Json, Quiet, found_encoder, group
 from fewlabels.cli.terminal import Terminal, print_json, table
 from fewlabels.errors import UsageError
-from fewlabels.models.encoders import brought, listed, ways
+from fewlabels.models.encoders import available, describe, naming_forms
 
 if TYPE_CHECKING:
     from fewlabels.models.cache import FeatureCache, Kept
@@ -37,7 +37,7 @@ def encoders(
     """List the encoders on this machine with their licenses, and how to name others."""
     for name in names or ():
         found_encoder(name, download=download)
-    found = [brought(name) for name in names] if names else listed()
+    found = [describe(name) for name in names] if names else available()
     if as_json:
         for encoder in found:
             print_json(asdict(encoder))
@@ -52,7 +52,7 @@ def encoders(
             terminal.result(f"{encoder.name}: {encoder.note}")
     if not names:
         terminal.result("Any other is named by where it is:")
-        for way in ways():
+        for way in naming_forms():
             terminal.result(f"  {way.name}{way.note and f': {way.note}'}")
 
 

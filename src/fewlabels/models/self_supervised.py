@@ -13,6 +13,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -21,8 +22,16 @@ from torch import Generator, Tensor
 
 from fewlabels import files, models, progress, rng
 from fewlabels.data.augment import Strong, StrongAugment, strong
-from fewlabels.errors import DataError, TrainingError, UsageError, check_range
-from fewlabels.models import Network, as_input, checkpoint
+from fewlabels.errors import (
+    Count,
+    DataError,
+    Limits,
+    Settings,
+    TrainingError,
+    UsageError,
+    Weight,
+)
+from fewlabels.models import as_input, checkpoint
 from fewlabels.models.cache import FeatureCache
 from fewlabels.models.embedding import content_key
 from fewlabels.models.module_encoder import ModuleEncoder, fingerprint
@@ -32,29 +41,30 @@ _NAME = "self-supervised"
 _REPORT_EVERY = 10
 _FINISHED = "encoder.safetensors"
 _UNFINISHED = "encoder-state.safetensors"
+_Positive = Annotated[float, Limits(above=0)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelfSupervised:
+class SelfSupervised(Settings):
     """How an encoder is trained on images alone; the defaults suit small images."""
 
     network: str = "wrn-10-1"
     """Name of the network, ``"wrn-DEPTH-WIDTH"``."""
-    steps: int = 600
+    steps: Count = 600
     """Number of optimizer steps."""
-    minibatch_size: int = 128
+    minibatch_size: Count = 128
     """Images in a step, each in two views; each is compared with all others."""
-    temperature: float = 0.5
+    temperature: _Positive = 0.5
     """What similarities are divided by (tau)."""
-    learning_rate: float = 0.3
+    learning_rate: _Positive = 0.3
     """Learning rate of the first step; it falls to zero along a half cosine."""
-    momentum: float = 0.9
+    momentum: Annotated[float, Limits(above=0, below=1)] = 0.9
     """Nesterov momentum."""
-    weight_decay: float = 1e-4
+    weight_decay: Weight = 1e-4
     """Weight decay."""
-    hidden_size: int = 128
+    hidden_size: Count = 128
     """Width of the projector's hidden layer."""
-    projection_size: int = 64
+    projection_size: Count = 64
     """Outputs of the projector (P)."""
     views: Strong = field(default_factory=StrongAugment)
     """How images are varied; ``flip`` for photographs, not for digits."""
@@ -64,12 +74,7 @@ class SelfSupervised:
     def __post_init__(self) -> None:
         """Check the network's name and the ranges."""
         models.check_name(self.network)
-        for name in ("steps", "minibatch_size", "hidden_size", "projection_size"):
-            check_range(name, getattr(self, name), at_least=1)
-        for name in ("temperature", "learning_rate"):
-            check_range(name, getattr(self, name), above=0)
-        check_range("momentum", self.momentum, above=0, below=1)
-        check_range("weight_decay", self.weight_decay, at_least=0)
+        super().__post_init__()
 
     def fit(
         self,
@@ -99,15 +104,20 @@ class SelfSupervised:
             )
         key = rng.fork(generator)
         with torch.inference_mode(mode=False), torch.enable_grad():
-            training = _Training.begun(self, images.shape, key)
+            training = _Training(self, images.shape, key)
+            network = training.network
             if workspace is None:
-                _run(training, images, key, None)
-                return training.encoder()
-            kept = _Kept(workspace, self._mark(images, key))
-            if not kept.finds(training.network):
-                _run(training, images, key, kept)
-                kept.finish(training.network, self)
-            return training.encoder()
+                training.run(images)
+            else:
+                mark, path = self._mark(images, key), workspace / _FINISHED
+                if not _read(network.state_dict(), path, mark):
+                    files.make_folder(workspace)
+                    training.run(images, workspace / _UNFINISHED, mark)
+                    words = {"fingerprint": mark, "settings": json.dumps(asdict(self))}
+                    checkpoint.write(network.state_dict(), path, words)
+                    files.remove_leftovers([path, workspace / _UNFINISHED])
+                    (workspace / _UNFINISHED).unlink(missing_ok=True)
+            return ModuleEncoder(network, name=f"{_NAME}-{fingerprint(network)}")
 
     def for_images(self, images: Images, cache: FeatureCache) -> ModuleEncoder:
         """Return the encoder of some images; it is trained once and kept.
@@ -119,11 +129,11 @@ class SelfSupervised:
         Returns:
             The encoder.
         """
-        told = sha256(repr(self).encode()).hexdigest()[:16]
-        place = cache.folder / _NAME / f"{content_key(images)}-{told}"
-        files.make_folder(place)
-        with FileLock(place / ".lock"):  # of two processes, one trains and one waits
-            return self.fit(images, rng.stream(0, _NAME), workspace=place)
+        settings = sha256(repr(self).encode()).hexdigest()[:16]
+        folder = cache.folder / _NAME / f"{content_key(images)}-{settings}"
+        files.make_folder(folder)
+        with FileLock(folder / ".lock"):  # of two processes, one trains and one waits
+            return self.fit(images, rng.stream(0, _NAME), workspace=folder)
 
     def _mark(self, images: Images, key: int) -> str:
         """Return a hash of all that decides the outcome."""
@@ -132,28 +142,24 @@ class SelfSupervised:
         return sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
-@dataclass(frozen=True, eq=False)
 class _Training:
-    """A training under way: all that one step reads and changes."""
+    """A training under way: everything that a step reads and changes."""
 
-    settings: SelfSupervised
-    network: Network
-    """Its features are what is wanted; its head is the projector's hidden layer."""
-    projector: Network
-    """The last layer, over the hidden one."""
-    optimizer: torch.optim.Optimizer
+    def __init__(
+        self, settings: SelfSupervised, shape: tuple[int, ...], key: int
+    ) -> None:
+        """Draw the first weights.
 
-    @classmethod
-    def begun(
-        cls, settings: SelfSupervised, shape: tuple[int, ...], key: int
-    ) -> "_Training":
-        """Draw the first weights."""
+        The features of the network are what is wanted; its head is the hidden layer of
+        the projector.
+        """
         hidden, outputs = settings.hidden_size, settings.projection_size
         draws = rng.stream(key, "initialize encoder")
-        network = models.build(settings.network, shape, hidden, draws)
-        projector = models.build("linear", (hidden,), outputs, draws)
-        parameters = [*network.parameters(), *projector.parameters()]
-        optimizer = torch.optim.SGD(
+        self.settings, self.key = settings, key
+        self.network = models.build(settings.network, shape, hidden, draws)
+        self.projector = models.build("linear", (hidden,), outputs, draws)
+        parameters = [*self.network.parameters(), *self.projector.parameters()]
+        self.optimizer = torch.optim.SGD(
             parameters,
             lr=settings.learning_rate,
             momentum=settings.momentum,
@@ -161,19 +167,46 @@ class _Training:
             nesterov=True,
         )
         for parameter in parameters:  # there from the start, so that it can be filled
-            optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
-        return cls(settings, network, projector, optimizer)
+            zeros = torch.zeros_like(parameter)
+            self.optimizer.state[parameter]["momentum_buffer"] = zeros
 
-    def advance(self, step: int, images: Tensor, key: int) -> float:
+    def run(self, images: Images, path: Path | None = None, mark: str = "") -> None:
+        """Do all steps that are left, saving to ``path`` now and then."""
+        settings, start = self.settings, 0
+        if path is not None:
+            start = int(_read(self.tensors(), path, mark).get("step", 0))
+        size = min(settings.minibatch_size, len(images))
+        reported, saved_at = start, time.monotonic()
+        with progress.track("Learning features", settings.steps, done=start) as advance:
+            for step in range(start, settings.steps):
+                draws = rng.stream(self.key, "items", step)
+                order = torch.randperm(len(images), generator=draws)
+                loss = self.advance(step, images.read(order[:size]))
+                if not math.isfinite(loss):
+                    raise TrainingError(
+                        f"The loss is {loss} at step {step} of {settings.steps}. Lower "
+                        f"learning_rate (now {settings.learning_rate})."
+                    )
+                done = step + 1
+                if done % _REPORT_EVERY == 0 or done == settings.steps:
+                    advance(done - reported)
+                    progress.tell(done, {"loss": loss})
+                    reported = done
+                if path and time.monotonic() - saved_at >= settings.save_every:
+                    words = {"fingerprint": mark, "step": str(done)}
+                    checkpoint.write(self.tensors(), path, words)
+                    saved_at = time.monotonic()
+
+    def advance(self, step: int, images: Tensor) -> float:
         """Do one optimizer step; all its randomness is named by its number."""
         for group in self.optimizer.param_groups:
             share = (1 + math.cos(math.pi * step / self.settings.steps)) / 2
             group["lr"] = self.settings.learning_rate * share
-        pair = [
-            strong(images, rng.stream(key, purpose, step), self.settings.views)
+        views = [
+            strong(images, rng.stream(self.key, purpose, step), self.settings.views)
             for purpose in ("first views", "second views")
         ]
-        hidden = self.network.train()(as_input(torch.cat(pair))).relu()
+        hidden = self.network.train()(as_input(torch.cat(views))).relu()
         first_BP, second_BP = self.projector(hidden).chunk(2)
         loss = contrastive_loss(first_BP, second_BP, self.settings.temperature)
         self.optimizer.zero_grad()
@@ -183,63 +216,28 @@ class _Training:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all that a step changes, by name; themselves and not copies."""
-        found: dict[str, Tensor] = {}
+        tensors: dict[str, Tensor] = {}
         for part, module in (("network", self.network), ("projector", self.projector)):
             for name, tensor in module.state_dict().items():
-                found[f"{part}.{name}"] = tensor
+                tensors[f"{part}.{name}"] = tensor
             for name, parameter in module.named_parameters():
                 momentum = self.optimizer.state[parameter]["momentum_buffer"]
-                found[f"{part} momentum.{name}"] = momentum
-        return found
-
-    def encoder(self) -> ModuleEncoder:
-        """Return the network as it is now."""
-        name = f"{_NAME}-{fingerprint(self.network)}"
-        return ModuleEncoder(self.network, name=name)
+                tensors[f"{part} momentum.{name}"] = momentum
+        return tensors
 
 
-@dataclass(frozen=True)
-class _Kept:
-    """The files of one encoder."""
+def _read(tensors: dict[str, Tensor], path: Path, mark: str) -> dict[str, str]:
+    """Fill tensors from a file with this fingerprint, if there is an undamaged one.
 
-    folder: Path
-    mark: str
-
-    def finds(self, network: Network) -> bool:
-        """Fill ``network`` with the finished encoder, if there is one."""
-        path = self.folder / _FINISHED
-        try:
-            if checkpoint.metadata(path).get("fingerprint") != self.mark:
-                return False
-            checkpoint.load(network, path)
-        except DataError:  # a damaged file counts as none
-            return False
-        return True
-
-    def fill(self, training: _Training) -> int:
-        """Fill a fresh training with the unfinished one; return the steps done."""
-        path = self.folder / _UNFINISHED
-        try:
-            if checkpoint.metadata(path).get("fingerprint") != self.mark:
-                return 0
-            words = checkpoint.read_into(training.tensors(), path)
-        except DataError:
-            return 0
-        return int(words["step"])
-
-    def save(self, training: _Training, step: int) -> None:
-        """Keep the training after ``step`` steps."""
-        files.make_folder(self.folder)
-        words = {"fingerprint": self.mark, "step": str(step)}
-        checkpoint.write(training.tensors(), self.folder / _UNFINISHED, words)
-
-    def finish(self, network: Network, settings: SelfSupervised) -> None:
-        """Keep the encoder; the unfinished training goes."""
-        files.make_folder(self.folder)
-        words = {"fingerprint": self.mark, "settings": json.dumps(asdict(settings))}
-        checkpoint.save(network, self.folder / _FINISHED, words)
-        files.remove_leftovers([self.folder / _FINISHED, self.folder / _UNFINISHED])
-        (self.folder / _UNFINISHED).unlink(missing_ok=True)
+    Returns:
+        Its metadata; empty if there is none, and nothing was filled.
+    """
+    try:
+        if checkpoint.metadata(path).get("fingerprint") == mark:
+            return checkpoint.read_into(tensors, path)
+    except DataError:
+        pass
+    return {}
 
 
 def contrastive_loss(first_BP: Tensor, second_BP: Tensor, temperature: float) -> Tensor:
@@ -262,30 +260,3 @@ def contrastive_loss(first_BP: Tensor, second_BP: Tensor, temperature: float) ->
     itself = torch.eye(2 * num_images, dtype=torch.bool, device=rows.device)
     partner = torch.arange(2 * num_images, device=rows.device).roll(num_images)
     return F.cross_entropy(cosines.masked_fill(itself, -torch.inf), partner)
-
-
-def _run(training: _Training, images: Images, key: int, kept: _Kept | None) -> None:
-    """Do all steps that are left, saving now and then."""
-    settings = training.settings
-    start = 0 if kept is None else kept.fill(training)
-    size = min(settings.minibatch_size, len(images))
-    since, saved_at = start, time.monotonic()
-    with progress.track("Learning features", settings.steps, done=start) as advance:
-        for step in range(start, settings.steps):
-            order = torch.randperm(
-                len(images), generator=rng.stream(key, "items", step)
-            )
-            loss = training.advance(step, images.read(order[:size]), key)
-            if not math.isfinite(loss):
-                raise TrainingError(
-                    f"The loss is {loss} at step {step} of {settings.steps}. Lower "
-                    f"learning_rate (now {settings.learning_rate})."
-                )
-            done = step + 1
-            if done % _REPORT_EVERY == 0 or done == settings.steps:
-                advance(done - since)
-                progress.tell(done, {"loss": loss})
-                since = done
-            if kept and time.monotonic() - saved_at >= settings.save_every:
-                kept.save(training, done)
-                saved_at = time.monotonic()

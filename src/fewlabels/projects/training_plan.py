@@ -251,7 +251,7 @@ class Source:
             return Planned(head, found.shape, found.reason)
         head = told or Choice(name=_over_features(self.index.num_listed))
         if encoder is not None:
-            head = head.over(encoders.placed(encoder))
+            head = head.over(encoders.absolute(encoder))
         if "encoder" not in training.options(head.name):
             _check_useless(quality, f"the trainer '{head.name}' has no encoder")
             shape = common_shape(self.files, size)
@@ -281,7 +281,9 @@ class Source:
         if name == encoders.PIXELS:
             _check_useless(quality, f"the encoder '{name}' has a size of its own")
         side = _side(quality, size)
-        sized = encoders.sized(name, given, side, is_asked=quality is not None)
+        sized = encoders.options_for_side(
+            name, given, side, is_asked=quality is not None
+        )
         if sized != given:
             options = {**head.options, "encoder_options": sized}
             head = head.model_copy(update={"options": options})

@@ -93,7 +93,7 @@ def restore(module: nn.Module, folder: Path, mark: str) -> bool:
     try:
         if not path.exists() or checkpoint.metadata(path).get("fingerprint") != mark:
             return False
-        checkpoint.load(module, path)
+        checkpoint.read_into(module.state_dict(), path)
     except DataError as error:
         warnings.warn(f"{error} It counts as none.", DamagedWarning, stacklevel=2)
         return False
@@ -108,7 +108,7 @@ def keep(module: nn.Module, folder: Path, mark: str, identity: Identity) -> None
         "trainer": identity.type,
         "settings": json.dumps(identity.options),
     }
-    checkpoint.save(module, folder / _MODEL, words)
+    checkpoint.write(module.state_dict(), folder / _MODEL, words)
     files.remove_leftovers([folder / _STATE])
     (folder / _STATE).unlink(missing_ok=True)
 

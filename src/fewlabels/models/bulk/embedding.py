@@ -241,7 +241,7 @@ def planned(
         "side": side,
         "shard_size": shard_size,
     }
-    placed = encoders.placed(name)
+    placed = encoders.absolute(name)
     return Work(listing, placed, options, side, ShardFolder(out.expanduser()), plan)
 
 
@@ -260,5 +260,5 @@ def _seen_at(encoder: str, quality: str | None) -> tuple[dict[str, Any], int]:
                 f"'{encoder}' has a size of its own; leave it out."
             )
     side = next(size for name, size in QUALITIES.items() if name == (quality or NORMAL))
-    options = encoders.sized(encoder, {}, side, is_asked=quality is not None)
+    options = encoders.options_for_side(encoder, {}, side, is_asked=quality is not None)
     return options, encoders.side(encoder, **options) or side
