@@ -1,4 +1,7 @@
+"""Files are replaced whole, read within bounds, and damage to records is noticed."""
+
 import errno
+import json
 import os
 import shutil
 import sys
@@ -9,14 +12,22 @@ import pytest
 from fewlabels import files
 from fewlabels.errors import ProjectError, StorageError
 from fewlabels.files import (
+    add_checksum,
     hold_lock,
     make_folder,
     remove_leftovers,
     replace_file,
     replace_text,
+    verify_checksum,
 )
 
 MAPS = Path("/proc/self/maps")
+ENTRY = {"schema_version": 3, "ids": ["a.png@0f", 'ü"}\u2028'], "value": 0.1}
+FORMS = {
+    "a line": json.dumps(ENTRY, ensure_ascii=False),
+    "a line with its end": json.dumps(ENTRY) + "\n",
+    "a file": json.dumps(ENTRY, indent=2) + "\n",
+}
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path):
@@ -63,7 +74,7 @@ def test_an_error_inside_the_block_leaves_the_old_file(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.txt"]
 
 
-def test_only_leftovers_of_the_named_files_are_swept(tmp_path):
+def test_only_leftovers_of_the_named_files_are_removed(tmp_path):
     ours, other = files._beside(tmp_path / "a.txt"), files._beside(tmp_path / "c.txt")
     kept = ["a.txt", "a.txt.partial", ".a.txt.partial", ".a.txt.0123.partial"]
     for name in (ours.name, other.name, *kept):
@@ -79,7 +90,7 @@ def test_only_leftovers_of_the_named_files_are_swept(tmp_path):
     assert left == {*kept, other.name, link.name}
 
 
-def test_what_may_still_be_written_is_not_swept(tmp_path):
+def test_what_may_still_be_written_is_not_removed(tmp_path):
     alive, killed = (files._beside(tmp_path / "a.txt") for _ in range(2))
     alive.touch()
     killed.touch()
@@ -147,7 +158,7 @@ def test_a_folder_below_a_file_is_refused(tmp_path):
         make_folder(tmp_path / "file" / "below")
 
 
-def test_only_one_is_alone(tmp_path):
+def test_only_one_holds_the_lock(tmp_path):
     in_use = ProjectError("in use")
     lock = tmp_path / ".lock"
     with hold_lock(lock, in_use):
@@ -180,14 +191,19 @@ def test_a_folder_is_copied_whole_and_flushed_before_it_has_its_name(
     flushed, flush = [], files._flush
 
     def noted(path):
-        assert not target.exists()
-        flushed.append(path.name)
+        if path.is_file():
+            assert not target.exists()
+            flushed.append(path.name)
         flush(path)
 
     monkeypatch.setattr(files, "_flush", noted)
     files.copy_folder(source, target)
     assert sorted(flushed) == ["model", "state"]
-    assert sorted(one.name for one in target.rglob("*")) == ["inner", "model", "state"]
+    assert sorted(path.name for path in target.rglob("*")) == [
+        "inner",
+        "model",
+        "state",
+    ]
     assert (target / "inner" / "state").read_text() == "7"
     assert len(list(tmp_path.iterdir())) == 2
     (source / "model").write_text("others")
@@ -197,7 +213,7 @@ def test_a_folder_is_copied_whole_and_flushed_before_it_has_its_name(
     assert not (tmp_path / "copy").exists()
 
 
-def test_a_disk_that_fills_while_a_folder_is_copied_is_told_as_such(
+def test_a_disk_that_fills_while_a_folder_is_copied_is_reported_as_such(
     tmp_path, monkeypatch
 ):
     (tmp_path / "a").mkdir()
@@ -237,3 +253,37 @@ def test_files_that_announce_nothing_are_bounded_too():
     assert MAPS.stat().st_size == 0
     with pytest.raises(OSError, match="more bytes than announced; at most 10"):
         files.read_regular(MAPS, 10)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_has_a_checksum_is_read_and_stays_json(form):
+    text = FORMS[form]
+    whole = add_checksum(text)
+    assert json.loads(whole).keys() == {*ENTRY, "checksum"}
+    assert next(iter(json.loads(whole))) == "schema_version"
+    assert whole[-1:] == text[-1:]
+    for content in (whole, whole.encode()):
+        assert json.loads(verify_checksum(content)) == ENTRY
+
+
+def test_what_has_no_checksum_is_read_as_it_is():
+    text = json.dumps(ENTRY)
+    assert verify_checksum(text) == text
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_single_byte_can_change_what_is_read(form):
+    """Each bit of each byte, and each byte left out."""
+    whole = add_checksum(FORMS[form]).encode()
+    for position in range(len(whole)):
+        mutants = [whole[:position] + whole[position + 1 :]]
+        for bit in range(8):
+            flipped = bytes([whole[position] ^ 1 << bit])
+            mutants.append(whole[:position] + flipped + whole[position + 1 :])
+        for mutant in mutants:
+            try:
+                entry = json.loads(verify_checksum(mutant))
+            except ValueError:
+                continue
+            entry.pop("checksum", None)
+            assert {name: entry.get(name) for name in ENTRY} == ENTRY

@@ -43,12 +43,15 @@
     └── UnreadableFilesWarning          files that were left out of a pool
 
 To catch everything, write ``except fewlabels.errors.FewlabelsError``. Each message says
-what was wrong, with the numbers seen, why it matters and what to do.
+what was wrong, with the numbers seen, and what to do.
+
+Below the tree are the checks that raise these errors: of a number, of the names and
+numbers in a dataclass of options (:class:`Settings`).
 """
 
 import math
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from functools import cache
@@ -65,11 +68,7 @@ class FewlabelsError(Exception):
     """Base of every error raised on purpose."""
 
     def __str__(self) -> str:
-        """Return the message, such as any terminal and file can take it.
-
-        Names in files may hold half a character (a lone surrogate), which nothing
-        can print.
-        """
+        """Return the message; lone surrogates, which nothing can print, are escaped."""
         return super().__str__().encode("utf-8", "backslashreplace").decode()
 
 
@@ -81,9 +80,9 @@ class UnknownNameError(UsageError):
     """A name that stands for nothing here; the message suggests the nearest one."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
-        """Say what was asked for, what is nearest and what there is."""
+        """Name the nearest choice and all choices."""
         choices = sorted(known)
-        self._asked = (kind, name, choices)
+        self._arguments = (kind, name, choices)
         near = get_close_matches(name.lower(), choices, n=1, cutoff=0.5)
         hint = f" Did you mean '{near[0]}'?" if near else ""
         super().__init__(
@@ -91,8 +90,8 @@ class UnknownNameError(UsageError):
         )
 
     def __reduce__(self) -> tuple[type, tuple[str, str, list[str]]]:
-        """Let the error travel from another process."""
-        return type(self), self._asked
+        """Pickle the arguments, since the message alone cannot rebuild the error."""
+        return type(self), self._arguments
 
 
 class BudgetError(UsageError):
@@ -147,18 +146,17 @@ class AnswersError(DataError):
         """List the faults, the first twenty in full."""
         self.path = path
         self.faults = tuple(faults)
-        shown = self.faults[:_MOST_FAULTS]
-        rest = len(self.faults) - len(shown)
-        listed = "".join(f"\n  {fault}" for fault in shown)
-        more = f"\n  and {rest} more" if rest else ""
-        count = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
+        listed = "".join(f"\n  {fault}" for fault in self.faults[:_MOST_FAULTS])
+        rest = len(self.faults) - _MOST_FAULTS
+        more = f"\n  and {rest} more" if rest > 0 else ""
         super().__init__(
-            f"'{path}' has {count}, and nothing was taken from it:{listed}{more}\n"
+            f"'{path}' has {count(len(self.faults), 'fault')}, and nothing was taken "
+            f"from it:{listed}{more}\n"
             "Correct them and try again, or take the good rows alone."
         )
 
     def __reduce__(self) -> tuple[type, tuple[Path, tuple[Fault, ...]]]:
-        """Let the error travel from another process."""
+        """Pickle the arguments, since the message alone cannot rebuild the error."""
         return type(self), (self.path, self.faults)
 
 
@@ -219,13 +217,12 @@ class UntrustedStoreError(ProjectError):
         super().__init__(
             f"The project in '{folder}' keeps its labels on the server '{address}', "
             "which you have not confirmed on this machine; your PostgreSQL password "
-            "would be sent there. If that is the right server, confirm it once: "
-            f"fewlabels trust {shlex.quote(str(folder))} (in Python: "
-            "Project.open(folder, trust_store=True))."
+            f"would be sent there. To confirm it: fewlabels trust "
+            f"{shlex.quote(str(folder))}, or Project.open(folder, trust_store=True)."
         )
 
     def __reduce__(self) -> tuple[type, tuple[Path, str]]:
-        """Let the error travel from another process."""
+        """Pickle the arguments, since the message alone cannot rebuild the error."""
         return type(self), (self.folder, self.address)
 
 
@@ -304,47 +301,42 @@ class UnreadableFilesWarning(FewlabelsWarning):
         named = "; ".join(map(str, self.files[:_MOST_NAMED]))
         rest = len(self.files) - _MOST_NAMED
         more = f"; and {rest} more, listed in this warning's files" if rest > 0 else ""
-        one = len(self.files) == 1
         super().__init__(
-            f"{len(self.files)} {'file' if one else 'files'} in {folder} cannot be "
-            f"used and {'was' if one else 'were'} left out: {named}{more}."
+            f"{count(len(self.files), 'file')} in {folder} cannot be used and "
+            f"{'was' if len(self.files) == 1 else 'were'} left out: {named}{more}."
         )
 
 
 def whole_number(name: str, value: object) -> int:
-    """Return a whole number of any library as a plain one.
+    """Return an integer of any library as an ``int``.
 
-    A float or a truth value that equals a whole number is refused: streams of random
-    numbers are named by their seed as it is written, and a size of 4.5 has no meaning.
+    Floats and booleans are refused even if they equal an integer: streams of random
+    numbers are named by the seed as it is written, and a size of 4.5 has no meaning.
 
     Args:
         name: What to call it in the message.
-        value: What was given.
+        value: The value given.
 
     Returns:
         The number.
 
     Raises:
-        UsageError: If it is something else: a float, a word, a truth value.
+        UsageError: If the value is not an integer.
     """
     try:
         if not isinstance(value, bool):
             return index(value)  # type: ignore[arg-type]  # it raises TypeError
     except TypeError:
         pass
-    raise UsageError(
-        f"{name} is {value!r}, of type {type(value).__name__}; give a whole number, "
-        "such as 4."
-    )
+    kind = type(value).__name__
+    raise UsageError(f"{name} is {value!r}, of type {kind}; give a whole number.")
 
 
 def check_number(name: str, value: object) -> None:
-    """Raise unless a value is a number: no truth value, no text."""
+    """Raise unless a value is a number; a boolean is none."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise UsageError(
-            f"{name} is {value!r}, of type {type(value).__name__}; give a number, such "
-            "as 0.5."
-        )
+        kind = type(value).__name__
+        raise UsageError(f"{name} is {value!r}, of type {kind}; give a number.")
 
 
 def check_range(
@@ -372,7 +364,7 @@ def check_range(
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a number may be, in its type: ``Annotated[float, Limits(at_least=1)]``."""
+    """Bounds of a number, in its type: ``Annotated[float, Limits(at_least=1)]``."""
 
     at_least: float = -math.inf
     above: float = -math.inf
@@ -389,10 +381,10 @@ Share = Annotated[float, Limits(at_least=0, below=1)]
 
 
 class Settings:
-    """What a frozen dataclass of options inherits: values are checked by their types.
+    """Base of frozen dataclasses of options, which checks values by their types.
 
-    A text must be one of the words of a ``Literal``, a number within the ``Limits`` of
-    an ``Annotated``; of a tuple, each of its entries.
+    A string must be one of the words of a ``Literal``, a number within the ``Limits``
+    of an ``Annotated``; in a tuple, each entry.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -414,21 +406,21 @@ class Settings:
 
 @cache
 def _declared(kind: Any) -> dict[str, list[Any]]:
-    """Return the types, words and limits that the type of each field is made of."""
+    """Return the types, words and limits that each field's annotation consists of."""
+
+    def parts(hint: Any) -> list[Any]:
+        inner = get_args(hint)
+        return [part for arg in inner for part in parts(arg)] if inner else [hint]
+
     try:
         hints = get_type_hints(kind, include_extras=True)
-    except NameError:  # a type that is known only where somebody's class is written
+    except NameError:  # a type defined inside the function that defines the class
         return {}
-    return {f.name: list(_parts(hints[f.name])) for f in fields(kind)}
-
-
-def _parts(hint: Any) -> Iterator[Any]:
-    inner = get_args(hint)
-    yield from (part for i in inner for part in _parts(i)) if inner else (hint,)
+    return {field.name: parts(hints[field.name]) for field in fields(kind)}
 
 
 def count(amount: int, noun: str = "", plural: str | None = None) -> str:
-    """Return an amount with its noun.
+    """Return a number with its noun.
 
     Example:
         >>> count(1, "label"), count(1797, "image"), count(2, "class", "classes")
