@@ -1,11 +1,13 @@
-"""From a name and options to an object, with clear words for a wrong name.
+"""Names of strategies, trainers and encoders, and what decides what they do.
 
-Short names live in one dictionary per kind, next to what they name. A name such as
-``package.module:Name`` is an import path, so that somebody's own class needs no fork
-and no registration.
+:func:`resolve` turns a name and options into an object. Short names live in one
+dictionary per kind, next to what they name. A name such as ``package.module:Name`` is
+an import path, so that somebody's own class needs no fork and no registration. A path
+in a call or a command is meant by its author. A path in a file may be untrusted, so
+readers of files call :func:`check_code` first.
 
-Whoever writes a path in a call or a command means it. A path that stands in a file may
-be a stranger's, so who reads files asks :func:`check_code` first.
+:func:`identity` is the way back: class, options and source of an object, by which a
+resumed run notices that it would do something else.
 """
 
 import dataclasses
@@ -14,13 +16,12 @@ import math
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import sha256
 from importlib import import_module
 from importlib.util import find_spec
 from os import PathLike
-from types import ModuleType, UnionType
+from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import (
@@ -31,7 +32,6 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
 )
-from pydantic_core import ErrorDetails
 
 from fewlabels.errors import (
     FewlabelsError,
@@ -47,6 +47,13 @@ DEFAULT_STRATEGY = "variance-reduction"
 AllowCode = bool | Collection[str]
 """Which import paths a file may name: any (True), these, or none (False)."""
 
+OMIT_DEFAULT = {"omit_default": True}
+"""Metadata of an option that was added later: its default is not part of an identity,
+so that objects keep the identity that they had before."""
+
+_PACKAGE = __name__.partition(".")[0]
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
 
 def resolve(
     kind: str,
@@ -58,46 +65,123 @@ def resolve(
 ) -> Any:
     """Return the object that ``choice`` stands for.
 
-    A wrong path or option, and an object without the method, raise
-    :class:`fewlabels.errors.UsageError`.
-
     Args:
         kind: What is chosen, for messages, such as ``"strategy"``.
         choice: A short name, an import path (``"package.module:Name"``) or an object,
-            which comes back as it is.
+            which is returned as it is.
         options: Arguments for what the name stands for.
         known: Short names and what they stand for.
-        method: What the object has to offer, such as ``"select(pool, size)"``; None:
-            the caller looks at the object itself.
+        method: A method that the object must have, such as ``"select(pool, size)"``;
+            None: the caller checks the object.
 
     Returns:
         The object.
 
     Raises:
         UnknownNameError: If there is no such name, or no such option.
+        UsageError: If the path or an option is wrong, or the object lacks the method.
     """
-    _check_options(kind, options)
-    if not isinstance(choice, str):
-        found = _as_it_is(kind, choice, options)
-    elif choice in known:
-        found = _built(choice, known[choice], options)
-    elif ":" in choice:
-        found = _built(choice, import_object(kind, choice), options)
+    given: object = options  # of callers without a type checker
+    if not isinstance(given, Mapping) or not all(isinstance(o, str) for o in given):
+        raise UsageError(f"The options of the {kind} are {given!r}; give a dictionary.")
+    maker: Any = choice
+    if isinstance(choice, str):
+        if choice not in known and ":" not in choice:
+            raise UnknownNameError(kind, choice, known)
+        maker = known[choice] if choice in known else import_object(kind, choice)
+    if isinstance(choice, str) and callable(maker):
+        result = _build(choice, maker, options)
+    elif options:
+        raise UsageError(
+            f"The {kind} is an object already, so its options {sorted(options)} have "
+            "nowhere to go; set them when you make the object."
+        )
     else:
-        raise UnknownNameError(kind, choice, known)
-    if method is not None:
-        _check_method(kind, choice, found, method)
-    return found
+        result = maker
+    if method is not None and isinstance(result, type):
+        raise UsageError(
+            f"{choice!r} is a class where a {kind} is needed; create an object of it: "
+            f"{result.__name__}(...)."
+        )
+    if method is not None and not callable(
+        getattr(result, method.partition("(")[0], None)
+    ):
+        article = "an" if kind[0] in "aeiou" else "a"
+        raise UsageError(
+            f"{choice!r} is not {article} {kind}: it has no method {method}. See "
+            f"protocols.{kind.capitalize()}."
+        )
+    return result
+
+
+def check_known(kind: str, name: str, choices: Any) -> None:
+    """Raise unless ``name`` is one of the words of a ``Literal``."""
+    if name not in get_args(choices):
+        raise UnknownNameError(kind, name, get_args(choices))
 
 
 def check_installed(what: str, *packages: str, extra: str) -> None:
-    """Raise unless the packages that something needs are here; none is imported."""
+    """Raise unless packages are installed; none is imported."""
     missing = [name for name in packages if find_spec(name) is None]
     if missing:
         verb = "is" if len(missing) == 1 else "are"
         raise UsageError(
             f"{what} needs {' and '.join(missing)}, which {verb} not installed. Run: "
             f"pip install 'fewlabels[{extra}]'"
+        )
+
+
+def is_import_path(text: str) -> bool:
+    """Return whether a text names code; nothing else is ever imported.
+
+    Example:
+        >>> is_import_path("my.module:Name"), is_import_path("onnx:model.onnx")
+        (True, False)
+    """
+    module, colon, name = text.partition(":")
+    words = (*module.split("."), name)
+    return bool(colon) and all(word.isidentifier() for word in words)
+
+
+def import_paths(chosen: Any) -> Iterator[str]:
+    """Yield every text that is an import path, at any depth.
+
+    Example:
+        >>> list(import_paths({"name": "albl", "options": {"arms": ["npc", "my:Own"]}}))
+        ['my:Own']
+
+    Yields:
+        An import path.
+    """
+    if isinstance(chosen, str):
+        if is_import_path(chosen):
+            yield chosen
+    elif isinstance(chosen, Collection):
+        for inner in chosen.values() if isinstance(chosen, Mapping) else chosen:
+            yield from import_paths(inner)
+
+
+def check_code(file: str | PathLike[str], chosen: Any, allowed: AllowCode) -> None:
+    """Raise if a file names code to import that nobody has allowed.
+
+    Args:
+        file: Where the names were read.
+        chosen: Names and options of strategies, trainers and encoders in it, as plain
+            values.
+        allowed: Which import paths are allowed.
+
+    Raises:
+        UsageError: If it names other import paths.
+    """
+    if allowed is True:
+        return
+    known = allowed or ()
+    names = [f"'{path}'" for path in import_paths(chosen) if path not in known]
+    if names:
+        raise UsageError(
+            f"'{file}' names code to import: {', '.join(names)}. That code would run "
+            "with your permissions. If you know it and trust it, allow it with "
+            "--allow-code, or with allow_code=True in Python."
         )
 
 
@@ -118,133 +202,74 @@ def import_object(kind: str, path: str) -> Any:
             it has no such name.
     """
     if not is_import_path(path):
-        raise _not_imported(kind, path, "that names no module and no object in it")
-    module_name, _, attribute = path.partition(":")
-    module = _module(kind, path, module_name)
+        raise UsageError(
+            f"The {kind} '{path}' could not be imported: that names no module and no "
+            "object in it. Give it as package.module:Name."
+        )
+    name, _, attribute = path.partition(":")
+    is_added = "" not in sys.path
+    if is_added:
+        sys.path.append("")
+    try:
+        module = import_module(name)
+    except (Exception, SystemExit) as error:
+        raise UsageError(
+            f"The {kind} '{path}' could not be imported: {_described(error)}. Give it "
+            "as package.module:Name, of a module that Python finds and can run."
+        ) from error
+    finally:
+        if is_added and "" in sys.path:
+            sys.path.remove("")
     try:
         return getattr(module, attribute)
     except AttributeError as error:
         raise UsageError(
-            f"The module '{module_name}' has no '{attribute}' to use as a {kind}. Give "
-            "the name of a class or an object that it defines."
+            f"The module '{name}' has no '{attribute}' to use as a {kind}. Give the "
+            "name of a class or an object that it defines."
         ) from error
 
 
-def check_code(file: str | PathLike[str], chosen: Any, allowed: AllowCode) -> None:
-    """Raise if a file names code to import that nobody has allowed.
-
-    Args:
-        file: Where the names were read.
-        chosen: What stands there of strategies, trainers and encoders: names and
-            options, as plain values.
-        allowed: What was allowed.
-
-    Raises:
-        UsageError: If it names other import paths.
-    """
-    if allowed is True:
-        return
-    known = allowed or ()
-    names = [f"'{path}'" for path in import_paths(chosen) if path not in known]
-    if names:
-        raise UsageError(
-            f"'{file}' names code to import: {', '.join(names)}. That code would run "
-            "with your permissions. If you know it and trust it, allow it with "
-            "--allow-code, or with allow_code=True in Python."
-        )
-
-
-def import_paths(chosen: Any) -> Iterator[str]:
-    """Yield every text that is an import path, at any depth.
-
-    Example:
-        >>> list(import_paths({"name": "albl", "options": {"arms": ["npc", "my:Own"]}}))
-        ['my:Own']
-
-    Yields:
-        A text.
-    """
-    if isinstance(chosen, str):
-        if is_import_path(chosen):
-            yield chosen
-    elif isinstance(chosen, Mapping):
-        yield from import_paths(list(chosen.values()))
-    elif isinstance(chosen, Collection):
-        for inner in chosen:
-            yield from import_paths(inner)
-
-
-def is_import_path(text: str) -> bool:
-    """Return whether a text names code; nothing else is ever imported.
-
-    Example:
-        >>> is_import_path("my.module:Name"), is_import_path("onnx:model.onnx")
-        (True, False)
-    """
-    module, colon, name = text.partition(":")
-    words = (*module.split("."), name)
-    return bool(colon) and all(word.isidentifier() for word in words)
-
-
-def _module(kind: str, path: str, name: str) -> ModuleType:
-    try:
-        with _current_folder_importable():
-            return import_module(name)
-    except (Exception, SystemExit) as error:
-        raise _not_imported(kind, path, _told(error)) from error
-
-
-def _not_imported(kind: str, path: str, reason: str) -> UsageError:
-    return UsageError(
-        f"The {kind} '{path}' could not be imported: {reason}. Give it as "
-        "package.module:Name, and make sure that Python finds the module and can "
-        "run it."
-    )
-
-
-@contextmanager
-def _current_folder_importable() -> Iterator[None]:
-    """Let Python look for modules in the current folder, after all other places."""
-    here = ""
-    if here in sys.path:
-        yield
-        return
-    sys.path.append(here)
-    try:
-        yield
-    finally:
-        with suppress(ValueError):
-            sys.path.remove(here)
-
-
-def _told(error: BaseException) -> str:
-    """Return an error's type and text on one line; only the text of a plain one."""
+def _described(error: BaseException) -> str:
+    """Return an error's type and text on one line."""
     text = " ".join(str(error).split()).rstrip(".")
     if isinstance(error, ModuleNotFoundError):
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _built(name: str, maker: Any, options: Mapping[str, Any]) -> Any:
-    """Call ``maker`` with options that are checked against its fields."""
-    if not callable(maker):
-        return _as_it_is(name, maker, options)
-    _check_call(name, maker, options)
+def _build(name: str, maker: Any, options: Mapping[str, Any]) -> Any:
+    """Call ``maker`` with options that are checked against its signature and fields."""
+    try:
+        signature = inspect.signature(maker)
+    except (TypeError, ValueError):  # some classes of C have none
+        signature = None
+    if signature is not None:
+        for option in options:
+            if option not in signature.parameters:
+                kind = f"option of '{name}'"
+                raise UnknownNameError(kind, option, signature.parameters)
+        try:
+            signature.bind(**options)
+        except TypeError as error:
+            raise UsageError(
+                f"'{name}' cannot be made with the options {sorted(options)}: {error}. "
+                "Give all options that it needs."
+            ) from error
     try:
         return construct(maker, options)
     except ValidationError as error:
-        raise UsageError(validation_message(name, error)) from error
+        raise UsageError(_validation_message(name, error)) from error
     except FewlabelsError:
         raise
     except (Exception, SystemExit) as error:
         raise UsageError(
             f"'{name}' could not be made with the options {sorted(options)}: "
-            f"{_told(error)}. Correct the options, or what makes it."
+            f"{_described(error)}. Correct the options, or the code that makes it."
         ) from error
 
 
 def construct(maker: Callable[..., Any], options: Mapping[str, Any]) -> Any:
-    """Call ``maker``; the types of a dataclass's fields are checked, where they can."""
+    """Call ``maker``; the types of a dataclass's fields are checked where possible."""
     if not (isinstance(maker, type) and dataclasses.is_dataclass(maker)):
         return maker(**options)
     try:
@@ -257,13 +282,19 @@ def construct(maker: Callable[..., Any], options: Mapping[str, Any]) -> Any:
     return adapter.validate_python(dict(options))
 
 
+@cache
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    """Return the validator of a dataclass, which is slow to build."""
+    return TypeAdapter[Any](kind)
+
+
 def _check_numbers(name: str, hint: Any, value: object) -> None:
-    """Raise where something else stands for a number, which pydantic would convert.
+    """Raise where pydantic would convert another value to a number.
 
     Args:
-        name: What to call it in the message.
+        name: What to call the value in the message.
         hint: The type of a field; of types with parts, all parts are checked.
-        value: What was given for it.
+        value: The value given for it.
     """
     hints = get_args(hint) if isinstance(hint, UnionType) else (hint,)
     words = [kind for kind in hints if get_origin(kind) is Literal]
@@ -286,133 +317,58 @@ def _check_numbers(name: str, hint: Any, value: object) -> None:
             whole_number(name, value)
 
 
-@cache
-def _adapter(kind: type) -> TypeAdapter[Any]:
-    """Return what checks the fields of a dataclass; made once, since it takes long."""
-    return TypeAdapter[Any](kind)
-
-
-def _as_it_is(kind: str, thing: object, options: Mapping[str, Any]) -> Any:
-    if options:
-        raise UsageError(
-            f"The {kind} is an object already, so its options {sorted(options)} "
-            "have nowhere to go; set them when you make the object."
+def _validation_message(name: str, error: ValidationError) -> str:
+    """Return a sentence for each option of ``name`` that pydantic refused."""
+    sentences = []
+    for fault in error.errors():
+        own = fault.get("ctx", {}).get("error")
+        option = ".".join(map(str, fault["loc"]))
+        reason = fault["msg"][:1].lower() + fault["msg"][1:]
+        sentences.append(
+            str(own)
+            if isinstance(own, UsageError)
+            else f"Option '{option}' of '{name}' is {fault['input']!r}: {reason}."
         )
-    return thing
-
-
-def _check_options(kind: str, options: object) -> None:
-    if not isinstance(options, Mapping) or not all(isinstance(o, str) for o in options):
-        raise UsageError(
-            f"The options of the {kind} are {options!r}; give a dictionary of names "
-            "and values."
-        )
-
-
-def _check_call(name: str, maker: Any, options: Mapping[str, Any]) -> None:
-    """Raise unless ``maker`` takes these options and needs no others."""
-    try:
-        signature = inspect.signature(maker)
-    except (TypeError, ValueError):  # some classes of C have none
-        return
-    for option in options:
-        if option not in signature.parameters:
-            raise UnknownNameError(f"option of '{name}'", option, signature.parameters)
-    try:
-        signature.bind(**options)
-    except TypeError as error:
-        raise UsageError(
-            f"'{name}' cannot be made with the options {sorted(options)}: {error}. "
-            "Give all options that it needs."
-        ) from error
-
-
-def _check_method(kind: str, choice: object, found: object, method: str) -> None:
-    """Raise unless ``found`` is an object with this method."""
-    if isinstance(found, type):
-        raise UsageError(
-            f"{choice!r} is a class where a {kind} is needed; make an object of it: "
-            f"{found.__name__}(...)."
-        )
-    if not callable(getattr(found, method.partition("(")[0], None)):
-        kind_named = f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
-        raise UsageError(
-            f"{choice!r} is not {kind_named}: it has no method {method}. See "
-            f"protocols.{kind.capitalize()}."
-        )
-
-
-def validation_message(name: str, error: ValidationError) -> str:
-    """Say in a sentence each what Pydantic found wrong with options of ``name``."""
-    return " ".join(_sentence(name, fault) for fault in error.errors())
-
-
-def _sentence(name: str, fault: ErrorDetails) -> str:
-    own = fault.get("ctx", {}).get("error")
-    if isinstance(own, UsageError):
-        return str(own)
-    reason = fault["msg"][:1].lower() + fault["msg"][1:]
-    option = ".".join(map(str, fault["loc"]))
-    return f"Option '{option}' of '{name}' is {fault['input']!r}: {reason}."
-
-
-def check_known(kind: str, name: str, choices: Any) -> None:
-    """Raise unless ``name`` is one of the words of a ``Literal``."""
-    if name not in get_args(choices):
-        raise UnknownNameError(kind, name, get_args(choices))
-
-
-NOT_IN_IDENTITY = {"decides": False}
-"""Marks a field of a dataclass that changes how something is done, not its outcome."""
-
-OMIT_DEFAULT = {"silent": True}
-"""Marks an option that is told only where it is not the default, since it came later:
-what was made without it is still what it was."""
-
-_OWN = __name__.partition(".")[0]
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-_UNKNOWN = "unknown"
+    return " ".join(sentences)
 
 
 class Identity(BaseModel):
-    """What decides what an object does."""
+    """Class, options and source of an object: what decides what it does."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     type: str
     """Name of its class."""
     options: dict[str, Any]
-    """All of them that decide, by name, as JSON can hold them."""
+    """Options by name, as JSON can hold them."""
     source: dict[str, str]
-    """A hash of each module outside this package that defines the class, or one that
-    it inherits from."""
+    """A hash of each module outside this package that defines the class or one of its
+    bases."""
 
     def changes(self, now: "Identity") -> list[str]:
-        """Say what differs from another identity."""
-        found = []
+        """Return a sentence for each difference from another identity."""
+
+        def value(options: Mapping[str, Any], name: str) -> str:
+            return repr(options[name]) if name in options else "no option"
+
+        changes = []
         if self.type != now.type:
-            found.append(f"the class was {self.type} and is now {now.type}")
-        found += [
-            f"the source of '{module}' is not what it was"
-            for module in {**self.source, **now.source}
-            if self.source.get(module) != now.source.get(module)
-        ]
-        found += [
-            f"{name} was {_described(self.options, name)} and is now "
-            f"{_described(now.options, name)}"
-            for name in {**self.options, **now.options}
-            if _described(self.options, name) != _described(now.options, name)
-        ]
-        return found
+            changes.append(f"the class was {self.type} and is now {now.type}")
+        for module in {**self.source, **now.source}:
+            if self.source.get(module) != now.source.get(module):
+                changes.append(f"the source of '{module}' is not what it was")
+        for name in {**self.options, **now.options}:
+            before, after = value(self.options, name), value(now.options, name)
+            if before != after:
+                changes.append(f"{name} was {before} and is now {after}")
+        return changes
 
 
 def identity(thing: object) -> Identity:
     """Return what decides what an object does.
 
-    An object may say so itself, by an attribute ``identity``. Else its fields do, but
-    for those that are marked as deciding nothing (``metadata=NOT_IN_IDENTITY`` of a
-    dataclass's field): where a cache lies changes no result. Those that may be
-    somebody's own code (``metadata={"code": True}``) are told with its source.
+    An object may have an attribute ``identity``; otherwise its fields are taken. Fields
+    that may hold somebody's own code (``metadata={"code": True}``) add its source.
 
     Example:
         >>> from fewlabels import strategies
@@ -422,9 +378,21 @@ def identity(thing: object) -> Identity:
     own = getattr(thing, "identity", None)
     if isinstance(own, Identity):
         return own
+    if dataclasses.is_dataclass(thing):
+        omitted = omitted_defaults(thing)
+        options = {}
+        for field in dataclasses.fields(thing):
+            value = getattr(thing, field.name)
+            if field.metadata.get("code") and _is_code(value):
+                value = f"{value.__module__}:{value.__qualname__}"
+            if field.name not in omitted:
+                options[field.name] = value
+    else:
+        fields = getattr(thing, "__dict__", {})
+        options = {name: fields[name] for name in fields if not name.startswith("_")}
     return Identity(
         type=type(thing).__qualname__,
-        options=_options(thing),
+        options=_plain(options),
         source=dict(_sources(thing)),
     )
 
@@ -433,60 +401,28 @@ def composite_identity(
     name: str, options: Mapping[str, Any], parts: Iterable[Any]
 ) -> Identity:
     """Return the identity of something that is made of parts."""
-    told = {
+    values = {
         name: dataclasses.asdict(value)
         if dataclasses.is_dataclass(value) and not isinstance(value, type)
         else value
         for name, value in options.items()
     }
     source = {module: code for part in parts for module, code in _sources(part)}
-    return Identity(type=name, options=_plain(told), source=source)
-
-
-def _described(options: Mapping[str, Any], name: str) -> str:
-    return repr(options[name]) if name in options else "no option"
+    return Identity(type=name, options=_plain(values), source=source)
 
 
 def omitted_defaults(thing: Any) -> set[str]:
-    """Return the options of a dataclass that came later and are as if they had not."""
+    """Return the options of a dataclass that are left out of its identity."""
     return {
         field.name
         for field in dataclasses.fields(thing)
-        if field.metadata.get("silent") and getattr(thing, field.name) == field.default
+        if field.metadata == OMIT_DEFAULT
+        and getattr(thing, field.name) == field.default
     }
 
 
-def _options(thing: Any) -> dict[str, Any]:
-    if dataclasses.is_dataclass(thing):
-        options = {
-            field.name: _path(value) if field.metadata.get("code") else value
-            for field in dataclasses.fields(thing)
-            if field.metadata != NOT_IN_IDENTITY
-            and field.name not in omitted_defaults(thing)
-            for value in [getattr(thing, field.name)]
-        }
-    else:
-        own = getattr(thing, "__dict__", {})
-        options = {name: own[name] for name in own if not name.startswith("_")}
-    return {str(name): _plain(options[name]) for name in options}
-
-
-def _path(value: Any) -> Any:
-    """Return a function or a class by its import path, and others as they are."""
-    is_code = inspect.isfunction(value) or isinstance(value, type)
-    return f"{value.__module__}:{value.__qualname__}" if is_code else value
-
-
-def _imported(thing: Any) -> Iterator[str]:
-    """Yield the modules that options of a dataclass name as somebody's own code."""
-    for field in dataclasses.fields(thing) if dataclasses.is_dataclass(thing) else ():
-        if field.metadata.get("code"):
-            value = getattr(thing, field.name)
-            if not isinstance(value, str):
-                is_code = inspect.isfunction(value) or isinstance(value, type)
-                yield (value if is_code else type(value)).__module__
-            elif is_import_path(value):
-                yield value.partition(":")[0]
+def _is_code(value: object) -> bool:
+    return inspect.isfunction(value) or isinstance(value, type)
 
 
 def _plain(value: Any) -> Any:
@@ -496,26 +432,33 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(name): _plain(value[name]) for name in value}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    is_number = isinstance(value, int) or (
-        isinstance(value, float) and math.isfinite(value)
-    )
-    is_plain = value is None or isinstance(value, str) or is_number
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
     # An object without a repr of its own is named by its place in memory.
-    return value if is_plain else _ADDRESS.sub("", repr(value))
+    return _ADDRESS.sub("", repr(value))
 
 
 def _sources(thing: Any) -> Iterator[tuple[str, str]]:
-    """Yield modules from outside that define an object's types or options, hashed."""
-    modules = (parent.__module__ for parent in type(thing).__mro__)
-    for name in dict.fromkeys((*modules, *_imported(thing))):
+    """Yield external modules that define an object's types or options, and hashes."""
+    modules = [parent.__module__ for parent in type(thing).__mro__]
+    for field in dataclasses.fields(thing) if dataclasses.is_dataclass(thing) else ():
+        if field.metadata.get("code"):
+            value = getattr(thing, field.name)
+            if not isinstance(value, str):
+                modules.append((value if _is_code(value) else type(value)).__module__)
+            elif is_import_path(value):
+                modules.append(value.partition(":")[0])
+    for name in dict.fromkeys(modules):
         if is_external(name):
             yield name, source_hash(name)
 
 
 def is_external(module: str) -> bool:
     """Return whether a module is neither of this package nor of Python itself."""
-    return module.partition(".")[0] not in {_OWN, *sys.stdlib_module_names}
+    return module.partition(".")[0] not in {_PACKAGE, *sys.stdlib_module_names}
 
 
 def source_hash(module: str) -> str:
@@ -523,5 +466,5 @@ def source_hash(module: str) -> str:
     try:
         source = inspect.getsource(sys.modules[module])
     except (KeyError, OSError, TypeError):  # typed into a console, or compiled
-        return _UNKNOWN
+        return "unknown"
     return sha256(source.encode()).hexdigest()
