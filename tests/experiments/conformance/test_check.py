@@ -21,9 +21,9 @@ BROKEN = [
         r"item \d+, which is unlabeled, but with",
     ),
     (broken.PicksBeyond, "candidates only", "item 60, which is no position in a pool"),
-    (broken.AsksTheSystem, "seeded", r"generators gave \[[\d, ]+\] and then \["),
-    (broken.ReadsShared, "seeded", r"generators gave \[[\d, ]+\] and then \["),
-    (broken.AnotherValueEachTime, "seeded", "the same items, but the value"),
+    (broken.AsksTheSystem, "seeded", r"gave the items \[[\d, ]+\] and then \["),
+    (broken.ReadsShared, "seeded", r"gave the items \[[\d, ]+\] and then \["),
+    (broken.AnotherValueEachTime, "seeded", "gave the value"),
     (broken.SeedsShared, "global randomness", "the global generator of torch;"),
     (
         broken.ChangesLabels,

@@ -1,5 +1,6 @@
-"""What every kernel promises, one function each, on some of its items."""
+"""Promises of kernels, one function each, checked on some of the items."""
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -22,12 +23,11 @@ _CLOSE = 1e-5  # of the largest value; single precision does not reach it
 _RANK_ZERO = 1e-9
 
 
-class Trial:
-    """A kernel, and its values for some items spread over the pool."""
+@dataclass(eq=False)
+class KernelTrial:
+    """A kernel and its values for some items spread over the pool."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        """Take the kernel; nothing is asked of it yet."""
-        self.kernel = kernel
+    kernel: Kernel
 
     @cached_property
     def items(self) -> Tensor:
@@ -47,7 +47,7 @@ class Trial:
         return float((one - other).abs().max()) / scale if one.numel() else 0.0
 
 
-def size(trial: Trial) -> Verdict:
+def size(trial: KernelTrial) -> Verdict:
     """It says how many items there are, and how large its rank can be."""
     num_items: object = trial.kernel.num_items
     bound: object = trial.kernel.rank_bound
@@ -61,73 +61,67 @@ def size(trial: Trial) -> Verdict:
     return passed(f"{num_items:,} items, rank_bound {bound}")
 
 
-def values(trial: Trial) -> Verdict:
+def values(trial: KernelTrial) -> Verdict:
     """Blocks and diagonals have the right shape and type, and are finite."""
     items, some = trial.items, trial.items[:2]
+    block, diagonal = trial.kernel.block(items, some), trial.kernel.diagonal(items)
     seen: tuple[tuple[str, Any, tuple[int, ...]], ...] = (
-        (
-            "block(rows, columns)",
-            trial.kernel.block(items, some),
-            (*items.shape, *some.shape),
-        ),
-        ("diagonal(items)", trial.kernel.diagonal(items), (*items.shape,)),
+        ("block(rows, columns)", block, (len(items), len(some))),
+        ("diagonal(items)", diagonal, (len(items),)),
     )
-    for name, found, wanted in seen:
-        if not isinstance(found, Tensor) or tuple(found.shape) != wanted:
-            shape = tuple(getattr(found, "shape", ()))
+    for name, given, wanted in seen:
+        if not isinstance(given, Tensor) or tuple(given.shape) != wanted:
+            shape = tuple(getattr(given, "shape", ()))
             return failed(
-                f"{name} is of type {type(found).__name__} and shape {shape}; give a "
+                f"{name} is of type {type(given).__name__} and shape {shape}; give a "
                 f"tensor of shape {wanted}."
             )
-        if found.dtype != torch.float64:
+        if given.dtype != torch.float64:
             return failed(
-                f"{name} is of type {found.dtype}; compute in torch.float64, since the "
+                f"{name} is of type {given.dtype}; compute in torch.float64, since the "
                 "smallest eigenvalue is a difference of large numbers."
             )
-        if not bool(torch.isfinite(found).all()):
+        if not bool(torch.isfinite(given).all()):
             return failed(f"{name} has NaN or infinity in it.")
     return passed(f"float64, finite, {len(items)} items")
 
 
-def many_blocks(trial: Trial) -> Verdict:
+def many_blocks(trial: KernelTrial) -> Verdict:
     """Index sets with further axes give a block each."""
     rows = torch.stack([trial.items, trial.items.flip(0)])
     columns = rows[:, :2]
-    found = trial.kernel.block(rows, columns)
+    blocks = trial.kernel.block(rows, columns)
     wanted = (*rows.shape, columns.shape[1])
-    if tuple(found.shape) != wanted:
+    if tuple(blocks.shape) != wanted:
         return failed(
             f"block of rows {tuple(rows.shape)} and columns {tuple(columns.shape)} has "
-            f"shape {tuple(found.shape)}; give {wanted}, a block for each pair of sets."
+            f"shape {tuple(blocks.shape)}; give {wanted}, a block per pair of sets."
         )
-    single = torch.stack(
-        [trial.kernel.block(*sets) for sets in zip(rows, columns, strict=True)]
-    )
-    return _same(trial, found, single, "Blocks asked for together", "one by one")
+    single = torch.stack([trial.kernel.block(rows[i], columns[i]) for i in (0, 1)])
+    return _same(trial, blocks, single, "Blocks asked for together", "one by one")
 
 
-def symmetric(trial: Trial) -> Verdict:
+def symmetric(trial: KernelTrial) -> Verdict:
     """k(i, j) = k(j, i)."""
     return _same(trial, trial.gram, trial.gram.mT, "k(i, j)", "k(j, i)")
 
 
-def diagonal(trial: Trial) -> Verdict:
+def diagonal(trial: KernelTrial) -> Verdict:
     """The diagonal is that of the block."""
-    found = trial.kernel.diagonal(trial.items)
-    return _same(trial, found, trial.gram.diagonal(), "diagonal(i)", "block(i, i)")
+    given = trial.kernel.diagonal(trial.items)
+    return _same(trial, given, trial.gram.diagonal(), "diagonal(i)", "block(i, i)")
 
 
-def by_position(trial: Trial) -> Verdict:
+def by_position(trial: KernelTrial) -> Verdict:
     """A value depends on its two items alone, not on what else is asked for."""
     order = torch.randperm(len(trial.items), generator=stream(0, "order"))
     part = order[: max(1, len(order) // 2)]
-    found = trial.kernel.block(trial.items[part], trial.items[order])
-    return _same(
-        trial, found, trial.gram[part][:, order], "A part of a block", "the whole block"
-    )
+    block = trial.kernel.block(trial.items[part], trial.items[order])
+    wanted = trial.gram[part][:, order]
+    return _same(trial, block, wanted, "A part of a block", "the whole block")
 
 
-def semidefinite(trial: Trial) -> Verdict:
+def semidefinite(trial: KernelTrial) -> Verdict:
     """No Gram matrix has a negative eigenvalue, nor more rank than promised."""
     least = least_eigenvalue(trial.kernel, trial.items)
     spectrum = torch.linalg.eigvalsh((trial.gram + trial.gram.mT) / 2)
@@ -136,13 +130,12 @@ def semidefinite(trial: Trial) -> Verdict:
     if bound is not None and rank > bound:
         return failed(
             f"The Gram matrix of {len(trial.items)} items has rank {rank}, and "
-            f"rank_bound is {bound}; a search would give up where sets still differ. "
-            "Raise it, or give None."
+            f"rank_bound is {bound}; raise it, or give None."
         )
     return passed(f"smallest eigenvalue {least:.3g}, largest {float(spectrum[-1]):.3g}")
 
 
-def repeatable(trial: Trial) -> Verdict:
+def repeatable(trial: KernelTrial) -> Verdict:
     """Equal questions get equal answers, and global generators are left alone."""
     again, moved = moved_by(lambda: trial.kernel.block(trial.items, trial.items))
     if moved:
@@ -156,18 +149,20 @@ def repeatable(trial: Trial) -> Verdict:
     return passed("two calls, equal values")
 
 
-def inner_product(trial: Trial) -> Verdict:
+def inner_product(trial: KernelTrial) -> Verdict:
     """The form for compiled code, where there is one, gives the kernel's values."""
     form = trial.kernel.inner_product() if isinstance(trial.kernel, Factored) else None
     if not isinstance(form, InnerProduct):
         return "not promised", "no inner_product(): searches use block"
     form = form.of(trial.items)
     rows, scales = torch.as_tensor(form.features[:]), torch.from_numpy(form.scales)
-    found = scales[:, None] * scales * (rows.double() @ rows.double().T + form.offset)
-    return _same(trial, found, trial.gram, "inner_product()", "block")
+    values = scales[:, None] * scales * (rows.double() @ rows.double().T + form.offset)
+    return _same(trial, values, trial.gram, "inner_product()", "block")
 
 
-def _same(trial: Trial, one: Tensor, other: Tensor, name: str, against: str) -> Verdict:
+def _same(
+    trial: KernelTrial, one: Tensor, other: Tensor, name: str, against: str
+) -> Verdict:
     if one.shape != other.shape:
         shapes = f"{tuple(one.shape)} and {tuple(other.shape)}"
         return failed(f"{name} and {against} have the shapes {shapes}.")

@@ -1,4 +1,4 @@
-"""What all promises are judged with: small pools, shared random numbers, findings.
+"""What all checks share: findings, small pools, and changes of global state.
 
 Shapes: N items, F features, C classes, K sampled networks.
 """
@@ -70,10 +70,8 @@ def failure(error: BaseException, thing: object) -> str:
     text = f"{type(error).__name__}: {one_line(error)}".removesuffix(": ")
     frames = traceback.extract_tb(error.__traceback__)
     file = getattr(sys.modules.get(type(thing).__module__), "__file__", None)
-    last = [frame for frame in frames if frame.filename == file][-1:] or frames[-1:]
-    for frame in last:
-        text += f" ({Path(frame.filename).name}, line {frame.lineno}, in {frame.name})"
-    return text
+    frame = ([frame for frame in frames if frame.filename == file] or frames)[-1]
+    return f"{text} ({Path(frame.filename).name}, line {frame.lineno}, in {frame.name})"
 
 
 def one_line(error: BaseException) -> str:
@@ -200,9 +198,7 @@ def changes(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> list[s
         new = after[name]
         if old.shape != new.shape:
             seen.append(f"{name} had shape {tuple(old.shape)}, now {tuple(new.shape)}")
-            continue
-        differs = torch.nonzero(old != new)
-        if len(differs):
+        elif len(differs := torch.nonzero(old != new)):
             first = tuple(differs[0].tolist())
             place = first[0] if len(first) == 1 else first
             seen.append(
@@ -250,12 +246,13 @@ def restored() -> Iterator[None]:
 
 
 def moved_by(work: Callable[[], _T]) -> tuple[_T, list[str]]:
-    """Return what ``work`` gives, and the libraries whose generator it moved."""
+    """Return the result of ``work`` and the libraries whose generator it moved."""
     with restored():
-        before = {name: pickle.dumps(get()) for name, (get, _) in _SHARED.items()}
+        before = [pickle.dumps(get()) for get, _ in _SHARED.values()]
         result = work()
-        after = {name: pickle.dumps(get()) for name, (get, _) in _SHARED.items()}
-    return result, [name for name in before if before[name] != after[name]]
+        after = [pickle.dumps(get()) for get, _ in _SHARED.values()]
+    states = zip(_SHARED, before, after, strict=True)
+    return result, [name for name, old, new in states if old != new]
 
 
 def draw() -> None:

@@ -1,4 +1,4 @@
-"""What every strategy promises, one function each.
+"""Promises of strategies, one function each.
 
 Nearly every call gets a pool of its own, so that a strategy that changes its inputs
 breaks one promise and not all of them.
@@ -82,10 +82,6 @@ def _ask(
     return query
 
 
-def _items(query: Query) -> list[int]:
-    return [int(item) for item in query.indices.tolist()]
-
-
 def _sizes(pool: Pool) -> tuple[int, int, int]:
     return 1, _SIZE, len(pool.candidates)
 
@@ -126,8 +122,8 @@ def distinct(strategy: Strategy) -> Verdict:
         item, times = Counter(query.indices.tolist()).most_common(1)[0]
         if times > 1:
             return failed(
-                f"It chose item {item} {times} times in a query of {len(query)}; take "
-                "what is chosen out of the candidates before choosing on."
+                f"It chose item {item} {times} times in a query of {len(query)}; "
+                "remove chosen items from the candidates."
             )
     return passed(f"no item twice in {len(seen)} queries")
 
@@ -137,7 +133,7 @@ def candidates_only(strategy: Strategy) -> Verdict:
     seen = list(_various(strategy))
     for pool, query in seen:
         allowed = set(pool.candidates.tolist())
-        wrong = [item for item in _items(query) if item not in allowed]
+        wrong = [item for item in query.indices.tolist() if item not in allowed]
         if not wrong:
             continue
         status = "unlabeled, but withheld: not one of pool.candidates"
@@ -146,39 +142,34 @@ def candidates_only(strategy: Strategy) -> Verdict:
         elif wrong[0] in pool.labeled:
             status = "labeled already"
         return failed(
-            f"It picked item {wrong[0]}, which is {status}; {len(wrong)} of "
-            f"{len(query)} picks are not candidates. Return positions in the whole "
-            "pool: pool.candidates[k], not k."
+            f"It picked item {wrong[0]}, which is {status}. Return positions in the "
+            "whole pool: pool.candidates[k], not k."
         )
     return passed(f"only candidates in {len(seen)} queries")
 
 
 def seeded(strategy: Strategy) -> Verdict:
     """Equal generators give equal queries."""
-    remedy = (
-        "Draw from the generator that select is given, and from nothing else: no "
-        "global random numbers, no clock, nothing kept from earlier calls."
-    )
     with problems.restored():
         first = _ask(strategy, problem(1), seed=3)
+        items = first.indices.tolist()
         for _ in range(_REPEATS - 1):
             problems.draw()
             again = _ask(strategy, problem(1), seed=3)
-            if _items(first) != _items(again):
-                return failed(
-                    f"Equal inputs and generators gave {_items(first)} and then "
-                    f"{_items(again)}, so no run can be repeated. {remedy}"
-                )
-            for name in ("value", "record"):
-                one, other = repr(getattr(first, name)), repr(getattr(again, name))
-                if one != other:
+            for name, one, other in (
+                ("items", items, again.indices.tolist()),
+                ("value", first.value, again.value),
+                ("record", first.record, again.record),
+            ):
+                if repr(one) != repr(other):
                     return failed(
-                        "Equal inputs and generators gave the same items, but the "
-                        f"{name} {one} and then {other}. {remedy}"
+                        f"Equal inputs and generators gave the {name} {one} and then "
+                        f"{other}. Draw from the given generator alone; use no clock "
+                        "and nothing kept from earlier calls."
                     )
         others = [_ask(strategy, problem(1), seed=seed) for seed in range(4, 8)]
-    same = all(_items(other) == _items(first) for other in others)
-    how = "the same here" if same else "otherwise"
+    is_same = all(other.indices.tolist() == items for other in others)
+    how = "the same here" if is_same else "otherwise"
     return passed(f"{_REPEATS} equal choices; other seeds choose {how}")
 
 
@@ -188,8 +179,7 @@ def shared_randomness(strategy: Strategy) -> Verdict:
     if moved:
         return failed(
             f"It drew from, or seeded, the global generator of {', '.join(moved)}; "
-            "draw from the one that select is given: torch.randperm(n, "
-            "generator=generator)."
+            "draw from the one that select is given."
         )
     return passed("torch, numpy and random stay as they were")
 
@@ -197,17 +187,16 @@ def shared_randomness(strategy: Strategy) -> Verdict:
 def inputs_untouched(strategy: Strategy) -> Verdict:
     """It changes nothing that it is given."""
 
-    def everything() -> dict[str, torch.Tensor]:
-        parts = {name: getattr(classifier, name) for name in ("features", "logits")}
-        parts["samples"] = classifier.samples
+    def inputs() -> dict[str, torch.Tensor]:
         return problems.tensors(pool) | {
-            f"classifier.{name}": part[:].clone() for name, part in parts.items()
+            f"classifier.{name}": getattr(classifier, name)[:].clone()
+            for name in ("features", "logits", "samples")
         }
 
     pool, classifier = given = problem(2)
-    before = everything()
+    before = inputs()
     _ask(strategy, given)
-    seen = problems.changes(before, everything())
+    seen = problems.changes(before, inputs())
     if seen:
         return failed(f"It changed its input: {'; '.join(seen)}. Write to a clone.")
     return passed("labels, candidates, images, features and logits stay")
@@ -226,7 +215,7 @@ def no_memory(strategy: Strategy) -> Verdict:
         return failed(
             f"Its attributes changed with a call: {', '.join(changed)}. {_FORGET}"
         )
-    _, first, second, later = map(_items, queries)
+    _, first, second, later = (query.indices.tolist() for query in queries)
     if first != second:
         return "not run", "equal calls differ anyway; mend 'seeded' first"
     if second != later:
@@ -246,8 +235,7 @@ def keeps_a_record(strategy: Strategy) -> Verdict:
         if back != entry:
             return failed(
                 f"record['{key}'] is {entry!r} and comes back from the round's file as "
-                f"{back!r}; give lists, words, numbers that are not NaN, and keys that "
-                "are words."
+                f"{back!r}; give lists, text and finite numbers, with text as keys."
             )
     return passed(", ".join(query.record) or "empty")
 
@@ -274,11 +262,10 @@ def next_round(strategy: Strategy) -> Verdict:
 
 def refuses_too_many(strategy: Strategy) -> Verdict:
     """It says so when there are fewer candidates than asked for."""
-    given = problem(0)
-    most = len(given.pool.candidates)
+    most = len(problem(0).pool.candidates)
     seen = ""
     try:
-        _ask(strategy, given, most + 1)
+        _ask(strategy, problem(0), most + 1)
     except _RefusedError as refusal:
         return passed(refusal.reason)
     except StrategyError as error:
@@ -315,14 +302,14 @@ def ignores_order(strategy: Strategy) -> Verdict:
     for seed in _SEEDS:
         given = problem(seed)
         order = torch.randperm(len(given.pool), generator=stream(seed, "order"))
-        usual = set(_items(_ask(strategy, given)))
+        usual = set(_ask(strategy, given).indices.tolist())
         there = _ask(strategy, problems.permuted(problem(seed), order)).indices
         back = set(order[there].tolist())
         if usual != back:
             return failed(
                 f"It chose items {sorted(usual)}, and from the same pool in another "
-                f"order {sorted(back)}. Mend what depends on positions, or take "
-                "ignores_order = True out."
+                f"order {sorted(back)}. Remove what depends on positions, or the "
+                "attribute ignores_order."
             )
     return passed(f"{len(_SEEDS)} permuted pools, the same items")
 

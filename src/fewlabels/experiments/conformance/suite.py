@@ -1,9 +1,10 @@
-"""All promises in order, each on its own: one that fails stops no other."""
+"""The suite: checks the promises of an object in order, each on its own."""
 
 import copy
 import inspect
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 import torch
@@ -12,7 +13,7 @@ from fewlabels import names, training
 from fewlabels import strategies as built_in
 from fewlabels.data import load
 from fewlabels.errors import FewlabelsError, FewlabelsWarning, UsageError
-from fewlabels.experiments.conformance import classifiers, kernels, strategies, trainers
+from fewlabels.experiments.conformance import kernels, strategies, trainers
 from fewlabels.experiments.conformance.problems import (
     Finding,
     Promise,
@@ -61,43 +62,42 @@ def check(
         >>> sum(finding.outcome == "failed" for finding in check("margin"))
         0
     """
-    kind, found = _recognized(thing, options or {}, kind)
+    kind, checked = _recognize(thing, options or {}, kind)
     if pool is not None and kind not in {"trainer", "classifier"}:
-        msg = f"A {kind} is checked on pools of its own; leave the data out."
-        raise UsageError(msg)
-    promises: Sequence[Promise]
-    subject: Any = found
-    if kind == "strategy":
-        promises = strategies.PROMISES
-    elif kind == "kernel":
-        promises, subject = kernels.PROMISES, kernels.Trial(found)
-    else:
-        source = load(_DATA) if pool is None else pool
-        if kind == "classifier":
-            promises = classifiers.PROMISES
-            subject = classifiers.Trial(found, trainers.small_pool(source))
-        else:
-            promises, subject = trainers.PROMISES, trainers.Trial(found, source)
+        raise UsageError(
+            f"A {kind} is checked on pools of its own; leave the data out."
+        )
+    promises: Sequence[Promise] = strategies.PROMISES
+    subject: Any = checked
+    if kind == "kernel":
+        promises, subject = kernels.PROMISES, kernels.KernelTrial(checked)
+    elif kind == "classifier":
+        promises = trainers.CLASSIFIER_PROMISES
+        small = trainers.small_pool(pool or load(_DATA))
+        subject = trainers.ClassifierTrial(checked, small)
+    elif kind == "trainer":
+        promises = trainers.TRAINER_PROMISES
+        subject = trainers.TrainerTrial(checked, pool or load(_DATA))
     broken: set[str] = set()
     with track("Checking", len(promises)) as advance:
         for promise in promises:
-            finding = _judged(promise, subject, found, broken)
+            finding = _judge(promise, subject, checked, broken)
             if finding.outcome == "failed":
                 broken.add(promise.name)
             yield finding
             advance(1)
 
 
-def _judged(promise: Promise, subject: Any, found: object, broken: set[str]) -> Finding:
+def _judge(
+    promise: Promise, subject: Any, checked: object, broken: set[str]
+) -> Finding:
     first = next((name for name in promise.after if name in broken), None)
     if first is not None:
         detail = f"means nothing before '{first}' is mended"
         return Finding(promise.name, "not run", detail)
-    if subject is found:  # a strategy as it came, so that no call before shows
-        try:
-            subject = copy.deepcopy(found)
-        except Exception:  # noqa: BLE001 - somebody's own copying: use what there is
-            subject = found
+    if subject is checked:  # a new copy of a strategy, without traces of other calls
+        with suppress(Exception):  # somebody's own copying may fail
+            subject = copy.deepcopy(checked)
     with warnings.catch_warnings(), restored():
         # A tie is worth a note in a run; here it is provoked.
         warnings.simplefilter("ignore", FewlabelsWarning)
@@ -106,11 +106,11 @@ def _judged(promise: Promise, subject: Any, found: object, broken: set[str]) -> 
         except FewlabelsError as error:
             return Finding(promise.name, "failed", str(error))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - becomes a finding
-            detail = f"It failed: {failure(error, found)}"
+            detail = f"It failed: {failure(error, checked)}"
             return Finding(promise.name, "failed", detail)
 
 
-def _recognized(
+def _recognize(
     thing: Any, options: Mapping[str, Any], kind: Kind | None
 ) -> tuple[Kind, Any]:
     """Return the kind of a thing, by its methods unless given, and the object."""
@@ -125,36 +125,30 @@ def _recognized(
     if kind != "classifier" and not options and _makes_kernel(thing):
         pool, classifier = problem(0)
         outputs = classifier.outputs(pool.images, torch.arange(len(pool)))
-        found: Any = own_kernel(thing, outputs, pool)
+        checked: Any = own_kernel(thing, outputs, pool)
     else:
-        found = names.resolve(kind or "thing to check", thing, options, {}, method=None)
+        what = kind or "thing to check"
+        checked = names.resolve(what, thing, options, {}, method=None)
     offers = [
         offered
         for offered, methods in _METHODS.items()
-        if not isinstance(found, type)
-        and all(callable(getattr(found, method, None)) for method in methods)
+        if not isinstance(checked, type)
+        and all(callable(getattr(checked, method, None)) for method in methods)
     ]
     fitting = [offered for offered in offers if kind in {None, offered}]
     if len(fitting) == 1:
-        return fitting[0], found
+        return fitting[0], checked
     seen = " and ".join(f"a {offered}" for offered in offers) or "none of these"
     raise UsageError(
-        f"An object of type {type(found).__name__} is to be checked, and its methods "
-        f"are those of {seen}. Needed are: a strategy select; a trainer fit; a "
-        "classifier outputs; a kernel block and diagonal. Name a class or function "
-        "that makes one, or say which it is with kind."
+        f"The methods of an object of type {type(checked).__name__} are those of "
+        f"{seen}. Needed are: a strategy select; a trainer fit; a classifier outputs; "
+        "a kernel block and diagonal. Name something that makes one, or give kind."
     )
 
 
 def _makes_kernel(thing: object) -> bool:
-    """Say whether this is a function of two arguments: outputs and a pool."""
+    """Return whether this is a function of two arguments: outputs and a pool."""
     maker = names.import_object("kernel", thing) if isinstance(thing, str) else thing
-    if not callable(maker):
-        return False
-    needed = [
-        parameter
-        for parameter in inspect.signature(maker).parameters.values()
-        if parameter.default is parameter.empty
-        and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
-    ]
-    return len(needed) == 2
+    parameters = inspect.signature(maker).parameters.values() if callable(maker) else ()
+    kinds = [item.kind for item in parameters if item.default is item.empty]
+    return kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD) == 2

@@ -1,7 +1,9 @@
-"""What every trainer promises, judged by two trainings, and one without any label."""
+"""Promises of trainers and of the classifiers that they make.
+
+A trainer is judged by two trainings of a small pool, and one without any label.
+"""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -11,22 +13,16 @@ import torch
 from torch import Tensor
 
 from fewlabels.errors import FewlabelsError, UsageError
-from fewlabels.experiments.conformance import classifiers
-from fewlabels.experiments.conformance.problems import (
-    Promise,
-    Verdict,
-    changes,
-    draw,
-    failed,
-    moved_by,
-    passed,
-    tensors,
-)
+from fewlabels.experiments.conformance import problems
+from fewlabels.experiments.conformance.problems import Promise, Verdict, failed, passed
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
-from fewlabels.protocols import Classifier, Trainer
+from fewlabels.protocols import Classifier, Outputs, Trainer
 from fewlabels.rng import stream
 
 _NUM_ITEMS, _NUM_LABELED = 200, 60
+_NUM_SAMPLES = 3
+_CLOSE = 1e-3  # of the largest value; sums over other chunks round otherwise
+_NAMES = ("features", "logits")
 
 
 def small_pool(source: Pool) -> Pool:
@@ -44,9 +40,176 @@ def small_pool(source: Pool) -> Pool:
     return Pool.build(ArrayImages(source.images.read(kept)), labels, source.classes)
 
 
+# ----------------------------------------------------------------------- classifiers
+
+
+@dataclass(eq=False)
+class ClassifierTrial:
+    """A classifier and its outputs for all items of a pool."""
+
+    classifier: Classifier
+    pool: Pool
+
+    @cached_property
+    def every(self) -> Tensor:
+        """Positions of all items."""
+        return torch.arange(len(self.pool))
+
+    @cached_property
+    def outputs(self) -> Outputs:
+        """Outputs for all items."""
+        return self.ask(self.every)
+
+    def ask(self, items: Tensor) -> Outputs:
+        """Return the outputs for some items."""
+        return self.classifier.outputs(self.pool.images, items)
+
+
+def outputs(trial: ClassifierTrial) -> Verdict:
+    """It gives finite features and logits, a row per item, without gradients."""
+    given: object = trial.outputs
+    count, num_classes = len(trial.every), trial.classifier.num_classes
+    if not isinstance(given, Outputs):
+        return failed(
+            f"outputs returned an object of type {type(given).__name__}; return "
+            "protocols.Outputs(features, logits), which refuses NaN and infinity."
+        )
+    for name in _NAMES:
+        rows = getattr(given, name)
+        if rows.ndim != 2 or len(rows) != count:
+            shape = tuple(rows.shape)
+            return failed(
+                f"Of {count} items, {name} have shape {shape}; give a row per item."
+            )
+        if not rows.is_floating_point() or rows.requires_grad:
+            gradients = " and carries gradients" if rows.requires_grad else ""
+            return failed(
+                f"{name} is of type {rows.dtype}{gradients}; give floating point, "
+                "computed under torch.inference_mode()."
+            )
+    width = given.logits.shape[1]
+    if width != num_classes:
+        return failed(
+            f"logits have {width} columns, and num_classes is {num_classes}; give one "
+            "logit per class."
+        )
+    return passed(f"{count} items: features {given.features.shape[1]}, logits {width}")
+
+
+def repeatable(trial: ClassifierTrial) -> Verdict:
+    """Equal questions get equal answers: evaluation mode, no randomness."""
+
+    def modes() -> list[bool]:
+        module = trial.classifier.module
+        return [] if module is None else [part.training for part in module.modules()]
+
+    before = modes()
+    again, moved = problems.moved_by(lambda: trial.ask(trial.every))
+    if moved:
+        return failed(
+            f"outputs drew from the global generator of {', '.join(moved)}; put the "
+            "network into evaluation mode."
+        )
+    if not torch.equal(again.logits, trial.outputs.logits):
+        share = _difference(again.logits, trial.outputs.logits)
+        return failed(
+            f"Logits of two equal calls differ by {share:.2g} of the largest; put the "
+            "network into evaluation mode."
+        )
+    if modes() != before:
+        return failed("outputs left the network in another mode; put it back.")
+    return passed("two calls, equal logits")
+
+
+def row_order(trial: ClassifierTrial) -> Verdict:
+    """Row k is that of indices[k], whatever else is asked for."""
+    shuffled = torch.randperm(len(trial.every), generator=stream(0, "order"))
+    for indices in (shuffled, shuffled[:1], trial.every[-3:]):
+        given = trial.ask(indices)
+        for name in _NAMES:
+            rows, wanted = getattr(given, name), getattr(trial.outputs, name)[indices]
+            share = _difference(rows, wanted)
+            if not share <= _CLOSE:
+                return failed(
+                    f"{name} of {len(indices)} items in another order or company "
+                    f"differ by {share:.2g} of the largest; row k belongs to "
+                    "indices[k], and no item's row may depend on the others."
+                )
+    return passed("rows follow the indices")
+
+
+def no_items(trial: ClassifierTrial) -> Verdict:
+    """It gives no rows for no items, which pools without unlabeled items ask for."""
+    empty = trial.ask(trial.every[:0])
+    for name in _NAMES:
+        seen = tuple(getattr(empty, name).shape)
+        wanted = (0, getattr(trial.outputs, name).shape[1])
+        if seen != wanted:
+            return failed(f"{name} of no items have shape {seen}; give {wanted}.")
+    return passed("shapes (0, F) and (0, C)")
+
+
+def other_images(trial: ClassifierTrial) -> Verdict:
+    """It reads the images that it is given; a test split is measured by that."""
+    flipped = ArrayImages(trial.pool.images.read(trial.every).flip(0))
+    logits = trial.classifier.outputs(flipped, trial.every.flip(0)).logits
+    if _difference(logits, trial.outputs.logits) <= _CLOSE:
+        return passed("the same images at other positions, the same logits")
+    return "not promised", (
+        "it answers by position, whatever images it gets: enough for a strategy, and "
+        "wrong on a test split"
+    )
+
+
+def samples(trial: ClassifierTrial) -> Verdict:
+    """Sampled networks come from the generator alone; to have none is allowed."""
+    wanted = (_NUM_SAMPLES, len(trial.every), trial.classifier.num_classes)
+
+    def sampled() -> Tensor:
+        return trial.classifier.sample_logits(
+            trial.pool.images, trial.every, _NUM_SAMPLES, stream(0, "samples")
+        )
+
+    try:
+        (first, second), moved = problems.moved_by(lambda: (sampled(), sampled()))
+    except FewlabelsError as error:
+        return "refused", str(error)
+    if tuple(first.shape) != wanted:
+        return failed(
+            f"sample_logits has shape {tuple(first.shape)}; give {wanted}: networks, "
+            "items, classes."
+        )
+    if moved or not torch.equal(first, second):
+        return failed(
+            "sample_logits gives other logits with an equal generator, or draws from a "
+            "global one; draw from the generator that it is given."
+        )
+    return passed(f"{_NUM_SAMPLES} networks, the same again with an equal generator")
+
+
+def _difference(one: Tensor, other: Tensor) -> float:
+    if one.shape != other.shape:
+        return torch.inf
+    largest = float(other.abs().max()) if other.numel() else 0.0
+    return float((one - other).abs().max()) / largest if largest else 0.0
+
+
+CLASSIFIER_PROMISES = (
+    Promise("outputs", outputs),
+    Promise("repeatable", repeatable, ("outputs",)),
+    Promise("order", row_order, ("outputs", "repeatable")),
+    Promise("no items", no_items, ("outputs",)),
+    Promise("other images", other_images, ("outputs", "repeatable")),
+    Promise("samples", samples, ("outputs",)),
+)
+
+
+# -------------------------------------------------------------------------- trainers
+
+
 @dataclass(frozen=True, eq=False)
 class _Fit:
-    """A training, and what it left behind."""
+    """A training and its side effects."""
 
     classifier: Classifier
     pool: Pool
@@ -58,8 +221,8 @@ class _Fit:
     """What it changed in the pool."""
 
 
-class Trial:
-    """A trainer, and its trainings of a small pool."""
+class TrainerTrial:
+    """A trainer and its trainings of a small pool."""
 
     def __init__(self, trainer: Trainer, source: Pool) -> None:
         """Take both and refuse data without labels; nothing is trained yet."""
@@ -70,64 +233,57 @@ class Trial:
     def first(self) -> _Fit:
         """A training in a folder of its own."""
         with TemporaryDirectory() as folder:
-            return self._fitted(small_pool(self._source), Path(folder))
+            return self._fit(small_pool(self._source), Path(folder))
 
     @cached_property
     def again(self) -> _Fit:
         """The same training without a folder, while global generators have moved on."""
-        draw()
-        return self._fitted(small_pool(self._source), None)
+        problems.draw()
+        return self._fit(small_pool(self._source), None)
 
     @cached_property
     def untrained(self) -> _Fit:
         """A training without any label."""
         pool = small_pool(self._source)
         nothing = torch.full_like(pool.labels, UNKNOWN)
-        everything = torch.arange(len(pool))
-        pool = replace(pool, labels=nothing, candidates=everything)
-        return self._fitted(pool, None)
+        pool = replace(pool, labels=nothing, candidates=torch.arange(len(pool)))
+        return self._fit(pool, None)
 
     @cached_property
-    def classified(self) -> classifiers.Trial:
+    def classified(self) -> ClassifierTrial:
         """The first training's classifier, to be judged as one."""
-        return classifiers.Trial(self.first.classifier, self.first.pool)
+        return ClassifierTrial(self.first.classifier, self.first.pool)
 
-    def _fitted(self, pool: Pool, workspace: Path | None) -> _Fit:
-        before = tensors(pool)
+    def _fit(self, pool: Pool, workspace: Path | None) -> _Fit:
+        before = problems.tensors(pool)
         work = partial(self._trainer.fit, pool, stream(0, "train"), workspace=workspace)
-        classifier, moved = moved_by(work)
-        changed = changes(before, tensors(pool))
+        classifier, moved = problems.moved_by(work)
+        changed = problems.changes(before, problems.tensors(pool))
         return _Fit(classifier, pool, before["pool.labels"], moved, changed)
 
 
-def gives_a_classifier(trial: Trial) -> Verdict:
+def gives_a_classifier(trial: TrainerTrial) -> Verdict:
     """``fit`` returns a classifier for the classes of the pool."""
-    fit = trial.first
-    lacking = [
-        name
-        for name in ("outputs", "sample_logits", "num_classes", "module")
-        if not hasattr(fit.classifier, name)
-    ]
+    classifier, num_classes = trial.first.classifier, trial.first.pool.num_classes
+    needed = ("outputs", "sample_logits", "num_classes", "module")
+    lacking = [name for name in needed if not hasattr(classifier, name)]
     if lacking:
         return failed(
-            f"fit returned an object of type {type(fit.classifier).__name__} without "
+            f"fit returned an object of type {type(classifier).__name__} without "
             f"{', '.join(lacking)}; return a classifier, see protocols.Classifier."
         )
-    if fit.classifier.num_classes != fit.pool.num_classes:
+    if classifier.num_classes != num_classes:
         return failed(
-            f"The classifier has {fit.classifier.num_classes} classes and the pool "
-            f"{fit.pool.num_classes}; unlabeled classes count too: pool.num_classes."
+            f"The classifier has {classifier.num_classes} classes and the pool "
+            f"{num_classes}; unlabeled classes count too: pool.num_classes."
         )
-    return passed(f"{type(fit.classifier).__name__} of {fit.pool.num_classes} classes")
+    return passed(f"{type(classifier).__name__} of {num_classes} classes")
 
 
-def seeded(trial: Trial) -> Verdict:
+def seeded(trial: TrainerTrial) -> Verdict:
     """Equal generators give equal classifiers."""
-    one, other = trial.first, trial.again
-    every = torch.arange(len(one.pool))
-    logits = [
-        fit.classifier.outputs(fit.pool.images, every).logits for fit in (one, other)
-    ]
+    fits = (trial.first, trial.again)  # both trainings come before any output
+    logits = [ClassifierTrial(fit.classifier, fit.pool).outputs.logits for fit in fits]
     if not torch.equal(*logits):
         gap = float((logits[0] - logits[1]).abs().max())
         return failed(
@@ -138,7 +294,7 @@ def seeded(trial: Trial) -> Verdict:
     return passed("two trainings, equal logits")
 
 
-def shared_randomness(trial: Trial) -> Verdict:
+def shared_randomness(trial: TrainerTrial) -> Verdict:
     """It leaves the global random generators alone."""
     if trial.first.moved:
         return failed(
@@ -149,7 +305,7 @@ def shared_randomness(trial: Trial) -> Verdict:
     return passed("torch, numpy and random stay as they were")
 
 
-def pool_untouched(trial: Trial) -> Verdict:
+def pool_untouched(trial: TrainerTrial) -> Verdict:
     """It changes nothing in the pool."""
     if trial.first.changes:
         seen = "; ".join(trial.first.changes)
@@ -157,7 +313,7 @@ def pool_untouched(trial: Trial) -> Verdict:
     return passed("labels, candidates and images stay")
 
 
-def learns(trial: Trial) -> Verdict:
+def learns(trial: TrainerTrial) -> Verdict:
     """It gets more of its own labels right than by naming the commonest class."""
     labeled = torch.nonzero(trial.first.labels != UNKNOWN).flatten()
     labels = trial.first.labels[labeled]
@@ -174,7 +330,7 @@ def learns(trial: Trial) -> Verdict:
     return passed(seen)
 
 
-def no_labels(trial: Trial) -> Verdict:
+def no_labels(trial: TrainerTrial) -> Verdict:
     """Without labels the untrained classifier comes back; to refuse is allowed."""
     try:
         fit = trial.untrained
@@ -185,15 +341,16 @@ def no_labels(trial: Trial) -> Verdict:
 
 
 def _of_classifier(promise: Promise) -> Promise:
-    judge: Callable[[classifiers.Trial], Verdict] = promise.judge
-    after = ("a classifier", *promise.after)
-    return Promise(promise.name, lambda trial: judge(trial.classified), after)
+    def judge(trial: TrainerTrial) -> Verdict:
+        return promise.judge(trial.classified)
+
+    return Promise(promise.name, judge, ("a classifier", *promise.after))
 
 
 _TRAINED = ("a classifier", "outputs")
-PROMISES = (
+TRAINER_PROMISES = (
     Promise("a classifier", gives_a_classifier),
-    *map(_of_classifier, classifiers.PROMISES),
+    *map(_of_classifier, CLASSIFIER_PROMISES),
     Promise("seeded", seeded, _TRAINED),
     Promise("global randomness", shared_randomness, ("a classifier",)),
     Promise("pool untouched", pool_untouched, ("a classifier",)),
