@@ -1,4 +1,4 @@
-"""Progress is told to everybody who listens, and to nobody else."""
+"""Progress is reported to all reporters; work stops when it is asked to."""
 
 import threading
 

@@ -1,8 +1,10 @@
-"""What exists, what is labeled, what may be asked, what was asked.
+"""Pools of images or vectors, the labels so far, queries and answers.
 
-An *index* is always a position in the whole pool. A label is a class number;
-``UNKNOWN`` (-1) stands where no label is known. All records here are frozen: a labeled
-pool is a new pool, and the old one is still true.
+An *index* is always a position in the whole pool. A label is a class number, or
+``UNKNOWN`` (-1). All records are frozen: labeling a pool returns a new pool.
+
+Vectors are :data:`Rows`: a tensor, or rows of a file (:class:`MappedRows`) that are
+read only when they are used, for pools that do not fit into memory.
 """
 
 import json
@@ -10,7 +12,7 @@ import mmap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
-from typing import Any, Protocol, Self
+from typing import Any, Never, Protocol, Self
 
 import numpy as np
 import torch
@@ -28,9 +30,8 @@ WITHHELD = -2
 Record = Mapping[str, Any]
 """A JSON object: what a strategy wants to be written down and to get back later."""
 
-_PIECE_BYTES = 32 * 2**20
-_FAULT_BYTES = 2**16  # what the system maps around a byte that is read
-_TYPES = {2: torch.float16, 4: torch.float32, 8: torch.float64}
+_CHUNK_BYTES = 32 * 2**20
+_PAGE_BYTES = 2**16  # what the system maps around a byte that is read
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,10 +79,12 @@ class MappedRows:
         numbers = which if self.items is None else self.items[which]
         flat = numbers.flatten().numpy()
         rows = torch.empty(len(flat), self.shape[1], dtype=self.dtype)
-        with np.errstate(over="ignore"):  # whoever takes the rows looks for infinity
-            for places in self._in_pieces(flat):
+        file = _file_of(self.array)
+        with np.errstate(over="ignore"):  # callers check for infinity
+            for places in self._chunks(flat):
                 rows.numpy()[places] = self.array[flat[places]]
-                self._give_back()
+                if file is not None and hasattr(mmap, "MADV_DONTNEED"):
+                    file.base.madvise(mmap.MADV_DONTNEED)
         if self.is_unit:
             rows = torch.nn.functional.normalize(rows.double()).to(self.dtype)
         return rows.reshape(*numbers.shape, self.shape[1])
@@ -91,30 +94,22 @@ class MappedRows:
         return replace(self, items=items if self.items is None else self.items[items])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel to another process as the place of the rows."""
+        """Pickle the place of the rows."""
         file = _file_of(self.array)
-        if file is None:  # made by hand, of an array in memory
+        if file is None:  # an array in memory
             return MappedRows, (np.array(self.array), self.items, self.is_unit)
         offset = _address(self.array) - _address(file) + file.offset
         place = (str(file.filename), offset, self.array.shape, self.array.strides)
-        return _opened, (*place, self.array.dtype.str, self.items, self.is_unit)
+        return _map_rows, (*place, self.array.dtype.str, self.items, self.is_unit)
 
-    def _in_pieces(self, numbers: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """Cut the places of ``numbers`` into parts that touch a bounded piece each."""
+    def _chunks(self, numbers: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Split the places of ``numbers`` so that each part touches few pages."""
         order = np.argsort(numbers, kind="stable")  # no page is fetched twice
-        gaps = np.diff(numbers[order], prepend=-_FAULT_BYTES) * abs(
-            self.array.strides[0]
-        )
-        touched = np.minimum(gaps, _FAULT_BYTES).cumsum()
-        cuts = np.searchsorted(
-            touched, np.arange(_PIECE_BYTES, touched[-1:].sum(), _PIECE_BYTES)
-        )
-        return np.split(order, cuts)
-
-    def _give_back(self) -> None:
-        file = _file_of(self.array)
-        if file is not None and hasattr(mmap, "MADV_DONTNEED"):
-            file.base.madvise(mmap.MADV_DONTNEED)
+        stride = abs(self.array.strides[0])
+        gaps = np.diff(numbers[order], prepend=-_PAGE_BYTES) * stride
+        touched = np.minimum(gaps, _PAGE_BYTES).cumsum()
+        ends = np.arange(_CHUNK_BYTES, touched[-1:].sum(), _CHUNK_BYTES)
+        return np.split(order, np.searchsorted(touched, ends))
 
 
 Rows = Tensor | MappedRows
@@ -125,28 +120,21 @@ Matrix = Rows | NDArray[Any]
 
 
 def as_rows(matrix: Matrix) -> Rows:
-    """Return a matrix as rows: those of a mapped file stay where they are.
+    """Return a matrix as rows in floating point; those of a mapped file stay there.
 
-    Args:
-        matrix: Numbers; of an array that torch cannot look into, a copy is made.
-
-    Returns:
-        Rows in floating point.
+    An array that torch cannot share memory with is copied.
     """
     if isinstance(matrix, Tensor | MappedRows):
         return matrix
-    if (
-        matrix.ndim == 2
-        and matrix.dtype.kind in "biuf"
-        and _file_of(matrix) is not None
-    ):
+    kind = matrix.dtype.kind
+    if matrix.ndim == 2 and kind in "biuf" and _file_of(matrix) is not None:
         return MappedRows(matrix)
-    is_known = matrix.dtype.kind == "f" and matrix.dtype.itemsize in _TYPES
-    kind = matrix.dtype.newbyteorder("=") if is_known else np.float64
-    native = matrix.astype(kind, copy=False)
-    has_usual_order = all(stride >= 0 for stride in native.strides)
-    is_plain = native.flags.writeable and has_usual_order
-    return torch.from_numpy(native if is_plain else native.copy())
+    is_known = kind == "f" and matrix.dtype.itemsize in {2, 4, 8}
+    native = matrix.astype(
+        matrix.dtype.newbyteorder("=") if is_known else np.float64, copy=False
+    )
+    can_share = native.flags.writeable and all(step >= 0 for step in native.strides)
+    return torch.from_numpy(native if can_share else native.copy())
 
 
 def take_rows(rows: Rows, items: Tensor) -> Rows:
@@ -156,20 +144,17 @@ def take_rows(rows: Rows, items: Tensor) -> Rows:
 
 def slice_rows(rows: Rows, parts: Sequence[slice]) -> list[Rows]:
     """Return slices of rows: views, or places in a file that is not read yet."""
-    return [
-        rows[part]
-        if isinstance(rows, Tensor)
-        else rows.part(torch.arange(*part.indices(len(rows))))
-        for part in parts
-    ]
+    if isinstance(rows, Tensor):
+        return [rows[part] for part in parts]
+    return [rows.part(torch.arange(*part.indices(len(rows)))) for part in parts]
 
 
 def row_chunks(rows: Rows) -> Iterator[Tensor]:
-    """Yield all rows in order: as they are, or in pieces where they are in a file."""
+    """Yield all rows in order: a tensor at once, rows of a file in chunks."""
     if isinstance(rows, Tensor):
         yield rows
         return
-    step = max(1, _PIECE_BYTES // (rows.dtype.itemsize * max(1, rows.shape[1])))
+    step = max(1, _CHUNK_BYTES // (rows.dtype.itemsize * max(1, rows.shape[1])))
     for start in range(0, len(rows), step):
         yield rows[start : start + step]
 
@@ -185,9 +170,9 @@ def to_numpy(tensor: Tensor) -> NDArray[Any]:
 
 
 def _file_of(array: Any) -> Any:
-    """Return the memory map that an array looks into; None if that is not a file's own.
+    """Return the memory map that an array is a view of; None if there is none.
 
-    Changes to a map that copies on write are in no file.
+    A map that copies on write does not count, since its changes are in no file.
     """
     while array is not None and not isinstance(getattr(array, "base", None), mmap.mmap):
         array = getattr(array, "base", None)
@@ -199,7 +184,7 @@ def _address(array: NDArray[Any]) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def _opened(
+def _map_rows(
     path: str,
     offset: int,
     shape: tuple[int, int],
@@ -215,8 +200,7 @@ def _opened(
     except (OSError, TypeError, ValueError) as error:
         raise UsageError(
             f"The features are rows of '{path}', and this process cannot read them "
-            f"there ({error}). Put the file where all processes find it, or pass the "
-            "features in memory."
+            f"({error}). Put the file where all processes find it."
         ) from error
     return MappedRows(array, items, is_unit)
 
@@ -227,15 +211,12 @@ class Images(Protocol):
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of one item: (channels, height, width), or (features,) of a vector."""
-        ...
 
     def __len__(self) -> int:
         """Return the number of items."""
-        ...
 
     def read(self, indices: Tensor) -> Tensor:
         """Return the items at ``indices`` as a new (n, *shape), images as uint8."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -308,32 +289,24 @@ class Pool:
 
     def __post_init__(self, are_distinct: bool) -> None:
         """Check that the parts belong together."""
-        self._check_lengths()
-        if not are_distinct:
-            self._check_ids()
-        check_labels(self.labels, len(self.classes))
-        check_indices(self.candidates, len(self), "candidates")
-        asked = self.candidates[self.labels[self.candidates] != UNKNOWN]
-        if len(asked):
-            raise UsageError(
-                f"{len(asked)} candidates are labeled already, the first at index "
-                f"{int(asked[0])}; a label would be paid for twice. Take them out."
-            )
-
-    def _check_lengths(self) -> None:
-        num_items = len(self.images)
-        if not num_items == len(self.ids) == len(self.labels):
+        if not len(self.images) == len(self.ids) == len(self.labels):
             raise ShapeError(
-                f"A pool has {num_items} images, {len(self.ids)} ids and "
+                f"A pool has {len(self.images)} images, {len(self.ids)} ids and "
                 f"{len(self.labels)} labels; all three must be equally many."
             )
-
-    def _check_ids(self) -> None:
-        if len(set(self.ids)) < len(self.ids):
-            twice, count = Counter(self.ids).most_common(1)[0]
+        if not are_distinct and len(set(self.ids)) < len(self.ids):
+            name, count = Counter(self.ids).most_common(1)[0]
             raise UsageError(
-                f"The id '{twice}' names {count} items; labels are kept by id, so each "
+                f"The id '{name}' names {count} items; labels are kept by id, so each "
                 "item needs its own."
+            )
+        check_labels(self.labels, len(self.classes))
+        check_indices(self.candidates, len(self), "candidates")
+        labeled = self.candidates[self.labels[self.candidates] != UNKNOWN]
+        if len(labeled):
+            raise UsageError(
+                f"{len(labeled)} candidates are labeled already, the first at index "
+                f"{int(labeled[0])}; a label would be paid for twice. Take them out."
             )
 
     @classmethod
@@ -424,7 +397,7 @@ class Query:
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What an oracle said. It may leave items open: those stay candidates."""
+    """What an oracle answered; items that it left open stay candidates."""
 
     indices: Tensor = field(default_factory=_empty)
     """Items that were labeled, shape (n,)."""
@@ -467,11 +440,11 @@ def check_labels(labels: Tensor, num_classes: int) -> None:
     wrong = torch.nonzero((labels < WITHHELD) | (labels >= num_classes)).flatten()
     if len(wrong):
         first = int(wrong[0])
-        numbers = f"numbers from 0 to {num_classes - 1}, or {UNKNOWN}"
+        numbers = f"numbers from 0 to {num_classes - 1}, or " if num_classes else ""
         raise LabelError(
             f"{len(wrong)} labels are outside the {num_classes} classes, the first is "
-            f"{int(labels[first])} at position {first}. Labels are "
-            f"{numbers if num_classes else UNKNOWN} where the class is not known."
+            f"{int(labels[first])} at position {first}. Labels are {numbers}{UNKNOWN} "
+            "where the class is not known."
         )
 
 
@@ -490,12 +463,9 @@ def check_indices(indices: Tensor, num_items: int, name: str) -> None:
         return
     low, high = int(indices.min()), int(indices.max())
     if low < 0 or high >= num_items:
-        span = (
-            f", from 0 to {num_items - 1}" if num_items else "; there is none to name"
-        )
         raise UsageError(
             f"{name} run from {low} to {high}, but the pool has {num_items} items; an "
-            f"index is a position in the whole pool{span}."
+            "index is a position in the whole pool, counted from 0."
         )
     if bool((indices[1:] > indices[:-1]).all()):  # ascending, as they mostly are
         return
@@ -522,15 +492,14 @@ def check_query(query: Query, pool: Pool, size: int) -> None:
     check_form(query)
     check_record(query)
     distinct = torch.unique(query.indices)
-    strangers = distinct[~torch.isin(distinct, pool.candidates)]
-    if len(query) == len(distinct) == size and not len(strangers):
+    others = distinct[~torch.isin(distinct, pool.candidates)]
+    if len(query) == len(distinct) == size and not len(others):
         return
-    first = f", such as {int(strangers[0])}" if len(strangers) else ""
+    first = f", such as {int(others[0])}" if len(others) else ""
     raise StrategyError(
         f"The strategy was to choose {size} distinct candidates and returned "
-        f"{len(query)} items, {len(distinct)} of them distinct, {len(strangers)} of "
-        f"them no candidates{first}. Labels would be paid for twice or for nothing; "
-        "mend the strategy: it may choose from pool.candidates only, each item once."
+        f"{len(query)} items, {len(distinct)} of them distinct, {len(others)} of them "
+        f"no candidates{first}. It must choose from pool.candidates, each item once."
     )
 
 
@@ -538,44 +507,41 @@ def check_form(query: object) -> None:
     """Raise unless this is a query whose indices are a flat tensor of integers."""
     if not isinstance(query, Query):
         raise StrategyError(
-            f"The strategy returned an object of type {type(query).__name__}; mend the "
-            "strategy: it returns a fewlabels.Query(indices, value, record)."
+            f"The strategy returned an object of type {type(query).__name__}; it must "
+            "return a fewlabels.Query(indices, value, record)."
         )
-    given: object = query.indices
-    if isinstance(given, Tensor) and given.ndim == 1 and given.dtype == torch.int64:
-        return
-    seen = type(given).__name__
-    if isinstance(given, Tensor):
-        seen = f"tensor of shape {tuple(given.shape)} and type {given.dtype}"
+    indices: object = query.indices
+    seen = type(indices).__name__
+    if isinstance(indices, Tensor):
+        if indices.ndim == 1 and indices.dtype == torch.int64:
+            return
+        seen = f"tensor of shape {tuple(indices.shape)} and type {indices.dtype}"
     raise StrategyError(
-        f"The strategy returned its indices as a {seen}; mend the strategy: they are "
-        "a tensor of shape (size,) and type torch.int64, such as a part of "
-        "pool.candidates."
+        f"The strategy returned its indices as a {seen}; they must be a tensor of "
+        "shape (size,) and type torch.int64, such as a part of pool.candidates."
     )
 
 
 def check_record(query: Query) -> None:
-    """Raise unless value and record can be written as JSON before labels are paid."""
+    """Raise unless value and record can be written as JSON."""
+
+    def refuse(name: str, seen: object, wanted: str) -> Never:
+        raise StrategyError(
+            f"The strategy's {name} is of type {type(seen).__name__}, which is not "
+            f"JSON, so the round could not be saved; give {wanted}, for example by "
+            ".tolist() or float()."
+        )
+
     value: object = query.value
     if value is not None and not isinstance(value, int | float):
-        _refuse_record("value", value, "a number or None")
+        refuse("value", value, "a number or None")
     record: object = query.record
     if not isinstance(record, Mapping):
-        _refuse_record("record", record, "a dictionary")
-        return
+        refuse("record", record, "a dictionary")
     for key, entry in record.items():
         if not isinstance(key, str):
-            _refuse_record(f"record's key {key!r}", key, "a word")
+            refuse(f"record's key {key!r}", key, "a word")
         try:
             json.dumps(entry)
         except (TypeError, ValueError, RecursionError):
-            _refuse_record(f"record['{key}']", entry, "plain numbers, words and lists")
-
-
-def _refuse_record(name: str, seen: object, wanted: str) -> None:
-    raise StrategyError(
-        f"The strategy's {name} is of type {type(seen).__name__}, which is not JSON, "
-        "so the round could not be written down and a resumed run would not remember "
-        "it; "
-        f"mend the strategy: give {wanted}, for example through .tolist() or float()."
-    )
+            refuse(f"record['{key}']", entry, "plain numbers, words and lists")

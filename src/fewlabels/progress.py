@@ -1,11 +1,11 @@
 """How long-running work reports progress, and how it is stopped.
 
-The inside of the package says *what* advances; the edge (a terminal, a file, a test)
-says what to do with it by :func:`reporting`. Where nobody listens, nothing happens.
+Work calls :func:`track` and :func:`tell`; a terminal, a file or a test receives the
+reports by :func:`reporting`. Without a reporter nothing happens.
 
-The other way round, the edge may ask the inside to stop, by :func:`stopping`. Most work
-is simply interrupted. A training, which would lose what it has not saved, ends between
-two of its steps: it says so by :func:`handle_cancellation` and asks :func:`is_stopped`.
+Callers stop work by :func:`stopping`. Most work is simply interrupted. A training,
+which would lose what it has not saved, stops between two steps: it runs inside
+:func:`handle_cancellation` and asks :func:`is_stopped`.
 
 Example:
     >>> seen = []
@@ -24,37 +24,35 @@ Example:
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import FrameType
-from typing import Protocol, TextIO
+from typing import Protocol, TextIO, TypeVar
 
 from fewlabels.errors import FewlabelsWarning
 
+T = TypeVar("T")
+
 
 class Reporter(Protocol):
-    """Somebody who wants to know how long-running work advances."""
+    """A receiver of progress reports."""
 
     def start(self, task: str, total: int, done: int) -> int:
-        """Hear that a task begins, ``done`` of its ``total`` units done before.
+        """Take note that a task begins, with ``done`` of ``total`` units done before.
 
         Returns:
             A handle for the task.
         """
-        ...
 
     def advance(self, handle: int, amount: int) -> None:
-        """Hear that ``amount`` more units are done."""
-        ...
+        """Take note that ``amount`` more units are done."""
 
     def tell(self, step: int, figures: Mapping[str, float]) -> None:
-        """Hear how the task that was started last fares at a step."""
-        ...
+        """Take note of figures of the task that was started last."""
 
     def finish(self, handle: int) -> None:
-        """Hear that the task ended, done or not."""
-        ...
+        """Take note that the task ended, done or not."""
 
 
 class Advance(Protocol):
@@ -62,7 +60,6 @@ class Advance(Protocol):
 
     def __call__(self, amount: int = 1) -> None:
         """Report ``amount`` more units."""
-        ...
 
 
 _reporters: ContextVar[tuple[Reporter, ...]] = ContextVar(
@@ -76,21 +73,22 @@ _num_handling = 0  # of this process, as signals are
 
 
 @contextmanager
-def reporting(*reporters: Reporter) -> Iterator[None]:
-    """Let ``reporters`` hear of all tracked work inside the block.
-
-    Who listened before goes on listening.
-    """
-    token = _reporters.set(_reporters.get() + reporters)
+def _assigned(variable: ContextVar[T], value: T) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        _reporters.reset(token)
+        variable.reset(token)
+
+
+def reporting(*reporters: Reporter) -> AbstractContextManager[None]:
+    """Send reports of all work inside the block to ``reporters`` too."""
+    return _assigned(_reporters, _reporters.get() + reporters)
 
 
 @contextmanager
 def track(task: str, total: int, *, done: int = 0) -> Iterator[Advance]:
-    """Announce a task of ``total`` units and hand out a function that advances it.
+    """Announce a task of ``total`` units, and yield a function that advances it.
 
     Args:
         task: What is done, in a word or two, such as ``"Training"``.
@@ -116,7 +114,7 @@ def track(task: str, total: int, *, done: int = 0) -> Iterator[Advance]:
 
 @contextmanager
 def redirect_warnings(say: Callable[[str], None]) -> Iterator[None]:
-    """Hand the warnings of this package in the block to ``say``, in plain words."""
+    """Pass the text of this package's warnings in the block to ``say``."""
 
     def show(
         message: Warning | str,
@@ -139,7 +137,7 @@ def redirect_warnings(say: Callable[[str], None]) -> Iterator[None]:
 
 
 def tell(step: int, figures: Mapping[str, float]) -> None:
-    """Say how the task that was started last fares.
+    """Report figures of the task that was started last.
 
     Args:
         step: How far it is: the number of units done, earlier ones included.
@@ -149,21 +147,9 @@ def tell(step: int, figures: Mapping[str, float]) -> None:
         reporter.tell(step, figures)
 
 
-@contextmanager
-def part(name: str) -> Iterator[None]:
-    """Name the part of the whole that the work inside the block belongs to.
-
-    Args:
-        name: A word that could name a folder, such as ``"round-003"``.
-
-    Yields:
-        Nothing.
-    """
-    token = _part.set(f"{_part.get()}/{name}".removeprefix("/"))
-    try:
-        yield
-    finally:
-        _part.reset(token)
+def part(name: str) -> AbstractContextManager[None]:
+    """Name the part of a run that the work in the block belongs to: "round-003"."""
+    return _assigned(_part, f"{_part.get()}/{name}".removeprefix("/"))
 
 
 def current_part() -> str:
@@ -178,9 +164,9 @@ def current_part() -> str:
 
 
 class Canceled(BaseException):
-    """Work ends because somebody asked for it; what was saved is kept.
+    """Work ends on request; what was saved is kept.
 
-    No :class:`Exception`, so that nobody takes it for a failure.
+    Not an :class:`Exception`, so that nobody handles it as a failure.
     """
 
 
@@ -202,14 +188,9 @@ class Interrupt:
         self.is_asked = True
 
 
-@contextmanager
-def stopping(is_asked: Callable[[], bool]) -> Iterator[None]:
-    """Let the work inside the block know whom to ask whether it shall stop."""
-    token = _asked.set(is_asked)
-    try:
-        yield
-    finally:
-        _asked.reset(token)
+def stopping(is_asked: Callable[[], bool]) -> AbstractContextManager[None]:
+    """Set the function by which work inside the block learns that it shall stop."""
+    return _assigned(_asked, is_asked)
 
 
 def is_stopped() -> bool:
@@ -222,8 +203,8 @@ def is_stopped() -> bool:
 def handle_cancellation() -> Iterator[None]:
     """Promise that the work inside the block asks :func:`is_stopped` at each step.
 
-    It is not interrupted otherwise. Whoever asked while nothing was left to do is heard
-    at the end of the block.
+    A first signal then interrupts nothing. A request that comes after the last step is
+    answered at the end of the block.
 
     Yields:
         Nothing.

@@ -1,7 +1,7 @@
-"""The few interfaces that everything else meets at.
+"""The interfaces between the packages.
 
-A user's own kernel, classifier, strategy, trainer or oracle is any object that fits;
-there is nothing to inherit from and nothing to register.
+A user's own kernel, classifier, strategy, trainer or oracle is any object with these
+methods; there is nothing to inherit from and nothing to register.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,20 +36,16 @@ class Kernel(Protocol):
     @property
     def num_items(self) -> int:
         """Size of the whole pool."""
-        ...
 
     @property
     def rank_bound(self) -> int | None:
         """Largest rank a Gram matrix can have; None: full rank for distinct items."""
-        ...
 
     def diagonal(self, items: Tensor) -> Tensor:
         """Return k(i, i) for each index; shape of ``items``, float64."""
-        ...
 
     def block(self, rows: Tensor, columns: Tensor) -> Tensor:
         """Return k(i, j): shapes (..., r) and (..., c) give (..., r, c), float64."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +71,6 @@ class Factored(Protocol):
 
     def inner_product(self) -> InnerProduct | None:
         """Return the form; None where the rows are not in this machine's memory."""
-        ...
 
 
 @runtime_checkable
@@ -84,12 +79,11 @@ class Divisible(Protocol):
 
     def part(self, items: Tensor) -> Kernel:
         """Return the kernel of some items alone, which are numbered from 0 on."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """What a classifier says about some items: finite numbers, or it says nothing."""
+    """Features and logits of some items; all are finite."""
 
     features: Rows
     """Input of the last layer, shape (n, F); in memory, or rows of a file."""
@@ -120,32 +114,27 @@ def check_finite(name: str, outputs: Rows) -> None:
     )
     lost = is_lost.reshape(-1, is_lost.shape[-1]).any(dim=0).nonzero().flatten()
     if len(lost):
-        first = ", ".join(map(str, lost[:3].tolist()))
+        first = ", ".join(map(str, lost[:3].tolist())) + ", ..." * (len(lost) > 3)
         raise NotFiniteError(
             f"The {name} that the classifier gave are NaN or infinite for {len(lost)} "
-            f"of {is_lost.shape[-1]} items (number {first}{', ...' * (len(lost) > 3)} "
-            "of those asked about, from 0), so nothing can be chosen or measured by "
-            "them. Its training broke down or its weights are damaged: train it "
-            "again, with a lower learning rate if need be, or look at these items."
+            f"of {is_lost.shape[-1]} items (number {first} of those asked about, from "
+            "0). Train it again, with a lower learning rate, or look at these items."
         )
 
 
 class Classifier(Protocol):
-    """Something trained that can be asked about items."""
+    """A trained model that gives features and logits of items."""
 
     @property
     def num_classes(self) -> int:
         """Number of classes."""
-        ...
 
     @property
     def module(self) -> nn.Module | None:
         """The network; None where only its outputs are known."""
-        ...
 
     def outputs(self, images: Images, indices: Tensor) -> Outputs:
         """Return features and logits of the items, in evaluation mode, streamed."""
-        ...
 
     def sample_logits(
         self, images: Images, indices: Tensor, num_samples: int, generator: Generator
@@ -155,19 +144,14 @@ class Classifier(Protocol):
         One sampled network is the same for all items, so that joint predictions mean
         something.
         """
-        ...
 
 
 @runtime_checkable
 class OwnInputs(Protocol):
-    """A classifier whose module does not look at images, but at what becomes of them.
-
-    Without it, a module takes images as floats in [-1, 1].
-    """
+    """A classifier whose module takes other inputs than images as floats in [-1, 1]."""
 
     def inputs(self, images: Images, indices: Tensor) -> Tensor:
         """Return what the module maps to the logits of the items at ``indices``."""
-        ...
 
 
 class Strategy(Protocol):
@@ -200,7 +184,6 @@ class Strategy(Protocol):
         Returns:
             The chosen indices, their value and a record.
         """
-        ...
 
 
 def ignore(step: int, classifier: Classifier) -> None:
@@ -219,16 +202,13 @@ class Trainer(Protocol):
     @property
     def identity(self) -> "Identity":
         """What decides the outcome; equal for trainers that do the same."""
-        ...
 
     @property
     def num_steps(self) -> int | None:
         """How many optimizer steps a training takes; None: none, or nobody knows."""
-        ...
 
     def check(self, pool: Pool) -> None:
         """Raise if it cannot train on a pool; quick, so ask early."""
-        ...
 
     def fit(
         self,
@@ -253,7 +233,6 @@ class Trainer(Protocol):
         Returns:
             The trained classifier.
         """
-        ...
 
 
 class Oracle(Protocol):
@@ -261,4 +240,3 @@ class Oracle(Protocol):
 
     def answer(self, query: Query) -> Answers:
         """Answer a query, wholly or in part."""
-        ...

@@ -292,8 +292,8 @@ def refusing():
     [
         "os:system",
         "tests.jobs.calls:add",
-        "fewlabels.names:imported",  # ours, but not meant for it
-        "fewlabels.jobs.permission:imported",
+        "fewlabels.names:import_object",  # ours, but not meant for it
+        "fewlabels.jobs.permission:import_object",
         "fewlabels:",
         "",
     ],
