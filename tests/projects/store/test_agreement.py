@@ -98,7 +98,7 @@ def test_consensus_wants_enough_labels_and_more_than_half():
     assert (b.class_number, b.is_complete, b.is_disputed) == (None, True, True)
     assert (c.class_number, c.is_complete, c.is_disputed) == (None, False, False)
     assert [one.class_number for one in consensus(labels)] == [1, None, 2]
-    with pytest.raises(UsageError, match="at least 1; got 0"):
+    with pytest.raises(UsageError, match="overlap is 0; it must be at least 1"):
         consensus(labels, overlap=0)
 
 

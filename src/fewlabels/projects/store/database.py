@@ -15,7 +15,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -24,36 +24,11 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
+import sqlalchemy as sa
 from platformdirs import user_state_path
-from sqlalchemy import (
-    URL,
-    ColumnElement,
-    Connection,
-    Engine,
-    Row,
-    Select,
-    Table,
-    create_engine,
-    event,
-    make_url,
-    select,
-    text,
-)
-from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as NoConnectionError
+from sqlalchemy import create_engine, event, exc
 
-from fewlabels import files
-from fewlabels.errors import (
-    DamagedStoreError,
-    FewlabelsError,
-    NetworkDriveError,
-    StorageError,
-    StoreAwayError,
-    StoreBusyError,
-    StoreError,
-    UntrustedStoreError,
-    UsageError,
-)
+from fewlabels import errors, files
 
 Clock = Callable[[], datetime]
 """A function that returns the time, with its zone."""
@@ -94,34 +69,31 @@ _SERVER_UNWRITABLE = {"25006", "42501", "53100", "53200"}  # forbidden, or no sp
 # ---------------------------------------------------------------------- addresses
 
 
-def store_url(place: str | Path) -> URL:
+def store_url(place: str | Path) -> sa.URL:
     """Return the address of a store, a file or a server, with the driver to use."""
     if isinstance(place, Path) or "://" not in place:
-        return URL.create("sqlite", database=str(Path(place).absolute()))
-    try:
-        url = make_url(place)
-    except (ArgumentError, ValueError):
-        seen = place.partition("://")[0]
-    else:
-        seen, kind = shown(url), url.get_backend_name()
+        return sa.URL.create("sqlite", database=str(Path(place).absolute()))
+    shown = place.partition("://")[0]
+    with suppress(exc.ArgumentError, ValueError):
+        url = sa.make_url(place)
+        shown, kind = without_secrets(url), url.get_backend_name()
         if kind in {"postgresql", "postgres"}:
             return url.set(drivername="postgresql+psycopg")
         if kind == "sqlite" and url.database and url.database != ":memory:":
             return store_url(Path(url.database))
-    raise UsageError(
-        f"'{seen}' is not a place for a label store. Give a file, such as "
-        "'labels.sqlite', or the address of a PostgreSQL server, such as "
-        "'postgresql://user:password@host/database'."
+    raise errors.UsageError(
+        f"'{shown}' is not a place for a label store. Give a file or the address of a "
+        "PostgreSQL server, such as 'postgresql://user:password@host/database'."
     )
 
 
-def shown(url: URL) -> str:
-    """Return an address for messages: no password, which may stand behind '?' too."""
+def without_secrets(url: sa.URL) -> str:
+    """Return an address for messages, without password and parameters."""
     return url.set(query={}).render_as_string(hide_password=True)
 
 
 def system_mounts() -> list[tuple[Path, str]]:
-    """List the mounted file systems, folder and kind; none where Linux does not say."""
+    """Return folder and kind of each mounted file system; empty except on Linux."""
     try:
         lines = _MOUNTS.read_text("utf-8", errors="replace").splitlines()
     except OSError:
@@ -141,25 +113,18 @@ def check_drive(path: Path) -> None:
     above.sort(key=lambda mount: len(mount[0].parts))
     if above and above[-1][1] in _NETWORK_SYSTEMS:
         folder, kind = above[-1]
-        raise NetworkDriveError(
-            f"'{path}' is on a network drive ({kind} at '{folder}'), where SQLite "
-            "cannot keep labels safe. Give a folder on this machine's own disk, or the "
-            "address of a PostgreSQL server."
+        raise errors.NetworkDriveError(
+            f"'{path}' is on a network drive ({kind} at '{folder}'), where SQLite is "
+            "not safe. Give a folder on a local disk, or a PostgreSQL server."
         )
 
 
-def check_address(address: str) -> URL | None:
-    """Return the address of a server, if it says only where the server is.
-
-    Args:
-        address: What ``project.json`` names as the store.
-
-    Returns:
-        The address; None: it is a file, which needs no password.
+def check_address(address: str) -> sa.URL | None:
+    """Return the address of a project's server; None for a file.
 
     Raises:
-        UsageError: If it has other parameters, which could lead the connection to
-            another server, or to other files of this user, than it seems to.
+        UsageError: If it has parameters that could lead the connection to another
+            server, or to other files of this user, than it seems to.
     """
     url = store_url(address)
     if url.get_backend_name() != "postgresql":
@@ -175,11 +140,9 @@ def check_address(address: str) -> URL | None:
         problem = f"names the database {url.database!r}"
     else:
         return url
-    raise UsageError(
-        f"The address of the label store {problem}. A project takes only "
-        "'postgresql://user@host:port/database', and behind it ?sslmode=require, "
-        "verify-ca or verify-full. Set anything else by the variables of PostgreSQL, "
-        "such as PGHOST or PGSERVICE."
+    raise errors.UsageError(
+        f"The address of the label store {problem}. Give 'postgresql://user@host:port/"
+        "database', with ?sslmode= if needed, and anything else by PGHOST and the like."
     )
 
 
@@ -191,39 +154,37 @@ def check_trusted(folder: Path, address: str, *, confirm: bool = False) -> None:
     therefore used only after the user has confirmed it, once per folder and address.
 
     Args:
-        folder: Of the project.
-        address: What its ``project.json`` names as the store.
+        folder: Folder of the project.
+        address: The store that its ``project.json`` names.
         confirm: Whether the user confirms it now; this is remembered.
     """
     url = check_address(address)
     if url is None:
         return
-    given = os.environ.get("FEWLABELS_STATE")
     usual = user_state_path("fewlabels", appauthor=False)
-    state = Path(given).expanduser() if given else usual
+    state = os.environ.get("FEWLABELS_STATE") or usual
     key = sha256(f"{folder.resolve()}\n{address}".encode()).hexdigest()
-    path = state / "trusted-stores" / key
+    path = Path(state).expanduser() / "trusted-stores" / key
     if confirm:
         with files.wrap_os_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        files.replace_text(path, f"{folder.resolve()}\n{shown(url)}\n")
+        files.replace_text(path, f"{folder.resolve()}\n{without_secrets(url)}\n")
     elif not path.exists():
-        raise UntrustedStoreError(folder, shown(url))
+        raise errors.UntrustedStoreError(folder, without_secrets(url))
 
 
 # ------------------------------------------------------------------------- errors
 
 
 class UnreadableValueError(Exception):
-    """A database gave a value that nobody here wrote."""
+    """A database returned a value that no version of this package writes."""
 
 
-def damaged(place: str, what: str) -> DamagedStoreError:
-    """Return the error that says a store cannot be read; nothing was written."""
-    return DamagedStoreError(
-        f"The label store '{place}' cannot be read: {what}. Nothing was changed. Move "
-        "the file aside together with its -wal and -shm (do not delete them), put the "
-        "newest backup in its place, and try again."
+def damaged(place: str, reason: str) -> errors.DamagedStoreError:
+    """Return the error for a store that cannot be read."""
+    return errors.DamagedStoreError(
+        f"The label store '{place}' cannot be read: {reason}. Nothing was changed. Move"
+        " it aside with its -wal and -shm files and put the newest backup there."
     )
 
 
@@ -235,42 +196,36 @@ def explained(place: str) -> Iterator[None]:
     # The latter in the names of tables, or in a message of SQLite.
     except (UnreadableValueError, UnicodeDecodeError) as error:
         raise damaged(place, str(error)) from error
-    except (sqlite3.Error, DBAPIError, NoConnectionError) as error:
-        raise _sentence(place, error) from error
+    except (sqlite3.Error, exc.DBAPIError, exc.TimeoutError) as error:
+        raise _explanation(place, error) from error
 
 
-def _sentence(place: str, error: Exception) -> FewlabelsError:
-    cause = error.orig if isinstance(error, DBAPIError) else error
+def _explanation(place: str, error: Exception) -> errors.FewlabelsError:
+    cause = error.orig if isinstance(error, exc.DBAPIError) else error
     reason = " ".join(str(cause).split())
     code = getattr(cause, "sqlite_errorcode", 0) & 0xFF  # without its details
     state = getattr(cause, "sqlstate", None)
-    if (
-        isinstance(error, NoConnectionError)  # others of this process have them all
-        or code in _SQLITE_BUSY
-        or state == _SERVER_BUSY
-    ):
-        return StoreBusyError(
-            f"Another writer held the label store '{place}' beyond the waiting time, "
-            "so nothing was written. Try again; if this persists, look for a process "
-            "that hangs, or wait longer with busy_seconds."
+    has_no_connection = isinstance(error, exc.TimeoutError)  # all are in use
+    if has_no_connection or code in _SQLITE_BUSY or state == _SERVER_BUSY:
+        return errors.StoreBusyError(
+            f"Another writer held the label store '{place}' for too long, so nothing "
+            "was written. Try again, and look for a process that hangs."
         )
     if code in _SQLITE_DAMAGED:
         return damaged(place, reason)
     if code in _SQLITE_UNWRITABLE or state in _SERVER_UNWRITABLE:
-        return StorageError(
+        return errors.StorageError(
             f"The label store '{place}' could not be written: {reason}. Everything "
-            "acknowledged before is safe; make it writable or free some space, and try "
-            "again."
+            "acknowledged before is safe; make it writable or free some space."
         )
-    # Such a fault is never that of what was sent: it went away, or has no room.
+    # Such an error is never about the data sent: the server went away or has no room.
     is_sqlite = isinstance(cause, sqlite3.Error)
-    if isinstance(error, OperationalError | InterfaceError) and not is_sqlite:
-        return StoreAwayError(
+    if isinstance(error, exc.OperationalError | exc.InterfaceError) and not is_sqlite:
+        return errors.StoreAwayError(
             f"The label store '{place}' could not be reached: {reason}. Everything "
-            "acknowledged before is safe; check that the server is running and the "
-            "address is right, and try again."
+            "acknowledged before is safe; check the server and its address."
         )
-    return StoreError(
+    return errors.StoreError(
         f"The label store '{place}' refused the work: {reason}. Nothing of it was "
         "written, and everything acknowledged before is safe."
     )
@@ -281,20 +236,20 @@ def _sentence(place: str, error: Exception) -> FewlabelsError:
 
 @dataclass(frozen=True)
 class Database:
-    """A database that is ready for connections."""
+    """The database of a store: connections, transactions and the time."""
 
-    engine: Engine
+    engine: sa.Engine
     place: str
     """Where it is, for messages; without the password."""
     path: Path | None
-    """Its file; None on a server."""
+    """The file; None on a server."""
     clock: Clock | None = None
     """Gives the time; None: the server where there is one, else this machine."""
-    joined: Connection | None = None
+    joined: sa.Connection | None = None
     """A transaction that all reading and writing joins; None: each has its own."""
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self.engine.dispose()
 
     def __enter__(self) -> Self:
@@ -307,41 +262,38 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Self]:
-        """Yield this store as of one moment: all that is read of it fits together.
-
-        Others may write meanwhile; the block does not see it, and cannot write.
-        """
+        """Yield this store as of one moment, read-only, while others may write."""
         with self.read_connection() as connection:
             yield replace(self, joined=connection)
 
     @contextmanager
     def writing(self) -> Iterator[Self]:
-        """Yield this store for one transaction, so that nobody writes in between.
+        """Yield this store for one transaction, durable at the end of the block.
 
-        All that the block wrote becomes durable at its end or, where it raises an
-        error, none of it.
+        Nobody else writes meanwhile. If the block raises an error, nothing is written.
         """
         with self.write_connection() as connection:
             yield replace(self, joined=connection)
 
     @contextmanager
-    def read_connection(self) -> Iterator[Connection]:
+    def read_connection(self) -> Iterator[sa.Connection]:
         """Yield a connection that sees one moment of the store."""
         if self.joined is not None:
             yield self.joined
             return
         with explained(self.place), self.engine.begin() as connection:
             if not self.path:
-                level = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
-                connection.execute(text(level))
+                level = "REPEATABLE READ"
+                connection.execute(sa.text(f"SET TRANSACTION ISOLATION LEVEL {level}"))
             yield connection
 
     @contextmanager
-    def write_connection(self) -> Iterator[Connection]:
-        """Yield a connection that alone may write; all becomes durable at the end."""
+    def write_connection(self) -> Iterator[sa.Connection]:
+        """Yield a connection that alone may write; durable at the end of the block."""
         if self.joined is not None:
             if not self.joined.get_execution_options().get(_WRITES):
-                raise UsageError("Nothing can be written while one moment is read.")
+                msg = "Nothing can be written while one moment is read."
+                raise errors.UsageError(msg)
             yield self.joined
             return
         with (
@@ -352,64 +304,65 @@ class Database:
             yield connection
 
     @contextmanager
-    def transaction(self, connection: Connection) -> Iterator[None]:
+    def transaction(self, connection: sa.Connection) -> Iterator[None]:
         """Let a connection write alone until the end of the block."""
         connection.execution_options(**{_WRITES: True})
         try:
             with connection.begin():
                 if not self.path:
                     lock = f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})"
-                    connection.execute(text(lock))
+                    connection.execute(sa.text(lock))
                 yield
         finally:
             connection.execution_options(**{_WRITES: False})
 
-    def now(self, connection: Connection) -> datetime:
+    def now(self, connection: sa.Connection) -> datetime:
         """Return the time; on a server its time, which all annotators share."""
         if self.clock:
             return self.clock().astimezone(UTC)
         if self.path:
             return datetime.now(UTC)
-        moment: datetime = connection.scalar(text("SELECT clock_timestamp()"))
+        moment: datetime = connection.scalar(sa.text("SELECT clock_timestamp()"))
         return moment.astimezone(UTC)
 
 
-def connect(place: str | Path, busy_seconds: float) -> tuple[Engine, str, Path | None]:
+def connect(
+    place: str | Path, busy_seconds: float
+) -> tuple[sa.Engine, str, Path | None]:
     """Return an engine for a store, its place for messages, and its file if it is one.
 
-    No connection is made yet.
+    No connection is opened yet.
     """
     url = store_url(place)
     if url.get_backend_name() == "sqlite":
         path = Path(str(url.database))
         check_drive(path)
         return _sqlite_engine(url, path, busy_seconds), str(path), path
-    address = shown(url)
     milliseconds = max(1, round(busy_seconds * 1000))  # 0 would mean: for ever
-    wait = f"-c lock_timeout={milliseconds} -c synchronous_commit=on"
-    arguments: dict[str, object] = {"options": wait}
-    if "connect_timeout" not in url.query:  # else, where nobody answers, minutes
+    options = f"-c lock_timeout={milliseconds} -c synchronous_commit=on"
+    arguments: dict[str, object] = {"options": options}
+    if "connect_timeout" not in url.query:  # without it, minutes if nobody answers
         arguments["connect_timeout"] = max(1, round(busy_seconds))
     try:
         engine = create_engine(url, connect_args=arguments, pool_pre_ping=True)
     except ModuleNotFoundError as error:
-        raise StoreError(
-            f"The label store '{address}' is on a PostgreSQL server, and the driver "
-            "for it is not installed. Run: pip install 'fewlabels[postgres]'"
+        raise errors.StoreError(
+            f"The label store '{without_secrets(url)}' needs a driver that is not "
+            "installed. Run: pip install 'fewlabels[postgres]'"
         ) from error
-    return engine, address, None
+    return engine, without_secrets(url), None
 
 
-def _sqlite_engine(url: URL, path: Path, busy_seconds: float) -> Engine:
-    """Return an engine; in a folder that cannot be written to, one that reads."""
+def _sqlite_engine(url: sa.URL, path: Path, busy_seconds: float) -> sa.Engine:
+    """Return an engine; read-only in a folder that cannot be written to."""
     is_read_only = os.access(path, os.R_OK) and not os.access(path.parent, os.W_OK)
     if is_read_only:
         log = path.with_name(f"{path.name}-wal")
-        # The log needs a second file, which nobody can make there. Without a log there
-        # is no writer either.
-        still = not log.exists() or not log.stat().st_size
-        query = {"mode": "ro", "uri": "true"} | ({"immutable": "1"} if still else {})
-        url = URL.create("sqlite", database=f"file:{quote(str(path))}", query=query)
+        # The log needs a second file, which cannot be created there. Without a log
+        # there is no writer either.
+        is_still = not log.exists() or not log.stat().st_size
+        query = {"mode": "ro", "uri": "true"} | ({"immutable": "1"} if is_still else {})
+        url = sa.URL.create("sqlite", database=f"file:{quote(str(path))}", query=query)
     engine = create_engine(url, connect_args={"timeout": busy_seconds})
 
     @event.listens_for(engine, "connect")
@@ -427,13 +380,13 @@ def _sqlite_engine(url: URL, path: Path, busy_seconds: float) -> Engine:
                 if not is_busy or time.monotonic() > until:
                     raise
                 time.sleep(_PAUSE)
-        connection.execute("PRAGMA synchronous=FULL")
-        connection.execute("PRAGMA fullfsync=ON")  # on macOS fsync is not enough
-        connection.execute("PRAGMA foreign_keys=ON")
+        # On macOS fsync is not enough.
+        for setting in ("synchronous=FULL", "fullfsync=ON", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {setting}")
         connection.execute("PRAGMA trusted_schema=OFF")
 
     @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
+    def begin(connection: sa.Connection) -> None:
         writes = connection.get_execution_options().get(_WRITES)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
@@ -456,28 +409,28 @@ def chunked(entries: Iterable[Entry], size: int = 400) -> Iterator[list[Entry]]:
 
 
 def unknown_of(
-    connection: Connection, column: ColumnElement[Any], named: Iterable[Entry]
+    connection: sa.Connection, column: sa.ColumnElement[Any], named: Iterable[Entry]
 ) -> set[Entry]:
     """Return the entries that are in no row of a column."""
     unknown = set(named)
     for some in chunked(tuple(unknown)):
-        query = select(column).where(column.in_(some))
+        query = sa.select(column).where(column.in_(some))
         unknown -= set(connection.execute(query).scalars())
     return unknown
 
 
-def streamed(connection: Connection, query: Select[Any]) -> Iterator[Row[Any]]:
-    """Yield the rows of a query, a thousand in memory at a time."""
+def streamed(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[sa.Row[Any]]:
+    """Yield the rows of a query, with a thousand in memory at a time."""
     options = {"yield_per": ROWS_AT_ONCE}
     with connection.execute(query, execution_options=options) as rows:
-        yield from rows  # closed also where the reader stops halfway
+        yield from rows  # closed also if the reader stops halfway
 
 
-def count_anew(connection: Connection, table: Table) -> None:
-    """Let PostgreSQL look at a table that has grown by much.
+def analyze(connection: sa.Connection, table: sa.Table) -> None:
+    """Update PostgreSQL's statistics of a table that has grown by much.
 
-    It does so by itself every minute or so, and until then plans for an empty table:
-    reading 10,000 labels then takes seconds instead of a third of one.
+    It does so by itself every minute or so. Until then it plans for an empty table, and
+    reading 10,000 labels takes seconds instead of a third of one.
     """
     if connection.dialect.name == "postgresql":
-        connection.execute(text(f"ANALYZE {table.name}"))
+        connection.execute(sa.text(f"ANALYZE {table.name}"))

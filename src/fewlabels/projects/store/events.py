@@ -2,13 +2,13 @@
 
 An undo names the event that it cancels. What it leads to in the end is its *root*: an
 undo of an undo of a label has the label. Each undo in the store switches its root off
-or on, because only two kinds are accepted: one that names the root while it holds, and
-one that names the last switch. A verdict therefore holds exactly while an even number
-of undos lead to it, and that is how the view counts.
+or on, because only two kinds are accepted: one that names the root while it is in
+force, and one that names the last switch. A verdict is therefore in force exactly while
+an even number of undos lead to it, and that is how the view counts.
 
 Undo and redo go step by step and per annotator, as in an editor. What they mean without
-a target is found in the same transaction that writes it, so that two browser tabs of
-one person never undo the same thing twice.
+a target is decided in the transaction that writes it, so that two browser tabs of one
+person never undo the same event twice.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -16,41 +16,26 @@ from dataclasses import fields
 from datetime import UTC
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Row,
-    Table,
-    bindparam,
-    delete,
-    func,
-    or_,
-    select,
-    update,
-)
+import sqlalchemy as sa
 
 from fewlabels.errors import ReplayError, StoreError, UsageError
+from fewlabels.projects.store import records
 from fewlabels.projects.store.database import (
     Database,
+    analyze,
     chunked,
-    count_anew,
     streamed,
     unknown_of,
 )
 from fewlabels.projects.store.records import (
     CLASS_EVENTS,
-    IMPORTED,
     LABELS,
-    UNASKED,
     Annotation,
     Event,
     Kind,
     LabelClass,
     StoredEvent,
-    canonical,
-    new_uuid,
 )
-from fewlabels.projects.store.records import VERDICTS as VERDICT_KINDS
 from fewlabels.projects.store.schema import (
     CLASSES,
     EVENTS,
@@ -60,7 +45,6 @@ from fewlabels.projects.store.schema import (
     PRESENT,
     ROUNDS,
     VERDICTS,
-    extend_checksum,
     renew_checksums,
 )
 
@@ -68,19 +52,19 @@ _MANY = 500
 _NOTHING = "Nothing of this call was written."
 _FIELDS = tuple(field.name for field in fields(Event))
 _CANCELED = EVENTS.alias()
-_WITH_TARGETS = select(EVENTS, _CANCELED.c.uuid.label("target_uuid")).select_from(
+_WITH_TARGETS = sa.select(EVENTS, _CANCELED.c.uuid.label("target_uuid")).select_from(
     EVENTS.outerjoin(_CANCELED, EVENTS.c.target == _CANCELED.c.sequence)
 )
 
 
 class Events(Database):
-    """Verbs about events."""
+    """Methods of a store about events, labels and classes."""
 
     def append(self, events: Iterable[Event]) -> tuple[int, ...]:
-        """Write events down: all of them or, where one is refused, none.
+        """Write events: all of them or, if one is refused, none.
 
         Args:
-            events: What happened, in order.
+            events: The events, in order.
 
         Returns:
             A sequence number per event. They are durable now. An event that was sent
@@ -89,63 +73,66 @@ class Events(Database):
         given = tuple(events)
         with self.write_connection() as connection:
             stored = {}
-            for some in chunked(event.uuid for event in given):
-                query = _WITH_TARGETS.where(EVENTS.c.uuid.in_(some))
-                for row in connection.execute(query):
-                    stored[row.uuid] = (row.sequence, _event(row))
-            fresh = [event for event in given if event.uuid not in stored]
-            _check_names(connection, fresh)
-            first = last = connection.scalar(select(func.max(EVENTS.c.sequence))) or 0
+            for uuids in chunked(event.uuid for event in given):
+                for known in _events(connection, EVENTS.c.uuid.in_(uuids)):
+                    stored[known.event.uuid] = (known.sequence, known.event)
+            new = [event for event in given if event.uuid not in stored]
+            _check_references(connection, new)
+            query = sa.select(sa.func.max(EVENTS.c.sequence))
+            first = last = connection.scalar(query) or 0
             now = self.now(connection)
             rows: list[dict[str, Any]] = []  # many events cost few statements
             for event in given:
                 if event.uuid in stored:
-                    _check_replay(event, *stored[event.uuid])
+                    _check_same(event, *stored[event.uuid])
                     continue
                 values = {name: getattr(event, name) for name in _FIELDS}
                 values |= {"kind": event.kind.value, "root": None, "server_time": now}
-                if event.kind not in VERDICT_KINDS:  # these look at what came before
-                    _insert(connection, rows)
+                if rows and event.kind not in records.VERDICTS:  # it reads earlier ones
+                    connection.execute(EVENTS.insert(), rows)
+                    rows = []
                 if event.kind is Kind.UNDO:
-                    values |= _switched(connection, event)
+                    values |= _switch(connection, event)
                 elif event.kind in CLASS_EVENTS:
                     _change_class(connection, event)
                 last += 1
                 rows.append(values | {"sequence": last})
                 stored[event.uuid] = (last, event)
-            _insert(connection, rows)
+            if rows:
+                connection.execute(EVENTS.insert(), rows)
             if last > first:
-                extend_checksum(connection, first)
-            if any(event.kind in CLASS_EVENTS for event in fresh):
+                renew_checksums(connection, EVENTS, after=first)
+            if any(event.kind in CLASS_EVENTS for event in new):
                 renew_checksums(connection, CLASSES)
-            _end_leases(connection, fresh)
+            _end_leases(connection, new)
             if last // _MANY > first // _MANY:
-                count_anew(connection, EVENTS)
+                analyze(connection, EVENTS)
         return tuple(stored[event.uuid][0] for event in given)
 
     def undo(
         self, annotator: str, *, target: str | None = None, uuid: str | None = None
     ) -> StoredEvent:
-        """Cancel a verdict, or bring back what an undo had canceled.
+        """Cancel a verdict, or restore what an undo had canceled.
 
         Args:
             annotator: Who undoes; each annotator her own events.
-            target: UUID of the event to cancel; None: the annotator's last verdict
-                that holds and was asked for.
-            uuid: Names this undo; the same one again changes nothing. None: a new one.
+            target: UUID of the event to cancel; None for the annotator's last verdict
+                in force on an item that she was asked about.
+            uuid: UUID of this undo, for sending it again; None for a new one.
 
         Returns:
             The undo as stored.
         """
-        return self._cancel(annotator, target, uuid or new_uuid(), is_redo=False)
+        return self._cancel(annotator, target, uuid, is_redo=False)
 
     def redo(self, annotator: str, *, uuid: str | None = None) -> StoredEvent:
-        """Bring back what was undone last, unless something new was said since."""
-        return self._cancel(annotator, None, uuid or new_uuid(), is_redo=True)
+        """Restore what was undone last, unless the annotator gave a verdict since."""
+        return self._cancel(annotator, None, uuid, is_redo=True)
 
     def _cancel(
-        self, annotator: str, target: str | None, uuid: str, *, is_redo: bool
+        self, annotator: str, target: str | None, uuid: str | None, *, is_redo: bool
     ) -> StoredEvent:
+        uuid = uuid or records.new_uuid()
         with self.writing() as store, store.write_connection() as connection:
             earlier = store.event(uuid)
             if target is None and earlier and earlier.event.target:
@@ -170,7 +157,7 @@ class Events(Database):
         Args:
             after: Only those with a higher sequence number.
             item: Only those about this item.
-            kinds: Only those of these kinds; none given: of all.
+            kinds: Only those of these kinds; none for all.
 
         Yields:
             Each event.
@@ -184,13 +171,13 @@ class Events(Database):
             yield from _events(connection, *conditions)
 
     def event(self, uuid: str) -> StoredEvent | None:
-        """Return the event of this name; None where there is none."""
+        """Return the event with this UUID; None if there is none."""
         with self.read_connection() as connection:
             return next(_events(connection, EVENTS.c.uuid == uuid), None)
 
     def changes(self, *, after: int) -> tuple[int, set[str]]:
-        """Return the number of the last event, and the items of those since one."""
-        query = select(EVENTS.c.sequence, EVENTS.c.item)
+        """Return the number of the last event, and the items of events after one."""
+        query = sa.select(EVENTS.c.sequence, EVENTS.c.item)
         with self.read_connection() as connection:
             rows = connection.execute(query.where(EVENTS.c.sequence > after)).all()
         last = max((row.sequence for row in rows), default=after)
@@ -198,14 +185,10 @@ class Events(Database):
 
     @property
     def identity(self) -> str | None:
-        """UUID of the first event, which no other store has; None where there is none.
-
-        A backup is the same store at an earlier moment and has it too.
-        """
+        """UUID of the first event, unique to this store and its backups."""
+        query = sa.select(EVENTS.c.uuid).where(EVENTS.c.sequence == 1)
         with self.read_connection() as connection:
-            return connection.scalar(
-                select(EVENTS.c.uuid).where(EVENTS.c.sequence == 1)
-            )
+            return connection.scalar(query)
 
     # ------------------------------------------------------------------- labels
 
@@ -217,20 +200,20 @@ class Events(Database):
     def verdicts(
         self, *, with_missing: bool = False, items: Sequence[str] | None = None
     ) -> tuple[Annotation, ...]:
-        """Return the current labels, and what was skipped or not known.
+        """Return the current labels, skips and *unsure* answers.
 
         Args:
-            with_missing: Also those of images that are not there any more.
-            items: Only those on these few items; None: on all.
+            with_missing: Include those of images that are not there any more.
+            items: Only those on these few items; None for all.
 
         Returns:
             One per item and annotator, by item.
         """
-        query = select(VERDICTS).order_by(VERDICTS.c.item, VERDICTS.c.annotator)
+        query = sa.select(VERDICTS).order_by(VERDICTS.c.item, VERDICTS.c.annotator)
         if items is not None:
             query = query.where(VERDICTS.c.item.in_(items))
         if not with_missing:
-            present = select(ITEMS.c.id).where(ITEMS.c.state == PRESENT)
+            present = sa.select(ITEMS.c.id).where(ITEMS.c.state == PRESENT)
             query = query.where(VERDICTS.c.item.in_(present))
         with self.read_connection() as connection:
             return tuple(
@@ -241,26 +224,18 @@ class Events(Database):
     # ------------------------------------------------------------------ classes
 
     def classes(self) -> tuple[LabelClass, ...]:
-        """Return all classes, those not in use any more included."""
+        """Return all classes, including retired ones."""
         with self.read_connection() as connection:
-            rows = connection.execute(select(CLASSES).order_by(CLASSES.c.number))
+            rows = connection.execute(sa.select(CLASSES).order_by(CLASSES.c.number))
             return tuple(LabelClass(row.number, row.name, row.active) for row in rows)
 
     def add_classes(self, names: Iterable[str], *, annotator: str) -> tuple[int, ...]:
-        """Add classes and return their numbers; a known name keeps its number.
-
-        Args:
-            names: Names of the classes.
-            annotator: Who wants them.
-
-        Returns:
-            A number per name.
-        """
+        """Add classes and return a number per name; a known name keeps its number."""
         wanted = tuple(names)
         with self.writing() as store:
             numbers = {known.name: known.number for known in store.classes()}
-            fresh = [name for name in dict.fromkeys(wanted) if name not in numbers]
-            numbers |= {name: number for number, name in enumerate(fresh, len(numbers))}
+            new = [name for name in dict.fromkeys(wanted) if name not in numbers]
+            numbers |= {name: number for number, name in enumerate(new, len(numbers))}
             store.append(
                 Event(
                     kind=Kind.CLASS_ADDED,
@@ -268,37 +243,23 @@ class Events(Database):
                     class_number=numbers[name],
                     payload={"name": name},
                 )
-                for name in fresh
+                for name in new
             )
         return tuple(numbers[name] for name in wanted)
 
     def begin(self, names: Iterable[str], *, annotator: str) -> str:
-        """Make an empty store that of one project, by its first classes.
-
-        Args:
-            names: Names of the classes.
-            annotator: Whose project it is.
-
-        Returns:
-            What :attr:`identity` will be from now on.
-        """
-        tables: dict[str, Table] = {
-            "classes": CLASSES,
-            "images": ITEMS,
-            "rounds": ROUNDS,
-            "events": EVENTS,
-        }
+        """Add the first classes of a project to an empty store; return its identity."""
+        tables = {"classes": CLASSES, "images": ITEMS, "rounds": ROUNDS}
         with self.writing() as store, store.write_connection() as connection:
             counts = {
-                name: connection.scalar(select(func.count()).select_from(table))
-                for name, table in tables.items()
+                name: connection.scalar(sa.select(sa.func.count()).select_from(table))
+                for name, table in (tables | {"events": EVENTS}).items()
             }
             if any(counts.values()):
                 held = ", ".join(f"{count} {name}" for name, count in counts.items())
                 raise StoreError(
-                    "The label store belongs to another project, or to one whose "
-                    f"beginning was interrupted: it holds {held}. Nothing was touched; "
-                    "give this project an empty database."
+                    f"The label store belongs to another project: it holds {held}. "
+                    "Nothing was touched; give this project an empty database."
                 )
             store.add_classes(names, annotator=annotator)
             return store.identity or ""
@@ -308,60 +269,55 @@ class Events(Database):
 
 
 def _events(
-    connection: Connection, *conditions: ColumnElement[bool]
+    connection: sa.Connection, *conditions: sa.ColumnElement[bool]
 ) -> Iterator[StoredEvent]:
-    """Yield the events that meet all conditions, in their order."""
+    """Yield the events that meet all conditions; an undo has the UUID of its target."""
     query = _WITH_TARGETS.where(*conditions).order_by(EVENTS.c.sequence)
     for row in streamed(connection, query):
-        yield StoredEvent(row.sequence, row.server_time, _event(row))
+        content = {name: getattr(row, name) for name in _FIELDS}
+        content |= {"kind": Kind(row.kind), "target": row.target_uuid}
+        yield StoredEvent(row.sequence, row.server_time, Event(**content))
 
 
-def _event(row: Row[Any]) -> Event:
-    """Return the event in a row; an undo has the UUID of the event that it cancels."""
-    content = {name: getattr(row, name) for name in _FIELDS}
-    return Event(**(content | {"kind": Kind(row.kind), "target": row.target_uuid}))
-
-
-def _last_verdict(connection: Connection, annotator: str) -> str | None:
-    """Return the UUID of an annotator's last verdict that holds, if there is one.
-
-    What was confirmed at a glance or imported does not count: nobody was asked.
-    """
-    query = select(IN_FORCE.c.uuid).where(
-        IN_FORCE.c.annotator == annotator, _is_asked(IN_FORCE)
-    )
+def _last_verdict(connection: sa.Connection, annotator: str) -> str | None:
+    """Return the UUID of the annotator's last verdict in force that was asked for."""
+    mine = IN_FORCE.c.annotator == annotator, _is_asked(IN_FORCE)
+    query = sa.select(IN_FORCE.c.uuid).where(*mine)
     return connection.scalar(query.order_by(IN_FORCE.c.sequence.desc()).limit(1))
 
 
-def _last_undo(connection: Connection, annotator: str) -> str | None:
-    """Return the UUID of the undo that a redo takes back; None: there is none.
+def _last_undo(connection: sa.Connection, annotator: str) -> str | None:
+    """Return the UUID of the undo that a redo takes back.
 
-    Of the answers that are canceled it is the one canceled last, and only what was
-    canceled since the annotator's last verdict counts: a new one ends all redoing.
+    Of the verdicts that are canceled it is that of the one canceled last, if that was
+    after the annotator's last verdict: a new one ends all redoing.
     """
     mine = EVENTS.c.annotator == annotator
-    spoke = select(func.coalesce(func.max(EVENTS.c.sequence), 0))
-    spoke = spoke.where(mine, EVENTS.c.kind.in_(sorted(VERDICT_KINDS)))
-    last = func.max(EVENTS.c.sequence)
-    root = EVENTS.alias()
+    last, root = sa.func.max(EVENTS.c.sequence), EVENTS.alias()
+    last_verdict = (
+        sa.select(sa.func.coalesce(last, 0))
+        .where(mine, EVENTS.c.kind.in_(sorted(records.VERDICTS)))
+        .scalar_subquery()
+    )
     canceled = (
-        select(last)
+        sa.select(last)
         .select_from(EVENTS.join(root, EVENTS.c.root == root.c.sequence))
         .where(mine, _is_asked(root))
         .group_by(EVENTS.c.root)
-        .having(func.count() % 2 == 1, last > spoke.scalar_subquery())
+        .having(sa.func.count() % 2 == 1, last > last_verdict)
         .order_by(last.desc())
         .limit(1)
+        .scalar_subquery()
     )
-    latest = EVENTS.c.sequence == canceled.scalar_subquery()
-    return connection.scalar(select(EVENTS.c.uuid).where(latest))
+    query = sa.select(EVENTS.c.uuid).where(EVENTS.c.sequence == canceled)
+    return connection.scalar(query)
 
 
-def _is_asked(verdicts: Any) -> ColumnElement[bool]:
-    """Say that somebody was asked about the item alone."""
-    return or_(
+def _is_asked(verdicts: Any) -> sa.ColumnElement[bool]:
+    """Return the condition that somebody was asked about the item by itself."""
+    return sa.or_(
         verdicts.c.strategy.is_(None),
-        verdicts.c.strategy.not_in(sorted(UNASKED)),
+        verdicts.c.strategy.not_in(sorted(records.UNASKED)),
         verdicts.c.round.is_not(None),
     )
 
@@ -369,30 +325,21 @@ def _is_asked(verdicts: Any) -> ColumnElement[bool]:
 # -------------------------------------------------------------------- writing events
 
 
-def _insert(connection: Connection, rows: list[dict[str, Any]]) -> None:
-    """Put collected rows into the table of events."""
-    if rows:
-        connection.execute(EVENTS.insert(), rows)
-        rows.clear()
-
-
-def _check_replay(event: Event, number: int, known: Event) -> None:
-    """Refuse an event whose UUID stands for something else already."""
+def _check_same(event: Event, number: int, known: Event) -> None:
+    """Refuse an event whose UUID is that of a different one."""
     before, after = _content(known), _content(event)
-    different = [name for name in _FIELDS if before[name] != after[name]]
-    if different:
-        name = different[0]
+    name = next((name for name in _FIELDS if before[name] != after[name]), None)
+    if name is not None:
         raise ReplayError(
             f"The UUID {event.uuid} came again with another content: {name} was "
-            f"{before[name]!r} in event {number} and is {after[name]!r} now. Make a "
-            f"new UUID for a new action. {_NOTHING}"
+            f"{before[name]!r} in event {number} and is {after[name]!r}. {_NOTHING}"
         )
 
 
 def _content(event: Event) -> dict[str, Any]:
-    """Return what makes two events the same, in comparable form."""
+    """Return the content of an event in comparable form."""
     content = {name: getattr(event, name) for name in _FIELDS}
-    content["payload"] = canonical(event.payload)
+    content["payload"] = records.canonical(event.payload)
     if event.client_time:
         content["client_time"] = event.client_time.astimezone(UTC)
     if event.kind is Kind.UNDO:
@@ -400,68 +347,62 @@ def _content(event: Event) -> dict[str, Any]:
     return content
 
 
-def _check_names(connection: Connection, events: Sequence[Event]) -> None:
+def _check_references(connection: sa.Connection, events: Sequence[Event]) -> None:
     """Refuse events about items, classes or rounds that the store does not know."""
-    for what, column, remedy in (
-        ("item", ITEMS.c.id, "Index the images first."),
-        ("round", ROUNDS.c.step, "Add the round first."),
-    ):
-        named = {getattr(event, what) for event in events} - {None}
+    for noun, column in (("item", ITEMS.c.id), ("round", ROUNDS.c.step)):
+        named = {getattr(event, noun) for event in events} - {None}
         unknown = unknown_of(connection, column, named)
         if unknown:
             raise StoreError(
-                f"{len(unknown)} of {len(named)} {what}s are not in the store, the "
-                f"first is {min(unknown)!r}. {remedy} {_NOTHING}"
+                f"{len(unknown)} of {len(named)} {noun}s are not in the store, the "
+                f"first is {min(unknown)!r}. Add them first. {_NOTHING}"
             )
-    rows = connection.execute(select(CLASSES.c.number).where(CLASSES.c.active))
-    active = set(rows.scalars())
+    query = sa.select(CLASSES.c.number).where(CLASSES.c.active)
+    active = set(connection.execute(query).scalars())
     active |= {e.class_number for e in events if e.kind is Kind.CLASS_ADDED}
     for event in events:
         if event.kind in LABELS and event.class_number not in active:
             raise StoreError(
                 f"The label for '{event.item}' names class {event.class_number}; the "
-                f"classes in use are {sorted(active)}. Add the class first, or bring "
-                f"it back if it was retired. {_NOTHING}"
+                f"classes in use are {sorted(active)}. Add or restore it. {_NOTHING}"
             )
 
 
-def _switched(connection: Connection, undo: Event) -> dict[str, Any]:
+def _switch(connection: sa.Connection, undo: Event) -> dict[str, Any]:
     """Check an undo, and return the columns that only the store can fill in."""
-    query = select(EVENTS).where(EVENTS.c.uuid == undo.target)
+    query = sa.select(EVENTS).where(EVENTS.c.uuid == undo.target)
     target = connection.execute(query).one_or_none()
     if target is None:
         raise StoreError(f"There is no event {undo.target} to undo. {_NOTHING}")
+    name = f"Event {target.sequence} ({target.kind})"
     if Kind(target.kind) in CLASS_EVENTS:
-        raise StoreError(
-            f"Event {target.sequence} ({target.kind}) cannot be undone; rename, retire "
-            f"or restore the class instead. {_NOTHING}"
-        )
+        remedy = "rename, retire or restore the class instead"
+        raise StoreError(f"{name} cannot be undone; {remedy}. {_NOTHING}")
     if target.annotator != undo.annotator:
         raise StoreError(
-            f"Event {target.sequence} is by '{target.annotator}', so '{undo.annotator}'"
-            f" cannot undo it. {_NOTHING}"
+            f"{name} is by '{target.annotator}', so '{undo.annotator}' cannot undo it. "
+            f"{_NOTHING}"
         )
     is_root = target.root is None
     root = target.sequence if is_root else target.root
-    query = select(EVENTS.c.sequence).where(EVENTS.c.root == root).order_by("sequence")
-    switches = connection.execute(query).scalars().all()
+    query = sa.select(EVENTS.c.sequence).where(EVENTS.c.root == root)
+    switches = connection.execute(query.order_by("sequence")).scalars().all()
     if len(switches) % 2 if is_root else target.sequence != switches[-1]:
         raise StoreError(
-            f"Event {target.sequence} ({target.kind}) does not hold any more: event "
-            f"{switches[-1]} came later. Undo that one to go back. {_NOTHING}"
+            f"{name} does not hold any more: event {switches[-1]} came later. Undo "
+            f"that one to go back. {_NOTHING}"
         )
     return {"target": target.sequence, "root": root, "item": target.item}
 
 
-def _change_class(connection: Connection, event: Event) -> None:
-    """Bring the list of classes up to date with an event."""
+def _change_class(connection: sa.Connection, event: Event) -> None:
+    """Bring the table of classes up to date with an event."""
     number, name = event.class_number, event.payload.get("name")
-    rows = connection.execute(select(CLASSES.c.name, CLASSES.c.number))
+    rows = connection.execute(sa.select(CLASSES.c.name, CLASSES.c.number))
     number_of = {row.name: row.number for row in rows}
     if name is not None and number_of.get(name, number) != number:
         raise StoreError(
-            f"The class name '{name}' is taken by class {number_of[name]}; take "
-            f"another. {_NOTHING}"
+            f"The class name '{name}' is taken by class {number_of[name]}. {_NOTHING}"
         )
     is_new, next_number = event.kind is Kind.CLASS_ADDED, len(number_of)
     if number != next_number if is_new else number not in number_of.values():
@@ -469,7 +410,7 @@ def _change_class(connection: Connection, event: Event) -> None:
             f"An event '{event.kind}' names class {number}; there are classes 0 to "
             f"{next_number - 1}, and a new one gets number {next_number}. {_NOTHING}"
         )
-    change = update(CLASSES).where(CLASSES.c.number == number)
+    change = sa.update(CLASSES).where(CLASSES.c.number == number)
     if is_new:
         values = {"number": number, "name": name, "active": True}
         connection.execute(CLASSES.insert(), values)
@@ -480,19 +421,17 @@ def _change_class(connection: Connection, event: Event) -> None:
         connection.execute(change.values(active=is_active))
 
 
-def _end_leases(connection: Connection, events: Iterable[Event]) -> None:
+def _end_leases(connection: sa.Connection, events: Iterable[Event]) -> None:
     """End leases on items that their holders answered, or whose label was imported."""
-    imported = [event.item for event in events if event.strategy == IMPORTED]
-    for some in chunked(imported):
-        connection.execute(delete(LEASES).where(LEASES.c.item.in_(some)))
+    imported = [e.item for e in events if e.strategy == records.IMPORTED]
+    for items in chunked(imported):
+        connection.execute(sa.delete(LEASES).where(LEASES.c.item.in_(items)))
     answered = [
         {"answered": event.item, "by": event.annotator}
         for event in events
-        if event.kind in VERDICT_KINDS
+        if event.kind in records.VERDICTS
     ]
     if answered:
-        held = (
-            LEASES.c.item == bindparam("answered"),
-            LEASES.c.annotator == bindparam("by"),
-        )
-        connection.execute(delete(LEASES).where(*held), answered)
+        is_item = LEASES.c.item == sa.bindparam("answered")
+        is_holder = LEASES.c.annotator == sa.bindparam("by")
+        connection.execute(sa.delete(LEASES).where(is_item, is_holder), answered)

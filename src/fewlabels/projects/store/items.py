@@ -1,33 +1,18 @@
-"""Images and rounds: what there is to label, and who proposed which items, and why."""
+"""Images, and the rounds in which strategies asked about them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    ColumnElement,
-    Connection,
-    MetaData,
-    Table,
-    Text,
-    bindparam,
-    exists,
-    func,
-    literal,
-    or_,
-    select,
-    update,
-)
+import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from fewlabels.errors import StoreError, UsageError
 from fewlabels.projects.store.database import (
     Database,
+    analyze,
     chunked,
-    count_anew,
     explained,
     streamed,
     unknown_of,
@@ -56,95 +41,95 @@ from fewlabels.projects.store.schema import (
 FILES_AT_ONCE = 2000
 """Files in memory while they are listed."""
 
-_SEEN = Table(
-    "seen_files",
-    MetaData(),
-    Column("path", Text, primary_key=True),
-    Column("digest", Text, nullable=False),
-    Column("duplicates", Text),
-    Column("size", BigInteger, nullable=False),
-    Column("mtime_ns", BigInteger, nullable=False),
-    Column("details", Json),
-    Column("item", Text, index=True),
+_LISTED = sa.Table(
+    "listed_files",
+    sa.MetaData(),
+    sa.Column("path", sa.Text, primary_key=True),
+    sa.Column("digest", sa.Text, nullable=False),
+    sa.Column("duplicates", sa.Text),
+    sa.Column("size", sa.BigInteger, nullable=False),
+    sa.Column("mtime_ns", sa.BigInteger, nullable=False),
+    sa.Column("details", Json),
+    sa.Column("item", sa.Text, index=True),
     prefixes=["TEMPORARY"],
 )
-_IS_NEW = _SEEN.c.item.is_(None)
-_IS_SEEN = exists().where(_SEEN.c.item == ITEMS.c.id)
-_IS_SAME = (_SEEN.c.path == ITEMS.c.path) & (_SEEN.c.digest == ITEMS.c.digest)
-_KNOWN_ID = select(ITEMS.c.id).where(_IS_SAME).scalar_subquery()
+_IS_NEW = _LISTED.c.item.is_(None)
+_IS_LISTED = sa.exists().where(_LISTED.c.item == ITEMS.c.id)
+_IS_SAME = (_LISTED.c.path == ITEMS.c.path) & (_LISTED.c.digest == ITEMS.c.digest)
+_KNOWN_ID = sa.select(ITEMS.c.id).where(_IS_SAME).scalar_subquery()
 
 
 class Items(Database):
-    """Verbs about images and rounds."""
+    """Methods of a store about images and rounds."""
 
-    def index(self, found: Iterable[ListedFile]) -> Indexed:
-        """Take in a complete list of the image files.
+    def index(self, files: Iterable[ListedFile]) -> Indexed:
+        """Update the items from a complete list of the image files.
 
-        It goes to a temporary table first, some thousand files at a time, while others
-        go on labeling. Then one short transaction compares it with what is known:
+        The list goes to a temporary table first, some thousand files at a time, while
+        others go on labeling. Then one short transaction compares it with the items:
 
         - same path, same content: the same item;
         - same content, new path, and the old path gone: the item has moved and keeps
           its id, its labels and its group;
-        - anything else that was found is a new item, also where the path is an old one;
-        - what was not found is missing. Its labels stay, and count again when it comes
-          back.
+        - any other file is a new item, also if its path is an old one;
+        - an item without a file is missing. Its labels stay, and count again when the
+          file comes back.
 
         Args:
-            found: Every file there is now.
+            files: Every file there is now.
 
         Returns:
             What changed.
         """
         with explained(self.place), self.engine.connect() as connection:
             with connection.begin():
-                _SEEN.drop(connection, checkfirst=True)
-                _SEEN.create(connection)
-            for some in chunked(found, FILES_AT_ONCE):
-                _take_in(connection, some)
+                _LISTED.drop(connection, checkfirst=True)
+                _LISTED.create(connection)
+            for some in chunked(files, FILES_AT_ONCE):
+                rows = [vars(file) | {"duplicates": file.group} for file in some]
+                try:
+                    with connection.begin():
+                        connection.execute(_LISTED.insert(), rows)
+                except IntegrityError as error:
+                    raise UsageError(
+                        f"A path between '{some[0].path}' and '{some[-1].path}' was "
+                        "listed twice; list it once. Nothing was changed."
+                    ) from error
             with self.transaction(connection):
-                connection.execute(update(_SEEN).values(item=_KNOWN_ID))
+                connection.execute(sa.update(_LISTED).values(item=_KNOWN_ID))
                 num_back = _update_known(connection)
                 num_moved = _move(connection)
                 num_new = _add(connection)
-                is_lost = ITEMS.c.state == PRESENT, ~_IS_SEEN
-                lost = update(ITEMS).where(*is_lost).values(state=MISSING)
+                is_lost = ITEMS.c.state == PRESENT, ~_IS_LISTED
+                lost = sa.update(ITEMS).where(*is_lost).values(state=MISSING)
                 num_missing = connection.execute(lost).rowcount
-                num_present = _count(connection, _SEEN)
+                num_present = _count(connection, _LISTED)
                 if num_new:
-                    count_anew(connection, ITEMS)
+                    analyze(connection, ITEMS)
                 renew_checksums(connection, ITEMS)
             with connection.begin():
-                _SEEN.drop(connection)
+                _LISTED.drop(connection)
         return Indexed(num_new, num_moved, num_back, num_missing, num_present)
 
     def items(
         self, *, with_missing: bool = False, ids: Sequence[str] | None = None
     ) -> Iterator[Item]:
-        """Yield all items by path, or these few; also missing ones, if wanted."""
-        query = select(ITEMS).order_by(ITEMS.c.path, ITEMS.c.id)
+        """Yield all items by path, or those with some ids; missing ones if wanted."""
+        query = sa.select(ITEMS).order_by(ITEMS.c.path, ITEMS.c.id)
         if not with_missing:
             query = query.where(ITEMS.c.state == PRESENT)
         parts = [query]
         if ids is not None:
             parts = [query.where(ITEMS.c.id.in_(some)) for some in chunked(ids)]
         with self.read_connection() as connection:
-            for part in parts:
-                for row in streamed(connection, part):
-                    yield Item(
-                        id=row.id,
-                        path=row.path,
-                        digest=row.digest,
-                        group=row.duplicates,
-                        size=row.size,
-                        mtime_ns=row.mtime_ns,
-                        is_present=row.state == PRESENT,
-                        details=row.details,
-                    )
+            for row in (row for part in parts for row in streamed(connection, part)):
+                columns = dict(row._mapping)
+                group, state = columns.pop("duplicates"), columns.pop("state")
+                yield Item(**columns, group=group, is_present=state == PRESENT)
 
     @property
     def items_checksum(self) -> str:
-        """A checksum over all items: another one when any of them has changed."""
+        """A checksum over all items, which changes with any of them."""
         with self.read_connection() as connection:
             return written_checksums(connection)[ITEMS.name]
 
@@ -159,32 +144,37 @@ class Items(Database):
             same step is refused.
         """
         with self.writing() as store, store.write_connection() as connection:
-            known = {stored.step: stored for stored in store.rounds()}
-            if given.step in known:
-                _check_same(known[given.step], given)
-                return known[given.step]
-            if given.step != len(known):
+            rounds = {stored.step: stored for stored in store.rounds()}
+            known = rounds.get(given.step)
+            if known is not None:
+                same = replace(given, created=known.created, options=known.options)
+                texts = canonical(known.options), canonical(given.options)
+                if known != same or texts[0] != texts[1]:
+                    raise StoreError(
+                        f"Round {given.step} is in the store already ({known.strategy},"
+                        f" {len(known.items)} items, seed {known.seed}) with another "
+                        "content. Rounds never change; add the next one."
+                    )
+                return known
+            if given.step != len(rounds):
                 raise UsageError(
-                    f"The next round is number {len(known)}; got step {given.step}. "
-                    "Rounds are numbered 0, 1, 2, ... without a gap."
+                    f"The next round is number {len(rounds)}; got step {given.step}."
                 )
             asked = [member.item for member in given.items]
             if len(set(asked)) < len(asked):
-                msg = f"Round {given.step} names an item twice; each is asked once."
-                raise UsageError(msg)
+                raise UsageError(f"Round {given.step} names an item twice.")
             unknown = unknown_of(connection, ITEMS.c.id, asked)
             if unknown:
                 raise StoreError(
                     f"{len(unknown)} of {len(asked)} items of round {given.step} are "
-                    f"not in the store, the first is '{min(unknown)}'. Index the "
-                    "images first."
+                    f"not in the store, the first is '{min(unknown)}'. Index them."
                 )
             created = replace(given, created=self.now(connection))
             row = {column.name: getattr(created, column.name) for column in ROUNDS.c}
             connection.execute(ROUNDS.insert(), row)
             rows = [
-                {"round": given.step, "rank": rank, "item": one.item, "role": one.role}
-                for rank, one in enumerate(given.items)
+                {"round": given.step, "rank": rank, **vars(member)}
+                for rank, member in enumerate(given.items)
             ]
             if rows:
                 connection.execute(ROUND_ITEMS.insert(), rows)
@@ -194,9 +184,9 @@ class Items(Database):
     def rounds(self, *, after: int = -1) -> tuple[StoredRound, ...]:
         """Return all rounds, or those after a step, in the order of their steps."""
         members: dict[int, list[RoundItem]] = {}
-        asked = select(ROUND_ITEMS).where(ROUND_ITEMS.c.round > after)
+        asked = sa.select(ROUND_ITEMS).where(ROUND_ITEMS.c.round > after)
         asked = asked.order_by(ROUND_ITEMS.c.round, ROUND_ITEMS.c.rank)
-        query = select(ROUNDS).where(ROUNDS.c.step > after).order_by(ROUNDS.c.step)
+        query = sa.select(ROUNDS).where(ROUNDS.c.step > after).order_by(ROUNDS.c.step)
         with self.read_connection() as connection:
             for row in connection.execute(asked):
                 members.setdefault(row.round, []).append(RoundItem(row.item, row.role))
@@ -206,20 +196,18 @@ class Items(Database):
             )
 
     def asked(self, items: Sequence[str] | None = None) -> dict[str, Asking]:
-        """Return the latest round that asked about each item; None: about any."""
-        query = select(
-            ROUND_ITEMS.c.item, ROUNDS.c.step, ROUNDS.c.strategy, ROUNDS.c.model
-        )
-        query = query.join_from(ROUND_ITEMS, ROUNDS).order_by(ROUNDS.c.step)
+        """Return the latest round that asked about each item, or about some items."""
+        columns = ROUND_ITEMS.c.item, ROUNDS.c.step, ROUNDS.c.strategy, ROUNDS.c.model
+        query = sa.select(*columns).join_from(ROUND_ITEMS, ROUNDS)
         if items is not None:
             query = query.where(ROUND_ITEMS.c.item.in_(items))
         with self.read_connection() as connection:
-            rows = connection.execute(query)
+            rows = connection.execute(query.order_by(ROUNDS.c.step))
             return {item: Asking(*asking) for item, *asking in rows}
 
 
 def candidates_digest(ids: Iterable[str]) -> str:
-    """Return a digest of a set of items, whatever their order: 32 hexadecimal digits.
+    """Return a digest of a set of items in any order: 32 hexadecimal digits.
 
     Example:
         >>> candidates_digest(["b", "a"]) == candidates_digest(["a", "b"])
@@ -231,124 +219,78 @@ def candidates_digest(ids: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def _check_same(known: StoredRound, given: StoredRound) -> None:
-    """Refuse another round of the same step."""
-    before = replace(known, created=None, options={})
-    after = replace(given, created=None, options={})
-    if before != after or canonical(known.options) != canonical(given.options):
-        raise StoreError(
-            f"Round {given.step} is in the store already ({known.strategy}, "
-            f"{len(known.items)} items, seed {known.seed}), and is another than the "
-            f"one given ({given.strategy}, {len(given.items)} items, seed "
-            f"{given.seed}). Rounds never change; add the next one."
-        )
-
-
 # -------------------------------------------------------------------------- indexing
 
 
-def _take_in(connection: Connection, listed: Sequence[ListedFile]) -> None:
-    """Put listed files into the temporary table."""
-    rows = [
-        {
-            "path": file.path,
-            "digest": file.digest,
-            "duplicates": file.group,
-            "size": file.size,
-            "mtime_ns": file.mtime_ns,
-            "details": file.details,
-        }
-        for file in listed
-    ]
-    try:
-        with connection.begin():
-            connection.execute(_SEEN.insert(), rows)
-    except IntegrityError as error:
-        raise UsageError(
-            f"A path was listed twice, somewhere from '{listed[0].path}' to "
-            f"'{listed[-1].path}'; an item has one path. Nothing was changed."
-        ) from error
-
-
-def _update_known(connection: Connection) -> int:
-    """Write what changed of files that are known; return how many came back."""
-    num_back = _count(connection, ITEMS, _IS_SEEN, ITEMS.c.state == MISSING)
+def _update_known(connection: sa.Connection) -> int:
+    """Update items whose file is listed; return how many had been missing."""
+    num_back = _count(connection, ITEMS, _IS_LISTED, ITEMS.c.state == MISSING)
     values: dict[str, Any] = {
-        "size": _SEEN.c.size,
-        "mtime_ns": _SEEN.c.mtime_ns,
-        "state": literal(PRESENT),
-        "duplicates": func.coalesce(_SEEN.c.duplicates, ITEMS.c.duplicates),
-        "details": func.coalesce(_SEEN.c.details, ITEMS.c.details),
+        "size": _LISTED.c.size,
+        "mtime_ns": _LISTED.c.mtime_ns,
+        "state": sa.literal(PRESENT),
+        "duplicates": sa.func.coalesce(_LISTED.c.duplicates, ITEMS.c.duplicates),
+        "details": sa.func.coalesce(_LISTED.c.details, ITEMS.c.details),
     }
     differs = (new.is_distinct_from(ITEMS.c[name]) for name, new in values.items())
-    changed = update(ITEMS).where(_SEEN.c.item == ITEMS.c.id, or_(*differs))
+    changed = sa.update(ITEMS).where(_LISTED.c.item == ITEMS.c.id, sa.or_(*differs))
     connection.execute(changed.values(values))
     return num_back
 
 
-def _move(connection: Connection) -> int:
+def _move(connection: sa.Connection) -> int:
     """Pair new paths with items that are gone, by content; labeled items first."""
-    is_labeled = exists().where(EVENTS.c.item == ITEMS.c.id)
+    is_labeled = sa.exists().where(EVENTS.c.item == ITEMS.c.id)
     order = is_labeled.desc(), ITEMS.c.state.desc(), ITEMS.c.id
-    new_contents = select(_SEEN.c.digest).where(_IS_NEW)
-    gone = (
-        select(ITEMS.c.id, ITEMS.c.digest, _rank(ITEMS.c.digest, *order))
-        .where(ITEMS.c.digest.in_(new_contents), ~_IS_SEEN)
-        .subquery()
-    )
-    new_paths = (
-        select(_SEEN.c.path, _SEEN.c.digest, _rank(_SEEN.c.digest, _SEEN.c.path))
-        .where(_IS_NEW)
-        .subquery()
-    )
-    pairs = select(gone.c.id.label("item_id"), new_paths.c.path.label("new_path"))
-    pairs = pairs.where(
-        gone.c.digest == new_paths.c.digest, gone.c.place == new_paths.c.place
-    )
+    new_contents = sa.select(_LISTED.c.digest).where(_IS_NEW)
+    number = sa.func.row_number()
+    rank = number.over(partition_by=ITEMS.c.digest, order_by=order).label("rank")
+    is_gone = ITEMS.c.digest.in_(new_contents), ~_IS_LISTED
+    gone = sa.select(ITEMS.c.id, ITEMS.c.digest, rank).where(*is_gone).subquery()
+    by_path = number.over(partition_by=_LISTED.c.digest, order_by=_LISTED.c.path)
+    columns = _LISTED.c.path, _LISTED.c.digest, by_path.label("rank")
+    new = sa.select(*columns).where(_IS_NEW).subquery()
+    pairs = sa.select(gone.c.id.label("item_id"), new.c.path.label("new_path"))
+    pairs = pairs.where(gone.c.digest == new.c.digest, gone.c.rank == new.c.rank)
     rows = [dict(row) for row in connection.execute(pairs).mappings()]
     if rows:
-        item, path = bindparam("item_id", type_=Text), bindparam("new_path", type_=Text)
-        seen = update(_SEEN).where(_SEEN.c.path == path).values(item=item)
-        connection.execute(seen, rows)
-        moved = update(ITEMS).where(ITEMS.c.id == item).values(path=path)
+        item = sa.bindparam("item_id", type_=sa.Text)
+        path = sa.bindparam("new_path", type_=sa.Text)
+        listed = sa.update(_LISTED).where(_LISTED.c.path == path).values(item=item)
+        connection.execute(listed, rows)
+        moved = sa.update(ITEMS).where(ITEMS.c.id == item).values(path=path)
         connection.execute(moved, rows)
         _update_known(connection)
     return len(rows)
 
 
-def _add(connection: Connection) -> int:
-    """Make items of all that is left; an id that is taken gets a number."""
-    num_new = _count(connection, _SEEN, _IS_NEW)
-    name = (_SEEN.c.path + "@" + _SEEN.c.digest).label("id")
-    fresh = select(
+def _add(connection: sa.Connection) -> int:
+    """Add items for all other files; an id that is taken gets a number."""
+    num_new = _count(connection, _LISTED, _IS_NEW)
+    name = (_LISTED.c.path + "@" + _LISTED.c.digest).label("id")
+    empty = sa.literal({}, Json)
+    new = sa.select(
         name,
-        _SEEN.c.path,
-        _SEEN.c.digest,
-        _SEEN.c.size,
-        _SEEN.c.mtime_ns,
-        func.coalesce(_SEEN.c.details, literal({}, Json)).label("details"),
-        func.coalesce(_SEEN.c.duplicates, _SEEN.c.digest).label("duplicates"),
-        literal(PRESENT).label("state"),
+        *(_LISTED.c.path, _LISTED.c.digest, _LISTED.c.size, _LISTED.c.mtime_ns),
+        sa.func.coalesce(_LISTED.c.details, empty).label("details"),
+        sa.func.coalesce(_LISTED.c.duplicates, _LISTED.c.digest).label("duplicates"),
+        sa.literal(PRESENT).label("state"),
     ).where(_IS_NEW)
-    columns = list(fresh.selected_columns.keys())
-    is_free = ~exists().where(ITEMS.c.id == name.element)
-    connection.execute(ITEMS.insert().from_select(columns, fresh.where(is_free)))
-    left = fresh.where(~exists().where(_IS_SAME))
+    columns = list(new.selected_columns.keys())
+    is_free = ~sa.exists().where(ITEMS.c.id == name.element)
+    connection.execute(ITEMS.insert().from_select(columns, new.where(is_free)))
+    left = new.where(~sa.exists().where(_IS_SAME))
     for row in connection.execute(left).mappings().all():
         number = 2
         while _count(connection, ITEMS, ITEMS.c.id == f"{row['id']}#{number}"):
             number += 1
         connection.execute(ITEMS.insert(), {**row, "id": f"{row['id']}#{number}"})
-    connection.execute(update(_SEEN).where(_IS_NEW).values(item=_KNOWN_ID))
+    connection.execute(sa.update(_LISTED).where(_IS_NEW).values(item=_KNOWN_ID))
     return num_new
 
 
 def _count(
-    connection: Connection, table: Table, *conditions: ColumnElement[bool]
+    connection: sa.Connection, table: sa.Table, *conditions: sa.ColumnElement[bool]
 ) -> int:
-    query = select(func.count()).select_from(table).where(*conditions)
+    query = sa.select(sa.func.count()).select_from(table).where(*conditions)
     return connection.execute(query).scalar_one()
-
-
-def _rank(digest: ColumnElement[str], *order: Any) -> Any:
-    return func.row_number().over(partition_by=digest, order_by=order).label("place")

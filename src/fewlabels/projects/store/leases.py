@@ -10,22 +10,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    Select,
-    case,
-    delete,
-    exists,
-    false,
-    func,
-    or_,
-    select,
-    update,
-)
+import sqlalchemy as sa
 
 from fewlabels.errors import UsageError, check_range
+from fewlabels.projects.store import records
 from fewlabels.projects.store.database import Database, chunked
-from fewlabels.projects.store.records import VERDICTS as VERDICT_KINDS
 from fewlabels.projects.store.records import Lease, Leased, new_uuid, num_answers
 from fewlabels.projects.store.schema import (
     ITEMS,
@@ -37,17 +26,17 @@ from fewlabels.projects.store.schema import (
 )
 
 LEASE_SECONDS = 120.0
-"""How long a lease holds without a sign of life."""
+"""How long a lease lasts without a heartbeat."""
 
 MOST_LISTED = 10_000
 """Most items that a lease chooses from a list, or hands out."""
 
 MOST_SECONDS = 7 * 24 * 3600
-"""Longest time that a lease lasts without a sign of life."""
+"""Longest time that a lease can last without a heartbeat."""
 
 
 class Leases(Database):
-    """Verbs about leases."""
+    """Methods of a store about leases."""
 
     def lease(
         self,
@@ -59,18 +48,18 @@ class Leases(Database):
         among: int | Sequence[str] | None = None,
         token: str | None = None,
     ) -> Leased:
-        """Hand out items to label, so that no item goes to more people than wanted.
+        """Lease items to an annotator, so that none goes to more people than wanted.
 
         Args:
             annotator: Who labels.
             count: How many items, at most.
-            overlap: How many annotators shall label each item.
-            ttl: Seconds until the lease ends by itself; :meth:`heartbeat` prolongs it.
-            among: Step of a round, ids of items, or None: all by path. -1: the last
-                round, after those that its option ``since`` keeps open.
-            token: Of an earlier lease of the same tab or process: what it still holds
-                comes first. Without it nothing is handed out that the annotator holds
-                elsewhere, so that two tabs never show the same item.
+            overlap: How many annotators label each item.
+            ttl: Seconds until the lease expires; :meth:`heartbeat` prolongs it.
+            among: Step of a round, ids of items, or None for all by path. -1 is the
+                last round, after those that its option ``since`` keeps open.
+            token: Token of an earlier lease of the same tab or process, whose items
+                come first. Items that the annotator holds under another token are not
+                returned, so that two tabs never show the same item.
 
         Returns:
             The leases, and how many more items others hold.
@@ -83,58 +72,50 @@ class Leases(Database):
             now = self.now(connection)
             expires = now + timedelta(seconds=ttl)
             terms: dict[str, Any] = {"granted": now, "expires": expires}
-            connection.execute(delete(LEASES).where(LEASES.c.expires <= now))
-            # Where the clock was set back, leases begin now and last as long as before.
-            early = select(LEASES).where(LEASES.c.granted > now)
+            connection.execute(sa.delete(LEASES).where(LEASES.c.expires <= now))
+            # If the clock was set back, leases begin now and last as long as before.
+            early = sa.select(LEASES).where(LEASES.c.granted > now)
             for row in connection.execute(early).all():
                 same = LEASES.c.item == row.item, LEASES.c.annotator == row.annotator
-                end = now + (row.expires - row.granted)
-                shorter = update(LEASES).where(*same).values(granted=now, expires=end)
-                connection.execute(shorter)
+                times = {"granted": now, "expires": now + (row.expires - row.granted)}
+                connection.execute(sa.update(LEASES).where(*same).values(times))
 
             candidates = _candidates(connection, among)
             mine = LEASES.c.item == ITEMS.c.id, LEASES.c.annotator == annotator
-            is_held_here = exists().where(*mine, LEASES.c.token == token)
-            query = candidates.where(is_held_here)
-            held = _in_order(connection, query, among, count)
+            query = candidates.where(sa.exists().where(*mine, LEASES.c.token == token))
+            held = _first(connection, query, among, count)
             for some in chunked(held):
                 own = LEASES.c.annotator == annotator, LEASES.c.item.in_(some)
-                connection.execute(update(LEASES).where(*own).values(terms))
+                connection.execute(sa.update(LEASES).where(*own).values(terms))
 
-            has_spoken = exists().where(
-                VERDICTS.c.item == ITEMS.c.id, VERDICTS.c.annotator == annotator
-            )
-            worth = {kind.value: num_answers(kind, overlap) for kind in VERDICT_KINDS}
-            answers = func.coalesce(func.sum(case(worth, value=VERDICTS.c.kind)), 0)
-            is_answer = VERDICTS.c.item == ITEMS.c.id
-            num_given = select(answers).where(is_answer).scalar_subquery()
-            is_lease = LEASES.c.item == ITEMS.c.id
-            num_holding = select(func.count()).where(is_lease).scalar_subquery()
-            fresh: list[str] = []
+            on_item = VERDICTS.c.item == ITEMS.c.id
+            has_spoken = sa.exists().where(on_item, VERDICTS.c.annotator == annotator)
+            worth = {str(k): num_answers(k, overlap) for k in records.VERDICTS}
+            answers = sa.func.sum(sa.case(worth, value=VERDICTS.c.kind))
+            given = sa.select(sa.func.coalesce(answers, 0)).where(on_item)
+            num_given = given.scalar_subquery()
+            holding = sa.select(sa.func.count()).where(LEASES.c.item == ITEMS.c.id)
+            num_holding = holding.scalar_subquery()
+            new: list[str] = []
             if len(held) < count:
-                query = candidates.where(
-                    ~has_spoken,
-                    ~exists().where(*mine),
-                    num_given + num_holding < overlap,  # nobody does both
-                )
-                fresh = _in_order(connection, query, among, count - len(held))
-            if fresh:
+                is_wanted = num_given + num_holding < overlap  # nobody does both
+                is_mine = sa.exists().where(*mine)
+                query = candidates.where(~has_spoken, ~is_mine, is_wanted)
+                new = _first(connection, query, among, count - len(held))
+            if new:
                 terms |= {"annotator": annotator, "token": token}
-                rows = [terms | {"item": item} for item in fresh]
+                rows = [terms | {"item": item} for item in new]
                 connection.execute(LEASES.insert(), rows)
 
             num_held, frees_at = 0, None
-            if len(held) + len(fresh) < count:
+            if len(held) + len(new) < count:
                 waiting = candidates.where(~has_spoken, num_given < overlap).subquery()
-                num_held, frees_at = connection.execute(
-                    select(
-                        func.count(LEASES.c.item.distinct()),
-                        func.min(LEASES.c.expires),
-                    ).where(
-                        LEASES.c.item.in_(select(waiting.c.id)), LEASES.c.token != token
-                    )
-                ).one()
-        leases = [Lease(item, annotator, token, expires) for item in (*held, *fresh)]
+                is_waiting = LEASES.c.item.in_(sa.select(waiting.c.id))
+                num_items = sa.func.count(LEASES.c.item.distinct())
+                held_elsewhere = sa.select(num_items, sa.func.min(LEASES.c.expires))
+                others = held_elsewhere.where(is_waiting, LEASES.c.token != token)
+                num_held, frees_at = connection.execute(others).one()
+        leases = [Lease(item, annotator, token, expires) for item in (*held, *new)]
         return Leased(tuple(leases), token, num_held, frees_at)
 
     def heartbeat(self, token: str, *, ttl: float = LEASE_SECONDS) -> tuple[Lease, ...]:
@@ -144,21 +125,21 @@ class Leases(Database):
             now = self.now(connection)
             mine = LEASES.c.token == token, LEASES.c.expires > now
             terms = {"granted": now, "expires": now + timedelta(seconds=ttl)}
-            connection.execute(update(LEASES).where(*mine).values(terms))
-            query = select(LEASES).where(*mine).order_by(LEASES.c.item)
+            connection.execute(sa.update(LEASES).where(*mine).values(terms))
+            query = sa.select(LEASES).where(*mine).order_by(LEASES.c.item)
             rows = connection.execute(query)
             return tuple(Lease(r.item, r.annotator, r.token, r.expires) for r in rows)
 
     def holders(self, item: str) -> tuple[str, ...]:
-        """Return who holds an item."""
-        query = select(LEASES.c.annotator).where(LEASES.c.item == item)
+        """Return the annotators who hold an item."""
+        query = sa.select(LEASES.c.annotator).where(LEASES.c.item == item)
         with self.read_connection() as connection:
             current = query.where(LEASES.c.expires > self.now(connection))
             return tuple(connection.execute(current).scalars())
 
     def release(self, token: str, items: Sequence[str] | None = None) -> int:
-        """Give back the leases of a token, or those on some items; return how many."""
-        query = delete(LEASES).where(LEASES.c.token == token)
+        """End the leases of a token, or those on some items; return how many."""
+        query = sa.delete(LEASES).where(LEASES.c.token == token)
         with self.write_connection() as connection:
             if items is None:
                 return connection.execute(query).rowcount
@@ -169,10 +150,10 @@ class Leases(Database):
 
 
 def _candidates(
-    connection: Connection, among: int | Sequence[str] | None
-) -> Select[Any]:
-    """Select the items of a wish that are there, in their order."""
-    query = select(ITEMS.c.id).where(ITEMS.c.state == PRESENT)
+    connection: sa.Connection, among: int | Sequence[str] | None
+) -> sa.Select[Any]:
+    """Select the present items among which to lease, in their order."""
+    query = sa.select(ITEMS.c.id).where(ITEMS.c.state == PRESENT)
     if among is None:
         return query.order_by(ITEMS.c.path)
     if isinstance(among, int):
@@ -180,12 +161,12 @@ def _candidates(
         query = query.order_by(ROUND_ITEMS.c.round, ROUND_ITEMS.c.rank)
         if among != -1:
             return query.where(ROUND_ITEMS.c.round == among)
-        # A round that was chosen ahead says in its options which others stay open.
-        steps = select(ROUNDS.c.step, ROUNDS.c.options).order_by(ROUNDS.c.step.desc())
-        last = connection.execute(steps.limit(1)).first()
+        # A round that was chosen ahead names in its options the first one still open.
+        steps = sa.select(ROUNDS.c.step, ROUNDS.c.options)
+        last = connection.execute(steps.order_by(ROUNDS.c.step.desc()).limit(1)).first()
         since = 0 if last is None else int(last.options.get("since", last.step))
         earlier = ROUND_ITEMS.alias()  # an item may be in several of them
-        is_repeated = exists().where(
+        is_repeated = sa.exists().where(
             earlier.c.item == ROUND_ITEMS.c.item,
             earlier.c.round >= since,
             earlier.c.round < ROUND_ITEMS.c.round,
@@ -195,20 +176,21 @@ def _candidates(
         raise UsageError(f"among='{among}' is one id; give a list of ids or a round.")
     if len(among) > MOST_LISTED:
         raise UsageError(
-            f"among lists {len(among)} items; at most {MOST_LISTED} can be compared at "
-            "once. Add them as a round and give its step."
+            f"among lists {len(among)} items, more than {MOST_LISTED}. Add them as a "
+            "round and give its step."
         )
-    return query.where(or_(false(), *(ITEMS.c.id.in_(s) for s in chunked(among))))
+    is_listed = (ITEMS.c.id.in_(some) for some in chunked(among))
+    return query.where(sa.or_(sa.false(), *is_listed))
 
 
-def _in_order(
-    connection: Connection,
-    query: Select[Any],
+def _first(
+    connection: sa.Connection,
+    query: sa.Select[Any],
     among: int | Sequence[str] | None,
     count: int,
 ) -> list[str]:
     """Return the first items of a query, in the order of the list if there is one."""
     if among is None or isinstance(among, int):
         return list(connection.execute(query.limit(count)).scalars())
-    place = {item: number for number, item in enumerate(among)}
-    return sorted(connection.execute(query).scalars(), key=place.__getitem__)[:count]
+    rank = {item: number for number, item in enumerate(among)}
+    return sorted(connection.execute(query).scalars(), key=rank.__getitem__)[:count]

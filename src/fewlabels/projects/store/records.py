@@ -1,4 +1,4 @@
-"""What goes into a label store and what comes out of it; all of it frozen."""
+"""The records that a label store takes and returns, all of them frozen."""
 
 import json
 from collections.abc import Mapping
@@ -15,18 +15,18 @@ Role = Literal["query", "audit"]
 
 
 class Kind(StrEnum):
-    """What an event says."""
+    """The kind of an event."""
 
     LABEL = "label"
     """An annotator gave an item a class."""
     RELABEL = "relabel"
-    """An annotator changed her mind about an item."""
+    """An annotator changed her verdict on an item."""
     SKIP = "skip"
     """The item is not worth a label; nobody else is asked about it."""
     UNSURE = "unsure"
-    """The annotator cannot tell; somebody else may."""
+    """The annotator does not know; somebody else may."""
     UNDO = "undo"
-    """Another event holds no longer; where that is an undo, what it undid holds."""
+    """Another event is not in force any more; if it is an undo, its target is again."""
     CLASS_ADDED = "class_added"
     CLASS_RENAMED = "class_renamed"
     CLASS_RETIRED = "class_retired"
@@ -36,15 +36,20 @@ class Kind(StrEnum):
 
 LABELS = frozenset({Kind.LABEL, Kind.RELABEL})
 VERDICTS = LABELS | {Kind.SKIP, Kind.UNSURE}
-"""Events about an item; the last one in force is the annotator's word on it."""
+"""Events about an item; the last one in force is the annotator's verdict on it."""
 CONFIRMED = "confirmed"
-"""Stands for the strategy in labels that confirm what a model said: nobody asked about
-these items one by one, so they cost no budget, and never measure."""
+"""The strategy of labels that confirm a model's predictions: nobody asked about these
+items one by one, so they cost no budget, and never measure."""
 IMPORTED = "imported"
-"""The same in labels that existed before and were read from a file or a folder."""
+"""The strategy of labels that existed before and were read from a file or a folder."""
 UNASKED = frozenset({CONFIRMED, IMPORTED})
 NAMING = frozenset({Kind.CLASS_ADDED, Kind.CLASS_RENAMED})
 CLASS_EVENTS = NAMING | {Kind.CLASS_RETIRED, Kind.CLASS_RESTORED}
+
+
+_CANONICAL = json.JSONEncoder(
+    sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":")
+)
 
 
 def num_answers(kind: Kind, overlap: int) -> int:
@@ -53,30 +58,22 @@ def num_answers(kind: Kind, overlap: int) -> int:
     A label gives one and a skip all of them. *Unsure* gives none: somebody else may
     know.
     """
-    if kind is Kind.SKIP:
-        return overlap
-    return 1 if kind in LABELS else 0
+    return overlap if kind is Kind.SKIP else int(kind in LABELS)
 
 
 def new_uuid() -> str:
-    """Return a fresh name for an event."""
+    """Return a new UUID for an event."""
     return str(uuid4())
 
 
 def canonical(value: Any) -> str:
-    """Return a JSON value as text: sorted keys, no NaN, nothing optional."""
-    return json.dumps(
-        value,
-        sort_keys=True,
-        ensure_ascii=False,
-        allow_nan=False,
-        separators=(",", ":"),
-    )
+    """Return a JSON value as its one text: sorted keys, no blanks, no NaN."""
+    return _CANONICAL.encode(value)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """One thing that somebody did. Whoever makes it names it, once and for all."""
+    """One action of an annotator, named by a UUID that its sender chose."""
 
     kind: Kind
     annotator: str
@@ -97,7 +94,7 @@ class Event:
     """Anything else, as JSON; ``"name"`` of a class that is added or renamed."""
 
     def __post_init__(self) -> None:
-        """Check that the event says all that its kind needs, and nothing else."""
+        """Check that the event has all that its kind needs, and nothing else."""
         kind = self.kind
         if not isinstance(kind, Kind):
             raise UnknownNameError("kind of event", str(kind), Kind)
@@ -108,31 +105,26 @@ class Event:
         }
         if kind is Kind.UNDO:
             del needs["item"]  # an undo that was read back has it
-        for name, wanted in needs.items():
-            if (getattr(self, name) is not None) != wanted:
-                verb = "needs" if wanted else "has no"
+        for name, is_needed in needs.items():
+            if (getattr(self, name) is not None) != is_needed:
+                verb = "needs" if is_needed else "has no"
                 raise UsageError(f"An event '{kind}' {verb} {name}; got {self!r}.")
         if kind in NAMING and not _is_name(self.payload.get("name")):
-            msg = f"An event '{kind}' needs a payload with a 'name'; got {self!r}."
-            raise UsageError(msg)
+            raise UsageError(f"An event '{kind}' needs a payload with a 'name'.")
         if not _is_name(self.annotator):
             raise UsageError("An event needs an annotator: a name that is not empty.")
         _check_text(self.annotator, self.item, self.strategy, self.model)
         _check_json("payload of an event", self.payload)
         if self.client_time is not None and self.client_time.tzinfo is None:
-            raise UsageError(
-                f"The client_time {self.client_time} has no time zone; give one, such "
-                "as datetime.now(UTC)."
-            )
+            msg = f"The client_time {self.client_time} has no time zone; give one."
+            raise UsageError(msg)
         try:
             is_uuid = str(UUID(self.uuid)) == self.uuid
         except (ValueError, AttributeError, TypeError):
             is_uuid = False
         if not is_uuid:
-            raise UsageError(
-                f"'{self.uuid}' is not a UUID in its usual form, such as "
-                f"'{UUID(int=0)}'; let fewlabels.projects.store.new_uuid() make one."
-            )
+            msg = f"'{self.uuid}' is not a UUID; use fewlabels.projects.store.new_uuid."
+            raise UsageError(msg)
 
 
 @dataclass(frozen=True)
@@ -147,7 +139,7 @@ class StoredEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class Annotation:
-    """The current word of one annotator on one item."""
+    """The current verdict of one annotator on one item."""
 
     item: str
     annotator: str
@@ -163,7 +155,7 @@ class Annotation:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether it confirms what a model said, and nobody asked about the item."""
+        """Whether it confirms a model's prediction, and nobody asked about the item."""
         return self.strategy == CONFIRMED and self.round is None
 
     @property
@@ -189,7 +181,7 @@ class LabelClass:
 
 @dataclass(frozen=True, kw_only=True)
 class ListedFile:
-    """A file as it was found when the images were listed."""
+    """An image file, as it was when the folder was listed."""
 
     path: str
     """Path below the folder of the images, with forward slashes."""
@@ -198,7 +190,7 @@ class ListedFile:
     size: int
     """In bytes."""
     mtime_ns: int
-    """When it was changed last, in nanoseconds, as the file system tells it."""
+    """Time of the last change in nanoseconds, by the file system's clock."""
     group: str | None = None
     """Name of its group of near duplicates; None: as before, or equal files only."""
     details: Mapping[str, Any] | None = None
@@ -229,7 +221,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Indexed:
-    """What came of listing all files once more."""
+    """What changed when all files were listed once more."""
 
     num_new: int
     num_moved: int
@@ -251,12 +243,12 @@ class RoundItem:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredRound:
-    """Who proposed which items, and why. Never changed once it is stored."""
+    """Which strategy asked about which items. Never changed once it is stored."""
 
     step: int
     strategy: str
     items: tuple[RoundItem, ...]
-    """In the order in which they shall be asked."""
+    """In the order in which to ask about them."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the strategy and whatever else explains the choice, as JSON."""
     seed: int | None = None
@@ -284,7 +276,7 @@ class Asking:
 
 @dataclass(frozen=True)
 class Lease:
-    """The promise that an item is not handed to more annotators than wanted."""
+    """An annotator's hold on an item, which keeps it from going to too many others."""
 
     item: str
     annotator: str
@@ -294,7 +286,7 @@ class Lease:
 
 @dataclass(frozen=True)
 class Leased:
-    """What an annotator got to label, and why not more."""
+    """The items that an annotator may label now, and why not more."""
 
     leases: tuple[Lease, ...]
     token: str
@@ -302,7 +294,7 @@ class Leased:
     num_held: int
     """Items that are not given now because others hold them."""
     frees_at: datetime | None
-    """When the first of these comes free, unless its holder goes on; None: none."""
+    """When the first of these leases expires; None if there is none."""
 
 
 def _check_text(*words: str | None) -> None:

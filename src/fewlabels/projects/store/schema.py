@@ -16,20 +16,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import (
-    Column,
-    Connection,
-    MetaData,
-    Select,
-    Table,
-    Text,
-    create_engine,
-    delete,
-    inspect,
-    select,
-    text,
-    type_coerce,
-)
+import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
@@ -39,7 +26,9 @@ from fewlabels.projects.store.database import (
     ROWS_AT_ONCE,
     Database,
     UnreadableValueError,
+    chunked,
     damaged,
+    streamed,
 )
 from fewlabels.projects.store.records import canonical
 
@@ -151,17 +140,17 @@ _ON_POSTGRESQL = (
 
 
 class Json(TypeDecorator[Any]):
-    """A JSON value, written one way only so that equal values are equal texts."""
+    """A JSON value; equal values are stored as equal texts."""
 
-    impl = Text
+    impl = sa.Text
     cache_ok = True
 
     def process_bind_param(self, value: Any, _: Dialect) -> str | None:
-        """Write a value down."""
+        """Return a value as text."""
         return None if value is None else canonical(value)
 
     def process_result_value(self, value: str | None, _: Dialect) -> Any:
-        """Read a value back."""
+        """Return a value from its text."""
         try:
             return None if value is None else files.parse_json(value)
         except (ValueError, TypeError) as error:
@@ -169,19 +158,19 @@ class Json(TypeDecorator[Any]):
 
 
 class Moment(TypeDecorator[datetime]):
-    """A moment, as text in UTC: equal on all databases, sorted like time itself."""
+    """A time as text in UTC, which is the same on all databases and sorts by time."""
 
-    impl = Text
+    impl = sa.Text
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, _: Dialect) -> str | None:
-        """Write a moment down."""
+        """Return a time as text."""
         if value is None:
             return None
         return value.astimezone(UTC).isoformat(timespec="microseconds")
 
     def process_result_value(self, value: str | None, _: Dialect) -> datetime | None:
-        """Read a moment back."""
+        """Return a time from its text."""
         try:
             return None if value is None else datetime.fromisoformat(value)
         except (ValueError, TypeError) as error:
@@ -189,31 +178,30 @@ class Moment(TypeDecorator[datetime]):
             raise UnreadableValueError(msg) from error
 
 
-def _create(connection: Connection) -> None:
-    """Make all tables, views and triggers."""
+def _create(connection: sa.Connection) -> None:
+    """Create all tables, views and triggers."""
     is_sqlite = connection.dialect.name == "sqlite"
     kind = "TEXT" if is_sqlite else 'TEXT COLLATE "C"'
     for statement in (*_STATEMENTS, *(_ON_SQLITE if is_sqlite else _ON_POSTGRESQL)):
-        connection.execute(text(statement.replace("{text}", kind)))
+        connection.execute(sa.text(statement.replace("{text}", kind)))
 
 
-def _schema(connection: Connection) -> dict[tuple[str, str], tuple[str, str | None]]:
-    """Return table and statement of all that a SQLite database holds."""
-    rows = connection.execute(
-        text("SELECT type, name, tbl_name, sql FROM sqlite_master")
-    )
-    return {(row.type, row.name): (row.tbl_name, row.sql) for row in rows}
+def _schema(connection: sa.Connection) -> dict[tuple[str, str], tuple[str, str | None]]:
+    """Return table and statement of each entry of a SQLite schema, by type and name."""
+    query = "SELECT type, name, tbl_name, sql FROM sqlite_master"
+    rows = connection.execute(sa.text(query))
+    return {(kind, name): (table, sql) for kind, name, table, sql in rows}
 
 
-METADATA = MetaData()
+METADATA = sa.MetaData()
 
 
-def _table(name: str, **types: type[TypeDecorator[Any]]) -> Table:
-    own = [Column(column, kind) for column, kind in types.items()]
-    return Table(name, METADATA, *own, autoload_with=_EMPTY)
+def _table(name: str, **types: type[TypeDecorator[Any]]) -> sa.Table:
+    columns = [sa.Column(column, kind) for column, kind in types.items()]
+    return sa.Table(name, METADATA, *columns, autoload_with=_EMPTY)
 
 
-with create_engine("sqlite://").begin() as _EMPTY:
+with sa.create_engine("sqlite://").begin() as _EMPTY:
     _create(_EMPTY)
     _EXPECTED = _schema(_EMPTY)
     VERSION = _table("schema_version")
@@ -232,76 +220,75 @@ CHECKED = (ITEMS, CLASSES, ROUNDS, ROUND_ITEMS, EVENTS)
 # ---------------------------------------------------------------------- checksums
 
 
-def written_checksums(connection: Connection) -> dict[str, str]:
-    """Return the checksums as they were written, by the names of their tables."""
-    rows = connection.execute(select(CHECKSUMS))
+def written_checksums(connection: sa.Connection) -> dict[str, str]:
+    """Return the stored checksums by the names of their tables."""
+    rows = connection.execute(sa.select(CHECKSUMS))
     return {row.name: row.checksum for row in rows}
 
 
-def renew_checksums(connection: Connection, *tables: Table) -> None:
-    """Write the checksums of tables changed in this transaction; none given: of all."""
+def renew_checksums(
+    connection: sa.Connection, *tables: sa.Table, after: int = 0
+) -> None:
+    """Write the checksums of tables that were changed in this transaction.
+
+    Args:
+        connection: The connection of the transaction.
+        *tables: The tables; none for all.
+        after: Number of the last event before the transaction, whose checksum is
+            extended by those after it; 0 to read all events.
+    """
     for table in tables or CHECKED:
-        _write_checksum(connection, table, _checksum(connection, table))
+        before = written_checksums(connection)[table.name] if after else ""
+        checksum = _checksum(connection, table, before, after)
+        is_table = CHECKSUMS.c.name == table.name
+        connection.execute(sa.delete(CHECKSUMS).where(is_table))
+        values = {"name": table.name, "checksum": checksum}
+        connection.execute(CHECKSUMS.insert(), values)
 
 
-def extend_checksum(connection: Connection, last: int) -> None:
-    """Write the checksum of the events after ``last``, added in this transaction."""
-    before = written_checksums(connection)[EVENTS.name]
-    added = _raw(EVENTS).where(EVENTS.c.sequence > last)
-    _write_checksum(connection, EVENTS, _chained(connection, added, before, 1))
-
-
-def _checksum(connection: Connection, table: Table) -> str:
-    at_once = 1 if table is EVENTS else ROWS_AT_ONCE
-    return _chained(connection, _raw(table), "", at_once)
-
-
-def _raw(table: Table) -> Select[Any]:
-    """Select the columns of a table as the database holds them."""
+def _checksum(
+    connection: sa.Connection, table: sa.Table, checksum: str = "", after: int = 0
+) -> str:
+    """Return the checksum of a table; of events also from the one up to a number."""
     columns = (
-        type_coerce(column, Text) if isinstance(column.type, TypeDecorator) else column
+        sa.type_coerce(column, sa.Text)
+        if isinstance(column.type, TypeDecorator)
+        else column
         for column in table.columns
     )
-    return select(*columns).order_by(*table.primary_key.columns)
-
-
-def _chained(
-    connection: Connection, query: Select[Any], checksum: str, at_once: int
-) -> str:
-    """Return a checksum after more rows, so many in each link of the chain."""
-    options = {"yield_per": ROWS_AT_ONCE}
-    with connection.execute(query, execution_options=options) as rows:
-        for some in rows.partitions(at_once):
-            # Only damage puts bytes, which JSON does not know, into a column.
-            link = json.dumps([checksum, *map(tuple, some)], default=repr)
-            checksum = blake2b(link.encode(), digest_size=16).hexdigest()
+    query = sa.select(*columns).order_by(*table.primary_key.columns)
+    at_once = ROWS_AT_ONCE
+    if table is EVENTS:
+        query, at_once = query.where(EVENTS.c.sequence > after), 1
+    for rows in chunked(streamed(connection, query), at_once):
+        # Only damage puts bytes, which JSON cannot hold, into a column.
+        link = json.dumps([checksum, *map(tuple, rows)], default=repr)
+        checksum = blake2b(link.encode(), digest_size=16).hexdigest()
     return checksum
-
-
-def _write_checksum(connection: Connection, table: Table, checksum: str) -> None:
-    connection.execute(delete(CHECKSUMS).where(CHECKSUMS.c.name == table.name))
-    connection.execute(CHECKSUMS.insert(), {"name": table.name, "checksum": checksum})
 
 
 # ------------------------------------------------------------------------ opening
 
 
 def make_ready(database: Database, *, create: bool) -> None:
-    """Check a store before anything is written there, or make one if that is wanted.
+    """Check a store before anything is written there, or create one if that is allowed.
 
-    Nothing but the list of what a file holds, and the number of the version, is read
-    before the former is known to be ours: a stranger's view could answer anything, or
-    never end.
+    Only the schema and the version are read before the schema is known to be ours:
+    an untrusted view could return anything, or never end.
     """
-    path, place = database.path, database.place
-    version = 0
-    if path is None or _has_content(path):
+    path, place, version = database.path, database.place, 0
+    with files.wrap_os_errors(path or Path(place)):
+        has_folder = path is None or path.parent.is_dir()
+        has_content = path is None or (path.exists() and path.stat().st_size > 0)
+    if not has_folder:
+        raise StoreError(f"There is no folder for a label store '{place}'; make it.")
+    if has_content:
         with database.read_connection() as connection:
             if path:
                 _check_schema(connection, place)
-                intact = connection.scalar(text("PRAGMA integrity_check(1)"))
-                if intact != "ok":
-                    raise damaged(place, str(intact))
+                integrity = connection.scalar(sa.text("PRAGMA integrity_check(1)"))
+                if integrity != "ok":
+                    raise damaged(place, str(integrity))
             version = _version(connection, place)
     if not version and not create:
         raise StoreError(
@@ -315,60 +302,47 @@ def make_ready(database: Database, *, create: bool) -> None:
                 connection.execute(VERSION.insert(), {"version": SCHEMA_VERSION})
                 renew_checksums(connection)
     with database.read_connection() as connection:
-        known = written_checksums(connection)
+        written = written_checksums(connection)
         for table in CHECKED:
-            if known.get(table.name) != _checksum(connection, table):
+            if written.get(table.name) != _checksum(connection, table):
                 raise damaged(place, f"the checksum of '{table.name}' does not fit")
 
 
-def _has_content(path: Path) -> bool:
-    """Say whether a file is there and not empty; refuse a folder that is not there."""
-    with files.wrap_os_errors(path):
-        has_folder = path.parent.is_dir()
-        has_content = path.exists() and path.stat().st_size > 0
-    if not has_folder:
-        msg = f"There is no folder '{path.parent}' for a label store; make it first."
-        raise StoreError(msg)
-    return has_content
-
-
-def _check_schema(connection: Connection, place: str) -> None:
+def _check_schema(connection: sa.Connection, place: str) -> None:
     """Refuse a file with a table, view, trigger or index that is not ours."""
     actual, expected, key = _schema(connection), _EXPECTED, ("table", VERSION.name)
     if actual.get(key) != expected[key]:
         expected = {}
     else:
-        _version(connection, place)  # of a newer one it says just that
+        _version(connection, place)  # a newer version is an error of its own
     for kind, name in sorted(actual.keys() | expected.keys()):
         if (kind, name) not in actual:
             raise damaged(place, f"its {kind} '{name}' is missing")
         if actual[kind, name] != expected.get((kind, name)):
-            raise _not_ours(place, f"{kind} '{name}'")
+            raise _foreign(place, f"{kind} '{name}'")
 
 
-def _version(connection: Connection, place: str) -> int:
-    """Return the version of a store, 0 where there is none; refuse a newer one."""
-    names = set(inspect(connection).get_table_names())
+def _version(connection: sa.Connection, place: str) -> int:
+    """Return the version of a store, 0 if there is none; refuse a newer one."""
+    names = set(sa.inspect(connection).get_table_names())
     if VERSION.name not in names:
         others = names & set(METADATA.tables)
         if others:
-            raise _not_ours(place, f"table '{min(others)}'")
+            raise _foreign(place, f"table '{min(others)}'")
         return 0
-    versions = connection.execute(select(VERSION).limit(4)).scalars().all()
+    versions = connection.execute(sa.select(VERSION).limit(4)).scalars().all()
     if len(versions) != 1 or not isinstance(versions[0], int) or versions[0] < 1:
         raise damaged(place, f"its table {VERSION.name} holds {list(versions)[:3]}")
     if versions[0] > SCHEMA_VERSION:
         raise NewerStoreError(
-            f"The label store '{place}' is of version {versions[0]}, and this "
-            f"fewlabels knows versions up to {SCHEMA_VERSION}. Nothing was changed; "
-            "update fewlabels."
+            f"The label store '{place}' is of version {versions[0]}, newer than "
+            f"{SCHEMA_VERSION}. Nothing was changed; update fewlabels."
         )
     return versions[0]
 
 
-def _not_ours(place: str, what: str) -> DamagedStoreError:
+def _foreign(place: str, what: str) -> DamagedStoreError:
     return DamagedStoreError(
-        f"'{place}' holds a {what} that fewlabels did not make, so it belongs to "
-        "something else or was tampered with. Nothing was changed; give another file "
-        "or an empty database, or put the newest backup there."
+        f"'{place}' holds a {what} that fewlabels did not make. Nothing was changed; "
+        "give another file or an empty database, or put the newest backup there."
     )

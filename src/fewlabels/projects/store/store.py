@@ -1,4 +1,4 @@
-"""The label store: everything that people said about the images, kept safe."""
+"""Opening and copying a label store."""
 
 import sqlite3
 from contextlib import closing
@@ -6,28 +6,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Self
 
-from sqlalchemy import select
+import sqlalchemy as sa
 
 from fewlabels.errors import UsageError
 from fewlabels.files import replace_file
-from fewlabels.projects.store.database import (
-    Clock,
-    chunked,
-    connect,
-    explained,
-    streamed,
-)
+from fewlabels.projects.store import database, schema
 from fewlabels.projects.store.events import Events
 from fewlabels.projects.store.items import Items
 from fewlabels.projects.store.leases import Leases
-from fewlabels.projects.store.schema import CHECKED, LEASES, make_ready, renew_checksums
 
 
 class Store(Events, Items, Leases):
     """All labels of a project, on SQLite or PostgreSQL.
 
-    What a method returned is on the disk. Threads may share a store; a process that was
-    forked needs its own.
+    When a method returns, what it wrote is on the disk. Threads may share a store; a
+    forked process needs its own.
 
     Example:
         >>> from fewlabels.projects.store import Event, Kind, ListedFile
@@ -59,57 +52,51 @@ class Store(Events, Items, Leases):
         *,
         create: bool = True,
         busy_seconds: float = 20.0,
-        clock: Clock | None = None,
+        clock: database.Clock | None = None,
     ) -> Self:
-        """Open a store, or make one where there is none.
+        """Open a store, or create it.
 
         Args:
             place: A file for SQLite, or the address of a PostgreSQL server.
-            create: Whether to make a store where there is none.
+            create: Whether to create the store if there is none.
             busy_seconds: How long to wait for another writer.
-            clock: Gives the time; None: the server where there is one, else here.
+            clock: Returns the time; None for the clock of the server or this machine.
 
         Returns:
             The store.
         """
-        engine, shown, path = connect(place, busy_seconds)
+        engine, shown, path = database.connect(place, busy_seconds)
         store = cls(engine, shown, path, clock)
         try:
-            make_ready(store, create=create)
+            schema.make_ready(store, create=create)
         except BaseException:
             store.close()
             raise
         return store
 
     def backup(self, path: Path) -> int:
-        """Copy all of it, as of one moment, into a new SQLite file, while others write.
+        """Copy the store, as of one moment, to a new SQLite file; others may write.
 
         Args:
-            path: The file, also where the store is on PostgreSQL; opened like a store.
+            path: The file, also of a store on PostgreSQL; it opens like any store.
 
         Returns:
             How many events the copy holds.
         """
         if path.exists():
-            raise UsageError(
-                f"'{path}' exists already, and a backup never replaces a file: it could"
-                " be the last good one. Give another name."
-            )
+            raise UsageError(f"'{path}' exists already. Give the backup a new name.")
         if self.path is None:
             with TemporaryDirectory() as own, Store.open(Path(own) / "copy") as copy:
-                with (
-                    self.read_connection() as source,
-                    copy.write_connection() as new,
-                ):
-                    for table in (*CHECKED, LEASES):
-                        query = select(table).order_by(*table.primary_key.columns)
-                        for rows in chunked(streamed(source, query)):
-                            values = [dict(row._mapping) for row in rows]
-                            new.execute(table.insert(), values)
-                    renew_checksums(new)
+                with self.read_connection() as source, copy.write_connection() as new:
+                    for table in (*schema.CHECKED, schema.LEASES):
+                        query = sa.select(table).order_by(*table.primary_key.columns)
+                        rows = database.streamed(source, query)
+                        for some in database.chunked(dict(r._mapping) for r in rows):
+                            new.execute(table.insert(), some)
+                    schema.renew_checksums(new)
                 return copy.backup(path)
         with (
-            explained(self.place),
+            database.explained(self.place),
             replace_file(path) as partial,
             closing(sqlite3.connect(str(self.path))) as source_file,
             closing(sqlite3.connect(partial)) as target_file,

@@ -1,17 +1,17 @@
-"""What several annotators make of the same items: consensus and agreement."""
+"""Labels of several annotators on the same items: consensus and agreement."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from fewlabels.errors import UsageError
+from fewlabels.errors import check_range
 from fewlabels.projects.store.records import Annotation
 
 
 @dataclass(frozen=True)
 class Consensus:
-    """What the annotators together say of an item."""
+    """The label that the annotators together give to an item."""
 
     item: str
     class_number: int | None
@@ -23,7 +23,7 @@ class Consensus:
 
     @property
     def is_disputed(self) -> bool:
-        """Whether all have spoken and no class has more than half of the labels."""
+        """Whether all labels are there and no class has more than half of them."""
         return self.is_complete and self.class_number is None
 
 
@@ -36,78 +36,67 @@ class Agreement:
     cohen: Mapping[tuple[str, str], float | None]
     """Cohen's kappa of each two annotators who share items."""
     fleiss: float | None
-    """Fleiss' kappa over all; None where it says nothing (see ``fleiss_kappa``)."""
+    """Fleiss' kappa over all; None if it is not defined (see ``fleiss_kappa``)."""
 
 
 def consensus(labels: Iterable[Annotation], overlap: int = 1) -> tuple[Consensus, ...]:
-    """Count the votes on each item.
+    """Return the consensus on each labeled item, by id.
 
     Args:
         labels: Current labels.
-        overlap: How many labels an item needs before it has a class; one is enough
-            where nobody was asked, for a label that was imported or confirmed.
-
-    Returns:
-        One entry per labeled item, by id.
+        overlap: How many labels an item needs before it has a class. A label that was
+            imported or confirmed, without a question, is enough by itself.
     """
-    if overlap < 1:
-        raise UsageError(f"The overlap must be at least 1; got {overlap}.")
+    check_range("overlap", overlap, at_least=1)
     given = tuple(labels)
     asked = {label.item for label in given if label.is_asked}
-    found = []
+    result = []
     for item, votes in sorted(_votes(given).items()):
-        total = votes.total()
         winner, most = votes.most_common(1)[0]
-        is_complete = total >= overlap or item not in asked
-        has_won = is_complete and 2 * most > total
+        is_complete = votes.total() >= overlap or item not in asked
+        has_won = is_complete and 2 * most > votes.total()
         chosen = winner if has_won else None
-        found.append(Consensus(item, chosen, dict(votes), is_complete))
-    return tuple(found)
+        result.append(Consensus(item, chosen, dict(votes), is_complete))
+    return tuple(result)
 
 
 def agreement(labels: Sequence[Annotation]) -> Agreement:
-    """Measure how far annotators agree on the items that they share.
-
-    Args:
-        labels: Current labels.
-
-    Returns:
-        Kappas; see :func:`cohen_kappa` and :func:`fleiss_kappa`.
-    """
+    """Return how far annotators agree on the items that they share."""
     by_annotator: dict[str, dict[str, int | None]] = defaultdict(dict)
     for label in labels:
         by_annotator[label.annotator][label.item] = label.class_number
     cohen = {}
-    for one, other in combinations(sorted(by_annotator), 2):
-        shared = sorted(by_annotator[one].keys() & by_annotator[other].keys())
+    for pair in combinations(sorted(by_annotator), 2):
+        first, second = (by_annotator[name] for name in pair)
+        shared = [item for item in first if item in second]
         if shared:
-            cohen[one, other] = cohen_kappa(
-                [by_annotator[one][item] for item in shared],
-                [by_annotator[other][item] for item in shared],
-            )
+            numbers = ([own[item] for item in shared] for own in (first, second))
+            cohen[pair] = cohen_kappa(*numbers)
     several = [votes for votes in _votes(labels).values() if votes.total() > 1]
     return Agreement(len(several), cohen, fleiss_kappa(several))
 
 
-def cohen_kappa(one: Sequence[int | None], other: Sequence[int | None]) -> float | None:
+def cohen_kappa(
+    first: Sequence[int | None], second: Sequence[int | None]
+) -> float | None:
     """Return Cohen's kappa of two annotators (Cohen 1960).
 
     Args:
-        one: Classes that one annotator gave, item by item.
-        other: Classes that the other gave to the same items.
+        first: Classes that one annotator gave, item by item.
+        second: Classes that the other gave to the same items.
 
     Returns:
         (p - e) / (1 - e), p being the share of items on which they agree and e the
-        share expected by chance; None where e is 1, both having used one class only.
+        share expected by chance; None if e is 1 because both used one class only.
 
     Example:
         >>> cohen_kappa([0, 0, 1, 1], [0, 1, 1, 1])
         0.5
     """
-    total = len(one)
-    same = sum(a == b for a, b in zip(one, other, strict=True)) / total
-    first, second = Counter(one), Counter(other)
-    chance = sum(first[kind] * second[kind] for kind in first) / total**2
+    total = len(first)
+    same = sum(a == b for a, b in zip(first, second, strict=True)) / total
+    counts, others = Counter(first), Counter(second)
+    chance = sum(counts[number] * others[number] for number in counts) / total**2
     return None if chance == 1 else (same - chance) / (1 - chance)
 
 
@@ -122,7 +111,7 @@ def fleiss_kappa(votes: Sequence[Mapping[int, int]]) -> float | None:
         votes: For each item the number of labels per class, at least two in all.
 
     Returns:
-        The kappa; None without items, or where all labels are of one class.
+        The kappa; None without items, or if all labels are of one class.
 
     Example:
         >>> fleiss_kappa([{0: 2}, {1: 2}, {0: 1, 1: 1}, {0: 1, 1: 1}])

@@ -1,0 +1,11 @@
+from .votes import Agreement as Agreement, Consensus as Consensus
+from .votes import agreement as agreement, consensus as consensus
+from .votes import cohen_kappa as cohen_kappa, fleiss_kappa as fleiss_kappa
+from .items import candidates_digest as candidates_digest
+from .records import Annotation as Annotation, Asking as Asking, Event as Event
+from .records import Indexed as Indexed, Item as Item, Kind as Kind
+from .records import LabelClass as LabelClass, Lease as Lease, Leased as Leased
+from .records import ListedFile as ListedFile, RoundItem as RoundItem
+from .records import StoredEvent as StoredEvent, StoredRound as StoredRound
+from .records import new_uuid as new_uuid
+from .store import Store as Store
