@@ -77,7 +77,7 @@ def test_every_name_is_told_shares_as_with_darp():
     assert "frozen-fixmatch-da" in found
     for name in found:
         assert share_option(name) == share_option(f"{name}rp")
-        told = share_option(name).telling(UNEVEN)
+        told = share_option(name).as_option(UNEVEN)
         assert make(name, **told).alignment == DistributionAlignment(target=UNEVEN)
     assert make("fixmatch-da", preset="official").alignment.share_decay == 0.999
 

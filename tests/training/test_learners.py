@@ -103,9 +103,8 @@ def test_a_learner_of_ones_own_goes_on_where_it_was(
     _, stop_at = stop_before
     cache = Execution(save_every=0.0, cache=str(tmp_path / "cache"))
     options = {
-        "trainer": greedy(inputs=inputs, alignment=alignment),
+        "trainer": greedy(inputs=inputs, alignment=alignment, execution=cache),
         "pool": tiny_pool(shape=(1, 8, 8)),
-        "execution": cache,
     }
     expected = fit(None, **options)
     stop_at(7)
@@ -158,9 +157,9 @@ def test_how_it_is_done_decides_nothing(tmp_path, greedy):
     assert done.identity == trainer.identity
     first = fit(tmp_path, trainer)
     steps = len(SEEN)
-    assert same(fit(tmp_path, trainer, execution=other), first)
+    assert same(fit(tmp_path, done), first)
     assert len(SEEN) == steps
-    assert same(fit(None, trainer, execution=other), first)
+    assert same(fit(None, done), first)
 
 
 def test_a_training_is_its_parts(pool):

@@ -17,7 +17,7 @@ from fewlabels.training.frozen import FrozenInputs
 from fewlabels.training.linear import Linear
 from fewlabels.training.schedule import Schedule
 from fewlabels.training.supervised import Supervised
-from fewlabels.training.training import Training, counting
+from fewlabels.training.training import Training, relevant_options
 from fewlabels.training.views import PoolInputs
 
 HEAD = Schedule(network="linear", learning_rate=0.03)
@@ -46,7 +46,9 @@ def test_options_of_all_parts_have_different_names(name):
     trainer = make(name)
     parts = [trainer.inputs, trainer.learner, trainer.alignment, trainer.schedule]
     parts = [part for part in (*parts, trainer.execution) if part is not None]
-    found = [n for p in parts for n in counting(p, trainer.inputs, trainer.learner)]
+    found = [
+        n for p in parts for n in relevant_options(p, trainer.inputs, trainer.learner)
+    ]
     assert len(found) == len(set(found))
     assert {*found, "preset"} == {*training.options(name), "preset"}
     assert trainer.options.keys() <= set(found)

@@ -57,7 +57,7 @@ def informed(trainer: Choice, shares: Shares) -> Choice:
             f"out, or choose one that has: {', '.join(able)}; or one of these with "
             "'frozen-'."
         )
-    return _with(trainer, option.telling(shares))
+    return _with(trainer, option.as_option(shares))
 
 
 def outgrown(trainer: Choice, num_classes: int) -> Choice:
@@ -70,7 +70,7 @@ def outgrown(trainer: Choice, num_classes: int) -> Choice:
     shares = assumed(trainer, num_classes)
     if option is None or shares is None or len(shares) == num_classes:
         return trainer
-    return _with(trainer, option.telling(UNKNOWN))
+    return _with(trainer, option.as_option(UNKNOWN))
 
 
 def assumed(trainer: Choice, num_classes: int) -> tuple[float, ...] | None:

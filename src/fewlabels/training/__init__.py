@@ -1,16 +1,16 @@
 """Trainings, and the names they go by.
 
-Nothing here imports torch: what a name stands for is imported when it is made.
+Nothing here imports torch: the parts of a training are imported when it is made.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fewlabels import names as _names
 from fewlabels.errors import UnknownNameError, UsageError
+from fewlabels.names import construct, import_object
+from fewlabels.names import resolve as resolve_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,17 +39,17 @@ _FROZEN = "frozen-"
 
 
 class ShareOption(NamedTuple):
-    """The option by which a training is told how frequent the classes are."""
+    """The option of a training that says how frequent the classes are."""
 
     name: str
     even: str
-    """What stands for equal shares."""
+    """The word for equal shares."""
     unknown: str
-    """What stands for shares that nobody knows."""
+    """The word for unknown shares."""
     default: str
 
-    def telling(self, shares: str | Sequence[float]) -> dict[str, Any]:
-        """Return the option that tells shares: numbers, ``"even"``, ``"unknown"``."""
+    def as_option(self, shares: str | Sequence[float]) -> dict[str, Any]:
+        """Return the option for shares: numbers, ``"even"`` or ``"unknown"``."""
         words = {"even": self.even, "unknown": self.unknown}
         return {self.name: words[shares] if isinstance(shares, str) else list(shares)}
 
@@ -64,7 +64,7 @@ class ShareOption(NamedTuple):
 
 
 class _Learner(NamedTuple):
-    """A line of the table: what a learner's name stands for, and what it goes with."""
+    """A row of the table: the class of a learner, and the parts it works with."""
 
     path: str
     inputs: tuple[str, ...] = ("", _FROZEN)
@@ -110,7 +110,7 @@ _PRESETS = ("small", "official")
 
 @dataclass(frozen=True)
 class _Alias:
-    """A name of the table: which parts it is put together from."""
+    """A built-in name: the parts of the training that it stands for."""
 
     inputs: str
     learner: str
@@ -121,50 +121,42 @@ class _Alias:
         return f"{self.inputs}{self.learner}{self.alignment}"
 
     @property
-    def row(self) -> _Learner:
-        return _LEARNERS[self.learner]
-
-    @property
-    def share_option(self) -> ShareOption | None:
-        return _TARGET if self.alignment else self.row.shares
-
-    @property
     def kinds(self) -> dict[str, Any]:
         """The types of the parts, by field of a training."""
+        learner = _LEARNERS[self.learner]
         paths = {
             "inputs": _INPUTS[self.inputs],
-            "learner": self.row.path,
+            "learner": learner.path,
             "alignment": _ALIGNMENTS[self.alignment],
-            "schedule": "schedule:Schedule" if self.row.takes_steps else "",
+            "schedule": "schedule:Schedule" if learner.takes_steps else "",
             "execution": "schedule:Execution",
         }
-        found = {}
-        for field, path in paths.items():
-            if path:
-                module, _, name = path.partition(":")
-                found[field] = getattr(import_module(f"{__name__}.{module}"), name)
-        return found
+        return {
+            field: import_object("trainer", f"{__name__}.{path}")
+            for field, path in paths.items()
+            if path
+        }
 
     @property
     def options(self) -> tuple[str, ...]:
         """Every option that the name takes."""
-        from fewlabels.training.training import counting
+        from fewlabels.training.training import relevant_options
 
         kinds = self.kinds
-        inputs, learner = kinds["inputs"], kinds["learner"]()
-        names = [n for kind in kinds.values() for n in counting(kind, inputs, learner)]
-        return (*names, *(["preset"] if self.row.takes_steps else []))
+        others = kinds["inputs"], kinds["learner"]()
+        names = [n for kind in kinds.values() for n in relevant_options(kind, *others)]
+        return (*names, *(["preset"] if "schedule" in kinds else []))
 
     @property
     def __signature__(self) -> Signature:
-        """The options, for whoever checks a call."""
+        """The options, by which a call is checked."""
         kind = Parameter.KEYWORD_ONLY
         return Signature([Parameter(name, kind, default=None) for name in self.options])
 
     def __call__(self, preset: str = "small", **given: Any) -> "Training":
-        """Make the training; a preset says what its defaults are."""
+        """Return the training; a preset says what its defaults are."""
         from fewlabels.training.schedule import OFFICIAL
-        from fewlabels.training.training import Training, routed
+        from fewlabels.training.training import Training, options_by_part
 
         if preset not in _PRESETS:
             raise UnknownNameError("preset", str(preset), _PRESETS)
@@ -176,13 +168,8 @@ class _Alias:
                 chosen |= getattr(kind, "official", {})
         chosen |= kinds["inputs"].defaults
         chosen = {name: chosen[name] for name in chosen if name in self.options} | given
-        dealt = routed(chosen, kinds)
-        return Training(
-            **{
-                field: _names.construct(kinds[field], own)
-                for field, own in dealt.items()
-            }
-        )
+        parts = options_by_part(chosen, kinds)
+        return Training(**{part: construct(kinds[part], parts[part]) for part in parts})
 
 
 _TRAININGS = {
@@ -205,9 +192,7 @@ def options(name: str) -> tuple[str, ...]:
 
 
 def over_encoder(name: str, options: Mapping[str, Any], encoder: str) -> dict[str, Any]:
-    """Return the options of a training whose features another encoder makes.
-
-    What the options said of the encoder before goes.
+    """Return the options of a training over another encoder, without the old one's.
 
     Args:
         name: A name or an import path of a training.
@@ -220,8 +205,7 @@ def over_encoder(name: str, options: Mapping[str, Any], encoder: str) -> dict[st
     Raises:
         UsageError: If the training has no use for features.
     """
-    known = _TRAININGS.get(name)
-    if known is not None and known.inputs != _FROZEN:
+    if name in _TRAININGS and _TRAININGS[name].inputs != _FROZEN:
         twin = variant(name, inputs=_FROZEN)
         raise UsageError(
             f"The trainer '{name}' learns from images themselves and takes no encoder; "
@@ -232,8 +216,11 @@ def over_encoder(name: str, options: Mapping[str, Any], encoder: str) -> dict[st
 
 
 def share_option(name: str) -> ShareOption | None:
-    """Return how a built-in training is told class shares; None: it has no use."""
-    return _TRAININGS[name].share_option if name in _TRAININGS else None
+    """Return the option of a built-in training for class shares, if it has one."""
+    if name not in _TRAININGS:
+        return None
+    alias = _TRAININGS[name]
+    return _TARGET if alias.alignment else _LEARNERS[alias.learner].shares
 
 
 def variant(name: str, **parts: str) -> str | None:
@@ -247,8 +234,8 @@ def variant(name: str, **parts: str) -> str | None:
     """
     if name not in _TRAININGS:
         return None
-    found = replace(_TRAININGS[name], **parts).name
-    return found if found in _TRAININGS else None
+    other = replace(_TRAININGS[name], **parts).name
+    return other if other in _TRAININGS else None
 
 
 def make(name: str, /, **options: Any) -> "Training":
@@ -258,8 +245,8 @@ def make(name: str, /, **options: Any) -> "Training":
         >>> make("fixmatch", steps=100).schedule.steps
         100
     """
-    found: Training = _names.resolve("trainer", name, options, _TRAININGS, method=None)
-    return found
+    training: Training = resolve_name("trainer", name, options, _TRAININGS, method=None)
+    return training
 
 
 def built_in(name: str, options: Mapping[str, Any]) -> "Training | None":
@@ -285,20 +272,20 @@ def resolve(
             images and a CPU, unless said otherwise) or ``"official"`` (FixMatch's own).
 
     Returns:
-        The trainer. One from outside that can do no more than fit comes back with plain
-        answers to the rest of what ``protocols.Trainer`` promises.
+        The trainer. An external one that has only ``fit`` is wrapped, so that it has
+        all methods of ``protocols.Trainer``.
     """
     from fewlabels.protocols import Trainer
-    from fewlabels.training.training import FittingOnly
+    from fewlabels.training.training import ExternalTrainer
 
-    found = _names.resolve(
+    resolved = resolve_name(
         "trainer",
         trainer,
         options or {},
         _TRAININGS,
         method="fit(pool, generator, *, workspace, on_checkpoint)",
     )
-    return found if isinstance(found, Trainer) else FittingOnly(found)
+    return resolved if isinstance(resolved, Trainer) else ExternalTrainer(resolved)
 
 
 def restored(

@@ -8,7 +8,7 @@ Shapes: B labeled items in a minibatch, U unlabeled ones, C classes.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -92,12 +92,7 @@ class AdaMatch(Learner):
         supervised = supervised + F.cross_entropy(labeled_strong_BC, labels_B) / 2
         consistency = consistency_loss(strong.logits, pseudo.classes, pseudo.keeps)
         weight = self.consistency_weight * warmed_up(step.number, step.schedule.steps)
-        told = {
-            "supervised": supervised,
-            "consistency": consistency,
-            "kept": pseudo.keeps.float().mean(),
-        }
-        return Loss(supervised + weight * consistency, {**told, **pseudo.figures})
+        return Loss.of(supervised, consistency, weight, pseudo.rates)
 
     def pseudo_labels(
         self, step: Step, probabilities_UC: Tensor, labeled_BC: Tensor
@@ -117,7 +112,7 @@ class AdaMatch(Learner):
         pseudo = step.pseudo_labels(
             probabilities_UC, lambda rows: rows.amax(dim=1) >= least.to(rows)
         )
-        return replace(pseudo, figures={**pseudo.figures, "threshold": least})
+        return pseudo.reporting("threshold", least)
 
 
 def warmed_up(number: int, num_steps: int) -> float:

@@ -6,7 +6,7 @@ Transactions on Circuits and Systems for Video Technology, 2017), Sec. III.
 Shapes: U unlabeled items in a minibatch, C classes.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -47,5 +47,4 @@ class Ceal(PseudoLabel):
             probabilities_UC,
             lambda rows: torch.special.entr(rows).sum(dim=1) < threshold,
         )
-        told = {"threshold": torch.tensor(threshold)}
-        return replace(pseudo, figures={**pseudo.figures, **told})
+        return pseudo.reporting("threshold", torch.tensor(threshold))

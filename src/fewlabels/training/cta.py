@@ -145,8 +145,8 @@ class FixMatchCta(FixMatch):
             logits_BC = step.average(step.as_input(probes)).logits
         truth_BC = F.one_hot(labels_B, logits_BC.shape[1])
         near_B = 1 - (logits_BC.softmax(dim=1) - truth_BC).abs().sum(dim=1) / 2
-        found = (policy.operations, policy.bins, near_B)
-        every = [step.group.gathered(one.to(step.group.device)).cpu() for one in found]
+        own = (policy.operations, policy.bins, near_B)
+        every = [step.group.gathered(part.to(step.group.device)).cpu() for part in own]
         self.follow(step.memory["rates"], *every)
 
     def follow(
@@ -154,8 +154,7 @@ class FixMatchCta(FixMatch):
     ) -> None:
         """Move rates toward how near each answer is, one image after the other."""
         rates = rates_KS.numpy()
-        for own, places, one in zip(
-            operations.tolist(), bins.tolist(), near.tolist(), strict=True
-        ):
+        images = zip(operations.tolist(), bins.tolist(), near.tolist(), strict=True)
+        for own, places, rate in images:
             for place in zip(own, places, strict=True):
-                rates[place] += (1 - self.rate_decay) * (one - rates[place])
+                rates[place] += (1 - self.rate_decay) * (rate - rates[place])

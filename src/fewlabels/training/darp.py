@@ -9,10 +9,10 @@ the optimum
 
     x_mk = y0_mk exp(H_m (μ_m − ν_k)),
 
-where μ_m, the dual of row m, makes the row sum to one. So all hangs on the K numbers
-ν, and every solver does the same thing many times: it tilts the rows by some ν and
-looks at the sums. That is done in double precision, a cacheful of rows at a time, and
-with powers of two, since exp2 is the fastest exponential.
+where μ_m, the dual of row m, makes the row sum to one. Only the K numbers ν have to be
+found. Both solvers tilt the rows by some ν and look at the sums, many times: in double
+precision, a cacheful of rows at a time, and with powers of two, since exp2 is the
+fastest exponential.
 
 Shapes: M rows of probabilities, K classes, m some of the rows.
 """
@@ -35,15 +35,7 @@ from fewlabels.errors import (
 from fewlabels.names import check_known
 from fewlabels.training import targets
 
-__all__ = [
-    "Masking",
-    "Refinement",
-    "Solver",
-    "Weighting",
-    "refine",
-    "solve",
-    "targets",
-]
+__all__ = ["Masking", "Refinement", "Solver", "Weighting", "refine", "solve", "targets"]
 
 Weighting = Literal["entropy", "none"]
 Masking = Literal["paper", "code"]
@@ -72,7 +64,7 @@ _SINGLE_RANGE = 1e-20  # smallest column for which products fit single precision
 
 @dataclass(frozen=True, eq=False)
 class Refinement:
-    """Refined probabilities and how they were found."""
+    """Refined probabilities and how they were computed."""
 
     refined: Tensor
     """Rows that sum to one, shape (M, K), of the type that was given."""
@@ -132,8 +124,7 @@ def solve(
     check_known("weighting", weighting, Weighting)
     check_known("masking", masking, Masking)
     check_known("solver", solver, Solver)
-    if capacity is not None:
-        check_range("capacity", capacity, at_least=1)
+    check_range("capacity", 1 if capacity is None else capacity, at_least=1)
     check_range("rounds", whole_number("rounds", rounds), at_least=1)
     check_range("tolerance", tolerance, above=0)
     probabilities = torch.as_tensor(probabilities)
@@ -151,7 +142,7 @@ def solve(
     problem = Problem(matrix_MK, target_K, capacity, weighting, masking)
     rows_MK = torch.empty_like(matrix_MK)
     try:
-        problem.check_places()
+        problem.check_feasible()
         if solver == "newton":
             point, iterations = _minimize(problem, start_K, tolerance, rows_MK)
         else:
@@ -188,14 +179,11 @@ def refine(probabilities: Tensor, target: Tensor, **options: Any) -> Tensor:
 
 
 class Point(NamedTuple):
-    """A dual and what it does."""
+    """A dual ν, shape (K,), with the row duals μ, (M,), and column sums, (K,)."""
 
     dual: Tensor
-    """The dual ν, shape (K,)."""
     row_duals: Tensor
-    """The duals μ that make the rows sum to one, shape (M,)."""
     columns: Tensor
-    """The column sums of these rows, shape (K,)."""
 
 
 class Problem:
@@ -217,40 +205,45 @@ class Problem:
         weighting: Weighting = "entropy",
         masking: Masking = "paper",
     ) -> None:
-        """Mask the rows and find their entropies."""
+        """Mask the rows and compute their entropies."""
         num_rows, num_classes = probabilities_MK.shape
-        step = max(1, _CHUNK_ENTRIES // num_classes)
-        starts = range(0, num_rows, step)
-        self.chunks = [slice(i, min(i + step, num_rows)) for i in starts]
+        length = max(1, _CHUNK_ENTRIES // num_classes)
+        self.chunks = [slice(i, i + length) for i in range(0, num_rows, length)]
         least = float(probabilities_MK.min())
+        self.target, self.has_zeros = target_K, least < _LEAST_PROBABILITY
         if 0 < least < _LEAST_PROBABILITY:
             is_nothing_MK = probabilities_MK < _LEAST_PROBABILITY
             probabilities_MK = probabilities_MK.masked_fill(is_nothing_MK, 0)
-        self.target, self.has_zeros = target_K, least < _LEAST_PROBABILITY
-        ones_M = target_K.new_ones(num_rows)
-        self.reference, self.sums = probabilities_MK, ones_M
+        self.reference, self.sums = probabilities_MK, target_K.new_ones(num_rows)
         if capacity is not None:
             kept_MK = masked(probabilities_MK, target_K, capacity)
+            self.has_zeros = masking == "paper"
             if masking == "code":
-                matrix_MK = kept_MK.double()
-                scales_K = (target_K + _SMOOTHING) / (matrix_MK.sum(dim=0) + _SMOOTHING)
-                matrix_MK.mul_(scales_K).add_(_SMOOTHING)
-                probabilities_MK = matrix_MK.div_(matrix_MK.sum(dim=1, keepdim=True))
-                self.reference, self.has_zeros = probabilities_MK, False
+                kept_MK = kept_MK.double()
+                scales_K = (target_K + _SMOOTHING) / (kept_MK.sum(dim=0) + _SMOOTHING)
+                kept_MK.mul_(scales_K).add_(_SMOOTHING)
+                probabilities_MK = kept_MK.div_(kept_MK.sum(dim=1, keepdim=True))
             else:
                 sums_M = kept_MK @ kept_MK.new_ones(num_classes)
                 is_empty_M = sums_M == 0  # nothing is left: such a row is not masked
                 kept_MK[is_empty_M] = probabilities_MK[is_empty_M]
                 sums_M[is_empty_M] = 1
-                self.reference, self.sums = kept_MK, sums_M.double()
-                self.has_zeros = True
-        self.entropies = ones_M
+                self.sums = sums_M.double()
+            self.reference = kept_MK
+        self.entropies = target_K.new_ones(num_rows)
         if weighting == "entropy":
-            self.entropies = _entropies(probabilities_MK, self.chunks)
+            ones_K = target_K.new_ones(num_classes)
+            for chunk in self.chunks:
+                rows_mK = probabilities_MK[chunk].double()
+                logs_mK = rows_mK.clamp_min(_LEAST_PROBABILITY).log_().mul_(rows_mK)
+                # Rows of single precision hardly sum to one: H is that of y / Σ y.
+                sums_m = rows_mK @ ones_K
+                entropies_m = (logs_mK @ ones_K).neg_().div_(sums_m).add_(sums_m.log())
+                self.entropies[chunk] = entropies_m.clamp_min_(_LEAST_ENTROPY)
         self.speeds = self.entropies * (1 / math.log(2))
         self.fastest = float(self.speeds.max())
         first_mK = self.reference[self.chunks[0]]
-        self._room = torch.empty_like(first_mK, dtype=torch.float64)
+        self._buffer_mK = torch.empty_like(first_mK, dtype=torch.float64)
 
     def error(self, columns_K: Tensor) -> float:
         """Return the largest difference of a column sum to its target."""
@@ -263,18 +256,10 @@ class Problem:
     def tilted(
         self, dual_K: Tensor, row_duals_M: Tensor
     ) -> Iterator[tuple[slice, Tensor]]:
-        """Yield which rows, and y0 exp(H (μ − ν)) of these rows.
-
-        Args:
-            dual_K: The dual ν.
-            row_duals_M: The duals μ.
-
-        Yields:
-            Rows and values; the values are overwritten by the next ones.
-        """
+        """Yield chunks of rows, and y0 exp(H (μ − ν)) in a buffer that is reused."""
         for chunk in self.chunks:
             reference_mK = self.reference[chunk]
-            powers_mK = self._room[: len(reference_mK)]
+            powers_mK = self._buffer_mK[: len(reference_mK)]
             torch.sub(row_duals_M[chunk, None], dual_K, out=powers_mK)
             powers_mK.mul_(self.speeds[chunk, None])
             if self.has_zeros:
@@ -303,7 +288,7 @@ class Problem:
         return Point(dual_K, exact_M, columns_K)
 
     def start(self, dual_K: Tensor, rows_MK: Tensor) -> Point:
-        """Return the point of a dual whose row duals nobody knows."""
+        """Return the point of a dual whose row duals are not known."""
         if self.span(dual_K) < _NEAR:
             return self.point(dual_K, -self.sums.log2().div_(self.speeds), rows_MK)
         peaks_M = torch.empty_like(self.speeds)  # so that no row overflows or vanishes
@@ -313,49 +298,42 @@ class Problem:
             torch.amax(powers_mK, dim=1, out=peaks_M[chunk])
         return self.point(dual_K, peaks_M.neg_().div_(self.speeds), rows_MK)
 
-    def check_places(self) -> None:
-        """Raise if a class asks for more rows than have anything above zero for it."""
-        if not self.has_zeros:
-            return
-        places_K = (self.reference > 0).sum(dim=0)
-        missing_K = self.target - places_K
-        worst = int(missing_K.argmax())
-        if float(missing_K[worst]) > _SLACK:
-            raise InfeasibleTargetError(
-                f"Class {worst} should get {float(self.target[worst]):.6g} rows, and "
-                f"only {int(places_K[worst])} of {len(self.reference)} rows leave it "
-                "any probability: the target cannot be reached."
-            )
-
-    def check_reachable(self, dual_K: Tensor) -> None:
-        """Raise if the order of a dual shows that the target is out of reach.
+    def check_feasible(self, dual_K: Tensor | None = None) -> None:
+        """Raise if some classes want more rows than leave them any probability.
 
         Entries that are zero stay zero. By Hall's condition the target is within reach
         exactly if, for every set of classes, at least as many rows have something above
-        zero there as the classes ask for. Where that fails for some set, the dual runs
+        zero there as the classes want. Where that fails for some set, the dual runs
         away: down for the classes of the set, up for the others. So the sets to look at
-        are the K beginnings of the classes in the order of a dual that has run far.
+        are the K beginnings of the classes in the order of a dual that has run far;
+        without a dual, they are the single classes.
         """
-        order_K = dual_K.argsort()
-        first_M = (self.reference[:, order_K] > 0).byte().argmax(dim=1)
-        served_K = torch.bincount(first_M, minlength=len(order_K)).cumsum(dim=0)
-        missing_K = self.target[order_K].cumsum(dim=0) - served_K
-        size = int(missing_K.argmax()) + 1
-        if float(missing_K[size - 1]) <= _SLACK:
+        if not self.has_zeros:
             return
-        served = int(served_K[size - 1])
-        members = order_K[:size]
-        seen = f"only {served} rows leave any of them some probability"
-        if 2 * size > len(order_K):
-            members = order_K[size:]
-            seen = f"{len(first_M) - served} rows leave no other class any probability"
-        numbers = [str(number) for number in sorted(members.tolist())]
-        named = "Class " if len(numbers) == 1 else "Classes "
-        named += ", ".join(numbers[:_MOST_NAMED])
-        named += ", ..." if len(numbers) > _MOST_NAMED else ""
+        num_rows, num_classes = self.reference.shape
+        is_place_MK = self.reference > 0
+        order = list(range(num_classes))
+        served_K, wanted_K = is_place_MK.sum(dim=0), self.target
+        if dual_K is not None:
+            order = dual_K.argsort().tolist()
+            first_M = is_place_MK[:, order].byte().argmax(dim=1)
+            served_K = torch.bincount(first_M, minlength=num_classes).cumsum(dim=0)
+            wanted_K = self.target[order].cumsum(dim=0)
+        worst = int((wanted_K - served_K).argmax())
+        served = int(served_K[worst])
+        if float(wanted_K[worst]) - served <= _SLACK:
+            return
+        members = order[worst if dual_K is None else 0 : worst + 1]
+        reason = f"only {served} of {num_rows} rows have any probability there"
+        if 2 * len(members) > num_classes:
+            members = order[worst + 1 :]
+            reason = f"{num_rows - served} rows have no probability elsewhere"
+        names = ", ".join(map(str, sorted(members)[:_MOST_NAMED]))
+        names += ", ..." if len(members) > _MOST_NAMED else ""
         raise InfeasibleTargetError(
-            f"{named} should get {float(self.target[members].sum()):.6g} rows, and "
-            f"{seen}: the target cannot be reached."
+            f"{'Class' if len(members) == 1 else 'Classes'} {names} should get "
+            f"{float(self.target[members].sum()):.6g} rows, and {reason}: the target "
+            "cannot be reached."
         )
 
 
@@ -387,22 +365,6 @@ def masked(probabilities_MK: Tensor, target_K: Tensor, capacity: float) -> Tenso
             column_M[column_M < threshold] = 0
             column_M[late] = 0
     return torch.from_numpy(columns_KM).T.contiguous().to(probabilities_MK.device)
-
-
-def _entropies(probabilities_MK: Tensor, chunks: list[slice]) -> Tensor:
-    """Return the entropy of each row, in nats, kept above zero; float64."""
-    num_rows, num_classes = probabilities_MK.shape
-    sums_M = probabilities_MK.new_empty(num_rows, dtype=torch.float64)
-    entropies_M = torch.empty_like(sums_M)
-    ones_K = sums_M.new_ones(num_classes)
-    for chunk in chunks:
-        rows_mK = probabilities_MK[chunk].double()
-        logs_mK = rows_mK.clamp_min(_LEAST_PROBABILITY).log_()
-        torch.mv(rows_mK, ones_K, out=sums_M[chunk])
-        torch.mv(logs_mK.mul_(rows_mK), ones_K, out=entropies_M[chunk])
-    # Rows of single precision sum to one up to rounding: H is that of y / Σ y.
-    entropies_M.neg_().div_(sums_M).add_(sums_M.log())
-    return entropies_M.clamp_min_(_LEAST_ENTROPY)
 
 
 def _alternate(
@@ -458,13 +420,14 @@ def _minimize(
         The optimum, and after how many steps.
     """
     tolerance = max(tolerance, 4 * _EPSILON * len(rows_MK))
-    zeros_K = torch.zeros_like(start_K)
+    target_K, zeros_K = problem.target, torch.zeros_like(start_K)
+    has_start = bool(start_K.any())
     point = problem.start(start_K, rows_MK)
-    is_fine = problem.error(point.columns) < float(problem.target.max())
-    if bool(start_K.any()) and not is_fine:  # zero may be nearer
+    is_near = problem.error(point.columns) < float(target_K.max())
+    if has_start and not is_near:  # zero may be nearer
         at_zero = problem.start(zeros_K, rows_MK)
         here, there = (
-            float(p.dual @ problem.target - p.row_duals.sum()) for p in (point, at_zero)
+            float(p.dual @ target_K - p.row_duals.sum()) for p in (point, at_zero)
         )
         if there <= here:
             point = at_zero
@@ -473,13 +436,13 @@ def _minimize(
     step, error = 0, problem.error(point.columns)
     while error > tolerance and step < _MOST_STEPS:
         if step in _STEPS_BEFORE_A_DOUBT:
-            problem.check_reachable(point.dual)
-        point = _stepped(problem, point, rows_MK)
+            problem.check_feasible(point.dual)
+        point = _newton_step(problem, point, rows_MK)
         step, error = step + 1, problem.error(point.columns)
     if error <= tolerance:
         return point, step
-    problem.check_reachable(point.dual)
-    if bool(start_K.any()):  # so far away that no step leads back
+    problem.check_feasible(point.dual)
+    if has_start:  # so far away that no step leads back
         point, more = _minimize(problem, zeros_K, tolerance, rows_MK)
         return point, step + more
     raise InfeasibleTargetError(
@@ -488,7 +451,7 @@ def _minimize(
     )
 
 
-def _stepped(problem: Problem, point: Point, rows_MK: Tensor) -> Point:
+def _newton_step(problem: Problem, point: Point, rows_MK: Tensor) -> Point:
     """Return a point along the Newton direction where g is lower.
 
     g is convex: where it still falls, it has fallen all the way. Near the optimum its

@@ -53,21 +53,14 @@ class Consistency(Learner):
 
     def loss(self, step: Step) -> Loss:
         """Return the sum of all terms."""
-        outputs = self.outputs(step)
-        labeled, weak, strong = outputs
+        labeled, weak, strong = outputs = self.outputs(step)
         pseudo = self.pseudo_labels(step, weak.logits.detach().softmax(dim=1))
         supervised = F.cross_entropy(labeled.logits, step.minibatch.labels)
         consistency = consistency_loss(strong.logits, pseudo.classes, pseudo.keeps)
-        total = supervised + self.consistency_weight * consistency
         others = self.other_terms(step, outputs, pseudo)
-        for term in others.values():
-            total = total + term
-        told = {
-            "supervised": supervised,
-            "consistency": consistency,
-            "kept": pseudo.keeps.float().mean(),
-        }
-        return Loss(total, {**told, **others, **pseudo.figures})
+        figures = {**others, **pseudo.rates}
+        loss = Loss.of(supervised, consistency, self.consistency_weight, figures)
+        return Loss(sum(others.values(), loss.total), loss.figures)
 
     def outputs(self, step: Step) -> Outputs:
         """Return what the network says of labeled, weak and strong views."""
@@ -75,8 +68,8 @@ class Consistency(Learner):
             with torch.no_grad():
                 [weak] = step.outputs("weak")
             labeled, strong = step.outputs("labeled", "strong")
-        else:  # one pass over all three: batch normalization sees them together
-            labeled, weak, strong = step.outputs("labeled", "weak", "strong")
+            return labeled, weak, strong
+        labeled, weak, strong = step.outputs("labeled", "weak", "strong")
         return labeled, weak, strong
 
     def pseudo_labels(self, step: Step, probabilities_UC: Tensor) -> PseudoLabels:
@@ -106,7 +99,7 @@ class FixMatch(Consistency):
 
 
 def sure_by_class(least_C: Tensor) -> IsSure:
-    """Return who is sure, with a least probability for each class."""
+    """Return whether rows are sure, by a least probability for each class."""
 
     def is_sure(rows_UC: Tensor) -> Tensor:
         confidence_U, classes_U = rows_UC.max(dim=1)

@@ -6,7 +6,7 @@ Labeling" (NeurIPS 2021).
 Shapes: N items in the pool, U unlabeled items in a minibatch, C classes.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -22,8 +22,8 @@ _NONE = -1
 class FlexMatch(FixMatch):
     """FixMatch whose thresholds are lower for classes that are learned less well.
 
-    How well a class is learned is told by how many items the network was last sure of,
-    at the full threshold, to be of that class.
+    A class is learned well if there are many items of which the network was last sure,
+    at the full threshold, that they are of that class.
     """
 
     threshold_warmup: bool = True
@@ -63,5 +63,4 @@ class FlexMatch(FixMatch):
         sure = confidence >= self.threshold
         # By NumPy: of an item that occurs twice, the last class stays.
         selected_N.numpy()[items[sure].numpy()] = classes[sure].numpy()
-        told = {"mean-threshold": thresholds_C.mean()}
-        return replace(pseudo, figures={**pseudo.figures, **told})
+        return pseudo.reporting("mean-threshold", thresholds_C.mean())

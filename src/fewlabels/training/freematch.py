@@ -7,7 +7,7 @@ Shapes: U unlabeled items in a minibatch, C classes.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -71,17 +71,14 @@ class FreeMatch(Consistency):
         self.remember(step.memory, step.group.gathered(probabilities_UC).cpu())
         thresholds_C = self.thresholds(step.memory)
         pseudo = step.pseudo_labels(probabilities_UC, sure_by_class(thresholds_C))
-        told = {"mean-threshold": thresholds_C.mean()}
-        return replace(pseudo, figures={**pseudo.figures, **told})
+        return pseudo.reporting("mean-threshold", thresholds_C.mean())
 
     def other_terms(
         self, step: Step, outputs: Outputs, pseudo: PseudoLabels
     ) -> Mapping[str, Tensor]:
         """Return the fairness term."""
         strong_UC = outputs[2].logits
-        means = (
-            step.memory[name].to(strong_UC) for name in ("predictions", "histogram")
-        )
+        means = (step.memory[name] for name in ("predictions", "histogram"))
         fairness = fairness_loss(strong_UC, pseudo.keeps, *means)
         return {"fairness": self.fairness_weight * fairness}
 
@@ -108,9 +105,9 @@ def fairness_loss(
     if not len(kept_UC):
         return strong_UC.new_zeros(())
     counts_C = F.one_hot(kept_UC.argmax(dim=1), strong_UC.shape[1]).to(kept_UC).sum(0)
-    wanted_C = _normalized(predictions_C, histogram_C)
-    found_C = _normalized(kept_UC.mean(dim=0), counts_C)
-    return (wanted_C * (found_C + _TINY).log()).sum()
+    wanted_C = _normalized(predictions_C.to(strong_UC), histogram_C.to(strong_UC))
+    present_C = _normalized(kept_UC.mean(dim=0), counts_C)
+    return (wanted_C * (present_C + _TINY).log()).sum()
 
 
 def _normalized(means_C: Tensor, counts_C: Tensor) -> Tensor:

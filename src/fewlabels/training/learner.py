@@ -8,7 +8,7 @@ Shapes: B labeled items in a minibatch, U unlabeled ones, C classes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol
 
 import torch
@@ -33,29 +33,50 @@ Shares = Annotated[Literal["unknown", "even"] | tuple[float, ...], Limits(above=
 
 @dataclass(frozen=True, eq=False)
 class Loss:
-    """The loss of one minibatch, and what is worth telling about it."""
+    """The loss of one minibatch, and figures to report with it."""
 
     total: Tensor
     """What is minimized, a scalar."""
     figures: Mapping[str, Tensor] = field(default_factory=dict)
-    """Named scalars for whoever watches."""
+    """Named scalars that are reported as progress."""
+
+    @classmethod
+    def of(
+        cls,
+        supervised: Tensor,
+        consistency: Tensor,
+        weight: float,
+        figures: Mapping[str, Tensor] | None = None,
+    ) -> "Loss":
+        """Return the loss on labeled items plus the weighted one on unlabeled items."""
+        terms = {"supervised": supervised, "consistency": consistency}
+        return cls(supervised + weight * consistency, {**terms, **(figures or {})})
 
 
 @dataclass(frozen=True, eq=False)
 class PseudoLabels:
-    """What is believed about the classes of unlabeled items."""
+    """Predicted classes of unlabeled items."""
 
     probabilities: Tensor
-    """The belief, refined where there is an alignment, shape (U, C)."""
+    """Of each class, refined where there is an alignment, shape (U, C)."""
     keeps: Tensor
     """Whether each counts, or how much, shape (U,)."""
     figures: Mapping[str, Tensor] = field(default_factory=dict)
-    """Named scalars for whoever watches."""
+    """Named scalars that are reported as progress."""
 
     @property
     def classes(self) -> Tensor:
         """The most probable class of each."""
         return self.probabilities.max(dim=1).indices
+
+    @property
+    def rates(self) -> Mapping[str, Tensor]:
+        """The share that counts, and all figures."""
+        return {"kept": self.keeps.float().mean(), **self.figures}
+
+    def reporting(self, name: str, figure: Tensor) -> "PseudoLabels":
+        """Return the same with another figure."""
+        return replace(self, figures={**self.figures, name: figure})
 
 
 class Learned(NamedTuple):
@@ -119,10 +140,10 @@ class Step:
     def outputs(
         self, *views: str | Tensor, moves_statistics: bool = True
     ) -> Sequence[Learned]:
-        """Return what the network says of each of some views that it sees together.
+        """Return the outputs of the network for each of some views, in one pass.
 
-        Batch normalization sees them as one. Its running statistics move, unless they
-        are told to stay. Views are those of the minibatch, by name, or any others.
+        Batch normalization sees them as one minibatch. Its running statistics move if
+        ``moves_statistics``. A view is a name of the minibatch's, or a tensor.
         """
         known = self.minibatch.views
         shown = [known[view] if isinstance(view, str) else view for view in views]
@@ -134,7 +155,7 @@ class Step:
             buffer.data.copy_(before)  # unseen by autograd, which needs no statistics
         sizes = [len(view) for view in inputs]
         tensors = (features, logits, *heads.values())
-        parts = zip(*(torch.split(one, sizes) for one in tensors), strict=True)
+        parts = zip(*(torch.split(rows, sizes) for rows in tensors), strict=True)
         return [
             Learned(embedded, scores, dict(zip(heads, others, strict=True)))
             for embedded, scores, *others in parts

@@ -4,8 +4,7 @@ Tarvainen and Valpola, "Mean teachers are better role models: Weight-averaged
 consistency targets improve semi-supervised deep learning results" (NeurIPS 2017).
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -28,22 +27,14 @@ class MeanTeacher(PiModel):
 
     def taught(self, step: Step) -> Tensor:
         """Return logits of the averaged network, shape (U, C)."""
+        # Batch normalization goes by the minibatch, as in the other network: at the
+        # beginning its running statistics are those of no network at all. They change
+        # here, and are those of the other network again after the step.
+        layers = [m for m in step.average.modules() if isinstance(m, nn.BatchNorm2d)]
+        for layer in layers:
+            layer.train()
         view = step.as_input(step.minibatch.views["teacher"])
-        with _seeing_minibatches(step.average):
-            learned: Learned = step.average(view)
+        learned: Learned = step.average(view)
+        for layer in layers:
+            layer.eval()
         return learned.logits
-
-
-@contextmanager
-def _seeing_minibatches(average: nn.Module) -> Iterator[None]:
-    """Let batch normalization go by the minibatch, as it does in the other network.
-
-    At the beginning its running statistics are those of no network at all. They change
-    here, and are those of the other network again after the step.
-    """
-    layers = [m for m in average.modules() if isinstance(m, nn.BatchNorm2d)]
-    for layer in layers:
-        layer.train()
-    yield
-    for layer in layers:
-        layer.eval()

@@ -56,10 +56,7 @@ class MixMatch(Learner):
         supervised = F.cross_entropy(*labeled)
         consistency = F.mse_loss(logits.softmax(dim=1), targets)
         weight = self.consistency_weight * step.ramped(self.ramp_up)
-        return Loss(
-            supervised + weight * consistency,
-            {"supervised": supervised, "consistency": consistency, **pseudo.figures},
-        )
+        return Loss.of(supervised, consistency, weight, pseudo.figures)
 
 
 def mixture(

@@ -50,10 +50,7 @@ class PiModel(Learner):
         supervised = F.cross_entropy(labeled.logits, step.minibatch.labels)
         consistency = F.mse_loss(student.logits.softmax(dim=1), taught_UC)
         weight = self.consistency_weight * step.ramped(self.ramp_up)
-        return Loss(
-            supervised + weight * consistency,
-            {"supervised": supervised, "consistency": consistency},
-        )
+        return Loss.of(supervised, consistency, weight)
 
     def taught(self, step: Step) -> Tensor:
         """Return logits that the others shall resemble, shape (U, C)."""

@@ -7,7 +7,7 @@ Shapes: U unlabeled items in a minibatch, C classes.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -67,16 +67,14 @@ class SoftMatch(Consistency):
         if len(sure) > 1:
             self._follow(memory, "variance", sure.var())
         pseudo = step.pseudo_labels(
-            probabilities_UC, lambda found: self.weights(memory, confidence(found))
+            probabilities_UC, lambda rows: self.weights(memory, confidence(rows))
         )
-        told = {"mean-confidence": memory["confidence"].mean()}
-        return replace(pseudo, figures={**pseudo.figures, **told})
+        return pseudo.reporting("mean-confidence", memory["confidence"].mean())
 
     def weights(self, memory: Mapping[str, Tensor], confidence_U: Tensor) -> Tensor:
         """Return how much each counts, from 0 to 1 (Eq. 7)."""
-        mean, variance = (
-            memory[name].to(confidence_U) for name in ("confidence", "variance")
-        )
+        mean = memory["confidence"].to(confidence_U)
+        variance = memory["variance"].to(confidence_U)
         below_U = (confidence_U - mean).clamp(max=0) * self.narrowing
         return (-below_U.square() / (2 * variance).clamp(min=_TINY)).exp()
 

@@ -41,7 +41,7 @@ class Training:
     schedule: Schedule | None = None
     """The steps; None for a learner that takes none."""
     execution: Execution = field(default=Execution(), compare=False)
-    """How it is done, unless :meth:`fit` is told otherwise."""
+    """How it is done; no result depends on it."""
 
     def __post_init__(self) -> None:
         """Check what one part alone cannot know."""
@@ -60,7 +60,7 @@ class Training:
             name: getattr(part, name)
             for part in every
             if part is not None
-            for name in counting(part, self.inputs, self.learner)
+            for name in relevant_options(part, self.inputs, self.learner)
             if name not in omitted_defaults(part)
         }
 
@@ -81,7 +81,7 @@ class Training:
     def changed(self, **options: Any) -> "Training":
         """Return the training with other values of some options, of whichever part."""
         parts = {f.name: getattr(self, f.name) for f in fields(self)}
-        for name, own in routed(options, parts).items():
+        for name, own in options_by_part(options, parts).items():
             parts[name] = replace(parts[name], **own)
         return Training(**parts)
 
@@ -103,7 +103,6 @@ class Training:
         *,
         workspace: Path | None = None,
         on_checkpoint: Callable[[int, Classifier], None] = ignore,
-        execution: Execution | None = None,
     ) -> Classifier:
         """Train from scratch; see :class:`fewlabels.protocols.Trainer`.
 
@@ -117,20 +116,18 @@ class Training:
             workspace: Where the training is kept, finished or not, and found again.
             on_checkpoint: Called with the step and the averaged network. A learner that
                 takes no steps calls once, with step 1, or 0 where nothing is labeled.
-            execution: How it is done; None: as the options said that it was made from.
 
         Returns:
             The averaged network as a classifier; untrained, if nothing is labeled.
         """
         self.check(pool)
-        training = self if execution is None else replace(self, execution=execution)
         folder = None if workspace is None else Path(workspace)
         with (
             torch.inference_mode(mode=False),
             torch.enable_grad(),
             workspaces.alone_in(folder if devices.is_first() else None),
         ):
-            task = Task.of(training, pool, generator, folder)
+            task = Task.of(self, pool, generator, folder)
 
             def tell(step: int, network: Network) -> None:
                 on_checkpoint(step, task.classifier(network))
@@ -269,23 +266,23 @@ class Task:
         return min(schedule.learning_rate, bound)
 
 
-def counting(
+def relevant_options(
     part: Any, inputs: Inputs | type[Inputs], learner: Learner | DirectLearner
 ) -> list[str]:
-    """Return the options of a part, or of its type, that count with these others."""
+    """Return the options of a part, or of its type, that matter beside these others."""
     known = {"", *(view.kind for view in learner.views.values())}
     known |= {"features"} if inputs.has_features else set()
     return [f.name for f in fields(part) if f.metadata.get("needs", "") in known]
 
 
-def routed(
+def options_by_part(
     options: Mapping[str, Any], parts: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
-    """Deal options out to the parts that have them."""
+    """Return for each part those of some options that it has."""
     inputs, learner = parts["inputs"], parts["learner"]
     learner = learner() if isinstance(learner, type) else learner
     own = {
-        field: counting(part, inputs, learner)
+        field: relevant_options(part, inputs, learner)
         for field, part in parts.items()
         if part is not None
     }
@@ -300,8 +297,8 @@ def routed(
 
 
 @dataclass(frozen=True)
-class FittingOnly:
-    """A trainer from outside, with plain answers to what it does not answer itself."""
+class ExternalTrainer:
+    """A trainer of another package, with defaults for the methods it lacks."""
 
     trainer: Any
 

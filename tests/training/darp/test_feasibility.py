@@ -48,7 +48,7 @@ def test_agrees_with_linear_programming():
 def test_a_class_that_nothing_has_any_probability_for(solver):
     rows = torch.tensor([[0.5, 0.5, 0.0]] * 6)
     message = (
-        r"Class 2 should get 2 rows, and only 0 of 6 rows leave it any probability: "
+        r"Class 2 should get 2 rows, and only 0 of 6 rows have any probability there: "
         r"the target cannot be reached\. Choose a target nearer to the predictions"
     )
     with pytest.raises(InfeasibleTargetError, match=message):
@@ -67,12 +67,11 @@ def test_rows_that_have_nowhere_else_to_go():
     certain = [[1.0, 0, 0, 0, 0]] * 3 + [[0, 1.0, 0, 0, 0]] * 3
     rows = torch.tensor(certain + [[0, 0, 0.5, 0.25, 0.25]] * 2 + [[0.2] * 5] * 5)
     message = (
-        r"Classes 0, 1 should get 4 rows, and 6 rows leave no other class any "
-        r"probability"
+        r"Classes 0, 1 should get 4 rows, and 6 rows have no probability elsewhere"
     )
     with pytest.raises(InfeasibleTargetError, match=message):
         darp.refine(rows, torch.tensor([2.0, 2.0, 3.0, 3.0, 3.0]), capacity=None)
-    message = r"Class 0 should get 2 rows, and 3 rows leave no other class"
+    message = r"Class 0 should get 2 rows, and 3 rows have no probability"
     with pytest.raises(InfeasibleTargetError, match=message):
         darp.refine(rows, torch.tensor([2.0, 5.0, 2.0, 2.0, 2.0]), capacity=None)
 
@@ -81,7 +80,7 @@ def test_classes_that_share_too_few_rows():
     rows = torch.tensor(
         [[0.5, 0.5, 0.0, 0.0, 0.0]] * 3 + [[0.0, 0.0, 0.4, 0.3, 0.3]] * 7
     )
-    message = r"Classes 0, 1 should get 4 rows, and only 3 rows leave any"
+    message = r"Classes 0, 1 should get 4 rows, and only 3 of 10 rows have any"
     with pytest.raises(InfeasibleTargetError, match=message):
         darp.refine(rows, torch.full((5,), 2.0), capacity=None)
 
