@@ -103,7 +103,7 @@ def test_a_learner_of_ones_own_goes_on_where_it_was(
     _, stop_at = stop_before
     cache = Execution(save_every=0.0, cache=str(tmp_path / "cache"))
     options = {
-        "trainer": greedy(inputs=inputs, alignment=alignment, execution=cache),
+        "trainer": replace(greedy(inputs=inputs, alignment=alignment), execution=cache),
         "pool": tiny_pool(shape=(1, 8, 8)),
     }
     expected = fit(None, **options)
