@@ -151,7 +151,7 @@ def test_the_chunk_size_changes_nothing(monkeypatch):
 
 
 def test_what_is_missing_or_misspelt_is_said():
-    with pytest.raises(UnknownNameError, match="first center called 'larges'"):
+    with pytest.raises(UnknownNameError, match="first called 'larges'"):
         Badge(first="larges")
     pool, _ = problem(0)
     without = PrecomputedClassifier(torch.zeros(30, 2), torch.empty(30, 0))

@@ -93,7 +93,7 @@ def test_the_radius_is_a_distance_and_not_its_square():
 
 
 def test_wrong_options_are_refused():
-    with pytest.raises(UnknownNameError, match="coreset method called 'robus'"):
+    with pytest.raises(UnknownNameError, match="method called 'robus'"):
         Coreset(method="robus")
     with pytest.raises(UsageError, match="outliers is 1; it must be at least 0 and"):
         Coreset(outliers=1)

@@ -102,7 +102,7 @@ def test_labels_that_are_not_given_are_asked_for():
 
 
 def test_wrong_options_are_refused():
-    with pytest.raises(UnknownNameError, match="several items called 'sequential'"):
+    with pytest.raises(UnknownNameError, match="several called 'sequential'"):
         MostLikelyOutputChange(several="sequential")
     with pytest.raises(UsageError, match="ridge is -1"):
         MostLikelyOutputChange(ridge=-1)

@@ -163,5 +163,5 @@ def test_processes_change_neither_choice_nor_record():
     )
     assert two.indices.tolist() == one.indices.tolist()
     assert (two.value, two.record) == (one.value, one.record)
-    with pytest.raises(UsageError, match="processes is 0; at least one has to work"):
+    with pytest.raises(UsageError, match="processes is 0; it must be at least 1"):
         strategies.resolve("npc", {"processes": 0})

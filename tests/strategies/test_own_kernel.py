@@ -139,11 +139,15 @@ DIAGONAL = Table().diagonal
     ("kernel", "error", "message"),
     [
         (spoiled(lambda k: k.triu_()), UsageError, r"block\(b, a\) transposed"),
-        (spoiled(lambda k: k[41].fill_(torch.nan)), NotFiniteError, "item 41; look"),
+        (
+            spoiled(lambda k: k[41].fill_(torch.nan)),
+            NotFiniteError,
+            "first for item 41",
+        ),
         (
             spoiled(lambda k: k[41, :41].fill_(torch.inf)),
             NotFiniteError,
-            "item 41; look",
+            "first for item 41",
         ),
         (
             Table(block=lambda a, b: SQUARE(a, b)[:, 0]),

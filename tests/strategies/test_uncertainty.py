@@ -52,7 +52,7 @@ def test_margin_on_logits_and_on_probabilities_differ():
 
 @pytest.mark.parametrize("strategy", [Margin, LeastConfidence])
 def test_a_scale_that_does_not_exist_is_refused(strategy):
-    with pytest.raises(UnknownNameError, match=r"scale called 'logit'\. Did you mean"):
+    with pytest.raises(UnknownNameError, match=r"on called 'logit'\. Did you mean"):
         strategy(on="logit")
 
 

@@ -1,10 +1,13 @@
-"""The simplest search: the items with the largest scores."""
+"""The simplest searches: the largest scores, at once or one after the other."""
+
+from collections.abc import Callable
 
 import torch
 from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
 from fewlabels.errors import BudgetError, whole_number
+from fewlabels.progress import track
 
 _SAME = 1e-10
 
@@ -43,23 +46,42 @@ def largest(scores: Tensor, generator: Generator) -> int:
     return int(positions[int(torch.randint(len(positions), (1,), generator=generator))])
 
 
-def check_size(size: int, num_candidates: int) -> None:
-    """Raise unless ``size`` items can be chosen from ``num_candidates``.
+def greedy(
+    gains: Callable[[], Tensor],
+    add: Callable[[int], object],
+    size: int,
+    generator: Generator,
+    *,
+    task: str = "Adding",
+) -> list[int]:
+    """Add the item with the largest gain, ``size`` times.
 
     Args:
-        size: How many items are wanted.
-        num_candidates: How many there are.
+        gains: Returns a new tensor of what each item would add now, shape (n,).
+        add: Takes the position of the item that is added.
+        size: How many to choose.
+        generator: Decides between equal gains.
+        task: What to call it in reports of progress.
 
-    Raises:
-        BudgetError: If that is impossible.
+    Returns:
+        Positions in the order of choice.
     """
+    chosen: list[int] = []
+    with track(task, size) as advance:
+        for _ in range(size):
+            scores = gains()
+            scores[chosen] = -torch.inf
+            chosen.append(largest(scores, generator))
+            add(chosen[-1])
+            advance()
+    return chosen
+
+
+def check_size(size: int, num_candidates: int) -> None:
+    """Raise :class:`BudgetError` unless that many candidates can be chosen."""
     if not 1 <= whole_number("size", size) <= num_candidates:
-        advice = (
-            f"choose a size from 1 to {num_candidates}"
-            if num_candidates
-            else "nothing is left to choose"
-        )
+        advice = f"choose a size from 1 to {num_candidates}"
         raise BudgetError(
             f"{size} items are asked for, and there are {num_candidates} candidates; "
-            f"{advice}."
+            f"{advice if num_candidates else 'nothing is left to choose'}."
         )

@@ -8,11 +8,11 @@ of each query, under ``albl``.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 
-from fewlabels.errors import UsageError, check_range
+from fewlabels.errors import Limits, UsageError, check_range
 from fewlabels.pool import Query, Round
 from fewlabels.protocols import Strategy
 from fewlabels.strategies.coreset import Coreset
@@ -30,11 +30,12 @@ class ActiveLearningByLearning(BuiltIn):
     """The strategies; None: least confidence and core-set, as in the NPC paper.
 
     :func:`fewlabels.strategies.resolve` makes them from names, too."""
-    delta: float = 0.1
+    delta: Annotated[float, Limits(above=0, below=1)] = 0.1
     """Chance with which the bandit's bound may fail; smaller explores more."""
 
     def __post_init__(self) -> None:
         """Refuse arms that are not strategies."""
+        super().__post_init__()
         for arm in self.arms or ():
             if isinstance(arm, type) or not hasattr(arm, "select"):
                 raise UsageError(
@@ -43,7 +44,6 @@ class ActiveLearningByLearning(BuiltIn):
                 )
         if self.arms is not None:
             check_range("number of arms", len(self.arms), at_least=2)
-        check_range("delta", self.delta, above=0, below=1)
 
     def choose(self, request: Request) -> Query:
         """Let an arm choose that is drawn by its weight."""

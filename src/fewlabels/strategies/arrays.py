@@ -1,5 +1,6 @@
 """Arrays in, indices out: every strategy for people who bring their own embeddings."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -81,17 +82,16 @@ def select(
         3
     """
     chooser = resolve(strategy, options)
-    rows = _finite("features", features, ndims=(2,))
+    rows = _finite_rows("features", features, ndims=(2,))
     if not rows.shape[1]:
         raise ShapeError(
-            f"features has the shape {tuple(rows.shape)}: there is nothing to compare "
-            "items by. Give at least one column."
+            f"features has the shape {tuple(rows.shape)}; give at least one column."
         )
     pool, classifier = precomputed(rows, logits, labeled, labels, candidates)
-    return asked(chooser, classifier, pool, size, seed).indices.numpy()
+    return checked_query(chooser, classifier, pool, size, seed).indices.numpy()
 
 
-def asked(
+def checked_query(
     chooser: Strategy,
     classifier: Classifier,
     pool: Pool,
@@ -119,7 +119,7 @@ def precomputed(
     known = indices("labeled", labeled, len(rows))
     pool_labels = torch.full((len(rows),), UNKNOWN, dtype=torch.int64)
     num_logits = mean_logits.shape[1]
-    pool_labels[known] = _given_labels(labels, known, num_logits)
+    pool_labels[known] = _class_numbers(labels, known, num_logits)
     largest = int(pool_labels.max()) if len(rows) else UNKNOWN
     num_classes = max(num_logits, largest + 1, 1)
     asked = (
@@ -150,8 +150,8 @@ class _Positions(Sequence[str]):
 
     def __getitem__(self, index: Any) -> Any:
         """Return the name of an item, or the names of a slice."""
-        found = range(self.num_items)[index]
-        return str(found) if isinstance(found, int) else tuple(map(str, found))
+        chosen = range(self.num_items)[index]
+        return str(chosen) if isinstance(chosen, int) else tuple(map(str, chosen))
 
 
 def _split_samples(
@@ -160,7 +160,7 @@ def _split_samples(
     """Return sampled logits (K, N, C), if any, and one row of logits per item."""
     if logits is None:
         return None, torch.empty(num_items, 0)
-    given = _finite("logits", logits, ndims=(2, 3))
+    given = _finite_rows("logits", logits, ndims=(2, 3))
     given = given if isinstance(given, Tensor) else given[:]
     if given.ndim == 3 and not len(given):
         raise ShapeError(
@@ -175,9 +175,8 @@ def _split_samples(
     has_shares = given.shape[-1] > 1 and given.numel() and float(given.min()) >= 0
     if has_shares and bool(((given.sum(dim=-1) - 1).abs() < _NEARLY).all()):
         raise UsageError(
-            f"logits holds probabilities: the numbers of each of its {len(given)} rows "
-            "are 0 or more and sum to 1; pass outputs before softmax, or the "
-            "logarithms of the probabilities."
+            "logits holds probabilities: each row sums to 1; pass outputs before "
+            "softmax, or the logarithms of the probabilities."
         )
     if given.ndim == 2:
         return None, given
@@ -185,7 +184,9 @@ def _split_samples(
     return given, mean_probabilities.clamp_min(torch.finfo(given.dtype).tiny).log()
 
 
-def _given_labels(labels: ArrayLike | None, labeled: Tensor, num_logits: int) -> Tensor:
+def _class_numbers(
+    labels: ArrayLike | None, labeled: Tensor, num_logits: int
+) -> Tensor:
     """Return the class numbers of ``labeled``; ``WITHHELD`` where none are given."""
     if labels is None:
         return torch.full_like(labeled, WITHHELD)
@@ -197,8 +198,7 @@ def _given_labels(labels: ArrayLike | None, labeled: Tensor, num_logits: int) ->
         )
     if given.dtype.kind not in "biuf":
         raise LabelError(
-            f"labels is of type {given.dtype} where class numbers are needed; number "
-            "the classes from 0 on."
+            f"labels is of type {given.dtype}; number the classes from 0 on."
         )
     num_classes = num_logits or _MOST_CLASSES
     is_class = (given >= 0) & (given < num_classes) & (given == np.floor(given))
@@ -213,48 +213,37 @@ def _given_labels(labels: ArrayLike | None, labeled: Tensor, num_logits: int) ->
     return torch.from_numpy(given.astype(np.int64))
 
 
-def _finite(name: str, values: ArrayLike, ndims: Sequence[int]) -> Rows:
+def _finite_rows(name: str, values: ArrayLike, ndims: Sequence[int]) -> Rows:
     """Return ``values`` in floating point, checked, and copied only if need be."""
     numbers = array(name, values)
     if numbers.dtype.kind not in "biuf":
-        raise ShapeError(
-            f"{name} is of type {numbers.dtype} where numbers are needed; pass floats "
-            "or whole numbers."
-        )
-    with np.errstate(over="ignore"):  # what becomes infinite is told afterwards
+        raise ShapeError(f"{name} is of type {numbers.dtype}; pass numbers.")
+    with np.errstate(over="ignore"):  # what becomes infinite is refused below
         given = as_rows(numbers)
     if isinstance(given, Tensor) and given.dtype == torch.float16:
         given = given.float()
     if given.ndim not in ndims:
-        wanted = " or ".join(map(str, ndims))
-        raise ShapeError(
-            f"{name} has shape {tuple(given.shape)}; {wanted} axes are needed."
-        )
-    ranges = [torch.aminmax(piece) for piece in row_chunks(given) if piece.numel()]
-    if not all(bool(most - least < torch.inf) for least, most in ranges):
-        _refuse_lost(name, given)
-    low = min((float(least) for least, _ in ranges), default=0.0)
-    high = max((float(most) for _, most in ranges), default=0.0)
+        axes = " or ".join(map(str, ndims))
+        raise ShapeError(f"{name} has shape {tuple(given.shape)}; give {axes} axes.")
+    low = high = 0.0
+    start = 0
+    for piece in row_chunks(given):
+        if piece.numel():
+            least, most = map(float, torch.aminmax(piece))
+            if not (math.isfinite(least) and math.isfinite(most)):
+                row, *rest = torch.nonzero(~torch.isfinite(piece))[0].tolist()
+                lost = [
+                    int((~torch.isfinite(part)).sum()) for part in row_chunks(given)
+                ]
+                raise NotFiniteError(
+                    f"{name} holds {sum(lost)} numbers that are NaN or infinite, the "
+                    f"first at {(start + row, *rest)}; leave those items out."
+                )
+            low, high = min(low, least), max(high, most)
+        start += len(piece)
     if max(-low, high) > _LARGEST:
         raise NotFiniteError(
             f"{name} runs from {low:.3g} to {high:.3g}, and products of such numbers "
             f"are infinite; scale {name} down, to at most {_LARGEST:g}."
         )
     return given
-
-
-def _refuse_lost(name: str, given: Rows) -> None:
-    """Raise where numbers are NaN or infinite, and say where."""
-    start, wrong = 0, []
-    for piece in row_chunks(given):
-        lost = torch.nonzero(~torch.isfinite(piece))
-        lost[:, 0] += start
-        wrong.append(lost)
-        start += len(piece)
-    places = torch.cat(wrong)
-    if len(places):
-        raise NotFiniteError(
-            f"{name} holds {len(places)} numbers that are NaN or infinite, the first "
-            f"at position {tuple(places[0].tolist())}; leave those items out or mend "
-            "what computed them."
-        )

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from fewlabels import gram
-from fewlabels.names import check_known
 from fewlabels.pool import Query
 from fewlabels.search import FirstCenter, k_means_plus_plus
 from fewlabels.strategies.inputs import BuiltIn, Request, check_classes
@@ -15,10 +14,6 @@ class Badge(BuiltIn):
 
     first: FirstCenter = "largest"
     """The longest gradient, as in the authors' code; ``uniform``: as in the paper."""
-
-    def __post_init__(self) -> None:
-        """Refuse a misspelt beginning."""
-        check_known("first center", self.first, FirstCenter)
 
     def choose(self, request: Request) -> Query:
         """Draw candidates by k-means++."""

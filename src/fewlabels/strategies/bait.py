@@ -10,26 +10,25 @@ rows (`benchmarks/query_speed.py` measures both).
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from fewlabels import gram
-from fewlabels.errors import UsageError, check_range
+from fewlabels.errors import Count, Limits, UsageError
 from fewlabels.gram.principal import principal_components
-from fewlabels.names import check_known
 from fewlabels.pool import Query, Record
 from fewlabels.protocols import Outputs
 from fewlabels.search import Information, minimize_remainder
 from fewlabels.strategies.inputs import (
     BuiltIn,
+    Positive,
     Request,
     by_chunks,
     check_classes,
-    check_part,
-    notice,
     sampled,
+    subsample_record,
 )
 
 Likelihood = Literal["categorical", "binary"]
@@ -44,22 +43,15 @@ class Bait(BuiltIn):
     ignores_order: ClassVar[bool] = True
     likelihood: Likelihood = "categorical"
     """All classes, or the cheap form: whether the most likely class is right."""
-    regularization: float = 1.0
+    regularization: Positive = 1.0
     """λ: what counts as known of every parameter before any label."""
-    oversample: float = 2.0
+    oversample: Annotated[float, Limits(at_least=1)] = 2.0
     """How many times the items wanted are added, before the worst are taken out."""
-    max_pool: int = 10_000
+    max_pool: Count = 10_000
     """How many candidates are looked at; the binary form looks at all."""
-    components: int = 64
+    components: Count = 64
     """Principal components of wider features that are kept; the binary form takes the
     features as they are."""
-
-    def __post_init__(self) -> None:
-        """Refuse a misspelt likelihood, and numbers that make no sense."""
-        check_known("likelihood", self.likelihood, Likelihood)
-        check_part(max_pool=self.max_pool, components=self.components)
-        check_range("regularization", self.regularization, above=0)
-        check_range("oversample", self.oversample, at_least=1)
 
     def choose(self, request: Request) -> Query:
         """Choose greedily, forward and back."""
@@ -75,24 +67,24 @@ class Bait(BuiltIn):
             if num_classes * width > _MOST_PARAMETERS:
                 raise UsageError(
                     f"{num_classes} classes times {width} features are more than "
-                    f"{_MOST_PARAMETERS} parameters, whose information is inverted; "
-                    "choose likelihood='binary', or fewer components."
+                    f"{_MOST_PARAMETERS} parameters; choose likelihood='binary', or "
+                    "fewer components."
                 )
-        asked = request.considered(limit)
+        candidates, subsample = request.candidates(limit)
         everything = sampled(torch.arange(len(pool)), limit, generator)
         total = len(pool.labeled) + size
         indices, remainder = minimize_remainder(
-            self._information(outputs, asked.items, size / total),
+            self._information(outputs, candidates, size / total),
             known=self._information(outputs, pool.labeled, 1 / total).total(),
             regularization=self.regularization,
             target=self._information(outputs, everything, 1 / len(everything)).total(),
-            candidates=asked.items,
+            candidates=candidates,
             size=size,
             oversample=self.oversample,
             generator=generator,
         )
-        record: Record = {"remainder": remainder, **asked.record}
-        if target := notice(len(everything), len(pool), limit):
+        record: Record = {"remainder": remainder, **subsample}
+        if target := subsample_record(len(everything), len(pool), limit):
             record = {**record, "target": target["subsample"]}
         return Query(indices, -remainder, record)
 

@@ -9,18 +9,19 @@ items chosen so far.
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Generator, Tensor
 
-from fewlabels.errors import check_range
+from fewlabels.errors import Count, Limits
 from fewlabels.pool import Query
 from fewlabels.progress import track
 from fewlabels.protocols import check_finite
 from fewlabels.search import check_size
 from fewlabels.search.blocks import chunks
 from fewlabels.search.scores import largest
-from fewlabels.strategies.inputs import BuiltIn, Request, check_classes, check_part
+from fewlabels.strategies.inputs import BuiltIn, Request, check_classes
 
 _CHUNK_ENTRIES = 2**22
 
@@ -29,23 +30,18 @@ _CHUNK_ENTRIES = 2**22
 class BatchBald(BuiltIn):
     """Greedily maximize the information of the set's labels about the network."""
 
-    num_samples: int = 20
+    num_samples: Annotated[int, Limits(at_least=2)] = 20
     """How many networks are sampled."""
-    num_configurations: int = 10_000
+    num_configurations: Count = 10_000
     """Ways to label the set that are looked at; while there are no more, all are."""
-    max_pool: int = 2_000
+    max_pool: Count = 2_000
     """How many candidates can be looked at; each costs all configurations."""
-
-    def __post_init__(self) -> None:
-        """Refuse numbers with which nothing can be compared."""
-        check_part(max_pool=self.max_pool, num_configurations=self.num_configurations)
-        check_range("num_samples", self.num_samples, at_least=2)
 
     def choose(self, request: Request) -> Query:
         """Choose greedily by sampled predictions."""
-        part = request.considered(self.max_pool)
+        candidates, subsample = request.candidates(self.max_pool)
         logits = request.classifier.sample_logits(
-            request.pool.images, part.items, self.num_samples, request.generator
+            request.pool.images, candidates, self.num_samples, request.generator
         )
         check_classes(logits)
         check_finite("sampled logits", logits)
@@ -56,8 +52,8 @@ class BatchBald(BuiltIn):
             num_configurations=self.num_configurations,
         )
         is_exact = logits.shape[2] ** (request.size - 1) <= self.num_configurations
-        record = {"exact": is_exact, "samples": self.num_samples, **part.record}
-        return Query(part.items[positions], information, record)
+        record = {"exact": is_exact, "samples": self.num_samples, **subsample}
+        return Query(candidates[positions], information, record)
 
 
 @dataclass(frozen=True, eq=False)

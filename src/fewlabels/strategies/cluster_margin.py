@@ -5,10 +5,11 @@ rare ones first (Citovsky et al., 2021).
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 
-from fewlabels.errors import UsageError, check_range
+from fewlabels.errors import Count, Limits, UsageError, Weight
 from fewlabels.pool import Query
 from fewlabels.search import top
 from fewlabels.search.clusters import average_linkage, round_robin
@@ -16,10 +17,9 @@ from fewlabels.strategies.inputs import (
     BuiltIn,
     Request,
     by_chunks,
-    check_part,
     lead,
-    notice,
     sampled,
+    subsample_record,
 )
 
 _MEAN_CLUSTER = 10
@@ -29,28 +29,23 @@ _MEAN_CLUSTER = 10
 class ClusterMargin(BuiltIn):
     """Take turns between the clusters of the items with the smallest margins."""
 
-    pool_factor: float = 10.0
+    pool_factor: Annotated[float, Limits(at_least=1)] = 10.0
     """How many times the query's size the uncertain items are that it is taken from."""
-    num_clusters: int | None = None
+    num_clusters: Count | None = None
     """How many clusters there are; None: one for every ten items."""
-    distance: float | None = None
+    distance: Weight | None = None
     """How far apart clusters are at least, instead of their number."""
-    max_pool: int = 10_000
+    max_pool: Count = 10_000
     """How many items can be clustered; distances of all pairs are held in memory."""
 
     def __post_init__(self) -> None:
-        """Refuse options that leave nothing to choose from or contradict each other."""
-        check_part(max_pool=self.max_pool)
-        check_range("pool_factor", self.pool_factor, at_least=1)
+        """Refuse options that contradict each other."""
+        super().__post_init__()
         if self.num_clusters is not None and self.distance is not None:
             raise UsageError(
                 f"Clusters are made either by number ({self.num_clusters}) or by "
                 f"distance ({self.distance:g}); leave one of the two out."
             )
-        if self.num_clusters is not None:
-            check_range("num_clusters", self.num_clusters, at_least=1)
-        if self.distance is not None:
-            check_range("distance", self.distance, at_least=0)
 
     def choose(self, request: Request) -> Query:
         """Choose from the clusters in turn."""
@@ -62,7 +57,7 @@ class ClusterMargin(BuiltIn):
         rest = candidates[~torch.isin(candidates, uncertain)]
         room = max(self.max_pool - num_uncertain, 0)
         items = torch.cat([uncertain, sampled(rest, room, generator)])
-        left_out = notice(len(items), len(candidates), self.max_pool)
+        subsample = subsample_record(len(items), len(candidates), self.max_pool)
         number = self.num_clusters or max(1, len(items) // _MEAN_CLUSTER)
         clusters = average_linkage(
             request.outputs(items).features[:],
@@ -83,6 +78,6 @@ class ClusterMargin(BuiltIn):
             "uncertain": num_uncertain,
             "clusters": int(clusters.max()) + 1,
             "clusters_of_uncertain": len(groups),
-            **left_out,
+            **subsample,
         }
         return Query(indices, record=record)

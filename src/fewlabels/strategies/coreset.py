@@ -4,11 +4,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fewlabels import gram
-from fewlabels.errors import check_range
-from fewlabels.names import check_known
+from fewlabels.errors import Count, Share
 from fewlabels.pool import Query
 from fewlabels.search import farthest_first, smallest_radius
-from fewlabels.strategies.inputs import BuiltIn, Request, check_part
+from fewlabels.strategies.inputs import BuiltIn, Request
 
 CoverMethod = Literal["greedy", "robust"]
 
@@ -19,16 +18,10 @@ class Coreset(BuiltIn):
 
     method: CoverMethod = "greedy"
     """Farthest-first, or the paper's mixed-integer program."""
-    outliers: float = 1e-4
+    outliers: Share = 1e-4
     """Share of the candidates that ``robust`` may leave uncovered."""
-    max_pool: int = 200
+    max_pool: Count = 200
     """How many candidates ``robust`` looks at; ``greedy`` looks at all."""
-
-    def __post_init__(self) -> None:
-        """Refuse options that mean nothing."""
-        check_known("coreset method", self.method, CoverMethod)
-        check_part(max_pool=self.max_pool)
-        check_range("outliers", self.outliers, at_least=0, below=1)
 
     @property
     def ignores_order(self) -> bool:
@@ -48,21 +41,21 @@ class Coreset(BuiltIn):
                 generator=request.generator,
             )
             return Query(indices, record={"radius": radius})
-        part = request.considered(self.max_pool)
-        num_outliers = int(self.outliers * len(part.items))
-        found = smallest_radius(
+        candidates, subsample = request.candidates(self.max_pool)
+        num_outliers = int(self.outliers * len(candidates))
+        cover = smallest_radius(
             kernel,
             labeled=labeled,
-            candidates=part.items,
+            candidates=candidates,
             size=size,
             num_outliers=num_outliers,
             generator=request.generator,
         )
         record = {
-            "radius": found.radius,
-            "greedy_radius": found.greedy_radius,
+            "radius": cover.radius,
+            "greedy_radius": cover.greedy_radius,
             "outliers": num_outliers,
-            "proven": found.is_proven,
-            **part.record,
+            "proven": cover.is_proven,
+            **subsample,
         }
-        return Query(found.indices, record=record)
+        return Query(cover.indices, record=record)

@@ -16,15 +16,15 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from fewlabels.errors import UsageError, check_range
+from fewlabels.errors import Count, UsageError
 from fewlabels.pool import Query, Record
 from fewlabels.progress import track
 from fewlabels.search import top
 from fewlabels.strategies.inputs import (
     BuiltIn,
+    Positive,
     Request,
     by_chunks,
-    check_part,
     sampled,
 )
 
@@ -33,17 +33,12 @@ from fewlabels.strategies.inputs import (
 class DiscriminativeActiveLearning(BuiltIn):
     """Take the candidates that look least like labeled items, some at a time."""
 
-    num_parts: int = 10
+    num_parts: Count = 10
     """In how many parts the query is chosen; each counts as labeled for the next."""
-    penalty: float = 0.01
+    penalty: Positive = 0.01
     """How flat the discriminator is; see :func:`discriminator`."""
-    max_train: int = 20_000
+    max_train: Count = 20_000
     """Unlabeled items it learns from, at most; all candidates are judged by it."""
-
-    def __post_init__(self) -> None:
-        """Refuse numbers with which there is nothing to learn from."""
-        check_part(num_parts=self.num_parts, max_train=self.max_train)
-        check_range("penalty", self.penalty, above=0)
 
     def choose(self, request: Request) -> Query:
         """Choose a part, count it as labeled, and go on."""
@@ -68,8 +63,8 @@ class DiscriminativeActiveLearning(BuiltIn):
                 advance()
         record: Record = {"parts": len(parts), "judged": len(pool.candidates)}
         if self.max_train < len(pool.unlabeled):
-            notice = {"considered": self.max_train, "out_of": len(pool.unlabeled)}
-            record = {**record, "trained_on": notice | {"max_train": self.max_train}}
+            seen_of = {"considered": self.max_train, "out_of": len(pool.unlabeled)}
+            record = {**record, "trained_on": seen_of | {"max_train": self.max_train}}
         return Query(labeled[-size:], record=record)
 
 

@@ -27,7 +27,9 @@ class ExpectedGradientLength(BuiltIn):
         outputs = request.outputs(candidates)
         check_classes(outputs.logits)
         errors = by_chunks(_expected_error, outputs.logits)
-        scores = errors * by_chunks(_length, outputs.features).to(errors.device)
+        scores = errors * by_chunks(_gradient_length, outputs.features).to(
+            errors.device
+        )
         indices = top(scores.cpu(), candidates, request.size, request.generator)
         return Query(indices, record={"mean_score": float(scores.mean())})
 
@@ -44,6 +46,6 @@ def _expected_error(logits_nC: Tensor) -> Tensor:
     return (p_nC * squares_nC.sqrt()).sum(dim=1)
 
 
-def _length(features_nF: Tensor) -> Tensor:
+def _gradient_length(features_nF: Tensor) -> Tensor:
     """Return |(h, 1)|, shape (n,)."""
     return (features_nF.square().sum(dim=1) + 1).sqrt()

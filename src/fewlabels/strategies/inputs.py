@@ -1,4 +1,4 @@
-"""What the strategies of this package share: how they are asked, and what they look at.
+"""What the strategies of this package share: the request and its scores and rows.
 
 Shapes: n items asked about, C classes.
 """
@@ -8,11 +8,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Annotated
 
 import torch
 from torch import Generator, Tensor
 
-from fewlabels.errors import UsageError, check_range
+from fewlabels.errors import Limits, Settings, UsageError
 from fewlabels.gram.nodes import RowSource
 from fewlabels.jobs.sharing import each
 from fewlabels.models import Neighbors, as_input
@@ -31,18 +32,11 @@ from fewlabels.protocols import Classifier, Outputs, OwnInputs
 from fewlabels.search import check_size
 from fewlabels.search.blocks import chunks
 
+Positive = Annotated[float, Limits(above=0)]
+"""A number above 0."""
+
 _CHUNK_ENTRIES = 2**18
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, eq=False)
-class Considered:
-    """The items that a strategy looks at, where it cannot look at all."""
-
-    items: Tensor
-    """Indices, ascending."""
-    record: Record
-    """What to write down; empty where nothing was left out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,14 +61,18 @@ class Request:
         check_classes(logits)
         return logits
 
-    def considered(self, max_pool: int) -> Considered:
-        """Return all candidates, or a random part of more than ``max_pool``."""
-        limit = max(max_pool, self.size)
-        part = sampled(self.pool.candidates, limit, self.generator)
-        return Considered(part, notice(len(part), len(self.pool.candidates), max_pool))
+    def candidates(self, max_pool: int) -> tuple[Tensor, Record]:
+        """Return all candidates, or a random part of more than ``max_pool``.
+
+        Returns:
+            Indices, ascending, and what to record: nothing where all are returned.
+        """
+        candidates, limit = self.pool.candidates, max(max_pool, self.size)
+        part = sampled(candidates, limit, self.generator)
+        return part, subsample_record(len(part), len(candidates), max_pool)
 
 
-class BuiltIn(ABC):
+class BuiltIn(Settings, ABC):
     """A strategy of this package; others need no more than the method ``select``."""
 
     @abstractmethod
@@ -99,8 +97,8 @@ def check_classes(logits_nC: Tensor) -> None:
     """Raise unless predictions compare at least two classes."""
     if logits_nC.shape[-1] < 2:
         raise UsageError(
-            f"Classes are compared, and there are {logits_nC.shape[-1]} logits per "
-            "item; pass logits of shape (N, C), or choose a strategy without them."
+            f"This strategy compares classes, and there are {logits_nC.shape[-1]} "
+            "logits per item; pass logits of shape (N, C), or choose another strategy."
         )
 
 
@@ -112,12 +110,6 @@ def check_labels_given(pool: Pool) -> None:
             f"The classes of {num_withheld} labeled items are not given; pass labels, "
             "one class number per labeled item, or choose a strategy without them."
         )
-
-
-def check_part(**limits: int) -> None:
-    """Raise where a part of the pool that is to be looked at would be empty."""
-    for name, limit in limits.items():
-        check_range(name, limit, at_least=1)
 
 
 def margin(values_NC: Tensor) -> Tensor:
@@ -187,8 +179,8 @@ def sampled(items: Tensor, limit: int, generator: Generator) -> Tensor:
     return items[order[:limit]].sort().values
 
 
-def notice(num_considered: int, num_items: int, max_pool: int) -> Record:
-    """Return what to write down where only a part was looked at, and log it."""
+def subsample_record(num_considered: int, num_items: int, max_pool: int) -> Record:
+    """Return what to record where only a part was looked at, and log it."""
     if num_considered == num_items:
         return {}
     _log.warning("%d of %d items are looked at (max_pool)", num_considered, num_items)

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, Literal
 
@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from fewlabels import gram
-from fewlabels.errors import NotFiniteError, UsageError
+from fewlabels.errors import Count, NotFiniteError, UsageError
 from fewlabels.models import as_input
 from fewlabels.names import check_known, import_object
-from fewlabels.pool import Pool, take_rows
+from fewlabels.pool import Pool, Record, take_rows
 from fewlabels.protocols import Kernel, Outputs, OwnInputs
-from fewlabels.strategies.inputs import Considered, Request, check_classes
+from fewlabels.strategies.inputs import BuiltIn, Request, check_classes, sampled
 
 KernelName = Literal["auto", "last-layer", "wide-head", "softmax", "ntk", "diffusion"]
 
@@ -26,7 +26,6 @@ MAX_ON_GRAPH = 20_000
 """How many candidates a graph is made of."""
 
 _RANK_SHARE = 0.9
-_METHODS = ("diagonal", "block")
 _NUM_PROBED = 32
 _CHUNK = 4096
 _ROUNDING = 1e-3
@@ -34,28 +33,92 @@ _ROUNDING = 1e-3
 _log = logging.getLogger(__name__)
 
 
-def check_kernel(choice: KernelChoice, *, normalize: bool) -> None:
-    """Raise where a kernel is misspelt, is none, or is not scaled as is asked for."""
-    is_own = not isinstance(choice, str) or ":" in choice
-    if isinstance(choice, str) and not is_own:
-        check_known("kernel", choice, KernelName)
-    else:
-        found = _found(choice)
-        if not callable(found) and not _is_kernel(found):
+@dataclass(frozen=True)
+class KernelStrategy(BuiltIn):
+    """A strategy that compares items by a kernel."""
+
+    kernel: Any = field(default="auto", metadata={"code": True})
+    """``last-layer``, while its rank is large enough; else ``wide-head``. Your own:
+    see :data:`fewlabels.strategies.kernels.KernelChoice`."""
+    normalize: bool = False
+    """Whether gradients are scaled to length one first."""
+
+    def __post_init__(self) -> None:
+        """Refuse a kernel that is misspelt, is none, or cannot be normalized."""
+        super().__post_init__()
+        is_own = not isinstance(self.kernel, str) or ":" in self.kernel
+        if not is_own:
+            check_known("kernel", self.kernel, KernelName)
+        else:
+            given = _imported(self.kernel)
+            if not callable(given) and not _is_kernel(given):
+                raise UsageError(
+                    f"kernel is {given!r}; give a name, an object with num_items, "
+                    "rank_bound, diagonal and block, or a function that makes one."
+                )
+        if self.normalize and (is_own or self.kernel == "diffusion"):
             raise UsageError(
-                f"kernel is {found!r}; give a name, an object with num_items, "
-                "rank_bound, diagonal and block, or a function that makes one of "
-                "outputs and pool."
+                "normalize=True would do nothing: it scales the gradients of built-in "
+                "kernels, not those of 'diffusion' or your own. Leave it out."
             )
-    if normalize and (is_own or choice == "diffusion"):
-        raise UsageError(
-            "normalize=True would do nothing: it scales the gradients of built-in "
-            "kernels, not those of 'diffusion' or your own. Leave it out."
+
+    def among_candidates(
+        self, request: Request, outputs: Outputs, weights: gram.Weights = "none"
+    ) -> tuple[Kernel, Tensor, Record]:
+        """Return the kernel, what may be chosen, and what to record of both."""
+        is_graph = isinstance(self.kernel, str) and self.kernel == "diffusion"
+        limit = MAX_ON_GRAPH if is_graph else len(request.pool)
+        candidates, record = request.candidates(limit)
+        name, kernel = kernel_for(
+            self.kernel,
+            request,
+            outputs,
+            normalize=self.normalize,
+            weights=weights,
+            among=candidates if record else None,
         )
+        return kernel, candidates, {"kernel": name, **record}
+
+
+@dataclass(frozen=True)
+class ProcessStrategy(KernelStrategy):
+    """A strategy whose kernel is the prior covariance of a Gaussian process."""
+
+    max_pool: Count = 20_000
+    """How many candidates are looked at; of more, a random part."""
+    num_references: Count = 2_000
+    """Over how many items of the pool the mean is taken; of more, a random part."""
+
+    def prior(
+        self, request: Request, outputs: Outputs, noise: float
+    ) -> tuple[dict[str, Any], Record]:
+        """Return the arguments of :class:`fewlabels.search.Posterior`, and a record.
+
+        Noise is given as a share of the mean k(i, i); of 1, where the kernel is zero.
+        """
+        pool = request.pool
+        candidates, subsample = request.candidates(self.max_pool)
+        everything = torch.arange(len(pool))
+        references = sampled(everything, self.num_references, request.generator)
+        name, kernel = kernel_for(
+            self.kernel,
+            request,
+            outputs,
+            normalize=self.normalize,
+            among=torch.cat([candidates, references]) if subsample else None,
+        )
+        given = {
+            "kernel": kernel,
+            "labeled": pool.labeled,
+            "candidates": candidates,
+            "references": references,
+            "noise": noise * (float(kernel.diagonal(references).mean()) or 1.0),
+        }
+        return given, {"kernel": name, "references": len(references), **subsample}
 
 
 @dataclass(frozen=True, eq=False)
-class _Among:
+class _SubsetKernel:
     """A kernel over some items of a pool, asked by their places in the pool."""
 
     kernel: Kernel
@@ -78,12 +141,6 @@ class _Among:
         return self.kernel.block(*places)
 
 
-def candidates_for(choice: KernelChoice, request: Request) -> Considered:
-    """Return what to look at: all candidates, or a part, if the kernel is a graph's."""
-    is_graph = isinstance(choice, str) and choice == "diffusion"
-    return request.considered(MAX_ON_GRAPH if is_graph else len(request.pool))
-
-
 def kernel_for(
     choice: KernelChoice,
     request: Request,
@@ -102,17 +159,17 @@ def kernel_for(
     pool, features = request.pool, outputs.features
     kernel: Kernel
     if not isinstance(choice, str) or ":" in choice:
-        found = _found(choice)
-        told = getattr(found, "__qualname__", type(found).__qualname__)
-        name = choice if isinstance(choice, str) else told
+        given = _imported(choice)
+        own_name = getattr(given, "__qualname__", type(given).__qualname__)
+        name = choice if isinstance(choice, str) else own_name
         kernel = own_kernel(choice, outputs, pool)
         _check_own(name, kernel, torch.cat([pool.labeled, pool.candidates]))
         return name, kernel
-    name = _decided(request, outputs) if choice == "auto" else choice
+    name = _automatic(request, outputs) if choice == "auto" else choice
     if name == "diffusion" and among is not None:
         items = torch.unique(torch.cat([among, pool.labeled]))
         graph = gram.diffusion_kernel(take_rows(features, items), weights=weights)
-        kernel = _Among(graph, items, len(pool))
+        kernel = _SubsetKernel(graph, items, len(pool))
     elif name == "diffusion":
         kernel = gram.diffusion_kernel(features, weights=weights)
     elif name == "wide-head":
@@ -129,21 +186,21 @@ def kernel_for(
 
 def own_kernel(choice: KernelChoice, outputs: Outputs, pool: Pool) -> Kernel:
     """Return somebody's own kernel, made for this pool if it has to be made."""
-    made: Any = _found(choice)
-    if not _is_kernel(made):
-        made = made(outputs, pool)
-    if not _is_kernel(made):
+    kernel: Any = _imported(choice)
+    if not _is_kernel(kernel):
+        kernel = kernel(outputs, pool)
+    if not _is_kernel(kernel):
         raise UsageError(
-            f"The kernel {choice!r} made an object of type {type(made).__name__}; it "
+            f"The kernel {choice!r} made an object of type {type(kernel).__name__}; it "
             "needs num_items, rank_bound, diagonal(items) and block(rows, columns)."
         )
-    if made.num_items != len(pool):
+    if kernel.num_items != len(pool):
         raise UsageError(
-            f"The kernel {choice!r} has {made.num_items} items and the pool "
+            f"The kernel {choice!r} has {kernel.num_items} items and the pool "
             f"{len(pool)}; an index is a position in the whole pool, so make it of all."
         )
-    kernel: Kernel = made
-    return kernel
+    own: Kernel = kernel
+    return own
 
 
 def _check_own(name: str, kernel: Kernel, items: Tensor) -> None:
@@ -160,14 +217,15 @@ def _check_own(name: str, kernel: Kernel, items: Tensor) -> None:
         _check_values(name, "block", kernel.block(part, few), part, few)
     block, diagonal = kernel.block(few, few).double(), kernel.diagonal(few).double()
     rounding = _ROUNDING * float(block.abs().max())
-    for one, other, rule in (
+    for values, equal, rule in (
         (block, block.mT, "block(a, b) is block(b, a) transposed"),
         (block.diagonal(), diagonal, "diagonal(a) is the diagonal of block(a, a)"),
     ):
-        if not torch.allclose(one, other, rtol=0, atol=rounding):
+        difference = float((values - equal).abs().max())
+        if difference > rounding:
             raise UsageError(
-                f"The kernel {name!r} contradicts itself by up to "
-                f"{float((one - other).abs().max()):.3g}: {rule} for every kernel."
+                f"The kernel {name!r} contradicts itself by up to {difference:.3g}: "
+                f"{rule} for every kernel."
             )
 
 
@@ -188,21 +246,21 @@ def _check_values(name: str, method: str, values: Any, *items: Tensor) -> None:
     if is_bad.any():
         raise NotFiniteError(
             f"{method} of the kernel {name!r} is not finite for {int(is_bad.sum())} of "
-            f"{len(is_bad)} items, first for item {int(items[0][is_bad.cpu()][0])}; "
-            "look for missing or overflowing numbers in what it is computed from."
+            f"{len(is_bad)} items, first for item {int(items[0][is_bad.cpu()][0])}."
         )
 
 
-def _found(choice: KernelChoice) -> Any:
+def _imported(choice: KernelChoice) -> Any:
     return import_object("kernel", choice) if isinstance(choice, str) else choice
 
 
 def _is_kernel(thing: Any) -> bool:
-    has_methods = all(callable(getattr(thing, name, None)) for name in _METHODS)
-    return has_methods and not isinstance(thing, type) and hasattr(thing, "num_items")
+    methods = [getattr(thing, name, None) for name in ("diagonal", "block")]
+    is_object = not isinstance(thing, type) and hasattr(thing, "num_items")
+    return is_object and all(map(callable, methods))
 
 
-def _decided(request: Request, outputs: Outputs) -> str:
+def _automatic(request: Request, outputs: Outputs) -> str:
     """Return the kernel that ``auto`` stands for; later rounds follow the first.
 
     The last layer's Gram matrix has the rank of [H, 1] at most. It is taken while the
@@ -240,8 +298,3 @@ def _tangent_kernel(request: Request, *, normalize: bool) -> Kernel:
         generator=request.generator,
         normalize=normalize,
     )
-
-
-def share_of_variance(share: float, kernel: Kernel, items: Tensor) -> float:
-    """Return ``share`` of the mean k(i, i); of 1, where the kernel is zero."""
-    return share * (float(kernel.diagonal(items).mean()) or 1.0)

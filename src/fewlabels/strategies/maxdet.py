@@ -5,48 +5,32 @@ of their Gram matrix instead of its smallest eigenvalue, greedy search (Holzmül
 al., 2023, call it MaxDet).
 """
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
 from fewlabels.pool import Query
 from fewlabels.search import maximize_determinant
-from fewlabels.strategies.inputs import BuiltIn, Request
-from fewlabels.strategies.kernels import candidates_for, check_kernel, kernel_for
+from fewlabels.strategies.inputs import Request
+from fewlabels.strategies.kernels import KernelStrategy
 
 
 @dataclass(frozen=True)
-class MaxDet(BuiltIn):
+class MaxDet(KernelStrategy):
     """Greedily maximize the determinant of the gradient Gram matrix."""
 
     ignores_order: ClassVar[bool] = True
-    kernel: Any = field(default="auto", metadata={"code": True})
-    """``last-layer``, while its rank is large enough; else ``wide-head``."""
-    normalize: bool = False
-    """Whether gradients are scaled to length one first."""
-
-    def __post_init__(self) -> None:
-        """Refuse a misspelt kernel, which would pass for the last layer's."""
-        check_kernel(self.kernel, normalize=self.normalize)
 
     def choose(self, request: Request) -> Query:
         """Choose greedily."""
-        part = candidates_for(self.kernel, request)
-        name, kernel = kernel_for(
-            self.kernel,
-            request,
-            request.outputs(),
-            normalize=self.normalize,
-            among=part.items if part.record else None,
-        )
+        kernel, candidates, record = self.among_candidates(request, request.outputs())
         indices, value = maximize_determinant(
             kernel,
             labeled=request.pool.labeled,
-            candidates=part.items,
+            candidates=candidates,
             size=request.size,
             generator=request.generator,
         )
         is_tie = value == -torch.inf
-        record = {"kernel": name, "tie": is_tie, **part.record}
-        return Query(indices, None if is_tie else value, record)
+        return Query(indices, None if is_tie else value, {**record, "tie": is_tie})

@@ -6,14 +6,14 @@ matrix together with the labeled items', the search is random (NPC paper, Algori
 
 import warnings
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from fewlabels.errors import DegenerateGramWarning, UsageError, check_range
+from fewlabels.errors import Count, DegenerateGramWarning, Share, UsageError
 from fewlabels.gram import Weights
-from fewlabels.names import OMIT_DEFAULT, check_known
+from fewlabels.names import OMIT_DEFAULT
 from fewlabels.pool import Pool, Query, Rows, take_rows
 from fewlabels.protocols import Kernel
 from fewlabels.rng import fork
@@ -28,20 +28,20 @@ from fewlabels.search import (
 )
 from fewlabels.search.blocks import chunks
 from fewlabels.search.clusters import k_means, typicality
-from fewlabels.search.workers import check_processes, local_processes
-from fewlabels.strategies.inputs import BuiltIn, Request
-from fewlabels.strategies.kernels import candidates_for, check_kernel, kernel_for
+from fewlabels.search.workers import local_processes
+from fewlabels.strategies.inputs import Request
+from fewlabels.strategies.kernels import KernelStrategy
 
 Proposal = Literal["uniform", "clusters", "typical"]
 
 
 @dataclass(frozen=True)
-class NeuralPreconditioning(BuiltIn):
-    """Maximize the smallest eigenvalue of the gradient Gram matrix."""
+class NeuralPreconditioning(KernelStrategy):
+    """Maximize the smallest eigenvalue of the gradient Gram matrix.
 
-    kernel: Any = field(default="auto", metadata={"code": True})
-    """``last-layer`` is the paper; ``auto`` takes it while its rank is large enough;
-    your own: see :data:`fewlabels.strategies.kernels.KernelChoice`."""
+    The kernel ``last-layer`` is that of the paper.
+    """
+
     weights: Weights = field(default="none", metadata=OMIT_DEFAULT)
     """``influence``: items count by how much they say about the pool; for the kernel
     ``diffusion``."""
@@ -51,63 +51,45 @@ class NeuralPreconditioning(BuiltIn):
     """How many sets are tried at random; None: as many as there are candidates."""
     proposal: Proposal = "uniform"
     """How sets are drawn: as in the paper, one per cluster, or by local density."""
-    tie_tolerance: float = 1e-3
+    tie_tolerance: Share = 1e-3
     """Draws within this share of the ceiling count as tied; 0 is the paper."""
-    normalize: bool = False
-    """Whether gradients are scaled to length one first."""
-    processes: int = 1
+    processes: Count = 1
     """Processes to spread draws over; the choice is the same."""
 
     def __post_init__(self) -> None:
-        """Refuse misspelt words, which would pass for the defaults, and no shares."""
-        check_kernel(self.kernel, normalize=self.normalize)
-        check_known("weights", self.weights, Weights)
+        """Refuse options that would have no effect."""
+        super().__post_init__()
         if self.weights != "none" and self.kernel != "diffusion":
             raise UsageError(
                 f"weights={self.weights!r} goes with kernel='diffusion' alone, and the "
                 f"kernel is {self.kernel!r}; leave one of them out."
             )
-        check_known("search method", self.method, Method)
-        check_known("proposal", self.proposal, Proposal)
-        check_range("tie_tolerance", self.tie_tolerance, at_least=0, below=1)
-        check_processes(self.processes)
         proposal = None if self.proposal == "uniform" else self.proposal
         check_random_only(self.method, draws=self.draws, proposal=proposal)
 
     def choose(self, request: Request) -> Query:
         """Choose the best set that is found."""
-        part, outputs = candidates_for(self.kernel, request), request.outputs()
-        name, kernel = kernel_for(
-            self.kernel,
-            request,
-            outputs,
-            normalize=self.normalize,
-            weights=self.weights,
-            among=part.items if part.record else None,
+        outputs = request.outputs()
+        kernel, candidates, record = self.among_candidates(
+            request, outputs, self.weights
         )
         with local_processes(self.processes) as executor:
-            found = maximize_smallest_eigenvalue(
+            best = maximize_smallest_eigenvalue(
                 kernel,
                 labeled=request.pool.labeled,
-                candidates=part.items,
+                candidates=candidates,
                 size=request.size,
                 method=self.method,
                 draws=self.draws,
-                proposal=self._proposal(request, outputs.features, part.items),
+                proposal=self._proposal(request, outputs.features, candidates),
                 tie_tolerance=self.tie_tolerance,
                 executor=executor,
                 generator=request.generator,
             )
-        _warn_if_degenerate(kernel, outputs.features, request.pool, found)
-        record = {
-            "kernel": name,
-            "ceiling": found.ceiling,
-            "tie": found.is_tie,
-            "draws": found.num_draws,
-            "refuted": found.num_refuted,
-            **part.record,
-        }
-        return Query(found.indices, found.value, record)
+        _warn_if_degenerate(kernel, outputs.features, request.pool, best)
+        facts = {"ceiling": best.ceiling, "tie": best.is_tie}
+        counts = {"draws": best.num_draws, "refuted": best.num_refuted}
+        return Query(best.indices, best.value, {**record, **facts, **counts})
 
     def _proposal(
         self, request: Request, features: Rows, candidates: Tensor
@@ -126,17 +108,17 @@ class NeuralPreconditioning(BuiltIn):
 
 
 def _warn_if_degenerate(
-    kernel: Kernel, features: Rows, pool: Pool, found: SearchResult
+    kernel: Kernel, features: Rows, pool: Pool, best: SearchResult
 ) -> None:
-    """Say that every choice scores zero, why, and only what can change that."""
-    num_labeled, size, bound = len(pool.labeled), len(found.indices), kernel.rank_bound
+    """Warn that every choice scores zero, and name only what can change that."""
+    num_labeled, size, bound = len(pool.labeled), len(best.indices), kernel.rank_bound
     num_members = num_labeled + size
     if bound is not None and num_members > bound:
         reason = (
             f"{num_members} items are compared through {bound} gradient features, so "
             "their Gram matrix is singular and every choice is a tie at zero."
         )
-    elif found.is_tie:
+    elif best.is_tie:
         reason = (
             f"No set of {size} items that was tried scores better than zero together "
             f"with the {num_labeled} labeled ones, so the one chosen is a tie."

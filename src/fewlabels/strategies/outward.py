@@ -16,22 +16,21 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fewlabels.errors import check_range
+from fewlabels.errors import Count, Weight
 from fewlabels.gram.diffusion import Diffusion, diffusion_rows
 from fewlabels.gram.graph import remembered_graph
 from fewlabels.gram.joint import joint_rows
 from fewlabels.gram.nodes import Nodes
-from fewlabels.names import OMIT_DEFAULT, check_known
+from fewlabels.names import OMIT_DEFAULT
 from fewlabels.pool import Query
-from fewlabels.progress import track
 from fewlabels.protocols import Outputs
 from fewlabels.search.blocks import chunks
-from fewlabels.search.scores import largest
+from fewlabels.search.scores import greedy
 from fewlabels.strategies.inputs import (
     BuiltIn,
+    Positive,
     Request,
     by_chunks,
-    check_part,
     label_free_rows,
     lead,
 )
@@ -52,9 +51,9 @@ class Outward(BuiltIn):
     """
 
     ignores_order: ClassVar[bool] = True
-    power: float = 1.0
-    """How much doubt counts: an item weighs 1 less its lead, to this power; 0: all
-    items weigh the same."""
+    power: Weight = 1.0
+    """How much doubt counts: an item weighs 1 less its lead, to this power; 0: equal
+    weights."""
     kernel: Covariance = "graph"
     """The prior covariance: that of labels that spread over the graph, or of those and
     of a regression on the features in equal parts, as the learner ``blend`` sees."""
@@ -64,18 +63,15 @@ class Outward(BuiltIn):
     """What is left of a label after each edge, below 1."""
     rank: int = 200
     """Eigenvectors of the graph that are computed."""
-    noise: float = 0.01
+    noise: Positive = 0.01
     """Variance of a label."""
-    max_pool: int = field(default=20_000, metadata=OMIT_DEFAULT)
+    max_pool: Count = field(default=20_000, metadata=OMIT_DEFAULT)
     """How many candidates are looked at."""
 
     def __post_init__(self) -> None:
         """Refuse options that mean nothing."""
+        super().__post_init__()
         _ = self._diffusion
-        check_known("kernel", self.kernel, Covariance)
-        check_part(max_pool=self.max_pool)
-        check_range("power", self.power, at_least=0)
-        check_range("noise", self.noise, above=0)
 
     @property
     def _diffusion(self) -> Diffusion:
@@ -83,29 +79,29 @@ class Outward(BuiltIn):
 
     def choose(self, request: Request) -> Query:
         """Choose greedily."""
-        pool, size, generator = request.pool, request.size, request.generator
-        part, items = request.considered(self.max_pool), torch.arange(len(pool))
-        if part.record:
-            items = torch.cat([part.items, pool.labeled]).sort().values
+        pool = request.pool
+        candidates, subsample = request.candidates(self.max_pool)
+        items = torch.arange(len(pool))
+        if subsample:
+            items = torch.cat([candidates, pool.labeled]).sort().values
         outputs = request.outputs(items)
         weights_N = torch.ones(len(items), dtype=torch.float64)
         if self.power and outputs.logits.shape[1] > 1 and len(pool.labeled):
             leads_N = by_chunks(lead, outputs.logits)
             weights_N = (1 - leads_N + _LEAST_DOUBT) ** (self.power / 2)
         rows, noise = self._rows(request, outputs, items)
-        left = _Left(rows, weights_N, noise, torch.isin(items, pool.labeled))
+        left = _Remainder(rows, weights_N, noise, torch.isin(items, pool.labeled))
         before = self.value(left)
-        is_free = torch.isin(items, part.items)
-        chosen: list[int] = []
-        with track("Choosing", size) as advance:
-            for _ in range(size):
-                gains_N = self.gains(left).masked_fill(~is_free, -torch.inf)
-                chosen.append(largest(gains_N, generator))
-                is_free[chosen[-1]] = False
-                left.learn(chosen[-1])
-                advance()
+        is_closed = ~torch.isin(items, candidates)
+        chosen = greedy(
+            lambda: self.gains(left).masked_fill(is_closed, -torch.inf),
+            left.learn,
+            request.size,
+            request.generator,
+            task="Choosing",
+        )
         after = self.value(left)
-        record = {"left_before": before, "left_after": after, **part.record}
+        record = {"left_before": before, "left_after": after, **subsample}
         return Query(items[torch.tensor(chosen)], -after, record)
 
     def _rows(
@@ -123,11 +119,11 @@ class Outward(BuiltIn):
         joint = joint_rows(graph, self.damping, self.rank)
         return torch.from_numpy(joint.joined(_HALF, nodes.node_of)), self.noise
 
-    def value(self, left: "_Left") -> float:
+    def value(self, left: "_Remainder") -> float:
         """Return what is to be small: the largest eigenvalue."""
         return float(torch.linalg.eigvalsh(left.inner())[-1])
 
-    def gains(self, left: "_Left") -> Tensor:
+    def gains(self, left: "_Remainder") -> Tensor:
         """Return how much of the leading eigenvector each item explains, (N,)."""
         top_R: Tensor = torch.linalg.eigh(left.inner()).eigenvectors[:, -1]
         return left.seen(left.root @ top_R).square() / left.variances_N
@@ -137,13 +133,13 @@ class Outward(BuiltIn):
 class VOptimal(Outward):
     """Shrink the trace of what is left to explain (Ji and Han, 2012)."""
 
-    power: float = 0.0
+    power: Weight = 0.0
 
-    def value(self, left: "_Left") -> float:
+    def value(self, left: "_Remainder") -> float:
         """Return the trace."""
         return float(left.inner().trace())
 
-    def gains(self, left: "_Left") -> Tensor:
+    def gains(self, left: "_Remainder") -> Tensor:
         """Return how much of the trace each item takes away, (N,)."""
         return left.shares() / left.variances_N
 
@@ -156,29 +152,29 @@ class VarianceReduction(VOptimal):
     less its lead.
     """
 
-    power: float = 2.0
+    power: Weight = 2.0
     kernel: Covariance = "joint"
-    noise: float = 0.3
+    noise: Positive = 0.3
 
 
 @dataclass(frozen=True)
 class SigmaOptimal(Outward):
     """Shrink the sum of what is left to explain (Ma, Garnett and Schneider, 2013)."""
 
-    power: float = 0.0
+    power: Weight = 0.0
 
-    def value(self, left: "_Left") -> float:
+    def value(self, left: "_Remainder") -> float:
         """Return the sum over all pairs."""
         total_R = left.total
         return float(total_R @ left.covariance @ total_R)
 
-    def gains(self, left: "_Left") -> Tensor:
+    def gains(self, left: "_Remainder") -> Tensor:
         """Return how much of the sum each item takes away, (N,)."""
         seen_N = left.seen(left.covariance @ left.total)
         return seen_N.square() / left.variances_N
 
 
-class _Left:
+class _Remainder:
     """The covariance that some labels leave of the pool, rows M rows^T.
 
     Matrices of R x R are in double precision; rows may be in single.
@@ -240,9 +236,9 @@ class _Left:
         variance = row_R @ seen_R + self._noise
         seen_N = self.seen(seen_R)
         if self._shares is not None:
-            told_R = self.weighted @ seen_R
-            cross_N = self.seen(self.covariance @ told_R)
-            doubled_N = seen_N * (seen_R @ told_R / variance) - 2 * cross_N
+            explained_R = self.weighted @ seen_R
+            cross_N = self.seen(self.covariance @ explained_R)
+            doubled_N = seen_N * (seen_R @ explained_R / variance) - 2 * cross_N
             self._shares = self._shares + doubled_N * seen_N / variance
         self.variances_N = self.variances_N - seen_N.square() / variance
         self.covariance = self.covariance - torch.outer(seen_R / variance, seen_R)

@@ -2,16 +2,17 @@
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from fewlabels import gram
-from fewlabels.errors import check_range
+from fewlabels.errors import Count, Limits
 from fewlabels.pool import Query
 from fewlabels.search import maximize_coverage, pure_radius
 from fewlabels.search.clusters import k_means
-from fewlabels.strategies.inputs import BuiltIn, Request, check_part, unit_rows
+from fewlabels.strategies.inputs import BuiltIn, Positive, Request, unit_rows
 
 _DIAMETER = 2.0  # of the sphere that rows of length one lie on
 
@@ -20,29 +21,20 @@ _DIAMETER = 2.0  # of the sphere that rows of length one lie on
 class ProbCover(BuiltIn):
     """Cover as many items as possible by balls of one radius (Yehuda et al., 2022)."""
 
-    radius: float | None = None
+    radius: Positive | None = None
     """Radius of a ball, between rows of length one; None: the largest pure one."""
-    purity: float = 0.95
+    purity: Annotated[float, Limits(above=0, at_most=1)] = 0.95
     """Least share of the balls that hold one cluster only, where it is estimated."""
-    num_clusters: int | None = None
+    num_clusters: Annotated[int | None, Limits(at_least=2)] = None
     """How many clusters stand for classes; None: as many as classes, or as items."""
-    max_pool: int = 20_000
+    max_pool: Count = 20_000
     """How many candidates are looked at."""
-
-    def __post_init__(self) -> None:
-        """Refuse options that mean nothing."""
-        check_part(max_pool=self.max_pool)
-        check_range("purity", self.purity, above=0, at_most=1)
-        if self.radius is not None:
-            check_range("radius", self.radius, above=0)
-        if self.num_clusters is not None:  # one is pure at every radius
-            check_range("num_clusters", self.num_clusters, at_least=2)
 
     def choose(self, request: Request) -> Query:
         """Cover greedily."""
-        part, pool = request.considered(self.max_pool), request.pool
-        count = len(part.items)
-        items = torch.cat([part.items, pool.labeled])
+        candidates, subsample = request.candidates(self.max_pool)
+        count = len(candidates)
+        items = torch.cat([candidates, request.pool.labeled])
         rows = request.outputs(items).features
         kernel = gram.euclidean_kernel(rows, normalize=True)
         radius = self.radius
@@ -59,7 +51,7 @@ class ProbCover(BuiltIn):
             generator=request.generator,
         )
         record = {"radius": radius, "covered": share}
-        return Query(part.items[places], record={**record, **part.record})
+        return Query(candidates[places], record={**record, **subsample})
 
     def _pure_radius(self, rows: Tensor, request: Request) -> float:
         """Return the radius at which balls seldom reach into another cluster."""

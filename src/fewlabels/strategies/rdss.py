@@ -4,19 +4,18 @@ Shapes: n candidates.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
 from fewlabels import gram
-from fewlabels.errors import check_range
+from fewlabels.errors import Count, Limits
 from fewlabels.pool import Query
-from fewlabels.progress import track
 from fewlabels.protocols import Kernel
 from fewlabels.search.covering import squared_distances
-from fewlabels.search.scores import largest
-from fewlabels.strategies.inputs import BuiltIn, Request, check_part
+from fewlabels.search.scores import greedy
+from fewlabels.strategies.inputs import BuiltIn, Positive, Request
 
 _CHUNK_ROWS, _CHUNK_COLUMNS = 256, 16_384
 
@@ -30,42 +29,40 @@ class RepresentativeDiverse(BuiltIn):
     """
 
     ignores_order: ClassVar[bool] = True
-    alpha: float | None = None
+    alpha: Annotated[float | None, Limits(at_least=0, at_most=1)] = None
     """How much resembling the pool counts; None: 1 - 1 / √(labels after the query)."""
-    width: float = 1.0
+    width: Positive = 1.0
     """Width of the Gaussian kernel between rows of length one."""
-    max_pool: int = 20_000
+    max_pool: Count = 20_000
     """How many candidates are looked at."""
-
-    def __post_init__(self) -> None:
-        """Refuse options that mean nothing."""
-        check_part(max_pool=self.max_pool)
-        check_range("width", self.width, above=0)
-        if self.alpha is not None:
-            check_range("alpha", self.alpha, at_least=0, at_most=1)
 
     def choose(self, request: Request) -> Query:
         """Choose by herding."""
-        part, num_labeled = request.considered(self.max_pool), len(request.pool.labeled)
-        items = torch.cat([part.items, request.pool.labeled])
+        candidates, subsample = request.candidates(self.max_pool)
+        num_labeled = len(request.pool.labeled)
+        items = torch.cat([candidates, request.pool.labeled])
         features = request.outputs(items).features
         kernel = gram.euclidean_kernel(features, normalize=True)
         everything = torch.arange(len(items))
-        candidates, labeled = torch.split(everything, [len(part.items), num_labeled])
-        num_labels = num_labeled + request.size
-        alpha = 1 - num_labels**-0.5 if self.alpha is None else self.alpha
-        means = self._near(kernel, candidates, everything) / len(items)
-        near = self._near(kernel, candidates, labeled)
-        chosen: list[int] = []
-        with track("Herding", request.size) as advance:
-            for number in range(num_labeled + 1, num_labels + 1):
-                gains = alpha * number * means - near
-                gains[chosen] = -torch.inf
-                chosen.append(largest(gains, request.generator))
-                near += self._near(kernel, candidates, torch.tensor(chosen[-1:]))
-                advance()
-        record = {"alpha": alpha, **part.record}
-        return Query(part.items[torch.tensor(chosen)], record=record)
+        rows, labeled = torch.split(everything, [len(candidates), num_labeled])
+        alpha = self.alpha
+        if alpha is None:
+            alpha = 1 - (num_labeled + request.size) ** -0.5
+        means = self._near(kernel, rows, everything) / len(items)
+        near = self._near(kernel, rows, labeled)
+        num_members = num_labeled + 1
+
+        def gains() -> Tensor:
+            return alpha * num_members * means - near
+
+        def add(place: int) -> None:
+            nonlocal near, num_members
+            near = near + self._near(kernel, rows, torch.tensor([place]))
+            num_members += 1
+
+        chosen = greedy(gains, add, request.size, request.generator, task="Herding")
+        record = {"alpha": alpha, **subsample}
+        return Query(candidates[torch.tensor(chosen)], record=record)
 
     def _near(self, kernel: Kernel, rows: Tensor, columns: Tensor) -> Tensor:
         """Return the sum of k(i, j) over some columns, for each row, shape (n,)."""

@@ -19,7 +19,7 @@ from fewlabels.jobs.sharing import Mapper, shared
 from fewlabels.pool import Record
 from fewlabels.protocols import Strategy
 from fewlabels.strategies import resolve
-from fewlabels.strategies.arrays import asked, precomputed
+from fewlabels.strategies.arrays import checked_query, precomputed
 
 _MOST_BYTES = 2**30
 _CLASS = re.compile(r"\s*\d{1,18}\s*")
@@ -67,7 +67,7 @@ def select_shards(
     rows = shards.embeddings()
     pool, classifier = precomputed(rows, shards.logits(), labeled, classes)
     with shared(executor):
-        query = asked(chooser, classifier, pool, size, seed)
+        query = checked_query(chooser, classifier, pool, size, seed)
     indices = query.indices.numpy()
     return Chosen(shards.ids(indices), indices, query.record)
 
@@ -97,15 +97,15 @@ def _read(table: Path) -> tuple[list[str], NDArray[np.int64] | None]:
         text = read_regular(table, _MOST_BYTES).decode("utf-8-sig")
         rows = list(csv.DictReader(io.StringIO(text, newline="")))
     except (OSError, ValueError, csv.Error) as error:
-        said = getattr(error, "strerror", None) or error
+        reason = getattr(error, "strerror", None) or error
         raise DataError(
-            f"The labels in '{table}' cannot be read: {said}. Save them as CSV."
+            f"The labels in '{table}' cannot be read: {reason}. Save them as CSV."
         ) from error
     names = list(rows[0]) if rows else []
     if rows and "id" not in names:
         raise DataError(
-            f"'{table}' has the columns {', '.join(map(str, names))}; a column 'id' is "
-            "needed, and 'label' if classes count."
+            f"'{table}' has the columns {', '.join(map(str, names))}; add a column "
+            "'id', and 'label' if classes count."
         )
     ids = [row["id"] or "" for row in rows]
     twice = [name for name, number in Counter(ids).items() if number > 1]

@@ -157,9 +157,8 @@ class FewlabelsQuery(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]  #
             return answer[1], _logits(answer[0])
         if asked:
             raise UsageError(
-                f"{type(clf).__name__}.predict_proba was asked for embeddings through "
-                f"{asked} and returned probabilities alone; correct "
-                "clf_embedding_flag_name, or leave it out to use X itself."
+                f"{type(clf).__name__}.predict_proba returned no embeddings for "
+                f"{asked}; correct clf_embedding_flag_name, or leave it out."
             )
         return X, _logits(answer)
 
@@ -192,9 +191,8 @@ class PeerStrategy:
         """Refuse what is not a query strategy for single annotators."""
         if not isinstance(self.query_strategy, SingleAnnotatorPoolQueryStrategy):
             raise UsageError(
-                f"query_strategy is {self.query_strategy!r}; give an object of a "
-                "pool-based strategy of scikit-activeml for one annotator, such as "
-                "skactiveml.pool.Badge()."
+                f"query_strategy is {self.query_strategy!r}; give a pool-based "
+                "strategy for one annotator, such as skactiveml.pool.Badge()."
             )
 
     def select(
@@ -209,7 +207,12 @@ class PeerStrategy:
         """Choose ``size`` candidates; see :class:`fewlabels.protocols.Strategy`."""
         del history
         check_size(size, len(pool.candidates))
-        peer = _seeded(self.query_strategy, fork(generator) % _SEEDS)
+        peer = clone(self.query_strategy)
+        seed = fork(generator) % _SEEDS
+        settings = {"random_state": seed, "missing_label": MISSING_LABEL}
+        for name in peer.get_params():  # those of its parts are called part__name
+            if (last := name.rpartition("__")[2]) in settings:
+                peer.set_params(**{name: settings[last]})
         outputs = classifier.outputs(pool.images, torch.arange(len(pool)))
         arguments = _arguments(peer, outputs, pool.labels)
         chosen: list[int] = []
@@ -225,23 +228,19 @@ class PeerStrategy:
         return Query(torch.tensor(chosen, dtype=torch.int64), record=record)
 
 
-def _seeded(peer: Any, seed: int) -> Any:
-    """Return a copy whose randomness, and that of its parts, comes from ``seed``."""
-    copied = clone(peer)
-    settings = {"random_state": seed, "missing_label": MISSING_LABEL}
-    ours = {
-        name: settings[name.rpartition("__")[2]]
-        for name in copied.get_params()
-        if name.rpartition("__")[2] in settings
-    }
-    return copied.set_params(**ours)
-
-
 def _arguments(peer: Any, outputs: Outputs, labels: Tensor) -> dict[str, Any]:
     """Return what the peer's ``query`` takes of what there is to give."""
     rows = outputs.features[:].detach().cpu()
     X = (rows if rows.dtype == torch.float64 else rows.float()).numpy()
-    given: dict[str, Any] = {"X": X, "y": _with_missing(labels), "fit_clf": False}
+    num_withheld = int((labels == WITHHELD).sum())
+    if num_withheld:
+        raise LabelError(
+            f"The labels of {num_withheld} labeled items are not given, and "
+            "scikit-activeml needs them; pass labels=, too."
+        )
+    y = labels.to(torch.float64, copy=True).cpu().numpy()
+    y[y == UNKNOWN] = MISSING_LABEL
+    given: dict[str, Any] = {"X": X, "y": y, "fit_clf": False}
     taken = _parameters(peer)
     if "clf" in taken:
         check_classes(outputs.logits)
@@ -255,9 +254,8 @@ def _arguments(peer: Any, outputs: Outputs, labels: Tensor) -> dict[str, Any]:
     ]
     if wanting:
         raise UsageError(
-            f"{type(peer).__name__}.query needs {', '.join(wanting)}, and there are "
-            "features, labels and one trained classifier to give; choose a strategy "
-            "that needs no more."
+            f"{type(peer).__name__}.query needs {', '.join(wanting)}; choose a "
+            "strategy of features, labels and one trained classifier."
         )
     return {name: value for name, value in given.items() if name in taken}
 
@@ -270,19 +268,6 @@ def _parameters(peer: Any) -> dict[str, Parameter]:
     if len(named) < len(own) and wrapped is not None:
         return _parameters(wrapped) | named
     return named
-
-
-def _with_missing(labels: Tensor) -> NDArray[np.float64]:
-    """Return labels as scikit-activeml writes them, NaN where there is none."""
-    num_withheld = int((labels == WITHHELD).sum())
-    if num_withheld:
-        raise LabelError(
-            f"{num_withheld} items are labeled, but not said with what, and "
-            "scikit-activeml knows labeled items by their labels; pass labels=, too."
-        )
-    numbers = labels.cpu().numpy().astype(np.float64)
-    numbers[labels.cpu().numpy() == UNKNOWN] = MISSING_LABEL
-    return numbers
 
 
 class _FrozenClassifier(SkactivemlClassifier):  # type: ignore[misc]  # untyped
@@ -300,8 +285,8 @@ class _FrozenClassifier(SkactivemlClassifier):  # type: ignore[misc]  # untyped
         """Refuse: training is the business of our trainers."""
         del X, y, sample_weight
         raise UsageError(
-            "The strategy wants to fit the classifier anew, and here it is only asked "
-            "for predictions; choose a strategy that works with fit_clf=False."
+            "The strategy wants to fit the classifier; choose one that works with "
+            "fit_clf=False."
         )
 
     def predict_proba(self, X: Any) -> NDArray[Any]:
@@ -312,8 +297,7 @@ class _FrozenClassifier(SkactivemlClassifier):  # type: ignore[misc]  # untyped
         except KeyError as error:
             raise UsageError(
                 "The strategy asked for the prediction of a row that is not in the "
-                "pool, and only the pool's are known; choose a strategy that changes "
-                "no features."
+                "pool; choose a strategy that changes no features."
             ) from error
         return self.probabilities[places]
 

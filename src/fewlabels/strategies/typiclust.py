@@ -10,10 +10,11 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor
 
+from fewlabels.errors import Count
 from fewlabels.pool import Query, Record
 from fewlabels.search import top
 from fewlabels.search.clusters import k_means, neighbor_distances, round_robin
-from fewlabels.strategies.inputs import BuiltIn, Request, check_part, unit_rows
+from fewlabels.strategies.inputs import BuiltIn, Request, unit_rows
 
 _NUM_NEIGHBORS = 20
 _NEAREST = 1e-5
@@ -26,12 +27,8 @@ class TypiClust(BuiltIn):
 
     too_small: ClassVar[int] = 5
     """Clusters up to this size are left out where the others hold enough."""
-    max_clusters: int = 500
+    max_clusters: Count = 500
     """There are as many clusters as labels after the query, at most this many."""
-
-    def __post_init__(self) -> None:
-        """Refuse to make no cluster."""
-        check_part(max_clusters=self.max_clusters)
 
     def choose(self, request: Request) -> Query:
         """Choose from the clusters in turn."""
@@ -60,8 +57,8 @@ class TypiClust(BuiltIn):
         chosen = round_robin(members, size, best)
         record: Record = {"clusters": num_clusters, "clusters_used": len(members)}
         if len(items) > _NUM_FITTED:
-            notice = {"considered": _NUM_FITTED, "out_of": len(items)}
-            record = {**record, "fitted_to": notice}
+            fitted = {"considered": _NUM_FITTED, "out_of": len(items)}
+            record = {**record, "fitted_to": fitted}
         return Query(items[chosen], record=record)
 
     def scores(self, rows: Tensor, generator: Generator) -> Tensor:

@@ -8,15 +8,14 @@ import torch
 from torch import Tensor
 
 from fewlabels import gram
-from fewlabels.errors import check_range
-from fewlabels.names import check_known
+from fewlabels.errors import Count
 from fewlabels.pool import Query
 from fewlabels.search import maximize_coverage, smallest_distance
 from fewlabels.strategies.inputs import (
     BuiltIn,
+    Positive,
     Request,
     by_chunks,
-    check_part,
     entropy,
     lead,
 )
@@ -35,30 +34,22 @@ class UncertaintyHerding(BuiltIn):
     ignores_order: ClassVar[bool] = True
     uncertainty: Doubt | None = "margin"
     """What weighs an item; None: all weigh the same, which is MaxHerding."""
-    temperature: float | None = None
+    temperature: Positive | None = None
     """Divides the logits; None: the best for the labels so far, at least 1."""
-    radius: float | None = None
+    radius: Positive | None = None
     """Width of the kernel; None: the smallest distance of labeled items, at most 1."""
-    max_pool: int = 20_000
+    max_pool: Count = 20_000
     """How many candidates are looked at."""
-
-    def __post_init__(self) -> None:
-        """Refuse options that mean nothing."""
-        check_part(max_pool=self.max_pool)
-        if self.uncertainty is not None:
-            check_known("uncertainty", self.uncertainty, Doubt)
-        for name, value in (("temperature", self.temperature), ("radius", self.radius)):
-            if value is not None:
-                check_range(name, value, above=0)
 
     def choose(self, request: Request) -> Query:
         """Cover greedily."""
-        part, pool = request.considered(self.max_pool), request.pool
-        count = len(part.items)
-        items = torch.cat([part.items, pool.labeled])
+        candidates, subsample = request.candidates(self.max_pool)
+        pool = request.pool
+        count = len(candidates)
+        items = torch.cat([candidates, pool.labeled])
         outputs = request.outputs(items)
         kernel = gram.euclidean_kernel(outputs.features, normalize=True)
-        candidates, labeled = torch.arange(count), torch.arange(count, len(items))
+        labeled = torch.arange(count, len(items))
         weights, temperature = torch.ones(count, dtype=torch.float64), None
         if self.uncertainty and outputs.logits.shape[1] > 1 and len(labeled):
             own, labels = outputs.logits[count:], pool.labels[pool.labeled]
@@ -72,13 +63,13 @@ class UncertaintyHerding(BuiltIn):
             partial(_gaussian, width),
             weights=weights,
             labeled=labeled,
-            candidates=candidates,
+            candidates=torch.arange(count),
             size=request.size,
             generator=request.generator,
             rows=torch.nn.functional.normalize(outputs.features[:count].float()).cpu(),
         )
         record = {"radius": width, "temperature": temperature, "covered": share}
-        return Query(part.items[places], record={**record, **part.record})
+        return Query(candidates[places], record={**record, **subsample})
 
 
 def best_temperature(logits_nC: Tensor, labels_n: Tensor) -> float:

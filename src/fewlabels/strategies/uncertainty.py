@@ -10,7 +10,6 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from fewlabels.names import check_known
 from fewlabels.pool import Query
 from fewlabels.search import top
 from fewlabels.strategies.inputs import BuiltIn, Request, by_chunks, entropy, margin
@@ -39,11 +38,9 @@ class _Uncertainty(BuiltIn):
 
 @dataclass(frozen=True)
 class _Confidence(_Uncertainty):
-    on: Scale = "probabilities"
+    """Uncertainty that is read from the values of the most likely classes."""
 
-    def __post_init__(self) -> None:
-        """Refuse a scale that does not exist."""
-        check_known("scale", self.on, Scale)
+    on: Scale = "probabilities"
 
     def scaled(self, logits_NC: Tensor) -> Tensor:
         """Return the values that confidence is read from."""

@@ -1,12 +1,7 @@
 """Why an image is asked about, in words that give nothing away about its class."""
 
 from fewlabels.projects.store import StoredRound
-
-_UNSURE = frozenset({"entropy", "margin", "least-confidence", "batchbald", "bald"})
-_SPREAD = frozenset(
-    {"coreset", "typiclust", "probcover", "uherding", "rdss", "medoids"}
-)
-_OUTWARD = frozenset({"outward", "v-opt", "sigma-opt", "variance-reduction"})
+from fewlabels.strategies.registry import family
 
 
 def why(asked: StoredRound) -> str:
@@ -39,13 +34,13 @@ def _chosen(asked: StoredRound) -> str:
             f"Chosen together with {others} others: as a set, they tell {by} most that "
             "its labels do not tell yet."
         )
-    elif asked.strategy in _OUTWARD:
+    elif family(asked.strategy) == "explanation":
         told = (
             f"Chosen together with {others} others: as a set, they explain most of "
             f"what {by} cannot tell about the rest yet."
         )
-    elif asked.strategy in _UNSURE:
+    elif family(asked.strategy) == "uncertainty":
         told = f"Chosen because {by} is least sure about such images."
-    elif asked.strategy in _SPREAD:
+    elif family(asked.strategy) == "coverage":
         told = f"Chosen with {others} others because together they stand for the rest."
     return told

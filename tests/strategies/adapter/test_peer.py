@@ -119,7 +119,7 @@ def test_it_runs_in_our_loop():
 
 
 def test_labels_are_needed_by_peers():
-    with pytest.raises(LabelError, match="2 items are labeled, but not said with what"):
+    with pytest.raises(LabelError, match="labels of 2 labeled items are not given"):
         fewlabels.select(
             PeerStrategy(peers.CoreSet()),
             features=np.eye(5),
