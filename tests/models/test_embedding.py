@@ -204,14 +204,14 @@ def test_no_views_are_refused():
 
 def test_too_large_numbers_are_told_before_they_are_lost(cache):
     large = toy.Means(scale=1e4)
-    with pytest.raises(NotFiniteError, match=r"up to [\d.e+]+, and float16 ends at"):
+    with pytest.raises(NotFiniteError, match=r"beyond 65504, the largest float16, for"):
         embedded(toy.images(), large, cache=cache)
     rows = embedded(toy.images(), large, cache=cache, dtype="float32")
     assert np.asarray(rows).max() > 65504
 
 
 def test_an_encoder_that_gives_nan_is_told(cache):
-    with pytest.raises(NotFiniteError, match="NaN or infinity for 256 of 256 images"):
+    with pytest.raises(NotFiniteError, match=r"NaN, infin.* for 256 of 256 images"):
         embedded(toy.images(), toy.Means(scale=float("nan")), cache=cache)
 
 

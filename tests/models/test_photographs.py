@@ -117,7 +117,7 @@ class Slow(toy.Means):
 def sound_rows(place):
     """Check all rows that are there; return how many."""
     images = toy.images(NUM_PHOTOGRAPHS)
-    work = embedding._Work(images, toy.Means(), None, "float16")
+    work = embedding._Embedder(images, toy.Means(), None, "float16")
     found = cache.Shard(place, work.facts(None)).find(work.contents)
     there = np.flatnonzero(found.places >= 0)
     expected = toy.Means().embed(images.items[there]).numpy().astype(np.float16)

@@ -14,7 +14,7 @@ from fewlabels.errors import UsageError
 from fewlabels.models.encoders import available, describe, naming_forms
 
 if TYPE_CHECKING:
-    from fewlabels.models.cache import FeatureCache, Kept
+    from fewlabels.models.cache import CacheEntry, FeatureCache
 
 Folder = Annotated[Path | None, Argument(help="Cache folder. [default: the user's]")]
 _GB = 10**9
@@ -60,7 +60,7 @@ def encoders(
 def show(folder: Folder = None, *, as_json: Json = False) -> None:
     """Show which rows are cached: encoder, view, number and size."""
     kept_in = _cache(folder)
-    _print_kept(kept_in, kept_in.listed(), as_json=as_json)
+    _print_kept(kept_in, kept_in.entries(), as_json=as_json)
 
 
 @cache.command()
@@ -81,7 +81,7 @@ def prune(
     as_json: Json = False,
 ) -> None:
     """Remove rows, the longest unused first; they are computed again when needed."""
-    from fewlabels.models.cache import chosen, remove
+    from fewlabels.models.cache import remove, select_unused
 
     if not (encoder or unused or down_to or everything):
         raise UsageError(
@@ -89,11 +89,11 @@ def prune(
             "been --unused, a size to go --down-to, or --all."
         )
     kept_in = _cache(folder)
-    going = chosen(
-        kept_in.listed(),
+    going = select_unused(
+        kept_in.entries(),
         encoder=encoder,
         unused=timedelta(days=unused),
-        most_bytes=round(down_to * _GB),
+        max_bytes=round(down_to * _GB),
     )
     _print_kept(kept_in, going, as_json=as_json)
     if going and not yes:
@@ -113,7 +113,9 @@ def _cache(folder: Path | None) -> "FeatureCache":
     return FeatureCache(folder)
 
 
-def _print_kept(kept_in: "FeatureCache", kept: list["Kept"], *, as_json: bool) -> None:
+def _print_kept(
+    kept_in: "FeatureCache", kept: list["CacheEntry"], *, as_json: bool
+) -> None:
     """Print what is in a cache, or goes from it."""
     if as_json:
         rows = [asdict(entry) for entry in kept]
@@ -132,7 +134,7 @@ def _print_kept(kept_in: "FeatureCache", kept: list["Kept"], *, as_json: bool) -
         Terminal().result(f"No rows found in {kept_in.folder}.")
 
 
-def _size(kept: list["Kept"]) -> str:
+def _size(kept: list["CacheEntry"]) -> str:
     num_bytes = sum(entry.num_bytes for entry in kept)
     if num_bytes >= _GB:
         return f"{num_bytes / _GB:.2f} GB"

@@ -1,10 +1,10 @@
 """Rows of features on disk: by item, memory-mapped, resumable, never mixed up.
 
-Rows that were made in the same way stand together, in a *shard* of three files.
-``NAME.json`` says how they were made: encoder, view, shape of the images. ``NAME.rows``
-holds the rows, one after the other. ``NAME.index`` has an entry of 24 bytes for each: a
-hash of what the item holds, and a checksum of the row. Where an item stands in a pool,
-what it is called and which others there are has no say.
+Rows that were computed in the same way are in one *shard* of three files.
+``NAME.json`` says how: encoder, view, shape of the images. ``NAME.rows`` holds the
+rows, one after the other. ``NAME.index`` has an entry of 24 bytes for each: a hash of
+the item's content, and a checksum of the row. Position, name and pool of an item have
+no effect.
 
 One process at a time adds to a shard, the others wait, and whoever only reads waits for
 nobody: files grow, and what somebody may have opened is never changed. Rows are flushed
@@ -56,12 +56,12 @@ Facts = Mapping[str, str]
 CONTENT = np.dtype("S16")
 ENTRY = np.dtype([("content", CONTENT), ("checksum", "S8")])
 """What the index holds of a row."""
+_ENTRY_BYTES = ENTRY.itemsize
 
-_LONGEST_NAME = 60
-_TOO_LONG = 2**31
-_DESCRIPTION = re.compile(r"(.+)-[0-9a-f]{32}\.json")
+_MAX_NAME = 60
+_MAX_FEATURES = 2**31
+_MAX_BYTES = 10_000
 _ENCODER = re.compile(rb'\s*\{.*?"encoder": ("(?:[^"\\]|\\.)*")', re.DOTALL)
-_MOST_BYTES = 10_000
 _log = logging.getLogger(__name__)
 
 
@@ -120,53 +120,65 @@ class FeatureCache:
         return cls(cache_folder() / "features")
 
     def rows(self, facts: Facts, contents: Contents, rows_of: RowsOf) -> StoredRows:
-        """Return the rows of items, after making those that are not there.
+        """Return the rows of items, after computing those that are missing.
 
         Args:
-            facts: How the rows are made.
+            facts: How the rows are computed.
             contents: What the items hold.
-            rows_of: Makes rows; it is asked for no content twice, in the order given.
+            rows_of: Computes rows; called for no content twice, in the order given.
 
         Returns:
             One row per item, shape (N, F), read from the disk when asked for.
         """
         files.make_folder(self.folder)
         shard = Shard(self.folder, facts)
-        found = shard.find(contents)
-        if (found.places < 0).any():
-            with files.hold_lock(
-                shard.file("lock"), in_use(facts["encoder"]), timeout=-1
-            ):
+        rows = shard.find(contents)
+        if (rows.places < 0).any():
+            in_use = _in_use(facts["encoder"])
+            with files.hold_lock(shard.file("lock"), in_use, timeout=-1):
                 shard.add_missing(contents, rows_of)
-                found = shard.find(contents)
-            if (found.places < 0).any():
+                rows = shard.find(contents)
+            if (rows.places < 0).any():
                 raise StorageError(
                     f"Rows that were just written to '{shard.file('rows')}' cannot be "
                     "read back. The disk may be failing; choose another folder."
                 )
-        with suppress(OSError):  # in a folder that is only read, nobody needs to know
+        with suppress(OSError):  # a folder that is only read need not know of the use
             os.utime(shard.file("json"))
-        return found
+        return rows
 
     def num_missing(self, facts: Facts, contents: Contents) -> int:
-        """Return how many rows :meth:`rows` would make."""
+        """Return how many rows :meth:`rows` would compute."""
         places = Shard(self.folder, facts).find(contents).places
         return len(np.unique(contents[places < 0]))
 
-    def listed(self) -> "list[Kept]":
+    def entries(self) -> "list[CacheEntry]":
         """Return what the cache holds, the last used first."""
-        kept = []
-        for path in self.folder.iterdir() if self.folder.is_dir() else ():
-            others = [path.with_suffix(".index"), path.with_suffix(".rows")]
-            there = [other for other in others if other.is_file()]
-            if there and path.is_file() and _is_description(path):
-                kept.append(Kept.measured([*there, path]))
-        return sorted(kept, key=lambda entry: entry.last_used, reverse=True)
+        entries = []
+        for path in self.folder.glob("*.json"):
+            data = (path.with_suffix(".index"), path.with_suffix(".rows"))
+            paths = (*(file for file in data if file.is_file()), path)
+            if len(paths) == 1 or not _is_description(path):
+                continue
+            facts = _read_description(path)
+            is_whole = facts and data[0] in paths
+            entries.append(
+                CacheEntry(
+                    encoder=str(facts.get("encoder", path.stem.rpartition("-")[0])),
+                    view=str(facts["view"]) if is_whole else "(damaged)",
+                    images=str(facts.get("images", "")),
+                    num_rows=data[0].stat().st_size // _ENTRY_BYTES if is_whole else 0,
+                    num_bytes=sum(file.stat().st_size for file in paths),
+                    last_used=datetime.fromtimestamp(path.stat().st_mtime, UTC),
+                    files=paths,
+                )
+            )
+        return sorted(entries, key=lambda entry: entry.last_used, reverse=True)
 
 
 @dataclass(frozen=True)
 class Shard:
-    """The files of rows that were made in the same way."""
+    """The files of rows that were computed in the same way."""
 
     folder: Path
     facts: Facts
@@ -193,14 +205,13 @@ class Shard:
         sums = self._checksums(known[wanted], (rows[place] for place in wanted))
         damaged = wanted[entries["checksum"][wanted] != sums]
         if len(damaged):
-            _log.warning(
-                "%s: %d damaged rows are made again", self.file("rows"), len(damaged)
-            )
+            file = self.file("rows")
+            _log.warning("%s: %d damaged rows are made again", file, len(damaged))
             places[np.isin(places, damaged)] = -1
         return StoredRows(stored, places)
 
     def add_missing(self, contents: Contents, rows_of: RowsOf) -> None:
-        """Make and add the rows that are not there: blocks of rows, then entries."""
+        """Compute and add the rows that are missing: blocks of rows, then entries."""
         self._cut_torn_ends()
         places = self.find(contents).places  # some may have come since the last look
         _, first = np.unique(contents, return_index=True)
@@ -215,7 +226,7 @@ class Shard:
                     facts = {**self.facts, "features": rows.shape[1]}
                     text = add_checksum(json.dumps(facts, indent=2))
                     files.replace_text(self.file("json"), f"{text}\n")
-                plain = np.ascontiguousarray(rows, dtype=self._little_endian)
+                plain = np.ascontiguousarray(rows, dtype=self._dtype)
                 entries = np.empty(len(plain), dtype=ENTRY)
                 entries["content"] = contents[items]
                 entries["checksum"] = self._checksums(contents[items], plain)
@@ -229,21 +240,21 @@ class Shard:
         It left the rows of a block at most. Where more has no entry, or the description
         is damaged, others may read what would be cut off, and all is begun anew.
         """
-        row_bytes = self._feature_size() * self._little_endian.itemsize
-        units, ends = {"index": ENTRY.itemsize, "rows": row_bytes or 1}, {}
-        for ending in units:
-            path = self.file(ending)
-            with _legible(path):
-                ends[ending] = path.stat().st_size if path.exists() else 0
-        num_entries, num_rows = (ends[ending] // units[ending] for ending in units)
+        row_bytes = self._feature_size() * self._dtype.itemsize
+        units = {self.file("index"): _ENTRY_BYTES, self.file("rows"): row_bytes or 1}
+        with _explain_unreadable(self.file("rows")):
+            sizes = [path.stat().st_size if path.exists() else 0 for path in units]
+        num_entries, num_rows = (
+            size // unit for size, unit in zip(sizes, units.values(), strict=True)
+        )
         if not row_bytes or not num_entries or num_rows > num_entries + BLOCK:
             self._remove()
             return
-        for ending, unit in units.items():
+        for (path, unit), size in zip(units.items(), sizes, strict=True):
             whole = min(num_entries, num_rows) * unit
-            if ends[ending] > whole:
-                with files.wrap_os_errors(self.file(ending)):
-                    os.truncate(self.file(ending), whole)
+            if size > whole:
+                with files.wrap_os_errors(path):
+                    os.truncate(path, whole)
 
     def _remove(self) -> None:
         """Remove the rows; other processes keep those that they have opened."""
@@ -253,35 +264,34 @@ class Shard:
 
     def _read(self) -> tuple[NDArray[Any], Array]:
         """Return all whole entries, and their rows as a memory map."""
-        feature_size = self._feature_size()
-        row_bytes = feature_size * self._little_endian.itemsize
-        path = self.file("rows")
-        with _legible(path), suppress(FileNotFoundError):  # none yet, or none any more
-            index = self.file("index").read_bytes() if feature_size else b""
+        width, path = self._feature_size(), self.file("rows")
+        # There may be no files yet, or none any more.
+        with _explain_unreadable(path), suppress(FileNotFoundError):
+            index = self.file("index").read_bytes() if width else b""
             with path.open("rb") as file:
-                num_rows = os.fstat(file.fileno()).st_size // (row_bytes or 1)
-                shape = min(len(index) // ENTRY.itemsize, num_rows), feature_size
+                row_bytes = width * self._dtype.itemsize or 1
+                num_rows = os.fstat(file.fileno()).st_size // row_bytes
+                shape = min(len(index) // _ENTRY_BYTES, num_rows), width
                 if shape[0]:
-                    stored = np.memmap(file, self._little_endian, "r", shape=shape)
+                    stored = np.memmap(file, self._dtype, "r", shape=shape)
                     return np.frombuffer(index, dtype=ENTRY, count=shape[0]), stored
-        return np.empty(0, dtype=ENTRY), np.empty((0, 0), dtype=self._little_endian)
+        return np.empty(0, dtype=ENTRY), np.empty((0, 0), dtype=self._dtype)
 
     def _feature_size(self) -> int:
         """Return the length of a row (F); 0 where there is no shard, or a damaged one.
 
         Whoever adds rows to a damaged one begins it anew.
         """
-        told = _described(self.file("json"))
-        size = told.pop("features", 0)
-        is_size = isinstance(size, int) and 0 < size < _TOO_LONG
-        return int(size) if told == self.facts and is_size else 0
+        facts = _read_description(self.file("json"))
+        size = facts.pop("features", 0)
+        is_size = isinstance(size, int) and 0 < size < _MAX_FEATURES
+        return int(size) if facts == self.facts and is_size else 0
 
     def _checksums(self, contents: Contents, rows: Any) -> NDArray[np.bytes_]:
-        """Return a checksum of each row, its item and how it was made."""
+        """Return a checksum of each row, its item and how it was computed."""
+        options: Any = {"digest_size": 8, "salt": self._digest}
         sums = [
-            blake2b(
-                row.tobytes(), digest_size=8, key=content, salt=self._digest
-            ).digest()
+            blake2b(row.tobytes(), key=content, **options).digest()
             for content, row in zip(contents.tolist(), rows, strict=True)
         ]
         return np.array(sums, dtype=ENTRY["checksum"])
@@ -291,16 +301,16 @@ class Shard:
         return blake2b(json.dumps(self.facts).encode(), digest_size=16).digest()
 
     @property
-    def _little_endian(self) -> np.dtype[Any]:
+    def _dtype(self) -> np.dtype[Any]:
         return np.dtype(self.facts["dtype"]).newbyteorder("<")
 
 
 @dataclass(frozen=True)
-class Kept:
-    """Rows that were made in the same way: by one encoder, of one view."""
+class CacheEntry:
+    """Rows that were computed in the same way: by one encoder, of one view."""
 
     encoder: str
-    """Name of the encoder, which tells its weights."""
+    """Name of the encoder, which identifies its weights."""
     view: str
     """Which view of the images; of what is damaged, a remark in parentheses."""
     images: str
@@ -312,75 +322,56 @@ class Kept:
     files: tuple[Path, ...]
     """In the order in which they are removed."""
 
-    @classmethod
-    def measured(cls, paths: Sequence[Path]) -> "Kept":
-        """Measure rows; their description is the last of the files."""
-        told = _described(paths[-1])
-        states = {path.suffix: path.stat() for path in paths}
-        is_whole = told and ".index" in states
-        return cls(
-            encoder=str(told.get("encoder", paths[-1].stem.rpartition("-")[0])),
-            view=str(told["view"]) if is_whole else "(damaged)",
-            images=str(told.get("images", "")),
-            num_rows=states[".index"].st_size // ENTRY.itemsize if is_whole else 0,
-            num_bytes=sum(state.st_size for state in states.values()),
-            last_used=datetime.fromtimestamp(states[".json"].st_mtime, UTC),
-            files=tuple(paths),
-        )
 
-
-def chosen(
-    kept: Sequence[Kept],
+def select_unused(
+    entries: Sequence[CacheEntry],
     *,
     encoder: str = "",
     unused: timedelta = timedelta(0),
-    most_bytes: int = 0,
-) -> list[Kept]:
-    """Return what may go, the least recently used first.
+    max_bytes: int = 0,
+) -> list[CacheEntry]:
+    """Return the entries to remove, the least recently used first.
 
     Args:
-        kept: What there is.
+        entries: What there is.
         encoder: Words in the names of encoders; rows of others stay.
         unused: What was asked for within this time stays.
-        most_bytes: As soon as no more than that is left, the rest stays.
+        max_bytes: As soon as no more than that is left, the rest stays.
 
     Returns:
-        A part of ``kept``.
+        A part of ``entries``.
     """
     before = datetime.now(UTC) - unused
-    excess = sum(entry.num_bytes for entry in kept) - most_bytes
-    going = []
-    for entry in sorted(kept, key=lambda entry: entry.last_used):
+    excess = sum(entry.num_bytes for entry in entries) - max_bytes
+    selected = []
+    for entry in sorted(entries, key=lambda entry: entry.last_used):
         if excess > 0 and encoder in entry.encoder and entry.last_used <= before:
-            going.append(entry)
+            selected.append(entry)
             excess -= entry.num_bytes
-    return going
+    return selected
 
 
-def remove(kept: Iterable[Kept]) -> None:
-    """Remove rows; who has opened them can read on, who needs them makes them again.
+def remove(entries: Iterable[CacheEntry]) -> None:
+    """Remove rows; processes that have opened them can read on.
 
-    Rows that another process is adding to stay, and are told by a
-    :class:`~fewlabels.errors.StorageError` when the others are gone.
+    Rows that another process is adding to stay; after the others are removed, a
+    :class:`~fewlabels.errors.StorageError` names them.
     """
-    left: dict[str, None] = {}
-    for entry in kept:
+    failures: dict[str, None] = {}
+    for entry in entries:
         lock = entry.files[0].with_suffix(".lock")
+        in_use = _in_use(entry.encoder)
         try:
-            with (
-                files.hold_lock(lock, in_use(entry.encoder)),
-                files.wrap_os_errors(lock.parent),
-            ):
+            with files.hold_lock(lock, in_use), files.wrap_os_errors(lock.parent):
                 for path in entry.files:
                     path.unlink(missing_ok=True)
         except StorageError as error:
-            left[str(error)] = None
-    if left:
-        raise StorageError(" ".join(left))
+            failures[str(error)] = None
+    if failures:
+        raise StorageError(" ".join(failures))
 
 
-def in_use(encoder: str) -> StorageError:
-    """Return what is told where somebody else adds to rows that shall go."""
+def _in_use(encoder: str) -> StorageError:
     return StorageError(
         f"Another process is embedding images with '{encoder}', so its rows were left. "
         "Try again when it has finished."
@@ -389,35 +380,37 @@ def in_use(encoder: str) -> StorageError:
 
 def _words_of(encoder: str) -> str:
     """Return how the names of an encoder's files begin."""
-    return re.sub(r"[^\w.]+", "-", encoder)[:_LONGEST_NAME]
+    return re.sub(r"[^\w.]+", "-", encoder)[:_MAX_NAME]
 
 
 def _is_description(path: Path) -> bool:
     """Return whether a file describes rows: it names its encoder, damaged or not."""
-    name = _DESCRIPTION.fullmatch(path.name)
-    if not name:
-        return False
     try:
         with path.open("rb") as file:
-            found = _ENCODER.match(file.read(_MOST_BYTES))
-        return found is not None and _words_of(json.loads(found[1])) == name[1]
-    except (OSError, ValueError):  # what cannot be read cannot be told to be ours
+            match = _ENCODER.match(file.read(_MAX_BYTES))
+        words = _words_of(json.loads(match[1])) if match else ""
+    except (OSError, ValueError):  # what cannot be read may be somebody else's
         return False
+    name = rf"{re.escape(words)}-[0-9a-f]{{32}}\.json"
+    return bool(words and re.fullmatch(name, path.name))
 
 
-def _described(path: Path) -> dict[str, str | int]:
-    """Return what ``NAME.json`` says; nothing where it is damaged or is not there."""
+def _read_description(path: Path) -> dict[str, str | int]:
+    """Return the content of ``NAME.json``; empty where it is damaged or missing."""
     try:
-        with _legible(path):
-            told = files.parse_json(verify_checksum(path.read_bytes()))
+        with _explain_unreadable(path):
+            facts = files.parse_json(verify_checksum(path.read_bytes()))
     except (FileNotFoundError, ValueError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return facts if isinstance(facts, dict) else {}
 
 
 @contextmanager
-def _legible(path: Path) -> Iterator[None]:
-    """Tell why a file that is there cannot be read; it is no reason to replace it."""
+def _explain_unreadable(path: Path) -> Iterator[None]:
+    """Raise a StorageError where a file that exists cannot be read.
+
+    That is no reason to replace it.
+    """
     try:
         yield
     except FileNotFoundError:

@@ -9,7 +9,7 @@ Shapes: N items, n items of a block, V views, D draws, F features.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import blake2b
 from typing import Literal
 
@@ -93,7 +93,7 @@ def embedded(
     Returns:
         One row per image, shape (N, F); read from the disk where there is a cache.
     """
-    return _Work(images, encoder, cache, dtype).rows(None)
+    return _Embedder(images, encoder, cache, dtype).rows(None)
 
 
 def num_missing(images: Images, encoder: Encoder, cache: FeatureCache) -> int:
@@ -107,8 +107,8 @@ def num_missing(images: Images, encoder: Encoder, cache: FeatureCache) -> int:
     Returns:
         Equal images count once, and damaged rows as missing.
     """
-    work = _Work(images, encoder, cache, "float16")
-    return cache.num_missing(work.facts(None), work.contents)
+    embedder = _Embedder(images, encoder, cache, "float16")
+    return cache.num_missing(embedder.facts(None), embedder.contents)
 
 
 def embedded_views(
@@ -139,19 +139,19 @@ def embedded_views(
         Rows of all views, shape (N, V, F).
     """
     check_range("num_views", num_views, at_least=1)
-    work = _Work(images, encoder, cache, dtype)
-    views = (_Random(settings, key, number) for number in range(num_views))
-    return StoredViews(tuple(map(work.rows, views)))
+    embedder = _Embedder(images, encoder, cache, dtype)
+    views = (_RandomView(settings, key, number) for number in range(num_views))
+    return StoredViews(tuple(map(embedder.rows, views)))
 
 
 def content_key(images: Images) -> str:
     """Return a hash of the content of all images, in their order: 32 digits."""
-    told = repr((images.shape, *digests_of(images, torch.arange(len(images)))))
-    return blake2b(told.encode(), digest_size=16).hexdigest()
+    content = repr((images.shape, *digests_of(images, torch.arange(len(images)))))
+    return blake2b(content.encode(), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True)
-class _Random:
+class _RandomView:
     """Images that are varied, each by draws of its own."""
 
     settings: WeakAugment | Strong
@@ -164,17 +164,18 @@ class _Random:
         return f"{kind} view {self.number} of key {self.key}"
 
     def facts(self, shape: tuple[int, ...]) -> dict[str, str]:
-        """Say how the view is made of images of a shape."""
-        # Views change with the code that makes them, which no setting tells: those of
-        # a few images that are always the same do.
+        """Return what decides the view of images of a shape.
+
+        Views change with the code that makes them, which no setting shows: those of a
+        few fixed images do.
+        """
         size, draws = (_VIEWS_AT_A_TIME, *shape), rng.stream(0, "images to compare")
         images = torch.randint(256, size, generator=draws, dtype=torch.uint8)
-        numbers = np.arange(len(images)).astype(CONTENT)
-        made = self.of(images, numbers).numpy().tobytes()
-        code = blake2b(made, digest_size=8).hexdigest()
+        views = self.apply(images, np.arange(len(images)).astype(CONTENT))
+        code = blake2b(views.numpy().tobytes(), digest_size=8).hexdigest()
         return {"view": self._name, "settings": repr(self.settings), "code": code}
 
-    def of(self, images: Tensor, contents: Contents) -> Tensor:
+    def apply(self, images: Tensor, contents: Contents) -> Tensor:
         """Return the view of each image; no image changes that of another."""
         key = rng.fork(rng.stream(self.key, self._name))
         numbers = contents.view(np.int64).reshape(len(images), -1)[:, 0]
@@ -190,8 +191,8 @@ class _Random:
 
 
 @dataclass(frozen=True, eq=False)
-class _Work:
-    """Images to embed, by what, and where the rows go."""
+class _Embedder:
+    """Images, the encoder that embeds them, and where the rows are kept."""
 
     images: Images
     encoder: Encoder
@@ -200,66 +201,54 @@ class _Work:
 
     @cached_property
     def contents(self) -> Contents:
-        """What the items hold, a hash each."""
-        told = digests_of(self.images, torch.arange(len(self.images)))
-        hashes = (blake2b(digest.encode(), digest_size=16).digest() for digest in told)
+        """A hash of the content of each item."""
+        digests = digests_of(self.images, torch.arange(len(self.images)))
+        hashes = (blake2b(text.encode(), digest_size=16).digest() for text in digests)
         return np.frombuffer(b"".join(hashes), dtype=CONTENT)
 
-    def facts(self, view: _Random | None) -> dict[str, str]:
-        """Say how the rows of a view are made; None: of images as they are."""
+    def facts(self, view: _RandomView | None) -> dict[str, str]:
+        """Return what decides the rows of a view; None: of images as they are."""
         shape = self.images.shape
         facts = {"encoder": self.encoder.name, "images": "x".join(map(str, shape))}
         facts |= {"view": "clean"} if view is None else view.facts(shape)
         return facts | {"dtype": self.dtype}
 
-    def rows(self, view: _Random | None) -> Rows:
+    def rows(self, view: _RandomView | None) -> Rows:
         """Embed a view of all images, through a cache or in memory."""
         num_items = len(self.images)
         if not num_items:
             return np.empty((0, self.encoder.feature_size), dtype=self.dtype)
-
-        def rows_of(items: Items) -> Array:
-            images = self.images.read(torch.from_numpy(items))
-            if view is not None:
-                images = view.of(images, self.contents[items])
-            return _rounded(
-                self.encoder.embed(images), self.encoder, images, self.dtype
-            )
-
         if self.cache is not None:
+            rows_of = partial(self._embed, view)
             return self.cache.rows(self.facts(view), self.contents, rows_of)
-        if num_items <= BLOCK:  # whoever asks for few at a time shows its own progress
-            return rows_of(np.arange(num_items))
+        items = np.arange(num_items)
+        if num_items <= BLOCK:  # callers with few images show progress of their own
+            return self._embed(view, items)
         parts = []
         with track("Embedding", num_items) as advance:
-            for items in np.split(np.arange(num_items), range(BLOCK, num_items, BLOCK)):
-                parts.append(rows_of(items))
-                advance(len(items))
+            for block in np.split(items, range(BLOCK, num_items, BLOCK)):
+                parts.append(self._embed(view, block))
+                advance(len(block))
         return np.concatenate(parts)
 
-
-def _rounded(
-    rows_nF: Tensor, encoder: Encoder, images: Tensor, dtype: Precision
-) -> Array:
-    """Return rows in the precision they are kept in, one finite row per image."""
-    if rows_nF.shape != (len(images), encoder.feature_size):
-        raise ShapeError(
-            f"The encoder '{encoder.name}' gave shape {tuple(rows_nF.shape)} for "
-            f"{len(images)} images; it says that it has {encoder.feature_size} "
-            "features. Mend the encoder."
-        )
-    num_bad = int((~rows_nF.isfinite()).any(dim=1).sum())
-    if num_bad:
-        raise NotFiniteError(
-            f"The encoder '{encoder.name}' gave NaN or infinity for {num_bad} of "
-            f"{len(images)} images. Mend the encoder."
-        )
-    with np.errstate(over="ignore"):
-        rows: Array = rows_nF.numpy().astype(dtype)
-    if not np.isfinite(rows).all():
-        raise NotFiniteError(
-            f"The encoder '{encoder.name}' gave numbers up to "
-            f"{float(rows_nF.abs().max()):g}, and {dtype} ends at "
-            f"{np.finfo(dtype).max:g}. Keep them as float32."
-        )
-    return rows
+    def _embed(self, view: _RandomView | None, items: Items) -> Array:
+        """Return the rows of some items in the precision they are kept in."""
+        images, encoder = self.images.read(torch.from_numpy(items)), self.encoder
+        if view is not None:
+            images = view.apply(images, self.contents[items])
+        rows_nF = encoder.embed(images)
+        if rows_nF.shape != (len(images), encoder.feature_size):
+            raise ShapeError(
+                f"The encoder '{encoder.name}' gave shape {tuple(rows_nF.shape)} for "
+                f"{len(images)} images, and has {encoder.feature_size} features."
+            )
+        with np.errstate(over="ignore"):
+            rows: Array = rows_nF.numpy().astype(self.dtype)
+        num_bad = int((~np.isfinite(rows)).any(axis=1).sum())
+        if num_bad:
+            raise NotFiniteError(
+                f"The encoder '{encoder.name}' gave NaN, infinity or numbers beyond "
+                f"{np.finfo(self.dtype).max:g}, the largest {self.dtype}, for "
+                f"{num_bad} of {len(images)} images. Keep float32, or mend the encoder."
+            )
+        return rows
