@@ -10,7 +10,7 @@ from PIL import Image
 from pyarrow import parquet
 
 from fewlabels.errors import FewlabelsError
-from fewlabels.models.bulk.shards import write
+from fewlabels.models.bulk.embedding import write_shard
 from fewlabels.projects import Project, predict
 
 CLASSES = ("cat", "dog", "owl")
@@ -43,7 +43,7 @@ def write_rows(path, rows, names):
         path.mkdir()
         for number, part in enumerate(np.array_split(np.arange(len(rows)), 3)):
             some = [names[one] for one in part]
-            write(path / f"{number}.parquet", some, rows[part], "", ())
+            write_shard(path / f"{number}.parquet", some, rows[part], "", ())
         return path
     table = {"file_name": names, "embedding": pa.array(list(rows))}
     parquet.write_table(pa.table(table), path)

@@ -17,7 +17,7 @@ from fewlabels.data.contents import row_contents, row_digest
 from fewlabels.data.text import natural_key
 from fewlabels.data.vectors import Vectors
 from fewlabels.errors import DataError, FewlabelsError
-from fewlabels.models.bulk.shards import write
+from fewlabels.models.bulk.embedding import write_shard
 from fewlabels.pool import ArrayImages, MappedRows
 
 ROWS = np.arange(12, dtype=np.float64).reshape(4, 3) / 7
@@ -282,8 +282,8 @@ def test_shards_stay_in_a_file_and_are_found_by_name(tmp_path):
     ids = [f"{number}.png" for number in reversed(range(6))]
     folder = tmp_path / "shards"
     folder.mkdir()
-    write(folder / "0.parquet", ids[:4], rows[:4], "", ())
-    write(folder / "1.parquet", ids[4:], rows[4:], "", ())
+    write_shard(folder / "0.parquet", ids[:4], rows[:4], "", ())
+    write_shard(folder / "1.parquet", ids[4:], rows[4:], "", ())
     pool = data.load(tmp_path / "images", vectors=folder)
     assert isinstance(pool.images.items, MappedRows)
     assert np.array_equal(pool.images.read(torch.arange(6)).numpy(), rows[::-1])

@@ -12,8 +12,7 @@ from fewlabels.cli.terminal import Terminal, print_json
 from fewlabels.errors import count
 from fewlabels.jobs import LocalExecutor, RayExecutor
 from fewlabels.models.bulk import planned
-from fewlabels.models.bulk.embedding import SHARD_SIZE
-from fewlabels.models.bulk.shards import UNREADABLE
+from fewlabels.models.bulk.embedding import SHARD_SIZE, UNREADABLE
 from fewlabels.projects.training_plan import duration
 
 
@@ -85,7 +84,7 @@ def embed(
                 words += f" {count(left, 'image')} in {UNREADABLE} could not be read."
         else:
             number = _local(workers).num_workers
-            cost = work.estimated(number)
+            cost = work.estimate(number)
             seconds = cost.seconds(number)
             result = asdict(cost) | {"seconds": seconds}
             words = (

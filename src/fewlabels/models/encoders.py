@@ -64,7 +64,7 @@ LEARNED = "self-supervised"
 PIXELS = "pixels"
 
 Quality = Literal["fast", "normal", "best"]
-QUALITIES: Mapping[Quality, int] = {"fast": 96, "normal": 160, "best": 224}
+QUALITIES: Mapping[str, int] = {"fast": 96, "normal": 160, "best": 224}
 """Side of the square that larger images are resized to for a pretrained network: more
 pixels show more, and take longer, once for each image."""
 NORMAL: Quality = "normal"

@@ -7,7 +7,7 @@ from pyarrow import parquet
 from tests.data.pictures import save
 
 from fewlabels.models.bulk import planned
-from fewlabels.models.bulk.shards import embed_portion
+from fewlabels.models.bulk.embedding import embed_portion
 
 
 def pictures(folder, number):

@@ -138,7 +138,7 @@ def test_the_cost_grows_with_images_and_shrinks_with_workers():
 
 
 def test_the_cost_is_measured_and_nothing_is_kept(images, tmp_path, forked_workers):
-    cost = work(images, tmp_path / "out").estimated(2)
+    cost = work(images, tmp_path / "out").estimate(2)
     assert cost.num_images == 11
     assert min(cost.decoding, cost.embedding, cost.writing) > 0
     assert cost.starting >= 0

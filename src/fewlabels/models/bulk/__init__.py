@@ -4,6 +4,6 @@ A source is cut into portions, each becomes one Parquet file with the columns ``
 ``embedding``, and who does that, this machine or a cluster, changes no bit of it.
 """
 
-from fewlabels.models.bulk.embedding import Cost, Embedded, Work, planned
+from fewlabels.models.bulk.embedding import Cost, EmbeddingResult, Work, planned
 
-__all__ = ["Cost", "Embedded", "Work", "planned"]
+__all__ = ["Cost", "EmbeddingResult", "Work", "planned"]

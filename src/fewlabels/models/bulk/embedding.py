@@ -1,44 +1,79 @@
-"""All images of a source once through an encoder, into a folder of shards."""
+"""Embed all images of a source into a folder of Parquet shards.
 
+``embed.json`` records what the folder was begun with. A shard appears whole or not at
+all, under the number of its portion, and its metadata identify that portion and the
+images that could not be read; so a shard that exists is done. ``unreadable.csv`` lists
+those images at the end.
+
+Shapes: n images, F features.
+"""
+
+import csv
+import io
+import json
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import blake2b
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from fewlabels.errors import UnreadableFile, UsageError, check_range, whole_number
-from fewlabels.jobs import Executor, LocalExecutor, error_of
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fewlabels import files
+from fewlabels.data.decode import decode_once
+from fewlabels.data.text import left_out
+from fewlabels.errors import (
+    DataError,
+    RunInUseError,
+    SettingsChangedError,
+    UnreadableFile,
+    UsageError,
+    check_range,
+    whole_number,
+)
+from fewlabels.jobs import Executor, LocalExecutor, error_of, startable
 from fewlabels.models import encoders
 from fewlabels.models.bulk import sources
-from fewlabels.models.bulk.shards import ShardFolder
-from fewlabels.models.bulk.sources import Listing, Portion
-from fewlabels.models.encoders import NORMAL, QUALITIES
-from fewlabels.names import check_known
+from fewlabels.models.bulk.sources import Content, Listing, Portion
+from fewlabels.models.embedding import embedded
+from fewlabels.models.encoders import NORMAL, QUALITIES, Encoder
+from fewlabels.names import AllowCode, check_known
+from fewlabels.pool import ArrayImages
 from fewlabels.progress import track
 
 SHARD_SIZE = 1024
-"""Images of a shard, unless told otherwise."""
+"""Images of a shard, by default."""
+UNREADABLE = "unreadable.csv"
+"""Name of the list of images that are in no shard."""
 
-_CALL = "fewlabels.models.bulk.shards:embed_portion"
-_MOST_PIXELS = 2**31  # bytes that a worker holds of a shard
+_CALL = f"{__name__}:embed_portion"
+_PLAN, _LOCK = "embed.json", "lock"
+_METADATA = b"fewlabels"
+_MAX_PLAN_BYTES = 2**20
+_MAX_PIXELS = 2**31  # bytes that a worker holds of a shard
 _COLORS = 3
-_FIRST, _SAMPLE = 32, 128  # images that a worker tries, unwatched and watched
-_PARTS = ("decoding", "embedding", "writing")
+_THREADS = 4  # waiting for a disk costs no core
+_FILES_IN_MEMORY = 64
+_WARM_UP, _SAMPLE = 32, 128  # images of a trial, untimed and timed
 
 
 @dataclass(frozen=True)
-class Embedded:
-    """What became of a source."""
+class EmbeddingResult:
+    """The shards of a source, once they are complete."""
 
     folder: Path
     num_rows: int
     num_shards: int
     num_found: int
-    """Shards that were there already."""
+    """Shards that existed already."""
     unreadable: tuple[UnreadableFile, ...]
     """Images that are in no shard; ``unreadable.csv`` lists them too."""
 
@@ -91,14 +126,14 @@ class Cost:
 
 @dataclass(frozen=True)
 class Work:
-    """Images to embed, by what, and where the shards go."""
+    """Images to embed, the encoder, and the folder of the shards."""
 
     listing: Listing
     encoder: str
     options: Mapping[str, Any]
     side: int
-    """Side of the squares that images are brought to."""
-    folder: ShardFolder
+    """Side of the squares that images are resized to."""
+    folder: Path
     plan: Mapping[str, Any]
     """What decides the rows."""
 
@@ -107,43 +142,43 @@ class Work:
         """Number of images, readable or not."""
         return self.listing.num_images
 
-    def run(self, executor: Executor) -> Embedded:
-        """Make the shards that are missing; what was killed goes on with this call.
-
-        Args:
-            executor: Who does the work.
-
-        Returns:
-            How much there is now.
-        """
-        portions, file = self.listing.portions, self.folder.file
-        digests = list(enumerate(map(sources.digest, portions)))
-        with self.folder.begun(self.plan):
+    def run(self, executor: Executor) -> EmbeddingResult:
+        """Make the shards that are missing; the same call resumes after a kill."""
+        portions = self.listing.portions
+        paths = [self.folder / f"shard-{n:07}.parquet" for n in range(len(portions))]
+        in_use = RunInUseError(
+            f"Another process writes shards to '{self.folder}'. Wait for it or end it, "
+            "or choose another folder."
+        )
+        files.make_folder(self.folder)
+        with files.hold_lock(self.folder / _LOCK, in_use):
+            self._check_plan()
             missing = {
-                file(number): portions[number]
-                for number, digest in digests
-                if self.folder.written(number, digest) is None
+                path: portion
+                for path, portion in zip(paths, portions, strict=True)
+                if _read_shard(path, portion) is None
             }
             sizes = list(map(sources.num_images, missing.values()))
             before = self.num_images - sum(sizes)
             with track("Embedding", self.num_images, done=before) as advance:
-                for number, _ in self._done(executor, missing):
+                for number, _ in self._embed(executor, missing):
                     advance(sizes[number])
-            found = [self.folder.written(*which) for which in digests]
-            written = [shard for shard in found if shard is not None]
-            unreadable = [*self.listing.left_out]
-            for _, files in written:
-                unreadable += files
-            self.folder.list_unreadable(unreadable)
-            return Embedded(
-                folder=self.folder.path,
-                num_rows=sum(num_rows for num_rows, _ in written),
-                num_shards=len(written),
-                num_found=len(portions) - len(missing),
-                unreadable=tuple(unreadable),
-            )
+            num_rows, num_shards, unreadable = 0, 0, [*self.listing.left_out]
+            for shard in map(_read_shard, paths, portions):
+                if shard is not None:
+                    num_rows, num_shards = num_rows + shard[0], num_shards + 1
+                    unreadable += shard[1]
+            text = io.StringIO()
+            lines = csv.writer(text, lineterminator="\n")
+            lines.writerow(["id", "reason"])
+            lines.writerows((file.name, file.reason) for file in unreadable)
+            files.replace_text(self.folder / UNREADABLE, text.getvalue())
+        num_found = len(portions) - len(missing)
+        return EmbeddingResult(
+            self.folder, num_rows, num_shards, num_found, tuple(unreadable)
+        )
 
-    def estimated(self, num_workers: int) -> Cost:
+    def estimate(self, num_workers: int) -> Cost:
         """Embed some images by as many workers as there will be, and keep nothing.
 
         Args:
@@ -155,36 +190,32 @@ class Work:
         portions = self.listing.portions
         step = max(1, len(portions) // num_workers)
         chosen = portions[::step][:num_workers]
-        tried = [sources.first(portion, _SAMPLE) for portion in chosen]
-        # What a process does first takes longer than all that follows: not counted.
-        some = [*(sources.first(portion, _FIRST) for portion in tried), *tried]
-        with tempfile.TemporaryDirectory() as place:
-            shards = {
-                Path(place) / f"{number}.parquet": portion
-                for number, portion in enumerate(some)
-            }
+        timed = [sources.first(portion, _SAMPLE) for portion in chosen]
+        # The first images of a process take longer than all others: not counted.
+        trial = [*(sources.first(portion, _WARM_UP) for portion in timed), *timed]
+        with tempfile.TemporaryDirectory() as folder:
+            shards = {Path(folder) / f"{n}.parquet": p for n, p in enumerate(trial)}
             begun = time.perf_counter()
-            done = dict(self._done(LocalExecutor(len(tried)), shards))
+            results = dict(self._embed(LocalExecutor(len(timed)), shards))
             seconds = time.perf_counter() - begun
-        counted = [done[number] for number in range(len(tried), len(some))]
-        num_tried = sum(map(sources.num_images, tried))
-
-        def each(part: str) -> float:
-            return float(sum(result[part] for result in counted)) / num_tried
-
-        busy = sum(map(each, _PARTS)) * num_tried / len(tried)
+        counted = [results[number] for number in range(len(timed), len(trial))]
+        totals = {key: sum(result[key] for result in counted) for key in counted[0]}
+        num_timed = sum(map(sources.num_images, timed))
+        parts = {key: float(total) / num_timed for key, total in totals.items()}
+        busy = parts["decoding"] + parts["embedding"] + parts["writing"]
+        per_worker = num_timed / len(timed)
         return Cost(
             num_images=self.num_images,
             shard_size=self.plan["shard_size"],
-            starting=max(0.0, seconds - busy),
-            decoding=each("decoding"),
-            embedding=each("embedding"),
-            writing=each("writing") * num_tried / len(tried),
-            processor=each("processor"),
-            row_bytes=each("num_bytes"),
+            starting=max(0.0, seconds - busy * per_worker),
+            decoding=parts["decoding"],
+            embedding=parts["embedding"],
+            writing=parts["writing"] * per_worker,
+            processor=parts["processor"],
+            row_bytes=parts["num_bytes"],
         )
 
-    def _done(
+    def _embed(
         self, executor: Executor, shards: Mapping[Path, Portion]
     ) -> Iterator[tuple[int, dict[str, float]]]:
         """Write shards; yield the number of each and what it took."""
@@ -193,11 +224,39 @@ class Work:
             {**common, "portion": portion, "file": str(file.absolute())}
             for file, portion in shards.items()
         ]
-        with closing(executor.run(_CALL, orders, self.folder.path)) as running:
+        with closing(executor.run(_CALL, orders, self.folder)) as running:
             for number, end in running:
                 if end["event"] != "done":
                     raise error_of(end)
                 yield number, end["result"]
+
+    def _check_plan(self) -> None:
+        """Write the plan into a new folder; raise if it was begun with another one."""
+        path = self.folder / _PLAN
+        if not path.is_file():
+            files.check_empty_folder(self.folder, "folder of shards", _LOCK)
+            text = files.add_checksum(json.dumps(self.plan, indent=2))
+            files.replace_text(path, f"{text}\n")
+            return
+        try:
+            content = files.read_regular(path, _MAX_PLAN_BYTES)
+            before = dict(files.parse_json(files.verify_checksum(content)))
+        except (OSError, ValueError, TypeError) as error:
+            raise SettingsChangedError(
+                f"'{path}' is damaged ({error}), so what the shards beside it were "
+                "made with is not known. Choose a new folder."
+            ) from error
+        changed = [
+            f"{name} was {before.get(name)!r} and is {value!r}"
+            for name, value in self.plan.items()
+            if before.get(name) != value
+        ]
+        if changed:
+            raise SettingsChangedError(
+                f"The shards in '{self.folder}' were begun with something else: "
+                f"{'; '.join(changed)}. Choose a new folder, or give what it was begun "
+                "with."
+            )
 
 
 def planned(
@@ -223,13 +282,28 @@ def planned(
     Returns:
         The work, to be run by an executor.
     """
-    shard_size = whole_number("shard_size", shard_size)
     name = encoder or encoders.ENCODER
-    options, side = _seen_at(name, quality)
-    most = _MOST_PIXELS // (_COLORS * side * side)  # a worker holds a shard in memory
+    if name == encoders.LEARNED:
+        raise UsageError(
+            f"The encoder '{name}' learns from all images first, which needs them in "
+            "one place; choose one that is trained already."
+        )
+    if quality is not None:
+        check_known("quality", quality, encoders.Quality)
+        if name == encoders.PIXELS:
+            raise UsageError(
+                f"The quality '{quality}' would have no effect, since the encoder "
+                f"'{name}' has a size of its own; leave it out."
+            )
+    side = QUALITIES[quality or NORMAL]
+    is_asked = quality is not None
+    options = encoders.options_for_side(name, {}, side, is_asked=is_asked)
+    side = encoders.side(name, **options) or side
+    shard_size = whole_number("shard_size", shard_size)
+    most = _MAX_PIXELS // (_COLORS * side * side)
     check_range("shard_size", shard_size, at_least=1, at_most=most)
-    made = encoders.resolve(name, **options)
-    listing = sources.listed(source.expanduser(), shard_size)
+    identity = encoders.resolve(name, **options).name
+    listing = sources.list_images(source.expanduser(), shard_size)
     digest = blake2b(digest_size=16)
     for portion in listing.portions:
         digest.update(sources.digest(portion).encode())
@@ -237,28 +311,130 @@ def planned(
         "source": str(source.expanduser().resolve()),
         "images": listing.num_images,
         "listing": digest.hexdigest(),
-        "encoder": made.name,
+        "encoder": identity,
         "side": side,
         "shard_size": shard_size,
     }
-    placed = encoders.absolute(name)
-    return Work(listing, placed, options, side, ShardFolder(out.expanduser()), plan)
+    place = encoders.absolute(name)
+    return Work(listing, place, options, side, out.expanduser(), plan)
 
 
-def _seen_at(encoder: str, quality: str | None) -> tuple[dict[str, Any], int]:
-    """Return the options of an encoder, and the side of the images that it sees."""
-    if encoder == encoders.LEARNED:
-        raise UsageError(
-            f"The encoder '{encoder}' learns from all images first, which needs them "
-            "in one place; choose one that is trained already."
+@startable
+def embed_portion(
+    portion: Portion,
+    encoder: str,
+    options: Mapping[str, Any],
+    side: int,
+    file: str,
+    *,
+    allow_code: AllowCode = False,
+) -> dict[str, float]:
+    """Decode the images of a portion, embed them and write their shard.
+
+    Args:
+        portion: The images.
+        encoder: Name of what embeds them.
+        options: Its options.
+        side: Side of the squares that images are resized to.
+        file: The shard.
+        allow_code: Of no effect: whoever planned the work allowed the encoder.
+
+    Returns:
+        The bytes of the shard, and the seconds that each part took.
+    """
+    del allow_code
+    network = _encoder(encoder, json.dumps(options), side)  # once, not timed
+    processor, begun = time.process_time(), time.perf_counter()
+    shape = (_COLORS, side, side)
+    ids: list[str] = []
+    unreadable: list[UnreadableFile] = []
+    pixels = np.empty((sources.num_images(portion), *shape), dtype=np.uint8)
+
+    def decode(content: Content) -> NDArray[np.uint8] | DataError:
+        if isinstance(content, DataError):
+            return content
+        try:
+            return decode_once(content, shape)
+        except DataError as error:
+            return error
+
+    with ThreadPoolExecutor(_THREADS) as threads:
+        entries = sources.read_portion(portion)
+        for batch in sources.batches(entries, _FILES_IN_MEMORY):
+            images = threads.map(decode, [content for _, content in batch])
+            for (name, _), image in zip(batch, images, strict=True):
+                if isinstance(image, DataError):
+                    unreadable.append(left_out(name, str(image)))
+                else:
+                    pixels[len(ids)] = image
+                    ids.append(name)
+    decoded = time.perf_counter()
+    readable = ArrayImages(torch.from_numpy(pixels[: len(ids)]))
+    rows_nF = np.asarray(embedded(readable, network, dtype="float32"))
+    finished = time.perf_counter()
+    write_shard(Path(file), ids, rows_nF, sources.digest(portion), unreadable)
+    return {
+        "num_bytes": Path(file).stat().st_size,
+        "decoding": decoded - begun,
+        "embedding": finished - decoded,
+        "writing": time.perf_counter() - finished,
+        "processor": time.process_time() - processor,
+    }
+
+
+@lru_cache(maxsize=1)
+def _encoder(name: str, options: str, side: int) -> Encoder:
+    """Return an encoder, made once per process, on a GPU if this process has one.
+
+    It has seen some images: the first take longer than all others.
+    """
+    encoder = encoders.resolve(name, **json.loads(options))
+    move = getattr(encoder, "to", None)
+    if move is not None and torch.cuda.is_available():
+        move("cuda")
+    import_module("pyarrow.parquet")
+    encoder.embed(torch.zeros(_WARM_UP, _COLORS, side, side, dtype=torch.uint8))
+    return encoder
+
+
+def write_shard(
+    file: Path,
+    ids: Sequence[str],
+    rows_nF: NDArray[np.float32],
+    portion: str,
+    unreadable: Sequence[UnreadableFile],
+) -> None:
+    """Write a shard: the columns ``id`` and ``embedding``, whole or not at all."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    left = [[image.name, image.reason] for image in unreadable]
+    metadata = {_METADATA: json.dumps({"portion": portion, "unreadable": left})}
+    width = rows_nF.shape[1]
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(rows_nF.reshape(-1)), width)
+    columns = {"id": pa.array(ids, pa.string()), "embedding": lists}
+    with files.replace_file(file) as partial:
+        # Numbers like these do not shrink, and are quicker to read as they are.
+        parquet.write_table(
+            pa.table(columns, metadata=metadata),
+            partial,
+            compression="none",
+            use_dictionary=False,
+            store_schema=True,
         )
-    if quality is not None:
-        check_known("quality", quality, encoders.Quality)
-        if encoder == encoders.PIXELS:
-            raise UsageError(
-                f"The quality '{quality}' would have no effect, since the encoder "
-                f"'{encoder}' has a size of its own; leave it out."
-            )
-    side = next(size for name, size in QUALITIES.items() if name == (quality or NORMAL))
-    options = encoders.options_for_side(encoder, {}, side, is_asked=quality is not None)
-    return options, encoders.side(encoder, **options) or side
+
+
+def _read_shard(
+    file: Path, portion: Portion
+) -> tuple[int, list[UnreadableFile]] | None:
+    """Return rows and unreadable images of a shard; None: it is to be made."""
+    from pyarrow import ArrowException, parquet
+
+    try:
+        header = parquet.read_metadata(file)
+        metadata = json.loads((header.metadata or {})[_METADATA])
+        unreadable = [UnreadableFile(*image) for image in metadata["unreadable"]]
+        is_same = metadata["portion"] == sources.digest(portion)
+    except (OSError, ArrowException, KeyError, TypeError, ValueError):
+        return None  # not there, or damaged, or somebody else's
+    return (header.num_rows, unreadable) if is_same else None
