@@ -28,7 +28,7 @@ from scipy.stats import t as student
 from torch import Tensor
 
 from fewlabels import data, rng, strategies, training
-from fewlabels.experiments.bench.recipes.cpu import long_tail
+from fewlabels.experiments.bench.recipes import long_tail
 from fewlabels.models.cache import FeatureCache
 from fewlabels.models.efficientnet import efficientnet_lite0
 from fewlabels.models.embedding import embedded

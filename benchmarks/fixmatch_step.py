@@ -22,7 +22,7 @@ from lightning_fabric import Fabric
 
 import fewlabels
 from fewlabels import progress, rng
-from fewlabels.experiments.simulation import hidden
+from fewlabels.experiments.acquisition import hidden
 from fewlabels.files import replace_text
 from fewlabels.pool import Answers, Pool
 from fewlabels.training import make

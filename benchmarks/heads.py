@@ -19,7 +19,7 @@ from benchmarks.practical import SOURCES, Source
 from benchmarks.study import RESULTS, recorded
 
 from fewlabels import data, files, rng, training
-from fewlabels.experiments.simulation import hidden
+from fewlabels.experiments.acquisition import hidden
 from fewlabels.pool import Answers, Pool
 
 RECORD = RESULTS / "heads.jsonl"

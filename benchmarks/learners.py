@@ -24,10 +24,10 @@ from typing import Any, NamedTuple
 import torch
 
 from fewlabels import data, files, rng, training
+from fewlabels.experiments.acquisition import hidden
 from fewlabels.experiments.bench import BenchFolder, Cell, run_cells
-from fewlabels.experiments.bench.recipes.cpu import long_tail
+from fewlabels.experiments.bench.recipes import long_tail
 from fewlabels.experiments.settings import Choice, RunSettings
-from fewlabels.experiments.simulation import hidden
 from fewlabels.jobs import LocalExecutor
 from fewlabels.pool import Answers
 
@@ -119,7 +119,7 @@ def row(label: str, name: str, options: Mapping[str, Any]) -> Row:
     steps = training.make(name).num_steps
     last = {} if steps is None else {"checkpoint_every": steps}
     trainer = Choice(name=name, options={**options, **last})
-    made = trainer.as_made(training.make(name, **trainer.options))
+    made = trainer.with_identity(training.make(name, **trainer.options))
     return Row(label, made, steps is not None)
 
 

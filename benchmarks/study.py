@@ -26,9 +26,8 @@ from fewlabels.experiments.bench import (
     Footprint,
     run_cells,
 )
-from fewlabels.experiments.bench.cells import plan
-from fewlabels.experiments.bench.experiment import resolved
-from fewlabels.experiments.bench.recipes.cpu import long_tail
+from fewlabels.experiments.bench.experiment import plan, resolved
+from fewlabels.experiments.bench.recipes import long_tail
 from fewlabels.experiments.settings import Choice, RunSettings
 from fewlabels.jobs import LocalExecutor
 

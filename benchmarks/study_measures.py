@@ -24,7 +24,7 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 from fewlabels import data, files, rng, training
-from fewlabels.experiments.simulation import hidden
+from fewlabels.experiments.acquisition import hidden
 from fewlabels.gram.diffusion import Diffusion, DiffusionRows, diffusion_rows
 
 OUT = RESULTS / "study_measures.jsonl"

@@ -14,7 +14,7 @@ from tests.training.conftest import tiny_pool
 
 from fewlabels import names, strategies, training
 from fewlabels.errors import UnknownNameError, UsageError
-from fewlabels.experiments.evaluations import mark_of
+from fewlabels.experiments.acquisition import mark_of
 from fewlabels.names import Identity, identity
 from fewlabels.pool import Split
 from fewlabels.training.workspace import fingerprint

@@ -8,15 +8,15 @@ from tests.experiments.bench.little import Here
 
 from fewlabels import jobs, names
 from fewlabels.cli.bench import _FAST_STEPS, shortened
-from fewlabels.experiments.bench.recipes import cpu
+from fewlabels.experiments.bench import recipes
 
 
 def test_the_demo_shows_what_labels_were_worth(fewlabels, tmp_path, monkeypatch):
-    whole = cpu.demo()
+    whole = recipes.demo()
     settings = whole.conditions[0].settings.model_copy(update={"budget": 30})
     short = whole.conditions[0].model_copy(update={"settings": settings})
     changes = {"strategies": whole.strategies[::3], "conditions": (short,)}
-    monkeypatch.setattr(cpu, "demo", lambda: whole.model_copy(update=changes))
+    monkeypatch.setattr(recipes, "demo", lambda: whole.model_copy(update=changes))
     monkeypatch.setattr(jobs, "LocalExecutor", Here)
     code, out, err = fewlabels("demo", "--fast")
     assert code == 0, err
@@ -39,7 +39,7 @@ def test_the_demo_shows_what_labels_were_worth(fewlabels, tmp_path, monkeypatch)
 
 
 def test_the_demo_compares_the_default_under_two_learners():
-    found = cpu.demo()
+    found = recipes.demo()
     chosen = [strategy.name for strategy in found.strategies]
     assert chosen[:3] == ["random", "npc", "typiclust"]
     assert chosen[3] == found.subject

@@ -1,6 +1,6 @@
 import torch
 
-from fewlabels.experiments.oracles import TableOracle
+from fewlabels.experiments.acquisition import TableOracle
 from fewlabels.pool import UNKNOWN, Query
 
 

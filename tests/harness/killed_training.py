@@ -21,7 +21,7 @@ import torch
 
 import fewlabels
 from fewlabels import rng, training
-from fewlabels.experiments.simulation import check_plan, hidden, starting_answers
+from fewlabels.experiments.acquisition import check_plan, hidden, starting_answers
 from fewlabels.pool import Pool
 from fewlabels.training import loop
 from fewlabels.training.minibatches import Minibatch

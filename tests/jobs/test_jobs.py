@@ -308,7 +308,7 @@ def run_of(strategy, options, root):
     settings = {"strategy": {"name": strategy, "options": options}, "data": "digits"}
     settings |= {"trainer": "spreading", "query": 5, "budget": 15}
     order = {"root": str(root), "settings": json.dumps(settings)}
-    return "fewlabels.experiments.bench.work:work", order
+    return "fewlabels.experiments.bench.runner:work", order
 
 
 def test_code_that_arguments_name_is_not_imported(refusing, tmp_path):

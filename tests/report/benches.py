@@ -1,10 +1,15 @@
 """Benchmarks that were never run: run folders with numbers known beforehand."""
 
 from fewlabels import files
-from fewlabels.experiments.bench.cells import cell_of, noise_cells
-from fewlabels.experiments.bench.experiment import Condition, Experiment, Footprint
+from fewlabels.experiments.bench.experiment import (
+    Condition,
+    Experiment,
+    Footprint,
+    cell_of,
+    noise_cells,
+)
 from fewlabels.experiments.bench.folder import BenchFolder, Failure
-from fewlabels.experiments.lines import RoundLine
+from fewlabels.experiments.run_folder import RoundLine
 from fewlabels.experiments.settings import Choice, RunSettings
 
 POOL_SIZE = 1000

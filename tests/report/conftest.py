@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from fewlabels.experiments.lines import RoundLine
-from fewlabels.experiments.run_folder import RunFolder
+from fewlabels.experiments.run_folder import RoundLine, RunFolder
 from fewlabels.experiments.settings import RunSettings
 from fewlabels.pool import ArrayImages, Pool
 

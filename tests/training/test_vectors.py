@@ -9,8 +9,8 @@ import torch
 import fewlabels
 from fewlabels import data, rng, training
 from fewlabels.errors import UsageError
+from fewlabels.experiments.acquisition import hidden
 from fewlabels.experiments.evaluation import accuracy
-from fewlabels.experiments.simulation import hidden
 from fewlabels.pool import Answers, ArrayImages
 from fewlabels.training import frozen, loop
 from fewlabels.training import views as training_rows

@@ -233,7 +233,7 @@ def demo(
     From 10 to 100 labels with a learner that takes milliseconds, and from 10 to 20 with
     FixMatch and DARP, as in the paper; with the same seeds for all.
     """
-    from fewlabels.experiments.bench.recipes.cpu import demo as demo_experiment
+    from fewlabels.experiments.bench.recipes import demo as demo_experiment
     from fewlabels.report import write_bench_report
     from fewlabels.report.bench.context import context_of
     from fewlabels.report.bench.page import finding

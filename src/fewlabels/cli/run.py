@@ -68,8 +68,7 @@ def run(
 
     from fewlabels import data
     from fewlabels.experiments.execution import check_choices, execute
-    from fewlabels.experiments.lines import RoundLine
-    from fewlabels.experiments.run_folder import RunFolder
+    from fewlabels.experiments.run_folder import RoundLine, RunFolder
     from fewlabels.experiments.settings import settled
     from fewlabels.report import write_report
 

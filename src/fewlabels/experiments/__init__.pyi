@@ -1,26 +1,29 @@
 from .acquisition import (
     Seeds as Seeds,
-    query_size as query_size,
-    round_folder as round_folder,
-    rounds as rounds,
-    without as without,
-)
-from .simulation import (
     check_numbers as check_numbers,
     check_plan as check_plan,
     hidden as hidden,
+    query_size as query_size,
+    round_folder as round_folder,
+    rounds as rounds,
     run as run,
     starting_answers as starting_answers,
+    without as without,
 )
-from .diagnosis import Conditioning as Conditioning
-from .diagnosis import diagnose as diagnose
-from .execution import check_choices as check_choices
-from .execution import environment as environment
-from .execution import execute as execute
-from .run_folder import RunFolder as RunFolder
-from .lines import RoundLine as RoundLine
-from .lines import has_ended as has_ended
-from .settings import Choice as Choice
-from .settings import RunSettings as RunSettings
-from .settings import SeedOptions as SeedOptions
-from .settings import settled as settled
+from .diagnosis import Conditioning as Conditioning, diagnose as diagnose
+from .execution import (
+    check_choices as check_choices,
+    environment as environment,
+    execute as execute,
+)
+from .run_folder import (
+    RoundLine as RoundLine,
+    RunFolder as RunFolder,
+    has_ended as has_ended,
+)
+from .settings import (
+    Choice as Choice,
+    RunSettings as RunSettings,
+    SeedOptions as SeedOptions,
+    settled as settled,
+)

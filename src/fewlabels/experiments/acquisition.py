@@ -1,18 +1,43 @@
-"""Train, measure, ask, repeat: the loop of the paper's Section 2.1."""
+"""Train, measure, ask, repeat: the loop of the paper's Section 2.1, and its simulation.
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+In a simulated run the labels of a pool are hidden, and given back when asked for.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
+from statistics import median_low
+from typing import Any
 
 import torch
+from torch import Generator, Tensor
 
-from fewlabels import progress
-from fewlabels.errors import whole_number
-from fewlabels.experiments.evaluation import accuracy
-from fewlabels.experiments.evaluations import Evaluations, mark_of
-from fewlabels.pool import Answers, Pool, Query, Round, Split, check_query
-from fewlabels.protocols import Classifier, Oracle, Strategy, Trainer
+from fewlabels import files, progress, strategies, training
+from fewlabels.data.contents import row_digest
+from fewlabels.data.derived import ChosenImages
+from fewlabels.errors import (
+    BudgetError,
+    DataError,
+    RunError,
+    UsageError,
+    whole_number,
+)
+from fewlabels.experiments.evaluation import accuracy, settled
+from fewlabels.names import DEFAULT_STRATEGY, identity
+from fewlabels.pool import UNKNOWN, Answers, Pool, Query, Round, Split, check_query
+from fewlabels.protocols import Classifier, Oracle, Strategy, Trainer, ignore
 from fewlabels.rng import stream
+
+EVALUATIONS_FILE = "evaluations.jsonl"
+"""Name of the file with a training's evaluations, in the folder of its round."""
+
+Timer = Callable[[str], AbstractContextManager[Any]]
+"""Makes a context for a piece of work: "train", "query", or "measure" in a training."""
+
+_HELD_OUT_SHARE = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +84,7 @@ def rounds(
     history: Sequence[Round] = (),
     withheld: Answers | None = None,
     workspace: Path | None = None,
+    timer: Timer = nullcontext,
 ) -> Iterator[Round]:
     """Alternate training and asking until the budget is spent.
 
@@ -77,6 +103,7 @@ def rounds(
         withheld: Labels that are known but join after the first query; until then
             nobody sees them.
         workspace: A folder where trainers keep their work.
+        timer: What is entered around each piece of work.
 
     Yields:
         A record of each round. The last one trains on the whole budget and asks
@@ -87,18 +114,28 @@ def rounds(
     pool = without(pool, later)
     while True:
         step = len(history)
-        classifier, median = _trained(trainer, pool, test, seeds, step, workspace)
+        train_seed = seeds.training(step)
+        folder = None if workspace is None else round_folder(workspace, step)
+        evaluations = None
+        if test is not None:
+            mark = folder and mark_of(trainer, pool, test, train_seed, step)
+            evaluations = Evaluations.open(test, folder, mark or "", timer)
+        with progress.part(f"round-{step:03d}"), timer("train"):
+            classifier = trainer.fit(
+                pool,
+                stream(train_seed, "train", step),
+                workspace=folder,
+                on_checkpoint=evaluations.add if evaluations else ignore,
+            )
         left = budget - len(pool.labeled) - len(later.indices)
         size = min(query_size(query, step), left, len(pool.candidates))
         asked = Query()
         if size > 0:
-            asked = strategy.select(
-                classifier,
-                pool,
-                size,
-                stream(seeds.query, "query", step),
-                history=history,
-            )
+            generator = stream(seeds.query, "query", step)
+            with timer("query"):
+                asked = strategy.select(
+                    classifier, pool, size, generator, history=history
+                )
             check_query(asked, pool, size)
         answers = oracle.answer(asked)
         done = Round(
@@ -106,7 +143,7 @@ def rounds(
             num_labeled=len(pool.labeled),
             class_counts=pool.class_counts,
             accuracy=None if test is None else accuracy(classifier, test),
-            median_accuracy=median,
+            median_accuracy=evaluations.median if evaluations else None,
             query=asked,
             answers=answers,
         )
@@ -124,9 +161,7 @@ def query_size(query: int | Sequence[int], step: int) -> int:
         >>> [query_size([20, 40], step) for step in range(3)]
         [20, 40, 40]
     """
-    if isinstance(query, int):
-        return query
-    return query[min(step, len(query) - 1)]
+    return query if isinstance(query, int) else query[min(step, len(query) - 1)]
 
 
 def without(pool: Pool, withheld: Answers) -> Pool:
@@ -140,24 +175,300 @@ def round_folder(workspace: Path, step: int) -> Path:
     return workspace / f"round-{step:03d}"
 
 
-def _trained(
-    trainer: Trainer,
+@dataclass(frozen=True)
+class Evaluations:
+    """Accuracy at each checkpoint of one training; no decision uses it.
+
+    A training that was interrupted resumes in its middle and shows later checkpoints
+    only, so the accuracies of earlier ones are kept in a file. It begins with a mark:
+    evaluations of another training are never mixed in.
+    """
+
+    test: Split
+    """What is measured on."""
+    file: Path | None = None
+    """Where they are kept, if anywhere."""
+    accuracies: dict[int, float] = field(default_factory=dict)
+    """Accuracy by step."""
+    timer: Timer = nullcontext
+    """Entered around each measurement."""
+
+    @classmethod
+    def open(
+        cls, test: Split, folder: Path | None, mark: str, timer: Timer = nullcontext
+    ) -> "Evaluations":
+        """Return those that a folder keeps under a mark (:func:`mark_of`)."""
+        if folder is None:
+            return cls(test, timer=timer)
+        file = folder / EVALUATIONS_FILE
+        accuracies = read_evaluations(file, mark)
+        if accuracies is None:
+            files.make_folder(folder)
+            files.replace_text(
+                file, files.add_checksum(json.dumps({"mark": mark})) + "\n"
+            )
+        return cls(test, file, accuracies or {}, timer)
+
+    def add(self, step: int, classifier: Classifier) -> None:
+        """Measure a checkpoint, keep the accuracy and report it."""
+        with self.timer("measure"):
+            measured = accuracy(classifier, self.test)
+            self.accuracies[int(step)] = measured
+            if self.file is not None:
+                entry = {"step": int(step), "accuracy": measured}
+                files.append_entry(self.file, entry, durable=True)
+            progress.tell(step, {"accuracy": measured})
+
+    @property
+    def median(self) -> float | None:
+        """Median of the last ones; None where the trainer showed no checkpoint."""
+        return settled(self.accuracies) if self.accuracies else None
+
+
+def mark_of(trainer: Trainer, pool: Pool, test: Split, seed: int, step: int) -> str:
+    """Return a hash of all that decides the evaluations of a round."""
+    decisive = (
+        identity(trainer).model_dump(),
+        pool.ids,
+        pool.labeled.tolist(),
+        pool.labels[pool.labeled].tolist(),
+        test.ids,
+        test.labels.tolist(),
+        seed,
+        step,
+        *filter(None, [row_digest(pool.images, test.images)]),
+    )
+    text = json.dumps(decisive, sort_keys=True)
+    return f"2-{sha256(text.encode()).hexdigest()}"
+
+
+def read_evaluations(file: Path, mark: str) -> dict[int, float] | None:
+    """Return what a file holds under a mark; None where it holds something else."""
+    try:
+        lines = files.read_entries(file)
+        if not lines or lines[0]["mark"] != mark:
+            return None
+        return {int(entry["step"]): float(entry["accuracy"]) for entry in lines[1:]}
+    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
+        raise RunError(
+            f"'{file}' could not be read: {error}. It was changed by another program; "
+            f"remove the folder '{file.parent}' to repeat this training alone."
+        ) from error
+
+
+# ----------------------------------------------------------------------- simulated runs
+
+
+@dataclass(frozen=True, eq=False)
+class TableOracle:
+    """Answers from a table: the simulated annotator of an experiment.
+
+    An item without a known label is skipped, as a person would who cannot tell.
+    """
+
+    labels: Tensor
+    """Class numbers of the whole pool, shape (N,)."""
+
+    def answer(self, query: Query) -> Answers:
+        """Look the items up."""
+        labels, asked = self.labels[query.indices], query.indices
+        is_known = labels != UNKNOWN
+        return Answers(asked[is_known], labels[is_known], asked[~is_known])
+
+
+def run(
     pool: Pool,
-    test: Split | None,
-    seeds: Seeds,
-    step: int,
-    workspace: Path | None,
-) -> tuple[Classifier, float | None]:
-    """Return the classifier of a round and the median of its last evaluations."""
-    folder = None if workspace is None else round_folder(workspace, step)
-    seed = seeds.training(step)
-    generator = stream(seed, "train", step)
-    with progress.part(f"round-{step:03d}"):
-        if test is None:
-            return trainer.fit(pool, generator, workspace=folder), None
-        mark = "" if folder is None else mark_of(trainer, pool, test, seed, step)
-        evaluations = Evaluations.open(test, folder, mark)
-        classifier = trainer.fit(
-            pool, generator, workspace=folder, on_checkpoint=evaluations.add
+    *,
+    strategy: str | Strategy = DEFAULT_STRATEGY,
+    trainer: str | Trainer = "fixmatch-darp",
+    start: int = 10,
+    query: int | Sequence[int] = 20,
+    budget: int = 50,
+    seed: int = 0,
+    initial_models: int = 1,
+    workspace: Path | None = None,
+) -> Iterator[Round]:
+    """Simulate active learning on a labeled pool, from the first label to the budget.
+
+    The pool's labels are hidden; a simulated oracle gives them back when asked. The
+    same seed gives the same starting set and the same training stream for every
+    strategy.
+
+    Args:
+        pool: A pool whose labels are known, such as ``fewlabels.load("digits")``.
+        strategy: A built-in name, ``"package.module:Name"``, or an object.
+        trainer: The same for the trainer.
+        start: Labels at the beginning, spread evenly over the classes; 0: the first
+            query is made with the untrained network.
+        query: Labels asked for in each round; several numbers: in the first rounds,
+            the last of them from then on.
+        budget: Labels at the end.
+        seed: Seed of the whole run.
+        initial_models: With k > 1, k starting sets are trained on, and the one of
+            median accuracy on held-out images is kept (NPC paper, Sec. 5.1: k = 5).
+        workspace: A folder where trainers keep their work, so that it can resume.
+
+    Returns:
+        An iterator that trains as it goes and yields a record of each round.
+    """
+    if not isinstance(pool, Pool):
+        raise UsageError(
+            f"A run needs a pool, and was given {type(pool).__name__} {pool!s:.80}; "
+            'load it first: fewlabels.run(fewlabels.load("digits")).'
         )
-    return classifier, evaluations.median
+    strategy, trainer = strategies.resolve(strategy), training.resolve(trainer)
+    start, budget = whole_number("start", start), whole_number("budget", budget)
+    if isinstance(query, Sequence):
+        query = [whole_number("query", size) for size in query]
+    else:
+        query = whole_number("query", query)
+    number = whole_number("initial_models", initial_models)
+    check_plan(pool, start=start, query=query, budget=budget)
+    answers = starting_answers(
+        pool, start, seed, trainer=trainer, num_models=number, workspace=workspace
+    )
+    return rounds(
+        hidden(pool, budget).with_answers(answers),
+        trainer=trainer,
+        strategy=strategy,
+        oracle=TableOracle(pool.labels),
+        query=query,
+        budget=budget,
+        seed=seed,
+        test=pool.test,
+        workspace=workspace,
+    )
+
+
+def hidden(pool: Pool, budget: int) -> Pool:
+    """Return the pool with its labels and test split out of sight.
+
+    Only items whose label is known can be asked about: nobody else could answer.
+    """
+    return replace(
+        pool,
+        labels=torch.full_like(pool.labels, UNKNOWN),
+        candidates=torch.nonzero(pool.labels != UNKNOWN).flatten(),
+        test=None,
+        budget=budget,
+    )
+
+
+def check_plan(
+    pool: Pool, *, start: int, query: int | Sequence[int], budget: int
+) -> None:
+    """Raise unless start, query size and budget fit the pool and each other.
+
+    A wrong number raises :class:`fewlabels.errors.BudgetError`, a pool without labels
+    :class:`fewlabels.errors.DataError`.
+    """
+    check_numbers(start=start, query=query, budget=budget)
+    known = len(pool.labeled)
+    if not known:
+        raise DataError(
+            f"None of the {len(pool)} items has a label, so nothing can answer; give a "
+            "labeled data set, such as a folder per class."
+        )
+    if budget > known:
+        raise BudgetError(
+            f"The budget of {budget} labels is larger than the pool, which has {known} "
+            "items with a known label; lower the budget."
+        )
+
+
+def check_numbers(*, start: int, query: int | Sequence[int], budget: int) -> None:
+    """Raise unless start, query size and budget fit each other, in whatever pool.
+
+    A wrong number raises :class:`fewlabels.errors.BudgetError`.
+    """
+    sizes, left = [query] if isinstance(query, int) else list(query), budget - start
+    if start < 0 or budget < 1 or not sizes or min(sizes) < 1:
+        raise BudgetError(
+            f"start is {start}, query {query} and budget {budget}; start with 0 labels "
+            "or more, and ask for at least one label in each round."
+        )
+    if left < 0:
+        raise BudgetError(
+            f"The budget of {budget} labels is smaller than the start of {start}; "
+            "raise the budget or start with fewer labels."
+        )
+    if 0 < left < sizes[0]:
+        raise BudgetError(
+            f"A query of {sizes[0]} labels is larger than what is left: the budget of "
+            f"{budget} less the start of {start} leaves {left}; ask for at most that."
+        )
+
+
+def starting_answers(
+    pool: Pool,
+    start: int,
+    seed: int | Seeds,
+    *,
+    trainer: Trainer,
+    num_models: int = 1,
+    workspace: Path | None = None,
+) -> Answers:
+    """Return the labels that a run begins with: random, spread evenly over the classes.
+
+    With several models, each is trained on a starting set of its own, and the set of
+    the median accuracy on held-out images of the pool is kept. The test split decides
+    nothing. All are trained with the stream of the first round, so in a workspace the
+    training of the set that was kept is that of the first round.
+
+    Args:
+        pool: The pool with its known labels.
+        start: How many labels.
+        seed: Seed of the whole run, or one per purpose.
+        trainer: Trains the models to choose from.
+        num_models: How many starting sets to choose from.
+        workspace: A folder where trainers keep their work.
+
+    Returns:
+        The labels to begin with.
+    """
+    if num_models < 1:
+        raise BudgetError(f"initial_models is {num_models}; give at least one.")
+    seeds = Seeds.of(seed)
+    sets = [
+        _balanced(pool, start, stream(seeds.start, "start", trial))
+        for trial in range(num_models if start else 1)
+    ]
+    if len(sets) == 1:
+        return sets[0]
+    taken = torch.cat([answers.indices for answers in sets])
+    free = pool.labeled[~torch.isin(pool.labeled, taken)]
+    order = torch.randperm(len(free), generator=stream(seeds.start, "held-out"))
+    chosen = free[order[: max(1, int(_HELD_OUT_SHARE * len(free)))]]
+    held_out = Split(ChosenImages(pool.images, chosen), pool.labels[chosen])
+    scores = []
+    for trial, answers in enumerate(sets):
+        with progress.part(f"start-{trial}"):
+            classifier = trainer.fit(
+                hidden(pool, start).with_answers(answers),
+                stream(seeds.first, "train", 0),
+                workspace=workspace and workspace / f"start-{trial}",
+            )
+        scores.append(accuracy(classifier, held_out))
+    kept = scores.index(median_low(scores))
+    if workspace is not None:
+        files.copy_folder(workspace / f"start-{kept}", round_folder(workspace, 0))
+    return sets[kept]
+
+
+def _balanced(pool: Pool, start: int, generator: Generator) -> Answers:
+    """Draw ``start`` labels whose class counts differ by at most one."""
+    lucky = torch.randperm(pool.num_classes, generator=generator)
+    even, extra = divmod(start, pool.num_classes)
+    chosen = []
+    for label, name in enumerate(pool.classes):
+        members = torch.nonzero(pool.labels == label).flatten()
+        wanted = even + int(label in lucky[:extra])
+        if wanted > len(members):
+            raise BudgetError(
+                f"The start of {start} labels takes {wanted} of class '{name}', which "
+                f"has {len(members)} items; start with fewer."
+            )
+        order = torch.randperm(len(members), generator=generator)
+        chosen.append(members[order[:wanted]])
+    indices = torch.cat(chosen)
+    return Answers(indices, pool.labels[indices])

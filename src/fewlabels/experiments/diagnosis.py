@@ -5,7 +5,7 @@ Shapes: S labeled items, n items that outputs are known of.
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -13,8 +13,7 @@ import torch
 from fewlabels import training
 from fewlabels.experiments.acquisition import round_folder
 from fewlabels.experiments.execution import replayed
-from fewlabels.experiments.lines import SCHEMA, RoundLine
-from fewlabels.experiments.run_folder import RunFolder
+from fewlabels.experiments.run_folder import SCHEMA, RunFolder
 from fewlabels.gram import (
     Spectrum,
     eigenvalue_ceiling,
@@ -27,7 +26,7 @@ from fewlabels.gram import (
 )
 from fewlabels.names import AllowCode, check_code
 from fewlabels.pool import Pool
-from fewlabels.protocols import Classifier, Kernel
+from fewlabels.protocols import Kernel, Outputs
 from fewlabels.rng import stream
 
 NO_NETWORK = "no saved network"
@@ -113,74 +112,62 @@ def diagnose(
     check_code(folder.settings_file, settings.trainer.code, allow_code)
     trainer = training.resolve(settings.trainer.name, settings.trainer.options)
     normalize = bool(settings.strategy.options.get("normalize", False))
+    positions = {name: index for index, name in enumerate(pool.ids)}
     name = _KERNELS[0]
     for line, known in replayed(folder, pool, settings):
-        classifier = training.restored(
-            trainer,
-            known,
-            stream(settings.seed, "train", line.step),
-            round_folder(folder.path, line.step),
-        )
+        seed = settings.all_seeds.training(line.step)
+        place = round_folder(folder.path, line.step)
+        generator = stream(seed, "train", line.step)
+        classifier = training.restored(trainer, known, generator, place)
         name = str(line.kernel) if line.kernel in _KERNELS else name
-        yield _conditioning(
-            line, known, classifier, name, normalize=normalize, whole_pool=whole_pool
+        # Another objective than NPC's has a value of its own, and no ceiling.
+        is_recorded = line.kernel == name and line.ceiling is not None
+        conditioning = Conditioning(
+            step=line.step,
+            num_labeled=line.num_labeled,
+            kernel=name,
+            is_stand_in=line.kernel != name,
+            query_kernel=line.kernel,
+            value=line.value if is_recorded else None,
+            ceiling=line.ceiling if is_recorded else None,
+        )
+        labeled = known.labeled
+        if classifier is None or not len(labeled):
+            missing = NO_NETWORK if classifier is None else NO_LABELS
+            yield replace(conditioning, missing=missing)
+            continue
+        items = torch.arange(len(pool)) if whole_pool else labeled
+        outputs = classifier.outputs(pool.images, items)
+        kernel = _kernel(name, outputs, pool.num_classes, normalize=normalize)
+        rows = labeled if whole_pool else torch.arange(len(items))
+        gram_SS = kernel.block(rows, rows)
+        extremes = spectrum(gram_SS)
+        asked = line.to_round(positions).query.indices
+        if whole_pool and not is_recorded and len(asked):  # chosen without these
+            members, size = torch.cat([labeled, asked]), len(asked)
+            conditioning = replace(
+                conditioning,
+                value=float(smallest_eigenvalue(kernel.block(members, members))),
+                ceiling=eigenvalue_ceiling(kernel, labeled, known.candidates, size),
+            )
+        # The last layer's matrix of all pairs of item and class has the eigenvalues of
+        # (h.h' + 1), C times each; the trace multiplies them by C, and a step limit is
+        # that of the whole matrix.
+        num_blocks = pool.num_classes if name == "last-layer" else 1
+        yield replace(
+            conditioning,
+            spectrum=extremes,
+            eigenvalues=tuple(torch.linalg.eigvalsh(gram_SS).tolist()),
+            step_limit=extremes.step_limit * num_blocks,
+            feature_rank=numerical_rank(outputs.features) if whole_pool else None,
         )
 
 
-def _conditioning(
-    line: RoundLine,
-    pool: Pool,
-    classifier: Classifier | None,
-    name: str,
-    *,
-    normalize: bool,
-    whole_pool: bool,
-) -> Conditioning:
-    is_stand_in = line.kernel != name
-    # Another objective than NPC's has a value of its own, and no ceiling.
-    is_recorded = not is_stand_in and line.ceiling is not None
-    common: dict[str, Any] = {
-        "step": line.step,
-        "num_labeled": line.num_labeled,
-        "kernel": name,
-        "is_stand_in": is_stand_in,
-        "query_kernel": line.kernel,
-        "value": line.value if is_recorded else None,
-        "ceiling": line.ceiling if is_recorded else None,
-    }
-    if classifier is None or not len(pool.labeled):
-        missing = NO_NETWORK if classifier is None else NO_LABELS
-        return Conditioning(**common, missing=missing)
-    items = torch.arange(len(pool)) if whole_pool else pool.labeled
-    outputs = classifier.outputs(pool.images, items)
-    kernel: Kernel
+def _kernel(
+    name: str, outputs: Outputs, num_classes: int, *, normalize: bool
+) -> Kernel:
     if name == "wide-head":
-        kernel = wide_head_kernel(outputs.features, normalize=normalize)
-    elif name == "softmax":
-        kernel = softmax_kernel(outputs.features, outputs.logits, normalize=normalize)
-    else:
-        kernel = last_layer_kernel(
-            outputs.features, pool.num_classes, normalize=normalize
-        )
-    rows = pool.labeled if whole_pool else torch.arange(len(items))
-    gram_SS = kernel.block(rows, rows)
-    found = spectrum(gram_SS)
-    positions = {name: index for index, name in enumerate(pool.ids)}
-    asked = line.to_round(positions).query.indices
-    if whole_pool and not is_recorded and len(asked):  # chosen without these
-        members = torch.cat([pool.labeled, asked])
-        common["value"] = float(smallest_eigenvalue(kernel.block(members, members)))
-        common["ceiling"] = eigenvalue_ceiling(
-            kernel, pool.labeled, pool.candidates, len(asked)
-        )
-    # The last layer's matrix of all pairs of item and class has the eigenvalues of
-    # (h.h' + 1), C times each; the trace multiplies them by C, and a step limit is that
-    # of the whole matrix.
-    num_blocks = pool.num_classes if name == "last-layer" else 1
-    return Conditioning(
-        **common,
-        spectrum=found,
-        eigenvalues=tuple(torch.linalg.eigvalsh(gram_SS).tolist()),
-        step_limit=found.step_limit * num_blocks,
-        feature_rank=numerical_rank(outputs.features) if whole_pool else None,
-    )
+        return wide_head_kernel(outputs.features, normalize=normalize)
+    if name == "softmax":
+        return softmax_kernel(outputs.features, outputs.logits, normalize=normalize)
+    return last_layer_kernel(outputs.features, num_classes, normalize=normalize)

@@ -1,11 +1,11 @@
-"""A run in a folder: begin it, go on with it, never lose it."""
+"""A run in a folder: begin it, resume it, never lose it."""
 
 import hashlib
 import platform
 import time
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,20 +13,26 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from torch import Generator
-
 from fewlabels import strategies, training
 from fewlabels.data.contents import row_digest
 from fewlabels.errors import DataChangedWarning, DataError, SettingsChangedError
-from fewlabels.experiments.acquisition import rounds, without
-from fewlabels.experiments.lines import RoundLine, answers_of, has_ended
-from fewlabels.experiments.oracles import TableOracle
-from fewlabels.experiments.run_folder import RunFolder
-from fewlabels.experiments.settings import RunSettings, made_changes
-from fewlabels.experiments.simulation import check_plan, hidden, starting_answers
-from fewlabels.names import Identity, identity
-from fewlabels.pool import Answers, Pool, Query, Round
-from fewlabels.protocols import Classifier, Strategy, Trainer, ignore
+from fewlabels.experiments.acquisition import (
+    TableOracle,
+    check_plan,
+    hidden,
+    rounds,
+    starting_answers,
+    without,
+)
+from fewlabels.experiments.run_folder import (
+    RoundLine,
+    RunFolder,
+    answers_of,
+    has_ended,
+)
+from fewlabels.experiments.settings import RunSettings, identity_changes
+from fewlabels.pool import Pool, Round
+from fewlabels.protocols import Strategy, Trainer
 
 _ROWS_HASH = "rows_hash"
 _STATUS = Path("/proc/self/status")
@@ -56,27 +62,66 @@ def execute(
     strategy, trainer = check_choices(settings)
     resolved = settings.model_copy(
         update={
-            "strategy": settings.strategy.as_made(strategy),
-            "trainer": settings.trainer.as_made(trainer),
+            "strategy": settings.strategy.with_identity(strategy),
+            "trainer": settings.trainer.with_identity(trainer),
         }
     )
-    changed = made_changes(settings.made, resolved.made)
+    changed = identity_changes(settings.made, resolved.made)
     if changed:
         raise SettingsChangedError(
-            f"The run was planned with something else than is here: "
-            f"{'; '.join(changed)}. Repeat the command that planned it, and see that "
-            "every machine has the same code."
+            f"The run was planned with other code or options: {'; '.join(changed)}. "
+            "Plan it again, and make sure that every machine has the same code."
         )
     check_plan(pool, start=settings.start, query=settings.query, budget=settings.budget)
     trainer.check(pool)  # before anything is written down
     folder = RunFolder(path)
+    positions = {name: index for index, name in enumerate(pool.ids)}
     with folder.owned():
         facts = _data_facts(pool)
         folder.begin(resolved, {"data": facts, **environment()})
         _check_same_data(folder, facts)
         if beginning is not None and folder.start() is None:
             folder.begin_like(RunFolder(beginning))
-        yield from _finished_and_new(folder, resolved, pool, strategy, trainer)
+        lines, written = folder.lines(), folder.start()
+        if written is None:
+            answers = starting_answers(
+                pool,
+                settings.start,
+                settings.all_seeds,
+                trainer=trainer,
+                num_models=settings.initial_models,
+                workspace=path,
+            )
+            pairs = zip(answers.indices.tolist(), answers.labels.tolist(), strict=True)
+            written = {pool.ids[index]: label for index, label in pairs}
+            folder.write_start(written)
+        start, known = answers_of(written, positions), hidden(pool, settings.budget)
+        is_withheld = settings.zero_shot and not lines
+        if not is_withheld:
+            known = known.with_answers(start)
+        history = [line.to_round(positions) for line in lines]
+        for finished in history:
+            known = known.with_answers(finished.answers)
+            yield finished
+        if has_ended(lines):
+            return
+        watch = Stopwatch()
+        for finished in rounds(
+            known,
+            trainer=trainer,
+            strategy=strategy,
+            oracle=TableOracle(pool.labels),
+            query=settings.query,
+            budget=settings.budget,
+            seed=settings.all_seeds,
+            test=pool.test,
+            history=history,
+            withheld=start if is_withheld else None,
+            workspace=path,
+            timer=watch.running,
+        ):
+            folder.append(RoundLine.of(finished, pool), watch.reading())
+            yield finished
 
 
 def check_choices(settings: RunSettings) -> tuple[Strategy, Trainer]:
@@ -113,90 +158,29 @@ def replayed(
 
 
 def are_same_data(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Return whether facts are of the same data."""
+    """Return whether two descriptions are of the same data."""
     return all(before.get(name) == now[name] for name in now)
 
 
-def _finished_and_new(
-    folder: RunFolder,
-    settings: RunSettings,
-    pool: Pool,
-    strategy: Strategy,
-    trainer: Trainer,
-) -> Iterator[Round]:
-    """Replay what the folder holds, then go on until the budget is spent."""
-    positions = {name: index for index, name in enumerate(pool.ids)}
-    lines = folder.lines()
-    start = _start(folder, settings, pool, trainer, positions)
-    asked, withheld = hidden(pool, settings.budget), None
-    if settings.zero_shot and not lines:
-        withheld = start
-    else:
-        asked = asked.with_answers(start)
-    history = [line.to_round(positions) for line in lines]
-    for finished in history:
-        asked = asked.with_answers(finished.answers)
-        yield finished
-    if has_ended(lines):
-        return
-    watch = Stopwatch()
-    for finished in rounds(
-        asked,
-        trainer=TimedTrainer(trainer, watch),
-        strategy=TimedStrategy(strategy, watch),
-        oracle=TableOracle(pool.labels),
-        query=settings.query,
-        budget=settings.budget,
-        seed=settings.all_seeds,
-        test=pool.test,
-        history=history,
-        withheld=withheld,
-        workspace=folder.path,
-    ):
-        folder.append(RoundLine.of(finished, pool), watch.reading())
-        yield finished
-
-
-def _start(
-    folder: RunFolder,
-    settings: RunSettings,
-    pool: Pool,
-    trainer: Trainer,
-    positions: Mapping[str, int],
-) -> Answers:
-    """Return the labels to begin with: those written down, or new ones."""
-    written = folder.start()
-    if written is None:
-        answers = starting_answers(
-            pool,
-            settings.start,
-            settings.all_seeds,
-            trainer=trainer,
-            num_models=settings.initial_models,
-            workspace=folder.path,
-        )
-        pairs = zip(answers.indices.tolist(), answers.labels.tolist(), strict=True)
-        written = {pool.ids[index]: label for index, label in pairs}
-        folder.write_start(written)
-    return answers_of(written, positions)
-
-
 def _data_facts(pool: Pool) -> dict[str, Any]:
+    """Return sizes, classes and hashes of the data, as ``run.json`` holds them."""
+
     def digest(content: bytes) -> str:
         return hashlib.sha256(content).hexdigest()
 
-    test, parts, test_hash = pool.test, [pool.images], ""
+    test, ids = pool.test, "\n".join(pool.ids).encode()
+    test_hash, images = "", [pool.images]
     if test is not None:
-        parts.append(test.images)
-        ids = "\n".join(test.ids).encode()
-        test_hash = digest(test.labels.numpy().tobytes() + ids)
-    rows = row_digest(*parts)
+        test_ids = "\n".join(test.ids).encode()
+        test_hash = digest(test.labels.numpy().tobytes() + test_ids)
+        images.append(test.images)
+    rows = row_digest(*images)
     return {
         "num_items": len(pool),
         "num_test": 0 if test is None else len(test),
         "classes": list(pool.classes),
         "shape": list(pool.images.shape),
-        "hash": digest("\n".join(pool.ids).encode()),
+        "hash": digest(ids),
         "labels_hash": digest(pool.labels.numpy().tobytes()),
         "test_hash": test_hash,
         **({_ROWS_HASH: rows} if rows else {}),
@@ -213,8 +197,7 @@ def _check_same_data(folder: RunFolder, now: Mapping[str, Any]) -> None:
     if before["classes"] != now["classes"]:
         raise DataError(
             f"The run in '{folder.path}' began with the classes {before['classes']}; "
-            f"the data now have {now['classes']}, so its labels would mean something "
-            "else. Restore the data, or give another folder."
+            f"the data now have {now['classes']}. Restore them, or give another folder."
         )
     if not are_same_data(before, now):
         has_other_rows = before.get(_ROWS_HASH) != now.get(_ROWS_HASH)
@@ -222,112 +205,47 @@ def _check_same_data(folder: RunFolder, now: Mapping[str, Any]) -> None:
         msg = (
             f"The data changed since the run in '{folder.path}' began: "
             f"{before['num_items']} items and {before['num_test']} to measure on then, "
-            f"{now['num_items']} and {now['num_test']} now{rows}. Labels are kept by "
-            "file and content, so none moves to another image; later rounds use what "
-            "is there now."
+            f"{now['num_items']} and {now['num_test']} now{rows}. Labels stay with "
+            "their files and contents; later rounds use the data of now."
         )
         warnings.warn(msg, DataChangedWarning, stacklevel=2)
 
 
 @dataclass
 class Stopwatch:
-    """Seconds spent per kind of work since the last reading.
+    """Seconds spent per kind of work since the last reading, and memory of queries.
 
     Work inside other work counts once, as what it is itself.
     """
 
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     megabytes: dict[str, float] = field(default_factory=dict)
-    """The most that the process held during some kinds of work."""
+    """The most that the process held during queries, where Linux reports it."""
 
     @contextmanager
     def running(self, work: str) -> Iterator[None]:
         """Count the time of the block as time of ``work``."""
+        is_measured = work == "query"
+        try:
+            if is_measured:
+                _RESET.write_text(_PEAK_ONLY, "ascii")
+        except OSError:
+            is_measured = False
         begin, counted = time.perf_counter(), sum(self.seconds.values())
         try:
             yield
         finally:
             inside = sum(self.seconds.values()) - counted
             self.seconds[work] += time.perf_counter() - begin - inside
+        for line in _STATUS.read_text("ascii").splitlines() if is_measured else ():
+            if line.startswith("VmHWM:"):
+                kilobytes = int(line.split()[1])
+                self.megabytes[work] = round(kilobytes * 1024 / 1e6, 1)
 
     def reading(self) -> dict[str, Any]:
-        """Return seconds, megabytes and the time of day, and begin anew."""
+        """Return seconds, megabytes and the time of day, and start over."""
         spent = {f"{work}_seconds": round(s, 3) for work, s in self.seconds.items()}
         spent |= {f"{work}_peak_mb": peak for work, peak in self.megabytes.items()}
         self.seconds.clear()
         self.megabytes.clear()
         return spent | {"finished": datetime.now(UTC).isoformat(timespec="seconds")}
-
-
-@dataclass(frozen=True)
-class TimedTrainer:
-    """A trainer whose time is taken, without that of measuring its checkpoints."""
-
-    trainer: Trainer
-    watch: Stopwatch
-
-    @property
-    def identity(self) -> Identity:
-        """That of the trainer."""
-        return identity(self.trainer)
-
-    @property
-    def num_steps(self) -> int | None:
-        """That of the trainer."""
-        return self.trainer.num_steps
-
-    def check(self, pool: Pool) -> None:
-        """Let the trainer check."""
-        self.trainer.check(pool)
-
-    def fit(
-        self,
-        pool: Pool,
-        generator: Generator,
-        *,
-        workspace: Path | None = None,
-        on_checkpoint: Callable[[int, Classifier], None] = ignore,
-    ) -> Classifier:
-        """Train; see :class:`fewlabels.protocols.Trainer`."""
-
-        def measured(step: int, classifier: Classifier) -> None:
-            with self.watch.running("measure"):
-                on_checkpoint(step, classifier)
-
-        with self.watch.running("train"):
-            return self.trainer.fit(
-                pool, generator, workspace=workspace, on_checkpoint=measured
-            )
-
-
-@dataclass(frozen=True)
-class TimedStrategy:
-    """A strategy whose time is taken and, on Linux, the peak of its memory."""
-
-    strategy: Strategy
-    watch: Stopwatch
-
-    def select(
-        self,
-        classifier: Classifier,
-        pool: Pool,
-        size: int,
-        generator: Generator,
-        *,
-        history: Sequence[Round] = (),
-    ) -> Query:
-        """Choose; see :class:`fewlabels.protocols.Strategy`."""
-        try:
-            _RESET.write_text(_PEAK_ONLY, "ascii")
-            is_measured = True
-        except OSError:
-            is_measured = False
-        with self.watch.running("query"):
-            query = self.strategy.select(
-                classifier, pool, size, generator, history=history
-            )
-        for line in _STATUS.read_text("ascii").splitlines() if is_measured else ():
-            if line.startswith("VmHWM:"):
-                kilobytes = int(line.split()[1])
-                self.watch.megabytes["query"] = round(kilobytes * 1024 / 1e6, 1)
-        return query

@@ -61,9 +61,8 @@ class JsonLines(_Tasks):
     def tell(self, step: int, figures: Mapping[str, float]) -> None:
         """Write a line: time, part, task, step and the figures."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        entry = dict(self.common)
-        entry |= {"time": now, "part": progress.current_part() or None}
-        entry |= {"task": self._last, "step": step}
+        place = {"part": progress.current_part() or None, "task": self._last}
+        entry = {**self.common, "time": now, **place, "step": step}
         append_entry(self.path, entry | _numbers(figures))
 
 
@@ -80,8 +79,14 @@ class TensorBoard(_Tasks):
             folder: Where the folders of the parts shall stand.
         """
         super().__init__()
-        self.folder = folder
-        self._new_writer = _summary_writer()
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise UsageError(
+                f"TensorBoard is not installed ({error}). Install it with: pip install "
+                "'fewlabels[tensorboard]', or go on without its files."
+            ) from error
+        self.folder, self._new_writer = folder, SummaryWriter
         self._writer: Any = None
         self._part = ""
 
@@ -103,18 +108,6 @@ class TensorBoard(_Tasks):
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-
-
-def _summary_writer() -> Any:
-    """Return the class that writes events; an extra of this package installs it."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise UsageError(
-            f"TensorBoard is not installed ({error}), so its files cannot be written. "
-            "Install it with: pip install 'fewlabels[tensorboard]', or go on without."
-        ) from error
-    return SummaryWriter
 
 
 def _numbers(figures: Mapping[str, float]) -> dict[str, float]:

@@ -1,49 +1,186 @@
 """The folder of a run: its files, who may write them, what a resume must agree on."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import ValidationError
+import torch
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+from torch import Tensor
 
+from fewlabels import files
 from fewlabels.errors import (
     ForeignFolderError,
     RunError,
     RunInUseError,
     SettingsChangedError,
 )
-from fewlabels.experiments import evaluations
-from fewlabels.experiments.acquisition import round_folder
-from fewlabels.experiments.lines import (
-    SCHEMA,
-    RoundLine,
-    RunDescription,
-    StartFile,
-    TimingLine,
-)
+from fewlabels.experiments.acquisition import EVALUATIONS_FILE, round_folder
 from fewlabels.experiments.listeners import JsonLines, TensorBoard
-from fewlabels.experiments.settings import Made, RunSettings, made_changes
-from fewlabels.files import (
-    add_checksum,
-    check_empty_folder,
-    copy_folder,
-    hold_lock,
-    make_folder,
-    parse_json,
-    read_regular,
-    remove_leftovers,
-    replace_text,
-    verify_checksum,
-)
+from fewlabels.experiments.settings import Identities, RunSettings, identity_changes
+from fewlabels.names import Identity
+from fewlabels.pool import UNKNOWN, Answers, Pool, Query, Round
 from fewlabels.progress import reporting
+
+SCHEMA = 3
+"""Version of the files of a run; the first field of every line."""
 
 _KIND = "fewlabels run"
 _LOCK = ".fewlabels-lock"
-_BOARD = "tensorboard"
 _MOST_BYTES = 2**30
+
+Whole = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+"""A number that every library can hold."""
+_Count = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+def _checked_share(value: float) -> float:
+    if value < 0 or value > 1:  # NaN is neither: nothing could be measured
+        raise ValueError("a share is a number from 0 to 1")
+    return value
+
+
+_Share = Annotated[float, AfterValidator(_checked_share)]
+
+
+class RoundLine(BaseModel):
+    """What is kept of a round. Labels are tied to ids; indices are for convenience."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: int = SCHEMA
+    step: Whole
+    num_labeled: Whole
+    accuracy: _Share | None
+    median_accuracy: _Share | None
+    ids: tuple[str, ...]
+    """The items asked about."""
+    indices: tuple[Whole, ...]
+    """Their positions in the pool when they were asked."""
+    labels: tuple[Whole | None, ...]
+    """Their answers: a class, -1 where the oracle skipped, None where it left open."""
+    class_counts: tuple[Whole, ...]
+    """Labels per class that the round was trained on."""
+    kernel: str | None
+    value: float | None
+    ceiling: float | None
+    tie: bool | None
+    record: dict[str, Any]
+    """Everything the strategy wanted written down."""
+
+    @model_validator(mode="after")
+    def _has_a_label_per_item(self) -> Self:
+        if not len(self.ids) == len(self.indices) == len(self.labels):
+            raise ValueError("ids, indices and labels are not equally many")
+        return self
+
+    @classmethod
+    def of(cls, finished: Round, pool: Pool) -> Self:
+        """Return the line of a round."""
+        indices, answers = finished.query.indices.tolist(), finished.answers
+        given = dict(
+            zip(answers.indices.tolist(), answers.labels.tolist(), strict=True)
+        )
+        given |= dict.fromkeys(answers.skipped.tolist(), UNKNOWN)
+        record = dict(finished.query.record)
+        return cls(
+            step=finished.step,
+            num_labeled=finished.num_labeled,
+            accuracy=finished.accuracy,
+            median_accuracy=finished.median_accuracy,
+            ids=tuple(pool.ids[index] for index in indices),
+            indices=tuple(indices),
+            labels=tuple(given.get(index) for index in indices),
+            class_counts=finished.class_counts,
+            kernel=record.get("kernel"),
+            value=finished.query.value,
+            ceiling=record.get("ceiling"),
+            tie=record.get("tie"),
+            record=record,
+        )
+
+    def to_json(self) -> str:
+        """Return the line, without its end."""
+        return json.dumps(self.model_dump(mode="json"), ensure_ascii=False)
+
+    def to_round(self, positions: Mapping[str, int]) -> Round:
+        """Return the round, its items by position; missing items are left out."""
+        items = {
+            positions[name]: label
+            for name, label in zip(self.ids, self.labels, strict=True)
+            if name in positions
+        }
+        given = {i: items[i] for i in items if items[i] not in {None, UNKNOWN}}
+        skipped = _numbers(i for i in items if items[i] == UNKNOWN)
+        return Round(
+            step=self.step,
+            num_labeled=self.num_labeled,
+            class_counts=self.class_counts,
+            accuracy=self.accuracy,
+            median_accuracy=self.median_accuracy,
+            query=Query(_numbers(items), self.value, self.record),
+            answers=Answers(_numbers(given), _numbers(given.values()), skipped),
+        )
+
+
+class TimingLine(BaseModel):
+    """What a line of ``timings.jsonl`` may hold: a moment, and numbers by name."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
+    __pydantic_extra__: dict[str, float | None] = Field(init=False)
+
+    step: Whole
+    finished: datetime | None = None
+
+
+class _DataFacts(BaseModel):
+    num_items: _Count
+    num_test: _Count
+    classes: list[str]
+    shape: list[_Count] = []
+
+
+class RunDescription(BaseModel):
+    """What ``run.json`` has to hold; there may be more."""
+
+    kind: Literal["fewlabels run"]
+    settings: RunSettings
+    data: _DataFacts
+    versions: dict[str, Any] = {}
+    made: dict[str, Identity] = {}
+
+
+class StartFile(BaseModel):
+    """What ``start.json`` has to hold."""
+
+    ids: tuple[str, ...]
+    labels: tuple[Whole, ...]
+
+
+def answers_of(written: Mapping[str, int], positions: Mapping[str, int]) -> Answers:
+    """Return labels by position; those of items that are gone are left out."""
+    items = {positions[n]: label for n, label in written.items() if n in positions}
+    return Answers(_numbers(items), _numbers(items.values()))
+
+
+def has_ended(lines: Sequence[RoundLine]) -> bool:
+    """Return whether a run with these rounds is at its end: the last asks nothing."""
+    return bool(lines) and not lines[-1].ids
+
+
+def _numbers(values: Iterable[int | None]) -> Tensor:
+    return torch.tensor(list(values), dtype=torch.int64)
 
 
 @dataclass(frozen=True)
@@ -89,8 +226,8 @@ class RunFolder:
         with ExitStack() as stack:
             stack.enter_context(reporting(lines))
             if tensorboard:
-                board = stack.enter_context(closing(TensorBoard(self.path / _BOARD)))
-                stack.enter_context(reporting(board))
+                board = TensorBoard(self.path / "tensorboard")
+                stack.enter_context(reporting(stack.enter_context(closing(board))))
             yield
 
     def check_ours(self) -> None:
@@ -98,26 +235,24 @@ class RunFolder:
         if self.settings_file.exists():
             self.description()
         else:
-            check_empty_folder(self.path, "run", _LOCK)
+            files.check_empty_folder(self.path, "run", _LOCK)
 
     @contextmanager
     def owned(self) -> Iterator[None]:
         """Keep others out while the block runs, or raise :class:`RunInUseError`."""
         self.check_ours()
-        make_folder(self.path)
+        files.make_folder(self.path)
         in_use = RunInUseError(
             f"Another process is using '{self.path}'; two would mix their results. "
             "Wait for it, or choose another folder."
         )
-        # All that a run may have been writing when it was killed.
-        ends = [self.settings_file, self.start_file, self.rounds_file]
-        ends += [self.timings_file, self.report_file, round_folder(self.path, 0)]
-        with hold_lock(self.path / _LOCK, in_use):
-            work = [*self.path.glob("round-*"), *self.path.glob("start-*")]
-            names = ("model.safetensors", evaluations.FILE)
-            remove_leftovers(
-                [*ends, *(folder / name for folder in work for name in names)]
-            )
+        with files.hold_lock(self.path / _LOCK, in_use):
+            # All that a run may have been writing when it was killed.
+            paths = [self.settings_file, self.start_file, self.rounds_file]
+            paths += [self.timings_file, self.report_file, round_folder(self.path, 0)]
+            for folder in (*self.path.glob("round-*"), *self.path.glob("start-*")):
+                paths += [folder / "model.safetensors", folder / EVALUATIONS_FILE]
+            files.remove_leftovers(paths)
             yield
 
     def begin(self, settings: RunSettings, facts: Mapping[str, Any]) -> None:
@@ -127,14 +262,15 @@ class RunFolder:
         than those in the folder raise :class:`SettingsChangedError`.
         """
         if not self.settings_file.exists():
-            content = {"kind": _KIND, "schema_version": SCHEMA}
-            content |= {"settings": settings.bare.model_dump(mode="json")}
-            made = {part: one.model_dump() for part, one in settings.made.items()}
-            content |= {"made": made} | dict(facts)
-            replace_text(self.settings_file, add_checksum(_pretty(content)))
-            return
-        changed = self.changes(settings)
-        if changed:
+            identities = settings.made.items()
+            content = {
+                "kind": _KIND,
+                "schema_version": SCHEMA,
+                "settings": settings.bare.model_dump(mode="json"),
+                "made": {part: identity.model_dump() for part, identity in identities},
+            }
+            _write(self.settings_file, content | dict(facts))
+        elif changed := self.changes(settings):
             raise SettingsChangedError(
                 f"'{self.path}' contains a run with different settings: "
                 f"{'; '.join(changed)}. Results of both would mix. Use the old "
@@ -149,12 +285,12 @@ class RunFolder:
         begun = self._described()[1]
         before = begun.settings.bare.model_dump(mode="json")
         now = settings.bare.model_dump(mode="json")
-        found = [
+        changed = [
             f"{key} was {before[key]!r} and is now {now[key]!r}"
             for key in now
             if before[key] != now[key]
         ]
-        return found or made_changes(begun.made, settings.made)
+        return changed or identity_changes(begun.made, settings.made)
 
     def description(self) -> dict[str, Any]:
         """Return the content of ``run.json``."""
@@ -164,37 +300,38 @@ class RunFolder:
         """Return the settings that the run began with."""
         return self._described()[1].settings
 
-    def made(self) -> Made:
+    def made(self) -> Identities:
         """Return the identities of strategy and trainer that the run began with."""
         return self._described()[1].made
 
     def _described(self) -> tuple[dict[str, Any], RunDescription]:
-        content = _json(self.settings_file)
+        with _readable(self.settings_file):
+            content = files.parse_json(
+                files.verify_checksum(
+                    files.read_regular(self.settings_file, _MOST_BYTES)
+                )
+            )
         try:
             return content, RunDescription.model_validate(content)
         except ValidationError as error:
-            raise ForeignFolderError(
-                f"'{self.settings_file}' does not describe a run of fewlabels. Give "
-                "another folder."
-            ) from error
+            msg = (
+                f"'{self.settings_file}' does not describe a run; give another folder."
+            )
+            raise ForeignFolderError(msg) from error
 
     def start(self) -> dict[str, int] | None:
         """Return ids and labels that the run began with; None if not yet decided."""
         if not self.start_file.exists():
             return None
-        content = _json(self.start_file)
         with _readable(self.start_file):
-            start = StartFile.model_validate(content)
+            start = StartFile.model_validate(_read(self.start_file))
             return dict(zip(start.ids, start.labels, strict=True))
 
     def write_start(self, labels: Mapping[str, int]) -> None:
         """Write down what the run begins with."""
-        content = {
-            "schema_version": SCHEMA,
-            "ids": list(labels),
-            "labels": list(labels.values()),
-        }
-        replace_text(self.start_file, add_checksum(_pretty(content)))
+        ids, numbers = list(labels), list(labels.values())
+        content = {"schema_version": SCHEMA, "ids": ids, "labels": numbers}
+        _write(self.start_file, content)
 
     def begin_like(self, other: "RunFolder") -> None:
         """Take over the starting set and the first training of a run that begins alike.
@@ -204,15 +341,13 @@ class RunFolder:
         """
         labels = other.start()
         if labels is not None and other.lines():
-            copy_folder(round_folder(other.path, 0), round_folder(self.path, 0))
+            files.copy_folder(round_folder(other.path, 0), round_folder(self.path, 0))
             self.write_start(labels)
 
     def lines(self) -> list[RoundLine]:
         """Return the finished rounds."""
         with _readable(self.rounds_file):
-            lines = [
-                RoundLine.model_validate(line) for line in _lines(self.rounds_file)
-            ]
+            lines = [*map(RoundLine.model_validate, _lines(self.rounds_file))]
             numbers = [line.step for line in lines]
             if numbers != list(range(len(lines))):
                 raise ValueError(f"its rounds are numbered {numbers}")
@@ -234,17 +369,22 @@ class RunFolder:
         """Add a finished round; its timing first, so that no round is without one."""
         timings = [entry for entry in self.timings() if entry["step"] < line.step]
         timings.append({"schema_version": SCHEMA, "step": line.step} | dict(timing))
-        entries = [add_checksum(json.dumps(timing)) for timing in timings]
-        replace_text(self.timings_file, "".join(f"{entry}\n" for entry in entries))
+        entries = [files.add_checksum(json.dumps(timing)) for timing in timings]
+        files.replace_text(
+            self.timings_file, "".join(f"{entry}\n" for entry in entries)
+        )
         before = ""
         if self.rounds_file.exists():
             before = self.rounds_file.read_bytes().decode().rstrip("\n") + "\n"
-        replace_text(self.rounds_file, f"{before}{add_checksum(line.to_json())}\n")
+        files.replace_text(
+            self.rounds_file, f"{before}{files.add_checksum(line.to_json())}\n"
+        )
 
 
-def _json(file: Path) -> Any:
-    with _readable(file):
-        return parse_json(verify_checksum(read_regular(file, _MOST_BYTES)))
+def _read(file: Path) -> Any:
+    """Read a file that holds one JSON object."""
+    content = files.read_regular(file, _MOST_BYTES)
+    return files.parse_json(files.verify_checksum(content))
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:
@@ -252,8 +392,8 @@ def _lines(file: Path) -> list[dict[str, Any]]:
     if not file.exists():
         return []
     # Names may hold any other character that Python would split lines at.
-    whole = read_regular(file, _MOST_BYTES).decode("utf-8")
-    return [parse_json(verify_checksum(line)) for line in whole.split("\n") if line]
+    lines = files.read_regular(file, _MOST_BYTES).decode("utf-8").split("\n")
+    return [files.parse_json(files.verify_checksum(line)) for line in lines if line]
 
 
 @contextmanager
@@ -263,10 +403,11 @@ def _readable(file: Path) -> Iterator[None]:
         yield
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(
-            f"'{file}' could not be read: {error}. It is missing, or was changed by "
-            "something other than fewlabels; restore it or choose another folder."
+            f"'{file}' could not be read: {error}. It is missing, or another program "
+            "changed it; restore it or choose another folder."
         ) from error
 
 
-def _pretty(content: Mapping[str, Any]) -> str:
-    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+def _write(file: Path, content: Mapping[str, Any]) -> None:
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    files.replace_text(file, files.add_checksum(text))

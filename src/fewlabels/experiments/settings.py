@@ -18,7 +18,6 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
-from pydantic_core import ErrorDetails
 
 from fewlabels import data, training
 from fewlabels.errors import UnknownNameError, UsageError, check_range
@@ -29,7 +28,7 @@ from fewlabels.names import DEFAULT_STRATEGY, AllowCode, Identity, check_code, i
 if TYPE_CHECKING:
     from fewlabels.experiments.acquisition import Seeds
 
-Made = Mapping[str, Identity]
+Identities = Mapping[str, Identity]
 """Identities of ``"strategy"`` and ``"trainer"``."""
 
 _LIKE = "Give a YAML file with one 'name: value' per line."
@@ -38,30 +37,34 @@ _MOST_BYTES = 2**20
 _MOST_VALUES = 100_000
 _DEEPEST = 50
 _Model = TypeVar("_Model", bound=BaseModel)
-_CODE = ("strategy", "trainer")  # the settings that may be import paths
 
 
-class Choice(BaseModel):
+class FrozenModel(BaseModel):
+    """A model that cannot change and refuses unknown fields."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True
+    )
+
+
+class Choice(FrozenModel):
     """Something chosen by name, with its options."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     """A built-in name, an import path, or for data also a path."""
     options: dict[str, Any] = {}
     """Its options, by name."""
     made: Identity | None = None
-    """What name and options stood for when the work was planned: a default that changes
-    in a later version, or one's own code that is edited, make something else of the
-    same name. None: not looked at."""
+    """Identity of the resolved object when the work was planned: a default may change
+    in a later version, and people edit their own code. None: not resolved yet."""
 
     @property
     def bare(self) -> "Choice":
         """The choice without its identity."""
         return self.model_copy(update={"made": None})
 
-    def as_made(self, thing: object) -> "Choice":
-        """Return the choice with the identity of the object made from it."""
+    def with_identity(self, thing: object) -> "Choice":
+        """Return the choice with the identity of the object that it resolves to."""
         return self.model_copy(update={"made": identity(thing)})
 
     @property
@@ -73,10 +76,8 @@ class Choice(BaseModel):
             'npc (draws = 100)'
         """
         options = [
-            f"{key} = {value}"
-            if isinstance(value, str)
-            else f"{key} = {json.dumps(value, ensure_ascii=False)}"
-            for key, value in self.options.items()
+            f"{key} = {v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)}"
+            for key, v in self.options.items()
         ]
         return f"{self.name} ({', '.join(options)})" if options else self.name
 
@@ -97,22 +98,20 @@ class Choice(BaseModel):
         if isinstance(given, str):
             return {"name": given}
         if isinstance(given, dict) and "options" not in given:
-            named = {key: given[key] for key in ("name",) if key in given}
-            rest = {key: value for key, value in given.items() if key != "name"}
-            return named | {"options": rest}
+            options = dict(given)
+            named = {"name": options.pop("name")} if "name" in given else {}
+            return named | {"options": options}
         return given
 
     @model_serializer(mode="wrap")
     def _as_given(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Write what it came to only where that is known."""
+        """Write the identity only where it is known."""
         written: dict[str, Any] = dump(self)
         return {key: written[key] for key in written if key != "made" or self.made}
 
 
-class DataOptions(BaseModel):
-    """What can be said of data in a settings file; see :func:`fewlabels.data.load`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class DataOptions(FrozenModel):
+    """Options of data in a settings file; see :func:`fewlabels.data.load`."""
 
     labels: Literal["none"] | None = None
     vectors: str | None = None
@@ -126,13 +125,11 @@ class DataOptions(BaseModel):
     seed: int = 0
 
 
-class SeedOptions(BaseModel):
+class SeedOptions(FrozenModel):
     """Seeds of single purposes, where they differ; see :class:`Seeds`.
 
     A purpose without one takes that of the run.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     start: int | None = None
     first: int | None = None
@@ -140,12 +137,8 @@ class SeedOptions(BaseModel):
     query: int | None = None
 
 
-class RunSettings(BaseModel):
+class RunSettings(FrozenModel):
     """Everything that decides what a run does."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True
-    )
 
     data: Choice
     """The data set: a name or a path."""
@@ -175,20 +168,19 @@ class RunSettings(BaseModel):
     @property
     def all_seeds(self) -> "Seeds":
         """The seed of each purpose."""
-        given = self.seeds.model_dump(exclude_none=True)
         from fewlabels.experiments.acquisition import Seeds
 
-        return replace(Seeds.of(self.seed), **given)
+        return replace(Seeds.of(self.seed), **self.seeds.model_dump(exclude_none=True))
 
     @property
     def bare(self) -> Self:
-        """The settings, whatever strategy and trainer came to."""
+        """The settings without identities of strategy and trainer."""
         bare = {"strategy": self.strategy.bare, "trainer": self.trainer.bare}
         return self.model_copy(update=bare)
 
     @property
     def made(self) -> dict[str, Identity]:
-        """What strategy and trainer came to, where that is known."""
+        """Identities of strategy and trainer, where they are known."""
         chosen = {"strategy": self.strategy.made, "trainer": self.trainer.made}
         return {part: made for part, made in chosen.items() if made is not None}
 
@@ -211,7 +203,8 @@ class RunSettings(BaseModel):
         merged = read_mapping(file, kind="settings file", like=_LIKE) if file else {}
         own = {key: value for key, value in given.items() if value is not None}
         if file:
-            left = [merged[key] for key in _CODE if key in merged and key not in own]
+            named = ("strategy", "trainer")  # those that may be import paths
+            left = [merged[key] for key in named if key in merged and key not in own]
             check_code(file, left, allow_code)
         merged |= own
         settings = _checked(cls, merged, "setting")
@@ -229,15 +222,11 @@ class RunSettings(BaseModel):
         file = encoders.rows_file(encoder)
         if file is None:
             return self.model_copy(update={"trainer": self.trainer.over(encoder)})
-        options = self.data.options | {"vectors": str(file)}
+        options = {"options": self.data.options | {"vectors": str(file)}}
         bare = training.variant(self.trainer.name, inputs="") or self.trainer.name
-        changes = {"name": bare, "made": None}
-        return self.model_copy(
-            update={
-                "data": self.data.model_copy(update={"options": options}),
-                "trainer": self.trainer.model_copy(update=changes),
-            }
-        )
+        trainer = self.trainer.model_copy(update={"name": bare, "made": None})
+        data = self.data.model_copy(update=options)
+        return self.model_copy(update={"data": data, "trainer": trainer})
 
 
 def settled(settings: RunSettings) -> RunSettings:
@@ -246,7 +235,7 @@ def settled(settings: RunSettings) -> RunSettings:
     A relative path would stand for something else in another working folder. What
     cannot be right raises :class:`UsageError`.
     """
-    from fewlabels.experiments.simulation import check_numbers
+    from fewlabels.experiments.acquisition import check_numbers
 
     s = settings
     check_numbers(start=s.start, query=s.query, budget=s.budget)
@@ -265,8 +254,8 @@ def settled(settings: RunSettings) -> RunSettings:
     return s.model_copy(update={"data": s.data.model_copy(update=changes)})
 
 
-def made_changes(before: Made, now: Made) -> list[str]:
-    """Say in a few words what is not as it was, where then and now are known."""
+def identity_changes(before: Identities, now: Identities) -> list[str]:
+    """Return a phrase for each change of a part whose identity is known both times."""
     return [
         f"{part}: {change}"
         for part in before
@@ -281,7 +270,7 @@ def check_data(choice: Choice) -> None:
 
 
 def validated(model: type[_Model], content: Any) -> _Model:
-    """Return what a model makes of some content, or say in sentences what is wrong."""
+    """Return the content as a model; a :class:`UsageError` says what is wrong."""
     try:
         return model.model_validate(content)
     except ValidationError as error:
@@ -289,8 +278,21 @@ def validated(model: type[_Model], content: Any) -> _Model:
 
 
 def faults(error: ValidationError) -> str:
-    """Say in a sentence each what Pydantic found wrong with settings."""
-    return " ".join(map(_sentence, error.errors()))
+    """Return a sentence for each setting that Pydantic refused."""
+    sentences = []
+    for fault in error.errors():
+        name = ".".join(map(str, fault["loc"]))
+        reason = fault["msg"].removeprefix("Value error, ")
+        if fault["type"] == "missing":
+            sentences.append(f"The setting '{name}' is missing; give it.")
+        elif fault["type"] == "extra_forbidden":
+            sentences.append(f"There is no setting '{name}'; take it out.")
+        elif not name:  # of several settings together, or of the file as a whole
+            sentences.append(f"{reason[:1].upper()}{reason[1:]}.")
+        else:
+            reason = reason[:1].lower() + reason[1:]
+            sentences.append(f"The setting '{name}' is {fault['input']!r}: {reason}.")
+    return " ".join(sentences)
 
 
 def read_mapping(file: Path, *, kind: str, like: str) -> dict[str, Any]:
@@ -318,26 +320,24 @@ def read_value(text: str) -> Any:
     import yaml
 
     try:
-        found = yaml.safe_load(text)
+        content = yaml.safe_load(text)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error
     # Each value counts as often as it is used: few lines can stand for too many.
-    waiting, seen = [(found, 0)], 0
+    waiting, seen = [(content, 0)], 0
     while waiting:
         value, depth = waiting.pop()
         seen += 1
         if depth > _DEEPEST or seen > _MOST_VALUES:
-            raise ValueError(
-                f"it holds more than {_MOST_VALUES:,} values, or is nested deeper "
-                f"than {_DEEPEST} levels"
-            )
+            limits = f"{_MOST_VALUES:,} values, or is nested deeper than {_DEEPEST}"
+            raise ValueError(f"it holds more than {limits} levels")
         if isinstance(value, dict):
             waiting += [(inner, depth + 1) for pair in value.items() for inner in pair]
         elif isinstance(value, list | tuple | set):
             waiting += [(inner, depth + 1) for inner in value]
-    return found
+    return content
 
 
 def _checked(model: type[_Model], given: Mapping[str, Any], kind: str) -> _Model:
@@ -345,17 +345,3 @@ def _checked(model: type[_Model], given: Mapping[str, Any], kind: str) -> _Model
         if name not in model.model_fields:
             raise UnknownNameError(kind, str(name), model.model_fields)
     return validated(model, given)
-
-
-def _sentence(fault: ErrorDetails) -> str:
-    """Say in a sentence what Pydantic found wrong with a setting."""
-    name = ".".join(map(str, fault["loc"]))
-    if fault["type"] == "missing":
-        return f"The setting '{name}' is missing; give it."
-    if fault["type"] == "extra_forbidden":
-        return f"There is no setting '{name}'; take it out."
-    reason = fault["msg"].removeprefix("Value error, ")
-    if not name:  # of several settings together, or of the file as a whole
-        return f"{reason[:1].upper()}{reason[1:]}."
-    reason = reason[:1].lower() + reason[1:]
-    return f"The setting '{name}' is {fault['input']!r}: {reason}."

@@ -6,16 +6,15 @@ from dataclasses import dataclass
 import torch
 
 from fewlabels.errors import DataError, TargetWarning
-from fewlabels.experiments.bench.cells import Cell
 from fewlabels.experiments.bench.experiment import (
+    Cell,
     Condition,
     Experiment,
     Footprint,
     resolved,
 )
 from fewlabels.experiments.bench.folder import BenchFolder
-from fewlabels.experiments.bench.runner import run
-from fewlabels.experiments.bench.work import work
+from fewlabels.experiments.bench.runner import run, work
 from fewlabels.experiments.settings import Choice, RunSettings
 from fewlabels.pool import Query
 from fewlabels.protocols import ignore

@@ -6,8 +6,7 @@ import pytest
 from tests.experiments.bench import little
 
 from fewlabels.errors import UsageError
-from fewlabels.experiments.bench.cells import checked, read_experiment
-from fewlabels.experiments.bench.experiment import Condition
+from fewlabels.experiments.bench.experiment import Condition, checked, read_experiment
 from fewlabels.experiments.settings import Choice
 
 
@@ -102,5 +101,7 @@ def test_the_place_of_data_does_not_depend_on_the_working_folder(tmp_path, monke
 def test_data_that_are_not_there_are_told_before_any_run(name):
     settings = little.experiment().conditions[0].settings
     gone = settings.model_copy(update={"data": Choice(name=name)})
-    with pytest.raises(UsageError, match=f"called '{name}', so no run could"):
+    with pytest.raises(
+        UsageError, match=f"no data set, file or folder called '{name}'"
+    ):
         checked(little.experiment(conditions=(Condition(settings=gone),)))

@@ -5,12 +5,11 @@ from tests.experiments.bench import little
 from tests.experiments.bench.little import opened, rounds
 
 from fewlabels.errors import ForeignFolderError, RunError
-from fewlabels.experiments.bench.cells import plan
 from fewlabels.experiments.bench.cost import estimate
+from fewlabels.experiments.bench.experiment import plan
 from fewlabels.experiments.bench.folder import BenchFolder
 from fewlabels.experiments.bench.results import read_results
-from fewlabels.experiments.bench.runner import run
-from fewlabels.experiments.bench.work import do
+from fewlabels.experiments.bench.runner import do, run
 
 
 def test_a_damaged_experiment_does_not_stop_another(tmp_path):
@@ -27,11 +26,9 @@ def test_a_damaged_description_is_told_with_the_remedy(tmp_path):
     folder = opened(tmp_path / "b")
     whole = folder.description_file.read_text()
     folder.description_file.write_text(whole[:9])
-    with pytest.raises(
-        ForeignFolderError, match="replace what is in that file"
-    ) as told:
+    with pytest.raises(ForeignFolderError, match="replace its content") as caught:
         folder.open()
-    folder.description_file.write_text(str(told.value).partition(" by ")[2])
+    folder.description_file.write_text(str(caught.value).partition(" by ")[2])
     folder.open()
 
 

@@ -4,7 +4,7 @@ from tests.experiments.bench import toy
 from tests.experiments.bench.little import opened, rounds
 
 from fewlabels.experiments.bench import run_cells
-from fewlabels.experiments.bench.work import do
+from fewlabels.experiments.bench.runner import do
 from fewlabels.experiments.settings import Choice
 from fewlabels.jobs import LocalExecutor
 

@@ -7,13 +7,11 @@ from tests.experiments.bench import little
 from tests.experiments.bench.little import done, opened
 
 from fewlabels.errors import RunInUseError, StorageError
-from fewlabels.experiments.bench.cells import plan
 from fewlabels.experiments.bench.cost import estimate
-from fewlabels.experiments.bench.experiment import Condition
+from fewlabels.experiments.bench.experiment import Condition, plan
 from fewlabels.experiments.bench.folder import Failure
 from fewlabels.experiments.bench.results import read_results
-from fewlabels.experiments.bench.runner import run
-from fewlabels.experiments.bench.work import do
+from fewlabels.experiments.bench.runner import do, run
 from fewlabels.experiments.settings import Choice
 from fewlabels.files import hold_lock
 
@@ -94,11 +92,7 @@ def test_a_full_disk_is_told_although_it_cannot_be_written_down(tmp_path, monkey
         raise StorageError(f"The disk is full: '{path}' could not be written.")
 
     folder = opened(tmp_path / "b")
-    for module in (
-        "fewlabels.experiments.bench.folder",
-        "fewlabels.experiments.run_folder",
-    ):
-        monkeypatch.setattr(f"{module}.replace_text", full)
+    monkeypatch.setattr("fewlabels.files.replace_text", full)
     experiment = little.experiment(seeds=(0,))
     ended = list(run(experiment, folder, little.Here()))
     assert len(ended) == 3

@@ -10,7 +10,7 @@ from fewlabels import strategies, training
 from fewlabels.data import load
 from fewlabels.errors import UnknownNameError, UsageError
 from fewlabels.experiments.bench import cost, recipes
-from fewlabels.experiments.bench.cells import cell_of, plan
+from fewlabels.experiments.bench.experiment import cell_of, plan
 from fewlabels.experiments.bench.published import (
     TABLE_1,
     TABLE_2,
@@ -18,7 +18,7 @@ from fewlabels.experiments.bench.published import (
     TABLE_3_ZERO_SHOT,
 )
 from fewlabels.experiments.bench.recipes import recipe
-from fewlabels.experiments.bench.work import pool_of
+from fewlabels.experiments.bench.runner import pool_of
 from fewlabels.experiments.execution import check_choices
 from fewlabels.experiments.settings import Choice, DataOptions, RunSettings
 from fewlabels.training.supervised import Supervised

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.experiments.runs import toy
 
-from fewlabels.experiments.bench.cells import Cell
+from fewlabels.experiments.bench.experiment import Cell
 from fewlabels.experiments.settings import Choice
 from fewlabels.protocols import ignore
 

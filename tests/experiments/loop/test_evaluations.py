@@ -10,9 +10,13 @@ from tests.experiments.runs.toy import Guesses
 import fewlabels
 from fewlabels import files
 from fewlabels.errors import RunError
+from fewlabels.experiments.acquisition import (
+    EVALUATIONS_FILE,
+    Evaluations,
+    mark_of,
+    starting_answers,
+)
 from fewlabels.experiments.evaluation import accuracy, settled
-from fewlabels.experiments.evaluations import FILE, Evaluations, mark_of
-from fewlabels.experiments.simulation import starting_answers
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.progress import current_part, reporting
 from fewlabels.protocols import ignore
@@ -92,7 +96,7 @@ def test_nothing_is_measured_without_a_test_split_and_nothing_else_changes(tmp_p
         assert torch.equal(one.query.indices, other.query.indices)
         assert other.accuracy is other.median_accuracy is None
     assert heard.figures == []
-    assert not list(tmp_path.rglob(FILE))
+    assert not list(tmp_path.rglob(EVALUATIONS_FILE))
 
 
 def test_a_trainer_that_shows_no_checkpoint_has_no_median():
@@ -129,25 +133,25 @@ def test_evaluations_go_on_where_they_were(tmp_path):
     for step in (10, 20):
         before.add(step, Guesses(0, step, num_classes=4))
     after = opened(tmp_path / "new")
-    assert after.found == before.found
-    assert set(after.found) == {10, 20}
+    assert after.accuracies == before.accuracies
+    assert set(after.accuracies) == {10, 20}
     after.add(torch.tensor(20), Guesses(1, 20, num_classes=4))  # done again
     after.add(30, Guesses(0, 30, num_classes=4))
     last = opened(tmp_path / "new")
-    assert last.found == after.found
-    assert last.found[20] == accuracy(Guesses(1, 20, num_classes=4), TEST)
-    assert last.found[20] != before.found[20]
-    assert list(last.found) == [10, 20, 30]
+    assert last.accuracies == after.accuracies
+    assert last.accuracies[20] == accuracy(Guesses(1, 20, num_classes=4), TEST)
+    assert last.accuracies[20] != before.accuracies[20]
+    assert list(last.accuracies) == [10, 20, 30]
 
 
 def test_evaluations_of_another_training_are_dropped(tmp_path):
     opened(tmp_path).add(10, Guesses(0, 10, num_classes=4))
     other = opened(tmp_path, mark="b")
-    assert other.found == {}
+    assert other.accuracies == {}
     assert other.median is None
     other.add(20, Guesses(0, 20, num_classes=4))
-    assert list(opened(tmp_path, mark="b").found) == [20]
-    assert opened(tmp_path).found == {}
+    assert list(opened(tmp_path, mark="b").accuracies) == [20]
+    assert opened(tmp_path).accuracies == {}
 
 
 @pytest.mark.parametrize(
@@ -162,30 +166,30 @@ def test_evaluations_of_another_training_are_dropped(tmp_path):
 )
 def test_a_damaged_file_is_refused(tmp_path, content):
     """A median without the evaluations that are lost would be another."""
-    (tmp_path / FILE).write_bytes(content)
+    (tmp_path / EVALUATIONS_FILE).write_bytes(content)
     with pytest.raises(RunError, match=r"evaluations\.jsonl' could not be read"):
         opened(tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"", b'{"mark": '])
 def test_a_file_without_a_whole_line_is_begun_anew(tmp_path, content):
-    (tmp_path / FILE).write_bytes(content)
+    (tmp_path / EVALUATIONS_FILE).write_bytes(content)
     found = opened(tmp_path)
-    assert found.found == {}
+    assert found.accuracies == {}
     found.add(10, Guesses(0, 10, num_classes=4))
-    assert opened(tmp_path).found == found.found
+    assert opened(tmp_path).accuracies == found.accuracies
 
 
 def test_a_torn_last_line_costs_that_line_only(tmp_path):
     before = opened(tmp_path)
     for step in (10, 20):
         before.add(step, Guesses(0, step, num_classes=4))
-    whole = (tmp_path / FILE).read_bytes()
-    (tmp_path / FILE).write_bytes(whole[:-5])
+    whole = (tmp_path / EVALUATIONS_FILE).read_bytes()
+    (tmp_path / EVALUATIONS_FILE).write_bytes(whole[:-5])
     after = opened(tmp_path)
-    assert list(after.found) == [10]
+    assert list(after.accuracies) == [10]
     after.add(20, Guesses(0, 20, num_classes=4))
-    assert (tmp_path / FILE).read_bytes() == whole
+    assert (tmp_path / EVALUATIONS_FILE).read_bytes() == whole
 
 
 def test_without_a_folder_nothing_is_kept(tmp_path, monkeypatch):
@@ -193,7 +197,7 @@ def test_without_a_folder_nothing_is_kept(tmp_path, monkeypatch):
     found = opened(None)
     found.add(10, Guesses(0, 10, num_classes=4))
     assert list(tmp_path.iterdir()) == []
-    assert found.median == found.found[10]
+    assert found.median == found.accuracies[10]
 
 
 def relabeled(index, label):
@@ -247,12 +251,14 @@ def test_a_network_is_measured_as_it_stands_at_the_checkpoint(tmp_path):
     """The built-in trainers: checkpoints are told in order and end with the result."""
     trainer = fewlabels.training.make("supervised", steps=6, checkpoint_every=2)
     done, *_ = run(POOL, trainer, workspace=tmp_path)
-    mark, *entries = files.read_entries(tmp_path / "round-000" / FILE)
+    mark, *entries = files.read_entries(tmp_path / "round-000" / EVALUATIONS_FILE)
     assert list(mark) == ["mark"]
     assert [entry["step"] for entry in entries] == [2, 4, 6]
     assert entries[-1]["accuracy"] == done.accuracy == done.median_accuracy
-    text = (tmp_path / "round-000" / FILE).read_text()
+    text = (tmp_path / "round-000" / EVALUATIONS_FILE).read_text()
     again, *_ = run(POOL, trainer, workspace=tmp_path)
     assert again.median_accuracy == done.median_accuracy
-    assert (tmp_path / "round-000" / FILE).read_text().startswith(text)
-    assert files.read_entries(tmp_path / "round-000" / FILE)[4:] == [entries[-1]]
+    assert (tmp_path / "round-000" / EVALUATIONS_FILE).read_text().startswith(text)
+    assert files.read_entries(tmp_path / "round-000" / EVALUATIONS_FILE)[4:] == [
+        entries[-1]
+    ]

@@ -14,9 +14,12 @@ from fewlabels.errors import (
     StrategyError,
     UsageError,
 )
-from fewlabels.experiments.acquisition import rounds
-from fewlabels.experiments.oracles import TableOracle
-from fewlabels.experiments.simulation import hidden, starting_answers
+from fewlabels.experiments.acquisition import (
+    TableOracle,
+    hidden,
+    rounds,
+    starting_answers,
+)
 from fewlabels.models.classifiers import PrecomputedClassifier
 from fewlabels.pool import UNKNOWN, Answers, ArrayImages, Pool, Query, Split
 from fewlabels.protocols import Outputs

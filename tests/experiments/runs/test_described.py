@@ -4,8 +4,7 @@ from math import nan
 import pytest
 
 from fewlabels.errors import ForeignFolderError, RunError
-from fewlabels.experiments.lines import RoundLine
-from fewlabels.experiments.run_folder import RunFolder
+from fewlabels.experiments.run_folder import RoundLine, RunFolder
 
 LINE = {
     "step": 0,

@@ -13,7 +13,7 @@ from fewlabels.errors import DamagedWarning
 from fewlabels.experiments.diagnosis import NO_LABELS, NO_NETWORK, diagnose
 from fewlabels.experiments.execution import replayed
 from fewlabels.experiments.run_folder import RunFolder
-from fewlabels.experiments.settings import Choice
+from fewlabels.experiments.settings import Choice, SeedOptions
 from fewlabels.gram import last_layer_kernel, numerical_rank, spectrum, wide_head_kernel
 from fewlabels.rng import stream
 from fewlabels.training import loop
@@ -201,3 +201,8 @@ def test_a_line_of_json_has_no_infinity(npc, pool):
     assert fields["smallest"] == row.spectrum.smallest
     assert fields["step_limit"] == row.step_limit
     assert next(iter(fields)) == "schema_version"
+
+
+def test_seeds_of_single_purposes_lead_to_the_saved_networks(pool, tmp_path):
+    _, folder = whole_run(tmp_path / "run", pool, seeds=SeedOptions(first=5, train=6))
+    assert [row.missing for row in diagnose(folder, pool)] == [None, None, None]

@@ -22,8 +22,7 @@ from fewlabels.errors import (
 )
 from fewlabels.experiments.diagnosis import diagnose
 from fewlabels.experiments.execution import execute
-from fewlabels.experiments.lines import RoundLine
-from fewlabels.experiments.run_folder import RunFolder
+from fewlabels.experiments.run_folder import RoundLine, RunFolder
 from fewlabels.experiments.settings import Choice
 from fewlabels.pool import Answers, ArrayImages, Pool, Query, Round
 from fewlabels.report import write_report

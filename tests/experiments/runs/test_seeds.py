@@ -4,12 +4,16 @@ from tests.experiments.loop.test_run import PixelTrainer, labeled_pool
 from tests.experiments.runs import toy
 
 from fewlabels.errors import SettingsChangedError
-from fewlabels.experiments.acquisition import Seeds, rounds
+from fewlabels.experiments.acquisition import (
+    Seeds,
+    TableOracle,
+    hidden,
+    rounds,
+    starting_answers,
+)
 from fewlabels.experiments.execution import execute, replayed
-from fewlabels.experiments.oracles import TableOracle
 from fewlabels.experiments.run_folder import RunFolder
 from fewlabels.experiments.settings import Choice, RunSettings, SeedOptions
-from fewlabels.experiments.simulation import hidden, starting_answers
 from fewlabels.strategies import Random
 
 TOY = Choice(name="tests.experiments.runs.toy:Resuming")

@@ -1,9 +1,3 @@
-from .cells import (
-    Cell as Cell,
-    checked as checked,
-    plan as plan,
-    read_experiment as read_experiment,
-)
 from .cost import (
     ExperimentCost as ExperimentCost,
     estimate as estimate,
@@ -12,9 +6,13 @@ from .cost import (
     num_trainings as num_trainings,
 )
 from .experiment import (
+    Cell as Cell,
     Condition as Condition,
     Experiment as Experiment,
     Footprint as Footprint,
+    checked as checked,
+    plan as plan,
+    read_experiment as read_experiment,
 )
 from .folder import (
     BenchFolder as BenchFolder,

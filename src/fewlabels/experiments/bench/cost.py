@@ -10,12 +10,10 @@ import torch
 
 from fewlabels import training
 from fewlabels.errors import UsageError
-from fewlabels.experiments.bench.cells import Cell, plan
-from fewlabels.experiments.bench.experiment import Experiment
+from fewlabels.experiments.acquisition import hidden, starting_answers
+from fewlabels.experiments.bench.experiment import Cell, Experiment, plan, steps_of
 from fewlabels.experiments.bench.folder import BenchFolder
-from fewlabels.experiments.bench.work import pool_of
-from fewlabels.experiments.settings import RunSettings
-from fewlabels.experiments.simulation import hidden, starting_answers
+from fewlabels.experiments.bench.runner import pool_of
 from fewlabels.rng import stream
 
 _HOUR = 3600.0
@@ -132,12 +130,6 @@ def num_trainings(
         todo = plan(experiment.model_copy(update={"conditions": kept}))
         cells |= {cell.address: cell for cell in todo.all}
     return sum(cell.num_trainings for cell in cells.values())
-
-
-def steps_of(settings: RunSettings) -> int | None:
-    """Return the optimizer steps of one training; None for a trainer without any."""
-    trainer = training.resolve(settings.trainer.name, settings.trainer.options)
-    return trainer.num_steps
 
 
 def free_space(path: Path) -> float:

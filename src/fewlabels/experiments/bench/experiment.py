@@ -1,14 +1,37 @@
-"""What an experiment is: conditions, strategies and seeds, as plain data."""
+"""Experiments as plain data, and cells: the runs that an experiment consists of.
 
+A cell is named by its content. Two experiments that need the same run share it, and a
+run that is asked for again is not repeated.
+"""
+
+import json
 import math
 import re
-from typing import Literal, Self
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from fewlabels import strategies, training
+from fewlabels import data, strategies, training
+from fewlabels.errors import UsageError
+from fewlabels.experiments.acquisition import query_size
 from fewlabels.experiments.bench.published import PublishedTable
-from fewlabels.experiments.settings import Choice, RunSettings, made_changes
+from fewlabels.experiments.settings import (
+    Choice,
+    FrozenModel,
+    RunSettings,
+    SeedOptions,
+    identity_changes,
+    read_mapping,
+    settled,
+    validated,
+)
+from fewlabels.names import AllowCode, check_code
 
 Scale = Literal["paper", "cpu"]
 """``"paper"``: the settings of the paper, for GPUs; ``"cpu"``: for two cores."""
@@ -19,13 +42,14 @@ Figure = Literal["accuracy", "overlap", "redundancy", "savings"]
 MOST_RUNS = 100_000
 """Runs that an experiment consists of at most; each is planned one by one."""
 
-_LONGEST_NAME = 100  # bytes; file systems bear 255, with what is put behind it
+_LONGEST_NAME = 100  # bytes; file systems allow 255, with what is put behind it
+_VERSION = 2  # of addresses; to be raised when the same settings mean something else
+_ADDRESS_LENGTH = 16
+_LIKE = "Give a YAML file with the fields of an experiment; begin with 'name: mine'."
 
 
-class Footprint(BaseModel):
+class Footprint(FrozenModel):
     """What one training costs, measured once, to say beforehand what all will cost."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     seconds_per_step: float = Field(ge=0, allow_inf_nan=False)
     """Seconds of one core for one optimizer step, all else of a round included."""
@@ -33,10 +57,8 @@ class Footprint(BaseModel):
     """What a finished training keeps on the disk."""
 
 
-class Condition(BaseModel):
+class Condition(FrozenModel):
     """The settings of some runs, but for strategy and seed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = ""
     """What tells it from the other conditions; empty where there is one only."""
@@ -53,27 +75,16 @@ class Condition(BaseModel):
 
     @property
     def bare(self) -> "Condition":
-        """The condition, whatever its trainer came to."""
+        """The condition without the identity of its trainer."""
         return self.model_copy(update={"settings": self.settings.bare})
 
     def over(self, encoder: str) -> "Condition":
         """Return the condition with features of another encoder."""
         return self.model_copy(update={"settings": self.settings.over(encoder)})
 
-    def of(self, strategy: Choice, seed: int) -> RunSettings:
-        """Return the settings of the run of one strategy with one seed."""
-        changes = {"strategy": strategy, "seed": seed}
-        if self.own_pools:
-            data = self.settings.data
-            options = data.options | {"seed": seed}
-            changes["data"] = data.model_copy(update={"options": options})
-        return self.settings.model_copy(update=changes)
 
-
-class Experiment(BaseModel):
+class Experiment(FrozenModel):
     """Strategies compared under some conditions, with the same seeds for all."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     """A word that can name a file."""
@@ -105,29 +116,22 @@ class Experiment(BaseModel):
     def continues(self, before: "Experiment") -> bool:
         """Return whether the runs of an earlier experiment belong to this one.
 
-        Args:
-            before: The earlier one.
-
-        Returns:
-            True if conditions are the same, and trainers came to the same where that
-            was written down.
+        They do if the conditions are the same, and trainers have the same identity
+        where that was written down.
         """
-        if len(self.conditions) != len(before.conditions):
-            return False
-        return all(
-            one.bare == other.bare
-            and not made_changes(one.settings.made, other.settings.made)
-            for one, other in zip(before.conditions, self.conditions, strict=True)
+        pairs = zip(before.conditions, self.conditions, strict=False)
+        return len(self.conditions) == len(before.conditions) and all(
+            old.bare == new.bare
+            and not identity_changes(old.settings.made, new.settings.made)
+            for old, new in pairs
         )
 
     @field_validator("name")
     @classmethod
     def _can_name_files(cls, name: str) -> str:
         if not re.fullmatch(r"\w[\w.-]*", name) or len(name.encode()) > _LONGEST_NAME:
-            raise ValueError(
-                "give letters, digits, '_', '-' and '.', since files are named by it, "
-                f"and no more than {_LONGEST_NAME} bytes"
-            )
+            allowed = f"digits, '_', '-' and '.', at most {_LONGEST_NAME} bytes"
+            raise ValueError(f"files are named by it; give letters, {allowed}")
         return name
 
     @model_validator(mode="after")
@@ -142,41 +146,224 @@ class Experiment(BaseModel):
             if not values:
                 raise ValueError(f"an experiment needs {part}, and none are given")
             if len(set(values)) < len(values):
-                raise ValueError(
-                    f"{part} are given twice: {values}. Tables could not tell them "
-                    "apart; leave one out, or give another name"
-                )
+                msg = f"{part} are given twice: {values}. Leave one out or rename it"
+                raise ValueError(msg)
         num_runs = math.prod(map(len, parts.values()))
         if num_runs > MOST_RUNS:
-            counts = ", ".join(
-                f"{len(values):,} {part}" for part, values in parts.items()
-            )
+            counts = ", ".join(f"{len(v):,} {part}" for part, v in parts.items())
             msg = f"{counts} make {num_runs:,} runs; at most {MOST_RUNS:,} are planned"
             raise ValueError(msg)
         return self
 
 
+_NO_QUERY: dict[str, Any] = {"strategy": Choice(name="random"), "query": 1}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run."""
+
+    settings: RunSettings
+
+    @cached_property
+    def address(self) -> str:
+        """Name of its folder: a hash of everything that decides its outcome."""
+        decisive = [_VERSION, self.settings.model_dump(mode="json")]
+        text = json.dumps(decisive, sort_keys=True)
+        return sha256(text.encode()).hexdigest()[:_ADDRESS_LENGTH]
+
+    @property
+    def bare(self) -> "Cell":
+        """The same run without identities of strategy and trainer."""
+        return Cell(self.settings.bare)
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether it asks for labels; else it trains on the starting set alone."""
+        return self.settings.budget > self.settings.start
+
+    @property
+    def label(self) -> str:
+        """Its name in messages."""
+        s = self.settings
+        name = s.strategy.label if self.is_asking else "one training"
+        return f"{name}, {s.budget} labels, seed {s.seed}"
+
+    @property
+    def num_rounds(self) -> int:
+        """How many rounds it has."""
+        s, number = self.settings, 0
+        num_labels = s.start
+        while num_labels < s.budget:
+            num_labels += query_size(s.query, number)
+            number += 1
+        return 1 + number
+
+    @property
+    def beginning(self) -> "Cell | None":
+        """The run that does the first training for all that begin alike.
+
+        None where there is none to share: an untrained network makes the first query.
+        """
+        s = self.settings
+        if s.zero_shot or not s.start:
+            return None
+        seeds = s.all_seeds
+        first = None if seeds.first == seeds.start else seeds.first
+        changes = {"seed": seeds.start, "seeds": SeedOptions(first=first)}
+        changes |= {"budget": s.start, **_NO_QUERY}
+        return Cell(s.model_copy(update=changes))
+
+    @property
+    def num_trainings(self) -> int:
+        """How many networks it trains itself: not the one that it begins with.
+
+        A run that is the beginning of others trains all that it can choose from.
+        """
+        return self.num_trained(self.num_rounds)
+
+    def num_trained(self, num_rounds: int) -> int:
+        """Return how many of these are trained after so many finished rounds."""
+        if not self.is_asking:
+            return num_rounds * self.settings.initial_models
+        return max(0, num_rounds - 1)
+
+
+@dataclass(frozen=True)
+class ExperimentRuns:
+    """All runs of an experiment, each once."""
+
+    beginnings: tuple[Cell, ...]
+    """Those that others begin like; done first."""
+    cells: tuple[Cell, ...]
+    """The comparison itself."""
+    noise: tuple[Cell, ...]
+    """Trainings on one label set."""
+
+    @property
+    def all(self) -> tuple[Cell, ...]:
+        """Every run, each once, in the order in which they are done."""
+        return _distinct([*self.beginnings, *self.cells, *self.noise])
+
+
+def plan(experiment: Experiment) -> ExperimentRuns:
+    """Return the runs of an experiment, seed by seed: whole comparisons come early."""
+    cells = [
+        cell_of(condition, strategy, seed)
+        for seed in experiment.seeds
+        for condition in experiment.conditions
+        if seed in experiment.seeds_of(condition)
+        for strategy in experiment.strategies
+    ]
+    begun = [cell.beginning for cell in cells]
+    return ExperimentRuns(
+        beginnings=_distinct(cell for cell in begun if cell is not None),
+        cells=_distinct(cells),
+        noise=noise_cells(experiment),
+    )
+
+
+def cell_of(condition: Condition, strategy: Choice, seed: int) -> Cell:
+    """Return the run of one strategy with one seed under one condition."""
+    settings, changes = condition.settings, {"strategy": strategy, "seed": seed}
+    if condition.own_pools:
+        options = {"options": settings.data.options | {"seed": seed}}
+        changes["data"] = settings.data.model_copy(update=options)
+    return Cell(settings.model_copy(update=changes))
+
+
+def noise_cells(experiment: Experiment) -> tuple[Cell, ...]:
+    """Return trainings on one label set, as large as the first condition's budget.
+
+    The set does not depend on the seeds of the experiment, so that more seeds add none.
+    """
+    base = experiment.conditions[0].settings
+    changes = {"start": base.budget, "seeds": SeedOptions(start=0), **_NO_QUERY}
+    changes |= {"initial_models": 1, "zero_shot": False}
+    return tuple(
+        Cell(base.model_copy(update=changes | {"seed": seed}))
+        for seed in range(experiment.retrainings)
+    )
+
+
+def _distinct(cells: Iterable[Cell]) -> tuple[Cell, ...]:
+    return tuple({cell.address: cell for cell in cells}.values())
+
+
+def steps_of(settings: RunSettings) -> int | None:
+    """Return the optimizer steps of one training; None for a trainer without any."""
+    trainer = training.resolve(settings.trainer.name, settings.trainer.options)
+    return trainer.num_steps
+
+
 def resolved(experiment: Experiment) -> Experiment:
-    """Return an experiment that tells what its strategies and trainers come to.
+    """Return an experiment with the identities of its strategies and trainers.
 
     Results are then kept apart if a default changes in a later version, or if somebody
-    edits a strategy or trainer of her own. What was told already stays.
+    edits a strategy or trainer. Identities that are known already stay.
     """
-    conditions = [
-        one.model_copy(update={"settings": _with_trainer(one.settings)})
-        for one in experiment.conditions
-    ]
-    found = [
-        one if one.made else one.as_made(strategies.resolve(one.name, one.options))
-        for one in experiment.strategies
-    ]
-    changes = {"conditions": tuple(conditions), "strategies": tuple(found)}
-    return experiment.model_copy(update=changes)
+    conditions = []
+    for condition in experiment.conditions:
+        chosen = condition.settings.trainer
+        trainer = chosen.with_identity(training.resolve(chosen.name, chosen.options))
+        changes = {"trainer": chosen if chosen.made else trainer}
+        settings = condition.settings.model_copy(update=changes)
+        conditions.append(condition.model_copy(update={"settings": settings}))
+    compared = []
+    for chosen in experiment.strategies:
+        strategy = strategies.resolve(chosen.name, chosen.options)
+        compared.append(chosen if chosen.made else chosen.with_identity(strategy))
+    return experiment.model_copy(
+        update={"conditions": tuple(conditions), "strategies": tuple(compared)}
+    )
 
 
-def _with_trainer(settings: RunSettings) -> RunSettings:
-    chosen = settings.trainer
-    if chosen.made:
-        return settings
-    trainer = chosen.as_made(training.resolve(chosen.name, chosen.options))
-    return settings.model_copy(update={"trainer": trainer})
+def read_experiment(file: Path, *, allow_code: AllowCode = False) -> Experiment:
+    """Return the experiment that a YAML file describes.
+
+    Args:
+        file: One with the fields of :class:`Experiment`.
+        allow_code: Which import paths it may name.
+
+    Returns:
+        The experiment with its strategies and trainers resolved. A :class:`UsageError`
+        says that the file cannot be read, names code that is not allowed, or has a
+        wrong field.
+    """
+    content = read_mapping(file, kind="experiment", like=_LIKE)
+    try:
+        experiment = validated(Experiment, content)
+        settings = [condition.settings for condition in experiment.conditions]
+        choices = [choice for s in settings for choice in (s.strategy, s.trainer)]
+        code = [choice.code for choice in (*choices, *experiment.strategies)]
+        check_code(file, code, allow_code)
+        return checked(experiment)
+    except UsageError as error:
+        raise UsageError(f"The experiment '{file}' cannot be done. {error}") from error
+
+
+def checked(experiment: Experiment) -> Experiment:
+    """Return an experiment if all its parts fit; quick, before anything is loaded.
+
+    Args:
+        experiment: One that may have been changed.
+
+    Returns:
+        The same, with the identities of its strategies and trainers. A
+        :class:`UsageError` says what does not fit.
+    """
+    experiment = validated(Experiment, experiment.model_dump())
+    conditions = tuple(
+        condition.model_copy(update={"settings": settled(condition.settings)})
+        for condition in experiment.conditions
+    )
+    for name in {condition.settings.data.name for condition in conditions}:
+        is_there = name in data.names()
+        with suppress(OSError, ValueError):  # a name that no file can have
+            is_there = is_there or Path(name).exists()
+        if not is_there:
+            raise UsageError(
+                f"There is no data set, file or folder called '{name}'. Known data "
+                f"sets: {', '.join(data.names())}."
+            )
+    return resolved(experiment.model_copy(update={"conditions": conditions}))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from fewlabels import files
 from fewlabels.errors import (
@@ -27,21 +27,9 @@ from fewlabels.errors import (
     StorageError,
     count,
 )
-from fewlabels.experiments.bench.cells import Cell, plan
-from fewlabels.experiments.bench.experiment import Experiment
-from fewlabels.experiments.lines import RoundLine, has_ended
-from fewlabels.experiments.run_folder import RunFolder
-from fewlabels.experiments.settings import faults
-from fewlabels.files import (
-    add_checksum,
-    check_empty_folder,
-    hold_lock,
-    make_folder,
-    parse_json,
-    read_regular,
-    replace_text,
-    verify_checksum,
-)
+from fewlabels.experiments.bench.experiment import Cell, Experiment, plan
+from fewlabels.experiments.run_folder import RoundLine, RunFolder, has_ended
+from fewlabels.experiments.settings import FrozenModel, faults
 
 SCHEMA = 1
 """Version of the files of a benchmark."""
@@ -50,15 +38,14 @@ _KIND = "fewlabels bench"
 _LOCK = ".fewlabels-lock"
 _MOST_BYTES = 2**26
 _TIMEOUT = 30.0  # seconds
+_DESCRIPTION = {"kind": _KIND, "schema_version": SCHEMA}
 
 
-class Failure(BaseModel):
+class Failure(FrozenModel):
     """Why a run failed the last time it was tried."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     label: str
-    """What people call the run."""
+    """Name of the run in messages."""
     error: str
     """What went wrong, in a sentence."""
     traceback: str = ""
@@ -82,8 +69,8 @@ class BenchFolder:
 
     def run_folders(self) -> tuple[RunFolder, ...]:
         """Return the folders of all runs that have begun, in a fixed order."""
-        files = sorted((self.path / "cells").glob("*/run.json"))
-        return tuple(RunFolder(file.parent) for file in files)
+        described = sorted((self.path / "cells").glob("*/run.json"))
+        return tuple(RunFolder(file.parent) for file in described)
 
     def notes_file(self, cell: Cell) -> Path:
         """Return the file with what was noted while a run went on."""
@@ -97,47 +84,47 @@ class BenchFolder:
         """Make the folder, or check that it is one of a benchmark."""
         self.check_usable()
         if not self.description_file.exists():
-            make_folder(self.path)
-            content = {"kind": _KIND, "schema_version": SCHEMA}
-            replace_text(self.description_file, json.dumps(content, indent=2) + "\n")
+            files.make_folder(self.path)
+            text = json.dumps(_DESCRIPTION, indent=2) + "\n"
+            files.replace_text(self.description_file, text)
 
     def check_usable(self) -> None:
         """Raise unless the folder is one of a benchmark or can become one."""
         if self.description_file.exists():
             self.check()
         else:
-            check_empty_folder(self.path, "benchmark")
+            files.check_empty_folder(self.path, "benchmark")
 
     def check(self) -> None:
         """Raise unless the folder is one of a benchmark, of this version."""
-        found: Any = None
-        content = {"kind": _KIND, "schema_version": SCHEMA}
+        content: Any = None
         try:
-            found = parse_json(read_regular(self.description_file, _MOST_BYTES))
+            content = files.parse_json(
+                files.read_regular(self.description_file, _MOST_BYTES)
+            )
         except OSError:
             pass
         except ValueError as error:
             raise ForeignFolderError(
-                f"'{self.description_file}' could not be read: {error}. If this is the "
-                f"folder of a benchmark, replace what is in that file by "
-                f"{json.dumps(content)}"
+                f"'{self.description_file}' could not be read: {error}. If this is a "
+                f"benchmark, replace its content by {json.dumps(_DESCRIPTION)}"
             ) from error
-        if not isinstance(found, dict) or found.get("kind") != _KIND:
+        if not isinstance(content, dict) or content.get("kind") != _KIND:
             raise ForeignFolderError(
                 f"'{self.path}' does not contain a benchmark. Give the folder that a "
                 "benchmark was written to."
             )
-        if found != content:
+        if content != _DESCRIPTION:
             raise ForeignFolderError(
-                f"'{self.path}' has version {found.get('schema_version')} of a "
+                f"'{self.path}' has version {content.get('schema_version')} of a "
                 f"benchmark's files, this program knows version {SCHEMA}. Update it."
             )
 
     def experiments(self) -> dict[str, Experiment]:
         """Return what was asked for so far, by name."""
         self.check()
-        files = sorted((self.path / "experiments").glob("*.json"))
-        return {one.name: one for one in map(_experiment, files)}
+        stored = sorted((self.path / "experiments").glob("*.json"))
+        return {experiment.name: experiment for experiment in map(_experiment, stored)}
 
     def asked(self, name: str) -> Experiment | None:
         """Return what was asked for so far under a name; None if nothing was."""
@@ -145,31 +132,33 @@ class BenchFolder:
         return _experiment(file) if file.exists() else None
 
     def ask_for(self, experiment: Experiment) -> Experiment:
-        """Return what is asked for, written down beside what was asked for earlier.
+        """Return what is asked for, stored together with what was asked for earlier.
 
-        It has all strategies and seeds that were ever asked for; those of now alone, if
-        its conditions have changed.
+        The result has all strategies and seeds that were ever asked for; those of now
+        alone, if the conditions have changed.
         """
         # As it will be read: a tuple among the options of a trainer is a list there.
         asked = Experiment.model_validate_json(experiment.model_dump_json())
         folder = self.path / "experiments"
-        make_folder(folder)
+        files.make_folder(folder)
         in_use = RunInUseError(
             f"Another process has been writing into '{folder}' for {_TIMEOUT:g} "
             "seconds. Wait for it, then run the same command again."
         )
-        with hold_lock(folder / _LOCK, in_use, timeout=_TIMEOUT):
+        with files.hold_lock(folder / _LOCK, in_use, timeout=_TIMEOUT):
             before = self.asked(asked.name)
             if before is not None and asked.continues(before):
                 every = (*before.strategies, *asked.strategies)
                 changes = {
-                    "strategies": tuple({one.label: one for one in every}.values()),
+                    "strategies": tuple(
+                        {choice.label: choice for choice in every}.values()
+                    ),
                     "seeds": tuple(sorted({*before.seeds, *asked.seeds})),
                     "retrainings": max(before.retrainings, asked.retrainings),
                 }
                 asked = asked.model_copy(update=changes)
-            text = add_checksum(asked.model_dump_json(indent=2) + "\n")
-            replace_text(self._experiment_file(asked.name), text)
+            text = files.add_checksum(asked.model_dump_json(indent=2) + "\n")
+            files.replace_text(self._experiment_file(asked.name), text)
         return asked
 
     def is_finished(self, cell: Cell) -> bool:
@@ -203,10 +192,10 @@ class BenchFolder:
         return ()
 
     def damage(self, cell: Cell, error: RunError) -> Failure:
-        """Say that the files of a run cannot be used, and what to do about it."""
+        """Return the failure of a run whose files cannot be used."""
         place = self.run_folder(cell).path
-        told = f"{error} Or remove '{place}': this run alone is then done again."
-        return Failure(label=cell.label, error=told)
+        text = f"{error} Or remove '{place}': this run alone is then done again."
+        return Failure(label=cell.label, error=text)
 
     def missing(self, cells: Iterable[Cell]) -> tuple[Cell, ...]:
         """Return the runs that are still to do."""
@@ -229,8 +218,8 @@ class BenchFolder:
         """Write down why a run failed, unless the disk is full too."""
         file = self._failure_file(cell)
         with suppress(StorageError):
-            make_folder(file.parent)
-            replace_text(file, failure.model_dump_json(indent=2) + "\n")
+            files.make_folder(file.parent)
+            files.replace_text(file, failure.model_dump_json(indent=2) + "\n")
 
     def clear_failure(self, cell: Cell) -> None:
         """Forget why a run failed, before it is tried again."""
@@ -245,32 +234,25 @@ class BenchFolder:
 
 def _experiment(file: Path) -> Experiment:
     try:
-        content = read_regular(file, _MOST_BYTES)
-        return Experiment.model_validate_json(verify_checksum(content))
+        content = files.read_regular(file, _MOST_BYTES)
+        return Experiment.model_validate_json(files.verify_checksum(content))
     except (OSError, ValueError) as error:
-        found = faults(error) if isinstance(error, ValidationError) else str(error)
+        reason = faults(error) if isinstance(error, ValidationError) else str(error)
         raise RunError(
-            f"'{file}' could not be read: {found.rstrip('.')}. Remove it and run the "
-            "experiment again; its finished runs are found."
+            f"'{file}' could not be read: {reason.rstrip('.')}. Remove it and run the "
+            "experiment again; its finished runs are kept."
         ) from error
 
 
 def outdated(experiment: Experiment, folder: BenchFolder) -> tuple[str, ...]:
-    """Say of which runs a benchmark holds others that are not counted, and why.
+    """Return a sentence for each change that left runs of an experiment uncounted.
 
     A default may change in a later version, and people edit their own strategies and
-    trainers. Such runs have another address: they are kept, and never mixed with
+    trainers. Runs from before have another address: they are kept and never mixed with
     others.
-
-    Args:
-        experiment: What is asked for.
-        folder: The benchmark.
-
-    Returns:
-        A sentence for each difference.
     """
     wanted = {cell.bare.address: cell for cell in plan(experiment).all}
-    found: Counter[str] = Counter()
+    changes: Counter[str] = Counter()
     for own in folder.run_folders():
         with suppress(RunError):  # who does the run is told
             cell = wanted.get(Cell(own.settings()).address)
@@ -280,9 +262,9 @@ def outdated(experiment: Experiment, folder: BenchFolder) -> tuple[str, ...]:
             names = {"strategy": s.strategy.name, "trainer": s.trainer.name}
             for change in own.changes(s):
                 part, _, reason = change.partition(": ")
-                found[f"{part} '{names[part]}', {reason}"] += 1
+                changes[f"{part} '{names[part]}', {reason}"] += 1
     return tuple(
         f"{count(number, 'run')} with these settings {'was' if number == 1 else 'were'}"
         f" made by something else: {change}. Such runs are kept, and not counted here."
-        for change, number in found.items()
+        for change, number in changes.items()
     )

@@ -12,10 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fewlabels.errors import RunError
-from fewlabels.experiments.bench.cells import Cell, cell_of, noise_cells
-from fewlabels.experiments.bench.experiment import Condition, Experiment
+from fewlabels.experiments.bench.experiment import (
+    Cell,
+    Condition,
+    Experiment,
+    cell_of,
+    noise_cells,
+)
 from fewlabels.experiments.bench.folder import BenchFolder, Failure
-from fewlabels.experiments.lines import RoundLine, has_ended
+from fewlabels.experiments.run_folder import RoundLine, has_ended
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,40 +1,48 @@
-"""Do what is missing of an experiment, or a finished run of it once more."""
+"""Do the missing runs of an experiment, or a finished one once more.
+
+Every engine calls :func:`work`, so that where a run is done changes nothing in it.
+"""
 
 import json
 import tempfile
 import threading
+import traceback
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from fewlabels import progress
-from fewlabels.errors import UsageError
+from fewlabels import data, files, progress
+from fewlabels.errors import (
+    FewlabelsError,
+    FewlabelsWarning,
+    RunError,
+    RunInUseError,
+    UsageError,
+)
 from fewlabels.experiments.acquisition import round_folder
-from fewlabels.experiments.bench.cells import Cell, plan
-from fewlabels.experiments.bench.cost import steps_of
-from fewlabels.experiments.bench.experiment import Experiment
+from fewlabels.experiments.bench.experiment import Cell, Experiment, plan, steps_of
 from fewlabels.experiments.bench.folder import BenchFolder, Failure
-from fewlabels.experiments.bench.work import do
-from fewlabels.experiments.execution import are_same_data, environment
-from fewlabels.experiments.lines import has_ended
-from fewlabels.experiments.run_folder import RunFolder
-from fewlabels.experiments.settings import made_changes
-from fewlabels.jobs import Executor
+from fewlabels.experiments.execution import are_same_data, environment, execute
+from fewlabels.experiments.run_folder import RunFolder, has_ended
+from fewlabels.experiments.settings import Choice, RunSettings, identity_changes
+from fewlabels.jobs import Executor, startable
 from fewlabels.names import AllowCode, check_code
+from fewlabels.pool import Pool
 from fewlabels.rng import stream
 
-_WORK = "fewlabels.experiments.bench.work:work"
 _LOOK_EVERY = 2.0  # seconds
 _TAIL = 4096  # bytes of a journal that hold its last line
+_LONGEST = 80  # characters of a value in a sentence
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A run that a worker is through with."""
+    """A run that a worker has ended."""
 
     cell: Cell
     error: str | None = None
@@ -103,53 +111,53 @@ def run_cells(
     root = folder.path.absolute()
     common = {"root": str(root), "tensorboard": tensorboard}
     orders = [common | {"settings": cell.settings.model_dump_json()} for cell in cells]
-    with closing(executor.run(_WORK, orders, root)) as running:
+    with closing(executor.run(f"{__name__}:work", orders, root)) as running:
         for number, end in running:
             cell = cells[number]
             if end["event"] == "done":
                 yield Ended(cell, end["result"])
             else:  # write down what the worker could not
-                error = end["reason"]
                 trace = end.get("traceback") or end.get("printed", "")
-                failure = Failure(label=cell.label, error=error, traceback=trace)
+                failure = Failure(
+                    label=cell.label, error=end["reason"], traceback=trace
+                )
                 folder.write_failure(cell, failure)
-                yield Ended(cell, error)
+                yield Ended(cell, failure.error)
 
 
 @contextmanager
 def _watched(folder: BenchFolder, cells: Sequence[Cell]) -> Iterator[None]:
     """Report the steps of all runs while the block runs, wherever they are done."""
     trained = {cell.settings.trainer.label: cell.settings for cell in cells}
-    steps = {label: steps_of(one) or 1 for label, one in trained.items()}
+    steps = {label: steps_of(settings) or 1 for label, settings in trained.items()}
+    lengths = {cell.address: steps[cell.settings.trainer.label] for cell in cells}
     totals = {
-        cell.address: steps[cell.settings.trainer.label] * cell.num_trainings
-        for cell in cells
+        cell.address: lengths[cell.address] * cell.num_trainings for cell in cells
     }
-    done = dict.fromkeys(totals, 0)
+    done, end = dict.fromkeys(totals, 0), threading.Event()
 
-    def looked() -> int:
+    def count() -> int:
         for cell in cells:
             if done[cell.address] < totals[cell.address]:
-                own = steps[cell.settings.trainer.label]
-                done[cell.address] = _steps_done(folder, cell, own)
+                length = lengths[cell.address]
+                done[cell.address] = _steps_done(folder, cell, length)
         return sum(done.values())
 
-    before, ends = looked(), threading.Event()
+    def look(before: int) -> None:
+        while not end.wait(_LOOK_EVERY):
+            now = count()
+            if now > before:
+                advance(now - before)
+                before = now
+
+    before = count()
     with progress.track("Steps", sum(totals.values()), done=before) as advance:
-
-        def look(before: int) -> None:
-            while not ends.wait(_LOOK_EVERY):
-                now = looked()
-                if now > before:
-                    advance(now - before)
-                    before = now
-
         looking = threading.Thread(target=look, args=(before,), daemon=True)
         looking.start()
         try:
             yield
         finally:
-            ends.set()
+            end.set()
             looking.join()
 
 
@@ -171,6 +179,102 @@ def _steps_done(folder: BenchFolder, cell: Cell, steps: int) -> int:
     return steps * cell.num_trained(len(lines)) + min(steps, last)
 
 
+@startable
+def work(
+    root: str,
+    settings: str,
+    *,
+    tensorboard: bool = False,
+    allow_code: AllowCode = True,
+) -> str | None:
+    """Do one run of a benchmark, or go on with it; never raise for what fails in it.
+
+    Arguments and result are text, so that they can be sent anywhere.
+
+    Args:
+        root: The folder of the benchmark.
+        settings: The settings of the run, as JSON.
+        tensorboard: Write the curves of its trainings for TensorBoard too.
+        allow_code: Which import paths the settings may name; a job always says so.
+
+    Returns:
+        None if the run is finished, else what went wrong in a sentence; it is also
+        written down in the folder, unless another process is at work on the run.
+    """
+    cell = Cell(RunSettings.model_validate_json(settings))
+    chosen = [cell.settings.strategy.code, cell.settings.trainer.code]
+    check_code("job", chosen, allow_code)
+    folder = BenchFolder(Path(root))
+    folder.clear_failure(cell)
+    try:
+        do(cell, folder, tensorboard=tensorboard)
+    except RunInUseError as error:
+        return str(error)
+    except RunError as error:
+        failure = folder.damage(cell, error)
+    except FewlabelsError as error:
+        failure = Failure(label=cell.label, error=str(error))
+    except Exception as error:  # noqa: BLE001 - one run must not stop the others
+        text = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        trace = "".join(traceback.format_exception(error))
+        failure = Failure(label=cell.label, error=text, traceback=trace)
+    else:
+        return None
+    folder.write_failure(cell, failure)
+    return failure.error
+
+
+def do(cell: Cell, folder: BenchFolder, *, tensorboard: bool = False) -> None:
+    """Do one run in its place of a benchmark's folder.
+
+    Args:
+        cell: The run.
+        folder: The benchmark. Where the run that it begins like is there, its first
+            training is taken from it.
+        tensorboard: Write curves for TensorBoard too.
+    """
+    settings, first, beginning = cell.settings, cell.beginning, None
+    # One that is not finished is damaged, has failed or is being done by another.
+    if first is not None and folder.is_finished(first):
+        beginning = folder.run_folder(first).path
+    torch.set_num_threads(settings.threads)
+    own, pool = folder.run_folder(cell), pool_of(settings)
+    with own.listening(tensorboard=tensorboard), _noted(folder, cell):
+        for _ in execute(settings, own.path, pool, beginning=beginning):
+            pass
+
+
+def pool_of(settings: RunSettings) -> Pool:
+    """Return the data of a run, loaded once for all runs of a process on them."""
+    return _pool(settings.data.model_dump_json())
+
+
+@lru_cache(maxsize=1)
+def _pool(choice: str) -> Pool:
+    chosen = Choice.model_validate_json(choice)
+    return data.load(chosen.name, **chosen.options)
+
+
+@contextmanager
+def _noted(folder: BenchFolder, cell: Cell) -> Iterator[None]:
+    """Write the warnings of this package in the block into a file, each once.
+
+    Nothing is written for a run that has not begun: it would not know its own folder.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield
+        finally:
+            file, known = folder.notes_file(cell), set(folder.notes(cell))
+            has_begun = folder.run_folder(cell).settings_file.exists()
+            for warning in caught if has_begun else ():
+                text = str(warning.message)
+                if issubclass(warning.category, FewlabelsWarning) and text not in known:
+                    known.add(text)
+                    files.append_entry(file, {"note": text})
+
+
 def verify(
     folder: BenchFolder, *, seed: int = 0, allow_code: AllowCode = False
 ) -> Verification:
@@ -188,33 +292,27 @@ def verify(
         UsageError: If no run is finished, or if this one needs code that is not
             allowed.
     """
-    experiments = folder.experiments().values()
-    cells = {cell.address: cell for one in experiments for cell in plan(one).all}
+    runs = map(plan, folder.experiments().values())
+    cells = {cell.address: cell for planned in runs for cell in planned.all}
     finished = [cell for cell in cells.values() if folder.is_finished(cell)]
     if not finished:
         msg = f"No run in '{folder.path}' is finished, so none can be verified."
         raise UsageError(msg)
     draw = torch.randint(len(finished), (1,), generator=stream(seed, "verify"))
     cell = finished[int(draw)]
-    anew = cell.bare  # whatever strategy and trainer come to now
+    anew = cell.bare  # with the strategy and trainer of now
     s = anew.settings
     check_code(folder.path, [s.strategy.code, s.trainer.code], allow_code)
     with tempfile.TemporaryDirectory(prefix="fewlabels-verify-") as place:
         again = BenchFolder(Path(place))
         do(anew, again)
         then, now = folder.run_folder(cell), again.run_folder(anew)
-        return Verification(
-            cell, tuple(differences(then, now)), tuple(_changes(then, now))
-        )
+        changes = tuple(_changes(then, now))
+        return Verification(cell, tuple(differences(then, now)), changes)
 
 
 def differences(one: RunFolder, other: RunFolder) -> Iterator[str]:
-    """Yield a sentence for each thing that two runs of the same settings differ in."""
-
-    def short(value: Any) -> str:
-        text = repr(value)
-        return text if len(text) <= 80 else text[:77] + "..."
-
+    """Yield a sentence for each difference between two runs of the same settings."""
     if one.start() != other.start():
         yield "They begin with different labels."
     lines, again = one.lines(), other.lines()
@@ -224,7 +322,10 @@ def differences(one: RunFolder, other: RunFolder) -> Iterator[str]:
         before, now = line.model_dump(mode="json"), repeated.model_dump(mode="json")
         for name in before:
             if before[name] != now[name]:
-                was, is_now = short(before[name]), short(now[name])
+                was, is_now = (
+                    text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+                    for text in (repr(before[name]), repr(now[name]))
+                )
                 yield f"Round {line.step}: {name} was {was} and is now {is_now}."
 
 
@@ -233,7 +334,7 @@ def _changes(then: RunFolder, again: RunFolder) -> Iterator[str]:
     for name in environment():
         if before.get(name) != now[name]:
             yield f"{name} was {before.get(name)} and is now {now[name]}."
-    for change in made_changes(then.made(), again.made()):
+    for change in identity_changes(then.made(), again.made()):
         yield f"{change[0].upper()}{change[1:]}."
     if not are_same_data(before["data"], now["data"]):
         yield "The data are not those that the run was done on."

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fewlabels.errors import UsageError
-from fewlabels.experiments.bench.cells import Cell
+from fewlabels.experiments.bench.experiment import Cell
 from fewlabels.experiments.bench.folder import BenchFolder
 from fewlabels.jobs.cluster import restored
 
