@@ -11,9 +11,13 @@ from fewlabels.errors import UsageError
 from fewlabels.experiments.evaluation import accuracy
 from fewlabels.gram import exact_ntk_gram
 from fewlabels.models.cache import FeatureCache
-from fewlabels.models.classifiers import PrecomputedClassifier
+from fewlabels.models.classifiers import (
+    Embedded,
+    FrozenClassifier,
+    PrecomputedClassifier,
+    moments,
+)
 from fewlabels.models.embedding import embedded
-from fewlabels.models.frozen import Embedded, FrozenClassifier, moments
 from fewlabels.pool import Pool, Split
 from fewlabels.protocols import OwnInputs
 from fewlabels.strategies import NeuralPreconditioning

@@ -4,8 +4,7 @@ import torch
 
 from fewlabels import models, training
 from fewlabels.experiments.evaluation import accuracy_interval
-from fewlabels.models.classifiers import NetworkClassifier
-from fewlabels.models.frozen import FrozenClassifier
+from fewlabels.models.classifiers import FrozenClassifier, NetworkClassifier
 from fewlabels.models.module_encoder import ModuleEncoder
 from fewlabels.models.self_supervised import SelfSupervised
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool

@@ -10,7 +10,7 @@ from tests.training.test_trainers import fit, weights
 
 from fewlabels import strategies, training
 from fewlabels.errors import UsageError
-from fewlabels.models.frozen import FrozenClassifier
+from fewlabels.models.classifiers import FrozenClassifier
 from fewlabels.rng import stream
 from fewlabels.training import linear as frozen_linear
 from fewlabels.training.linear import (

@@ -15,7 +15,7 @@ from fewlabels.experiments import conformance
 from fewlabels.gram import graph as neighbor_graphs
 from fewlabels.gram.graph import NeighborGraph
 from fewlabels.gram.nodes import Nodes
-from fewlabels.models.frozen import FrozenClassifier
+from fewlabels.models.classifiers import FrozenClassifier
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.training import graph as graphs
 from fewlabels.training import spreading

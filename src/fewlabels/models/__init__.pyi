@@ -8,8 +8,11 @@ from .wide_resnet import WideResNet as WideResNet
 from .registry import build as build, check_name as check_name, name_of as name_of
 from .cache import FeatureCache as FeatureCache
 from .classifiers import (
+    Embedded as Embedded,
+    FrozenClassifier as FrozenClassifier,
     NetworkClassifier as NetworkClassifier,
     PrecomputedClassifier as PrecomputedClassifier,
+    moments as moments,
 )
 from .embedding import (
     StoredViews as StoredViews,
@@ -17,10 +20,5 @@ from .embedding import (
     embedded as embedded,
     embedded_views as embedded_views,
     num_missing as num_missing,
-)
-from .frozen import (
-    Embedded as Embedded,
-    FrozenClassifier as FrozenClassifier,
-    moments as moments,
 )
 from .module_encoder import ModuleEncoder as ModuleEncoder

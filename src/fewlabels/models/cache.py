@@ -98,7 +98,7 @@ class StoredRows:
         return np.asarray(self[np.arange(len(self))], dtype=dtype)
 
 
-Rows = Array | StoredRows
+FeatureRows = Array | StoredRows
 """One row per item, in memory or on the disk; ``numpy.asarray`` gives all of them."""
 RowsOf = Callable[[Items], Array]
 """Makes the rows of some items."""

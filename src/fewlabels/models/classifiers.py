@@ -1,24 +1,36 @@
-"""A network as a classifier, chunk by chunk, or what was computed elsewhere.
+"""Classifiers: a network, a head over a frozen encoder, or outputs computed elsewhere.
 
-Shapes: N items in the pool, n items asked about, C classes, F features,
-K sampled networks.
+Shapes: N items in the pool, n items asked about, C classes, F features of a classifier,
+D features of an encoder, K sampled networks.
 """
 
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from weakref import ref
 
 import torch
 from torch import Generator, Tensor, nn
 
 from fewlabels import rng
+from fewlabels.data.derived import ChosenImages
 from fewlabels.errors import ShapeError, UsageError
+from fewlabels.gram.nodes import RowSource, read_rows
 from fewlabels.models import Network, as_input, dropout
+from fewlabels.models.cache import BLOCK, FeatureCache, FeatureRows, StoredRows
+from fewlabels.models.embedding import Precision, embedded
+from fewlabels.models.encoders import Encoder
 from fewlabels.pool import Images, Rows, take_rows
 from fewlabels.protocols import Outputs
 
-_MOST_VALUES = 2**24  # of the images that are in memory at a time
+_MAX_VALUES = 2**24  # of the images that are in memory at a time
+_LEAST_DEVIATION = 0.1
+
+# Where the rows are of the images that were asked about last, as long as these live: a
+# test split is measured after every query, and looking up 10,000 rows takes longer than
+# what a head makes of them.
+_last: list[tuple[ref[Images], object, StoredRows]] = []
 
 
 class ChunkedClassifier:
@@ -37,7 +49,7 @@ class ChunkedClassifier:
         device, num_classes = network.head.weight.device, network.head.out_features
         features_nF = torch.empty(num_items, network.feature_size, dtype=torch.float32)
         logits_nC = torch.empty(num_items, num_classes, dtype=torch.float32)
-        with torch.inference_mode(), _evaluating(network):
+        with torch.inference_mode(), _evaluation_mode(network):
             for rows, inputs in self.chunks(images, indices):
                 embedded = network.recall(inputs.to(device))
                 features_nF[rows] = embedded.float().cpu()
@@ -64,15 +76,14 @@ class ChunkedClassifier:
         network = self.module
         if not dropout.layers(network):
             raise UsageError(
-                "The network has no dropout, so every sampled network would be the "
-                "same. Train with dropout above 0, for example "
-                'training.resolve("fixmatch", {"dropout": 0.1}).'
+                "The network has no dropout, so all sampled networks would be equal. "
+                "Train with dropout above 0."
             )
         key = rng.fork(generator)
         device, num_classes = network.head.weight.device, network.head.out_features
         shape = (num_samples, len(indices), num_classes)
         logits_KnC = torch.empty(shape, dtype=torch.float32)
-        with torch.inference_mode(), _evaluating(network):
+        with torch.inference_mode(), _evaluation_mode(network):
             for rows, inputs in self.chunks(images, indices):
                 on_device = inputs.to(device)
                 for sample in range(num_samples):
@@ -95,9 +106,71 @@ class NetworkClassifier(ChunkedClassifier):
 
     def chunks(self, images: Images, indices: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """Yield rows of the result together with their images, ready as input."""
-        fitting = max(1, _MOST_VALUES // math.prod(images.shape))
+        fitting = max(1, _MAX_VALUES // math.prod(images.shape))
         for rows in slices(len(indices), min(self.chunk_size, fitting)):
             yield rows, as_input(images.read(indices[rows]))
+
+
+@dataclass(frozen=True, eq=False)
+class Embedded:
+    """Images together with their rows."""
+
+    images: Images
+    rows: FeatureRows
+    """One row per image, shape (N, D)."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FrozenClassifier(ChunkedClassifier):
+    """An encoder that is never trained, and a small network over its rows.
+
+    Rows of images in ``known``, and of parts of them, are read and not computed. Other
+    images are embedded when asked for, through the cache: a test split that is measured
+    in each round is embedded once.
+    """
+
+    module: Network
+    """The head: it maps rows of the encoder to logits; its own mode is left."""
+    num_classes: int
+    """Number of classes."""
+    encoder: Encoder
+    """What makes rows of images."""
+    known: tuple[Embedded, ...] = ()
+    """Images whose rows are there already, above all those of the pool."""
+    cache: FeatureCache | None = None
+    """Where rows of other images are kept."""
+    dtype: Precision = "float16"
+    """How rows are kept; the same as for the rows that the head was trained on."""
+    chunk_size: int = 4096
+    """Rows in memory at a time."""
+
+    def inputs(self, images: Images, indices: Tensor) -> Tensor:
+        """Return what the head sees of the items: rows, float32, shape (n, D)."""
+        return read_rows(*self._locate(images, indices))
+
+    def chunks(self, images: Images, indices: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """Yield rows of the result together with the rows that the head sees."""
+        rows, positions = self._locate(images, indices)
+        for part in slices(len(indices), self.chunk_size):
+            yield part, read_rows(rows, positions[part])
+
+    def _locate(self, images: Images, indices: Tensor) -> tuple[FeatureRows, Tensor]:
+        """Return an array that holds the rows of the items, and where they are."""
+        for known in self.known:
+            if images is known.images:
+                return known.rows, indices
+            if isinstance(images, ChosenImages) and images.images is known.images:
+                return known.rows, images.chosen[indices]
+        everything = torch.arange(len(indices))
+        key = self.encoder.name, self.cache, self.dtype, indices.numpy().tobytes()
+        for asked, last_key, stored in _last:
+            if asked() is images and last_key == key:
+                return stored, everything
+        part = ChosenImages(images, indices)
+        rows = embedded(part, self.encoder, cache=self.cache, dtype=self.dtype)
+        if isinstance(rows, StoredRows):
+            _last[:] = [(ref(images), key, rows)]
+        return rows, everything
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,8 +192,7 @@ class PrecomputedClassifier:
         if not is_matrix or len(self.logits) != len(self.features):
             raise ShapeError(
                 f"features has shape {tuple(self.features.shape)} and logits "
-                f"{tuple(self.logits.shape)}; give (N, F) and (N, C), one row per item "
-                "of the whole pool."
+                f"{tuple(self.logits.shape)}; give (N, F) and (N, C), one row per item."
             )
         if self.samples is not None and self.samples.shape[1:] != self.logits.shape:
             raise ShapeError(
@@ -162,10 +234,37 @@ class PrecomputedClassifier:
         if self.samples is None or available < num_samples:
             raise UsageError(
                 f"{num_samples} sampled networks are wanted, but {available} were "
-                f"given. Give logits of shape (K, N, C) with K at least {num_samples}, "
-                "or ask the strategy for fewer samples."
+                "given. Give more, or ask the strategy for fewer samples."
             )
         return self.samples[:num_samples, indices]
+
+
+def moments(rows: RowSource) -> tuple[Tensor, Tensor]:
+    """Return mean and standard deviation of each feature, to standardize a head by.
+
+    Args:
+        rows: Shape (N, D), at least one row; possibly a memory map, read in blocks.
+
+    Returns:
+        Two float32 tensors, shape (D,). No deviation is below a tenth of the typical
+        one (the root of the mean square): a feature that hardly moves in the pool may
+        move in other images, and would drown all others there. Where all features are
+        constant, deviations are 1.
+    """
+    total = torch.zeros(rows.shape[1], dtype=torch.float64)
+    squares = torch.zeros_like(total)
+    # Around the first row, so that a mean far from zero costs no digits.
+    middle = read_rows(rows, torch.zeros(1, dtype=torch.int64))[0].double()
+    for part in slices(len(rows), BLOCK):
+        items = torch.arange(part.start, part.stop)
+        distance_nD = read_rows(rows, items).double() - middle
+        total += distance_nD.sum(dim=0)
+        squares += distance_nD.square().sum(dim=0)
+    shift = total / len(rows)
+    variance = (squares / len(rows) - shift.square()).clamp_(min=0)
+    least = _LEAST_DEVIATION * variance.mean().sqrt()
+    deviation = variance.sqrt().clamp_(min=least).float()
+    return (middle + shift).float(), torch.where(deviation > 0, deviation, 1.0)
 
 
 def slices(num_items: int, chunk_size: int) -> Iterator[slice]:
@@ -175,7 +274,7 @@ def slices(num_items: int, chunk_size: int) -> Iterator[slice]:
 
 
 @contextmanager
-def _evaluating(module: nn.Module) -> Iterator[None]:
+def _evaluation_mode(module: nn.Module) -> Iterator[None]:
     """Put ``module`` into evaluation mode inside the block and restore it after."""
     was_training = {part: part.training for part in module.modules()}
     module.eval()

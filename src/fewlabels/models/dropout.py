@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import torch
 from torch import Generator, Tensor, nn
 
-from fewlabels.errors import UsageError
+from fewlabels.errors import UsageError, check_range
 
 
 class Dropout(nn.Module):
@@ -21,10 +21,7 @@ class Dropout(nn.Module):
     def __init__(self, share: float) -> None:
         """Set the share of the activations that is dropped, in [0, 1)."""
         super().__init__()
-        if not 0.0 <= share < 1.0:
-            raise UsageError(
-                f"dropout is {share}; it is a share of activations, from 0 to below 1."
-            )
+        check_range("dropout", share, at_least=0, below=1)
         self.share = share
         self.generator: Generator | None = None
         self.shares_mask = False
@@ -36,13 +33,13 @@ class Dropout(nn.Module):
             return activations
         if self.shares_mask:
             if self._mask is None:
-                self._mask = self._drawn(activations[:1])
+                self._mask = self._draw_mask(activations[:1])
             return activations * self._mask
         if self.training:
-            return activations * self._drawn(activations)
+            return activations * self._draw_mask(activations)
         return activations
 
-    def _drawn(self, like: Tensor) -> Tensor:
+    def _draw_mask(self, like: Tensor) -> Tensor:
         if self.generator is None:
             raise UsageError(
                 "Dropout in training mode has no generator to draw from. Call "

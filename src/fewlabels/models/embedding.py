@@ -29,8 +29,8 @@ from fewlabels.models.cache import (
     Array,
     Contents,
     FeatureCache,
+    FeatureRows,
     Items,
-    Rows,
 )
 from fewlabels.models.encoders import Encoder
 from fewlabels.pool import Images
@@ -46,7 +46,7 @@ _VIEWS_AT_A_TIME = 32
 class StoredViews:
     """Rows of several views of each item."""
 
-    arrays: tuple[Rows, ...]
+    arrays: tuple[FeatureRows, ...]
     """Rows (N, F) of each view."""
 
     @property
@@ -78,7 +78,7 @@ def embedded(
     *,
     cache: FeatureCache | None = None,
     dtype: Precision = "float16",
-) -> Rows:
+) -> FeatureRows:
     """Return the features of all images.
 
     A file that has become unreadable since the pool was made, or another, stops the
@@ -213,7 +213,7 @@ class _Embedder:
         facts |= {"view": "clean"} if view is None else view.facts(shape)
         return facts | {"dtype": self.dtype}
 
-    def rows(self, view: _RandomView | None) -> Rows:
+    def rows(self, view: _RandomView | None) -> FeatureRows:
         """Embed a view of all images, through a cache or in memory."""
         num_items = len(self.images)
         if not num_items:

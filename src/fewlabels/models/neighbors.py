@@ -234,11 +234,10 @@ class BlendNetwork(Neighbors):
         return (mixed_nC.log() + self.offsets).log_softmax(dim=1)
 
 
-def check_sizes(num_neighbors: int, num_voters: int, num_nodes: int) -> None:
+def check_neighbors(num_neighbors: int, num_voters: int, num_nodes: int) -> None:
     """Raise unless there is somebody to vote, and no voter is unknown."""
     if not (num_neighbors >= 1 and 1 <= num_voters <= num_nodes):
         raise UsageError(
             f"{num_neighbors} of {num_voters} rows vote, and {num_nodes} are "
-            "remembered; at least one has to vote, and those that vote are among those "
-            "that are remembered."
+            "remembered; at least one has to vote, and voters must be remembered."
         )

@@ -9,24 +9,27 @@
 
 import math
 import re
+from collections.abc import Callable
 
 from torch import Generator
 
 from fewlabels.errors import UnknownNameError, UsageError
-from fewlabels.models.neighbors import (
-    BlendNetwork,
-    Neighbors,
-    check_sizes,
-)
+from fewlabels.models.neighbors import BlendNetwork, Neighbors, check_neighbors
 from fewlabels.models.network import Head, Network, check_hidden
-from fewlabels.models.wide_resnet import WideResNet, check_size
+from fewlabels.models.wide_resnet import WideResNet, check_depth_and_width
 
 _IMAGE_AXES = 3
 _PAPER_DEPTH = 28
 _PAPER_MOMENTUM = 0.001
 _SHORT_MOMENTUM = 0.01
-_HEADS = re.compile(r"linear|mlp-(\d{1,9})")
-_NEIGHBORS = re.compile(r"(?:neighbors|blend)-(\d{1,9})-(\d{1,9})-(\d{1,9})")
+_CHECKS: dict[str, tuple[int, Callable[..., None]]] = {
+    "linear": (0, lambda: None),
+    "mlp": (1, check_hidden),
+    "wrn": (2, check_depth_and_width),
+    "neighbors": (3, check_neighbors),
+    "blend": (3, check_neighbors),
+}
+"""How many sizes follow each word in a name, and what they may be."""
 _EXAMPLES = ("linear", "mlp-256", "wrn-10-1", "wrn-28-2")
 
 
@@ -65,29 +68,30 @@ def build(
     Returns:
         The network, in training mode.
     """
-    check_name(name)
-    votes = _NEIGHBORS.fullmatch(name)
-    if votes is not None:
-        num_neighbors, num_voters, num_nodes = map(int, votes.groups())
-        kind = BlendNetwork if name.startswith("blend-") else Neighbors
-        return kind(
-            math.prod(item_shape),
-            num_neighbors=num_neighbors,
-            num_voters=num_voters,
-            num_nodes=num_nodes,
-            num_classes=num_classes,
+    kind, sizes = _parse(name)
+    if kind in {"neighbors", "blend"}:
+        network = BlendNetwork if kind == "blend" else Neighbors
+        keys = ("num_neighbors", "num_voters", "num_nodes")
+        options = dict(zip(keys, sizes, strict=True))
+        return network(math.prod(item_shape), num_classes=num_classes, **options)
+    if len(item_shape) != (_IMAGE_AXES if kind == "wrn" else 1):
+        hint = (
+            "needs images of shape (channels, height, width); 'linear' and 'mlp-256' "
+            "take vectors."
+            if kind == "wrn"
+            else "takes rows of features. Embed images first (fewlabels.models.embedded"
+            "), or choose a network for images, such as 'wrn-10-1'."
         )
-    head = _HEADS.fullmatch(name)
-    _check_shape(name, item_shape, num_axes=_IMAGE_AXES if head is None else 1)
-    if head is not None:
+        raise UsageError(f"The items have shape {item_shape}; '{name}' {hint}")
+    if kind != "wrn":
         return Head(
             item_shape[0],
-            _hidden_size(head),
+            sizes[0] if sizes else None,
             num_classes=num_classes,
             generator=generator,
             dropout=dropout,
         )
-    depth, widen_factor = _depth_and_width(name)
+    depth, widen_factor = sizes
     if bn_momentum is None:
         bn_momentum = _PAPER_MOMENTUM if depth >= _PAPER_DEPTH else _SHORT_MOMENTUM
     return WideResNet(
@@ -125,41 +129,16 @@ def name_of(network: Network) -> str:
 
 def check_name(name: str) -> None:
     """Raise unless :func:`build` knows a network of this name."""
-    votes = _NEIGHBORS.fullmatch(name)
-    if votes is not None:
-        check_sizes(*map(int, votes.groups()))
-        return
-    head = _HEADS.fullmatch(name)
-    if head is None:
-        check_size(*_depth_and_width(name))
-    elif head[1] is not None:
-        check_hidden(int(head[1]))
+    _parse(name)
 
 
-def _depth_and_width(name: str) -> tuple[int, int]:
-    found = re.fullmatch(r"wrn-(\d{1,9})-(\d{1,9})", name)
-    if found is None:
+def _parse(name: str) -> tuple[str, list[int]]:
+    """Return the first word of a name and the sizes in it, once they are checked."""
+    kind, *digits = name.split("-")
+    num_sizes, check = _CHECKS.get(kind, (-1, check_hidden))
+    are_sizes = all(re.fullmatch(r"\d{1,9}", size) for size in digits)
+    if len(digits) != num_sizes or not are_sizes:
         raise UnknownNameError("network", name, _EXAMPLES)
-    return int(found[1]), int(found[2])
-
-
-def _hidden_size(head: re.Match[str]) -> int | None:
-    return None if head[1] is None else int(head[1])
-
-
-def _check_shape(name: str, shape: tuple[int, ...], *, num_axes: int) -> None:
-    if len(shape) == num_axes:
-        return
-    if num_axes == 1:
-        msg = (
-            f"The network '{name}' takes rows of features, but the items have shape "
-            f"{shape}. Embed them first (fewlabels.models.embedded), or choose a "
-            "network for images, such as 'wrn-10-1'."
-        )
-    else:
-        msg = (
-            f"The network '{name}' needs images of shape (channels, height, width), "
-            f"but the items have shape {shape}. Vectors are served by the networks "
-            "'linear' and 'mlp-256'."
-        )
-    raise UsageError(msg)
+    sizes = [int(size) for size in digits]
+    check(*sizes)
+    return kind, sizes

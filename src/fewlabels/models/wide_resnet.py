@@ -59,7 +59,7 @@ class WideResNet(Network):
                 what TensorFlow calls .999.
         """
         super().__init__()
-        check_size(depth, widen_factor)
+        check_depth_and_width(depth, widen_factor)
         self.depth = depth
         self.widen_factor = widen_factor
         num_blocks = (depth - 4) // 6
@@ -83,7 +83,13 @@ class WideResNet(Network):
         self.blocks = nn.Sequential(*blocks)
         self.norm = _Normalization(width_in, bn_momentum)
         self.head = Dense(width_in, num_classes)
-        _initialize(self, generator)
+        for layer in self.modules():  # torch left all weights undefined
+            if isinstance(layer, _Convolution):
+                fan_out = layer.out_channels * math.prod(layer.kernel_size)
+                std = math.sqrt(2.0 / fan_out)
+                nn.init.normal_(layer.weight, std=std, generator=generator)
+            elif isinstance(layer, Dense):
+                layer.initialize(generator)
         # About a quarter faster on CPUs; convolutions pass the layout on.
         for kernel in self.parameters():
             if kernel.ndim == _KERNEL_AXES:
@@ -115,13 +121,9 @@ class _Block(nn.Module):
         self.norm2 = _Normalization(width, bn_momentum)
         self.dropout = Dropout(dropout)
         self.conv2 = _Convolution(width, width, 3)
-        # A 1x1 convolution where the shapes of input and output differ.
-        is_same = width_in == width and stride == 1
-        self.shortcut: nn.Module = (
-            nn.Identity()
-            if is_same
-            else _Convolution(width_in, width, 1, stride=stride)
-        )
+        self.shortcut: nn.Module = nn.Identity()
+        if width_in != width or stride != 1:
+            self.shortcut = _Convolution(width_in, width, 1, stride=stride)
 
     def forward(self, maps: Tensor) -> Tensor:
         """Add the residual to the shortcut.
@@ -172,26 +174,14 @@ class _Normalization(nn.BatchNorm2d):
         super().__init__(width, eps=_EPSILON, momentum=momentum, dtype=torch.float32)
 
 
-def _initialize(network: nn.Module, generator: Generator) -> None:
-    """Draw every weight that torch left undefined."""
-    for layer in network.modules():
-        if isinstance(layer, _Convolution):
-            fan_out = layer.out_channels * layer.kernel_size[0] * layer.kernel_size[1]
-            nn.init.normal_(
-                layer.weight, std=math.sqrt(2.0 / fan_out), generator=generator
-            )
-        elif isinstance(layer, Dense):
-            layer.initialize(generator)
-
-
-def check_size(depth: int, widen_factor: int) -> None:
+def check_depth_and_width(depth: int, widen_factor: int) -> None:
     """Raise unless there is a Wide ResNet of this size, and say which there are."""
     num_blocks, rest = divmod(depth - 4, 6)
     if rest or num_blocks < 1:
         below = 6 * max(1, num_blocks) + 4
         raise UsageError(
-            f"A Wide ResNet of depth {depth} does not exist: its depth is 6k + 4 for k "
-            f"blocks in each of three stages. The nearest are {below} and {below + 6}."
+            f"A Wide ResNet of depth {depth} does not exist: depths are 6k + 4. The "
+            f"nearest are {below} and {below + 6}."
         )
     if depth > _DEEPEST or not 1 <= widen_factor <= _WIDEST:
         raise UsageError(

@@ -18,8 +18,8 @@ from fewlabels.errors import TargetWarning, UsageError
 from fewlabels.experiments.settings import Choice
 from fewlabels.models import encoders
 from fewlabels.models.cache import FeatureCache
+from fewlabels.models.classifiers import Embedded, FrozenClassifier
 from fewlabels.models.embedding import embedded
-from fewlabels.models.frozen import Embedded, FrozenClassifier
 from fewlabels.names import identity
 from fewlabels.pool import Pool
 from fewlabels.projects import models

@@ -19,10 +19,10 @@ from torch import Tensor
 from fewlabels.data.augment import Strong, WeakAugment
 from fewlabels.errors import Count, UsageError
 from fewlabels.models import Network, encoders
-from fewlabels.models.cache import FeatureCache, Rows
+from fewlabels.models.cache import FeatureCache, FeatureRows
+from fewlabels.models.classifiers import Embedded, FrozenClassifier
 from fewlabels.models.embedding import StoredViews, embedded, embedded_views
 from fewlabels.models.encoders import Encoder
-from fewlabels.models.frozen import Embedded, FrozenClassifier
 from fewlabels.pool import Pool
 from fewlabels.training.schedule import OF_STRONG_VIEWS, OF_VIEWS
 from fewlabels.training.views import (
@@ -101,7 +101,7 @@ class FrozenViews(Views):
     cache: FeatureCache
 
     @cached_property
-    def rows(self) -> Rows:
+    def rows(self) -> FeatureRows:
         """Features of the images as they are; only they say how long a row is."""
         return embedded(self.pool.images, self.encoder, cache=self.cache)
 

@@ -22,7 +22,7 @@ from fewlabels.gram.graph import NeighborGraph, joined
 from fewlabels.gram.nearest import nearest
 from fewlabels.gram.nodes import Nodes, read_rows
 from fewlabels.models import Head, Network
-from fewlabels.models.frozen import moments
+from fewlabels.models.classifiers import moments
 from fewlabels.pool import Pool
 from fewlabels.training import darp, targets
 from fewlabels.training.graph import Sources

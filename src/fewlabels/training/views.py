@@ -30,8 +30,7 @@ from fewlabels.errors import Count, Settings, Share, UsageError, Weight
 from fewlabels.gram.nearest import closest, others
 from fewlabels.gram.nodes import RowSource, read_rows
 from fewlabels.models import Head, Network, as_input
-from fewlabels.models.classifiers import NetworkClassifier
-from fewlabels.models.frozen import moments
+from fewlabels.models.classifiers import NetworkClassifier, moments
 from fewlabels.pool import Images, Pool
 from fewlabels.protocols import Classifier
 from fewlabels.training.schedule import OF_STRONG_VIEWS, OF_VIEWS

@@ -24,9 +24,8 @@ from torch import Tensor, nn
 from fewlabels import files, models, rng
 from fewlabels.errors import DataError, UnknownNameError, UsageError
 from fewlabels.models import Network, WideResNet, as_input, checkpoint, encoders
-from fewlabels.models.classifiers import NetworkClassifier
+from fewlabels.models.classifiers import FrozenClassifier, NetworkClassifier
 from fewlabels.models.encoders import Encoder
-from fewlabels.models.frozen import FrozenClassifier
 from fewlabels.models.module_encoder import ModuleEncoder
 from fewlabels.names import check_installed
 from fewlabels.projects.export.card import Facts, model_card
