@@ -203,7 +203,7 @@ def test_a_test_split_needs_labels(folder):
 
 
 def test_the_number_of_rows_is_bounded(folder, monkeypatch):
-    monkeypatch.setattr("fewlabels.data.manifest._MOST_ROWS", 3)
+    monkeypatch.setattr("fewlabels.data.manifest.MANIFEST_ROWS", 3)
     with pytest.raises(
         DataError, match=r"Row 4 of .* is one too many; split the table"
     ):
@@ -211,7 +211,7 @@ def test_the_number_of_rows_is_bounded(folder, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("column", "told"),
+    ("column", "message"),
     [
         (
             pa.array([2**62], pa.timestamp("ms")),
@@ -226,10 +226,10 @@ def test_the_number_of_rows_is_bounded(folder, monkeypatch):
         (pa.array(["x" * 2**17 + "y"]), "a text has 131,073 bytes"),
     ],
 )
-def test_parquet_columns_hold_text_or_numbers(folder, column, told):
+def test_parquet_columns_hold_text_or_numbers(folder, column, message):
     table = pa.table({"file_name": ["a.png"], "label": column})
     parquet.write_table(table, folder / "t.parquet")
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=message):
         loaded(folder / "t.parquet")
 
 
@@ -245,7 +245,7 @@ def test_a_long_text_that_is_repeated_is_not_unfolded(folder):
 
 
 def test_a_table_that_unpacks_to_too_much_is_refused(folder, monkeypatch):
-    monkeypatch.setattr("fewlabels.data.parquet._UNPACKED_BYTES", 100)
+    monkeypatch.setattr("fewlabels.data.untrusted.UNPACKED_BYTES", 100)
     monkeypatch.setattr("fewlabels.data.parquet._UNPACKED_RATIO", 0)
     with pytest.raises(DataError, match=r"would unpack to .* bytes; at most 100"):
         loaded(written(folder / "table.parquet", ROWS))

@@ -61,13 +61,15 @@ def test_a_folder_for_reading_only_is_copied_into_the_cache(tmp_path, monkeypatc
 
 def test_a_copy_takes_room_only_as_it_is_written(tmp_path, monkeypatch):
     write_shards(tmp_path, ROWS, 2)
-    sizes = []
+    sizes, read = [], module.list_column
 
-    def look(*_):
-        (partial,) = (tmp_path / ".fewlabels").glob(".*.partial")
-        sizes.append(partial.stat().st_size)
+    def look(*arguments):
+        for part in read(*arguments):
+            (partial,) = (tmp_path / ".fewlabels").glob(".*.partial")
+            sizes.append(partial.stat().st_size)
+            yield part
 
-    monkeypatch.setattr(module, "_check_finite", look)
+    monkeypatch.setattr(module, "list_column", look)
     Shards.open(tmp_path).embeddings()
     # Else a full disk would be noticed by the system, which ends the process.
     assert sizes[0] < ROWS.nbytes
@@ -75,7 +77,13 @@ def test_a_copy_takes_room_only_as_it_is_written(tmp_path, monkeypatch):
 
 def test_a_copy_that_was_interrupted_is_begun_again(tmp_path, monkeypatch):
     write_shards(tmp_path, ROWS, 2)
-    monkeypatch.setattr(module, "_check_finite", lambda *_: 1 / 0)
+    read = module.list_column
+
+    def interrupted(*arguments):
+        yield next(read(*arguments))
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(module, "list_column", interrupted)
     with pytest.raises(ZeroDivisionError):
         Shards.open(tmp_path).embeddings()
     monkeypatch.undo()
@@ -101,7 +109,7 @@ NAMES = pa.array(["a", "b"])
             "row 1 has 2 numbers and row 2 has 1",
         ),
         (table(id=NAMES, embedding=pa.array([[1.0], None])), "row 2 has no list"),
-        (table(id=NAMES, embedding=lists(ROWS[:2, :3])), "have 6 numbers and .* 3"),
+        (table(id=NAMES, embedding=lists(ROWS[:2, :3])), "have 6 numbers, .* 3"),
     ],
 )
 def test_shards_that_cannot_be_read_say_what_is_wrong(tmp_path, written, words):

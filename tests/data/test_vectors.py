@@ -125,16 +125,16 @@ FAULTS = {
         "it holds Python objects",
     ),
     "cut.npy": (lambda p: p.write_bytes(b"\x93NUMPY\x01"), "not a whole .npy file"),
-    "cut.parquet": (lambda p: p.write_bytes(b"PAR1"), "cannot be read from the table"),
+    "cut.parquet": (lambda p: p.write_bytes(b"PAR1"), "cannot be read"),
     "rows.csv": (lambda p: p.write_text("1,2"), ".npy, .npz, .parquet"),
     "gone.npy": (lambda p: None, "There is no file"),
     "twice.npz": (
         lambda p: np.savez(p, names=np.array([*NAMES[:3], "a/1.png"]), x=ROWS),
-        "4 rows, but only 3 differ: 'a/1.png' stands there 2 times",
+        "4 rows, but only 3 differ: 'a/1.png' is there 2 times",
     ),
     "alike.npz": (
         lambda p: np.savez(p, names=np.array([*NAMES[:3], ".\\a/1.png"]), x=ROWS),
-        "4 rows, but only 3 differ: 'a/1.png' stands there 2 times",
+        "4 rows, but only 3 differ: 'a/1.png' is there 2 times",
     ),
     "few.npz": (lambda p: np.savez(p, names=np.array(NAMES[:3]), x=ROWS), "3 names"),
     "two.npz": (lambda p: np.savez(p, x=ROWS, y=ROWS), r"x \(4, 3\), y \(4, 3\)"),
@@ -204,7 +204,7 @@ def test_numbers_that_are_repeated_are_not_unfolded_to_any_number_of_bytes(
     path = tmp_path / "t.parquet"
     table(path, **({"v": write(rows)} if write else in_columns(rows)))
     assert Vectors.read(path).rows.shape == rows.shape
-    monkeypatch.setattr("fewlabels.data.parquet._UNPACKED_BYTES", 10**5)
+    monkeypatch.setattr("fewlabels.data.untrusted.UNPACKED_BYTES", 10**5)
     with pytest.raises(FewlabelsError, match="would unpack to 264,000 bytes"):
         Vectors.read(path)
 

@@ -12,8 +12,14 @@ from typing import Any
 from fewlabels.data.files import Listed, file_pool
 from fewlabels.data.parquet import parquet_rows
 from fewlabels.data.text import FILE_COLUMNS, MEASURED, TRAIN, is_utf8
+from fewlabels.data.untrusted import (
+    MANIFEST_BYTES,
+    MANIFEST_LINE,
+    MANIFEST_ROWS,
+    open_untrusted,
+)
 from fewlabels.errors import DataError, FewlabelsWarning
-from fewlabels.files import open_regular, parse_json
+from fewlabels.files import parse_json
 from fewlabels.pool import Pool
 
 MANIFESTS = frozenset({".csv", ".jsonl", ".parquet"})
@@ -21,10 +27,7 @@ MANIFESTS = frozenset({".csv", ".jsonl", ".parquet"})
 
 _SPLITS = (TRAIN, *MEASURED)
 _OPTIONAL = ("label", "split")
-_OTHER_SEPARATORS = (";", "\t", "|")
-_LIKENESS = 0.75
-_MOST_BYTES, _MOST_ROWS, _LONGEST_LINE = 2**28, 2**22, 2**20
-_MANY = 32  # times as much, where names alone are kept
+_NAMES_ONLY = 32  # times as many rows, where names alone are kept
 _LONGEST_SHOWN = 200
 
 
@@ -33,11 +36,11 @@ def manifest_pool(
 ) -> Pool:
     """Return a pool of a manifest.
 
-    The table has ``file_name`` (or ``path``, ``filename``), below its own folder;
-    optional ``label``, empty where it is not known; optional ``split``. Capital letters
-    in the names of columns do not matter.
+    The table has a column ``file_name`` (or ``path``, ``filename``), below its own
+    folder, and optional columns ``label``, empty where it is not known, and ``split``.
+    Case does not matter in the names of columns.
     """
-    columns = set() if use_labels else {"label"}  # then nobody misses it
+    columns = set() if use_labels else {"label"}  # then its absence is no mistake
     listed = _listed(path, columns, use_labels=use_labels)
     for column, word in sorted(_misspelt(columns).items()):
         warnings.warn(
@@ -51,22 +54,26 @@ def manifest_pool(
 
 def file_names(path: Path) -> list[str]:
     """Return the files that a manifest names, below its own folder, in its order."""
-    return list(_listed(path, set(), use_labels=False, many=_MANY))
+    return list(_listed(path, set(), use_labels=False, factor=_NAMES_ONLY))
 
 
 def _listed(
-    path: Path, columns: set[str], *, use_labels: bool, many: int = 1
+    path: Path, columns: set[str], *, use_labels: bool, factor: int = 1
 ) -> dict[str, Listed]:
-    """Return what a manifest lists, each file once, and add the columns it has."""
+    """Return what a manifest lists, each file once, and add the columns it has.
+
+    The table may be ``factor`` times as large as others.
+    """
     listed: dict[str, Listed] = {}
-    for number, cells in enumerate(_rows(path, many * _MOST_BYTES), start=1):
+    for number, cells in enumerate(_rows(path, factor * MANIFEST_BYTES), start=1):
         where = f"Row {number} of {path}"
-        if number > many * _MOST_ROWS:
+        if number > factor * MANIFEST_ROWS:
             raise DataError(f"{where} is one too many; split the table into several.")
         if not isinstance(cells, Mapping):
             raise DataError(f"{where} is not a JSON object; write one object per line.")
-        row = {_plain_column(name): cell for name, cell in cells.items() if name}
-        if len(row) < len([name for name in cells if name]):
+        named = [name for name in cells if name]
+        row = {_plain_column(name): cells[name] for name in named}
+        if len(row) < len(named):
             raise DataError(
                 f"{where} has the columns {', '.join(map(str, cells))}; two of them "
                 "differ in capital letters or blanks only. Leave one out."
@@ -76,10 +83,9 @@ def _listed(
         if name in listed:
             raise DataError(f"{where} names {name} a second time; name it once.")
         if split is not None and split.lower() not in _SPLITS:
-            raise DataError(
-                f"{where} has the split '{_short(split)}'; write one of "
-                f"{', '.join(_SPLITS)}."
-            )
+            words = ", ".join(_SPLITS)
+            shown = _shortened(split)
+            raise DataError(f"{where} has the split '{shown}'; write one of {words}.")
         listed[name] = Listed(
             name=name,
             path=path.parent / name,
@@ -87,15 +93,12 @@ def _listed(
             split=split and split.lower(),
         )
     if not listed:
-        raise DataError(
-            f"The table {path} has no rows; write one per image, with its "
-            f"{FILE_COLUMNS[0]} and, where known, its label."
-        )
+        raise DataError(f"The table {path} has no rows; write one per image.")
     return listed
 
 
 def _rows(path: Path, most_bytes: int) -> Iterator[Any]:
-    """Read the rows one after the other, as they are."""
+    """Yield the rows one after the other, as they are."""
 
     def chosen(names: Sequence[str]) -> list[str]:
         plain = [_plain_column(name) for name in names]
@@ -104,28 +107,27 @@ def _rows(path: Path, most_bytes: int) -> Iterator[Any]:
         return [name for name in names if _plain_column(name) in wanted]
 
     kind = path.suffix.lower()
-    try:
-        with open_regular(path, most_bytes) as file:
-            if kind == ".csv":
-                yield from csv.DictReader(_lines(file, newline=""))
-            elif kind == ".jsonl":
-                lines = _lines(file, newline="\n")
-                yield from (parse_json(line) for line in lines if line.strip())
-            else:
-                yield from parquet_rows(file, chosen)
-    except (OSError, ValueError, csv.Error) as error:
-        raise DataError(
-            f"The manifest {path} cannot be read: {error}. Save it again as {kind}."
-        ) from error
+    damage = (OSError, ValueError, csv.Error)
+    advice = f"Save it again as {kind}."
+    with open_untrusted(
+        path, most_bytes, "The manifest", advice, damage=damage
+    ) as file:
+        if kind == ".csv":
+            yield from csv.DictReader(_lines(file, newline=""))
+        elif kind == ".jsonl":
+            lines = _lines(file, newline="\n")
+            yield from (parse_json(line) for line in lines if line.strip())
+        else:
+            yield from parquet_rows(file, chosen)
 
 
 def _lines(file: BufferedReader, *, newline: str) -> Iterator[str]:
-    """Read lines of text; a row takes many times the memory of its line."""
+    """Yield lines of text; a row takes many times the memory of its line."""
     with TextIOWrapper(file, encoding="utf-8-sig", newline=newline) as text:
         for line in text:
-            if len(line) > _LONGEST_LINE:
+            if len(line) > MANIFEST_LINE:
                 raise ValueError(
-                    f"a line has {len(line):,} characters; at most {_LONGEST_LINE:,}"
+                    f"a line has {len(line):,} characters; at most {MANIFEST_LINE:,}"
                 )
             yield line
 
@@ -135,28 +137,26 @@ def _plain_column(name: str) -> str:
 
 
 def _misspelt(columns: Iterable[str]) -> dict[str, str]:
-    """Return what seems to be meant by columns that mean nothing, by column."""
-    there = set(columns)
+    """Return unknown columns that seem to mean an optional column that is missing."""
+    names = sorted(set(columns))
     meant: dict[str, str] = {}
-    for word in set(_OPTIONAL) - there:
-        begun = sorted(column for column in there if column.startswith(word))
-        near = get_close_matches(word, sorted(there), cutoff=_LIKENESS)
+    for word in set(_OPTIONAL).difference(names):
+        begun = [column for column in names if column.startswith(word)]
+        near = get_close_matches(word, names, cutoff=0.75)
         meant |= dict.fromkeys([*near, *begun][:1], word)
     return meant
 
 
 def _file_column(columns: Iterable[str], where: str) -> str:
     """Return the column that names the file."""
-    seen = list(columns)
+    names = list(columns)
     for column in FILE_COLUMNS:
-        if column in seen:
+        if column in names:
             return column
-    marks = [mark for mark in _OTHER_SEPARATORS if mark in "".join(seen)]
-    hint = "".join(
-        f" The cells seem to be separated by {m!r}; use commas." for m in marks[:1]
-    )
+    mark = next((mark for mark in (";", "\t", "|") if mark in "".join(names)), None)
+    hint = f" The cells seem to be separated by {mark!r}; use commas." if mark else ""
     raise DataError(
-        f"{where} has the columns {', '.join(seen) or 'none'}; it needs one of "
+        f"{where} has the columns {', '.join(names) or 'none'}; it needs one of "
         f"{', '.join(FILE_COLUMNS)}.{hint}"
     )
 
@@ -171,7 +171,7 @@ def _file_name(row: Mapping[str, Any], where: str) -> str:
     has_drive = ":" in path.parts[0] if path.parts else False
     if path.is_absolute() or ".." in path.parts or has_drive or not path.parts:
         raise DataError(
-            f"{where} names '{_short(word)}', which is not below the manifest's "
+            f"{where} names '{_shortened(word)}', which is not below the manifest's "
             "folder. Move the manifest up or the file down."
         )
     return path.as_posix()
@@ -183,18 +183,14 @@ def _word(row: Mapping[str, Any], column: str, where: str) -> str | None:
     if cell is None or cell != cell:  # NaN is how tables write "missing"
         return None
     if not isinstance(cell, str | int) or isinstance(cell, bool):
-        raise DataError(
-            f"{where} has {reprlib.repr(cell)} as {column}; write text or a whole "
-            "number."
-        )
+        seen = reprlib.repr(cell)
+        raise DataError(f"{where} has {seen} as {column}; write text or an integer.")
     word = str(cell).strip()
     if not is_utf8(word):
-        raise DataError(
-            f"{where} has {_short(word)!a} as {column}, which is not valid text; "
-            "rewrite it."
-        )
+        seen = ascii(_shortened(word))
+        raise DataError(f"{where} has {seen} as {column}, which is not valid text.")
     return word or None
 
 
-def _short(word: str) -> str:
+def _shortened(word: str) -> str:
     return word if len(word) <= _LONGEST_SHOWN else f"{word[:_LONGEST_SHOWN]}…"

@@ -204,10 +204,10 @@ def _checked_pool(
     if _begins_right(standard, {"y_train": pool.labels.numpy()}):
         return pool
     wanted = standard.first_labels
+    seen = " ".join(map(str, pool.labels[: len(wanted)].tolist()))
     raise DataError(
-        f"{where} is not {standard.name}: its labels begin with "
-        f"{' '.join(map(str, pool.labels[: len(wanted)].tolist()))}, those of "
-        f"{standard.name} with {' '.join(map(str, wanted))}. Put the right files there."
+        f"{where} is not {standard.name}: its labels begin with {seen}, those of "
+        f"{standard.name} with {' '.join(map(str, wanted))}."
     )
 
 

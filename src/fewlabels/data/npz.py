@@ -12,6 +12,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fewlabels.data.untrusted import ARRAY_BYTES, check_unpacked
 from fewlabels.errors import DataError
 from fewlabels.files import open_regular
 
@@ -31,15 +32,9 @@ _DAMAGE = (
     zlib.error,
 )
 
-_MOST_BYTES = 2**40
-_LONGEST_HEADER = 1024
-"""Eight times what a plain array takes; NumPy takes seconds to refuse a long one."""
-
-_UNPACKED_BYTES, _UNPACKED_RATIO = 2**28, 32
-"""What may be unpacked from any file, and from each byte of a large one."""
-
-_MANY_ITEMS = 2**18
-"""Up to here an array may have more rows than its file has bytes."""
+_HEADER_BYTES = 1024  # eight times that of a plain array; long ones take seconds
+_UNPACKED_RATIO = 32
+_MANY_ITEMS = 2**18  # more rows than these take as many bytes in the file
 
 
 def read_npz(path: Path) -> dict[str, NDArray[Any]]:
@@ -49,14 +44,11 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
     the same byte shrink a thousandfold, those of images and features do not.
     """
     with _opened(path) as (file, num_bytes), zipfile.ZipFile(file) as archive:
-        unpacked = sum(member.file_size for member in archive.infolist())
-        if unpacked > max(_UNPACKED_BYTES, _UNPACKED_RATIO * num_bytes):
-            raise DataError(
-                f"{path} has {num_bytes:,} bytes and would unpack to {unpacked:,}, "
-                "which could exhaust memory. If it is yours, save it with numpy.savez."
-            )
+        members = archive.infolist()
+        unpacked = sum(member.file_size for member in members)
+        check_unpacked(unpacked, num_bytes, _UNPACKED_RATIO)
         arrays = {}
-        for member in archive.infolist():
+        for member in members:
             with archive.open(member) as content:
                 name = member.filename.removesuffix(".npy")
                 arrays[name] = _read_array(content, name, num_bytes)
@@ -71,9 +63,9 @@ def read_npy(path: Path) -> NDArray[Any]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[IO[bytes], int]]:
-    """Hand out a file and its size; damage becomes a sentence about the file."""
+    """Open a file and return its size too; damage becomes a :class:`DataError`."""
     try:
-        with open_regular(path, _MOST_BYTES) as file:
+        with open_regular(path, ARRAY_BYTES) as file:
             yield file, os.fstat(file.fileno()).st_size
     except _DAMAGE as error:
         reason, kind = str(error), path.suffix.lower()
@@ -90,9 +82,9 @@ def _opened(path: Path) -> Iterator[tuple[IO[bytes], int]]:
 
 
 def _read_array(content: IO[bytes], name: str, num_bytes: int) -> NDArray[Any]:
-    """Read one array; refuse one whose length nothing in the file vouches for."""
+    """Read one array; refuse one that is longer than the file can hold."""
     array: NDArray[Any] = np.lib.format.read_array(
-        content, allow_pickle=False, max_header_size=_LONGEST_HEADER
+        content, allow_pickle=False, max_header_size=_HEADER_BYTES
     )
     if not array.itemsize or max(array.shape, default=0) > max(_MANY_ITEMS, num_bytes):
         raise ValueError(f"{name} announces the shape {array.shape} and holds less")

@@ -2,10 +2,10 @@
 
 MNIST's are idx files: a short header, then plain bytes. CIFAR's are pickles of Python
 2, in a folder or still in their archive. Each is read only if it is the published file,
-known by its MD5, and then by an unpickler that builds numbers, bytes, lists and
-dictionaries alone. Whoever has other arrays keeps them as .npz.
+known by its MD5, and then by an unpickler that builds only numbers, bytes, lists and
+dictionaries. Other arrays can be kept as .npz.
 
-Arrays are returned as an .npz file would hold them: ``x_train``, ``y_train``,
+Arrays have the names that they have in an .npz file: ``x_train``, ``y_train``,
 ``x_test``, ``y_test`` and, of CIFAR, ``classes``.
 """
 
@@ -25,11 +25,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fewlabels.data.untrusted import PUBLISHED_BYTES, PUBLISHED_ITEMS, open_untrusted
 from fewlabels.errors import DataError
-from fewlabels.files import open_regular, read_regular
 
 _UNSIGNED_BYTE = 0x08
-_MOST_BYTES, _MOST_ITEMS = 2**28, 2**20
 _IMAGE = (3, 32, 32)
 _ARRAY_NAMES = {
     ("numpy.core.multiarray", "_reconstruct"),
@@ -124,24 +123,20 @@ def read_cifar_folder(folder: Path, layout: Cifar) -> dict[str, NDArray[Any]] | 
 
 def _published(path: Path, layout: Cifar) -> bytes:
     """Return the bytes of a file, if they are the published ones."""
-    try:
-        content = read_regular(path, _MOST_BYTES)
-    except OSError as error:
+    advice = "Unpack the archive again."
+    with open_untrusted(path, PUBLISHED_BYTES, "The file", advice) as file:
+        content = file.read(PUBLISHED_BYTES)
+    seen = md5(content, usedforsecurity=False).hexdigest()
+    if seen != layout.md5[path.name]:
         raise DataError(
-            f"{path} cannot be read: {error.strerror}. Unpack the archive again."
-        ) from error
-    seen, published = md5(content, usedforsecurity=False), layout.md5[path.name]
-    if seen.hexdigest() != published:
-        raise DataError(
-            f"{path} is not the published file: its MD5 is {seen.hexdigest()}, not "
-            f"{published}. Fetch it again, or save your own arrays as "
-            f"{layout.name}.npz."
+            f"{path} is not the published file: its MD5 is {seen}, not "
+            f"{layout.md5[path.name]}. Or save your own arrays as {layout.name}.npz."
         )
     return content
 
 
 class _StoredArray:
-    """What stands for NumPy's array and its type in a pickle: it keeps the state."""
+    """A stand-in for NumPy's array and type in a pickle, which keeps the state."""
 
     def __init__(self, *_: object) -> None:
         self.state: Any = None
@@ -162,9 +157,8 @@ class _Unpickler(pickle.Unpickler):  # noqa: S301 # of published files only
 
     def find_class(self, module: str, name: str) -> type[_StoredArray]:
         if (module, name) not in _ARRAY_NAMES:
-            raise DataError(
-                f"A file of CIFAR asks for '{module}.{name}'; do not trust it."
-            )
+            seen = f"{module}.{name}"
+            raise DataError(f"A file of CIFAR asks for '{seen}'; do not trust it.")
         return _StoredArray
 
 
@@ -189,29 +183,26 @@ def read_idx(path: Path, num_axes: int) -> NDArray[np.uint8]:
     :class:`DataError`.
     """
     magic = bytes([0, 0, _UNSIGNED_BYTE, num_axes])
-    try:
-        with open_regular(path, 2 * _MOST_BYTES) as plain:
-            file = gzip.GzipFile(fileobj=plain) if path.suffix == ".gz" else plain
-            header = file.read(4 + 4 * num_axes)
-            if len(header) < 4 + 4 * num_axes or header[:4] != magic:
-                raise DataError(
-                    f"{path} begins with {header[:4].hex() or 'nothing'}, an idx file "
-                    f"of this kind with {magic.hex()}. Fetch it again."
-                )
-            shape = struct.unpack(f">{num_axes}I", header[4:])
-            size = prod(shape)
-            if size > _MOST_BYTES or shape[0] > _MOST_ITEMS:
-                raise DataError(
-                    f"{path} announces {shape} = {size:,} bytes; at most "
-                    f"{_MOST_ITEMS:,} items and {_MOST_BYTES:,} bytes are read. Fetch "
-                    "it again."
-                )
-            body = bytearray(file.read(size + 1))
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path} cannot be read: {error}. Fetch it again.") from error
-    if len(body) != size:
-        raise DataError(
-            f"{path} announces {shape} = {size:,} bytes and holds "
-            f"{'more' if len(body) > size else f'{len(body):,}'}. Fetch it again."
-        )
+    damage = (OSError, EOFError, ValueError, zlib.error)
+    with open_untrusted(
+        path, 2 * PUBLISHED_BYTES, "The file", "Fetch it again.", damage=damage
+    ) as plain:
+        file = gzip.GzipFile(fileobj=plain) if path.suffix == ".gz" else plain
+        header = file.read(4 + 4 * num_axes)
+        if header[:4] != magic:
+            seen = header[:4].hex() or "nothing"
+            raise ValueError(f"it begins with {seen} instead of {magic.hex()}")
+        if len(header) < 4 + 4 * num_axes:
+            raise ValueError("its header is cut off")
+        shape = struct.unpack(f">{num_axes}I", header[4:])
+        size = prod(shape)
+        if size > PUBLISHED_BYTES or shape[0] > PUBLISHED_ITEMS:
+            raise ValueError(
+                f"it announces {shape} = {size:,} bytes; at most {PUBLISHED_ITEMS:,} "
+                f"items and {PUBLISHED_BYTES:,} bytes are read"
+            )
+        body = bytearray(file.read(size + 1))
+        if len(body) != size:
+            held = "more" if len(body) > size else f"{len(body):,}"
+            raise ValueError(f"it announces {shape} = {size:,} bytes and holds {held}")
     return np.frombuffer(body, dtype=np.uint8).reshape(shape)

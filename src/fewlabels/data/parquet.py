@@ -1,7 +1,7 @@
-"""Parquet tables: rows, vectors, images, without what a few bytes can blow up to.
+"""Parquet tables: rows, vectors, images, within bounds of memory.
 
-A column may say a long text once and repeat it a million times in a few bytes, so that
-texts are looked at before they are copied, and few rows are unfolded at once. A table
+A column may store a long text once and repeat it a million times in a few bytes, so
+texts are looked at before they are copied, and few rows are decoded at once. A table
 that is damaged, or holds something else than it should, raises :class:`ValueError`.
 """
 
@@ -15,28 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fewlabels.data.text import FILE_COLUMNS
+from fewlabels.data.untrusted import TEXT_BYTES, check_unpacked, open_untrusted
 from fewlabels.errors import DataError
-from fewlabels.files import open_regular
 
-ID_COLUMNS = ("id", "__key__", *FILE_COLUMNS)
-"""Columns that may name an image; the first one that is present does."""
-
+_ID_COLUMNS = ("id", "__key__", *FILE_COLUMNS)
 _IMAGE_COLUMNS = ("image", "bytes", "content", "jpg", "jpeg", "png", "webp")
-_BYTES = "bytes"
-_IMAGES_AT_ONCE = 16  # they can be large
-_MOST_BYTES = 2**42
-
-_UNPACKED_BYTES, _UNPACKED_RATIO = 2**28, 8
-"""What may be unpacked from any table, and from each byte of a large one."""
-
-_LONGEST_TEXT = 2**17
-"""As long as a cell of a CSV table may be."""
-
-_ROWS_AT_ONCE, _CELLS_AT_ONCE = 1024, 8192
-_NUMBER_BYTES, _NAME_BYTES = 4, 8
-
 _NO_FEATURES = frozenset({"label", "split", "__index_level_0__"})
-"""Columns of numbers that tell nothing of what an item looks like."""
+"""Columns of numbers that are no features."""
+
+_IMAGES_AT_ONCE, _TEXTS_AT_ONCE, _NUMBERS_AT_ONCE = 16, 1024, 8192
+_MOST_BYTES, _UNPACKED_RATIO = 2**42, 8
+_NUMBER_BYTES, _NAME_BYTES = 4, 8
 
 
 def arrow() -> Any:
@@ -48,10 +37,10 @@ def arrow() -> Any:
 
 @contextmanager
 def _opened(file: IO[bytes], dictionaries: Sequence[str] = ()) -> Iterator[Any]:
-    """Hand out a table; errors of Arrow are :class:`ValueError`.
+    """Open a table; errors of Arrow become :class:`ValueError`.
 
     Yields:
-        The table; of the columns in ``dictionaries`` repeated cells are kept once.
+        The table; repeated cells of the columns in ``dictionaries`` are kept once.
     """
     from pyarrow import parquet
 
@@ -63,19 +52,16 @@ def _opened(file: IO[bytes], dictionaries: Sequence[str] = ()) -> Iterator[Any]:
         raise ValueError(str(error)) from error
 
 
-def _check_room(file: IO[bytes], table: Any, num_bytes: int = 0) -> None:
-    """Raise if a table unpacks to too much, or needs that many bytes of memory."""
+def _check_memory(file: IO[bytes], table: Any, num_bytes: int = 0) -> None:
+    """Raise if a table unpacks to too much, or if its rows take too many bytes."""
     # What is said of single columns must not be asked for: where that is damaged, Arrow
     # ends the process.
     groups = map(table.metadata.row_group, range(table.metadata.num_row_groups))
     unpacked = max(num_bytes, sum(group.total_byte_size for group in groups))
     place = file.tell()
-    most = max(_UNPACKED_BYTES, _UNPACKED_RATIO * file.seek(0, os.SEEK_END))
+    size = file.seek(0, os.SEEK_END)
     file.seek(place)
-    if unpacked > most:
-        raise ValueError(
-            f"it would unpack to {unpacked:,} bytes; at most {most:,} are read"
-        )
+    check_unpacked(unpacked, size, _UNPACKED_RATIO)
 
 
 def parquet_rows(
@@ -85,7 +71,7 @@ def parquet_rows(
 
     Args:
         file: The table.
-        chosen: Says which of its columns to read; they hold text or numbers.
+        chosen: Returns which of its columns to read; they hold text or numbers.
 
     Yields:
         A row.
@@ -94,31 +80,31 @@ def parquet_rows(
         schema = table.schema_arrow
     columns = chosen(schema.names)
     for field in schema:
-        kind = _unfolded_type(field.type)
-        if field.name in columns and not (
-            _is_text(kind) or _is_number(kind) or arrow().types.is_null(kind)
-        ):
+        kind = _decoded_type(field.type)
+        is_plain = _is_text(kind) or _is_number(kind) or arrow().types.is_null(kind)
+        if field.name in columns and not is_plain:
             raise ValueError(
                 f"the column '{field.name}' holds {field.type}, not text or numbers"
             )
     with _opened(file, columns) as table:
-        _check_room(file, table)
-        for some in table.iter_batches(_ROWS_AT_ONCE, columns=columns):
-            unfolded = [_unfolded(column) for column in some.columns]
-            yield from arrow().table(unfolded, names=some.schema.names).to_pylist()
+        _check_memory(file, table)
+        for batch in table.iter_batches(_TEXTS_AT_ONCE, columns=columns):
+            decoded = [_decoded(column) for column in batch.columns]
+            yield from arrow().table(decoded, names=batch.schema.names).to_pylist()
 
 
-def _unfolded(column: Any) -> Any:
+def _decoded(column: Any) -> Any:
     """Return a column with each text in its row, if none is too long."""
     from pyarrow import compute
 
-    if not arrow().types.is_dictionary(column.type):
+    types = arrow().types
+    if not types.is_dictionary(column.type):
         return column
-    if arrow().types.is_string(column.type.value_type):
+    if types.is_string(column.type.value_type):
         longest = compute.max(compute.binary_length(column.dictionary)).as_py() or 0
-        if longest > _LONGEST_TEXT:
+        if longest > TEXT_BYTES:
             raise ValueError(
-                f"a text has {longest:,} bytes; at most {_LONGEST_TEXT:,} are read"
+                f"a text has {longest:,} bytes; at most {TEXT_BYTES:,} are read"
             )
     return column.dictionary_decode()
 
@@ -126,35 +112,30 @@ def _unfolded(column: Any) -> Any:
 def parquet_vectors(
     file: IO[bytes], name_columns: Sequence[str]
 ) -> tuple[NDArray[np.float32], tuple[str, ...] | None]:
-    """Return the numbers of a table, a row of them for each of its rows, and names.
+    """Return the numbers of a table as rows, and the names of the rows.
 
-    The numbers are a column of lists, or else all columns of numbers, side by side;
+    The numbers are a column of lists, or else all columns of numbers, side by side. The
     names are in the first of ``name_columns`` that is there, or in the only column of
     text.
     """
     with _opened(file) as table:
         named, columns = _vector_columns(table.schema_arrow, name_columns)
-    texts = [] if named is None else [named]
-    with _opened(file, texts) as table:
-        width, num_rows = len(columns), table.metadata.num_rows
-        _check_room(file, table)
-        first = next(table.iter_batches(1, columns=columns), None)
-        if first is None:
-            num_rows = 0
-        elif _is_list(first.column(0).type):
-            width = len(first.column(0).flatten())
-        _check_room(file, table, num_rows * (width * _NUMBER_BYTES + _NAME_BYTES))
-        rows = np.empty((num_rows, width), dtype=np.float32)
-        names: list[str] = []
-        done = 0
-        for some in table.iter_batches(_ROWS_AT_ONCE, columns=[*columns, *texts]):
-            part = rows[done : done + len(some)]
-            _fill(part, [some.column(name) for name in columns], done)
-            names += [] if named is None else _names(some.column(named))
-            done += len(some)
+        num_rows = table.metadata.num_rows
+    rows, done = np.empty((0, len(columns)), dtype=np.float32), 0
+    for part in _vector_parts(file, columns, num_rows):
+        if not done:
+            rows = np.empty((num_rows, part.shape[1]), dtype=np.float32)
+        rows[done : done + len(part)] = part
+        done += len(part)
     if done != len(rows):
-        raise ValueError(f"it says that it has {len(rows)} rows, and has {done}")
-    return rows, None if named is None else tuple(names)
+        raise ValueError(f"it announces {len(rows)} rows, and has {done}")
+    if named is None:
+        return rows, None
+    names: list[str] = []
+    with _opened(file, [named]) as table:
+        for batch in table.iter_batches(_TEXTS_AT_ONCE, columns=[named]):
+            names += _names(batch.column(0))
+    return rows, tuple(names)
 
 
 def _vector_columns(
@@ -162,15 +143,15 @@ def _vector_columns(
 ) -> tuple[str | None, list[str]]:
     """Return the column of names, and the column of lists or the columns of numbers."""
     names = schema.names
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(f"it has several columns called '{twice[0]}'")
-    texts = [field.name for field in schema if _is_text(_unfolded_type(field.type))]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ValueError(f"it has several columns called '{repeated[0]}'")
+    texts = [field.name for field in schema if _is_text(_decoded_type(field.type))]
     known = [name for name in name_columns if name in texts]
     if len(texts) > 1 and not known:
         raise ValueError(
-            f"it has the text columns {', '.join(texts)}; which holds names? Call that "
-            f"one '{name_columns[0]}'"
+            f"it has the text columns {', '.join(texts)}; call the one with the names "
+            f"'{name_columns[0]}'"
         )
     named: str | None = (known or texts or [None])[0]
     lists = [field for field in schema if _is_list(field.type)]
@@ -188,8 +169,52 @@ def _vector_columns(
     return named, columns
 
 
+def _vector_parts(
+    file: IO[bytes], columns: Sequence[str], num_kept: int = _NUMBERS_AT_ONCE
+) -> Iterator[NDArray[np.float32]]:
+    """Yield one column of lists, or columns of numbers, as rows, some at a time.
+
+    Missing numbers become NaN, those beyond float32 infinite. The caller keeps
+    ``num_kept`` rows in memory.
+    """
+    from pyarrow import compute
+
+    with _opened(file) as table:
+        _check_memory(file, table)
+        first = next(table.iter_batches(1, columns=columns), None)
+        if first is None:
+            return
+        is_list = _is_list(first.column(0).type)
+        width = len(first.column(0).flatten()) if is_list else len(columns)
+        _check_memory(file, table, num_kept * (width * _NUMBER_BYTES + _NAME_BYTES))
+        done = 0
+        for batch in table.iter_batches(_NUMBERS_AT_ONCE, columns=columns):
+            part = np.empty((len(batch), width), dtype=np.float32)
+            with np.errstate(over="ignore"):
+                if is_list:
+                    lists = batch.column(0)
+                    lengths = compute.list_value_length(lists)
+                    lengths = lengths.to_numpy(zero_copy_only=False)
+                    wrong = np.flatnonzero(lengths != width)  # of a missing list, NaN
+                    if len(wrong):
+                        row, seen = done + int(wrong[0]) + 1, lists[int(wrong[0])]
+                        raise ValueError(
+                            f"row 1 has {width} numbers and row {row} has {len(seen)}"
+                            if seen.is_valid
+                            else f"row {row} has no list of numbers"
+                        )
+                    numbers = lists.flatten().to_numpy(zero_copy_only=False)
+                    part[:] = numbers.reshape(part.shape)
+                else:
+                    for number, name in enumerate(columns):
+                        cells = batch.column(name).to_numpy(zero_copy_only=False)
+                        part[:, number] = cells
+            done += len(batch)
+            yield part
+
+
 def _names(column: Any) -> list[str]:
-    """Return a column of names; what is missing is empty, what is repeated is one."""
+    """Return a column of names; missing ones are empty, repeated ones one object."""
     if not arrow().types.is_dictionary(column.type):
         column = column.dictionary_encode()
     places = column.indices.cast(arrow().int64()).fill_null(-1).to_numpy()
@@ -201,30 +226,6 @@ def _names(column: Any) -> list[str]:
     return names
 
 
-def _fill(part: NDArray[np.float32], columns: Sequence[Any], done: int) -> None:
-    """Write one column of lists, or columns of numbers, into rows.
-
-    What is missing becomes NaN, and what is beyond float32 infinite.
-    """
-    from pyarrow import compute
-
-    with np.errstate(over="ignore"):
-        if not _is_list(columns[0].type):
-            for number, column in enumerate(columns):
-                part[:, number] = column.to_numpy(zero_copy_only=False)
-            return
-        lists, width = columns[0], part.shape[1]
-        lengths = compute.list_value_length(lists).to_numpy(zero_copy_only=False)
-        other = np.flatnonzero(lengths != width)  # what is missing is NaN
-        if len(other):
-            row, seen = done + int(other[0]) + 1, lists[int(other[0])]
-            if not seen.is_valid:
-                raise ValueError(f"row {row} has no list of numbers")
-            raise ValueError(f"row 1 has {width} numbers and row {row} has {len(seen)}")
-        numbers = lists.flatten().to_numpy(zero_copy_only=False)
-        part[:] = numbers.reshape(part.shape)
-
-
 def shape_of(file: IO[bytes]) -> tuple[int, list[str]]:
     """Return how many rows a table has, and its columns."""
     with _opened(file) as table:
@@ -232,45 +233,27 @@ def shape_of(file: IO[bytes]) -> tuple[int, list[str]]:
 
 
 def list_column(file: IO[bytes], column: str) -> Iterator[NDArray[np.float32]]:
-    """Yield a column of lists of numbers as rows, shape (n, width), some at a time.
-
-    All are equally long, or a :class:`ValueError` is raised; what is missing in one is
-    NaN.
-
-    Yields:
-        Some rows.
-    """
-    width, done = None, 0
-    for lists in plain_column(file, column):
-        if not _is_list(lists.type) or not _is_number(lists.type.value_type):
-            raise ValueError(
-                f"the column '{column}' holds {lists.type}, not lists of numbers"
-            )
-        if width is None:
-            width = len(lists[0]) if lists[0].is_valid else 0
-        part = np.empty((len(lists), width), dtype=np.float32)
-        _fill(part, [lists], done)
-        done += len(lists)
-        yield part
+    """Yield a column of equally long lists of numbers as rows (n, width), in parts."""
+    with _opened(file) as table:
+        kind = table.schema_arrow.field(column).type
+    if not _is_list(kind) or not _is_number(kind.value_type):
+        raise ValueError(f"the column '{column}' holds {kind}, not lists of numbers")
+    yield from _vector_parts(file, [column])
 
 
 def plain_column(file: IO[bytes], column: str) -> Iterator[Any]:
-    """Yield a column of a table, some cells at a time, as Arrow has them.
-
-    Yields:
-        An array of Arrow, not empty.
-    """
+    """Yield a column of a table in parts, as Arrow arrays."""
     with _opened(file) as table:
-        _check_room(file, table)
-        for some in table.iter_batches(_CELLS_AT_ONCE, columns=[column]):
-            yield some.column(0)
+        _check_memory(file, table)
+        for batch in table.iter_batches(_NUMBERS_AT_ONCE, columns=[column]):
+            yield batch.column(0)
 
 
 class ImageTable(NamedTuple):
-    """What is known of a table that holds images.
+    """Where a table holds images.
 
-    They are in a column of bytes, or in one of structs with the fields ``bytes`` and
-    ``path``, as those of Hugging Face are.
+    They are in a column of bytes, or of structs with the fields ``bytes`` and ``path``
+    as in data sets of Hugging Face.
     """
 
     column: str
@@ -282,8 +265,8 @@ class ImageTable(NamedTuple):
 
 def find_images(path: Path) -> ImageTable | None:
     """Return where a table holds images; None if it holds none."""
-    with _opened_images(path) as (_, found):
-        return found
+    with _opened_images(path) as (_, images):
+        return images
 
 
 def image_rows(
@@ -299,10 +282,10 @@ def image_rows(
     Yields:
         A name, None where there is none; and bytes, none where there is no image.
     """
-    with _opened_images(path) as (table, found):
-        if found is None:
+    with _opened_images(path) as (table, images):
+        if images is None:
             raise DataError(f"The table '{path}' holds no images anymore.")
-        columns = [found.column, *([found.id_column] if found.id_column else [])]
+        columns = [images.column, *([images.id_column] if images.id_column else [])]
         groups, end, start = list[int](), 0, 0  # of rows, and those before them
         for group in range(table.metadata.num_row_groups):
             begin, end = end, end + table.metadata.row_group(group).num_rows
@@ -312,53 +295,52 @@ def image_rows(
         batches = table.iter_batches(
             _IMAGES_AT_ONCE, row_groups=groups, columns=columns
         )
-        for some in batches:
-            for row in some.slice(max(0, start)).to_pylist():
+        for batch in batches:
+            for row in batch.slice(max(0, start)).to_pylist():
                 if not number:
                     return
-                name = row[found.id_column] if found.id_column else None
-                cell = row[found.column]
-                content = cell.get(_BYTES) if isinstance(cell, dict) else cell
+                name = row[images.id_column] if images.id_column else None
+                cell = row[images.column]
+                content = cell.get("bytes") if isinstance(cell, dict) else cell
                 yield None if name in {None, ""} else str(name), content or b""
                 number -= 1
-            start -= len(some)
+            start -= len(batch)
 
 
 @contextmanager
 def _opened_images(path: Path) -> Iterator[tuple[Any, ImageTable | None]]:
-    try:
-        with open_regular(path, _MOST_BYTES) as file, _opened(file) as table:
-            fields = list(table.schema_arrow)
-            held = [field.name for field in fields if _holds_bytes(field.type)]
-            usual = [name for name in _IMAGE_COLUMNS if name in held]
-            names = [
-                field.name
-                for field in fields
-                if _is_text(field.type) or arrow().types.is_integer(field.type)
-            ]
-            found = None
-            if usual or len(held) == 1:
-                id_column = next((name for name in ID_COLUMNS if name in names), None)
-                num_rows = table.metadata.num_rows
-                found = ImageTable((usual or held)[0], id_column, num_rows)
-            yield table, found
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(
-            f"The table '{path}' cannot be read: {reason}. Save it again as Parquet."
-        ) from error
+    advice = "Save it again as Parquet."
+    with (
+        open_untrusted(path, _MOST_BYTES, "The table", advice) as file,
+        _opened(file) as table,
+    ):
+        fields = list(table.schema_arrow)
+        held = [field.name for field in fields if holds_bytes(field.type)]
+        usual = [name for name in _IMAGE_COLUMNS if name in held]
+        names = [
+            field.name
+            for field in fields
+            if _is_text(field.type) or arrow().types.is_integer(field.type)
+        ]
+        images = None
+        if usual or len(held) == 1:
+            id_column = next((name for name in _ID_COLUMNS if name in names), None)
+            images = ImageTable((usual or held)[0], id_column, table.metadata.num_rows)
+        yield table, images
 
 
-def _holds_bytes(kind: Any) -> bool:
-    if arrow().types.is_struct(kind):
-        return any(field.name == _BYTES and _holds_bytes(field.type) for field in kind)
-    return bool(arrow().types.is_binary(kind) or arrow().types.is_large_binary(kind))
+def holds_bytes(kind: Any) -> bool:
+    """Return whether a column of this type holds bytes, or structs with bytes."""
+    types = arrow().types
+    if types.is_struct(kind):
+        return any(field.name == "bytes" and holds_bytes(field.type) for field in kind)
+    return bool(types.is_binary(kind) or types.is_large_binary(kind))
 
 
 def _is_list(kind: Any) -> bool:
     types = arrow().types
     kinds = (types.is_list, types.is_large_list, types.is_fixed_size_list)
-    return any(is_it(kind) for is_it in kinds)
+    return any(is_kind(kind) for is_kind in kinds)
 
 
 def _is_number(kind: Any) -> bool:
@@ -369,5 +351,5 @@ def _is_text(kind: Any) -> bool:
     return bool(arrow().types.is_string(kind) or arrow().types.is_large_string(kind))
 
 
-def _unfolded_type(kind: Any) -> Any:
+def _decoded_type(kind: Any) -> Any:
     return kind.value_type if arrow().types.is_dictionary(kind) else kind

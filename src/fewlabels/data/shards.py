@@ -2,20 +2,17 @@
 
 Each file, a *shard*, holds the columns ``id`` (text) and ``embedding`` (lists of
 numbers, all equally long), and may hold ``logits`` (lists) and ``label`` (class
-numbers, missing where an item has none). Files stand in the order of their names, and
-items in the order in which they stand there.
+numbers, missing where an item has none). Files are in the order of their names.
 
-A Parquet file is read from its beginning, and most strategies ask for a row here and a
-row there. So embeddings are copied once into a memory map, next to the shards or, if
-that folder cannot be written to, in the cache folder; a shard that changes makes it
-anew.
+A Parquet file is read from its beginning, but most strategies ask for single rows. So
+embeddings are copied once into a memory map, next to the shards or, if that folder
+cannot be written to, in the cache folder; they are copied again if a shard changes.
 
 Shapes: N items, n items asked about, F numbers per embedding, C classes.
 """
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -28,14 +25,15 @@ from numpy.typing import NDArray
 
 from fewlabels.data.named import cache_folder
 from fewlabels.data.parquet import arrow, list_column, plain_column, shape_of
-from fewlabels.errors import DataError, FewlabelsError, NotFiniteError, StorageError
-from fewlabels.files import hold_lock, make_folder, open_regular, replace_file
+from fewlabels.data.untrusted import ARRAY_BYTES, open_untrusted
+from fewlabels.errors import DataError, NotFiniteError, StorageError
+from fewlabels.files import hold_lock, make_folder, replace_file
 from fewlabels.pool import MappedRows
 from fewlabels.progress import track
 
-_MOST_BYTES = 2**40
 _BESIDE = ".fewlabels"
-_WAITED_FOR = 3600  # seconds, for another process that makes the same map
+_TIMEOUT = 3600  # seconds, for another process that makes the same map
+_ADVICE = "Write it again, or take it out of the folder."
 
 
 @dataclass(frozen=True)
@@ -51,19 +49,19 @@ class Shards:
 
     @classmethod
     def open(cls, folder: Path) -> "Shards":
-        """Look at the shards of a folder; no row is read yet."""
+        """Open the shards of a folder; no row is read yet."""
         names = sorted(path.name for path in folder.glob("*.parquet"))
         files = tuple(
             folder / name for name in names if not name.startswith((".", "_"))
         )
         if not files:
             raise DataError(
-                f"The folder '{folder}' holds no file that ends in .parquet. Give a "
-                "folder of shards, such as 'fewlabels embed' writes."
+                f"The folder '{folder}' holds no file that ends in .parquet. Give one "
+                "that 'fewlabels embed' wrote."
             )
         columns, counts = ["id", "embedding", "logits", "label"], []
         for path in files:
-            with _opened(path) as file:
+            with open_untrusted(path, ARRAY_BYTES, "The shard", _ADVICE) as file:
                 count, names = shape_of(file)
             lacking = {"id", "embedding"} - set(names)
             if lacking:
@@ -98,11 +96,11 @@ class Shards:
         path = self.map_file
         if not path.exists():
             make_folder(path.parent)
-            busy = StorageError(
+            in_use = StorageError(
                 f"Another process has been copying the shards of '{self.folder}' for "
                 "an hour. Wait for it, or end it."
             )
-            with hold_lock(path.parent / "lock", busy, timeout=_WAITED_FOR):
+            with hold_lock(path.parent / "lock", in_use, timeout=_TIMEOUT):
                 if not path.exists():
                     self._copy(path)
         return MappedRows(np.load(path, mmap_mode="r"))
@@ -126,11 +124,16 @@ class Shards:
                     np.lib.format.write_array_header_1_0(target, header)
                 if part.shape[1] != width:
                     raise DataError(
-                        f"Embeddings in '{self.files[0].name}' have {width} numbers "
-                        f"and those in '{file.name}' {part.shape[1]}; make both with "
-                        "one encoder."
+                        f"Embeddings in '{self.files[0].name}' have {width} numbers, "
+                        f"those in '{file.name}' {part.shape[1]}; use one encoder."
                     )
-                _check_finite(file, part, done)
+                lost = np.flatnonzero(~np.isfinite(part).all(axis=1))
+                if len(lost):
+                    raise NotFiniteError(
+                        f"Embeddings in '{file}' are missing, NaN or infinite, the "
+                        f"first that of item {done + int(lost[0])} of the folder, from "
+                        "0. Leave such items out."
+                    )
                 target.write(part.data)
                 done += len(part)
                 advance(len(part))
@@ -174,15 +177,15 @@ class Shards:
         """Return the ids of some items, in their order."""
         order = np.argsort(items, kind="stable")
         ends = list(accumulate(self.counts))
-        found = np.empty(len(items), dtype=object)
+        ids = np.empty(len(items), dtype=object)
         for file, count, end in zip(self.files, self.counts, ends, strict=True):
             start = end - count
             mine = order[(items[order] >= start) & (items[order] < end)]
             for _, part in self._parts("id", plain_column, [file]) if len(mine) else ():
                 here = mine[(items[mine] >= start) & (items[mine] < start + len(part))]
-                found[here] = part.take(items[here] - start).to_pylist()
+                ids[here] = part.take(items[here] - start).to_pylist()
                 start += len(part)
-        return [str(one) for one in found]
+        return [str(name) for name in ids]
 
     def all_ids(self) -> Iterator[str]:
         """Yield the ids of all items, in their order."""
@@ -190,30 +193,29 @@ class Shards:
             yield from map(str, part.to_pylist())
 
     def positions(self, ids: Sequence[str]) -> NDArray[np.int64]:
-        """Return where the items of some ids stand; each has to be there once."""
+        """Return the places of the items with some ids; each must be there once."""
         import pyarrow as pa
         from pyarrow import compute
 
         wanted = pa.array(ids, pa.string())
-        found = np.full(len(ids), -1, dtype=np.int64)
+        places = np.full(len(ids), -1, dtype=np.int64)
         counts = np.zeros(len(ids), dtype=np.int64)
         start = 0
         for _, part in self._parts("id", plain_column):
             which = compute.index_in(part.cast(pa.string()), wanted)
             here = np.flatnonzero(np.asarray(which.is_valid()))
             named = which.take(here).to_numpy()
-            found[named] = start + here
+            places[named] = start + here
             np.add.at(counts, named, 1)
             start += len(part)
         wrong = np.flatnonzero(counts != 1)
         if len(wrong):
             first = int(wrong[0])
             raise DataError(
-                f"{len(wrong)} of {len(ids)} ids are not exactly one item of the "
-                f"shards in '{self.folder}': '{ids[first]}' is there "
-                f"{counts[first]} times. Correct these ids, or leave them out."
+                f"{len(wrong)} of {len(ids)} ids do not name one item of the shards in "
+                f"'{self.folder}': '{ids[first]}' is there {counts[first]} times."
             )
-        return found
+        return places
 
     def _parts(
         self,
@@ -223,31 +225,6 @@ class Shards:
     ) -> Iterator[tuple[Path, Any]]:
         """Yield a column of all files, or of some, a part at a time."""
         for path in self.files if files is None else files:
-            with _opened(path) as file:
+            with open_untrusted(path, ARRAY_BYTES, "The shard", _ADVICE) as file:
                 for part in read(file, column):
                     yield path, part
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
-    """Hand out a shard; what is wrong with it is told with its name."""
-    try:
-        with open_regular(path, _MOST_BYTES) as file:
-            yield file
-    except (OSError, ValueError) as error:
-        if isinstance(error, FewlabelsError):
-            raise
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(
-            f"The shard '{path}' cannot be read: {reason}. Write it again, or take it "
-            "out of the folder."
-        ) from error
-
-
-def _check_finite(path: Path, part: NDArray[np.float32], done: int) -> None:
-    lost = np.flatnonzero(~np.isfinite(part).all(axis=1))
-    if len(lost):
-        raise NotFiniteError(
-            f"Embeddings in '{path}' are missing, NaN or infinite, the first that of "
-            f"item {done + int(lost[0])} of the folder, from 0. Leave such items out."
-        )

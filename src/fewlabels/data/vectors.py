@@ -7,7 +7,7 @@ with names, more than fit into memory; they stay in a file.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -21,8 +21,8 @@ from fewlabels.data.npz import read_npy, read_npz
 from fewlabels.data.parquet import parquet_vectors
 from fewlabels.data.shards import Shards
 from fewlabels.data.text import FILE_COLUMNS, natural_key
+from fewlabels.data.untrusted import ARRAY_BYTES, open_untrusted
 from fewlabels.errors import DataError, NotFiniteError, ShapeError, UsageError
-from fewlabels.files import open_regular
 from fewlabels.pool import ArrayImages, Images, Pool, Rows, take_rows
 
 KINDS = (".npy", ".npz", ".parquet")
@@ -31,7 +31,6 @@ KINDS = (".npy", ".npz", ".parquet")
 NAME_COLUMNS = (*FILE_COLUMNS, "name", "id")
 """Columns of a table that may hold the names; the first one that is present is."""
 
-_MOST_BYTES = 2**40
 _ROW_AXES = 2
 _USUAL = ("vectors", "rows", "features", "embeddings")
 _LONGEST_NAME = 4096
@@ -39,7 +38,7 @@ _LONGEST_NAME = 4096
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
-    """Rows in a file or a folder, checked: finite, equally long, none named twice."""
+    """Finite rows in a file or a folder, with distinct names or none."""
 
     path: Path
     rows: Rows
@@ -52,16 +51,16 @@ class Vectors:
         """Read and check a file; nothing in it is unpickled."""
         if path.is_dir():
             shards = Shards.open(path)
-            found = cls(path, shards.embeddings(), tuple(shards.all_ids()))
+            vectors = cls(path, shards.embeddings(), tuple(shards.all_ids()))
         else:
-            found = cls(path, *_from_file(path))
-        names = found.names
+            vectors = cls(path, *_read_file(path))
+        names, num_rows = vectors.names, len(vectors.rows)
         if names is None:
-            return found
-        if len(names) != len(found.rows):
+            return vectors
+        if len(names) != num_rows:
             raise DataError(
-                f"'{path}' holds {len(found.rows)} rows and {len(names)} names; give "
-                "one name for each row."
+                f"'{path}' holds {num_rows} rows and {len(names)} names; give one name "
+                "for each row."
             )
         wrong = [n for n, name in enumerate(names) if not 0 < len(name) < _LONGEST_NAME]
         if wrong:
@@ -74,9 +73,9 @@ class Vectors:
         if count > 1:
             raise DataError(
                 f"'{path}' names {len(names)} rows, but only {len(paths)} differ: "
-                f"'{first}' stands there {count} times. Name each row once."
+                f"'{first}' is there {count} times. Name each row once."
             )
-        return found
+        return vectors
 
     def of(self, wanted: Sequence[str]) -> Rows:
         """Return the row of each item; those of a folder are not read yet.
@@ -94,7 +93,7 @@ class Vectors:
         """
         if self.names is None:
             self.check_number(len(wanted))
-            order = sorted(range(len(wanted)), key=lambda one: natural_key(wanted[one]))
+            order = sorted(range(len(wanted)), key=lambda i: natural_key(wanted[i]))
             return take_rows(self.rows, torch.tensor(order).argsort())
         paths = [_path(name) for name in self.names]
         whole = {path: place for place, path in enumerate(paths)}
@@ -124,8 +123,7 @@ class Vectors:
         if len(self.rows) != num_items:
             raise DataError(
                 f"'{self.path}' holds {len(self.rows)} rows without names, and there "
-                f"are {num_items} items. Give one row for each, in the order of the "
-                "items, or rows with names."
+                f"are {num_items} items. Give a row for each, or rows with names."
             )
 
 
@@ -135,18 +133,18 @@ def with_vectors(pool: Pool, path: Path) -> Pool:
     Items of an array have no names of their own: rows without names are then those of
     the pool and, behind them, of its test split.
     """
-    found = Vectors.read(path)
-    num_items, test = len(pool), pool.test
+    vectors = Vectors.read(path)
+    test = pool.test
     parts: list[Images] = [pool.images, *([] if test is None else [test.images])]
     files = [
         file for part in parts if isinstance(part, FileImages) for file in part.files
     ]
     if len(files) == sum(map(len, parts)):
-        rows = found.of([file.name for file in files])
+        rows = vectors.of([file.name for file in files])
     else:
-        found.check_number(sum(map(len, parts)))
-        rows = found.rows
-    first, rest = torch.arange(len(rows)).tensor_split([num_items])
+        vectors.check_number(sum(map(len, parts)))
+        rows = vectors.rows
+    first, rest = torch.arange(len(rows)).tensor_split([len(pool)])
     if test is not None:
         test = replace(test, images=ArrayImages(take_rows(rows, rest)))
     return replace(pool, images=ArrayImages(take_rows(rows, first)), test=test)
@@ -162,8 +160,8 @@ def _once(names: Iterable[str]) -> set[str]:
     return {name for name, count in Counter(names).items() if count == 1}
 
 
-def _from_file(path: Path) -> tuple[Rows, tuple[str, ...] | None]:
-    """Return rows and names of a file, or say what is wrong with them."""
+def _read_file(path: Path) -> tuple[Rows, tuple[str, ...] | None]:
+    """Return rows and names of a file."""
     kind = path.suffix.lower()
     if kind not in KINDS:
         raise UsageError(
@@ -172,7 +170,18 @@ def _from_file(path: Path) -> tuple[Rows, tuple[str, ...] | None]:
         )
     if not path.is_file():
         raise DataError(f"There is no file '{path}' with rows. Check the spelling.")
-    array, names = _READERS[kind](path)
+    names: tuple[str, ...] | None = None
+    if kind == ".npy":
+        array = read_npy(path)
+    elif kind == ".npz":
+        array, names = _read_arrays(path)
+    else:
+        advice = (
+            f"Give it a column of lists of numbers, or one for each number, and "
+            f"'{NAME_COLUMNS[0]}'."
+        )
+        with open_untrusted(path, ARRAY_BYTES, "The table of rows", advice) as file:
+            array, names = parquet_vectors(file, NAME_COLUMNS)
     if array.ndim != _ROW_AXES or 0 in array.shape:
         raise ShapeError(
             f"The numbers in '{path}' have the shape {array.shape}; give rows of shape "
@@ -189,13 +198,13 @@ def _from_file(path: Path) -> tuple[Rows, tuple[str, ...] | None]:
         named = f", '{names[bad[0]]}'" if names and bad[0] < len(names) else ""
         raise NotFiniteError(
             f"{len(bad)} of {len(rows)} rows in '{path}' hold NaN, infinity or numbers "
-            f"beyond float32, the first is row {bad[0] + 1}{named}; replace them or "
-            "leave these rows out."
+            f"beyond float32, the first is row {bad[0] + 1}{named}; leave them out."
         )
     return torch.from_numpy(rows), names
 
 
-def _from_npz(path: Path) -> tuple[NDArray[Any], tuple[str, ...] | None]:
+def _read_arrays(path: Path) -> tuple[NDArray[Any], tuple[str, ...] | None]:
+    """Return the array of rows and the array of names of an .npz file."""
     arrays = read_npz(path)
     tables = {n: a for n, a in arrays.items() if a.ndim == _ROW_AXES}
     known = [name for name in _USUAL if name in tables]
@@ -208,22 +217,3 @@ def _from_npz(path: Path) -> tuple[NDArray[Any], tuple[str, ...] | None]:
         )
     table = tables[known[0]] if len(known) == 1 else next(iter(tables.values()))
     return table, tuple(arrays[texts[0]].tolist()) if texts else None
-
-
-def _from_parquet(path: Path) -> tuple[NDArray[Any], tuple[str, ...] | None]:
-    try:
-        with open_regular(path, _MOST_BYTES) as file:
-            return parquet_vectors(file, NAME_COLUMNS)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(
-            f"Rows cannot be read from the table '{path}': {reason}. Give it a column "
-            f"of lists of numbers, or one for each number, and '{NAME_COLUMNS[0]}'."
-        ) from error
-
-
-_READERS: dict[str, Callable[[Path], tuple[NDArray[Any], tuple[str, ...] | None]]] = {
-    ".npy": lambda path: (read_npy(path), None),
-    ".npz": _from_npz,
-    ".parquet": _from_parquet,
-}
