@@ -75,14 +75,15 @@ def build(
         options = dict(zip(keys, sizes, strict=True))
         return network(math.prod(item_shape), num_classes=num_classes, **options)
     if len(item_shape) != (_IMAGE_AXES if kind == "wrn" else 1):
-        hint = (
-            "needs images of shape (channels, height, width); 'linear' and 'mlp-256' "
-            "take vectors."
+        needed, other = (
+            ("images (channels, height, width)", "'linear' or 'mlp-256'")
             if kind == "wrn"
-            else "takes rows of features. Embed images first (fewlabels.models.embedded"
-            "), or choose a network for images, such as 'wrn-10-1'."
+            else ("rows of features", "'wrn-10-1', or embed images (models.embedded)")
         )
-        raise UsageError(f"The items have shape {item_shape}; '{name}' {hint}")
+        raise UsageError(
+            f"The network '{name}' needs {needed}, but the items have shape "
+            f"{item_shape}. Choose {other}."
+        )
     if kind != "wrn":
         return Head(
             item_shape[0],
