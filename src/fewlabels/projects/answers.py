@@ -13,7 +13,7 @@ from urllib.parse import quote
 from fewlabels.errors import Fault, UsageError, count
 from fewlabels.files import read_regular, replace_text
 from fewlabels.projects.exchange import Answer, AskedItem, Parsed, read_answers
-from fewlabels.projects.exchange.writing import IMAGE_ADDRESS, is_query, write_query
+from fewlabels.projects.exchange.writer import IMAGE_ADDRESS, is_query, write_query
 from fewlabels.projects.labels import event_of, named
 from fewlabels.projects.snapshot import Snapshot
 from fewlabels.projects.store import Annotation, Event, Item, Kind, RoundItem

@@ -17,23 +17,21 @@ from fewlabels.data.text import printable
 from fewlabels.errors import AnswersError, DataError, Fault, UsageError
 from fewlabels.files import read_regular
 from fewlabels.progress import track
-from fewlabels.projects.exchange.matching import (
-    Classes,
-    Images,
-    content_of,
-    in_order,
+from fewlabels.projects.exchange.reader import (
+    ClassFinder,
+    ImageFinder,
+    file_rows,
     plain_path,
     quoted,
+    sort_faults,
     text_of,
 )
 from fewlabels.projects.exchange.rows import (
     NAMES,
-    SAYINGS,
+    STATUS_WORDS,
     Columns,
     FaultyRowError,
-    Numbered,
-    Row,
-    read_rows,
+    SourceRow,
 )
 from fewlabels.projects.image_index import inside
 from fewlabels.projects.labels import add_class, free_name, part_uuid, retire_class
@@ -43,12 +41,11 @@ from fewlabels.projects.store.records import IMPORTED, LABELS, new_uuid
 if TYPE_CHECKING:
     from fewlabels.projects.project import Project
 
-_MOST_NEW_CLASSES = 1_000
-_MOST_ROWS, _MOST_ROWS_PER_IMAGE = 100_000, 4
-_LONGEST_NAME = 200
+_MAX_NEW_CLASSES = 1_000
+_MAX_ROWS, _MAX_ROWS_PER_IMAGE = 100_000, 4
+_MAX_NAME = 200
 _KEY = "import"
 _CLASS = "\0class "  # no id of an item begins so
-_ADDING = frozenset({Kind.CLASS_ADDED, Kind.CLASS_RESTORED})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,30 +98,34 @@ def import_labels(
     dry_run: bool,
     uuid: str | None,
 ) -> Imported:
-    """Return what was imported; see :meth:`Project.import_labels`."""
+    """Import labels; see :meth:`Project.import_labels`."""
     own = uuid or new_uuid()
     items = {item.id: item for item in project.store.items()}
     if content is None and path.is_dir():
-        entries = _folder_entries(project.images_folder, path, tuple(items.values()))
+        entries = _folder_rows(project.images_folder, path, tuple(items.values()))
     else:
-        entries = _file_entries(path, content, columns, len(items))
+        most = max(_MAX_ROWS, _MAX_ROWS_PER_IMAGE * len(items))
+        entries = list(islice(file_rows(path, columns, content), most + 1))
+        if len(entries) > most:
+            entries = [Fault(1, f"the file has more than {most:,} rows; split it.")]
+        entries = entries or [Fault(1, "there is no row in the file.")]
     matched, unmatched, num_blank = _match(entries, items)
     access = project.store.reading if dry_run else project.store.writing
     with access() as store:
         plan = _Plan(store, items, own, add_classes=add_classes)
         for entry, item in matched:
-            plan.take(entry, item)
-        accepted = plan.accepted()
-        faults = in_order([*unmatched, *plan.faults])
+            plan.add(entry, item)
+        accepted = plan.resolve()
+        faults = sort_faults([*unmatched, *plan.faults])
         if faults and not (partial or dry_run):
             raise AnswersError(path, faults)
-        named = dict.fromkeys(accepted.values())
-        new_classes = tuple(label for label in named if label not in plan.in_use)
+        labels = dict.fromkeys(accepted.values())
+        new_classes = tuple(label for label in labels if label not in plan.in_use)
         if accepted and not dry_run:
             for label in new_classes:
                 add_class(store, label, part_uuid(own, f"{_CLASS}{label}"))
             number_of = {entry.name: entry.number for entry in store.classes()}
-            name = printable(path.name or path.resolve().name)[:_LONGEST_NAME]
+            name = printable(path.name or path.resolve().name)[:_MAX_NAME]
             store.append(
                 Event(
                     kind=Kind.LABEL,
@@ -149,21 +150,22 @@ def import_labels(
         class_counts=dict(Counter(accepted.values())),
         new_classes=new_classes,
         unknown_classes=tuple(plan.unknown_classes),
-        left_out=in_order(plan.left_out),
+        left_out=sort_faults(plan.left_out),
         faults=faults,
         columns=columns.used,
     )
 
 
 def undo_import(store: Store, uuid: str | None) -> UndoneImport:
-    """Return what was undone of an import; see :meth:`Project.undo_import`."""
+    """Undo an import; see :meth:`Project.undo_import`."""
     verdicts = store.verdicts(with_missing=True)
     # A label that was changed since is of another kind.
     held = [v for v in verdicts if v.is_imported and v.kind is Kind.LABEL]
     if uuid is None:
         if not held:
-            msg = "No imported label is in force, so there is nothing to undo."
-            raise UsageError(msg)
+            raise UsageError(
+                "No imported label is in force, so there is nothing to undo."
+            )
         last = store.event(max(held, key=lambda verdict: verdict.sequence).uuid)
         assert last is not None
         uuid = str(last.event.payload[_KEY])
@@ -176,7 +178,7 @@ def undo_import(store: Store, uuid: str | None) -> UndoneImport:
     named = {v.class_number for v in verdicts if v.uuid not in undone}
     active = {entry.number: entry.name for entry in store.classes() if entry.is_active}
     retired = []
-    for added in list(store.events(kinds=_ADDING)):
+    for added in list(store.events(kinds={Kind.CLASS_ADDED, Kind.CLASS_RESTORED})):
         number = added.event.class_number or 0
         own = part_uuid(uuid, f"{_CLASS}{added.event.payload.get('name')}")
         if added.event.uuid == own and number in active and number not in named:
@@ -185,35 +187,19 @@ def undo_import(store: Store, uuid: str | None) -> UndoneImport:
     return UndoneImport(uuid=uuid, num_labels=len(mine), retired_classes=tuple(retired))
 
 
-def _file_entries(
-    path: Path, content: bytes | None, columns: Columns, num_items: int
-) -> list[Numbered | Fault]:
-    """Return the rows of a file; one whose content is given is not opened."""
-    read = content_of(path) if content is None else content
-    if isinstance(read, Fault):
-        return [read]
-    most = max(_MOST_ROWS, _MOST_ROWS_PER_IMAGE * num_items)
-    rows = list(islice(read_rows(path.name, read, columns), most + 1))
-    if len(rows) > most:
-        return [Fault(1, f"the file has more than {most:,} rows; split it.")]
-    return rows or [Fault(1, "there is no row in the file.")]
-
-
-def _folder_entries(
+def _folder_rows(
     images: Path, folder: Path, items: Sequence[Item]
-) -> list[Numbered | Fault]:
+) -> list[SourceRow | Fault]:
     """Return a row for each image of a folder, with the class it lies in."""
     inner = inside(folder, images)
     is_whole = folder.resolve() == images.resolve()
-    rows: list[Numbered | Fault]
     if inner is not None or is_whole:
         prefix = "" if is_whole else f"{inner}/"
         paths = [item.path for item in items if item.path.startswith(prefix)]
         labels = folder_labels([path.removeprefix(prefix) for path in paths])
-        pairs = zip(paths, labels, strict=True)
-        rows = [Numbered(0, {NAMES[0]: path, "label": label}) for path, label in pairs]
+        rows = [_folder_row(*pair) for pair in zip(paths, labels, strict=True)]
     else:
-        rows = list(_other_folder(folder, items))
+        rows = list(_other_folder_rows(folder, items))
     if not any(isinstance(row, Fault) or row.row["label"] for row in rows):
         raise DataError(
             f"No images in '{folder}' are in a subfolder named after their class; "
@@ -222,7 +208,13 @@ def _folder_entries(
     return rows
 
 
-def _other_folder(folder: Path, items: Iterable[Item]) -> Iterator[Numbered | Fault]:
+def _folder_row(path: str, label: str | None) -> SourceRow | Fault:
+    return SourceRow(0, {NAMES[0]: path, "label": label})
+
+
+def _other_folder_rows(
+    folder: Path, items: Iterable[Item]
+) -> Iterator[SourceRow | Fault]:
     """Yield images of another folder by their content, with the class they lie in."""
     from fewlabels.data.decode import MAX_BYTES, digest_of
 
@@ -234,7 +226,7 @@ def _other_folder(folder: Path, items: Iterable[Item]) -> Iterator[Numbered | Fa
         for name, label in zip(names, folder_labels(names), strict=True):
             advance(1)
             if label is None:
-                yield Numbered(0, {NAMES[0]: name, "label": None})
+                yield _folder_row(name, None)
                 continue
             try:
                 digest = digest_of(read_regular(folder / name, MAX_BYTES))
@@ -242,42 +234,40 @@ def _other_folder(folder: Path, items: Iterable[Item]) -> Iterator[Numbered | Fa
                 yield Fault(0, f"{quoted(name)} cannot be read: {error.strerror}.")
                 continue
             if digest in path_of:
-                yield Numbered(0, {NAMES[0]: path_of[digest], "label": label})
+                yield _folder_row(path_of[digest], label)
             else:
                 missing = f"no image of this project has the content of {quoted(name)}"
                 yield Fault(0, f"{missing}; add the image to the project first.")
 
 
 def _match(
-    entries: Sequence[Numbered | Fault], items: Mapping[str, Item]
-) -> tuple[list[tuple[Numbered, str]], list[Fault], int]:
+    entries: Sequence[SourceRow | Fault], items: Mapping[str, Item]
+) -> tuple[list[tuple[SourceRow, str]], list[Fault], int]:
     """Return rows with the ids of their images, faults, and how many have no class."""
     known = {item.path: item.id for item in items.values()}
-    images = Images(known, None)
-    rows = [entry.row for entry in entries if isinstance(entry, Numbered)]
-    root = shared_root(map(_name, rows), known)
-    matched, faults, num_blank = [], [], 0
+    images = ImageFinder(known, None)
+    rows = [entry.row for entry in entries if isinstance(entry, SourceRow)]
+    root = shared_root((str(row.get(NAMES[0]) or "") for row in rows), known)
+    matched: list[tuple[SourceRow, str]] = []
+    faults: list[Fault] = []
+    num_blank = 0
     for entry in entries:
         if isinstance(entry, Fault):
             faults.append(entry)
             continue
         try:
             word = text_of(entry.row, "label")
-            if word is None or word.casefold() in SAYINGS:
+            if word is None or word.casefold() in STATUS_WORDS:
                 num_blank += 1
                 continue
-            name = _name(entry.row)
+            cell = entry.row.get(NAMES[0])
+            name = "" if cell is None else str(cell)
             if root and name:
                 name = plain_path(name).removeprefix(root)
             matched.append((entry, images.find({NAMES[0]: name})))
         except FaultyRowError as error:
             faults.append(entry.fault(error))
     return matched, faults, num_blank
-
-
-def _name(row: Row) -> str:
-    name = row.get(NAMES[0])
-    return "" if name is None else str(name)
 
 
 def shared_root(names: Iterable[str], known: Container[str]) -> str:
@@ -304,7 +294,7 @@ def shared_root(names: Iterable[str], known: Container[str]) -> str:
 
 
 class _Plan:
-    """Which labels to add, judged by what a project holds at this moment."""
+    """Which labels to add, by what a project holds at this moment."""
 
     def __init__(
         self, store: Store, items: Mapping[str, Item], uuid: str, *, add_classes: bool
@@ -314,7 +304,7 @@ class _Plan:
         self._names = {entry.number: entry.name for entry in listed}
         self._active = [entry.name for entry in listed if entry.is_active]
         self.in_use = frozenset(self._active)
-        self._classes = Classes(self._active)
+        self._classes = ClassFinder(self._active)
         self._verdicts: dict[str, list[Annotation]] = defaultdict(list)
         for verdict in store.verdicts(with_missing=True):
             self._verdicts[verdict.item].append(verdict)
@@ -322,14 +312,14 @@ class _Plan:
         self._audit = {entry.item for entry in asked if entry.role == "audit"}
         present = self._audit & items.keys()
         self._audit_groups = {items[item].group for item in present}
-        self._labels_of: dict[str, list[tuple[Numbered, str]]] = defaultdict(list)
+        self._rows_of: dict[str, list[tuple[SourceRow, str]]] = defaultdict(list)
         self.unknown_classes: dict[str, None] = {}
         self.faults: list[Fault] = []
         self.left_out: list[Fault] = []
         self.num_same = 0
 
-    def take(self, entry: Numbered, item: str) -> None:
-        """Take a row about an image, unless its class is not known."""
+    def add(self, entry: SourceRow, item: str) -> None:
+        """Add a row about an image, unless it measures or its class is not known."""
         path = quoted(self._items[item].path)
         if item in self._audit or self._items[item].group in self._audit_groups:
             role = "" if item in self._audit else "a copy of an image "
@@ -347,50 +337,48 @@ class _Plan:
                 return
             label = free_name(word, self._active)
             self._active.append(label)
-            self._classes = Classes(self._active)
-            if len(self._active) > len(self.in_use) + _MOST_NEW_CLASSES:
+            self._classes = ClassFinder(self._active)
+            if len(self._active) > len(self.in_use) + _MAX_NEW_CLASSES:
                 raise UsageError(
-                    f"The file names more than {_MOST_NEW_CLASSES:,} new classes, so "
+                    f"The file names more than {_MAX_NEW_CLASSES:,} new classes, so "
                     "nothing was imported; check its class column."
                 ) from error
-        self._labels_of[item].append((entry, label))
+        self._rows_of[item].append((entry, label))
 
-    def accepted(self) -> dict[str, str]:
-        """Return the class of each image that gets a label; note what is at odds."""
+    def resolve(self) -> dict[str, str]:
+        """Return the class of each image that gets a label; conflicts are faults."""
         accepted: dict[str, str] = {}
-        for item, rows in self._labels_of.items():
-            labels = {label for _, label in rows}
-            reason = self._conflict(item, rows[0][1])
-            if len(labels) > 1:
-                for entry, label in rows:
-                    other, different = next(row for row in rows if row[1] != label)
-                    path = quoted(self._items[item].path)
-                    told = f"{path} has the class {quoted(label)} here and"
-                    told += f" {quoted(different)} {other.where}; keep one of them."
-                    self.faults.append(entry.fault(told))
-            elif reason:
-                self.faults += [entry.fault(reason) for entry, _ in rows]
+        for item, rows in self._rows_of.items():
+            path, label = quoted(self._items[item].path), rows[0][1]
+            conflict = self._conflict(item, label)
+            if any(other != label for _, other in rows):
+                for entry, own in rows:
+                    other, different = next(row for row in rows if row[1] != own)
+                    sentence = f"{path} has the class {quoted(own)} here and"
+                    sentence += f" {quoted(different)} {other.where}"
+                    self.faults.append(entry.fault(f"{sentence}; keep one of them."))
+            elif conflict:
+                self.faults += [entry.fault(f"{path} {conflict}") for entry, _ in rows]
             else:
                 own, held = part_uuid(self._uuid, item), self._verdicts[item]
                 is_known = any(v.kind in LABELS and v.uuid != own for v in held)
                 self.num_same += len(rows) - (not is_known)
                 if not is_known:
-                    accepted[item] = rows[0][1]
+                    accepted[item] = label
         return accepted
 
     def _conflict(self, item: str, label: str) -> str:
-        """Say why an image cannot have a class; nothing if it can."""
-        path = quoted(self._items[item].path)
+        """Return why an image cannot have a class; an empty text if it can."""
         for verdict in self._verdicts[item]:
             who = quoted(verdict.annotator)
             if verdict.kind is Kind.SKIP:
-                return f"{path} was skipped by {who}; take the row out."
+                return f"was skipped by {who}; take the row out."
             if verdict.class_number is None:
                 continue
             before = self._names[verdict.class_number]
             if before != label:
                 return (
-                    f"{path} is labeled {quoted(before)} already, by {who}, and "
+                    f"is labeled {quoted(before)} already, by {who}, and "
                     f"{quoted(label)} here; change that label or take the row out."
                 )
         return ""

@@ -13,8 +13,8 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from fewlabels.errors import ReplayError, StoreError, UnknownNameError, UsageError
-from fewlabels.projects.exchange.matching import Answer
-from fewlabels.projects.exchange.rows import SAYINGS
+from fewlabels.projects.exchange.reader import Answer
+from fewlabels.projects.exchange.rows import STATUS_WORDS
 from fewlabels.projects.store import Annotation, Asking, Event, Kind, Store, StoredEvent
 from fewlabels.projects.store.database import chunked
 from fewlabels.projects.store.records import CONFIRMED, NAMING, new_uuid, num_answers
@@ -284,7 +284,7 @@ def free_name(name: str, taken: Sequence[str]) -> str:
         why = "a class needs a name"
     elif alike:
         why = f"'{alike[0]}' is a class already"
-    elif plain.casefold() in SAYINGS:
+    elif plain.casefold() in STATUS_WORDS:
         why = "a file of answers means something else by it"
     elif not plain.isprintable():
         why = "it holds characters that cannot be printed"

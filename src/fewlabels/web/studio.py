@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fewlabels.errors import AnswersError, UsageError
 from fewlabels.projects import Project
-from fewlabels.projects.exchange.matching import Images
+from fewlabels.projects.exchange.reader import ImageFinder
 from fewlabels.projects.exchange.rows import FaultyRowError, image_name
 from fewlabels.web.background import Background
 from fewlabels.web.desk import Desk, Facts
@@ -91,7 +91,7 @@ def _version(desk: Desk) -> str:
 
 def _items(project: Project, tasks: list[Task]) -> list[str | None]:
     """Return which image of the project each task shows; None: none of them."""
-    images = Images({one.path: one.id for one in project.store.items()}, None)
+    images = ImageFinder({one.path: one.id for one in project.store.items()}, None)
     folder = f"{project.images_folder.resolve().name}/"
     found: list[str | None] = []
     for task in tasks:

@@ -7,11 +7,11 @@ import pytest
 from tests.projects.exchange.test_faults import CLASSES, HEADER, ITEMS, faults, read
 
 from fewlabels.errors import DataError
-from fewlabels.projects.exchange import matching, read_answers, rows
+from fewlabels.projects.exchange import read_answers, reader, rows
 
 
 def test_a_file_that_is_too_big_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(matching, "MAX_BYTES", 40)
+    monkeypatch.setattr(reader, "MAX_BYTES", 40)
     (fault,) = faults(tmp_path / "t.csv", HEADER + "a.png,cat,,\n")
     assert fault.sentence == "the file has 45 bytes; at most 40 are read."
 
@@ -34,8 +34,8 @@ def test_hints_are_looked_for_as_long_as_that_takes_little_time(tmp_path, monkey
         words.append(word)
         return get_close_matches(word, names, **options)
 
-    monkeypatch.setattr(matching, "get_close_matches", counted)
-    monkeypatch.setattr(matching, "_MOST_COMPARED", 20 * len(CLASSES))
+    monkeypatch.setattr(reader, "get_close_matches", counted)
+    monkeypatch.setattr(reader, "_MAX_COMPARISONS", 20 * len(CLASSES))
     content = "".join(f"a.png,cat{number},,\n" * 2 for number in range(50))
     found = faults(tmp_path / "t.csv", HEADER + content)
     assert [fault.sentence.endswith("'cat'?") for fault in found[:60]] == (

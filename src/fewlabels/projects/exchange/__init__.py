@@ -1,7 +1,7 @@
 """Files that ask and files that answer: CSV, JSON Lines and Label Studio's JSON."""
 
-from fewlabels.projects.exchange.matching import Answer, Parsed, read_answers
-from fewlabels.projects.exchange.writing import AskedItem, config_path, write_query
+from fewlabels.projects.exchange.reader import Answer, Parsed, read_answers
+from fewlabels.projects.exchange.writer import AskedItem, config_path, write_query
 
 __all__ = [
     "Answer",

@@ -29,10 +29,10 @@ ID_MARK = "id:"
 """What an identifier in a table begins with."""
 
 SKIP, UNSURE = "skip", "unsure"
-"""What the column ``status`` may say."""
+"""Values of the column ``status``."""
 
-SAYINGS = {SKIP: SKIP, UNSURE: UNSURE, "?": UNSURE}
-"""What the column ``label`` may say besides a class, and the status it stands for."""
+STATUS_WORDS = {SKIP: SKIP, UNSURE: UNSURE, "?": UNSURE}
+"""Values of the column ``label`` that are no class, and the status they stand for."""
 
 NAMES = ("file_name", "path", "filename")
 """Columns that may name the image; the first is the one that is written."""
@@ -59,14 +59,13 @@ Row = Mapping[str, Any]
 _KNOWN = frozenset((*NAMES, *ANSWERED))  # other columns are the annotator's own
 _RISKY = re.compile(r"'*[=+\-@\t\r\n]")
 _GUARDED = re.compile(r"'+[=+\-@\t\r\n]")
-_LONGEST, _LIKENESS = 80, 0.8
-_MOST_COLUMNS = 1_000  # that are looked at for a slip of the pen
+_MAX_NAME, _SIMILARITY = 80, 0.8
+_MAX_CHECKED = 1_000  # columns of JSON Lines that are compared with known names
 _SEPARATORS = (",", ";", "\t")
 _SEPARATOR_LINE = re.compile(r"sep=[,;\t]\s*", re.IGNORECASE)
 _BLANK = re.compile(r"[ \t\r\n]*")
 _UPLOAD = re.compile(r"^data/upload/(?:\d+/)?[0-9a-f]{8}-")  # precedes the file's name
-_SAVE_AGAIN = "save it as UTF-8 text, in Excel as 'CSV UTF-8'."
-_STRANGE = {
+_OTHER_FORMATS = {
     b"\xff\xfe": "UTF-16, not UTF-8",
     b"\xfe\xff": "UTF-16, not UTF-8",
     b"PK\x03\x04": "a workbook or an archive",
@@ -74,11 +73,11 @@ _STRANGE = {
 
 
 class FaultyRowError(Exception):
-    """A row that cannot be taken; the message is the sentence for the fault."""
+    """A row that cannot be used; the message is the sentence for the fault."""
 
 
-class Numbered(NamedTuple):
-    """A row and where it is."""
+class SourceRow(NamedTuple):
+    """A row and its place in the file."""
 
     line: int
     """The line that it begins on; 0 where there are no lines."""
@@ -88,13 +87,13 @@ class Numbered(NamedTuple):
 
     @property
     def where(self) -> str:
-        """Say where the row is."""
+        """The place of the row in words."""
         if self.line == 0:
             return "elsewhere"
         return f"in task {self.task}" if self.task else f"on line {self.line}"
 
     def fault(self, sentence: object) -> Fault:
-        """Return what is wrong with the row."""
+        """Return a fault of this row."""
         task = f"task {self.task}: " if self.task else ""
         return Fault(self.line, f"{task}{sentence}")
 
@@ -116,10 +115,9 @@ class Columns:
         """Return ``file_name`` or ``label`` for columns that are read, or ``""``."""
         self.seen.update(dict.fromkeys(names))
         renamed = [""] * len(names)
-        for own, given, usual in (
-            (NAMES[0], self.file, FILE_COLUMNS),
-            ("label", self.label, CLASS_COLUMNS),
-        ):
+        usual_names = {NAMES[0]: FILE_COLUMNS, "label": CLASS_COLUMNS}
+        for own, given in ((NAMES[0], self.file), ("label", self.label)):
+            usual = usual_names[own]
             wanted = usual if given is None else (given.strip().lower(),)
             chosen = next((name for name in wanted if name in names), None)
             if chosen is not None:
@@ -129,24 +127,25 @@ class Columns:
 
     def check(self) -> None:
         """Raise if a column was in no row at all."""
-        for own, what, given, option in (
-            (NAMES[0], "file name", self.file, "file_column"),
-            ("label", "class", self.label, "class_column"),
-        ):
-            if own not in self.used:
-                missing = f"There is no column '{given}'"
-                if given is None:
-                    missing = f"No column has a usual name for the {what}"
-                shown = ", ".join(self.seen)[:200] or "none"
-                raise UsageError(
-                    f"{missing}, so nothing was imported; the columns are {shown}. "
-                    f"Name the one with the {what} by {option}."
-                )
+        if NAMES[0] not in self.used:
+            what, given, option = "file name", self.file, "file_column"
+        elif "label" not in self.used:
+            what, given, option = "class", self.label, "class_column"
+        else:
+            return
+        missing = f"There is no column '{given}'"
+        if given is None:
+            missing = f"No column has a usual name for the {what}"
+        shown = ", ".join(self.seen)[:200] or "none"
+        raise UsageError(
+            f"{missing}, so nothing was imported; the columns are {shown}. Name the "
+            f"one with the {what} by {option}."
+        )
 
 
 def read_rows(
     name: str, content: bytes, columns: Columns | None = None
-) -> Iterator[Numbered | Fault]:
+) -> Iterator[SourceRow | Fault]:
     """Yield the rows of a file of answers or, if columns are given, of labels.
 
     The ending of the name decides the format; the name is never opened. Rows of labels
@@ -160,7 +159,7 @@ def read_rows(
     if ending == ".parquet":
         yield from _parquet_rows(content, columns or Columns())
         return
-    text = _decoded(content)
+    text = _decode(content)
     if isinstance(text, Fault):
         yield text
         return
@@ -177,121 +176,120 @@ def check_ending(name: str, *more: str) -> str:
     return ending
 
 
-def _decoded(content: bytes) -> str | Fault:
+def _decode(content: bytes) -> str | Fault:
     """Return the text of a file, or why it is none."""
-    for start, kind in _STRANGE.items():
+    advice = "save it as UTF-8 text, in Excel as 'CSV UTF-8'."
+    for start, kind in _OTHER_FORMATS.items():
         if content.startswith(start):
-            return Fault(1, f"the file is {kind}; {_SAVE_AGAIN}")
+            return Fault(1, f"the file is {kind}; {advice}")
     try:
-        text = content.decode("utf-8-sig")
-        place = content.find(b"\0")
-        what = "the file is binary, not text"
+        text, place = content.decode("utf-8-sig"), content.find(b"\0")
+        problem = "the file is binary, not text"
     except UnicodeDecodeError as error:
         text, place = "", error.start
-        what = f"byte {place} of the file ({content[place]:#04x}) is not UTF-8"
+        problem = f"byte {place} of the file ({content[place]:#04x}) is not UTF-8"
     if place >= 0:
-        return Fault(content.count(b"\n", 0, place) + 1, f"{what}; {_SAVE_AGAIN}")
+        return Fault(content.count(b"\n", 0, place) + 1, f"{problem}; {advice}")
     return text if text.strip() else Fault(1, "the file is empty.")
 
 
 # -------------------------------------------------------------------------- tables
 
 
-def _csv_rows(text: str, columns: Columns | None) -> Iterator[Numbered | Fault]:
+def _csv_rows(text: str, columns: Columns | None) -> Iterator[SourceRow | Fault]:
     """Yield rows that have an image and a label column, and faults.
 
     Cells may be separated by commas, semicolons or tabs. Blank lines, and the line
-    ``sep=;`` that Excel knows, are passed over. After a header of no use comes nothing.
+    ``sep=;`` that Excel writes, are ignored. Nothing follows a header without these
+    columns.
     """
     separator = _separator(text)
     table = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     names: list[str] = []
-    while True:
-        line = table.line_num + 1
-        try:
-            cells = next(table)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            told = f"cannot be taken apart: {error}; look for a stray quote."
-            yield Fault(line, told)
-            return
-        if not any(map(str.strip, cells)):
-            continue
-        if not names and _SEPARATOR_LINE.fullmatch(separator.join(cells)):
-            continue
-        if not names:
-            names = [_plain_column(cell) for cell in cells]
-            names = names if columns is None else columns.rename(names)
-            yield from (Fault(line, sentence) for sentence in _header_faults(names))
-            if not _names_image(names) or "label" not in names:
-                return
-        elif any(cell.strip() for cell in cells[len(names) :]):
-            told = f"has {len(cells)} cells and the header has {len(names)}"
-            yield Fault(line, f"{told}; put a name with a separator into quotes.")
-        else:
-            row = dict(zip(names, map(unguarded, cells), strict=False))
-            if "id" in row:
-                row["id"] = row["id"].strip().removeprefix(ID_MARK)
-            yield Numbered(line, row)
+    next_line = 1
+    try:
+        for cells in table:
+            line, next_line = next_line, table.line_num + 1
+            if not any(map(str.strip, cells)):
+                continue
+            if not names:
+                if _SEPARATOR_LINE.fullmatch(separator.join(cells)):
+                    continue
+                names = [cell.strip().lower() for cell in cells]
+                names = names if columns is None else columns.rename(names)
+                yield from (Fault(line, sentence) for sentence in _header_faults(names))
+                if not _names_image(names) or "label" not in names:
+                    return
+            elif any(cell.strip() for cell in cells[len(names) :]):
+                sizes = f"has {len(cells)} cells and the header has {len(names)}"
+                yield Fault(line, f"{sizes}; put a name with a separator into quotes.")
+            else:
+                row = dict(zip(names, map(unguarded, cells), strict=False))
+                if "id" in row:
+                    row["id"] = row["id"].strip().removeprefix(ID_MARK)
+                yield SourceRow(line, row)
+    except csv.Error as error:
+        sentence = f"cannot be taken apart: {error}; look for a stray quote."
+        yield Fault(next_line, sentence)
 
 
 def _separator(text: str) -> str:
-    """Return what separates the cells: what makes the most of the header."""
-    lines = io.StringIO(text, newline="")
-    first = next(
-        (one for one in lines if one.strip() and not _SEPARATOR_LINE.fullmatch(one)), ""
-    )
+    """Return the separator that gives the most known columns of the header."""
+    header = ""
+    for line in io.StringIO(text, newline=""):
+        if line.strip() and not _SEPARATOR_LINE.fullmatch(line):
+            header = line.replace('"', "")
+            break
 
     def num_known(separator: str) -> tuple[int, int]:
-        cells = first.replace('"', "").split(separator)
-        return len({_plain_column(cell) for cell in cells} & _KNOWN), len(cells)
+        cells = header.split(separator)
+        return len({cell.strip().lower() for cell in cells} & _KNOWN), len(cells)
 
     return max(_SEPARATORS, key=num_known)
 
 
-def _json_rows(text: str, columns: Columns | None) -> Iterator[Numbered | Fault]:
-    """Yield rows of JSON Lines and faults; a misspelt column is named once."""
-    named: set[str] = set()
-    for line, words in enumerate(text.split("\n"), start=1):
-        if not words.strip():
+def _json_rows(text: str, columns: Columns | None) -> Iterator[SourceRow | Fault]:
+    """Yield rows of JSON Lines and faults; a misspelt column is reported once."""
+    checked: set[str] = set()
+    for line, content in enumerate(text.split("\n"), start=1):
+        if not content.strip():
             continue
         try:
-            cells = parse_json(words)
+            cells = parse_json(content)
         except ValueError as error:
             yield Fault(line, f"is not JSON: {error}.")
             continue
         if not isinstance(cells, dict):
             yield Fault(line, "is not a JSON object; write one object per line.")
             continue
-        names = [_plain_column(name) for name in cells]
+        names = [name.strip().lower() for name in cells]
         names = names if columns is None else columns.rename(names)
         row = dict(zip(names, cells.values(), strict=True))
-        fresh = [name for name in row if name not in named]
-        fresh = fresh[: max(0, _MOST_COLUMNS - len(named))]
-        named.update(fresh)
-        yield from (Fault(line, told) for told in _misspelt(fresh, row.keys()))
+        fresh = [name for name in row if name not in checked]
+        fresh = fresh[: max(0, _MAX_CHECKED - len(checked))]
+        checked.update(fresh)
+        yield from (Fault(line, sentence) for sentence in _misspelt(fresh, row.keys()))
         if _names_image(row):
-            yield Numbered(line, row)
+            yield SourceRow(line, row)
         else:
             yield Fault(line, "names no image; give its file_name.")
 
 
-def _parquet_rows(content: bytes, columns: Columns) -> Iterator[Numbered | Fault]:
+def _parquet_rows(content: bytes, columns: Columns) -> Iterator[SourceRow | Fault]:
     own_of: dict[str, str] = {}
 
-    def chosen(names: Sequence[str]) -> list[str]:
-        renamed = columns.rename([_plain_column(name) for name in names])
+    def choose(names: Sequence[str]) -> list[str]:
+        renamed = columns.rename([name.strip().lower() for name in names])
         pairs = zip(names, renamed, strict=True)
         own_of.update({name: own for name, own in pairs if own})
         columns.check()
         return list(own_of)
 
     try:
-        for number, cells in enumerate(parquet_rows(io.BytesIO(content), chosen), 1):
+        for number, cells in enumerate(parquet_rows(io.BytesIO(content), choose), 1):
             # NaN is how tables write "missing".
             pairs = ((own_of[n], c if c == c else None) for n, c in cells.items())
-            yield Numbered(number, dict(pairs))
+            yield SourceRow(number, dict(pairs))
     except UsageError:
         raise
     except (OSError, ValueError) as error:
@@ -303,39 +301,35 @@ def _names_image(columns: Iterable[str]) -> bool:
 
 
 def _header_faults(columns: Sequence[str]) -> Iterator[str]:
-    """Say what is wrong with a header, a sentence for each fault."""
-    there = dict.fromkeys(filter(None, columns))
-    if not _names_image(there) or "label" not in there:
-        shown = ", ".join(there)[:200] or "nothing"
-        told = f"the header has to name file_name and label, and names {shown}"
-        yield f"{told}; put the names of the columns into the first line."
-    yield from _misspelt(there, there.keys())
-    for name in sorted(_KNOWN.intersection(there)):
+    """Yield a sentence for each fault of a header."""
+    present = dict.fromkeys(filter(None, columns))
+    if not _names_image(present) or "label" not in present:
+        shown = ", ".join(present)[:200] or "nothing"
+        sentence = f"the header has to name file_name and label, and names {shown}"
+        yield f"{sentence}; put the names of the columns into the first line."
+    yield from _misspelt(present, present.keys())
+    for name in sorted(_KNOWN.intersection(present)):
         if columns.count(name) > 1:
             yield f"the column '{name}' is there twice; take one out."
 
 
-def _misspelt(columns: Iterable[str], there: Collection[str]) -> Iterator[str]:
+def _misspelt(columns: Iterable[str], present: Collection[str]) -> Iterator[str]:
     """Yield a sentence for each column that is one letter or so from a missing one.
 
     Any other column is somebody's own and no fault.
     """
-    missing = _KNOWN.difference(there, {"id"})  # 'idx' may be anything
-    if not set(NAMES).isdisjoint(there):
+    missing = _KNOWN.difference(present, {"id"})  # 'idx' may be anything
+    if not set(NAMES).isdisjoint(present):
         missing -= set(NAMES)
-    own = [name[:_LONGEST] for name in columns if name not in _KNOWN]
+    own = [name[:_MAX_NAME] for name in columns if name not in _KNOWN]
     # Looked up this way round, since headers can be much longer than what is missing.
     meant = {
         near: wanted
         for wanted in sorted(missing)
-        for near in get_close_matches(wanted, own, len(own) or 1, _LIKENESS)
+        for near in get_close_matches(wanted, own, len(own) or 1, _SIMILARITY)
     }
     for name in filter(meant.__contains__, own):
         yield f"the column {name!r} means nothing here; did you mean '{meant[name]}'?"
-
-
-def _plain_column(column: str) -> str:
-    return column.strip().lower()
 
 
 def guarded(cell: str) -> str:
@@ -361,7 +355,7 @@ def unguarded(cell: str) -> str:
 # -------------------------------------------------------------------- Label Studio
 
 
-def _studio_rows(text: str, columns: Columns | None) -> Iterator[Numbered | Fault]:
+def _studio_rows(text: str, columns: Columns | None) -> Iterator[SourceRow | Fault]:
     """Yield a row per annotation of an export, an array of tasks, and faults.
 
     A task holds ``data``, with what was asked, and ``annotations``, each with
@@ -371,30 +365,31 @@ def _studio_rows(text: str, columns: Columns | None) -> Iterator[Numbered | Faul
     ``file_name`` or ``image`` in the data of a task, unless another column is given.
     """
     image_column = None if columns is None else columns.file
-    for number, (line, task) in enumerate(_tasks(text), start=1):
-        if isinstance(task, Fault):
-            yield task
+    for number, entry in enumerate(_tasks(text), start=1):
+        if isinstance(entry, Fault):
+            yield entry
             continue
-        has_data = isinstance(task, dict) and isinstance(task.get("data"), dict)
-        annotations = (task.get("annotations") or [{}]) if has_data else []
-        if not has_data:
-            told = "has no 'data'; export as JSON, not as JSON-MIN."
-            yield Fault(line, f"task {number} {told}")
-        elif not isinstance(annotations, list) or not all(
-            isinstance(annotation, dict) for annotation in annotations
-        ):
-            told = "has 'annotations' that are not a list of objects."
-            yield Fault(line, f"task {number} {told}")
+        line, task = entry
+        data = task.get("data") if isinstance(task, dict) else None
+        if not isinstance(data, dict):
+            problem = "has no 'data'; export as JSON, not as JSON-MIN."
+            yield Fault(line, f"task {number} {problem}")
+            continue
+        annotations = task.get("annotations") or [{}]
+        is_list = isinstance(annotations, list)
+        if not is_list or not all(isinstance(each, dict) for each in annotations):
+            problem = "has 'annotations' that are not a list of objects."
+            yield Fault(line, f"task {number} {problem}")
             continue
         for annotation in annotations:
             try:
-                row = _annotation_row(task["data"], annotation, image_column)
-                yield Numbered(line, row, number)
+                row = _annotation_row(data, annotation, image_column)
+                yield SourceRow(line, row, number)
             except FaultyRowError as error:
                 yield Fault(line, f"task {number} {error}")
 
 
-def _tasks(text: str) -> Iterator[tuple[int, Any]]:
+def _tasks(text: str) -> Iterator[tuple[int, Any] | Fault]:
     """Yield each element of an array with its line; a fault where it is broken."""
     decoder = json.JSONDecoder()
 
@@ -402,46 +397,43 @@ def _tasks(text: str) -> Iterator[tuple[int, Any]]:
         blank = _BLANK.match(text, place)
         return place if blank is None else blank.end()
 
-    def broken(line: int, why: object) -> tuple[int, Fault]:
-        return line, Fault(line, f"is not JSON: {why}.")
-
     place = after_blank(0)
-    if text[place : place + 1] != "[":
-        told = "is not an array of tasks; export as JSON from Label Studio."
-        yield 1, Fault(1, told)
+    if not text.startswith("[", place):
+        yield Fault(1, "is not an array of tasks; export as JSON from Label Studio.")
         return
     place = after_blank(place + 1)
-    line, counted = 1, 0
-    while text[place : place + 1] != "]":
+    line, counted, problem = 1, 0, ""
+    while not text.startswith("]", place):
         line, counted = line + text.count("\n", counted, place), place
         try:
             element, place = decoder.raw_decode(text, place)
         except (ValueError, RecursionError) as error:
-            yield broken(getattr(error, "lineno", line), getattr(error, "msg", error))
+            message = getattr(error, "msg", error)
+            yield Fault(getattr(error, "lineno", line), f"is not JSON: {message}.")
             return
         yield line, element
         place = after_blank(place)
-        if text[place : place + 1] == ",":
+        if text.startswith(",", place):
             place = after_blank(place + 1)
-        elif text[place : place + 1] != "]":
-            last = text.count("\n", 0, place) + 1
-            yield broken(last, "the array of tasks is cut short")
-            return
-    if text[place + 1 :].strip():
-        last = text.count("\n", 0, place) + 1
-        yield broken(last, "something follows the array of tasks")
+        elif not text.startswith("]", place):
+            problem = "the array of tasks is cut short"
+            break
+    if not problem and text[place + 1 :].strip():
+        problem = "something follows the array of tasks"
+    if problem:
+        yield Fault(text.count("\n", 0, place) + 1, f"is not JSON: {problem}.")
 
 
 def _annotation_row(data: Row, annotation: Row, image_column: str | None) -> Row:
-    """Return what an annotation says, or raise if it has another form."""
+    """Return the row of an annotation, or raise if it has another form."""
     own_name = data.get("file_name") if image_column is None else None
-    who = annotation.get("completed_by")
-    if isinstance(who, dict):
-        who = who.get("email") or who.get("id")
+    annotator = annotation.get("completed_by")
+    if isinstance(annotator, dict):
+        annotator = annotator.get("email") or annotator.get("id")
     row = {
         "id": data.get("id"),
         "file_name": own_name or image_name(data.get(image_column or "image")),
-        "annotator": who,
+        "annotator": annotator,
         "time": annotation.get("created_at"),
         "lead_time": annotation.get("lead_time"),
     }
@@ -449,7 +441,9 @@ def _annotation_row(data: Row, annotation: Row, image_column: str | None) -> Row
         return {**row, "status": SKIP}
     regions = annotation.get("result") or []
     try:
-        given = [one["value"]["choices"] for one in regions if one["type"] == "choices"]
+        given = [
+            each["value"]["choices"] for each in regions if each["type"] == "choices"
+        ]
     except (TypeError, KeyError):
         given = [None]
     if not all(isinstance(some, list) for some in given):

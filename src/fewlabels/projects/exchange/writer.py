@@ -1,4 +1,4 @@
-"""Write what is asked: CSV, JSON Lines or Label Studio's tasks, by the ending."""
+"""Files of questions: CSV, JSON Lines or Label Studio's tasks, by the ending."""
 
 import csv
 import io
@@ -14,27 +14,26 @@ from xml.sax.saxutils import quoteattr
 
 from fewlabels.errors import UsageError
 from fewlabels.files import read_regular, replace_text
-from fewlabels.projects.exchange.matching import MAX_BYTES
+from fewlabels.projects.exchange.reader import MAX_BYTES, file_rows
 from fewlabels.projects.exchange.rows import (
     ANSWERED,
     ID_MARK,
-    Numbered,
+    SourceRow,
     check_ending,
     guarded,
-    read_rows,
 )
 
 IMAGE_ADDRESS = "/data/local-files/?d="
 """Where Label Studio serves local files from; the path below its root follows."""
 
-_LARGEST = 2**20
+_MAX_CONFIG = 2**20
 _CHOICE = re.compile(r"""    <Choice value=("[^"]*"|'[^']*')/>\n""")
 _COLUMNS = (
     *("number", "file_name", "label", "status", "annotator", "suggestion"),
     *("confidence", "round", "model", "id"),
 )
-_MAY_HAVE = frozenset({*_COLUMNS, *ANSWERED, "probabilities", "rank", ""})
-_TASK = frozenset({"data", "predictions"})
+_ALLOWED_COLUMNS = frozenset({*_COLUMNS, *ANSWERED, "probabilities", "rank", ""})
+_TASK_KEYS = frozenset({"data", "predictions"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +47,7 @@ class AskedItem:
     number: int
     """Place in its round, from 1; the contact sheet shows it too."""
     probabilities: Sequence[float] | None = None
-    """What the model thinks, one number per class; None where there is no model."""
+    """What the model predicts, one number per class; None where there is no model."""
     round: int
     model: str | None = None
     """Which model proposed the image and made the prediction."""
@@ -86,30 +85,38 @@ def write_query(
         tasks = [_task(entry, last, image_address) for entry in entries]
         text = json.dumps(tasks, ensure_ascii=False, indent=1) + "\n"
     elif ending in {".jsonl", ".ndjson"}:
-        text = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in entries)
+        lines = (json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)
+        text = "".join(lines)
     else:
-        text = _table(ordered, classes)
+        buffer = io.StringIO(newline="")
+        table = csv.DictWriter(buffer, _COLUMNS, extrasaction="ignore")
+        table.writeheader()
+        for item, entry in zip(ordered, entries, strict=True):
+            name, share = suggestion(item, classes) or ("", None)
+            cells = {
+                "file_name": guarded(item.path),
+                "suggestion": guarded(name),
+                "confidence": "" if share is None else f"{share:.4f}",
+                "model": guarded(item.model or ""),
+                "id": ID_MARK + item.id,
+            }
+            table.writerow(entry | cells)
+        text = buffer.getvalue()
         # Excel takes a file for UTF-8 by this mark only; other programs need none.
         text = text if text.isascii() else "\ufeff" + text
     replace_text(path, text)
 
 
 def is_query(path: Path) -> bool:
-    """Whether a file is a query as it was written here, but for its answers.
+    """Return whether a file of answers is a query as it was written here.
 
-    Args:
-        path: A file of answers that can be read.
-
-    Returns:
-        False where it has columns of somebody's own, or none that only a query has.
+    False where it has columns of somebody's own, or none that only a query has.
     """
-    content = read_regular(path, MAX_BYTES)
     if path.suffix.lower() == ".json":
-        tasks = json.loads(content)
-        return all(one.keys() <= _TASK and "round" in one["data"] for one in tasks)
-    rows = read_rows(path.name, content)
-    columns = (set(one.row) for one in rows if isinstance(one, Numbered))
-    return all({"round", "id"} <= names <= _MAY_HAVE for names in columns)
+        tasks = json.loads(read_regular(path, MAX_BYTES))
+        return all(t.keys() <= _TASK_KEYS and "round" in t["data"] for t in tasks)
+    rows = (entry.row for entry in file_rows(path) if isinstance(entry, SourceRow))
+    return all({"round", "id"} <= set(row) <= _ALLOWED_COLUMNS for row in rows)
 
 
 def config_path(path: Path) -> Path:
@@ -131,12 +138,12 @@ def _check_config(path: Path) -> None:
     if not path.exists():
         return
     with suppress(OSError, UnicodeDecodeError):
-        found = read_regular(path, _LARGEST).decode("utf-8")
-        if _CHOICE.sub("", found) == label_config(()):
+        text = read_regular(path, _MAX_CONFIG).decode("utf-8")
+        if _CHOICE.sub("", text) == label_config(()):
             return
     raise UsageError(
-        f"'{path}' exists already, is not as fewlabels wrote it, and was not "
-        "touched. Give the query another name."
+        f"'{path}' exists already, is not as fewlabels wrote it, and was not touched. "
+        "Give the query another name."
     )
 
 
@@ -150,7 +157,7 @@ def suggestion(item: AskedItem, classes: Sequence[str]) -> tuple[str, float] | N
 
 
 def _entry(item: AskedItem, classes: Sequence[str]) -> dict[str, Any]:
-    """Return what a file says of an image, as a line of JSON Lines does."""
+    """Return a line of JSON Lines for an image."""
     best = suggestion(item, classes)
     shares = None
     if item.probabilities is not None:
@@ -170,27 +177,11 @@ def _entry(item: AskedItem, classes: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _table(asked: Sequence[AskedItem], classes: Sequence[str]) -> str:
-    text = io.StringIO(newline="")
-    table = csv.DictWriter(text, _COLUMNS, extrasaction="ignore")
-    table.writeheader()
-    for item in asked:
-        name, share = suggestion(item, classes) or ("", None)
-        cells = {
-            "file_name": guarded(item.path),
-            "suggestion": guarded(name),
-            "confidence": "" if share is None else f"{share:.4f}",
-            "model": guarded(item.model or ""),
-            "id": ID_MARK + item.id,
-        }
-        table.writerow(_entry(item, classes) | cells)
-    return text.getvalue()
-
-
 def _task(entry: dict[str, Any], last: int, image_address: str) -> dict[str, Any]:
-    """Return a task; Label Studio shows the lowest score first, so the number decides.
+    """Return a task of Label Studio.
 
-    A prediction is there in any case, because the score is a part of it.
+    It shows the lowest score first, so there is a prediction in any case, whose score
+    is the number divided by the last one.
     """
     shown = ("file_name", "id", "number", "round", "model", "probabilities")
     choice = {"from_name": "choice", "to_name": "image", "type": "choices"}

@@ -1,9 +1,10 @@
-"""From rows of a file to answers about images that were asked about."""
+"""Files of answers, matched with the images and classes of a project."""
 
 import errno
 import math
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -16,11 +17,13 @@ from fewlabels.data.text import printable
 from fewlabels.errors import AnswersError, DataError, Fault
 from fewlabels.projects.exchange.rows import (
     NAMES,
-    SAYINGS,
     SKIP,
+    STATUS_WORDS,
     UNSURE,
+    Columns,
     FaultyRowError,
     Row,
+    SourceRow,
     check_ending,
     read_rows,
 )
@@ -28,8 +31,8 @@ from fewlabels.projects.exchange.rows import (
 MAX_BYTES = 256 * 2**20
 """Largest file of answers or labels that is read."""
 
-_LONGEST = 80
-_MOST_COMPARED = 10_000  # words with classes, which takes seconds
+_MAX_SHOWN = 80
+_MAX_COMPARISONS = 10_000  # of words with classes, which takes seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +56,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Parsed:
-    """What a file of answers says."""
+    """The content of a file of answers."""
 
     answers: tuple[Answer, ...]
     faults: tuple[Fault, ...] = ()
@@ -77,7 +80,7 @@ def read_answers(
     Args:
         path: The file.
         items: Id of each item by the path of its file below the folder of images.
-        asked: Ids of the items that were asked about; None: all may be told.
+        asked: Ids of the items that were asked about; None: all of them.
         classes: Names of the classes.
         partial: Whether to take the good rows of a file with faults.
 
@@ -88,79 +91,91 @@ def read_answers(
         AnswersError: If anything is wrong, unless ``partial``; lists every fault.
     """
     check_ending(path.name)
-    content, images, known = content_of(path), Images(items, asked), Classes(classes)
+    images, known = ImageFinder(items, asked), ClassFinder(classes)
     first: dict[tuple[str, str | None], str] = {}
     answers: list[Answer] = []
     faults: list[Fault] = []
     num_unanswered = 0
-    rows = [content] if isinstance(content, Fault) else read_rows(path.name, content)
-    for found in rows:
-        if isinstance(found, Fault):
-            faults.append(found)
+    for entry in file_rows(path):
+        if isinstance(entry, Fault):
+            faults.append(entry)
             continue
-        cells = (found.row.get("label"), found.row.get("status"))
+        cells = (entry.row.get("label"), entry.row.get("status"))
         if not any(str(cell or "").strip() or cell == 0 for cell in cells):
             num_unanswered += 1
             continue
         try:
-            answer = _answer(found.row, found.line, images, known)
+            answer = _read_answer(entry.row, entry.line, images, known)
         except FaultyRowError as error:
-            faults.append(found.fault(error))
+            faults.append(entry.fault(error))
             continue
         key = (answer.id, answer.annotator)
         if key in first:
             who = quoted(key[1]) if key[1] else "the same annotator"
-            told = f"{who} answered about this image {first[key]} already"
-            faults.append(found.fault(f"{told}; keep one row."))
+            sentence = f"{who} answered about this image {first[key]} already"
+            faults.append(entry.fault(f"{sentence}; keep one row."))
         else:
-            first[key] = found.where
+            first[key] = entry.where
             answers.append(answer)
     if not (answers or faults or num_unanswered):
         faults.append(Fault(1, "there is no row in the file."))
     if faults and not partial:
-        raise AnswersError(path, in_order(faults))
-    return Parsed(tuple(answers), in_order(faults), num_unanswered)
+        raise AnswersError(path, sort_faults(faults))
+    return Parsed(tuple(answers), sort_faults(faults), num_unanswered)
 
 
-def in_order(faults: list[Fault]) -> tuple[Fault, ...]:
-    """Return faults by line; those of one line as they were found, task by task."""
+def sort_faults(faults: list[Fault]) -> tuple[Fault, ...]:
+    """Return faults by line; those of one line keep their order, task by task."""
     return tuple(sorted(faults, key=lambda fault: fault.line))
 
 
-def content_of(path: Path) -> bytes | Fault:
-    """Return the content of a file, or that it is too large."""
-    try:
-        return files.read_regular(path, MAX_BYTES)
-    except OSError as error:
-        if error.errno == errno.EFBIG:
-            return Fault(1, f"the file has {error.strerror} are read.")
-        msg = f"'{path}' cannot be read: {error.strerror or error}. Give another file."
-        raise DataError(msg) from error
+def file_rows(
+    path: Path, columns: Columns | None = None, content: bytes | None = None
+) -> Iterator[SourceRow | Fault]:
+    """Yield the rows of a file; one whose content is given is not opened.
+
+    Yields:
+        A row or a fault, such as that the file is too large.
+    """
+    if content is None:
+        try:
+            content = files.read_regular(path, MAX_BYTES)
+        except OSError as error:
+            if error.errno == errno.EFBIG:
+                yield Fault(1, f"the file has {error.strerror} are read.")
+                return
+            raise DataError(
+                f"'{path}' cannot be read: {error.strerror}. Give another file."
+            ) from error
+    yield from read_rows(path.name, content, columns)
 
 
-class Images:
-    """Which image a row means."""
+class ImageFinder:
+    """Finds the image that a row refers to.
+
+    Args:
+        items: Ids of the images by path.
+        asked: Ids of those that were asked about; None: all of them.
+    """
 
     def __init__(self, items: Mapping[str, str], asked: Collection[str] | None) -> None:
-        """Take identifiers by path, and those that were asked about; None: all."""
-        self._items = items
-        self._asked = None if asked is None else frozenset(asked)
+        self._items, self._asked = items, asked
 
     def find(self, row: Row) -> str:
-        """Return the identifier of the image that a row means.
+        """Return the id of the image that a row refers to.
 
-        Its identifier counts where there is one, its name otherwise. No such image, two
-        of them, or one that nobody asked about raises :class:`FaultyRowError`.
+        Its id counts where there is one, its name otherwise. No such image, two of
+        them, or one that nobody asked about raises :class:`FaultyRowError`.
         """
         identifier = text_of(row, "id")
         name = next((row[c] for c in NAMES if row.get(c) not in (None, "")), None)
         if identifier is None and name is None:
             raise FaultyRowError("names no image; fill in file_name.")
         shown = quoted(identifier if name is None else name)
-        found = named = self._by_name(name) if isinstance(name, str) else None
-        if identifier is not None and identifier != named:
+        item = self._by_name(name) if isinstance(name, str) else None
+        if identifier is not None and identifier != item:
             is_known = identifier in self._identifiers
-            if named is not None:
+            if item is not None:
                 raise FaultyRowError(
                     f"the id is of another image than {shown}; perhaps one column was "
                     "sorted without the others."
@@ -168,15 +183,15 @@ class Images:
                     else f"{shown} is not the image that was asked about, or its id "
                     "was altered: the id is of none that is known; ask again."
                 )
-            found = identifier if is_known else None  # known: the file was moved since
-        if found is None:
+            item = identifier if is_known else None  # known: the file was moved since
+        if item is None:
             last = PurePosixPath(str(identifier if name is None else name)).name
             near = self._by_last_part.get(last, [])
             hint = f" Did you mean {quoted(near[0])}?" if len(near) == 1 else ""
             raise FaultyRowError(f"there is no image {shown} in this project.{hint}")
-        if self._asked is not None and found not in self._asked:
+        if self._asked is not None and item not in self._asked:
             raise FaultyRowError(f"nobody asked about {shown}; take the row out.")
-        return found
+        return item
 
     def _by_name(self, name: str) -> str | None:
         """Return the image with this name, however it was written."""
@@ -192,34 +207,34 @@ class Images:
 
     @cached_property
     def _composed(self) -> dict[str, str | None]:
-        """Names with accents in one form; None where this makes two the same."""
-        found: dict[str, str | None] = {}
+        """Ids by names with accents in one form; None where two become the same."""
+        composed: dict[str, str | None] = {}
         for name, identifier in self._items.items():
             form = unicodedata.normalize("NFC", name)
-            found[form] = None if form in found else identifier
-        return found
+            composed[form] = None if form in composed else identifier
+        return composed
 
     @cached_property
     def _by_last_part(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
+        names: dict[str, list[str]] = defaultdict(list)
         for name in self._items:
-            found.setdefault(PurePosixPath(name).name, []).append(name)
-        return found
+            names[PurePosixPath(name).name].append(name)
+        return names
 
 
-class Classes:
-    """Which class a row means."""
+class ClassFinder:
+    """Finds the class that a row names."""
 
     def __init__(self, names: Sequence[str]) -> None:
         """Take the names of the classes."""
         self.names = frozenset(names)
-        self._folded: dict[str, list[str]] = {}
+        self._folded: dict[str, list[str]] = defaultdict(list)
         for name in names:
-            self._folded.setdefault(name.casefold(), []).append(name)
+            self._folded[name.casefold()].append(name)
         self._hints: dict[str, str] = {}
 
     def find(self, row: Row) -> str | None:
-        """Return the class of a row, or one of ``SAYINGS``; None if it has no label."""
+        """Return the class of a row, or a status word; None if it has no label."""
         word = text_of(row, "label", strip=False)
         if word is None or not word.strip():
             return None
@@ -231,23 +246,20 @@ class Classes:
         alike = self._folded.get(plain, ())
         if len(alike) == 1:
             return alike[0]
-        if plain in SAYINGS:
+        if plain in STATUS_WORDS:
             return plain
-        hint = self._hint(plain)
+        is_quick = len(self._hints) * len(self._folded) < _MAX_COMPARISONS
+        if plain not in self._hints and is_quick:
+            near = get_close_matches(plain[:_MAX_SHOWN], list(self._folded), n=1)
+            hint = f" Did you mean {quoted(self._folded[near[0]][-1])}?" if near else ""
+            self._hints[plain] = hint
+        hint = self._hints.get(plain, "")
         raise FaultyRowError(f"there is no class {quoted(word.strip())}.{hint}")
 
-    def _hint(self, word: str) -> str:
-        """Say which class may be meant, as long as that takes little time."""
-        if word not in self._hints:
-            if len(self._hints) * len(self._folded) >= _MOST_COMPARED:
-                return ""
-            near = get_close_matches(word[:_LONGEST], list(self._folded), n=1)
-            name = quoted(self._folded[near[0]][-1]) if near else ""
-            self._hints[word] = f" Did you mean {name}?" if near else ""
-        return self._hints[word]
 
-
-def _answer(row: Row, line: int, images: Images, classes: Classes) -> Answer:
+def _read_answer(
+    row: Row, line: int, images: ImageFinder, classes: ClassFinder
+) -> Answer:
     """Return the answer in a row, if all of it is right."""
     identifier = images.find(row)
     status = (text_of(row, "status") or "").lower()
@@ -257,48 +269,53 @@ def _answer(row: Row, line: int, images: Images, classes: Classes) -> Answer:
         )
     label = classes.find(row)
     if label is not None and label not in classes.names:
-        if status not in {"", SAYINGS[label]}:
-            told = f"says {quoted(label)} as its label and {quoted(status)} as its"
-            raise FaultyRowError(f"{told} status; decide on one.")
-        status, label = SAYINGS[label], None
+        if status not in {"", STATUS_WORDS[label]}:
+            raise FaultyRowError(
+                f"says {quoted(label)} as its label and {quoted(status)} as its "
+                "status; decide on one."
+            )
+        status, label = STATUS_WORDS[label], None
     if status == SKIP and label is not None:
-        told = f"is skipped and has the label {quoted(label)}; decide on one."
-        raise FaultyRowError(told)
+        raise FaultyRowError(
+            f"is skipped and has the label {quoted(label)}; decide on one."
+        )
     return Answer(
         id=identifier,
         label=label,
         skipped=status == SKIP,
         unsure=status == UNSURE,
         annotator=text_of(row, "annotator"),
-        time=_time(row),
-        lead_time=_lead_time(row),
+        time=_read_time(text_of(row, "time")),
+        lead_time=_read_seconds(text_of(row, "lead_time")),
         line=line,
     )
 
 
-def _time(row: Row) -> datetime | None:
-    word = text_of(row, "time")
+def _read_time(word: str | None) -> datetime | None:
     if word is None:
         return None
     try:
         time = datetime.fromisoformat(word)
         time = time if time.tzinfo else time.replace(tzinfo=UTC)
-        time.astimezone(UTC)  # the first day of all has no yesterday
+        time.astimezone(UTC)  # fails for the first day of year 1
     except (ValueError, OverflowError):
-        told = f"the time {quoted(word)} is not written as 2026-01-31T12:00:00Z."
-        raise FaultyRowError(told) from None
+        raise FaultyRowError(
+            f"the time {quoted(word)} is not written as 2026-01-31T12:00:00Z."
+        ) from None
     return time
 
 
-def _lead_time(row: Row) -> float | None:
-    word = text_of(row, "lead_time")
+def _read_seconds(word: str | None) -> float | None:
+    if word is None:
+        return None
     try:
-        seconds = None if word is None else float(word.replace(",", "."))
+        seconds = float(word.replace(",", "."))
     except ValueError:
         seconds = math.nan
-    if seconds is not None and not 0 <= seconds < math.inf:
-        msg = f"the lead_time {quoted(word)} is not a number of seconds."
-        raise FaultyRowError(msg)
+    if not 0 <= seconds < math.inf:
+        raise FaultyRowError(
+            f"the lead_time {quoted(word)} is not a number of seconds."
+        )
     return seconds
 
 
@@ -319,6 +336,6 @@ def plain_path(name: str) -> str:
 
 
 def quoted(name: Any) -> str:
-    """Return a name in quotes, in one line of bearable length."""
+    """Return a name in quotes, printable and shortened to 80 characters."""
     shown = printable(str(name))
-    return f"'{shown if len(shown) <= _LONGEST else shown[:_LONGEST] + '...'}'"
+    return f"'{shown if len(shown) <= _MAX_SHOWN else shown[:_MAX_SHOWN] + '...'}'"
