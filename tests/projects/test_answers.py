@@ -74,14 +74,14 @@ def test_telling_the_same_file_twice_changes_nothing(project):
 
 def test_telling_a_file_at_the_same_moment_counts_once(project, monkeypatch):
     asked = project.ask()
-    told, parse = [], answers._parsed
+    told, parse = [], answers._read
 
     def overtaken(*arguments, **options):
-        monkeypatch.setattr(answers, "_parsed", parse)
+        monkeypatch.setattr(answers, "_read", parse)
         told.append(answer(project, asked))
         return parse(*arguments, **options)
 
-    monkeypatch.setattr(answers, "_parsed", overtaken)
+    monkeypatch.setattr(answers, "_read", overtaken)
     before = num_events(project)
     told.append(answer(project, asked))
     assert [(one.num_new, one.num_same) for one in told] == [(7, 0), (0, 7)]

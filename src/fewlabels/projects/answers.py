@@ -1,4 +1,4 @@
-"""What people are asked in a file, and what they answer in one."""
+"""Questions written to files, and answers read from files."""
 
 import errno
 import json
@@ -22,7 +22,7 @@ from fewlabels.projects.store.records import LABELS
 if TYPE_CHECKING:
     from fewlabels.projects.project import Project
 
-_CHANGED = "changed:"
+_CHANGED = "changed:"  # precedes the id of an image whose file has changed
 _STORED_FILES = ".stored-answers"
 
 
@@ -43,19 +43,19 @@ class Asked:
     @property
     def num_audit(self) -> int:
         """How many of them measure."""
-        return sum(one.role == "audit" for one in self.items)
+        return sum(item.role == "audit" for item in self.items)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Told:
-    """What came of a file of answers."""
+    """The result of reading a file of answers."""
 
     num_new: int
     """Labels that were not there before."""
     num_changed: int
-    """Labels that differ from what the same annotator had said."""
+    """Labels that differ from the same annotator's earlier ones."""
     num_same: int
-    """Answers that were known already; telling a file twice changes nothing."""
+    """Answers that were stored already; telling a file twice changes nothing."""
     num_skipped: int
     """Images that were skipped, or that the annotator was not sure of."""
     num_blank: int
@@ -72,94 +72,101 @@ class Told:
 def questions(project: "Project", asked: Asked) -> tuple[AskedItem, ...]:
     """Return an entry per image that is there, with its number, in the order to ask.
 
-    The latest model's guess is there too, unless the round holds images that measure: a
-    guess would sway the label that is to judge it, and guesses for the others alone
-    would tell which measure. A model that does not know all classes gives no guess.
+    It holds the latest model's prediction, unless the round has images that measure: a
+    prediction would sway the label that is to judge it, and predictions for the others
+    alone would reveal which measure. A model that does not know all classes gives none.
     """
     snapshot = project.snapshot()
     path_of = {item.id: item.path for item in snapshot.items}
-    whole = snapshot.rounds[asked.step]
+    stored = snapshot.rounds[asked.step]
     guesses: Mapping[str, list[float]] = {}
     known_of = {record.name: record.classes for record in project.records()}
     if asked.model is not None and known_of[asked.model] == snapshot.classes:
-        guesses = whole.options.get("guesses", {})
-    number_of = {one.item: number for number, one in enumerate(whole.items, 1)}
+        guesses = stored.options.get("guesses", {})
+    number_of = {entry.item: number for number, entry in enumerate(stored.items, 1)}
     return tuple(
         AskedItem(
-            id=one.item,
-            path=path_of[one.item],
-            number=number_of[one.item],
-            probabilities=guesses.get(one.item),
+            id=item,
+            path=path_of[item],
+            number=number_of[item],
+            probabilities=guesses.get(item),
             round=asked.step,
             model=asked.model,
         )
-        for one in asked.items
-        if one.item in path_of
+        for item in (entry.item for entry in asked.items)
+        if item in path_of
     )
 
 
 def write_questions(project: "Project", asked: Sequence[AskedItem], path: Path) -> Path:
-    """Return ``path``, after writing what people are asked, by its ending.
+    """Write questions to a file, in the format of its ending.
 
-    A file with answers that were not told is left as it is, by a
+    A file with answers that were not stored is left as it is, by a
     :class:`fewlabels.errors.UsageError`.
+
+    Returns:
+        The path.
     """
     snapshot = project.snapshot()
-    _check_told(project, path, snapshot)
+    _check_stored(project, path, snapshot)
     # Label Studio serves folders below its root, so the root is the folder above.
     folder = quote(project.images_folder.resolve().name)
-    address = f"{IMAGE_ADDRESS}{folder}/"
     _note_stored(project, path, None)  # what is typed from now on is new
+    address = f"{IMAGE_ADDRESS}{folder}/"
     write_query(path, asked, snapshot.classes, image_address=address)
     return path
 
 
-def tell(
+def store_answers(
     project: "Project", path: Path, *, annotator: str | None, partial: bool
 ) -> Told:
-    """Return what was taken of a file of answers: all or, where one is wrong, none.
+    """Store the answers of a file: all or, where one is wrong, none.
 
-    It is on the disk. Without an annotator, and where the file does not say, it is this
-    computer's user. Partial: the good rows of a file with faults are taken.
+    Without an annotator, and where the file names none, it is this computer's user.
+    Partial: the good rows of a file with faults are taken.
+
+    Returns:
+        Counts of what was stored; it is on the disk.
     """
     snapshot = project.snapshot()
     if not snapshot.rounds:
-        msg = "Nothing was asked yet, so there is nothing to tell; ask first."
-        raise UsageError(msg)
-    parsed = _parsed(project, path, snapshot, partial=partial)
+        raise UsageError(
+            "Nothing was asked yet, so there is nothing to tell; ask first."
+        )
+    parsed = _read(project, path, snapshot, partial=partial)
     number_of = {name: number for number, name in enumerate(snapshot.classes)}
     counts = dict.fromkeys(("num_new", "num_changed", "num_same", "num_skipped"), 0)
     events: list[Event] = []
-    with project.store.writing() as store:  # what holds is read where nobody writes
+    with project.store.writing() as store:  # verdicts are read where nobody writes
         verdicts, asked = store.verdicts(with_missing=True), store.asked()
-        held = {(one.item, one.annotator): one for one in verdicts}
+        held = {(verdict.item, verdict.annotator): verdict for verdict in verdicts}
         for row in parsed.answers:
-            said = replace(row, annotator=row.annotator or named(annotator or None))
-            before = held.get((said.id, str(said.annotator)))
-            outcome, kind = _outcome(said, before, number_of)
+            answer = replace(row, annotator=row.annotator or named(annotator or None))
+            before = held.get((answer.id, str(answer.annotator)))
+            outcome, kind = _outcome(answer, before, number_of)
             counts[outcome] += 1
             if kind is not None:
-                events.append(event_of(said, kind, number_of, asked))
+                events.append(event_of(answer, kind, number_of, asked))
         store.append(events)
     if not parsed.faults:
         _note_stored(project, path, _digest(path))
     labeled = {event.item for event in events if event.kind in LABELS}
-    votes = project.snapshot().consensus.values()
-    contradicting = [o for o in votes if o.item in labeled and len(o.votes) > 1]
+    agreed = project.snapshot().consensus.values()
+    contradicting = [c for c in agreed if c.item in labeled and len(c.votes) > 1]
     return Told(
         **counts,
         num_blank=parsed.num_unanswered,
         num_contradicting=len(contradicting),
-        num_disputed=sum(one.is_disputed for one in contradicting),
+        num_disputed=sum(consensus.is_disputed for consensus in contradicting),
         faults=parsed.faults,
     )
 
 
-def _parsed(
+def _read(
     project: "Project", path: Path, snapshot: Snapshot, *, partial: bool
 ) -> Parsed:
-    """Read answers; a name that shows another image by now is that of no known one."""
-    asked = {one.item for asked in snapshot.rounds for one in asked.items}
+    """Read answers; the name of a file that shows another image by now is unknown."""
+    asked = {entry.item for each in snapshot.rounds for entry in each.items}
     folder = project.images_folder
     is_file = project.settings.images is not None
     return read_answers(
@@ -190,16 +197,16 @@ def _is_changed(item: Item, path: Path) -> bool:
         return error.errno in {errno.EFBIG, errno.EINVAL}  # no image any more
 
 
-def _check_told(project: "Project", path: Path, snapshot: Snapshot) -> None:
+def _check_stored(project: "Project", path: Path, snapshot: Snapshot) -> None:
     """Raise if writing a query to a file would wipe out what somebody wrote there."""
     if not path.is_file() or not path.stat().st_size:
         return
-    parsed = _parsed(project, path, snapshot, partial=True)
+    parsed = _read(project, path, snapshot, partial=True)
     number_of = {name: number for number, name in enumerate(snapshot.classes)}
     verdicts_on: dict[str, list[Annotation]] = defaultdict(list)
     for verdict in snapshot.verdicts:
         verdicts_on[verdict.item].append(verdict)
-    num_untold = len(parsed.faults)
+    num_missing = len(parsed.faults)
     for answer in parsed.answers:
         same = {
             verdict.annotator
@@ -208,15 +215,13 @@ def _check_told(project: "Project", path: Path, snapshot: Snapshot) -> None:
         }
         # Nobody knows who typed an answer without a name. It may be anybody's, until as
         # many people as were wanted have given the same one.
-        is_told = len(same) >= snapshot.overlap
-        num_untold += not (answer.annotator in same if answer.annotator else is_told)
-    if _stored_files(project).get(str(path.resolve())) == _digest(path):
-        num_untold = 0  # whoever answered: the file was told, and nobody changed it
-    if num_untold:
-        were = "that was" if num_untold == 1 else "that were"
+        is_stored = len(same) >= snapshot.overlap
+        num_missing += not (answer.annotator in same if answer.annotator else is_stored)
+    if num_missing and _stored_files(project).get(str(path.resolve())) != _digest(path):
+        were = "that was" if num_missing == 1 else "that were"
         raise UsageError(
-            f"'{path}' is there already, with {count(num_untold, 'answer')} {were} not "
-            "told; it was not touched. Tell it first, under the name of whoever "
+            f"'{path}' exists already, with {count(num_missing, 'answer')} {were} not "
+            "told, and was not touched. Tell it first, under the name of whoever "
             "answered, or give another file."
         )
     if not is_query(path):
@@ -247,15 +252,15 @@ def _digest(path: Path) -> str:
 
 
 def _outcome(
-    said: Answer, before: Annotation | None, number_of: Mapping[str, int]
+    answer: Answer, before: Annotation | None, number_of: Mapping[str, int]
 ) -> tuple[str, Kind | None]:
-    """Return what an answer counts as, and what it is; None: it was known already."""
-    if said.label is None:
-        kind = Kind.SKIP if said.skipped else Kind.UNSURE
+    """Return which count of an answer goes up, and its kind; None: it is stored."""
+    if answer.label is None:
+        kind = Kind.SKIP if answer.skipped else Kind.UNSURE
         is_known = before is not None and before.kind is kind
         return ("num_same", None) if is_known else ("num_skipped", kind)
     if before is None:
         return "num_new", Kind.LABEL
-    if before.class_number == number_of[said.label]:
+    if before.class_number == number_of[answer.label]:
         return "num_same", None
     return "num_changed", Kind.RELABEL

@@ -365,7 +365,9 @@ class Project:
         Returns:
             What was taken.
         """
-        return answers.tell(self, Path(path), annotator=annotator, partial=partial)
+        return answers.store_answers(
+            self, Path(path), annotator=annotator, partial=partial
+        )
 
     # ------------------------------------------------------- answers, one at a time
 
