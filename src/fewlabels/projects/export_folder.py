@@ -30,7 +30,7 @@ from fewlabels.projects.model_training import is_up_to_date
 from fewlabels.projects.models import NUM_TO_TELL_APART, ModelRecord
 from fewlabels.projects.prediction import probabilities
 from fewlabels.projects.snapshot import Snapshot
-from fewlabels.projects.status import status
+from fewlabels.projects.status import project_status
 from fewlabels.projects.store.records import LABELS
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _write_model(
     write_predictions(table, snapshot.classes, predictions())
     features.write_map(folder / "map.parquet", table)
     classes = snapshot.classes[: len(record.classes)]  # by their current names
-    current = status(project)
+    current = project_status(project)
     curve = current.curve
     facts = Facts(
         trainer=record.trainer,

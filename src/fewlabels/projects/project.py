@@ -746,7 +746,7 @@ class Project:
 
     def status(self) -> Status:
         """Return how the project stands, and how good its model is."""
-        return status.status(self)
+        return status.project_status(self)
 
     def export(
         self,

@@ -1,7 +1,7 @@
-"""How a project stands, and how good its model is, honestly."""
+"""The state of a project, and how good its model is."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import compress
@@ -84,130 +84,106 @@ class Status:
     next_step: NextStep
 
 
-def status(project: "Project") -> Status:
-    """Return how a project stands.
+def project_status(project: "Project") -> Status:
+    """Return the state of a project.
 
     Only the audit slice measures: it was drawn at random, and no model was trained on
     its labels. Labels that a strategy chose say nothing about accuracy.
     """
-    snapshot = project.snapshot()
-    done = project.records()
-    counts = _counted(snapshot.labels, snapshot)
-    compared, right = _measured(done, snapshot)
+    snapshot, records, settings = (
+        project.snapshot(),
+        project.records(),
+        project.settings,
+    )
+    numbers = range(len(snapshot.classes))
+    labels, audited = Counter(snapshot.labels), Counter(snapshot.audited.values())
+    counts = tuple(labels[number] for number in numbers)
+    compared, right = _compare(records, snapshot)
     num_labeled = [record.num_labeled for record in compared]
-    latest = done[-1] if done else None
-    num_unused = sum(counts) - (latest.num_labeled if latest else 0)
-    num_audited = len(snapshot.audited)
+    latest = records[-1] if records else None
     gain = None
     if any(right):
-        settings = project.settings
-        # What another trainer brought says nothing about what more labels bring.
-        alike = [one.trainer == compared[-1].trainer for one in compared]
+        # The gain of another trainer says nothing about that of more labels.
+        alike = [record.trainer == compared[-1].trainer for record in compared]
         gain = expected_gain(
             list(compress(num_labeled, alike)),
             list(compress(right, alike)),
             settings.query,
             settings.seed,
         )
+    is_learned = latest is not None and latest.labels == snapshot.labels_digest
+    can_train = sum(count > 0 for count in counts) >= NUM_TO_TELL_APART
+    next_step = NextStep.EXPORT
+    if snapshot.open:
+        next_step = NextStep.TELL
+    elif can_train and not is_learned:
+        next_step = NextStep.TRAIN
+    elif snapshot.num_spent < settings.budget and snapshot.candidates:
+        next_step = NextStep.ASK
     return Status(
         num_images=len(snapshot.items),
         num_candidates=len(snapshot.candidates),
-        budget=project.settings.budget,
+        budget=settings.budget,
         num_spent=snapshot.num_spent,
         num_imported=snapshot.num_imported,
         num_open=len(snapshot.open),
         num_skipped=len(snapshot.skipped),
         num_unsure=len(snapshot.unsure),
-        num_disputed=sum(one.is_disputed for one in snapshot.consensus.values()),
+        num_disputed=snapshot.num_disputed,
         classes=snapshot.classes,
         class_counts=counts,
-        audit_counts=_counted(snapshot.audited.values(), snapshot),
+        audit_counts=tuple(audited[number] for number in numbers),
         num_rounds=len(snapshot.rounds),
         audit_size=len(snapshot.audit),
-        num_audited=num_audited,
+        num_audited=len(snapshot.audited),
         model=latest,
-        num_unused=max(0, num_unused),
+        num_unused=max(0, sum(counts) - (latest.num_labeled if latest else 0)),
         curve=learning_curve(num_labeled, right),
         gain=gain,
         agreement=agreement(
-            [o for o in snapshot.verdicts if o.kind in LABELS and o.is_asked]
+            [v for v in snapshot.verdicts if v.kind in LABELS and v.is_asked]
         ),
         notes=(
             *_fall_notes(compared, right),
-            *_notes(project, snapshot, latest, counts, num_audited),
+            *_audit_notes(project, snapshot),
+            *_label_notes(snapshot, project.settings.noun),
+            *(_share_notes(project, snapshot) if latest else ()),
+            *_class_notes(snapshot, counts),
         ),
-        next_step=_next_step(project, snapshot, latest, counts),
+        next_step=next_step,
     )
 
 
-def _counted(labels: Iterable[int | None], snapshot: Snapshot) -> tuple[int, ...]:
-    """Return how many labels each class has."""
-    counts = Counter(labels)
-    return tuple(counts[number] for number in range(len(snapshot.classes)))
-
-
-def _measured(
-    done: Sequence[ModelRecord], snapshot: Snapshot
+def _compare(
+    records: Sequence[ModelRecord], snapshot: Snapshot
 ) -> tuple[Sequence[ModelRecord], Rights]:
-    """Return the models that can be compared, and what each got right.
+    """Return the models that can be compared, and whether each was right on each item.
 
     The audit slice of the latest model measures; earlier models that were made before
     some of it was drawn are left out.
     """
-    items = sorted(item for item in snapshot.audited if item in snapshot.positions)
-    if done:
-        items = [item for item in items if item in done[-1].audit]
-    shared = [one for one in done if one.audit.keys() >= set(items)]
+    items = sorted(snapshot.audited.keys() & snapshot.positions.keys())
+    if records:
+        items = [item for item in items if item in records[-1].audit]
+    shared = [record for record in records if record.audit.keys() >= set(items)]
     # By number: a class may have been renamed since.
-    rows = [
-        [one.classes.index(one.audit[item]) == snapshot.audited[item] for item in items]
-        for one in shared
+    right = [
+        [each.classes.index(each.audit[i]) == snapshot.audited[i] for i in items]
+        for each in shared
     ]
-    return shared, rows
+    return shared, right
 
 
 def _fall_notes(compared: Sequence[ModelRecord], right: Rights) -> Iterator[str]:
-    """Yield a warning where the latest model is worse than the one before."""
     note = fall_note(right)
     if note:
         earlier = compared[-2].name
         yield f"{note} The earlier model, {earlier}, is kept in the folder models."
 
 
-def _notes(
-    project: "Project",
-    snapshot: Snapshot,
-    latest: ModelRecord | None,
-    counts: Sequence[int],
-    num_audited: int,
-) -> tuple[str, ...]:
-    notes = [
-        *_vanished_notes(snapshot, project.settings.noun),
-        *_audit_notes(project, snapshot, num_audited),
-        *_people_notes(snapshot, project.settings.noun),
-    ]
-    if latest is not None:
-        notes += _share_notes(project, snapshot)
-    empty = [
-        name
-        for name, number in zip(snapshot.classes, counts, strict=True)
-        if not number and name not in snapshot.retired
-    ]
-    measured = {snapshot.classes[number] for number in snapshot.audited.values()}
-    unlabeled = [name for name in empty if name not in measured]
-    if unlabeled and sum(counts):
-        notes.append(f"No labels yet for: {', '.join(unlabeled)}.")
-    unlearned = [name for name in empty if name in measured]
-    if unlearned and sum(counts):
-        notes.append(
-            "All labels of these classes measure, so no model learns them yet: "
-            f"{', '.join(unlearned)}."
-        )
-    return tuple(notes)
-
-
-def _vanished_notes(snapshot: Snapshot, noun: str) -> Iterator[str]:
-    """Yield how many labels wait for their images, and what becomes of the budget."""
+def _audit_notes(project: "Project", snapshot: Snapshot) -> Iterator[str]:
+    """Yield what the audit slice cannot measure."""
+    noun = project.settings.noun
     if snapshot.vanished:
         files = "The files of " if noun == "image" else ""
         yield (
@@ -215,10 +191,64 @@ def _vanished_notes(snapshot: Snapshot, noun: str) -> Iterator[str]:
             "Their labels are kept but neither train nor measure, and the budget gets "
             "as many labels back. Put them back and they count as before."
         )
+    if not project.settings.audit:
+        yield (
+            "No audit slice was set aside, so the accuracy is not known. Raise "
+            f"'audit' in '{project.settings_file}' to measure from the next ask on."
+        )
+    missing = len(snapshot.audit - snapshot.audited.keys() - snapshot.vanished)
+    if snapshot.audited and missing:
+        have = "has" if missing == 1 else "have"
+        yield (
+            f"{count(missing, noun)} of the audit slice {have} no label. "
+            f"If hard {noun}s were skipped, the measured accuracy is too high."
+        )
+    drawn = [
+        asked.created
+        for asked in snapshot.rounds
+        if asked.created and any(entry.role == "audit" for entry in asked.items)
+    ]
+    imported = (verdict for verdict in snapshot.verdicts if verdict.is_imported)
+    earlier = {v.item for v in imported if drawn and v.server_time < drawn[0]}
+    if earlier:
+        were = "was" if len(earlier) == 1 else "were"
+        yield (
+            f"{count(len(earlier), noun)} {were} imported before the audit slice was "
+            f"drawn, so the accuracy refers to the other {noun}s."
+        )
+    first = {entry.item for asked in snapshot.rounds[:1] for entry in asked.items}
+    num_late = len(snapshot.audit - first)
+    if num_late:
+        were = "was" if num_late == 1 else "were"
+        yield (
+            f"{count(num_late, noun)} of the audit slice {were} drawn after others had "
+            "been chosen, from what was left. Where the strategy chose the hard ones, "
+            "the measured accuracy is a little too high."
+        )
+
+
+def _label_notes(snapshot: Snapshot, noun: str) -> Iterator[str]:
+    """Yield which labels do not count, and why."""
+    if snapshot.num_disputed:
+        disputed = count(snapshot.num_disputed, f"labeled {noun}")
+        yield (
+            f"People disagree about {disputed}, left out of training and measuring. "
+            "Let one of them change the row and tell it again under the same name, or "
+            "let somebody else tell what it is."
+        )
+    waiting = {entry.item for entry in snapshot.open}
+    short = [c for c in snapshot.consensus.values() if not c.is_complete]
+    num_short = sum(consensus.item not in waiting for consensus in short)
+    if num_short:
+        yield (
+            f"{count(num_short, noun)} of earlier rounds got fewer than "
+            f"{snapshot.overlap} labels, too few to count. Tell the files of their "
+            "rounds under another name, or lower 'overlap' again."
+        )
 
 
 def _share_notes(project: "Project", snapshot: Snapshot) -> Iterator[str]:
-    """Yield what labels of random images say against the shares that are assumed."""
+    """Yield where labels of random images contradict the assumed class shares."""
     chosen, classes = project.settings.trainer, snapshot.classes
     shares = assumed(chosen, len(classes))
     if shares is None:
@@ -230,10 +260,8 @@ def _share_notes(project: "Project", snapshot: Snapshot) -> Iterator[str]:
             f"'trainer' in '{project.settings_file}' to use them again."
         )
         return
-    counts = [0] * len(classes)
-    for label in snapshot.audited.values():
-        counts[label] += 1
-    note = balance_note(classes, shares, counts)
+    counts = Counter(snapshot.audited.values())
+    note = balance_note(classes, shares, [counts[n] for n in range(len(classes))])
     if note is not None:
         plain = training.variant(chosen.name, alignment="")
         change = f"take the trainer '{plain}' for '{chosen.name}'"
@@ -245,87 +273,17 @@ def _share_notes(project: "Project", snapshot: Snapshot) -> Iterator[str]:
         )
 
 
-def _audit_notes(
-    project: "Project", snapshot: Snapshot, num_audited: int
-) -> Iterator[str]:
-    """Yield what the audit slice cannot tell."""
-    noun = project.settings.noun
-    if not project.settings.audit:
+def _class_notes(snapshot: Snapshot, counts: Sequence[int]) -> Iterator[str]:
+    """Yield which classes no model can learn yet."""
+    pairs = list(zip(snapshot.classes, counts, strict=True))
+    empty = [name for name, number in pairs if not number]
+    measured = {snapshot.classes[number] for number in snapshot.audited.values()}
+    unlabeled = [name for name in empty if name not in measured | snapshot.retired]
+    unlearned = [name for name in empty if name in measured - snapshot.retired]
+    if unlabeled and any(counts):
+        yield f"No labels yet for: {', '.join(unlabeled)}."
+    if unlearned and any(counts):
         yield (
-            "No audit slice was set aside, so the accuracy is not known. Raise "
-            f"'audit' in '{project.settings_file}' to measure from the next ask on."
+            "All labels of these classes measure, so no model learns them yet: "
+            f"{', '.join(unlearned)}."
         )
-    missing = len(snapshot.audit - snapshot.audited.keys() - snapshot.vanished)
-    if num_audited and missing:
-        have = "has" if missing == 1 else "have"
-        yield (
-            f"{count(missing, noun)} of the audit slice {have} no label. "
-            f"If hard {noun}s were skipped, the measured accuracy is too high."
-        )
-    drawn = [
-        asked.created
-        for asked in snapshot.rounds
-        if asked.created and any(entry.role == "audit" for entry in asked.items)
-    ]
-    earlier = {
-        verdict.item
-        for verdict in snapshot.verdicts
-        if verdict.is_imported and drawn and verdict.server_time < drawn[0]
-    }
-    if earlier:
-        were = "was" if len(earlier) == 1 else "were"
-        yield (
-            f"{count(len(earlier), noun)} {were} imported before the audit slice was "
-            f"drawn, so the accuracy refers to the other {noun}s."
-        )
-    first_asked: dict[str, int] = {}
-    for asked in snapshot.rounds:
-        for one in asked.items:
-            first_asked.setdefault(one.item, asked.step)
-    num_late = sum(first_asked[item] > 0 for item in snapshot.audit)
-    if num_late:
-        were = "was" if num_late == 1 else "were"
-        yield (
-            f"{count(num_late, noun)} of the audit slice {were} drawn after others had "
-            "been chosen, from what was left. Where the strategy "
-            "chose the hard ones, the measured accuracy is a little too high."
-        )
-
-
-def _people_notes(snapshot: Snapshot, noun: str) -> Iterator[str]:
-    """Yield which labels do not count, and why."""
-    num_disputed = sum(one.is_disputed for one in snapshot.consensus.values())
-    if num_disputed:
-        yield (
-            f"People disagree about {count(num_disputed, f'labeled {noun}')}, left out "
-            "of training and measuring. Let one of them change the row and tell it "
-            "again under the same name, or let somebody else tell what it is."
-        )
-    waiting = {one.item for one in snapshot.open}
-    num_short = sum(
-        not one.is_complete and one.item not in waiting
-        for one in snapshot.consensus.values()
-    )
-    if num_short:
-        yield (
-            f"{count(num_short, noun)} of earlier rounds got fewer than "
-            f"{snapshot.overlap} labels, too few to count. Tell the files of their "
-            "rounds under another name, or lower 'overlap' again."
-        )
-
-
-def _next_step(
-    project: "Project",
-    snapshot: Snapshot,
-    latest: ModelRecord | None,
-    counts: tuple[int, ...],
-) -> NextStep:
-    """Return what to do now."""
-    if snapshot.open:
-        return NextStep.TELL
-    is_changed = latest is None or latest.labels != snapshot.labels_digest
-    if is_changed and sum(count > 0 for count in counts) >= NUM_TO_TELL_APART:
-        return NextStep.TRAIN
-    if snapshot.num_spent < project.settings.budget and len(snapshot.candidates):
-        return NextStep.ASK
-    return NextStep.EXPORT

@@ -191,7 +191,7 @@ def _rounds(
             one.model or "untrained",
             f"{len(one.items):,}",
             f"{sum(item.role == 'audit' for item in one.items):,}",
-            f"{sum(snapshot.is_answered(item.item) for item in one.items):,}",
+            f"{sum(item.item not in snapshot.waiting for item in one.items):,}",
             _moment(one.created),
         ]
         for one in snapshot.rounds
@@ -216,12 +216,12 @@ def _rounds(
             items.append(Item(*shown, snapshot.classes[number]))
         elif item in snapshot.skipped:
             items.append(Item(*shown, "skipped", "skipped"))
-        elif not snapshot.is_answered(item):
+        elif item in snapshot.waiting:
             items.append(Item(*shown, "open", "open"))
         else:
             caption = "unsure" if item in unsure else "disputed"
             items.append(Item(*shown, caption, "skipped"))
-    num_answered = sum(snapshot.is_answered(item) for item in asked)
+    num_answered = len(set(asked) - snapshot.waiting)
     gallery = Gallery(
         f"Round {snapshot.rounds[-1].step}",
         f"{num_answered:,} of {count(len(asked), 'image')} answered",
