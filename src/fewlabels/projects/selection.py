@@ -1,4 +1,4 @@
-"""A new round: what a strategy chooses, with what measures in between, is stored."""
+"""A new round: images that a strategy chooses, mixed with images that measure."""
 
 import warnings
 from collections.abc import Sequence
@@ -37,69 +37,72 @@ def new_round(
 
     Args:
         project: The project.
-        snapshot: What is known of it.
+        snapshot: Its current content.
         size: How many images the strategy chooses; None: as the project says.
         strategy: Another strategy than the project's, for this round.
         ahead: Keep open what is open; it is not chosen again.
 
     Returns:
-        The round. The latest model's guesses are in it, so that it can be written
+        The round. The latest model's predictions are in it, so that it can be written
         for people again without the model.
     """
     settings, step = project.settings, len(snapshot.rounds)
-    chosen_by = strategy or project.allowed(settings.strategy)
-    pending = [snapshot.positions[item.item] for item in snapshot.open if ahead]
+    choice = strategy or project.allowed(settings.strategy)
+    pending = [snapshot.positions[entry.item] for entry in snapshot.open if ahead]
     group_of = [item.group for item in snapshot.items]
     closed = {group_of[index] for index in pending}
     free = [index for index in snapshot.candidates if group_of[index] not in closed]
-    measuring = _audit_slice(project, snapshot, free)
-    again = [item for item in snapshot.open if item.role == "audit" and not ahead]
+    audit = _audit_slice(project, snapshot, free)
+    again = [entry for entry in snapshot.open if entry.role == "audit" and not ahead]
     num_promised = len(snapshot.waiting & snapshot.positions.keys()) if ahead else 0
-    taken = len(measuring) + len(again) + num_promised
-    size = _size(project, snapshot, size, taken, len(free) - len(measuring))
-    done = project.records()
-    model = done[-1] if done else None
-    chooser = strategies.resolve(chosen_by.name, chosen_by.options)
+    num_taken = len(audit) + len(again) + num_promised
+    size = _query_size(project, snapshot, size, num_taken, len(free) - len(audit))
+    records = project.records()
+    model = records[-1] if records else None
+    chooser = strategies.resolve(choice.name, choice.options)
     is_blind = model is None and isinstance(chooser, Random)
-    pool = _pool(
-        project, snapshot, set(free) - set(measuring.tolist()), is_blind=is_blind
-    )
+    unaudited = set(free) - set(audit.tolist())
+    pool = _candidate_pool(project, snapshot, unaudited, is_blind=is_blind)
     classifier = _classifier(project, pool, model, is_blind=is_blind)
-    believed = _believed(snapshot, pool, classifier) if ahead else pool
+    expected = _with_expected_labels(snapshot, pool, classifier) if ahead else pool
     draws = stream(settings.seed, "query", step)
-    query = chooser.select(
-        classifier, believed, size, draws, history=snapshot.history()
-    )
-    check_query(query, believed, size)
+    history = snapshot.history()
+    query = chooser.select(classifier, expected, size, draws, history=history)
+    check_query(query, expected, size)
     asked = [RoundItem(pool.ids[index]) for index in query.indices.tolist()]
-    if len(measuring) or again:  # mixed, so that nobody can tell what measures
-        asked += [RoundItem(pool.ids[index], "audit") for index in measuring.tolist()]
+    if len(audit) or again:  # mixed, so that nobody can tell what measures
+        asked += [RoundItem(pool.ids[index], "audit") for index in audit.tolist()]
         asked += again
         draws = stream(settings.seed, "order", step)
         order = torch.randperm(len(asked), generator=draws).tolist()
         asked = [asked[place] for place in order]
-    facts: dict[str, Any] = {
-        "strategy_options": chosen_by.options,
+    options: dict[str, Any] = {
+        "strategy_options": choice.options,
         "value": query.value,
         "record": dict(query.record),
         "class_counts": list(pool.class_counts),
     }
     if pending:  # the first round with an open image, of those that are handed out
-        still_open = {item.item for item in snapshot.open}
-        facts["since"] = next(
+        still_open = {entry.item for entry in snapshot.open}
+        options["since"] = next(
             each.step
             for each in snapshot.open_rounds
-            if any(item.item in still_open for item in each.items)
+            if any(entry.item in still_open for entry in each.items)
         )
-    if model is not None and all(one.role == "query" for one in asked):
-        facts["guesses"] = _guesses(classifier, pool, asked)
+    if model is not None and all(entry.role == "query" for entry in asked):
+        names = {entry.item for entry in asked}
+        indices = [index for index, name in enumerate(pool.ids) if name in names]
+        logits = classifier.outputs(pool.images, torch.tensor(indices)).logits
+        shares = logits.double().softmax(dim=1).tolist()
+        known = (pool.ids[index] for index in indices)
+        options["guesses"] = dict(zip(known, shares, strict=True))
     candidates = (pool.ids[index] for index in pool.candidates.tolist())
     return project.store.add_round(
         StoredRound(
             step=step,
-            strategy=chosen_by.name,
+            strategy=choice.name,
             items=tuple(asked),
-            options=facts,
+            options=options,
             seed=settings.seed,
             model=None if model is None else model.name,
             candidates_digest=candidates_digest(candidates),
@@ -107,21 +110,10 @@ def new_round(
     )
 
 
-def _guesses(
-    classifier: Classifier, pool: Pool, asked: Sequence[RoundItem]
-) -> dict[str, list[float]]:
-    """Return what a model thinks of each image that is asked about and is there."""
-    names = {one.item for one in asked}
-    indices = [index for index, name in enumerate(pool.ids) if name in names]
-    logits = classifier.outputs(pool.images, torch.tensor(indices)).logits
-    shares = logits.double().softmax(dim=1).tolist()
-    return dict(zip((pool.ids[index] for index in indices), shares, strict=True))
-
-
 def _audit_slice(
     project: "Project", snapshot: Snapshot, candidates: Sequence[int]
 ) -> Tensor:
-    """Draw what is missing of the audit slice, uniformly, shape (n,)."""
+    """Return uniformly drawn images to complete the audit slice, shape (n,)."""
     free = torch.tensor(candidates, dtype=torch.int64)
     most = largest_audit(len({item.group for item in snapshot.items}))
     wanted = min(project.settings.audit, most) - len(snapshot.audit)
@@ -132,7 +124,7 @@ def _audit_slice(
     return free[torch.randperm(len(free), generator=draws)[:missing]].sort().values
 
 
-def _size(
+def _query_size(
     project: "Project",
     snapshot: Snapshot,
     wanted: int | None,
@@ -156,14 +148,10 @@ def _size(
     return min(project.settings.query if wanted is None else wanted, left, num_free)
 
 
-def _pool(
-    project: "Project",
-    snapshot: Snapshot,
-    free: set[int],
-    *,
-    is_blind: bool,
+def _candidate_pool(
+    project: "Project", snapshot: Snapshot, free: set[int], *, is_blind: bool
 ) -> Pool:
-    """Return the pool that the strategy sees: only what is free is a candidate."""
+    """Return the pool that the strategy sees: only free images are candidates."""
     settings = project.settings
     num_unasked = len(snapshot.consensus) - snapshot.num_spent
     budget = settings.budget - settings.audit + num_unasked
@@ -178,15 +166,16 @@ def _pool(
     return replace(pool, candidates=pool.candidates[is_free])
 
 
-def _believed(snapshot: Snapshot, pool: Pool, classifier: Classifier) -> Pool:
+def _with_expected_labels(
+    snapshot: Snapshot, pool: Pool, classifier: Classifier
+) -> Pool:
     """Return the pool as if open images had the labels that the model expects.
 
     Otherwise a strategy would ask about the same regions again before the answers are
     there. Images that measure stay without a label, as always.
     """
-    pending = [
-        snapshot.positions[item.item] for item in snapshot.open if item.role == "query"
-    ]
+    entries = (entry for entry in snapshot.open if entry.role == "query")
+    pending = [snapshot.positions[entry.item] for entry in entries]
     if not pending:
         return pool
     logits = classifier.outputs(pool.images, torch.tensor(pending)).logits
@@ -198,21 +187,20 @@ def _believed(snapshot: Snapshot, pool: Pool, classifier: Classifier) -> Pool:
 def _classifier(
     project: "Project", pool: Pool, model: ModelRecord | None, *, is_blind: bool
 ) -> Classifier:
-    """Return the latest model; without one, the untrained network, or nothing."""
+    """Return the latest model; without one, the untrained network, or zeros."""
     if model is not None:
         return project.classifier(model, pool)
     num_labeled = len(pool.labeled)
     if num_labeled:
         have = "has" if num_labeled == 1 else "have"
-        msg = (
+        message = (
             f"{count(num_labeled, 'label')} {have} been given but no model was trained "
-            "on them; the choice uses an untrained network. Train first for a better "
-            "one."
+            "on them; the choice uses an untrained network. Train first."
         )
-        warnings.warn(msg, FewlabelsWarning, stacklevel=4)
+        warnings.warn(message, FewlabelsWarning, stacklevel=4)
     if is_blind:  # a choice at random need not wait for features
-        nothing = torch.zeros(len(pool), pool.num_classes)
-        return PrecomputedClassifier(nothing[:, :1], nothing)
+        zeros = torch.zeros(len(pool), pool.num_classes)
+        return PrecomputedClassifier(zeros[:, :1], zeros)
     unlabeled = replace(pool, labels=torch.full_like(pool.labels, UNKNOWN))
     seed = project.settings.seed
     return project.trainer().fit(unlabeled, stream(seed, "train", 0))
