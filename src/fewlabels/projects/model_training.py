@@ -1,4 +1,4 @@
-"""Training on what people said so far."""
+"""Training of a project's models, and what is known of it beforehand."""
 
 import json
 import shutil
@@ -48,8 +48,8 @@ class Trained:
     """False: nothing that decides a training has changed since."""
 
 
-def train(project: "Project", other: Choice | None = None) -> Trained:
-    """Train on all labels but those that measure; go on with what was interrupted.
+def train_model(project: "Project", other: Choice | None = None) -> Trained:
+    """Train on all labels but those that measure, or resume an interrupted training.
 
     Args:
         project: The project.
@@ -57,7 +57,7 @@ def train(project: "Project", other: Choice | None = None) -> Trained:
 
     Returns:
         The model. It gets its number when it is finished: the project's own trainer
-        may give others meanwhile.
+        may finish others meanwhile.
     """
     snapshot = project.snapshot()
     pool = snapshot.pool(project.images(snapshot))
@@ -71,15 +71,14 @@ def train(project: "Project", other: Choice | None = None) -> Trained:
     chosen = project.chosen_trainer() if other is None else other
     trainer = training.resolve(chosen.name, chosen.options)
     digest = _digest(pool, snapshot, trainer)
-    done = project.records()
-    if done and done[-1].settings == digest:
-        return Trained(done[-1], is_new=False)
-    purpose = len(done) if other is None else chosen.name
+    records = project.records()
+    if records and records[-1].settings == digest:
+        return Trained(records[-1], is_new=False)
+    purpose = len(records) if other is None else chosen.name
     name = _WORKSPACE if other is None else _OTHER_WORKSPACE
-    workspace = project.models_folder / name
-    before = time.monotonic()
+    workspace, started = project.models_folder / name, time.monotonic()
     with warnings.catch_warnings():
-        # In a trainer's words; whether shares fit is told by the notes of a status.
+        # Whether class shares fit is told by the notes of a status.
         warnings.simplefilter("ignore", TargetWarning)
         classifier = trainer.fit(
             pool,
@@ -101,7 +100,7 @@ def train(project: "Project", other: Choice | None = None) -> Trained:
         record = ModelRecord(
             number=number,
             created=datetime.now(UTC),
-            seconds=time.monotonic() - before,
+            seconds=time.monotonic() - started,
             trainer=chosen.name,
             reason=project.settings.reason if other is None else "You asked for it.",
             settings=digest,
@@ -120,22 +119,23 @@ def train(project: "Project", other: Choice | None = None) -> Trained:
     return Trained(record, is_new=True)
 
 
-def classifier(project: "Project", record: ModelRecord, pool: Pool) -> Classifier:
-    """Return a trained model, with the features of the pool that are kept."""
+def load_classifier(project: "Project", record: ModelRecord, pool: Pool) -> Classifier:
+    """Return a trained model, with the stored features of the pool."""
     options = project.settings.trainer.options
     name, own = options.get("encoder"), None
     if isinstance(name, str) and name not in encoders.names():
-        # Its owner brought it along; no file holds it.
+        # The encoder is somebody's own; no file holds it.
         project.allowed(project.settings.trainer)
         own = encoders.resolve(name, **options.get("encoder_options", {}))
         # A module does not know how many features it gives before its first image.
         embedded(ChosenImages(pool.images, torch.zeros(1).long()), own)
-    found = load_model(project.models_folder / record.name, encoder=own).classifier
-    if not isinstance(found, FrozenClassifier):
-        return found
+    folder = project.models_folder / record.name
+    classifier = load_model(folder, encoder=own).classifier
+    if not isinstance(classifier, FrozenClassifier):
+        return classifier
     cache = FeatureCache.of_this_user()
-    rows = embedded(pool.images, found.encoder, cache=cache)
-    return replace(found, known=(Embedded(pool.images, rows),), cache=cache)
+    rows = embedded(pool.images, classifier.encoder, cache=cache)
+    return replace(classifier, known=(Embedded(pool.images, rows),), cache=cache)
 
 
 def other_trainer(project: "Project", name: str | Choice) -> Choice:
@@ -153,41 +153,41 @@ def other_trainer(project: "Project", name: str | Choice) -> Choice:
 
 
 def expectation(project: "Project", trainer: str | Choice | None) -> str:
-    """Say how long the next training takes; see :meth:`Project.expectation`."""
+    """Return how long the next training takes; see :meth:`Project.expectation`."""
     other = None if trainer is None else other_trainer(project, trainer)
     chosen = project.chosen_trainer() if other is None else other
-    snapshot, done = project.snapshot(), project.records()
+    snapshot, records = project.snapshot(), project.records()
     pool = snapshot.pool(project.images(snapshot))
     if sum(count > 0 for count in pool.class_counts) < models.NUM_TO_TELL_APART:
         return ""
     fitted = training.resolve(chosen.name, chosen.options)
-    if done and done[-1].settings == _digest(pool, snapshot, fitted):
+    if records and records[-1].settings == _digest(pool, snapshot, fitted):
         return ""
     seconds = expected_seconds(chosen, pool, FeatureCache.of_this_user())
-    words = f"{project.settings.reason} " if other is None else ""
+    reason = f"{project.settings.reason} " if other is None else ""
     if seconds is None:
-        return f"{words}Trainer: {chosen.name}; how long it takes is not known."
-    return f"{words}Expected: {duration(seconds)}."
+        return f"{reason}Trainer: {chosen.name}; how long it takes is not known."
+    return f"{reason}Expected: {duration(seconds)}."
 
 
 def is_up_to_date(project: "Project", snapshot: Snapshot) -> bool:
-    """Tell whether the latest model, by whatever trainer, has learned all labels."""
-    done = project.records()
-    return bool(done) and done[-1].labels == snapshot.labels_digest
+    """Return whether the latest model, of whatever trainer, has learned all labels."""
+    records = project.records()
+    return bool(records) and records[-1].labels == snapshot.labels_digest
 
 
 def is_interrupted(project: "Project") -> bool:
-    """Tell whether a training was begun and did not come to its end."""
+    """Return whether a training was begun and not finished."""
     return (project.models_folder / _WORKSPACE).exists()
 
 
 def _digest(pool: Pool, snapshot: Snapshot, trainer: Trainer) -> str:
-    """Return a digest of what decides a training and what is measured of it."""
+    """Return a digest of everything that decides a training and its measurement."""
     decisive = (identity(trainer).model_dump(), pool.classes, pool.images.shape)
     digest = sha256(json.dumps(decisive, sort_keys=True).encode())
     for name in (*pool.ids, "audit", *sorted(snapshot.audit)):
         digest.update(name.encode() + b"\n")
     digest.update(pool.labels.numpy().tobytes())
-    for content in row_contents(pool.images):  # names do not tell what rows hold
+    for content in row_contents(pool.images):  # names do not identify rows
         digest.update(content)
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""An exported model on images that it has not seen.
+"""Predictions of an exported model on new images.
 
 Shapes: n images, C classes.
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from fewlabels.data.decode import ImageFile
 from fewlabels.data.files import FileImages, check_files
 from fewlabels.data.folder import image_names
 from fewlabels.data.vectors import Vectors
@@ -27,13 +28,12 @@ from fewlabels.projects.export import (
 from fewlabels.projects.rows import row_names
 from fewlabels.protocols import Classifier
 
-_IMAGE_AXES = 3
-_CHUNK = 128  # as many as four threads embed at once; progress shows after each
+_CHUNK = 128  # images that four threads embed at once, and a step of the progress
 
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What a model says about some images."""
+    """Predictions of a model for some images."""
 
     file_names: tuple[str, ...]
     """Path of each image below its folder, n names."""
@@ -44,7 +44,7 @@ class Predictions:
     unreadable: tuple[UnreadableFile, ...] = ()
     """Files that could not be used, by name and reason."""
     are_rows: bool = False
-    """Whether it is rows that were looked at, and no images."""
+    """Whether the items are rows, not images."""
 
     def __len__(self) -> int:
         """Return the number of images."""
@@ -84,18 +84,19 @@ def predict(
         Probabilities, in the natural order of the files' names, or that of the rows.
     """
     loaded = model if isinstance(model, LoadedModel) else load_model(Path(model))
-    shape = loaded.input_shape
-    if len(shape) != _IMAGE_AXES:
-        rows, names = _rows(Path(source), shape[0])
-        shares = torch.cat(list(probabilities(loaded.classifier, rows)))
-        return Predictions(names, loaded.classes, shares, are_rows=True)
-    images, unreadable = _images(Path(source), (shape[0], shape[1], shape[2]))
-    return Predictions(
-        tuple(file.name for file in images.files),
-        loaded.classes,
-        torch.cat(list(probabilities(loaded.classifier, images))),
-        unreadable,
-    )
+    shape, path = loaded.input_shape, Path(source)
+    unreadable: tuple[UnreadableFile, ...] = ()
+    images: Images
+    if len(shape) == 1:
+        rows = _read_rows(path, shape[0])
+        images, names = ArrayImages(rows.rows), row_names(rows)
+    else:
+        files, unreadable = _usable_images(path)
+        images = FileImages(files, (shape[0], shape[1], shape[2]))
+        names = tuple(file.name for file in files)
+    shares = torch.cat(list(probabilities(loaded.classifier, images)))
+    are_rows = len(shape) == 1
+    return Predictions(names, loaded.classes, shares, unreadable, are_rows=are_rows)
 
 
 def probabilities(
@@ -104,7 +105,7 @@ def probabilities(
     *,
     on_features: Callable[[Tensor], object] | None = None,
 ) -> Iterator[Tensor]:
-    """Yield what a classifier says about all images, a hundred or so at a time.
+    """Yield the probabilities of all images, some at a time.
 
     Args:
         classifier: The classifier.
@@ -123,38 +124,34 @@ def probabilities(
             advance(len(part))
 
 
-def _rows(path: Path, width: int) -> tuple[Images, tuple[str, ...]]:
-    """Return the rows of a file, and their names."""
+def _read_rows(path: Path, width: int) -> Vectors:
     if path.is_dir() and not any(path.glob("*.parquet")):
         raise ShapeError(
             f"The model takes rows of {width} numbers, not images, and '{path}' is a "
             "folder without any. Give a file of rows (.parquet, .npz or .npy), or a "
             "folder of shards."
         )
-    found = Vectors.read(path)
-    if found.rows.shape[1] != width:
+    vectors = Vectors.read(path)
+    if vectors.rows.shape[1] != width:
         raise ShapeError(
             f"The model takes rows of {width} numbers, and those in '{path}' have "
-            f"{found.rows.shape[1]}. Make them by what made the rows it learned from."
+            f"{vectors.rows.shape[1]}. Make them by what made the rows it learned from."
         )
-    return ArrayImages(found.rows), row_names(found)
+    return vectors
 
 
-def _images(
-    folder: Path, shape: tuple[int, int, int]
-) -> tuple[FileImages, tuple[UnreadableFile, ...]]:
+def _usable_images(
+    folder: Path,
+) -> tuple[tuple[ImageFile, ...], tuple[UnreadableFile, ...]]:
     """Return the usable images below a folder, and the others."""
+    advice = "Give the folder that holds the images."
     if not folder.is_dir():
-        msg = f"There is no folder {folder}. Give the folder that holds the images."
-        raise DataError(msg)
+        raise DataError(f"There is no folder {folder}. {advice}")
     names, passed_over = image_names(folder)
     files, damaged = check_files((name, folder / name) for name in names)
     unreadable = tuple(sorted([*passed_over, *damaged]))
     if not files:
         first = f"; the first of {len(unreadable)} that cannot be used is "
         why = f"{first}{unreadable[0]}" if unreadable else ""
-        raise DataError(
-            f"There is no image to be used in {folder}{why}. Give the folder that "
-            "holds the images."
-        )
-    return FileImages(tuple(files), shape), unreadable
+        raise DataError(f"There is no image to be used in {folder}{why}. {advice}")
+    return tuple(files), unreadable

@@ -283,7 +283,7 @@ class Project:
         """Return a trained model, with the features of the pool that are kept."""
         from fewlabels.projects import model_training
 
-        return model_training.classifier(self, record, pool)
+        return model_training.load_classifier(self, record, pool)
 
     # -------------------------------------------------------------- ask and tell
 
@@ -715,7 +715,7 @@ class Project:
         with self.alone(lock, "training"):
             if scan:
                 self.index()
-            return model_training.train(self, other)
+            return model_training.train_model(self, other)
 
     def start_training(self) -> Job:
         """Begin :meth:`train` in a process of its own.
