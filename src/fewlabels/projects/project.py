@@ -103,7 +103,7 @@ class Project:
         pictures = None if images is None else Path(images).expanduser()
         check_free(place)
         source = training_plan.Source.of(place, pictures, new.encoder, first)
-        planned = source.planned(new, shares)
+        planned = source.plan(new, shares)
         index = source.index
         settings = new.settings(
             len(set(index.representative.values())),

@@ -1,4 +1,4 @@
-"""What a project learns from and how, and how long a training will take here.
+"""Which trainer a new project gets, and how long a training will take here.
 
 The choice of a trainer depends on the images alone. The time is measured in a few real
 steps on some of the images.
@@ -52,10 +52,8 @@ ALIGNED = "fixmatch-darp"
 SMALL_SIDE = 32
 """Longest side, in pixels, of images whose pixels can be compared as they are."""
 
-_IMAGE_AXES = 3
-_PROBED = 32
-_STEPS = 5
-_SEED = 0
+_NUM_AXES = 3  # of an image
+_NUM_TIMED, _NUM_STEPS = 32, 5  # images, and steps of a training that takes some
 
 _UNITS = {"year": 31_557_600, "day": 86_400, "hour": 3600, "minute": 60, "second": 1}
 
@@ -116,7 +114,7 @@ def plan(
     Raises:
         ShapeError: If the items are vectors, not images.
     """
-    if len(images.shape) != _IMAGE_AXES or not len(images):
+    if len(images.shape) != _NUM_AXES or not len(images):
         raise ShapeError(
             f"There are {len(images)} items of shape {images.shape}; a plan is made "
             "for images of shape (channels, height, width)."
@@ -134,10 +132,9 @@ def plan(
     if missing or (is_small and is_gray):
         chosen, seen = Choice(name=HEAD), "pixels"
         if num_items > MOST_JOINED:
-            small = {"size": SMALL_SIDE}
-            options = {"encoder": encoders.PIXELS, "encoder_options": small}
-            name = _over_features(num_items)
-            chosen = Choice(name=name, options=options | {"scale": "common"})
+            small = {"encoder_options": {"size": SMALL_SIDE}, "scale": "common"}
+            options = {"encoder": encoders.PIXELS} | small
+            chosen = Choice(name=_over_features(num_items), options=options)
         if not is_small:
             size = SMALL_SIDE if size is None else size
             why += f" and are resized to {size}"
@@ -166,6 +163,7 @@ def from_scratch(shares: Shares) -> Choice:
 
 
 def _over_features(num_items: int) -> str:
+    """Return the name of the trainer over features of so many items."""
     return f"frozen-{HEAD if num_items <= MOST_JOINED else HEAD_OF_MANY}"
 
 
@@ -202,8 +200,9 @@ class Source:
     ) -> "Source":
         """List the items of a project that will be in ``place``: all, or some."""
         file = encoders.rows_file(encoder)
-        vectors = None if file is None else rows_in(file)
-        own = None if file is None else reference(file, place)
+        vectors, own = None, None
+        if file is not None:
+            vectors, own = rows_in(file), reference(file, place)
         if images is None:
             if vectors is None:
                 raise UsageError(
@@ -221,44 +220,44 @@ class Source:
                 "PNG, JPEG or other common images."
             )
         if vectors is not None:
-            vectors.of([one.name for one in index.files])
-        files = tuple(one.file(images) for one in index.files)
+            vectors.of([file.name for file in index.files])
+        files = tuple(file.file(images) for file in index.files)
         return cls(index, files, vectors, own)
 
-    def planned(self, new: NewProject, shares: Shares) -> Planned:
-        """Return trainer, shape and reason: as told, or as fits."""
-        told, encoder, size, quality = new.trainer, new.encoder, new.size, new.quality
+    def plan(self, new: NewProject, shares: Shares) -> Planned:
+        """Return trainer, shape and reason: as the owner chose, or as fits."""
+        size, quality = new.size, new.quality
         if self.vectors is not None:
-            _check_useless(quality, "rows have no pixels")
+            _check_unused(quality, "rows have no pixels")
             width, reason = self.vectors.rows.shape[1], None
-            if told is None:
+            if new.trainer is None:
                 numbers = "1 number" if width == 1 else f"{width} numbers"
                 reason = f"You brought rows of {numbers}: a linear head over them is"
                 reason += " fitted."
-            told = told or Choice(name=OVER_ROWS)
-            bare = training.variant(told.name, inputs="") or told.name
-            head = informed(told.model_copy(update={"name": bare}), shares)
+            head = new.trainer or Choice(name=OVER_ROWS)
+            bare = training.variant(head.name, inputs="") or head.name
+            head = informed(head.model_copy(update={"name": bare}), shares)
             return Planned(head, (width,), reason)
-        if encoder is None and told is None:
-            found = plan(
+        if new.encoder is None and new.trainer is None:
+            default = plan(
                 FileImages(self.files, common_shape(self.files, size)),
                 num_items=self.index.num_listed,
                 shares=shares,
                 quality=quality or NORMAL,
                 size=size,
             )
-            head = Choice(name=found.trainer, options=dict(found.options))
-            return Planned(head, found.shape, found.reason)
-        head = told or Choice(name=_over_features(self.index.num_listed))
-        if encoder is not None:
-            head = head.over(encoders.absolute(encoder))
+            head = Choice(name=default.trainer, options=dict(default.options))
+            return Planned(head, default.shape, default.reason)
+        head = new.trainer or Choice(name=_over_features(self.index.num_listed))
+        if new.encoder is not None:
+            head = head.over(encoders.absolute(new.encoder))
         if "encoder" not in training.options(head.name):
-            _check_useless(quality, f"the trainer '{head.name}' has no encoder")
+            _check_unused(quality, f"the trainer '{head.name}' has no encoder")
             shape = common_shape(self.files, size)
             return Planned(informed(head, shares), shape, None)
-        head, shape = self._encoded(head, size, quality)
+        head, shape = self._with_size(head, size, quality)
         reason = None
-        if encoder is not None:
+        if new.encoder is not None:
             options = training.make(head.name, **head.options).options
             reason = (
                 f"You chose the encoder {options['encoder']}; images are read at "
@@ -267,10 +266,10 @@ class Source:
             )
         return Planned(informed(head, shares), shape, reason)
 
-    def _encoded(
+    def _with_size(
         self, head: Choice, size: int | None, quality: Quality | None
     ) -> tuple[Choice, tuple[int, int, int]]:
-        """Return a training over an encoder, and images as large as that wants them.
+        """Return a training over an encoder, and the shape of its images.
 
         Small images stay as they are for an encoder that takes any size. The network
         that learns from the images itself is a small one, and takes longer with every
@@ -279,7 +278,7 @@ class Source:
         name = head.options.get("encoder", ENCODER)
         given = head.options.get("encoder_options", {})
         if name == encoders.PIXELS:
-            _check_useless(quality, f"the encoder '{name}' has a size of its own")
+            _check_unused(quality, f"the encoder '{name}' has a size of its own")
         side = _side(quality, size)
         sized = encoders.options_for_side(
             name, given, side, is_asked=quality is not None
@@ -291,23 +290,22 @@ class Source:
         size = size or encoders.side(options["encoder"], **options["encoder_options"])
         if size is None:
             is_small = _longest_side(self.files) <= SMALL_SIDE
-            learns = options["encoder"] == encoders.LEARNED
-            if quality is not None or not (is_small or learns):
+            is_learned = options["encoder"] == encoders.LEARNED
+            if quality is not None or not (is_small or is_learned):
                 size = _side(quality, None)
         return head, common_shape(self.files, size)
 
     def check(self, planned: Planned, classes: Sequence[str]) -> None:
         """Raise if the training cannot take such items; none is read for it."""
-        trainer, shape = planned.trainer, planned.shape
-        kind = torch.uint8 if self.vectors is None else torch.float32
-        num_items = len(self.index.files)
-        like = torch.zeros((), dtype=kind).expand(num_items, *shape)
+        trainer, num_items = planned.trainer, len(self.index.files)
+        dtype = torch.uint8 if self.vectors is None else torch.float32
+        blank = torch.zeros((), dtype=dtype).expand(num_items, *planned.shape)
         unknown = torch.full((num_items,), UNKNOWN)
-        pool = Pool.build(ArrayImages(like), unknown, classes)
+        pool = Pool.build(ArrayImages(blank), unknown, classes)
         training.resolve(trainer.name, trainer.options).check(pool)
 
 
-def _check_useless(quality: Quality | None, why: str) -> None:
+def _check_unused(quality: Quality | None, why: str) -> None:
     """Raise if a quality was asked for where it changes nothing."""
     if quality is not None:
         raise UsageError(
@@ -324,9 +322,9 @@ def expected_seconds(
     """Measure how many seconds a training will take here; None: it is not known."""
     known = training.built_in(trainer.name, trainer.options)
     images, num_classes = pool.images, pool.num_classes
-    if known is None or len(images.shape) != _IMAGE_AXES:
+    if known is None or len(images.shape) != _NUM_AXES:
         return None
-    chosen = torch.linspace(0, len(images) - 1, min(_PROBED, len(images))).long()
+    chosen = torch.linspace(0, len(images) - 1, min(_NUM_TIMED, len(images))).long()
     some = ChosenImages(images, chosen)
     seconds, width = 0.0, math.prod(images.shape)
     if known.num_steps is not None:
@@ -344,12 +342,12 @@ def expected_seconds(
         if missing:
             every = torch.arange(len(some))
             encoder.embed(some.read(every))  # the first time is slower
-            begun = clock()
+            started = clock()
             encoder.embed(some.read(every))
-            seconds = (clock() - begun) / len(some) * missing
-    begun = clock()
+            seconds = (clock() - started) / len(some) * missing
+    started = clock()
     factor = known.rehearse(len(images), num_classes, width)
-    return seconds + (clock() - begun) * factor
+    return seconds + (clock() - started) * factor
 
 
 def _seconds_per_step(
@@ -361,15 +359,15 @@ def _seconds_per_step(
     pool = Pool.build(some, labels, [str(number) for number in range(num_classes)])
     times: list[float] = []
     few = replace(known, alignment=None).changed(
-        steps=_STEPS, checkpoint_every=1, devices=1
+        steps=_NUM_STEPS, checkpoint_every=1, devices=1
     )
-    draws = rng.stream(_SEED, "probe")
+    draws = rng.stream(0, "probe")
     few.fit(pool, draws, on_checkpoint=lambda *_: times.append(clock()))
     return median(later - earlier for earlier, later in pairwise(times))
 
 
 def duration(seconds: float) -> str:
-    """Return a time as people say it.
+    """Return a time in words.
 
     Example:
         >>> duration(0.2), duration(61), duration(7000)
