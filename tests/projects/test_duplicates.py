@@ -13,7 +13,7 @@ from tests.projects.test_image_index import groups_of
 from fewlabels.projects import duplicates
 from fewlabels.projects.duplicates import representatives
 from fewlabels.projects.fingerprint import unpacked
-from fewlabels.projects.image_index import fingerprint, scan
+from fewlabels.projects.image_index import fingerprint_file, scan
 
 PHOTOS = [Image.fromarray(image) for image in load_sample_images().images]
 CIFAR = Path(os.environ.get("FEWLABELS_DATA", "data")) / "cifar10.npz"
@@ -125,7 +125,7 @@ def taken(folder, thumbnails):
     found = {}
     for pixels in thumbnails:
         Image.fromarray(pixels).save(folder / "x.png")
-        one = fingerprint("x.png", folder / "x.png")[1]
+        one = fingerprint_file("x.png", folder / "x.png")[1]
         found[sha256(one).hexdigest()] = one
     return found
 
@@ -201,7 +201,7 @@ def test_compiled_and_plain_search_agree(tmp_path, monkeypatch):
         [*photos, *(one.resize((60, 47)) for one in photos)]
     ):
         photo.save(tmp_path / f"{number}.png")
-        _, prints[f"{number:02d}"] = fingerprint("a", tmp_path / f"{number}.png")
+        _, prints[f"{number:02d}"] = fingerprint_file("a", tmp_path / f"{number}.png")
     found = representatives(prints)
     assert 1 < len(set(found.values())) < len(prints)
     for name in ("_is_far", "_search"):

@@ -61,10 +61,10 @@ def test_what_is_known_is_not_read_again(folder, monkeypatch):
     first = scan(folder)
     save(folder / "new.png", 77)
     read = []
-    whole = image_index.fingerprint
+    whole = image_index.fingerprint_file
     monkeypatch.setattr(
         image_index,
-        "fingerprint",
+        "fingerprint_file",
         lambda name, path: read.append(name) or whole(name, path),
     )
     again = scan(folder, known(first))

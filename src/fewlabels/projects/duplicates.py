@@ -58,7 +58,7 @@ _STRETCH = float(np.log(PROPORTIONS))
 
 
 def representatives(fingerprints: Mapping[str, bytes]) -> dict[str, str]:
-    """Say for each image which image stands for it.
+    """Return the representative of each image.
 
     The result depends on the contents alone, not on names or order.
 
@@ -70,21 +70,29 @@ def representatives(fingerprints: Mapping[str, bytes]) -> dict[str, str]:
         for a group the first in the order of the hashes.
     """
     digests = sorted(fingerprints)
-    stands_for = {digest: digest for digest in digests}
+    leaders = dict(zip(digests, digests, strict=True))
     if len(digests) > 1:
-        found = _leaders(*unpacked(map(fingerprints.__getitem__, digests)))
-        for place in np.flatnonzero(found != np.arange(len(digests))):
-            stands_for[digests[place]] = digests[found[place]]
-    return stands_for
+        first = _first_alike(*unpacked(map(fingerprints.__getitem__, digests)))
+        for place in np.flatnonzero(first != np.arange(len(digests))):
+            leaders[digests[place]] = digests[first[place]]
+    return leaders
 
 
-def _leaders(
+def _first_alike(
     lightness: NDArray[np.uint8],
     color: NDArray[np.uint8],
     proportions: NDArray[np.float64],
 ) -> NDArray[np.int64]:
     """Return for each of N pictures the first one that it is the same as."""
-    waves, spread = _described(lightness)
+    rows = hadamard(_WAVES).repeat(SIDE // _WAVES, axis=1)
+    signs = np.einsum("ay,bx->abyx", rows, rows).reshape(_WAVES**2, SIDE**2)
+    waves = np.empty((len(lightness), _WAVES**2), dtype=np.int32)
+    spread = np.empty(len(lightness))  # standard deviations
+    for start in range(0, len(lightness), _CHUNK):
+        some = slice(start, start + _CHUNK)
+        numbers = lightness[some].astype(np.float64)  # sums are exact, in any order
+        waves[some] = numbers @ signs.T
+        spread[some] = numbers.std(axis=1)
     allowed = np.minimum(MEAN_DIFFERENCE, CONTRAST_SHARE * spread) * SIDE**2
     allowed[spread < LEAST_CONTRAST] = -1.0
     waves = waves[:, np.argsort(-waves.std(axis=0), kind="stable")]
@@ -105,24 +113,8 @@ def _leaders(
         allowed[order],
         leader,
     )
-    found: NDArray[np.int64] = order[leader][place_of]
-    return found
-
-
-def _described(
-    lightness: NDArray[np.uint8],
-) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return sixteen sums with signs (N, 16) and the standard deviation (N,)."""
-    rows = hadamard(_WAVES).repeat(SIDE // _WAVES, axis=1)
-    signs = np.einsum("ay,bx->abyx", rows, rows).reshape(_WAVES**2, SIDE**2)
-    waves = np.empty((len(lightness), _WAVES**2), dtype=np.int32)
-    spread = np.empty(len(lightness))
-    for first in range(0, len(lightness), _CHUNK):
-        some = slice(first, first + _CHUNK)
-        numbers = lightness[some].astype(np.float64)  # sums are exact, in any order
-        waves[some] = numbers @ signs.T
-        spread[some] = numbers.std(axis=1)
-    return waves, spread
+    first: NDArray[np.int64] = order[leader][place_of]
+    return first
 
 
 @compiled

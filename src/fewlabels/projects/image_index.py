@@ -4,9 +4,9 @@ A project refers to images by their content: a file that moves keeps its label, 
 whose content changes is asked about anew, and exact copies are one image with several
 names. Size and time of change say whether a file has to be read again.
 
-What is kept of a picture is its fingerprint of 299 bytes: the shape of the image, the
-lightness of its 16 x 16 parts and the color of its 4 x 4 parts. It tells near
-duplicates apart and holds all that a pool has to know of a file before it is decoded.
+A fingerprint of 299 bytes is kept of each image: its shape, the lightness of its 16 x
+16 parts and the color of its 4 x 4 parts. It identifies near duplicates and holds all
+that a pool has to know of a file before it is decoded.
 """
 
 import os
@@ -51,24 +51,26 @@ class IndexedFile:
     digest: str
     """Hash of the content: what a label belongs to."""
     fingerprint: bytes
-    """What the picture looks like; empty if that is damaged, or of a row."""
+    """Of the picture; empty if it is damaged, or of a row."""
 
     @classmethod
     def of(cls, item: Item) -> "IndexedFile":
         """Return an item of the store as the index knows files."""
         details: object = item.details  # whatever a damaged store holds
-        taken = details.get("fingerprint") if isinstance(details, Mapping) else None
+        text = details.get("fingerprint") if isinstance(details, Mapping) else None
         try:
-            look = b64decode(taken, validate=True) if isinstance(taken, str) else b""
+            fingerprint = b64decode(
+                text if isinstance(text, str) else "", validate=True
+            )
         except ValueError:  # the picture is read anew
-            look = b""
-        return cls(item.path, item.size, item.mtime_ns, item.digest, look)
+            fingerprint = b""
+        return cls(item.path, item.size, item.mtime_ns, item.digest, fingerprint)
 
     @property
     def is_complete(self) -> bool:
-        """Whether the fingerprint is one."""
-        known = self.fingerprint
-        return len(known) == LAYOUT.itemsize and known[0] == VERSION
+        """Whether the fingerprint is a current one."""
+        has_size = len(self.fingerprint) == LAYOUT.itemsize
+        return has_size and self.fingerprint[0] == VERSION
 
     def file(self, folder: Path) -> ImageFile:
         """Return the file as pools take it, without opening it."""
@@ -95,16 +97,16 @@ class Index:
     num_read: int
     """How many files had to be read; the others were known."""
     num_listed: int
-    """How many there are, those included that were not to be looked at yet."""
+    """How many there are, those included that were not indexed yet."""
 
     @cached_property
     def representative(self) -> Mapping[str, str]:
         """For each content hash the one that stands for its group of duplicates."""
         from fewlabels.projects.duplicates import representatives
 
-        looks = {one.digest: one.fingerprint for one in self.files if one.fingerprint}
-        alone = {one.digest: one.digest for one in self.files}
-        return alone | dict(representatives(looks)) if looks else alone
+        known = {f.digest: f.fingerprint for f in self.files if f.fingerprint}
+        alone = {file.digest: file.digest for file in self.files}
+        return alone | representatives(known) if known else alone
 
     def write(self, store: Store, known: Mapping[str, IndexedFile]) -> None:
         """Bring the store's list of images up to date; known files are listed there."""
@@ -142,10 +144,10 @@ def scan(
 
     Args:
         folder: Where the images are; they stay there, untouched.
-        known: What an earlier index found, by name. A file of the same name, size and
+        known: Files of an earlier index, by name. A file of the same name, size and
             time of change is not read again.
-        without: A folder below, such as the project's own, that is passed over.
-        most: Look at so many of the files only; their names decide which, as at random.
+        without: A folder below, such as the project's own, that is ignored.
+        most: Index only so many of the files; hashes of their names decide which.
 
     Returns:
         The index.
@@ -155,31 +157,31 @@ def scan(
         names = [name for name in names if not name.startswith(f"{without}/")]
     num_listed = len(names)
     if most is not None and most < len(names):
-        drawn = set(sorted(names, key=_as_drawn)[:most])
+        drawn = set(sorted(names, key=_name_hash)[:most])
         names = [name for name in names if name in drawn]
-    found: dict[str, IndexedFile] = {}
-    unread = []
+    files: dict[str, IndexedFile] = {}
+    changed = []
     for name in names:
         file = (known or {}).get(name)
         if file is not None and _is_unchanged(file, f"{folder}{os.sep}{name}"):
-            found[name] = file
+            files[name] = file
         else:
-            unread.append(name)
-    for one in _read(folder, unread):
-        if isinstance(one, IndexedFile):
-            found[one.name] = one
+            changed.append(name)
+    for result in _read(folder, changed):
+        if isinstance(result, IndexedFile):
+            files[result.name] = result
         else:
-            unreadable.append(one)
+            unreadable.append(result)
     return Index(
-        files=tuple(found[name] for name in names if name in found),
+        files=tuple(files[name] for name in names if name in files),
         unreadable=tuple(sorted(unreadable)),
-        num_read=len(unread),
+        num_read=len(changed),
         num_listed=num_listed,
     )
 
 
-def _as_drawn(name: str) -> bytes:
-    """Return a number of a name that has nothing to do with what the file shows."""
+def _name_hash(name: str) -> bytes:
+    """Return a hash of a name, which is independent of what the file shows."""
     return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
@@ -188,8 +190,8 @@ def _is_unchanged(file: IndexedFile, path: str) -> bool:
         state = os.stat(path)  # noqa: PTH116 - a hundred thousand Paths take a second
     except OSError:
         return False  # reading it will tell why
-    seen = (state.st_size, state.st_mtime_ns)
-    return seen == (file.size, file.mtime_ns) and file.is_complete
+    now = (state.st_size, state.st_mtime_ns)
+    return now == (file.size, file.mtime_ns) and file.is_complete
 
 
 def _read(folder: Path, names: Sequence[str]) -> Iterator[IndexedFile | UnreadableFile]:
@@ -200,28 +202,28 @@ def _read(folder: Path, names: Sequence[str]) -> Iterator[IndexedFile | Unreadab
     def read(name: str) -> IndexedFile | UnreadableFile:
         path = folder / name
         try:
-            before = path.stat()  # a change while it is read is noticed next time
-            file, taken = fingerprint(name, path)
+            state = path.stat()  # a change while it is read is noticed next time
+            file, picture = fingerprint_file(name, path)
         except DataError as error:
             return left_out(name, str(error))
         except OSError as error:
             return left_out(name, error.strerror or "cannot be read")
-        is_settled = abs(time.time_ns() - before.st_mtime_ns) > _SETTLING_NS
-        changed = before.st_mtime_ns if is_settled else UNSETTLED
-        return IndexedFile(name, before.st_size, changed, file.digest, taken)
+        is_settled = abs(time.time_ns() - state.st_mtime_ns) > _SETTLING_NS
+        mtime_ns = state.st_mtime_ns if is_settled else UNSETTLED
+        return IndexedFile(name, state.st_size, mtime_ns, file.digest, picture)
 
     with (
         ThreadPoolExecutor(_NUM_THREADS) as threads,
         track("Reading images", len(names)) as advance,
     ):
         for first in range(0, len(names), _CHUNK):
-            for one in threads.map(read, names[first : first + _CHUNK]):
+            for result in threads.map(read, names[first : first + _CHUNK]):
                 advance(1)
-                yield one
+                yield result
 
 
-def fingerprint(name: str, path: Path) -> tuple[ImageFile, bytes]:
-    """Return what is known of a file, checked to its last pixel, and its fingerprint.
+def fingerprint_file(name: str, path: Path) -> tuple[ImageFile, bytes]:
+    """Return the record of a file, checked to its last pixel, and its fingerprint.
 
     A damaged file raises :class:`fewlabels.errors.DataError`.
     """
@@ -247,10 +249,9 @@ def thumbnails(items: Sequence[Item]) -> NDArray[np.float32]:
     Returns:
         Shape (n, 64).
     """
-    known = map(IndexedFile.of, items)
-    nothing = bytes(LAYOUT.itemsize)
-    looks = (one.fingerprint if one.is_complete else nothing for one in known)
-    lightness, *_ = unpacked(looks)
+    files = map(IndexedFile.of, items)
+    blank = bytes(LAYOUT.itemsize)
+    lightness, *_ = unpacked(f.fingerprint if f.is_complete else blank for f in files)
     half = SIDE // 2
     parts = lightness.reshape(-1, half, 2, half, 2).mean(axis=(2, 4))
     parts = parts.reshape(-1, half**2)
