@@ -81,13 +81,13 @@ def test_the_chunk_size_changes_nothing(monkeypatch):
 
 def test_few_items_are_tried_again(monkeypatch):
     tried = []
-    own = coverage._Greedy._gains
+    own = coverage._LazyGreedy._gains
 
     def counted(self, places):
         tried.append(len(places))
         return own(self, places)
 
-    monkeypatch.setattr(coverage._Greedy, "_gains", counted)
+    monkeypatch.setattr(coverage._LazyGreedy, "_gains", counted)
     monkeypatch.setattr(coverage, "_CHUNK_COLUMNS", 4)
     maximize_coverage(
         euclidean_kernel(5 * rows_of(2, num_items=200)),

@@ -19,10 +19,10 @@ from fewlabels.cli.options import (
 from fewlabels.cli.terminal import Terminal, print_json, print_line
 from fewlabels.data.npz import read_npz
 from fewlabels.data.shards import Shards
-from fewlabels.errors import DataError, UsageError
+from fewlabels.errors import DataError, UsageError, check_range
 from fewlabels.jobs.sharing import Mapper
 from fewlabels.names import DEFAULT_STRATEGY, check_known
-from fewlabels.search.workers import check_processes, local_processes
+from fewlabels.search.workers import local_processes
 from fewlabels.strategies.arrays import select as select_from_arrays
 from fewlabels.strategies.shards import select_shards
 
@@ -69,7 +69,7 @@ def select(
     options["options"] = read_options(option)
     own = {"--processes": None if processes == 1 else processes}
     check_engine(engine, local=own, ray={"--address": address})
-    check_processes(processes)
+    check_range("processes", processes, at_least=1)
     terminal = Terminal(quiet or as_json)
     result: dict[str, Any] = {"strategy": strategy}
     if source.is_dir():

@@ -31,13 +31,12 @@ def gathered(parts: Iterable[Tensor], num_items: int) -> Tensor:
     Parts are copied to one place as they come: kept one by one, they would lie in
     memory between the rows that they were made of, which could not be used again.
     """
-    found, start = torch.empty(num_items, dtype=torch.float64), 0
+    values, start = torch.empty(num_items, dtype=torch.float64), 0
     for part in parts:
-        if part.device != found.device:
-            found = found.to(part.device)
-        found[start : start + len(part)] = part
+        values = values.to(part.device)
+        values[start : start + len(part)] = part
         start += len(part)
-    return found
+    return values
 
 
 def fill_block(kernel: Kernel, rows: Tensor, columns: Tensor, target: Tensor) -> None:

@@ -24,11 +24,12 @@ def compiled(
     options: dict[str, Any] = {"nogil": True}
     if fastmath:
         options["fastmath"] = set(fastmath)
+    loop: Callable[..., Any]
     try:
-        made: Callable[..., Any] = numba.njit(cache=True, **options)(function)
+        loop = numba.njit(cache=True, **options)(function)
     except RuntimeError:  # neither the package's folder nor a cache can be written
-        made = numba.njit(**options)(function)
-    return made
+        loop = numba.njit(**options)(function)
+    return loop
 
 
 @partial(compiled, fastmath=("reassoc", "contract", "nsz"))

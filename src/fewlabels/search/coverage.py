@@ -79,12 +79,14 @@ def maximize_coverage(
     """
     labeled, candidates = known_sets(kernel, labeled, candidates)
     check_size(size, len(candidates))
-    covered = _covered(kernel, closeness, labeled, candidates)
+    covered = torch.zeros(len(candidates), dtype=torch.float64)
+    if len(labeled):
+        covered = closeness(nearest_squares(kernel, candidates, labeled).cpu())
     given = kernel, closeness, weights, candidates, covered
     if rows is None or len(candidates) <= _CHUNK_ROWS:
-        greedy = _Greedy(*given)
+        greedy = _LazyGreedy(*given)
     else:
-        greedy = _Estimated(*given, rows, generator)
+        greedy = _EstimatedGreedy(*given, rows, generator)
     greedy.try_all()
     chosen: list[int] = []
     with track("Covering", size) as advance:
@@ -137,7 +139,7 @@ def pure_radius(kernel: Kernel, clusters: Tensor, purity: float) -> float:
 
 
 @dataclass(eq=False)
-class _Greedy:
+class _LazyGreedy:
     """Candidates, what is covered, and what each candidate would add at most."""
 
     kernel: Kernel
@@ -234,14 +236,14 @@ class _Greedy:
         columns = self.candidates[places], self.lengths[places]
         weigh = partial(_gains, self.kernel, self.closeness, *columns)
         everything = (self.candidates, self.lengths, self.covered, self.weights)
-        parts = zip(*(torch.split(one, _CHUNK_ROWS) for one in everything), strict=True)
-        for found in each(weigh, list(parts)):
-            gains += found
+        parts = (torch.split(values, _CHUNK_ROWS) for values in everything)
+        for part in each(weigh, list(zip(*parts, strict=True))):
+            gains += part
         return gains
 
 
 @dataclass(eq=False)
-class _Estimated(_Greedy):
+class _EstimatedGreedy(_LazyGreedy):
     """Candidates of which only those are tried that an estimate puts first."""
 
     rows: Tensor
@@ -331,12 +333,3 @@ def _gains(
     items, lengths, covered, weights = part
     near = closeness(squares_of(kernel, items, columns, lengths, column_lengths).cpu())
     return weights @ near.sub_(covered[:, None]).clamp_min_(0)
-
-
-def _covered(
-    kernel: Kernel, closeness: Closeness, centers: Tensor, items: Tensor
-) -> Tensor:
-    """Return the closeness of each item to the nearest center; 0 without centers."""
-    if not len(centers):
-        return torch.zeros(len(items), dtype=torch.float64)
-    return closeness(nearest_squares(kernel, items, centers).cpu())

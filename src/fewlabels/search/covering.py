@@ -24,7 +24,7 @@ from fewlabels.progress import track
 from fewlabels.protocols import Divisible, Kernel
 from fewlabels.search.blocks import gathered
 from fewlabels.search.inputs import known_sets
-from fewlabels.search.scores import check_size, largest
+from fewlabels.search.scores import check_size, greedy, largest
 
 FirstCenter = Literal["uniform", "largest"]
 """Where k-means++ begins: anywhere, or at the item of the largest k(i, i)."""
@@ -65,24 +65,20 @@ def farthest_first(
     labeled, candidates = known_sets(kernel, labeled, candidates)
     check_size(size, len(candidates))
     lengths = diagonal(kernel, candidates)
+    nearest = torch.full_like(lengths, torch.inf)
     if len(labeled):
         nearest = nearest_squares(kernel, candidates, labeled, lengths=lengths)
-    else:
-        nearest = torch.full_like(lengths, torch.inf)
-    is_free = torch.ones(len(candidates), dtype=torch.bool)
-    chosen: list[int] = []
-    with track("Covering", size) as advance:
-        while len(chosen) < size:
-            scores = nearest if chosen or len(labeled) else -lengths
-            added = largest(
-                scores.where(is_free.to(scores.device), -torch.inf), generator
-            )
-            chosen.append(added)
-            is_free[added] = False
-            center = candidates[added : added + 1]
-            distances = nearest_squares(kernel, candidates, center, lengths=lengths)
-            nearest = torch.minimum(nearest, distances)
-            advance()
+
+    def gains() -> Tensor:  # where nothing is chosen yet, all distances are infinite
+        return nearest.where(nearest < torch.inf, -lengths)
+
+    def add(place: int) -> None:
+        nonlocal nearest
+        center = candidates[place : place + 1]
+        squares = nearest_squares(kernel, candidates, center, lengths=lengths)
+        nearest = torch.minimum(nearest, squares)
+
+    chosen = greedy(gains, add, size, generator, task="Covering")
     return candidates[torch.tensor(chosen)], float(nearest.max().sqrt())
 
 
@@ -125,14 +121,14 @@ def k_means_plus_plus(
             distances = nearest_squares(kernel, candidates, center, lengths=lengths)
             nearest = torch.minimum(nearest, distances)
             nearest[chosen] = 0
-            chosen.append(_drawn(nearest, chosen, generator))
+            chosen.append(_draw_by_weight(nearest, chosen, generator))
             advance()
     return candidates[torch.tensor(chosen)]
 
 
 def diagonal(kernel: Kernel, items: Tensor) -> Tensor:
     """Return k(i, i) of many items, shape (N,)."""
-    parts = [_of(kernel, part) for part in torch.split(items, _SHARED_ROWS)]
+    parts = [_with_kernel_of(kernel, part) for part in torch.split(items, _SHARED_ROWS)]
     return gathered(each(_diagonal, parts), len(items))
 
 
@@ -143,7 +139,7 @@ def nearest_squares(
     if lengths is None:
         lengths = diagonal(kernel, items)
     parts = [
-        (*_of(kernel, some, centers), own)
+        (*_with_kernel_of(kernel, some, centers), own)
         for some, own in zip(
             torch.split(items, _SHARED_ROWS),
             torch.split(lengths, _SHARED_ROWS),
@@ -154,7 +150,7 @@ def nearest_squares(
     return gathered(each(measure, parts), len(items))
 
 
-def _of(kernel: Kernel, *items: Tensor) -> tuple[Any, ...]:
+def _with_kernel_of(kernel: Kernel, *items: Tensor) -> tuple[Any, ...]:
     """Return a kernel and some items, for another process: of these items alone."""
     if helper() is None or not isinstance(kernel, Divisible):
         return kernel, *items
@@ -226,7 +222,7 @@ def squares_of(
     return squares.masked_fill_(squares <= sums.mul_(_NOTHING), 0)
 
 
-def _drawn(weights: Tensor, chosen: list[int], generator: Generator) -> int:
+def _draw_by_weight(weights: Tensor, chosen: list[int], generator: Generator) -> int:
     """Draw a position by weight; where there is none left, any that is not chosen."""
     if not float(weights.max()) > 0:
         weights = torch.ones_like(weights)
@@ -295,7 +291,7 @@ def smallest_radius(
     if len(labeled):
         squares = nearest_squares(kernel, candidates, labeled)
         to_labeled_n = squares.sqrt().cpu().numpy()
-    problem = _Problem(symmetric_nn, to_labeled_n, num_outliers)
+    problem = _CenterProblem(symmetric_nn, to_labeled_n, num_outliers)
     place_of = {item: place for place, item in enumerate(candidates.tolist())}
     centers = np.array([place_of[item] for item in chosen.tolist()])
     greedy = problem.radius(centers)
@@ -305,19 +301,19 @@ def smallest_radius(
     with track("Halving", len(radii).bit_length()) as advance:
         while low < high:
             middle = (low + high) // 2
-            found, is_sure = problem.centers(radii[middle], size, node_limit)
+            better, is_sure = problem.centers(radii[middle], size, node_limit)
             is_proven &= is_sure
-            if found is None:
+            if better is None:
                 low = middle + 1
             else:
-                high, centers = middle, found
+                high, centers = middle, better
             advance()
     indices = candidates[torch.from_numpy(centers)]
     return Centers(indices, problem.radius(centers), greedy, is_proven)
 
 
 @dataclass(frozen=True, eq=False)
-class _Problem:
+class _CenterProblem:
     """Distances between candidates, and from the nearest labeled item."""
 
     distances_nn: NDArray[np.float64]
@@ -340,7 +336,7 @@ class _Problem:
     def centers(
         self, radius: float, size: int, node_limit: int
     ) -> tuple[NDArray[np.int64] | None, bool]:
-        """Return places that do with a radius, if found, and whether that is sure."""
+        """Return places that cover within a radius, if any, and whether it is sure."""
         from scipy import sparse
         from scipy.optimize import Bounds, LinearConstraint, milp
 

@@ -20,7 +20,7 @@ from fewlabels.rng import keyed_uniforms
 from fewlabels.search.scores import check_size
 
 _TURNS = 4
-_RACE_ENTRIES = 2**22
+_ARRIVAL_ENTRIES = 2**22
 
 
 class Draws(Protocol):
@@ -38,7 +38,7 @@ class Draws(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class GivenDraws:
-    """Sets that somebody wrote down."""
+    """Sets that were given."""
 
     given: Tensor
     """Indices, shape (M, Q)."""
@@ -115,14 +115,14 @@ class WeightedDraws:
     def _finish(
         self, chosen: NDArray[np.int64], filled: NDArray[np.int64], numbers: range
     ) -> None:
-        """Fill what repetition left open by a race over all items (Efraimidis, 2006).
+        """Fill what repetition left open by arrival times (Efraimidis, 2006).
 
         The arrival times -log(u) / weight of the items not yet chosen give the same law
         as going on drawing, and end where a few heavy items would be drawn forever.
         """
         open_rows = np.flatnonzero(filled < self.size)
         weights = self.weights.to(torch.float64).numpy()
-        step = max(1, _RACE_ENTRIES // len(weights))
+        step = max(1, _ARRIVAL_ENTRIES // len(weights))
         for start in range(0, len(open_rows), step):
             rows = open_rows[start : start + step]
             which = np.asarray(numbers, dtype=np.int64)[rows]
@@ -145,8 +145,8 @@ class WeightedDraws:
         width = 2 * self.size
         which = np.asarray(numbers, dtype=np.int64)[rows]
         uniforms = keyed_uniforms(self.key + turn, which, width)
-        found = np.searchsorted(self._cumulated, uniforms, side="right")
-        return np.minimum(found, len(self.items) - 1)
+        places = np.searchsorted(self._cumulated, uniforms, side="right")
+        return np.minimum(places, len(self.items) - 1)
 
 
 def _fill(
@@ -202,17 +202,16 @@ def checked_draws(given: NDArray[np.generic], candidates: Tensor, size: int) -> 
     is_whole = given.dtype.kind in "iu"
     if given.ndim != 2 or given.shape[1] != size or not len(given) or not is_whole:
         raise ShapeError(
-            f"draws have shape {given.shape} and type {given.dtype}; give one subset "
-            f"of {size} indices per row, shape (M, {size})."
+            f"draws have shape {given.shape} and type {given.dtype}; give one set of "
+            f"{size} indices per row."
         )
     draws = torch.from_numpy(given.astype(np.int64))
     ordered = draws.sort(dim=1).values
     repeats = (ordered[:, 1:] == ordered[:, :-1]).any(dim=1)
-    strangers = ~torch.isin(draws, candidates).all(dim=1)
-    if bool((repeats | strangers).any()):
+    foreign = ~torch.isin(draws, candidates).all(dim=1)
+    if bool((repeats | foreign).any()):
         raise UsageError(
-            f"{int(repeats.sum())} draws hold an item twice and {int(strangers.sum())} "
-            "hold items that are not candidates; each row is a set of distinct "
-            "candidates."
+            f"{int(repeats.sum())} draws hold an item twice and {int(foreign.sum())} "
+            "hold items that are not candidates; give distinct candidates."
         )
     return draws

@@ -1,4 +1,4 @@
-"""The set that conditions the labeled data best: one door to all searches for it."""
+"""The set that conditions the labeled data best, by one of three searches."""
 
 import time
 from dataclasses import dataclass
@@ -11,22 +11,16 @@ from torch import Generator, Tensor
 from fewlabels.errors import BudgetError, UsageError, check_range, whole_number
 from fewlabels.gram import smallest_eigenvalue
 from fewlabels.gram.spectra import ceiling_below
-from fewlabels.jobs.sharing import Mapper
+from fewlabels.jobs.sharing import Mapper, helper
 from fewlabels.names import check_known
 from fewlabels.protocols import Kernel
 from fewlabels.rng import fork
 from fewlabels.search.draws import Draws, GivenDraws, UniformDraws, checked_draws
 from fewlabels.search.inputs import array, known_sets, least_eigenvalue
-from fewlabels.search.refutation import (
-    SearchProblem,
-    Solver,
-    race,
-    won_tie,
-    zero_below,
-)
+from fewlabels.search.refutation import RefutationSearch, Solver, zero_below
 from fewlabels.search.scores import check_size
 from fewlabels.search.secular import exchanged, greedy_additions
-from fewlabels.search.workers import Workers
+from fewlabels.search.workers import threads_for
 
 Method = Literal["random", "greedy", "exchange"]
 
@@ -108,10 +102,15 @@ def maximize_smallest_eigenvalue(
     labeled, candidates = known_sets(kernel, labeled, candidates)
     check_size(size, len(candidates))
     check_range("tie_tolerance", tie_tolerance, at_least=0, below=1)
+    if executor is not None and not callable(getattr(executor, "map", None)):
+        raise UsageError(
+            f"executor is of type {type(executor).__name__}, which has no map; give "
+            "one such as concurrent.futures.ProcessPoolExecutor(4), or leave it out."
+        )
     begin = time.perf_counter()
     num_members = len(labeled) + size
     work = 0 if method == "random" else len(candidates) * num_members**2
-    with Workers(executor, work) as workers:
+    with threads_for(work) as num_threads:
         diagonal = kernel.diagonal(candidates)
         ceiling = ceiling_below(kernel, labeled, diagonal.topk(size).values)
         # The trace of labeled and as many typical items; outliers decide nothing.
@@ -120,21 +119,22 @@ def maximize_smallest_eigenvalue(
         num_draws = num_refuted = 0
         if method == "random":
             source, num_draws = _source(draws, proposal, candidates, size, generator)
-            window = (1 - tie_tolerance) * ceiling if tie_tolerance else torch.inf
-            problem = SearchProblem(
+            search = RefutationSearch(
                 kernel=kernel,
                 labeled=labeled,
                 draws=source,
                 size=size,
                 solver=solver,
                 scale=scale,
-                window=window,
+                window=(1 - tie_tolerance) * ceiling if tie_tolerance else torch.inf,
             )
-            best = race(problem, num_draws, workers)
-            is_tie, num_refuted = not len(best), best.num_refuted
-            chosen = best.subsets[0] if len(best) == 1 else None
-            if chosen is None:
-                chosen = won_tie(problem, None if is_tie else best, num_draws)
+            executor = helper() if executor is None else executor
+            best = search.run(num_draws, executor, num_threads)
+            is_tie, num_refuted = not len(best.numbers), best.num_refuted
+            if len(best.numbers) == 1:
+                chosen = best.subsets[0]
+            else:
+                chosen = search.break_tie(best, num_draws)
         else:
             chosen = greedy_additions(kernel, labeled, candidates, size)
             members = torch.cat([labeled, chosen])
@@ -159,8 +159,8 @@ def check_random_only(method: Method, **options: object) -> None:
     given = [name for name, value in options.items() if value is not None]
     if method != "random" and given:
         raise UsageError(
-            f"{' and '.join(given)} would do nothing: method '{method}' builds one set "
-            "up and draws none; leave it out, or use method='random'."
+            f"{' and '.join(given)} would do nothing with method '{method}'; leave it "
+            "out, or use method='random'."
         )
 
 

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from fewlabels.progress import track
 from fewlabels.search.blocks import chunks
-from fewlabels.search.scores import check_size, largest
+from fewlabels.search.scores import check_size, greedy, largest
 
 _CHUNK_ENTRIES = 2**19  # larger ones are fetched from the system every time
 _NOTHING = 1e-12
@@ -41,6 +40,10 @@ class Information:
     def num_parameters(self) -> int:
         """Side of the information matrix, D = k F."""
         return self.factors.shape[1] * self.rows.shape[1]
+
+    def of(self, places: list[int]) -> "Information":
+        """Return that of some items."""
+        return Information(self.rows[places], self.factors[places])
 
     def parts(self) -> list[slice]:
         """Return places whose rows, times k, fit into bounded memory."""
@@ -110,17 +113,8 @@ def minimize_remainder(
     """
     check_size(size, len(candidates))
     design = _Design(information, known, regularization, target)
-    num_added = min(
-        max(size, round(min(oversample * size, len(candidates)))), len(candidates)
-    )
-    with track("Adding", num_added) as advance:
-        added: list[int] = []
-        for _ in range(num_added):
-            gains = design.gains()
-            gains[added] = -torch.inf
-            added.append(largest(gains, generator))
-            design.add(added[-1])
-            advance()
+    num_added = max(size, round(min(oversample * size, len(candidates))))
+    added = greedy(design.gains, design.add, num_added, generator)
     design.narrow(added)
     if design.is_delicate:
         design.renew(list(range(num_added)))
@@ -166,14 +160,14 @@ class _Design:
 
     def gains(self) -> Tensor:
         """Return by how much each item would lower the trace, shape (n,)."""
-        return torch.cat([self._gains(part) for part in self._information.parts()])
-
-    def _gains(self, part: slice) -> Tensor:
-        factors = self._information.factors[part]
-        inner = factors.mT @ self._inverses_nkk[part] @ factors
-        inner.diagonal(dim1=-2, dim2=-1).add_(1)
-        outer = factors.mT @ self._spreads_nkk[part] @ factors
-        return _trace(torch.linalg.solve(inner, outer))
+        gains = []
+        for part in self._information.parts():
+            factors = self._information.factors[part]
+            inner = factors.mT @ self._inverses_nkk[part] @ factors
+            inner.diagonal(dim1=-2, dim2=-1).add_(1)
+            outer = factors.mT @ self._spreads_nkk[part] @ factors
+            gains.append(_trace(torch.linalg.solve(inner, outer)))
+        return torch.cat(gains)
 
     def losses(self) -> Tensor:
         """Return by how much the loss of each item would raise the trace, (n,)."""
@@ -183,9 +177,7 @@ class _Design:
 
     def narrow(self, places: list[int]) -> None:
         """Forget all items but those at ``places``, which are numbered anew."""
-        self._information = Information(
-            self._information.rows[places], self._information.factors[places]
-        )
+        self._information = self._information.of(places)
         self._inverses_nkk = self._inverses_nkk[places]
         self._spreads_nkk = self._spreads_nkk[places]
 
@@ -198,10 +190,7 @@ class _Design:
 
     def renew(self, places: list[int]) -> None:
         """Compute the inverse anew, for what is known and the items at ``places``."""
-        some = Information(
-            self._information.rows[places], self._information.factors[places]
-        )
-        self._invert(self._start_DD + some.total())
+        self._invert(self._start_DD + self._information.of(places).total())
 
     def remove(self, place: int, rest: list[int]) -> None:
         """Take the information of one item out again, which leaves ``rest``.

@@ -51,10 +51,8 @@ def least_eigenvalue(kernel: Kernel, items: Tensor) -> float:
     low, high = float(spectrum[0]), float(spectrum.abs().max())
     if low < -_NEGATIVE * high:
         raise UsageError(
-            f"The kernel is not positive semi-definite: the Gram matrix of "
-            f"{len(items)} items has the eigenvalue {low:.3g}, and the largest is "
-            f"{float(spectrum[-1]):.3g}. What a search compares means nothing then; "
-            "give a kernel that is an inner product of some features."
+            f"The kernel is not positive semi-definite: {len(items)} items have the "
+            f"eigenvalue {low:.3g}. Give an inner product of some features."
         )
     return low
 
@@ -62,28 +60,23 @@ def least_eigenvalue(kernel: Kernel, items: Tensor) -> float:
 def indices(name: str, positions: ArrayLike, num_items: int) -> Tensor:
     """Return positions, or where a mask is true, as distinct indices, shape (n,)."""
     given = array(name, positions)
-    if given.dtype.kind == "b" and given.ndim == 1 and given.size:
-        return _unmasked(name, given, num_items)
     if given.size == 0:
         return torch.empty(0, dtype=torch.int64)
+    if given.ndim == 1 and given.dtype.kind == "b":
+        if len(given) != num_items:
+            raise UsageError(
+                f"{name} is a mask of {len(given)} truth values, and the pool has "
+                f"{num_items} items; give one truth value per item, or positions."
+            )
+        return torch.from_numpy(np.flatnonzero(given))
     if given.ndim != 1 or given.dtype.kind not in "iu":
         raise UsageError(
-            f"{name} has shape {given.shape} and type {given.dtype}; give positions in "
-            "the pool as a flat list of whole numbers, or a mask with one truth value "
-            "per item."
+            f"{name} has shape {given.shape} and type {given.dtype}; give positions as "
+            "a flat list of whole numbers, or a mask of the pool."
         )
-    found = torch.from_numpy(given.astype(np.int64))
-    check_indices(found, num_items, name)
-    return found
-
-
-def _unmasked(name: str, mask: NDArray[np.bool_], num_items: int) -> Tensor:
-    if len(mask) != num_items:
-        raise UsageError(
-            f"{name} is a mask of {len(mask)} truth values, and the pool has "
-            f"{num_items} items; give one truth value per item, or positions."
-        )
-    return torch.from_numpy(np.flatnonzero(mask))
+    places = torch.from_numpy(given.astype(np.int64))
+    check_indices(places, num_items, name)
+    return places
 
 
 def array(name: str, values: ArrayLike) -> NDArray[Any]:
@@ -96,21 +89,19 @@ def array(name: str, values: ArrayLike) -> NDArray[Any]:
     if isinstance(values, np.ma.MaskedArray) and values.mask.any():
         raise ShapeError(
             f"{name} is a masked array, {values.mask.sum()} of its {values.size} "
-            "entries masked, and there is no number to put in their "
-            "place. Leave those items out, or fill them."
+            "entries masked; leave those items out, or fill them."
         )
     from scipy.sparse import issparse
 
     try:
         if issparse(values):
             return np.asarray(values.toarray())  # type: ignore[union-attr]  # it is
-        found = np.asarray(values)
-        return _plain(values, found) if found.dtype == object else found
+        given = np.asarray(values)
+        return _without_objects(values, given) if given.dtype == object else given
     except MemoryError as error:
         raise ShapeError(
-            f"{name} is sparse and does not fit into memory as a full array of shape "
-            f"{np.shape(values)}; reduce it to some hundred columns first, such as by "
-            "sklearn.decomposition.TruncatedSVD."
+            f"{name} of shape {np.shape(values)} does not fit into memory as a full "
+            "array; reduce it first, as by sklearn's TruncatedSVD."
         ) from error
     except (TypeError, ValueError, RuntimeError) as error:
         raise ShapeError(
@@ -119,7 +110,7 @@ def array(name: str, values: ArrayLike) -> NDArray[Any]:
         ) from error
 
 
-def _plain(values: Any, objects: NDArray[Any]) -> NDArray[Any]:
+def _without_objects(values: Any, objects: NDArray[Any]) -> NDArray[Any]:
     """Return numbers that came as Python objects, as nullable columns' do."""
     if hasattr(values, "to_numpy"):
         try:

@@ -18,7 +18,7 @@ from fewlabels.progress import track
 from fewlabels.protocols import Kernel
 from fewlabels.search.blocks import fill_block
 from fewlabels.search.inputs import indices, known_sets
-from fewlabels.search.scores import check_size, largest, top
+from fewlabels.search.scores import check_size, greedy, largest, top
 from fewlabels.search.workers import threads_for
 
 _NOTHING = 1e-12
@@ -64,8 +64,8 @@ class Posterior:
         self.covariances_nR = own_LL.new_empty(len(candidates), len(references))
         fill_block(kernel, candidates, references, self.covariances_nR)
         self.covariances_nR.addmm_(self._explained_nA, explained_RL.T, alpha=-1)
-        self.variances_n = _left(kernel, candidates, self._explained_nA)
-        self._reference_variances_R = _left(kernel, references, explained_RL)
+        self.variances_n = _remaining(kernel, candidates, self._explained_nA)
+        self._reference_variances_R = _remaining(kernel, references, explained_RL)
 
     @property
     def mean_variance(self) -> float:
@@ -106,7 +106,7 @@ class Posterior:
         return solved.T
 
 
-def _left(kernel: Kernel, items: Tensor, explained_nL: Tensor) -> Tensor:
+def _remaining(kernel: Kernel, items: Tensor, explained_nL: Tensor) -> Tensor:
     """Return the variance that is left of each item's own."""
     left = kernel.diagonal(items).cpu() - explained_nL.square().sum(dim=1)
     return left.clamp_min_(0)
@@ -150,16 +150,13 @@ def minimize_variance(
         noise=noise,
     )
     before = posterior.mean_variance
-    chosen: list[int] = []
-    with track("Adding", size) as advance:
-        for _ in range(size):
-            lengths_n = torch.linalg.vector_norm(posterior.covariances_nR, dim=1)
-            gains = lengths_n.square() / (posterior.variances_n + noise)
-            gains[chosen] = -1
-            best = largest(gains, generator)
-            posterior.add(best)
-            chosen.append(best)
-            advance()
+
+    def gains() -> Tensor:
+        lengths_n = torch.linalg.vector_norm(posterior.covariances_nR, dim=1)
+        reductions: Tensor = lengths_n.square() / (posterior.variances_n + noise)
+        return reductions
+
+    chosen = greedy(gains, posterior.add, size, generator)
     return candidates[torch.tensor(chosen)], before, posterior.mean_variance
 
 
@@ -194,24 +191,24 @@ def maximize_change(
     """
     check_size(size, len(candidates))
     gaps_nC = targets - outputs
-    everything = torch.arange(len(candidates))
+    scores = _scores(posterior, gaps_nC)
     if not one_by_one:
+        places = top(scores, torch.arange(len(candidates)), size, generator)
+        return candidates[places], scores[places]
+    changes: list[float] = []
+
+    def learn(place: int) -> None:
+        nonlocal scores
+        changes.append(float(scores[place]))
+        gap_C = gaps_nC[place].clone()
+        gaps_nC.sub_(posterior.add(place)[:, None] * gap_C)
         scores = _scores(posterior, gaps_nC)
-        chosen = top(scores, everything, size, generator)
-        return candidates[chosen], scores[chosen]
-    places: list[int] = []
-    found: list[float] = []
-    with track("Adding", size) as advance:
-        for _ in range(size):
-            scores = _scores(posterior, gaps_nC)
-            scores[places] = -1
-            best = largest(scores, generator)
-            found.append(float(scores[best]))
-            gap_C = gaps_nC[best].clone()
-            gaps_nC -= posterior.add(best)[:, None] * gap_C
-            places.append(best)
-            advance()
-    return candidates[torch.tensor(places)], torch.tensor(found)
+
+    def gains() -> Tensor:
+        return scores.clone()
+
+    chosen = greedy(gains, learn, size, generator)
+    return candidates[torch.tensor(chosen)], torch.tensor(changes)
 
 
 def _scores(posterior: Posterior, gaps_nC: Tensor) -> Tensor:

@@ -14,7 +14,6 @@ Eigenvalues are compared in steps, so that rounding decides nothing.
 """
 
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any, Literal
@@ -24,6 +23,7 @@ import torch
 from torch import Tensor
 
 from fewlabels.gram import lobpcg_smallest_eigenvalue, smallest_eigenvalue
+from fewlabels.jobs.sharing import Mapper
 from fewlabels.pool import MappedRows
 from fewlabels.progress import track
 from fewlabels.protocols import Factored, InnerProduct, Kernel
@@ -32,7 +32,7 @@ from fewlabels.search.blocks import chunks
 from fewlabels.search.compiled import factorize
 from fewlabels.search.draws import Draws
 from fewlabels.search.secular import SecularSystem
-from fewlabels.search.workers import Workers
+from fewlabels.search.workers import map_ranges
 
 _FIRST_GENERATION, _LARGEST_CHUNK = 64, 8_192
 _WORTH_RESTRICTING = 0.7
@@ -42,7 +42,7 @@ _ROUNDINGS = 8
 _LIMIT_SLACK = 1e-8
 _SAME = 1e-9
 _NUM_PROBES = 16
-_MARKS_PER_UNIT = 1e7
+_STEPS_PER_UNIT = 1e7
 _TIED_CHUNK = 16_384
 
 Solver = Literal["refutation", "dense", "lobpcg"]
@@ -53,9 +53,28 @@ def zero_below(scale: float, num_members: int) -> float:
     return _ROUNDINGS * num_members * torch.finfo(torch.float64).eps * scale
 
 
+@dataclass(frozen=True, eq=False)
+class Incumbents:
+    """Draws better than zero that no other one beats, in the order of their numbers."""
+
+    numbers: Tensor
+    """Draw numbers, shape (M,)."""
+    subsets: Tensor
+    """Their sets, shape (M, Q)."""
+    values: Tensor
+    """Smallest eigenvalue of each with the labeled items, shape (M,)."""
+    num_refuted: int
+    """Draws that needed no eigenvalue."""
+
+    @property
+    def best(self) -> float:
+        """Largest value; minus infinity where there are none."""
+        return float(self.values.max()) if len(self.values) else float("-inf")
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SearchProblem:
-    """What is searched: a kernel, labeled items and draws."""
+class RefutationSearch:
+    """The search for the best of numbered draws."""
 
     kernel: Kernel
     labeled: Tensor
@@ -63,7 +82,7 @@ class SearchProblem:
     size: int
     """Members of each draw, Q."""
     solver: Solver
-    """How eigenvalues are found."""
+    """How eigenvalues are computed."""
     scale: float
     """Trace of the labeled and typical items: what rounding is measured by."""
     window: float
@@ -84,90 +103,102 @@ class SearchProblem:
         equal = max(best, 0.0) - self.zero
         return max(min(equal, self.window), self.zero)
 
+    def run(
+        self, num_draws: int, executor: Mapper | None, num_threads: int
+    ) -> Incumbents:
+        """Return the draws that no other one beats, or all that are in the window.
 
-@dataclass(frozen=True, eq=False)
-class Race:
-    """Draws better than zero that no other one beats, in the order of their numbers."""
+        Draws are tried in generations, each as large as all before it together, against
+        the best value of those before. Inside of one, draws have nothing to do with
+        each other: threads or processes may share it, and nothing depends on how.
+        """
+        trial = _Trial(self, float("-inf"), uuid.uuid4().hex)
+        numbers, values = torch.empty(0, dtype=torch.int64), torch.empty(0).double()
+        best = Incumbents(numbers, numbers.new_empty(0, self.size), values, 0)
+        work = self.size * (self.size + len(self.labeled))
+        start, stop = 0, _FIRST_GENERATION
+        with track("Searching", num_draws) as advance:
+            while start < num_draws:
+                generation = range(start, min(stop, num_draws))
+                trial.raise_to(self.threshold(best.best))
+                for part, result in map_ranges(
+                    trial,
+                    _split(generation, _LARGEST_CHUNK),
+                    work=work * len(generation),
+                    executor=executor,
+                    num_threads=num_threads,
+                ):
+                    best = self.merged(best, result)
+                    advance(len(part))
+                start, stop = stop, 2 * stop
+        return best
 
-    numbers: Tensor
-    """Draw numbers, shape (M,)."""
-    subsets: Tensor
-    """Their sets, shape (M, Q)."""
-    values: Tensor
-    """Smallest eigenvalue of each with the labeled items, shape (M,)."""
-    num_refuted: int
-    """Draws that needed no eigenvalue."""
-
-    def __len__(self) -> int:
-        """Return the number of draws."""
-        return len(self.numbers)
-
-    @property
-    def best(self) -> float:
-        """Largest value; minus infinity where there are none."""
-        return float(self.values.max()) if len(self) else float("-inf")
-
-    def joined(self, problem: SearchProblem, other: "Race") -> "Race":
-        """Return the outcome of both races together."""
-        values = torch.cat([self.values, other.values])
-        keep = values >= problem.threshold(max(self.best, other.best))
-        return Race(
-            torch.cat([self.numbers, other.numbers])[keep],
-            torch.cat([self.subsets, other.subsets])[keep],
+    def merged(self, first: Incumbents, second: Incumbents) -> Incumbents:
+        """Return the draws of both that none of the others beats."""
+        values = torch.cat([first.values, second.values])
+        keep = values >= self.threshold(max(first.best, second.best))
+        return Incumbents(
+            torch.cat([first.numbers, second.numbers])[keep],
+            torch.cat([first.subsets, second.subsets])[keep],
             values[keep],
-            self.num_refuted + other.num_refuted,
+            first.num_refuted + second.num_refuted,
         )
 
+    def values(self, subsets_MQ: Tensor) -> Tensor:
+        """Return the smallest eigenvalue of labeled and drawn items together, (M,)."""
+        labeled, kernel = self.labeled, self.kernel
+        gram_LL = kernel.block(labeled, labeled)
+        values = torch.empty(len(subsets_MQ), dtype=torch.float64)
+        for rows in chunks(len(subsets_MQ), (len(labeled) + self.size) ** 2):
+            part = subsets_MQ[rows]
+            gram_MLQ = kernel.block(labeled.expand(len(part), -1), part)
+            upper = torch.cat([gram_LL.expand(len(part), -1, -1), gram_MLQ], dim=-1)
+            lower = torch.cat([gram_MLQ.mT, kernel.block(part, part)], dim=-1)
+            grams_MSS = torch.cat([upper, lower], dim=-2)
+            if self.solver == "lobpcg":
+                solved = [
+                    lobpcg_smallest_eigenvalue(gram, stream(0, "lobpcg"))[0]
+                    for gram in grams_MSS
+                ]
+                values[rows] = torch.tensor(solved).double()
+            else:
+                values[rows] = smallest_eigenvalue(grams_MSS).cpu()
+        return values
 
-def race(problem: SearchProblem, num_draws: int, workers: Workers) -> Race:
-    """Return the draws that no other one beats, or all that are inside the window.
-
-    Draws are tried in generations, each as large as all before it together, against the
-    best value of those before. Inside of one, draws have nothing to do with each other:
-    threads or processes may share it, and nothing depends on how they do.
-    """
-    heat = _Heat(problem, float("-inf"))
-    numbers, values = torch.empty(0, dtype=torch.int64), torch.empty(0).double()
-    state = Race(numbers, numbers.new_empty(0, problem.size), values, 0)
-    work = problem.size * (problem.size + len(problem.labeled))
-    with track("Searching", num_draws) as advance:
-        for generation in _generations(num_draws):
-            heat.raise_to(problem.threshold(state.best))
-            parts = _cut(generation, _LARGEST_CHUNK)
-            for part, found in workers.each(heat, parts, work * len(generation)):
-                state = state.joined(problem, found)
-                advance(len(part))
-    return state
+    def break_tie(self, tied: Incumbents, num_draws: int) -> Tensor:
+        """Return the set that wins a tie of some draws; of all, if there are none."""
+        if len(tied.numbers):
+            ranking = _TieRanking(self, torch.unique(tied.subsets))
+            return ranking.best(tied.numbers, tied.subsets)[1]
+        everything = _TieRanking(self, self.draws.items) if self.fits else None
+        numbers, subsets = [], []
+        for part in _split(range(num_draws), _TIED_CHUNK):
+            drawn = self.draws.subsets(part)
+            ranking = everything or _TieRanking(self, torch.unique(drawn))
+            number, subset = ranking.best(torch.tensor(part), drawn)
+            numbers.append(number)
+            subsets.append(subset)
+        drawn = torch.stack(subsets)
+        ranking = everything or _TieRanking(self, torch.unique(drawn))
+        return ranking.best(torch.tensor(numbers), drawn)[1]
 
 
-def _generations(num_draws: int) -> Iterator[range]:
-    """Cut numbers into ranges that double: the first find a value to refute with."""
-    start, stop = 0, _FIRST_GENERATION
-    while start < num_draws:
-        yield range(start, min(stop, num_draws))
-        start, stop = stop, 2 * stop
-
-
-def _cut(numbers: range, length: int) -> list[range]:
+def _split(numbers: range, length: int) -> list[range]:
     return [numbers[start : start + length] for start in range(0, len(numbers), length)]
 
 
-class _Heat:
+class _Trial:
     """Tries draws against a threshold that rises from one generation to the next.
 
-    Another process gets problem and threshold, works out the rest for itself, and
+    Another process gets search and threshold, works out the rest for itself, and
     remembers it for the next generation.
     """
 
-    def __init__(
-        self, problem: SearchProblem, threshold: float, name: str | None = None
-    ) -> None:
-        self._problem = problem
-        self._threshold = threshold
-        self._name = name or uuid.uuid4().hex
+    def __init__(self, search: RefutationSearch, threshold: float, name: str) -> None:
+        self._search, self._threshold, self._name = search, threshold, name
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _remembered, (self._problem, self._threshold, self._name)
+        return _remembered, (self._search, self._threshold, self._name)
 
     def raise_to(self, threshold: float) -> None:
         """Refute everything whose value is at most ``threshold`` from now on."""
@@ -175,63 +206,67 @@ class _Heat:
         if self._shared is not None:
             self._shared.raise_to(threshold)
 
-    def __call__(self, numbers: range) -> Race:
-        """Return how the draws of these numbers come out."""
-        races = [self._tried(part) for part in _cut(numbers, _LARGEST_CHUNK)]
-        return reduce(lambda one, other: one.joined(self._problem, other), races)
+    def __call__(self, numbers: range) -> Incumbents:
+        """Return the best of the draws of these numbers."""
+        return reduce(
+            self._search.merged, map(self._tried, _split(numbers, _LARGEST_CHUNK))
+        )
 
-    def _tried(self, part: range) -> Race:
-        problem = self._problem
-        subsets, rows = problem.draws.subsets(part), torch.arange(len(part))
-        if problem.solver == "refutation":
+    def _tried(self, part: range) -> Incumbents:
+        search = self._search
+        subsets, rows = search.draws.subsets(part), torch.arange(len(part))
+        if search.solver == "refutation":
             screen = self._shared or self._screen(torch.unique(subsets))
             subsets, rows = screen.survivors(subsets)
-        values = _values(problem, subsets)
-        return Race(rows + part.start, subsets, values, len(part) - len(rows))
+        values = search.values(subsets)
+        return Incumbents(rows + part.start, subsets, values, len(part) - len(rows))
 
     @cached_property
     def _shared(self) -> "_Screen | None":
         """What is known of all items, where that can be kept."""
-        problem = self._problem
-        if problem.solver != "refutation" or not problem.fits:
+        if self._search.solver != "refutation" or not self._search.fits:
             return None
-        return self._screen(problem.draws.items)
+        return self._screen(self._search.draws.items)
 
     @cached_property
     def _form(self) -> InnerProduct | None:
-        kernel = self._problem.kernel
+        kernel = self._search.kernel
         return kernel.inner_product() if isinstance(kernel, Factored) else None
 
     def _screen(self, items: Tensor) -> "_Screen":
-        screen = _Screen(self._problem, items, self._form)
+        screen = _Screen(self._search, items, self._form)
         screen.raise_to(self._threshold)
         return screen
 
 
-_last: dict[str, _Heat] = {}  # that came from another process
+_last: dict[str, _Trial] = {}  # that came from another process
 
 
-def _remembered(problem: SearchProblem, threshold: float, name: str) -> _Heat:
-    """Return the heat of another process, as it was left here if it was."""
+def _remembered(search: RefutationSearch, threshold: float, name: str) -> _Trial:
+    """Return the trial of another process, as it was left here if it was."""
     if name not in _last:
         _last.clear()
-        _last[name] = _Heat(problem, threshold, name)
+        _last[name] = _Trial(search, threshold, name)
     _last[name].raise_to(threshold)
     return _last[name]
+
+
+def _positions(search: RefutationSearch, items: Tensor) -> Tensor:
+    """Return the position of each item of the pool among ``items``, -1 elsewhere."""
+    positions = torch.full((search.kernel.num_items,), -1)
+    positions[items] = torch.arange(len(items))
+    return positions
 
 
 class _Screen:
     """Refutes draws of some items against a threshold that only rises."""
 
     def __init__(
-        self, problem: SearchProblem, items: Tensor, form: InnerProduct | None
+        self, search: RefutationSearch, items: Tensor, form: InnerProduct | None
     ) -> None:
-        self._kernel = problem.kernel
-        self._scale = problem.scale
-        self._system = SecularSystem.of(problem.kernel, problem.labeled, items)
-        self._positions = torch.full((problem.kernel.num_items,), -1)
-        self._positions[items] = torch.arange(len(items))
-        self._form = form
+        self._kernel, self._scale, self._form = search.kernel, search.scale, form
+        self._system = SecularSystem.of(search.kernel, search.labeled, items)
+        self._positions = _positions(search, items)
         self._threshold = float("-inf")
         self._margins = self._system.diagonal
 
@@ -296,71 +331,23 @@ class _Screen:
         return is_definite
 
 
-def _values(problem: SearchProblem, subsets_MQ: Tensor) -> Tensor:
-    """Return the smallest eigenvalue of labeled and drawn items together, (M,)."""
-    labeled, kernel = problem.labeled, problem.kernel
-    gram_LL = kernel.block(labeled, labeled)
-    values = torch.empty(len(subsets_MQ), dtype=torch.float64)
-    for rows in chunks(len(subsets_MQ), (len(labeled) + problem.size) ** 2):
-        part = subsets_MQ[rows]
-        gram_MLQ = kernel.block(labeled.expand(len(part), -1), part)
-        upper = torch.cat([gram_LL.expand(len(part), -1, -1), gram_MLQ], dim=-1)
-        lower = torch.cat([gram_MLQ.mT, kernel.block(part, part)], dim=-1)
-        grams_MSS = torch.cat([upper, lower], dim=-2)
-        if problem.solver == "lobpcg":
-            solved = [
-                lobpcg_smallest_eigenvalue(gram, stream(0, "lobpcg"))[0]
-                for gram in grams_MSS
-            ]
-            values[rows] = torch.tensor(solved).double()
-        else:
-            values[rows] = smallest_eigenvalue(grams_MSS).cpu()
-    return values
-
-
-def won_tie(problem: SearchProblem, tied: Race | None, num_draws: int) -> Tensor:
-    """Return the set that wins a tie of some draws; None: of all."""
-    if tied is not None:
-        return _best(problem, tied.numbers, tied.subsets)[1]
-    everything = _Referee(problem, problem.draws.items) if problem.fits else None
-    numbers, subsets = [], []
-    for part in _cut(range(num_draws), _TIED_CHUNK):
-        drawn = problem.draws.subsets(part)
-        number, subset = _best(problem, torch.tensor(part), drawn, everything)
-        numbers.append(number)
-        subsets.append(subset)
-    return _best(problem, torch.tensor(numbers), torch.stack(subsets), everything)[1]
-
-
-def _best(
-    problem: SearchProblem,
-    numbers: Tensor,
-    subsets_MQ: Tensor,
-    referee: "_Referee | None" = None,
-) -> tuple[int, Tensor]:
-    """Return number and set of the one that wins, by a referee of their own if none."""
-    referee = referee or _Referee(problem, torch.unique(subsets_MQ))
-    return referee.best(numbers, subsets_MQ)
-
-
-class _Referee:
+class _TieRanking:
     """Ranks tied sets of some items."""
 
-    def __init__(self, problem: SearchProblem, items: Tensor) -> None:
-        self._problem = problem
-        self._system = SecularSystem.of(problem.kernel, problem.labeled, items)
-        self._positions = torch.full((problem.kernel.num_items,), -1)
-        self._positions[items] = torch.arange(len(items))
-        everything = torch.unique(torch.cat([problem.labeled, items]))
-        self._groups = torch.full((problem.kernel.num_items,), -1)
-        self._groups[everything] = duplicate_groups(problem.kernel, everything)
+    def __init__(self, search: RefutationSearch, items: Tensor) -> None:
+        self._search = search
+        self._system = SecularSystem.of(search.kernel, search.labeled, items)
+        self._positions = _positions(search, items)
+        everything = torch.unique(torch.cat([search.labeled, items]))
+        self._groups = torch.full((search.kernel.num_items,), -1)
+        self._groups[everything] = duplicate_groups(search.kernel, everything)
 
     def best(self, numbers: Tensor, subsets_MQ: Tensor) -> tuple[int, Tensor]:
         """Return number and set of the one that wins."""
-        unit = _SAME * self._problem.scale or 1.0
+        unit = _SAME * self._search.scale or 1.0
         ranks = (self._secondary(subsets_MQ) / unit).round()
         is_open = ranks == ranks.max()
-        repeats = num_duplicates(subsets_MQ, self._problem.labeled, self._groups)
+        repeats = num_duplicates(subsets_MQ, self._search.labeled, self._groups)
         is_open &= repeats == repeats[is_open].min()
         left = torch.nonzero(is_open).flatten()
         winner = int(left[numbers[left].argmin()])
@@ -368,9 +355,9 @@ class _Referee:
 
     def _secondary(self, subsets_MQ: Tensor) -> Tensor:
         """Smallest eigenvalue of K_SS − K_SL K_LL⁺ K_LS for each set, shape (M,)."""
-        size, kernel = self._problem.size, self._problem.kernel
+        size, kernel = self._search.size, self._search.kernel
         values = torch.zeros(len(subsets_MQ), dtype=torch.float64)
-        rank = int((self._system.eigenvalues > self._problem.zero).sum())
+        rank = int((self._system.eigenvalues > self._search.zero).sum())
         if kernel.rank_bound is not None and kernel.rank_bound - rank < size:
             return values  # no set can be independent of the labels
         width = len(self._system.eigenvalues)
@@ -391,8 +378,17 @@ def duplicate_groups(kernel: Kernel, items: Tensor) -> Tensor:
     feature distance k_ii + k_jj - 2 k_ij is zero up to rounding.
     """
     diagonal = kernel.diagonal(items).cpu()
-    marks = _marks(kernel, items, diagonal)
-    groups: Tensor = torch.unique(marks, return_inverse=True)[1]
+    probes = items[:: max(1, len(items) // _NUM_PROBES)][:_NUM_PROBES]
+    tiny = torch.finfo(diagonal.dtype).tiny
+    lengths = diagonal.clamp_min(tiny).sqrt()
+    to_probes = kernel.diagonal(probes).cpu().clamp_min(tiny).sqrt()
+    hashes = _rounded(lengths.log())
+    factors = torch.randint(2**62, (len(probes),), generator=stream(0, "marks"))
+    for rows in chunks(len(items), _NUM_PROBES * 8):
+        products = kernel.block(items[rows], probes).cpu()
+        cosines = products / lengths[rows, None] / to_probes
+        hashes[rows] += (_rounded(cosines) * factors).sum(dim=1)  # may wrap around
+    groups: Tensor = torch.unique(hashes, return_inverse=True)[1]
     counts = torch.bincount(groups)
     free = len(counts)
     order = groups.argsort(stable=True)
@@ -407,23 +403,8 @@ def duplicate_groups(kernel: Kernel, items: Tensor) -> Tensor:
     return groups
 
 
-def _marks(kernel: Kernel, items: Tensor, diagonal: Tensor) -> Tensor:
-    """Return a hash of each item's rounded length and cosines to a few probes, (n,)."""
-    probes = items[:: max(1, len(items) // _NUM_PROBES)][:_NUM_PROBES]
-    tiny = torch.finfo(diagonal.dtype).tiny
-    lengths = diagonal.clamp_min(tiny).sqrt()
-    to_probes = kernel.diagonal(probes).cpu().clamp_min(tiny).sqrt()
-    marks = _rounded(lengths.log())
-    factors = torch.randint(2**62, (len(probes),), generator=stream(0, "marks"))
-    for rows in chunks(len(items), _NUM_PROBES * 8):
-        products = kernel.block(items[rows], probes).cpu()
-        cosines = products / lengths[rows, None] / to_probes
-        marks[rows] += (_rounded(cosines) * factors).sum(dim=1)  # may wrap around
-    return marks
-
-
 def _rounded(numbers: Tensor) -> Tensor:
-    return (numbers * _MARKS_PER_UNIT).round().to(torch.int64)
+    return (numbers * _STEPS_PER_UNIT).round().to(torch.int64)
 
 
 def num_duplicates(subsets_MQ: Tensor, labeled: Tensor, groups_N: Tensor) -> Tensor:

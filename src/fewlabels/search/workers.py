@@ -1,20 +1,19 @@
-"""Who does the work of a search: this thread, several, or the processes of others.
+"""Which threads or processes do the work of a search.
 
 Small work goes to one thread. Handing it to more costs more than it saves, and on a
 machine whose cores are busy they wait for each other: that took five times as long.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from multiprocessing import get_context
-from typing import Self, TypeVar
+from typing import TypeVar
 
 import torch
 
-from fewlabels.errors import UsageError, whole_number
-from fewlabels.jobs.sharing import Alone, Mapper, helper
+from fewlabels.jobs.sharing import Alone, Mapper
 
 _WORTH_SHARING = 1e8  # numbers to compute, about half a second
 _MOST_PARTS = 16
@@ -40,62 +39,37 @@ def threads_for(work: float) -> Iterator[int]:
         torch.set_num_threads(before)
 
 
-class Workers:
-    """Those who share a search, and a block in which torch has the right threads."""
+def map_ranges(
+    function: Callable[[range], T],
+    ranges: list[range],
+    *,
+    work: float,
+    executor: Mapper | None,
+    num_threads: int,
+) -> Iterator[tuple[range, T]]:
+    """Yield ranges with what ``function`` returns for them, in order.
 
-    def __init__(self, executor: Mapper | None, work: float = 0) -> None:
-        """Take an executor, and what torch itself has to do.
+    Args:
+        function: What is to be done.
+        ranges: Ranges that follow each other; for an executor, neighbors are joined.
+        work: About how many numbers are computed for all of them.
+        executor: Who does it; None: this process.
+        num_threads: How many threads of this process do it where work is large.
 
-        Without one it is the edge's, and where that has none, threads.
-        """
-        if executor is not None and not callable(getattr(executor, "map", None)):
-            raise UsageError(
-                f"executor is of type {type(executor).__name__}, which has no map; "
-                "give one such as concurrent.futures.ProcessPoolExecutor(4), or leave "
-                "it out."
-            )
-        self._executor = helper() if executor is None else executor
-        self._work = work
-        self._threads: ThreadPoolExecutor | None = None
-        self._stack = ExitStack()
-        self._num_threads = 1
-
-    def __enter__(self) -> Self:
-        """Keep torch to one thread where its work is small."""
-        self._num_threads = self._stack.enter_context(threads_for(self._work))
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Let torch have its threads again."""
-        self._stack.close()
-
-    def each(
-        self, function: Callable[[range], T], parts: list[range], work: float
-    ) -> Iterable[tuple[range, T]]:
-        """Yield ranges with what ``function`` makes of them, in order.
-
-        Args:
-            function: What is to be done.
-            parts: Ranges that follow each other.
-            work: About how many numbers are computed for all of them.
-
-        Returns:
-            The ranges as given, or joined where each costs a way to another process.
-        """
-        executor = self._executor
-        if executor is not None:
-            parts = _joined(parts)
-        elif self._num_threads > 1 and work >= _WORTH_SHARING:
-            executor = self._team()
-        if executor is None or len(parts) == 1:
-            return ((part, function(part)) for part in parts)
-        return zip(parts, executor.map(Alone(function), parts), strict=True)
-
-    def _team(self) -> Mapper:
-        if self._threads is None:
-            team = ThreadPoolExecutor(self._num_threads)
-            self._threads = self._stack.enter_context(team)
-        return self._threads
+    Yields:
+        A range and its result.
+    """
+    if executor is not None:
+        step = -(-len(ranges) // _MOST_PARTS)
+        groups = [ranges[first : first + step] for first in range(0, len(ranges), step)]
+        ranges = [range(group[0].start, group[-1].stop) for group in groups]
+    if len(ranges) > 1 and executor is not None:
+        yield from zip(ranges, executor.map(Alone(function), ranges), strict=True)
+    elif len(ranges) > 1 and num_threads > 1 and work >= _WORTH_SHARING:
+        with ThreadPoolExecutor(num_threads) as team:
+            yield from zip(ranges, team.map(Alone(function), ranges), strict=True)
+    else:
+        yield from ((part, function(part)) for part in ranges)
 
 
 @contextmanager
@@ -112,18 +86,3 @@ def local_processes(count: int) -> Iterator[Mapper | None]:
         initargs=(1,),
     ) as executor:
         yield executor
-
-
-def check_processes(processes: int) -> None:
-    """Raise unless at least one process works."""
-    if whole_number("processes", processes) < 1:
-        raise UsageError(f"processes is {processes}; at least one has to work.")
-
-
-def _joined(parts: list[range]) -> list[range]:
-    """Join neighboring ranges until few enough are left."""
-    each = -(-len(parts) // _MOST_PARTS)
-    return [
-        range(parts[first].start, parts[min(first + each, len(parts)) - 1].stop)
-        for first in range(0, len(parts), each)
-    ]
