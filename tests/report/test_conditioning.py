@@ -13,7 +13,7 @@ from fewlabels.experiments.settings import Choice
 from fewlabels.files import add_checksum
 from fewlabels.gram import spectrum
 from fewlabels.report import write_report
-from fewlabels.report.runs import conditioning_block
+from fewlabels.report.runs import conditioning
 from fewlabels.report.wording import number
 
 DIAGONAL = torch.tensor([4.0, 1.0, 0.25])
@@ -78,27 +78,27 @@ def test_a_trainer_that_is_gone_costs_the_section_only(runs, pool, tmp_path):
 
 
 def test_eigenvalues_are_drawn_up_to_the_rank_and_read_out():
-    element = conditioning_block("npc", [row()]).drawing.svg()
+    element = conditioning("npc", [row()])[0].drawing.svg()
     assert "var(--hue-1)" in element
     assert (
         'aria-label="Eigenvalues of the Gram matrix of the labeled items: 4 ' in element
     )
     assert "down to 0.25 with 3 labels." in element
-    singular = conditioning_block("npc", [row(torch.tensor([4.0, 1.0, 0.0]))])
+    (singular,) = conditioning("npc", [row(torch.tensor([4.0, 1.0, 0.0]))])
     assert singular.tables[0].rows[0][2].text == "2"
-    assert conditioning_block("npc", [row(torch.zeros(2))]) is None
-    assert conditioning_block("npc", []) is None
+    assert not conditioning("npc", [row(torch.zeros(2))])
+    assert not conditioning("npc", [])
 
 
 def test_many_rounds_are_named_as_far_as_there_is_room():
     many = [row(torch.logspace(0, 3, size)) for size in range(2, 62)]
-    element = conditioning_block("npc", many).drawing.svg()
+    element = conditioning("npc", many)[0].drawing.svg()
     words = re.findall(r"<text[^>]*>(\d+)</text>", element)
     assert {"2", "61"} <= set(words)
     assert len([word for word in words if int(word) % 10]) < 15
 
 
 def test_a_stand_in_is_confessed():
-    (note,) = conditioning_block("npc", [row(is_stand_in=True)]).notes
+    (note,) = conditioning("npc", [row(is_stand_in=True)])[0].notes
     assert "It is also shown for rounds" in note
-    assert conditioning_block("npc", [row()]).notes == ["Kernel: last-layer."]
+    assert conditioning("npc", [row()])[0].notes == ["Kernel: last-layer."]

@@ -1,7 +1,7 @@
 """Settings, data and versions as rows of a table."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any
@@ -18,49 +18,49 @@ def fact_groups(
 
     Subjects without a fact are left out.
     """
-    found = {}
+    subjects = {}
     for subject, columns in groups.items():
         facts = []
         for name in dict.fromkeys(name for column in columns for name in column):
             values = tuple(column.get(name, MISSING) for column in columns)
             facts.append((name, values[:1] if len(set(values)) == 1 else values))
         if facts:
-            found[subject] = facts
-    return found
+            subjects[subject] = facts
+    return subjects
 
 
 def as_facts(content: Mapping[str, Any]) -> dict[str, str]:
-    """Return settings, or what a run wrote down of its data, as people read them.
+    """Return settings, or the description of a run's data, as people read them.
 
     Example:
         >>> as_facts({"num_test": 500, "shape": [1, 8, 8], "classes": ["cat", "dog"]})
         {'Num test': '500', 'Shape': '1 × 8 × 8', 'Classes': '2: cat, dog'}
     """
-    found = {}
+    facts = {}
     for key, value in content.items():
         text = setting_text(value)
         if key == "classes":
             text = f"{len(value):,}: {first_of(list(map(str, value)), most=10)}"
         elif key == "shape":
             text = " × ".join(map(str, value))
-        found[key.replace("_", " ").capitalize()] = text
-    return found
+        facts[key.replace("_", " ").capitalize()] = text
+    return facts
 
 
 def environment_facts(description: Mapping[str, Any]) -> dict[str, str]:
-    """Return versions and platform, where they were written down."""
-    found = dict(description.get("versions", {}))
+    """Return versions and platform, where they are known."""
+    facts = dict(description.get("versions", {}))
     if "platform" in description:
-        found["Platform"] = description["platform"]
-    return {name: str(value) for name, value in found.items()}
+        facts["Platform"] = description["platform"]
+    return {name: str(value) for name, value in facts.items()}
 
 
-def merged(facts: Sequence[Mapping[str, str]]) -> dict[str, str]:
+def merged(facts: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """Return the facts of many runs, with all values where they differ."""
-    found: dict[str, dict[str, None]] = {}
-    for name, value in chain.from_iterable(one.items() for one in facts):
-        found.setdefault(name, {})[value] = None
-    return {name: first_of(list(values), most=3) for name, values in found.items()}
+    known: dict[str, dict[str, None]] = {}
+    for name, value in chain.from_iterable(column.items() for column in facts):
+        known.setdefault(name, {})[value] = None
+    return {name: first_of(list(values), most=3) for name, values in known.items()}
 
 
 def chosen_name(settings: Mapping[str, Any], key: str) -> str:
@@ -89,7 +89,7 @@ def setting_text(value: Any) -> str:
     if isinstance(value, Mapping) and set(value) == {"name", "options"}:
         return Choice.model_validate(value).label
     if isinstance(value, Mapping):
-        given = {key: one for key, one in value.items() if one is not None}
-        pairs = [f"{key} = {setting_text(one)}" for key, one in given.items()]
+        given = [(key, option) for key, option in value.items() if option is not None]
+        pairs = [f"{key} = {setting_text(option)}" for key, option in given]
         return ", ".join(pairs) or "that of the run"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -78,9 +78,9 @@ class Curve:
     def band(self) -> list[tuple[int, float, float]]:
         """Numbers of labels with both ends, where these are known."""
         return [
-            (one.num_labels, max(one.low, 0.0), min(one.high, 1.0))
-            for one in self.points
-            if one.low is not None and one.high is not None
+            (point.num_labels, max(point.low, 0.0), min(point.high, 1.0))
+            for point in self.points
+            if point.low is not None and point.high is not None
         ]
 
 
@@ -133,7 +133,7 @@ class Drawing:
             body = re.sub(pattern, "", body, flags=re.DOTALL)
         used = set(re.findall(r'href="#([^"]+)"', body))
         body = re.sub(
-            r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", body
+            r' id="([^"]+)"', lambda match: match[0] if match[1] in used else "", body
         )
         body = re.sub(r"font: ([\d.]+px)[^;\"]*", r"font-size: \1", body)
         body = re.sub(r"font-family: [^;\"]*; ", "", body)
@@ -182,7 +182,7 @@ def draw_curves(
         axes = figure.add_subplot()
         for number, curve in enumerate(curves):
             _draw_curve(axes, curve, number)
-        heights = [one.accuracy for curve in curves for one in curve.points]
+        heights = [point.accuracy for curve in curves for point in curve.points]
         heights += [end for curve in curves for _, *ends in curve.band for end in ends]
         low, high = min(heights), max(heights)
         room = max(0.08 * (high - low), 0.01)
@@ -191,7 +191,7 @@ def draw_curves(
         axes.set_ylim(max(ticks[0], 0), min(ticks[-1], 1))
         axes.yaxis.set_major_locator(locator)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{100 * y:.0f} %"))
-        amounts = {one.num_labels for curve in curves for one in curve.points}
+        amounts = {point.num_labels for curve in curves for point in curve.points}
         side = 0.04 * (max(amounts) - min(amounts)) or 1.0
         axes.set_xlim(min(amounts) - side, max(amounts) + side)
         axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))
@@ -202,21 +202,21 @@ def draw_curves(
             _draw_names(axes, curves, value)
         else:
             points = curves[0].points
-            for one in points if len(points) < 7 else (points[0], points[-1]):
+            for point in points if len(points) < 7 else (points[0], points[-1]):
                 axes.annotate(
-                    value(one.accuracy), (one.num_labels, one.accuracy), (0, 9),
+                    value(point.accuracy), (point.num_labels, point.accuracy), (0, 9),
                     textcoords="offset points", ha="center", annotation_clip=False,
                 )  # fmt: skip
     shown = [
         f"{curve.name}: "
         + ", ".join(
-            f"{value(one.accuracy)} after {count(one.num_labels, 'label')}"
-            for one in curve.points
+            f"{value(point.accuracy)} after {count(point.num_labels, 'label')}"
+            for point in curve.points
         )
         for curve in curves
     ]
-    told = f"Accuracy against number of labels. {'. '.join(shown)}."
-    return Drawing(name, figure, words or told)
+    text = f"Accuracy against number of labels. {'. '.join(shown)}."
+    return Drawing(name, figure, words or text)
 
 
 def draw_spectra(
@@ -310,8 +310,8 @@ def _draw_curve(axes: Axes, curve: Curve, number: int) -> None:
     for amount, *ends in band if len(band) == 1 else ():
         axes.plot([amount] * 2, ends, color=color)
     axes.plot(
-        [one.num_labels for one in curve.points],
-        [one.accuracy for one in curve.points],
+        [point.num_labels for point in curve.points],
+        [point.accuracy for point in curve.points],
         color=color,
         linewidth=1.6,
         dashes=_DASHES[curve.hue],

@@ -33,19 +33,19 @@ class Block:
     notes: Sequence[str] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Section:
-    """A part of the page under one heading."""
+    """A part of the page under one heading; without content it is left out."""
 
     anchor: str
     title: str
-    notes: Sequence[str] = ()
     blocks: Sequence[Block] = ()
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """Everything that a page shows."""
+    """The content of a page."""
 
     kind: Literal["report", "benchmark", "project"]
     title: str
@@ -61,7 +61,7 @@ class Page:
     image_size: str = "tiny"
 
     def write(self, path: Path) -> Path:
-        """Return ``path``, after writing a page that needs no other file."""
+        """Write a page that needs no other file, and return ``path``."""
         return write_page(path, "page.html.j2", self)
 
 

@@ -24,7 +24,7 @@ _READ_TOGETHER = 64
 
 
 @dataclass(frozen=True)
-class Item:
+class GalleryItem:
     """One image with its label."""
 
     name: str
@@ -43,7 +43,7 @@ class Gallery:
 
     heading: str
     detail: str
-    items: Sequence[Item]
+    items: Sequence[GalleryItem]
     num_more: int
     """How many there are besides those shown."""
 
@@ -65,11 +65,11 @@ def pictures_of(pool: "Pool", ids: Iterable[str]) -> dict[str, str]:
     """Return items as data URIs by id, without those that are gone or no image."""
     positions = {name: index for index, name in enumerate(pool.ids)}
     wanted = [name for name in dict.fromkeys(ids) if name in positions]
-    found = dict[str, str]()
+    pictures = dict[str, str]()
     for begin in range(0, len(wanted), _READ_TOGETHER):
         names = wanted[begin : begin + _READ_TOGETHER]
-        found.update(_read(pool.images, {name: positions[name] for name in names}))
-    return found
+        pictures |= _read(pool.images, {name: positions[name] for name in names})
+    return pictures
 
 
 def _read(images: "Images", places: Mapping[str, int]) -> dict[str, str]:
@@ -80,12 +80,9 @@ def _read(images: "Images", places: Mapping[str, int]) -> dict[str, str]:
     try:
         pixels = images.read(torch.tensor(list(places.values()), dtype=torch.int64))
     except (FewlabelsError, OSError):
-        if len(places) == 1:
-            return {}
-        found = dict[str, str]()
-        for name, place in places.items():
-            found.update(_read(images, {name: place}))
-        return found
+        single = [{name: place} for name, place in places.items()]
+        parts = [_read(images, item) for item in single] if len(single) > 1 else []
+        return {name: picture for part in parts for name, picture in part.items()}
     shown = pixels.to(torch.uint8).numpy()
     return {name: data_uri(item) for name, item in zip(places, shown, strict=True)}
 

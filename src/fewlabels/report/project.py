@@ -10,7 +10,6 @@ from fewlabels.data.files import FileImages, common_shape
 from fewlabels.errors import count
 from fewlabels.experiments.evaluation import accuracy_interval
 from fewlabels.experiments.execution import environment
-from fewlabels.pool import Images
 from fewlabels.projects import Project, Status
 from fewlabels.projects.models import ModelRecord
 from fewlabels.projects.snapshot import Snapshot
@@ -21,7 +20,7 @@ from fewlabels.report.figures import Curve, Point, draw_curves
 from fewlabels.report.page import Block, Page, Section
 from fewlabels.report.pictures import (
     Gallery,
-    Item,
+    GalleryItem,
     image_size,
     pictures_of,
     readable_name,
@@ -60,8 +59,13 @@ def write_project_report(path: Path, project: Project) -> Path:
     """
     status, snapshot = project.status(), project.snapshot()
     images = project.images(snapshot)
-    asked = [one.item for one in snapshot.rounds[-1].items] if snapshot.rounds else []
-    pool = snapshot.pool(_seen_by_people(project, snapshot, images))
+    last = snapshot.rounds[-1].items if snapshot.rounds else ()
+    asked = [entry.item for entry in last]
+    if isinstance(images, FileImages):
+        images = enlarged(images)
+    elif files := project.image_files(snapshot):
+        images = FileImages(files, common_shape(files, _SIDE))
+    pool = snapshot.pool(images)
     pictures = pictures_of(pool, asked[:_MOST_IMAGES])
     notes = list(status.notes)
     if status.model is not None and status.num_unused:
@@ -72,30 +76,27 @@ def write_project_report(path: Path, project: Project) -> Path:
             f"{'it' if is_one else 'them'}."
         )
     sections = [
-        _accuracy(status, project.records()),
-        _classes(status),
-        _rounds(snapshot, asked, pictures),
-        _annotators(snapshot, status.agreement),
+        Section("accuracy", "Accuracy", _accuracy(status, project.records())),
+        Section("classes", "Labels per class", [_classes(status)]),
+        Section("rounds", "Rounds", [_rounds(snapshot, asked, pictures)]),
+        Section("agreement", "Annotators", _annotators(snapshot, status.agreement)),
     ]
+    data = {
+        "images": len(snapshot.items),
+        "classes": status.classes,
+        "shape": project.settings.shape,
+    }
     page = Page(
         kind="project",
         title=project.folder.resolve().name,
         headline=project_headline(status),
         explanation=list(project_explanation(status)),
         warnings=notes,
-        sections=[section for section in sections if section.blocks],
+        sections=sections,
         facts=fact_groups(
             {
                 "Settings": [as_facts(project.settings.model_dump(include=_SETTINGS))],
-                "Data": [
-                    as_facts(
-                        {
-                            "images": len(snapshot.items),
-                            "classes": status.classes,
-                            "shape": project.settings.shape,
-                        }
-                    )
-                ],
+                "Data": [as_facts(data)],
                 "Page created with": [environment_facts(environment())],
             }
         ),
@@ -105,7 +106,7 @@ def write_project_report(path: Path, project: Project) -> Path:
 
 
 def enlarged(images: FileImages) -> FileImages:
-    """Return the images as people can make them out, where the files hold more."""
+    """Return the images large enough for people, where the files are larger."""
     channels, height, width = images.shape
     side = max((max(file.height, file.width) for file in images.files), default=0)
     if side <= max(height, width) or max(height, width) >= _SIDE:
@@ -113,22 +114,14 @@ def enlarged(images: FileImages) -> FileImages:
     return FileImages(images.files, (channels, _SIDE, _SIDE))
 
 
-def _seen_by_people(project: Project, snapshot: Snapshot, images: Images) -> Images:
-    """Return what people see of the items; rows, where there is nothing to see."""
-    if isinstance(images, FileImages):
-        return enlarged(images)
-    files = project.image_files(snapshot)
-    return FileImages(files, common_shape(files, _SIDE)) if files else images
-
-
-def _accuracy(status: Status, records: Sequence[ModelRecord]) -> Section:
+def _accuracy(status: Status, records: Sequence[ModelRecord]) -> Sequence[Block]:
     """Return the models in the order of training, and their curve where there is one.
 
-    Those that were made before the audit slice was drawn have no accuracy.
+    Models that are older than the audit slice have no accuracy.
     """
     rows, points, words = [], dict[int, Point](), dict[int, str]()
     unmeasured = [accuracy_interval(0, 0)] * (len(records) - len(status.curve))
-    measures = [*unmeasured, *(one.audited for one in status.curve)]
+    measures = [*unmeasured, *(point.audited for point in status.curve)]
     for record, audited in zip(records, measures, strict=True):
         accuracy = interval = MISSING
         if audited.accuracy is not None:
@@ -148,12 +141,12 @@ def _accuracy(status: Status, records: Sequence[ModelRecord]) -> Section:
         )
     drawing, notes = None, [] if status.gain is None else [str(status.gain)]
     if len(points) > 1:
-        told = ", ".join(words[amount] for amount in sorted(words))
+        values = ", ".join(words[amount] for amount in sorted(words))
         drawing = draw_curves(
             "accuracy",
             [Curve("accuracy", 1, tuple(points[amount] for amount in sorted(points)))],
             value=rough_percent,
-            words=f"Accuracy against number of labels: {told}.",
+            words=f"Accuracy against number of labels: {values}.",
         )
     elif points:
         notes.append("A curve needs models with two different numbers of labels.")
@@ -161,66 +154,55 @@ def _accuracy(status: Status, records: Sequence[ModelRecord]) -> Section:
         notes.append("Not measured, though a model was trained.")
     columns = ["Model", "Labels", "Accuracy", "Interval", "Training", "Trained (UTC)"]
     block = Block(drawing=drawing, tables=[Table(columns, rows)], notes=notes)
-    return Section(anchor="accuracy", title="Accuracy", blocks=[block] if rows else ())
+    return [block] if rows else ()
 
 
-def _classes(status: Status) -> Section:
+def _classes(status: Status) -> Block:
     counts = dict(zip(status.classes, status.class_counts, strict=True))
     if not any(counts.values()):
         names = first_of(status.classes, most=40)
         note = f"There are no labels to train on yet. {len(counts)} classes: {names}."
-        block = Block(notes=[note])
-    else:
-        notes = ["Training labels only; audit labels are not counted here."]
-        if all(counts.values()):
-            notes.append("Every class has a label.")
-        block = Block(bars=counts, notes=[" ".join(notes)])
-    return Section(anchor="classes", title="Labels per class", blocks=[block])
+        return Block(notes=[note])
+    note = "Training labels only; audit labels are not counted here."
+    if all(counts.values()):
+        note += " Every class has a label."
+    return Block(bars=counts, notes=[note])
 
 
 def _rounds(
     snapshot: Snapshot, asked: Sequence[str], pictures: dict[str, str]
-) -> Section:
+) -> Block:
     if not snapshot.rounds:
-        block = Block(notes=["No images have been asked about yet."])
-        return Section(anchor="rounds", title="Rounds", blocks=[block])
+        return Block(notes=["No images have been asked about yet."])
     rows = [
         [
-            f"{one.step:,}",
-            one.strategy,
-            one.model or "untrained",
-            f"{len(one.items):,}",
-            f"{sum(item.role == 'audit' for item in one.items):,}",
-            f"{sum(item.item not in snapshot.waiting for item in one.items):,}",
-            _moment(one.created),
+            f"{query.step:,}",
+            query.strategy,
+            query.model or "untrained",
+            f"{len(query.items):,}",
+            f"{sum(entry.role == 'audit' for entry in query.items):,}",
+            f"{sum(entry.item not in snapshot.waiting for entry in query.items):,}",
+            _moment(query.created),
         ]
-        for one in snapshot.rounds
+        for query in snapshot.rounds
     ]
     texts = [Column(name, is_text=True) for name in ("Chosen by", "Model")]
-    columns: list[Column | str] = [
-        "Round",
-        *texts,
-        "Images",
-        "Audit",
-        "Answered",
-        "Asked (UTC)",
-    ]
-    unsure = {one.item for one in snapshot.verdicts if one.kind is Kind.UNSURE}
+    numbers = ("Images", "Audit", "Answered", "Asked (UTC)")
+    unsure = {given.item for given in snapshot.verdicts if given.kind is Kind.UNSURE}
     items = []
     for item in asked[:_MOST_IMAGES]:
-        shown, number = (
-            (_name(snapshot, item), pictures.get(item)),
-            snapshot.known.get(item),
-        )
+        place, number = snapshot.positions.get(item), snapshot.known.get(item)
+        name = readable_name(item) if place is None else snapshot.items[place].path
+        shown = name, pictures.get(item)
         if number is not None:
-            items.append(Item(*shown, snapshot.classes[number]))
+            items.append(GalleryItem(*shown, snapshot.classes[number]))
         elif item in snapshot.skipped:
-            items.append(Item(*shown, "skipped", "skipped"))
+            items.append(GalleryItem(*shown, "skipped", "skipped"))
         elif item in snapshot.waiting:
-            items.append(Item(*shown, "open", "open"))
+            items.append(GalleryItem(*shown, "open", "open"))
         else:
             caption = "unsure" if item in unsure else "disputed"
-            items.append(Item(*shown, caption, "skipped"))
+            items.append(GalleryItem(*shown, caption, "skipped"))
     num_answered = len(set(asked) - snapshot.waiting)
     gallery = Gallery(
         f"Round {snapshot.rounds[-1].step}",
@@ -228,11 +210,11 @@ def _rounds(
         items,
         len(asked) - len(items),
     )
-    block = Block(tables=[Table(columns, rows)], galleries=[gallery])
-    return Section(anchor="rounds", title="Rounds", blocks=[block])
+    table = Table(["Round", *texts, *numbers], rows)
+    return Block(tables=[table], galleries=[gallery])
 
 
-def _annotators(snapshot: Snapshot, agreement: Agreement) -> Section:
+def _annotators(snapshot: Snapshot, agreement: Agreement) -> Sequence[Block]:
     """Return how far annotators agree, where there are at least two."""
     labels, others = Counter[str](), Counter[str]()
     for verdict in snapshot.verdicts:
@@ -240,7 +222,7 @@ def _annotators(snapshot: Snapshot, agreement: Agreement) -> Section:
         counter[verdict.annotator] += 1
     names = sorted(labels.keys() | others.keys())
     if len(names) < 2:
-        return Section(anchor="agreement", title="Annotators")
+        return ()
     note = "No image was labeled by two people, so their agreement is unknown."
     if agreement.num_items:
         were = "was" if agreement.num_items == 1 else "were"
@@ -256,18 +238,12 @@ def _annotators(snapshot: Snapshot, agreement: Agreement) -> Section:
         )
     rows = []
     for name in names:
-        kappas = [one for pair, one in agreement.cohen.items() if name in pair]
+        kappas = [kappa for pair, kappa in agreement.cohen.items() if name in pair]
         known = [kappa for kappa in kappas if kappa is not None]
-        kappa = decimal(mean(known)) if known else MISSING
-        rows.append([name, f"{labels[name]:,}", f"{others[name]:,}", kappa])
+        average = decimal(mean(known)) if known else MISSING
+        rows.append([name, f"{labels[name]:,}", f"{others[name]:,}", average])
     columns = ["Annotator", "Labels", "Skipped or unsure", "Mean kappa with others"]
-    block = Block(tables=[Table(columns, rows)], notes=[note])
-    return Section(anchor="agreement", title="Annotators", blocks=[block])
-
-
-def _name(snapshot: Snapshot, item: str) -> str:
-    index = snapshot.positions.get(item)
-    return readable_name(item) if index is None else snapshot.items[index].path
+    return [Block(tables=[Table(columns, rows)], notes=[note])]
 
 
 def _moment(when: datetime | None) -> str:

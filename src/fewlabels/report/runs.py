@@ -21,7 +21,7 @@ from fewlabels.report.figures import Curve, Point, draw_curves, draw_spectra, hu
 from fewlabels.report.page import Block, Page, Section
 from fewlabels.report.pictures import (
     Gallery,
-    Item,
+    GalleryItem,
     image_size,
     pictures_of,
     readable_name,
@@ -57,17 +57,21 @@ def write_report(
     timings = {entry["step"]: entry for entry in folder.timings()}
     settings, data = description["settings"], description.get("data", {})
     strategy = chosen_name(settings, "strategy")
+    try:
+        spectra = list(diagnose(folder, pool, whole_pool=False, allow_code=allow_code))
+    except UsageError:  # a trainer from outside that is gone, or that is not allowed
+        spectra = []
     sections = [
-        _accuracy(strategy, lines),
-        _queries(start, lines, data, pool),
-        _classes(lines, data),
-        _values(lines),
-        _conditioning(strategy, folder, pool, allow_code),
-        _time(lines, timings),
+        Section("accuracy", "Accuracy", _accuracy(strategy, lines)),
+        Section("images", "Queries", _queries(start, lines, data, pool)),
+        Section("classes", "Labels per class", _classes(lines, data)),
+        Section("values", "Value of the choices", _values(lines)),
+        Section("conditioning", "Conditioning", conditioning(strategy, spectra)),
+        Section("time", "Time", _time(lines, timings)),
     ]
     created = environment_facts(description)
-    for part, made in description.get("made", {}).items():
-        for module, source in made["source"].items():
+    for part, resolved in description.get("made", {}).items():
+        for module, source in resolved["source"].items():
             created[f"Source hash of '{module}' ({part})"] = source
     finished = [entry["finished"] for entry in timings.values() if "finished" in entry]
     if finished:
@@ -77,7 +81,7 @@ def write_report(
         title=f"{strategy} on {data_name(settings)}",
         headline=_headline(lines, data),
         explanation=_explanation(settings, data, start, lines),
-        sections=[section for section in sections if section.blocks],
+        sections=sections,
         facts=fact_groups(
             {
                 "Settings": [as_facts(settings)],
@@ -92,16 +96,16 @@ def write_report(
 
 def _points(lines: Sequence[RoundLine]) -> tuple[Point, ...]:
     """Return accuracies by number of labels; of two at one number, the later."""
-    found = {
+    points = {
         line.num_labeled: Point(line.num_labeled, line.accuracy)
         for line in lines
         if line.accuracy is not None
     }
-    return tuple(sorted(found.values()))
+    return tuple(sorted(points.values()))
 
 
 def _headline(lines: Sequence[RoundLine], data: Mapping[str, Any]) -> str:
-    """Say in one sentence what came out."""
+    """Return the result in one sentence."""
     if not lines:
         return "No round is finished yet."
     points = _points(lines)
@@ -123,7 +127,7 @@ def _explanation(
     start: Mapping[str, int],
     lines: Sequence[RoundLine],
 ) -> list[str]:
-    """Say how it came about and what remains open."""
+    """Return how the result was obtained, and what is not finished."""
     sentences = []
     points, num_test = _points(lines), data.get("num_test")
     if lines:
@@ -136,11 +140,11 @@ def _explanation(
         )
     if points and num_test:
         num_right = round(points[-1].accuracy * num_test)
-        found = accuracy_interval(num_right, num_test)
+        interval = accuracy_interval(num_right, num_test)
         sentences.append(
             f"{num_test - num_right:,} of {count(num_test, 'image')} are wrong; with a "
             f"test split of this size, the true accuracy is between "
-            f"{100 * found.low:.1f} and {percent(found.high)} (95 % interval)."
+            f"{100 * interval.low:.1f} and {percent(interval.high)} (95 % interval)."
         )
     if not has_ended(lines) and "budget" in settings:
         reached = lines[-1].num_labeled if lines else len(start)
@@ -149,15 +153,14 @@ def _explanation(
     return sentences
 
 
-def _accuracy(strategy: str, lines: Sequence[RoundLine]) -> Section:
+def _accuracy(strategy: str, lines: Sequence[RoundLine]) -> Sequence[Block]:
     points, notes = _points(lines), []
     if not points:
         note = (
             "Accuracy was not measured, since the data have no test split. Hold out "
             "some labeled images to find out how good the classifier is."
         )
-        blocks = [Block(notes=[note])] if lines else ()
-        return Section(anchor="accuracy", title="Accuracy", blocks=blocks)
+        return [Block(notes=[note])] if lines else ()
     medians = {line.num_labeled: line.median_accuracy for line in lines}
     columns = ["Labels", *(f"{point.num_labels:,}" for point in points)]
     rows = [["Accuracy", *(percent(point.accuracy) for point in points)]]
@@ -169,12 +172,8 @@ def _accuracy(strategy: str, lines: Sequence[RoundLine]) -> Section:
             "which depends less on a lucky last step."
         )
     curve = Curve(strategy, hues([strategy])[strategy], points)
-    block = Block(
-        drawing=draw_curves("accuracy", [curve]),
-        tables=[Table(columns, rows)],
-        notes=notes,
-    )
-    return Section(anchor="accuracy", title="Accuracy", blocks=[block])
+    drawing = draw_curves("accuracy", [curve])
+    return [Block(drawing=drawing, tables=[Table(columns, rows)], notes=notes)]
 
 
 def _class_names(data: Mapping[str, Any], num_classes: int) -> list[str]:
@@ -188,8 +187,8 @@ def _queries(
     lines: Sequence[RoundLine],
     data: Mapping[str, Any],
     pool: Pool,
-) -> Section:
-    """Return the images that were labeled, each with what was answered."""
+) -> Sequence[Block]:
+    """Return the images that were labeled, each with its answer."""
     shown: list[tuple[str, str, Mapping[str, int | None]]] = []
     if start:
         detail = f"{count(len(start), 'label')} to start with"
@@ -219,20 +218,19 @@ def _queries(
         for name, label in list(labels.items())[:_MOST_IMAGES]:
             place = readable_name(name), pictures.get(name)
             if label is None:
-                items.append(Item(*place, "open", "open"))
+                items.append(GalleryItem(*place, "open", "open"))
             elif label == UNKNOWN:
-                items.append(Item(*place, "skipped", "skipped"))
+                items.append(GalleryItem(*place, "skipped", "skipped"))
             else:
-                items.append(Item(*place, classes[label]))
+                items.append(GalleryItem(*place, classes[label]))
         galleries.append(Gallery(heading, detail, items, len(labels) - len(items)))
-    blocks = [Block(galleries=galleries)] if galleries else ()
-    return Section(anchor="images", title="Queries", blocks=blocks)
+    return [Block(galleries=galleries)] if galleries else ()
 
 
-def _classes(lines: Sequence[RoundLine], data: Mapping[str, Any]) -> Section:
+def _classes(lines: Sequence[RoundLine], data: Mapping[str, Any]) -> Sequence[Block]:
     rounds = {line.num_labeled: line.class_counts for line in lines}
     if not any(rounds.values()):
-        return Section(anchor="classes", title="Labels per class")
+        return ()
     amounts, last = [f"{amount:,}" for amount in rounds], lines[-1].class_counts
     names = _class_names(data, len(last))[: len(last)]
     largest = max(1, *(n for counts in rounds.values() for n in counts))
@@ -251,11 +249,10 @@ def _classes(lines: Sequence[RoundLine], data: Mapping[str, Any]) -> Section:
     uncovered = [name for name, n in zip(names, last, strict=True) if not n]
     missing = f"Not covered yet: {first_of(uncovered, most=40)}."
     notes = [missing if uncovered else "Every class has a label."]
-    block = Block(tables=[table], notes=notes)
-    return Section(anchor="classes", title="Labels per class", blocks=[block])
+    return [Block(tables=[table], notes=notes)]
 
 
-def _values(lines: Sequence[RoundLine]) -> Section:
+def _values(lines: Sequence[RoundLine]) -> Sequence[Block]:
     rows: list[Row] = []
     for line in lines:
         if line.value is not None:
@@ -271,34 +268,14 @@ def _values(lines: Sequence[RoundLine]) -> Section:
                 ]
             )
     kernel = Column("Kernel", is_text=True)
-    columns: list[Column | str] = [
-        "Labels",
-        kernel,
-        "Value",
-        "Ceiling",
-        "Of the ceiling",
-    ]
-    blocks = [Block(tables=[Table(columns, rows)])] if rows else ()
-    return Section(anchor="values", title="Value of the choices", blocks=blocks)
+    table = Table(["Labels", kernel, "Value", "Ceiling", "Of the ceiling"], rows)
+    return [Block(tables=[table])] if rows else ()
 
 
-def _conditioning(
-    strategy: str, folder: RunFolder, pool: Pool, allow_code: AllowCode
-) -> Section:
+def conditioning(strategy: str, rounds: Sequence[Conditioning]) -> Sequence[Block]:
     """Return the spectra of the rounds' labeled items, where networks were kept."""
-    try:
-        found = list(diagnose(folder, pool, whole_pool=False, allow_code=allow_code))
-    except UsageError:  # a trainer from outside that is gone, or that is not allowed
-        found = []
-    block = conditioning_block(strategy, found)
-    blocks = () if block is None else [block]
-    return Section(anchor="conditioning", title="Conditioning", blocks=blocks)
-
-
-def conditioning_block(strategy: str, found: Sequence[Conditioning]) -> Block | None:
-    """Return what a page shows of spectra; None without any."""
     spectra, rows, words, notes = [], list[Row](), [], dict[str, None]()
-    for row in found:
+    for row in rounds:
         if row.spectrum is not None:
             smallest, rank = number(row.spectrum.smallest), row.spectrum.rank
             largest, condition = row.spectrum.largest, number(row.spectrum.condition)
@@ -309,22 +286,19 @@ def conditioning_block(strategy: str, found: Sequence[Conditioning]) -> Block | 
             if rank:
                 spectra.append((row.num_labeled, row.eigenvalues[::-1][:rank]))
     if not spectra:
-        return None
-    if any(row.is_stand_in for row in found):
+        return ()
+    if any(row.is_stand_in for row in rounds):
         stand_in = "rounds that asked for nothing or did not use a kernel"
         notes[f"It is also shown for {stand_in}."] = None
-    told = f"Eigenvalues of the Gram matrix of the labeled items: {', '.join(words)}."
-    columns = ["Labels", "Smallest", "Rank", "Condition", "Step limit"]
-    return Block(
-        drawing=draw_spectra("spectra", spectra, hues([strategy])[strategy], told),
-        tables=[Table(columns, rows)],
-        notes=[" ".join(notes)],
-    )
+    text = f"Eigenvalues of the Gram matrix of the labeled items: {', '.join(words)}."
+    drawing = draw_spectra("spectra", spectra, hues([strategy])[strategy], text)
+    table = Table(["Labels", "Smallest", "Rank", "Condition", "Step limit"], rows)
+    return [Block(drawing=drawing, tables=[table], notes=[" ".join(notes)])]
 
 
 def _time(
     lines: Sequence[RoundLine], timings: Mapping[int, Mapping[str, Any]]
-) -> Section:
+) -> Sequence[Block]:
     rows: list[Row] = []
     totals: dict[str, float | None] = {"train_seconds": None, "query_seconds": None}
     for line in lines:
@@ -337,5 +311,4 @@ def _time(
         summed = [Entry(seconds(total), is_best=True) for total in totals.values()]
         rows.append(["Total", *summed])
     table = Table(["Labels", "Training", "Choosing"], rows)
-    blocks = [Block(tables=[table])] if rows else ()
-    return Section(anchor="time", title="Time", blocks=blocks)
+    return [Block(tables=[table])] if rows else ()

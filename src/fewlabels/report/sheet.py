@@ -1,4 +1,4 @@
-"""What a round asks about, as numbered pictures to label from."""
+"""The contact sheet: the images of a query as numbered pictures to label from."""
 
 import shlex
 from collections.abc import Sequence
@@ -67,13 +67,13 @@ def write_contact_sheet(
     files = project.image_files(snapshot)
     images, guesses = [], []
     with track("Drawing the contact sheet", len(asked)) as advance:
-        for one in asked:
-            file = files[snapshot.positions[one.id]]
+        for item in asked:
+            file = files[snapshot.positions[item.id]]
             is_small = max(file.height, file.width) <= LARGEST_LOSSLESS
-            images.append((one.number, one.path, _picture(file), is_small))
-            best = suggestion(one, snapshot.classes)
+            images.append((item.number, item.path, _picture(file), is_small))
+            best = suggestion(item, snapshot.classes)
             if best is not None:
-                guesses.append((one.number, *best))
+                guesses.append((item.number, *best))
             advance(1)
     page = {
         "title": project.folder.resolve().name,

@@ -1,8 +1,8 @@
-"""Tables: worked out once, for a page, for LaTeX, for Markdown and as data."""
+"""Tables, to be shown on a page and written as CSV, Markdown and LaTeX."""
 
 import csv
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from itertools import groupby
@@ -92,11 +92,11 @@ class Table:
         self.name, self.caption = name, caption
         self.records, self.breaks = tuple(records), tuple(breaks)
         self.columns = tuple(
-            Column(one, is_text=not place) if isinstance(one, str) else one
-            for place, one in enumerate(columns)
+            Column(column, is_text=not place) if isinstance(column, str) else column
+            for place, column in enumerate(columns)
         )
         self.rows = tuple(
-            tuple(Entry(one) if isinstance(one, str) else one for one in row)
+            tuple(Entry(item) if isinstance(item, str) else item for item in row)
             for row in rows
         )
 
@@ -105,8 +105,13 @@ class Table:
         """Headings that several columns share, and how many; none where none is."""
         if not any(column.group for column in self.columns):
             return ()
-        found = groupby(self.columns, key=lambda column: column.group)
-        return tuple((name, len(list(members))) for name, members in found)
+        groups = groupby(self.columns, key=lambda column: column.group)
+        return tuple((name, len(list(members))) for name, members in groups)
+
+    @property
+    def heads(self) -> list[str]:
+        """The names of the columns, each with that of its group."""
+        return [f"{column.group} {column.name}".strip() for column in self.columns]
 
     def write(self, folder: Path) -> None:
         """Write it as ``.csv``, ``.md`` and ``.tex``."""
@@ -117,22 +122,17 @@ class Table:
 
     def as_csv(self) -> str:
         """Return the data, with nine digits; what is not known is an empty field."""
-        heads = [f"{column.group} {column.name}".strip() for column in self.columns]
-        shown = [
-            dict(zip(heads, (one.whole for one in row), strict=True))
-            for row in self.rows
-        ]
-        records = self.records or shown
+
+        def field(value: str | int | float | None) -> str | int | float | None:
+            if isinstance(value, float):
+                return float(f"{value:.9g}") if isfinite(value) else None
+            return value
+
+        heads: Iterable[str] = self.records[0] if self.records else self.heads
+        shown = [[entry.whole for entry in row] for row in self.rows]
+        records = [map(field, record.values()) for record in self.records]
         file = StringIO()
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(records[0])
-        for record in records:
-            writer.writerow(
-                (float(f"{value:.9g}") if isfinite(value) else None)
-                if isinstance(value, float)
-                else value
-                for value in record.values()
-            )
+        csv.writer(file, lineterminator="\n").writerows([heads, *(records or shown)])
         return file.getvalue()
 
     def as_markdown(self) -> str:
@@ -141,20 +141,17 @@ class Table:
         def plain(text: str) -> str:
             return re.sub(r"([\\`*_|<>\[\]])", r"\\\1", text)
 
-        heads = [plain(f"{one.group} {one.name}".strip()) for one in self.columns]
-        rules = ["---" if one.is_text else "---:" for one in self.columns]
-        rows = [
-            [
-                f"**{plain(one.whole)}**" if one.is_best else plain(one.whole)
-                for one in row
-            ]
-            for row in self.rows
-        ]
-        lines = [f"| {' | '.join(row)} |" for row in (heads, rules, *rows)]
+        def bold(entry: Entry) -> str:
+            return f"**{plain(entry.whole)}**" if entry.is_best else plain(entry.whole)
+
+        rules = ["---" if column.is_text else "---:" for column in self.columns]
+        rows = [map(plain, self.heads), rules, *(map(bold, row) for row in self.rows)]
+        lines = [f"| {' | '.join(row)} |" for row in rows]
         return f"{self.caption}\n\n" + "\n".join(lines) + "\n"
 
     def as_latex(self) -> str:
         """Return the table as in the paper, with the rules of booktabs."""
+        letters = "".join("l" if column.is_text else "c" for column in self.columns)
         groups, rules, place = [], [], 1
         for name, width in self.groups:
             groups.append(f"\\multicolumn{{{width}}}{{c}}{{{latex_text(name)}}}")
@@ -167,9 +164,7 @@ class Table:
             f"\\caption{{{latex_text(self.caption)}}}",
             f"\\label{{tab:{self.name}}}",
             "\\centering",
-            "\\begin{tabular}{"
-            + "".join("l" if column.is_text else "c" for column in self.columns)
-            + "}",
+            f"\\begin{{tabular}}{{{letters}}}",
             "\\toprule",
             *([" & ".join(groups) + " \\\\", " ".join(rules)] if groups else []),
             " & ".join(latex_text(column.name) for column in self.columns) + " \\\\",
@@ -195,9 +190,9 @@ def latex_text(text: str) -> str:
 
 def _latex_entry(entry: Entry) -> str:
     """Set a mean and its deviation as one formula, anything else as text."""
-    found = re.fullmatch(r"([\d.]+) ± ([\d.]+)", entry.whole)
-    if found:
-        formula = f"{found[1]} \\pm {found[2]}"
+    match = re.fullmatch(r"([\d.]+) ± ([\d.]+)", entry.whole)
+    if match:
+        formula = f"{match[1]} \\pm {match[2]}"
         return f"$\\mathbf{{{formula}}}$" if entry.is_best else f"${formula}$"
     text = latex_text(entry.whole)
     return f"\\textbf{{{text}}}" if entry.is_best else text

@@ -132,11 +132,11 @@ def power_of_ten(exponent: int) -> str:
     return "10" + str(exponent).translate(_SUPERSCRIPT)
 
 
-def listed(words: Sequence[str]) -> str:
+def join_words(words: Sequence[str]) -> str:
     """Return words as they stand in a sentence.
 
     Example:
-        >>> listed(["npc", "random", "margin"])
+        >>> join_words(["npc", "random", "margin"])
         'npc, random and margin'
     """
     if len(words) < 2:

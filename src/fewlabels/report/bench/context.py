@@ -1,4 +1,4 @@
-"""What every section needs to know of an experiment, and what can be compared.
+"""An experiment as its report shows it, and what can be compared.
 
 Shapes: S seeds, T numbers of labels at which accuracy was measured.
 """
@@ -13,13 +13,12 @@ from fewlabels.errors import count
 from fewlabels.experiments.acquisition import query_size
 from fewlabels.experiments.bench.experiment import Experiment
 from fewlabels.experiments.bench.results import ConditionResults, Results
-from fewlabels.experiments.evaluation import Noise, retraining_noise
 from fewlabels.report.facts import data_name
 from fewlabels.report.figures import hues
 from fewlabels.report.wording import file_word
 
 OTHER_SCALE = "Not the paper's scale"
-"""What titles say of an experiment that is made for two cores."""
+"""What titles say of an experiment for two cores."""
 
 
 @dataclass(frozen=True)
@@ -37,18 +36,17 @@ class Contender:
 def contenders(experiment: Experiment) -> tuple[Contender, ...]:
     """Return the strategies of an experiment."""
     colors = hues([choice.label for choice in experiment.strategies])
-    found = []
+    shown = []
     for choice in experiment.strategies:
-        others = [one for one in experiment.strategies if one.name == choice.name]
+        peers = [other for other in experiment.strategies if other.name == choice.name]
         values = [
             str(value)
             for key, value in choice.options.items()
-            if any(one.options.get(key) != value for one in others)
+            if any(other.options.get(key) != value for other in peers)
         ]
         short = " ".join([choice.name, *values])
-        hue = colors[choice.label]
-        found.append(Contender(choice.label, choice.name, short, hue))
-    return tuple(found)
+        shown.append(Contender(choice.label, choice.name, short, colors[choice.label]))
+    return tuple(shown)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,19 +126,19 @@ class ConditionContext:
     def caption(self, *sentences: str, is_of_all: bool = False) -> str:
         """Return the caption of a table: meaning, data, trainer, seeds, scale.
 
-        A table of all conditions tells what they have in common.
+        The caption of a table of all conditions has what they have in common.
         """
         settings = self.results.condition.settings
         conditions = self.experiment.conditions
-        trained = {(one.settings.trainer.label, one.num_seeds) for one in conditions}
+        trained = {(c.settings.trainer.label, c.num_seeds) for c in conditions}
         parts = list(sentences)
         if not is_of_all or len(trained) == 1:
             where = f"{self.heading}: d" if self.heading and not is_of_all else "D"
-            made = (
+            text = (
                 f"{where}ata {data_name(settings.model_dump())}, trainer "
                 f"{settings.trainer.label}, {self.seeds_text}."
             )
-            parts.insert(1, made[0].upper() + made[1:])
+            parts.insert(1, text[0].upper() + text[1:])
         if self.experiment.scale == "cpu":
             parts.append(f"{OTHER_SCALE}.")
         return " ".join(parts)
@@ -164,24 +162,18 @@ class Context:
         """What heads the names of conditions; nothing where there is one only."""
         return ("Condition",) if len(self.conditions) > 1 else ()
 
-    @cached_property
-    def noise(self) -> Noise | None:
-        """How far trainings on one label set differ; None with fewer than two."""
-        known = [one for one in self.results.noise if np.isfinite(one)]
-        return retraining_noise(known) if len(known) > 1 else None
-
     @property
     def references(self) -> tuple[Contender, ...]:
         """The strategies that others are compared with: the first of each name."""
-        found = (self.contender(name) for name in ("random", "npc"))
-        return tuple(who for who in found if who is not None)
+        known = map(self.contender, ("random", "npc"))
+        return tuple(who for who in known if who is not None)
 
     @property
     def has_single_queries(self) -> bool:
         """Whether it has several conditions of one query each, as in Table 3."""
-        settings = [one.settings for one in self.experiment.conditions]
+        settings = [condition.settings for condition in self.experiment.conditions]
         return len(settings) > 1 and all(
-            one.budget - one.start <= query_size(one.query, 0) for one in settings
+            run.budget - run.start <= query_size(run.query, 0) for run in settings
         )
 
     def contender(self, name: str) -> Contender | None:
@@ -191,17 +183,16 @@ class Context:
 
 def context_of(results: Results) -> Context:
     """Return what the sections need to know of results."""
-    is_alone = len(results.conditions) == 1
-    strategies = contenders(results.experiment)
-    used, found = set[str](), []
-    for number, one in enumerate(results.conditions, start=1):
-        name = one.condition.name
+    strategies, experiment = contenders(results.experiment), results.experiment
+    if len(results.conditions) == 1:
+        case = ConditionContext(results.conditions[0], "", "", experiment, strategies)
+        return Context(results, (case,), strategies)
+    used, cases = set[str](), []
+    for number, own in enumerate(results.conditions, start=1):
+        name = own.condition.name
         suffix = file_word(name) or str(number)
         suffix = f"{suffix}-{number}" if suffix in used else suffix
         used.add(suffix)
-        heading = "" if is_alone else name or f"condition {number}"
-        suffix = "" if is_alone else suffix
-        found.append(
-            ConditionContext(one, heading, suffix, results.experiment, strategies)
-        )
-    return Context(results, tuple(found), strategies)
+        heading = name or f"condition {number}"
+        cases.append(ConditionContext(own, heading, suffix, experiment, strategies))
+    return Context(results, tuple(cases), strategies)

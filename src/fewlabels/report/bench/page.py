@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from fewlabels.errors import UnknownNameError, count
 from fewlabels.experiments.bench.folder import BenchFolder, outdated
 from fewlabels.experiments.bench.results import Results, read_results
+from fewlabels.experiments.evaluation import retraining_noise
 from fewlabels.files import wrap_os_errors
 from fewlabels.report.bench.context import OTHER_SCALE, Context, context_of
 from fewlabels.report.bench.sections import (
@@ -25,7 +27,7 @@ from fewlabels.report.bench.sections import (
 from fewlabels.report.facts import as_facts, environment_facts, fact_groups, merged
 from fewlabels.report.page import Block, Page, Section
 from fewlabels.report.table import Column, Row, Table
-from fewlabels.report.wording import in_percent, listed, number
+from fewlabels.report.wording import in_percent, join_words, number
 
 _ENDINGS = (".csv", ".md", ".tex", ".png", ".svg")
 _NAMES = (
@@ -74,11 +76,8 @@ def write_bench_report(
             if block.drawing is not None:
                 block.drawing.save(path / "figures")
                 written.add(block.drawing.name)
-    # Beside a page that does not show them, files of an earlier report would be taken
-    # for results of now.
-    for file in (
-        [*path.glob("tables/*"), *path.glob("figures/*")] if out is None else ()
-    ):
+    # Files of an earlier report would be mistaken for results of this page.
+    for file in () if out else (*path.glob("tables/*"), *path.glob("figures/*")):
         is_ours = file.suffix in _ENDINGS and file.stem.partition("-")[0] in _NAMES
         if is_ours and file.stem not in written:
             with wrap_os_errors(file):
@@ -87,9 +86,9 @@ def write_bench_report(
 
 
 def bench_page(results: Results, *, others: Sequence[str] = ()) -> Page:
-    """Return what the page of an experiment shows.
+    """Return the page of an experiment.
 
-    ``others`` is what else a reader must know, of :func:`bench.outdated`.
+    ``others`` are further warnings, those of :func:`bench.outdated`.
     """
     context = context_of(results)
     experiment = context.experiment
@@ -99,48 +98,42 @@ def bench_page(results: Results, *, others: Sequence[str] = ()) -> Page:
         savings_section(context),
         redundancy_section(context),
         overlap_section(context),
-        _cost(context),
-        _noise(context),
-        _notes(context),
+        Section("cost", "Time and memory", _cost(context)),
+        Section("noise", "Noise of training", notes=_noise(context)),
+        Section("noted", "What the runs noted", notes=_notes(context)),
     ]
-    figures = experiment.figures
-    sections.sort(
-        key=lambda one: figures.index(one.anchor) if one.anchor in figures else 99
-    )
+    order: list[str] = [*experiment.figures, *(section.anchor for section in sections)]
+    sections.sort(key=lambda section: order.index(section.anchor))
     title = experiment.title
     if experiment.scale == "cpu" and "scale" not in title.lower():
         title = f"{title} ({OTHER_SCALE[0].lower()}{OTHER_SCALE[1:]})"
     settings = [
-        one.bare.settings.model_dump(mode="json", exclude={"strategy", "seed"})
-        for one in experiment.conditions
+        condition.bare.settings.model_dump(mode="json", exclude={"strategy", "seed"})
+        for condition in experiment.conditions
     ]
     shared = {
-        "Strategies": listed([who.label for who in context.contenders]),
+        "Strategies": join_words([who.label for who in context.contenders]),
         "Seeds": ", ".join(map(str, experiment.seeds)),
         "Scale": "the paper's" if experiment.scale == "paper" else "two cores",
     }
     begun = [
-        [cell.description for cell in one.results.cells if cell.description]
-        for one in context.conditions
+        [cell.description for cell in case.results.cells if cell.description]
+        for case in context.conditions
     ]
-    headings = [one.heading for one in context.conditions]
+    headings = [case.heading for case in context.conditions]
     return Page(
         kind="benchmark",
         title=title,
         headline=finding(context),
         explanation=_explanation(context),
         warnings=[*_warnings(context), *others],
-        sections=[one for one in sections if one.blocks or one.notes],
+        sections=sections,
         facts=fact_groups(
             {
                 "Experiment": [shared] * len(settings),
-                "Settings": [as_facts(one) for one in settings],
-                "Data": [
-                    merged([as_facts(one["data"]) for one in cells]) for cells in begun
-                ],
-                "Created with": [
-                    merged([environment_facts(one) for one in cells]) for cells in begun
-                ],
+                "Settings": list(map(as_facts, settings)),
+                "Data": [merged([as_facts(r["data"]) for r in runs]) for runs in begun],
+                "Created with": [merged(map(environment_facts, r)) for r in begun],
             }
         ),
         columns=headings if len(headings) > 1 else (),
@@ -148,7 +141,7 @@ def bench_page(results: Results, *, others: Sequence[str] = ()) -> Page:
 
 
 def finding(context: Context) -> str:
-    """Say in a sentence or two what came out, and no more than that."""
+    """Return the result in a sentence or two."""
     total = len(context.results.cells)
     if not context.results.num_finished:
         return f"None of {count(total, 'run')} is finished yet."
@@ -156,7 +149,7 @@ def finding(context: Context) -> str:
 
 
 def _explanation(context: Context) -> list[str]:
-    """Say how it came about, and what remains open."""
+    """Return how the result was obtained, and what is not finished."""
     experiment, results = context.experiment, context.results
     sentences = saving_sentences(context)[1:]
     if sentences:
@@ -171,17 +164,17 @@ def _explanation(context: Context) -> list[str]:
     total, finished = count(len(results.cells), "run"), results.num_finished
     is_all = finished == len(results.cells)
     done = f"All {total}" if is_all else f"{finished:,} of {total}"
-    seeds = {len(one.results.seeds): None for one in context.conditions}
+    seeds = {len(case.results.seeds): None for case in context.conditions}
     shape = [
         count(len(experiment.strategies), "strategy", "strategies"),
         count(len(experiment.conditions), "condition"),
         " or ".join(count(number, "seed") for number in seeds),
     ]
-    return [*sentences, f"{done} are finished: {listed(shape)}."]
+    return [*sentences, f"{done} are finished: {join_words(shape)}."]
 
 
 def _outcome(context: Context) -> str:
-    """Say which strategies differ from the first reference, and by how much."""
+    """Return which strategies differ from the first reference, and by how much."""
     tests: Sequence[Comparison] = ()
     if context.references:
         tests = compared(context, context.references[0].label, END)
@@ -191,34 +184,32 @@ def _outcome(context: Context) -> str:
             "and two seeds that every strategy has finished and measured."
         )
     against, total = context.references[0].label, len(context.conditions)
-    measures = {one.measure_text for one in tests}
+    measures = {comparison.measure_text for comparison in tests}
     where = measures.pop() if len(measures) == 1 else "at the end of any run"
-    pairs = sorted({one.test.num_pairs for one in tests})
+    pairs = sorted({comparison.test.num_pairs for comparison in tests})
     seeds = count(pairs[-1], "paired seed")
     seeds = seeds if len(pairs) == 1 else f"{pairs[0]} to {seeds}"
     parts = []
     for sign, verb in ((1, "beat"), (-1, "fall behind")):
-        found = [
-            one.test
-            for one in tests
-            if one.is_significant and sign * one.test.difference > 0
+        clear = [
+            comparison.test
+            for comparison in tests
+            if comparison.is_significant and sign * comparison.test.difference > 0
         ]
-        if found:
-            sizes = sorted(100 * abs(one.difference) for one in found)
-            by = (
-                f"{sizes[0]:.1f} to {sizes[-1]:.1f}" if sizes[1:] else f"{sizes[0]:.1f}"
-            )
+        if clear:
+            sizes = sorted(100 * abs(test.difference) for test in clear)
+            by = " to ".join(f"{size:.1f}" for size in sizes[:1] + sizes[1:][-1:])
             names = [
                 f"{name} (under {times} of {total} conditions)" if total > 1 else name
-                for name, times in Counter(one.name for one in found).items()
+                for name, times in Counter(test.name for test in clear).items()
             ]
-            parts.append(f"{listed(names)} {verb} {against} by {by} points")
+            parts.append(f"{join_words(names)} {verb} {against} by {by} points")
     if not parts:
         return (
             f"With {seeds}, no difference from {against} {where} is significant after "
             "Holm's correction."
         )
-    return f"On {seeds}, {listed(parts)} {where}."
+    return f"On {seeds}, {join_words(parts)} {where}."
 
 
 def _warnings(context: Context) -> Iterator[str]:
@@ -235,7 +226,7 @@ def _warnings(context: Context) -> Iterator[str]:
             "means over different seeds are hard to compare; tests use only seeds that "
             "every strategy has finished."
         )
-    pairs = min(len(one.seeds) for one in context.conditions)
+    pairs = min(len(case.seeds) for case in context.conditions)
     if 2 <= pairs < _ENOUGH_SEEDS:
         yield (
             f"{count(pairs, 'paired seed')} can show only large differences; a claim "
@@ -243,74 +234,73 @@ def _warnings(context: Context) -> Iterator[str]:
         )
     begun = [cell.description for cell in cells if cell.description]
     kinds = {
-        "versions": {str(sorted(one.get("versions", {}).items())) for one in begun},
-        "platforms": {str(one.get("platform", "")) for one in begun},
+        "versions": {str(sorted(run.get("versions", {}).items())) for run in begun},
+        "platforms": {str(run.get("platform", "")) for run in begun},
     }
     mixed = [name for name, values in kinds.items() if len(values) > 1]
     if mixed:
         yield (
-            f"The runs were made with different {listed(mixed)} (see "
+            f"The runs were made with different {join_words(mixed)} (see "
             "'Settings and versions'). Results of one seed can differ between them, "
             "which may explain part of the differences."
         )
-    for one in context.conditions:
+    for case in context.conditions:
+        own_pools = case.results.condition.own_pools
         hashes = {
-            (
-                cell.seed if one.results.condition.own_pools else 0,
-                cell.description.get("data", {}).get("hash"),
-            )
-            for cell in one.results.cells
-            if cell.description
+            (cell.seed if own_pools else 0, run.get("data", {}).get("hash"))
+            for cell in case.results.cells
+            if (run := cell.description)
         }
         most = max(Counter(seed for seed, _ in hashes).values(), default=0)
         if most > 1:
-            where = f" under '{one.heading}'" if one.heading else ""
+            where = f" under '{case.heading}'" if case.heading else ""
             yield (
                 f"The runs{where} were made on {most} different versions of the data, "
                 "so they are not comparable."
             )
 
 
-def _noise(context: Context) -> Section:
+def _noise(context: Context) -> Sequence[str]:
     """Return how far trainings on one label set differ, where that was measured."""
-    noise, notes = context.noise, []
-    if noise is not None:
-        first = context.conditions[0].results.condition.settings
-        notes.append(
-            f"{count(noise.num_trainings, 'training')} on the same "
-            f"{count(first.budget, 'label')}, random and even over the classes, reach "
-            f"{in_percent(noise.mean, 2)} ± {in_percent(noise.deviation, 2)} % (mean ± "
-            "sample standard deviation). The true deviation is between "
-            f"{in_percent(noise.low, 2)} and {in_percent(noise.high, 2)} points (95 % "
-            "interval). A smaller difference between single runs may come from "
-            "training alone, whatever was labeled."
-        )
-    return Section(anchor="noise", title="Noise of training", notes=notes)
+    known = [accuracy for accuracy in context.results.noise if isfinite(accuracy)]
+    if len(known) < 2:
+        return ()
+    noise = retraining_noise(known)
+    first = context.conditions[0].results.condition.settings
+    return [
+        f"{count(noise.num_trainings, 'training')} on the same "
+        f"{count(first.budget, 'label')}, random and even over the classes, reach "
+        f"{in_percent(noise.mean, 2)} ± {in_percent(noise.deviation, 2)} % (mean ± "
+        "sample standard deviation). The true deviation is between "
+        f"{in_percent(noise.low, 2)} and {in_percent(noise.high, 2)} points (95 % "
+        "interval). A smaller difference between single runs may come from "
+        "training alone, whatever was labeled."
+    ]
 
 
-def _notes(context: Context) -> Section:
-    """Return what the runs had to say."""
+def _notes(context: Context) -> Sequence[str]:
+    """Return the notes of all runs, the most frequent first."""
     noted = Counter(note for cell in context.results.cells for note in cell.notes)
-    ranked = sorted(noted.items(), key=lambda one: (-one[1], one[0]))
+    ranked = sorted(noted.items(), key=lambda item: (-item[1], item[0]))
     notes = [f"{text} ({count(times, 'run')})" for text, times in ranked[:_MOST_NOTES]]
     if len(ranked) > _MOST_NOTES:
         notes.append(f"{len(ranked) - _MOST_NOTES:,} more notes.")
-    return Section(anchor="noted", title="What the runs noted", notes=notes)
+    return notes
 
 
-def _cost(context: Context) -> Section:
+def _cost(context: Context) -> Sequence[Block]:
     """Return time and memory, where they were measured."""
     rows: list[Row] = []
-    for one in context.conditions:
+    for case in context.conditions:
         for who in context.contenders:
-            timings = [t for run in one.results.runs(who.label) for t in run.timings]
+            timings = [t for run in case.results.runs(who.label) for t in run.timings]
             later = [timing for timing in timings if timing.get("step", 0) > 0]
             queries = _numbers(timings, "query_seconds")
             peaks = _numbers(timings, "query_peak_mb")
             trainings = _numbers(later or timings, "train_seconds")
             rows.append(
                 [
-                    *one.heading_entry,
+                    *case.heading_entry,
                     who.short,
                     number(median(queries) if queries else None),
                     number(max(queries, default=None)),
@@ -333,10 +323,9 @@ def _cost(context: Context) -> Section:
         breaks=range(0, len(rows), len(context.contenders)),
     )
     is_measured = any(cell.timings for cell in context.results.cells)
-    blocks = [Block(tables=[table])] if is_measured else ()
-    return Section(anchor="cost", title="Time and memory", blocks=blocks)
+    return [Block(tables=[table])] if is_measured else ()
 
 
 def _numbers(timings: Sequence[Mapping[str, Any]], key: str) -> list[float]:
-    found = (timing.get(key) for timing in timings)
-    return [float(one) for one in found if isinstance(one, int | float) and one == one]
+    values = (timing.get(key) for timing in timings)
+    return [float(x) for x in values if isinstance(x, int | float) and x == x]

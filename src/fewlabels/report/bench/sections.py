@@ -3,8 +3,8 @@
 Shapes: S seeds, A strategies, T numbers of labels at which accuracy was measured.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from math import isfinite, nan
@@ -48,7 +48,7 @@ _NUMBERS = (
     "difference", "low", "high", "effect_size", "t_p", "t_holm", "wilcoxon_p",
     "wilcoxon_holm", "wins", "losses",
 )  # fmt: skip
-"""What a test comes to, by its names in the data, which are those of the test."""
+"""Fields of a test that are written as data."""
 
 _FAIR = "Trial by trial, starting labels left out"
 _PAPER = "As in the paper: unions over the trials, starting labels left in"
@@ -67,84 +67,85 @@ class Measured(NamedTuple):
 _NOTHING = Measured(0, nan, nan, nan, nan)
 
 
-def measured(one: ConditionContext, label: str) -> dict[int, Measured]:
+def measured(case: ConditionContext, label: str) -> dict[int, Measured]:
     """Return mean and spread of a strategy by number of labels, where known."""
-    found = {}
-    accuracies_ST = one.results.accuracies(label)
-    for amount, column_S in zip(one.results.num_labels, accuracies_ST.T, strict=True):
+    by_amount = {}
+    accuracies_ST = case.results.accuracies(label)
+    for amount, column_S in zip(case.results.num_labels, accuracies_ST.T, strict=True):
         known = column_S[np.isfinite(column_S)]
         if amount and len(known):  # nothing is learnt from no labels
-            found[amount] = _over_seeds(known)
-    return found
+            by_amount[amount] = _over_seeds(known)
+    return by_amount
 
 
 def accuracy_section(context: Context) -> Section:
     """Return the section about accuracy: curves and tables, condition by condition."""
     if context.has_single_queries:  # as in Table 3
         places = [
-            (one, one.results.condition.settings.budget) for one in context.conditions
+            (case, case.results.condition.settings.budget)
+            for case in context.conditions
         ]
         blocks = [Block(tables=[_accuracy_table(context, "shots", places)])]
     else:
-        blocks = [_block(context, one) for one in context.conditions]
-    return Section(anchor="accuracy", title="Accuracy", blocks=blocks)
+        blocks = [_block(context, case) for case in context.conditions]
+    return Section("accuracy", "Accuracy", blocks)
 
 
 def savings_section(context: Context) -> Section:
     """Return the section about labels saved, where random has a curve."""
     blocks = []
-    for one in context.conditions:
-        found = {who: savings_of(one, who.label) for who in context.contenders}
-        found = {who: own for who, own in found.items() if own and who.name != "random"}
-        if found:
+    for case in context.conditions:
+        rows: list[Row] = []
+        for who in context.contenders:
+            entries = [
+                Entry(own.amount, detail=f"({own.interval})" if own.interval else "")
+                for own in savings_of(case, who.label)
+            ]
+            if entries and who.name != "random":
+                rows.append([who.short, *entries])
+        if rows:
+            amounts = [f"{amount:,}" for amount in case.num_labels[1:]]
             table = Table(
-                ["Strategy"]
-                + [Column(f"{amount:,}", "Labels") for amount in one.num_labels[1:]],
-                [[who.short, *map(_worth, own)] for who, own in found.items()],
-                name=one.file_name("savings"),
-                caption=one.caption("Random labels of the same mean accuracy."),
+                ["Strategy", *(Column(amount, "Labels") for amount in amounts)],
+                rows,
+                name=case.file_name("savings"),
+                caption=case.caption("Random labels of the same mean accuracy."),
             )
-            blocks.append(Block(heading=one.heading, tables=[table]))
-    return Section(anchor="savings", title="Labels saved", blocks=blocks)
+            blocks.append(Block(heading=case.heading, tables=[table]))
+    return Section("savings", "Labels saved", blocks)
 
 
-def savings_of(one: ConditionContext, label: str) -> tuple[Saving, ...]:
+def savings_of(case: ConditionContext, label: str) -> tuple[Saving, ...]:
     """Return what labels of a strategy were worth, past the start; none if unknown."""
-    random = next((who.label for who in one.contenders if who.name == "random"), None)
-    if random is None or not one.has_curve:
+    random = next((who.label for who in case.contenders if who.name == "random"), None)
+    if random is None or not case.has_curve:
         return ()
-    return labels_saved(one.num_labels, one.accuracies[label], one.accuracies[random])[
-        1:
-    ]
+    own, other = case.accuracies[label], case.accuracies[random]
+    return labels_saved(case.num_labels, own, other)[1:]
 
 
 def saving_sentences(context: Context) -> list[str]:
-    """Say what labels of the experiment's subject were worth, and how it is known."""
+    """Return what labels of the experiment's subject were worth, in sentences."""
+
+    def certainty(saving: Saving) -> tuple[bool, bool, int]:
+        is_known = saving.needed_by_random is not None
+        return is_known and saving.high is not None, is_known, saving.num_labels
+
     subject = context.contender(context.experiment.subject)
-    for one in context.conditions:
-        savings = savings_of(one, subject.label) if subject else ()
+    for case in context.conditions:
+        savings = savings_of(case, subject.label) if subject else ()
         if subject and savings:
             # Further on random's curve ends below an end of the interval.
-            last = max(savings, key=_certainty)
+            last = max(savings, key=certainty)
             interval = f" (95 % interval {last.interval})" if last.interval else ""
             return [
                 f"{last.num_labels} labels chosen by {subject.label} were worth "
                 f"{last.amount} random ones{interval}.",
                 "This is with the learner "
-                f"{one.results.condition.settings.trainer.name} and "
-                f"{count(len(one.seeds), 'paired seed')}.",
+                f"{case.results.condition.settings.trainer.name} and "
+                f"{count(len(case.seeds), 'paired seed')}.",
             ]
     return []
-
-
-def _worth(saving: Saving) -> Entry:
-    detail = f"({saving.interval})" if saving.interval else ""
-    return Entry(saving.amount, detail=detail)
-
-
-def _certainty(saving: Saving) -> tuple[bool, bool, int]:
-    is_known = saving.needed_by_random is not None
-    return is_known and saving.high is not None, is_known, saving.num_labels
 
 
 def _over_seeds(values_S: NDArray[np.float64]) -> Measured:
@@ -153,27 +154,22 @@ def _over_seeds(values_S: NDArray[np.float64]) -> Measured:
     return Measured(len(values_S), *(float(number[0]) for number in numbers))
 
 
-def _block(context: Context, one: ConditionContext) -> Block:
+def _block(context: Context, case: ConditionContext) -> Block:
     curves = []
     for who in context.contenders:
         points = tuple(
-            Point(
-                amount,
-                own.mean,
-                own.low if own.seeds > 1 else None,
-                own.high if own.seeds > 1 else None,
-            )
-            for amount, own in measured(one, who.label).items()
+            Point(amount, own.mean, *((own.low, own.high) if own.seeds > 1 else ()))
+            for amount, own in measured(case, who.label).items()
         )
         if points:
             curves.append(Curve(who.short, who.hue, points))
     if not curves:
-        return Block(heading=one.heading, notes=["Nothing has been measured yet."])
-    places = [(one, amount) for amount in one.results.num_labels if amount]
+        return Block(heading=case.heading, notes=["Nothing has been measured yet."])
+    places = [(case, amount) for amount in case.results.num_labels if amount]
     return Block(
-        heading=one.heading,
-        drawing=draw_curves(one.file_name("curves"), curves),
-        tables=[_accuracy_table(context, one.file_name("accuracy"), places)],
+        heading=case.heading,
+        drawing=draw_curves(case.file_name("curves"), curves),
+        tables=[_accuracy_table(context, case.file_name("accuracy"), places)],
     )
 
 
@@ -184,25 +180,25 @@ def _accuracy_table(
     first, last = places[0][0], places[-1][0]
     is_of_all = first is not last
     known = {
-        (one, who): measured(one, who.label)
-        for one in dict.fromkeys(one for one, _ in places)
+        (case, who): measured(case, who.label)
+        for case in dict.fromkeys(case for case, _ in places)
         for who in context.contenders
     }
     columns: list[Column | str] = ["Strategy"]
     rows: list[list[Entry | str]] = [[who.short] for who in context.contenders]
     records: list[list[Record]] = [[] for _ in context.contenders]
     has_printed = False
-    for one, amount in places:
+    for case, amount in places:
         # A condition's name without the number of labels, which heads the column.
-        labels, parts = count(amount, "label"), one.heading.split(", ")
+        labels, parts = count(amount, "label"), case.heading.split(", ")
         shared = ", ".join(part for part in parts if part != labels)
         group = shared if is_of_all else "Labels"
-        printed = _published(context, one.results.condition, amount)
+        printed = _published(context, case.results.condition, amount)
         has_printed = has_printed or bool(printed)
         columns.append(Column(f"{amount:,}", group))
         if printed:
             columns.append(Column(f"{amount:,}, paper", group, is_quiet=True))
-        owns = [known[one, who].get(amount, _NOTHING) for who in context.contenders]
+        owns = [known[case, who].get(amount, _NOTHING) for who in context.contenders]
         means = [own.mean for own in owns if own.seeds]
         for place, (who, own) in enumerate(zip(context.contenders, owns, strict=True)):
             is_best = bool(own.seeds) and min(means) < own.mean == max(means)
@@ -213,7 +209,7 @@ def _accuracy_table(
                 rows[place].append(_entry(*theirs))
             records[place].append(
                 {
-                    "condition": one.name,
+                    "condition": case.name,
                     "strategy": who.label,
                     "labels": amount,
                     **own._asdict(),
@@ -263,7 +259,7 @@ def _published(
     if len(tables) > 1:  # one of them is about queries by an untrained network
         is_untrained = condition.settings.zero_shot or condition.settings.start == 0
         tables = tuple(
-            one for one in tables if (one == TABLE_3_ZERO_SHOT) == is_untrained
+            table for table in tables if (table == TABLE_3_ZERO_SHOT) == is_untrained
         )
     cells = [cell for table in tables for cell in table.cells]
     return {cell.strategy: cell for cell in cells if cell.num_labels == num_labels}
@@ -275,22 +271,22 @@ class Comparison:
 
     condition: ConditionContext
     measure: str
-    """By what: :data:`END` or :data:`AREA`."""
+    """:data:`END` or :data:`AREA`."""
     test: PairedTest
 
     @property
     def measure_text(self) -> str:
-        """By what, with the number of labels."""
+        """The measure, with the number of labels."""
         labels = count(self.condition.num_labels[-1], "label")
         return f"at {labels}" if self.measure == END else self.measure
 
     @property
     def is_significant(self) -> bool:
-        """Whether the t-test says so after Holm's correction."""
+        """Whether the t-test is significant after Holm's correction."""
         return self.test.t_holm < LEVEL
 
 
-@lru_cache(maxsize=8)  # several sections of a page speak of the same tests
+@lru_cache(maxsize=8)  # several sections of a page show the same tests
 def compared(context: Context, against: str, measure: str) -> tuple[Comparison, ...]:
     """Return tests of all strategies against one, by one measure, under all conditions.
 
@@ -298,45 +294,43 @@ def compared(context: Context, against: str, measure: str) -> tuple[Comparison, 
     fewer than two seeds that all have finished; no p value is known of strategies that
     differ by the same on every seed.
     """
-    found = [
-        Comparison(one, measure, test)
-        for one in context.conditions
-        if one.can_be_tested and (measure == END or one.has_curve)
-        for test in paired_tests(_values(one, measure), against=against)
-    ]
-    tests = corrected([one.test for one in found])
-    return tuple(
-        replace(one, test=test) for one, test in zip(found, tests, strict=True)
-    )
+
+    def values(case: ConditionContext) -> dict[str, NDArray[np.float64]]:
+        if measure == END:
+            return {name: array[:, -1] for name, array in case.accuracies.items()}
+        return {
+            name: area_under_curve(case.num_labels, array)
+            for name, array in case.accuracies.items()
+        }
+
+    cases, tests = [], list[PairedTest]()
+    for case in context.conditions:
+        if case.can_be_tested and (measure == END or case.has_curve):
+            own = paired_tests(values(case), against=against)
+            cases += [case] * len(own)
+            tests += own
+    pairs = zip(cases, corrected(tests), strict=True)
+    return tuple(Comparison(case, measure, test) for case, test in pairs)
 
 
 def comparison_section(context: Context) -> Section:
     """Return the section of paired tests, where there are two strategies."""
     notes, tables = [], []
-    for one in context.conditions:
-        if not one.can_be_tested:
-            seeds = count(len(one.seeds), "seed is", "seeds are")
-            where = f"{one.heading}: " if one.heading else ""
+    for case in context.conditions:
+        if not case.can_be_tested:
+            seeds = count(len(case.seeds), "seed is", "seeds are")
+            where = f"{case.heading}: " if case.heading else ""
             notes.append(
                 f"{where}{seeds} finished and measured by every strategy; a test needs "
                 "at least two, so none is possible yet."
             )
     for against in context.references:
-        found = [compared(context, against.label, by) for by in (END, AREA)]
-        if any(found):
-            tables.append(_test_table(context, against, *found))
+        by_end, by_area = (compared(context, against.label, by) for by in (END, AREA))
+        if by_end or by_area:
+            tables.append(_test_table(context, against, by_end, by_area))
     has_two = len(context.contenders) > 1 and bool(context.references)
     blocks = [Block(tables=tables, notes=notes)] if has_two else ()
-    return Section(anchor="comparison", title="Paired comparison", blocks=blocks)
-
-
-def _values(one: ConditionContext, measure: str) -> Mapping[str, NDArray[np.float64]]:
-    if measure == END:
-        return {name: array[:, -1] for name, array in one.accuracies.items()}
-    return {
-        name: area_under_curve(one.num_labels, array)
-        for name, array in one.accuracies.items()
-    }
+    return Section("comparison", "Paired comparison", blocks)
 
 
 def _test_table(
@@ -345,23 +339,20 @@ def _test_table(
     by_end: Sequence[Comparison],
     by_area: Sequence[Comparison],
 ) -> Table:
-    found = [*by_end, *by_area]
     shorts = {who.label: who.short for who in context.contenders}
-    pairs = sorted({one.test.num_pairs for one in found})
-    amounts = " to ".join(map(str, pairs[:1] + pairs[1:][-1:]))
     rows, records = list[Row](), list[Record]()
-    for one in found:
-        test = one.test
+    for comparison in (*by_end, *by_area):
+        test, is_significant = comparison.test, comparison.is_significant
         rows.append(
             [
-                *one.condition.heading_entry,
+                *comparison.condition.heading_entry,
                 shorts[test.name],
-                one.measure_text,
-                Entry(signed(100 * test.difference), one.is_significant),
+                comparison.measure_text,
+                Entry(signed(100 * test.difference), is_significant),
                 f"{signed(100 * test.low)} to {signed(100 * test.high)}",
                 signed(test.effect_size),
                 p_text(test.t_p),
-                Entry(p_text(test.t_holm), one.is_significant),
+                Entry(p_text(test.t_holm), is_significant),
                 p_text(test.wilcoxon_p),
                 Entry(p_text(test.wilcoxon_holm), test.wilcoxon_holm < LEVEL),
                 f"{test.wins} of {test.num_pairs}",
@@ -369,28 +360,23 @@ def _test_table(
         )
         records.append(
             {
-                "condition": one.condition.name,
+                "condition": comparison.condition.name,
                 "strategy": test.name,
                 "against": test.against,
-                "measure": one.measure_text,
+                "measure": comparison.measure_text,
                 "pairs": test.num_pairs,
                 **{key: getattr(test, key) for key in _NUMBERS},
             }
         )
+    pairs = sorted({comparison.test.num_pairs for comparison in (*by_end, *by_area)})
+    amounts = " to ".join(map(str, pairs[:1] + pairs[1:][-1:]))
     texts = [*context.condition_column, "Strategy", "Measure"]
+    columns = [Column(name, is_text=True) for name in texts]
+    columns += [Column(name) for name in ("Difference", "95 % interval", "d")]
+    for test_name in ("t-test", "Wilcoxon"):
+        columns += [Column("p", test_name), Column("Holm", test_name)]
     return Table(
-        [
-            *(Column(name, is_text=True) for name in texts),
-            "Difference",
-            "95 % interval",
-            "d",
-            *(
-                Column(name, test)
-                for test in ("t-test", "Wilcoxon")
-                for name in ("p", "Holm")
-            ),
-            "Won",
-        ],
+        [*columns, "Won"],
         rows,
         name=f"tests-{against.name}",
         caption=context.conditions[0].caption(
@@ -411,44 +397,41 @@ class Overlap(NamedTuple):
     """Of each two strategies, (A, A); on the diagonal a strategy against itself with
     other seeds, NaN where that is not known."""
     chance: float | None
-    """What random picks would come to; None where the size of the pool is unknown."""
+    """Overlap of random picks; None where the size of the pool is unknown."""
 
 
 def overlap_section(context: Context) -> Section:
     """Return how alike the picks of two strategies are (Fig. 1 of the paper)."""
     most = 3 if "overlap" in context.experiment.figures else 1
     blocks = []
-    for one in context.conditions if len(context.contenders) > 1 else ():
+    for case in context.conditions if len(context.contenders) > 1 else ():
         # With pools of their own, seeds share some images only.
-        own_pools = one.results.condition.own_pools
-        found = [] if own_pools else overlaps_of(one, most)
-        if found:
-            fair, unions = zip(*found, strict=True)
+        own_pools = case.results.condition.own_pools
+        overlaps = [] if own_pools else overlaps_of(case, most)
+        if overlaps:
+            fair, unions = zip(*overlaps, strict=True)
             tables = [
-                _overlap_table(one, "overlap", _FAIR, fair),
-                _overlap_table(one, "overlap-unions", _PAPER, unions),
+                _overlap_table(case, "overlap", _FAIR, fair),
+                _overlap_table(case, "overlap-unions", _PAPER, unions),
             ]
-            blocks.append(Block(heading=one.heading, tables=tables))
-    return Section(anchor="overlap", title="Overlap of the picks", blocks=blocks)
+            blocks.append(Block(heading=case.heading, tables=tables))
+    return Section("overlap", "Overlap of the picks", blocks)
 
 
-def overlaps_of(one: ConditionContext, most: int) -> list[tuple[Overlap, Overlap]]:
+def overlaps_of(case: ConditionContext, most: int) -> list[tuple[Overlap, Overlap]]:
     """Return the overlaps at no more than so many numbers of labels.
 
     The first of each two is trial by trial, without the start; the other one is the
     paper's, of the unions over all trials.
     """
-    results = one.results
-    amounts = sorted(
-        {
-            line.num_labeled
-            for cell in results.cells
-            for line in cell.lines
-            if cell.acquired(line.num_labeled)
-        }
-    )
-    found = []
-    for amount in some(amounts, most):
+    results, overlaps = case.results, []
+    amounts = {
+        line.num_labeled
+        for cell in results.cells
+        for line in cell.lines
+        if cell.acquired(line.num_labeled)
+    }
+    for amount in some(sorted(amounts), most):
         trials = [
             seed
             for seed in results.seeds
@@ -458,20 +441,21 @@ def overlaps_of(one: ConditionContext, most: int) -> list[tuple[Overlap, Overlap
             )
         ]
         if trials:
-            found.append(_overlap(one, amount, trials))
-    return found
+            overlaps.append(_overlap(case, amount, trials))
+    return overlaps
 
 
 def redundancy_section(context: Context) -> Section:
     """Return the copies among the picks, where the experiment is about them."""
     blocks = []
-    for one in context.conditions if "redundancy" in context.experiment.figures else ():
+    is_shown = "redundancy" in context.experiment.figures
+    for case in context.conditions if is_shown else ():
         runs = {
-            who: copies_in(one.results.runs(who.label)) for who in context.contenders
+            who: copies_in(case.results.runs(who.label)) for who in context.contenders
         }
         averages = {
-            who: mean(share for *_, share in found) if found else nan
-            for who, found in runs.items()
+            who: mean(share for *_, share in copies) if copies else nan
+            for who, copies in runs.items()
         }
         least = min(filter(isfinite, averages.values()), default=nan)
         table = Table(
@@ -480,21 +464,21 @@ def redundancy_section(context: Context) -> Section:
                 [
                     who.short,
                     Entry(in_percent(averages[who]), averages[who] == least),
-                    in_percent(max((share for *_, share in found), default=nan)),
-                    f"{sum(picks for _, picks, _ in found):,}",
-                    f"{len(found):,}",
+                    in_percent(max((share for *_, share in copies), default=nan)),
+                    f"{sum(picks for _, picks, _ in copies):,}",
+                    f"{len(copies):,}",
                 ]
-                for who, found in runs.items()
+                for who, copies in runs.items()
             ],
-            name=one.file_name("redundancy"),
-            caption=one.caption(
+            name=case.file_name("redundancy"),
+            caption=case.caption(
                 "Picks that are copies of each other or of a labeled image (%). Bold: "
                 "the fewest."
             ),
         )
         if any(runs.values()):
-            blocks.append(Block(heading=one.heading, tables=[table]))
-    return Section(anchor="redundancy", title="Copies among the picks", blocks=blocks)
+            blocks.append(Block(heading=case.heading, tables=[table]))
+    return Section("redundancy", "Copies among the picks", blocks)
 
 
 def copies_in(runs: Sequence[CellResult]) -> list[tuple[int, int, float]]:
@@ -503,7 +487,7 @@ def copies_in(runs: Sequence[CellResult]) -> list[tuple[int, int, float]]:
     A pick is a copy of another, or of something labeled, if their names differ behind
     the last "#" only.
     """
-    found = []
+    shares = []
     for run in runs:
         labeled, copies, num_picks = list(run.start), 0.0, 0
         for line in run.lines:
@@ -519,14 +503,14 @@ def copies_in(runs: Sequence[CellResult]) -> list[tuple[int, int, float]]:
                 num_picks += len(picks)
                 labeled = names
         if num_picks:
-            found.append((run.seed, num_picks, copies / num_picks))
-    return found
+            shares.append((run.seed, num_picks, copies / num_picks))
+    return shares
 
 
 def _overlap(
-    one: ConditionContext, amount: int, trials: Sequence[int]
+    case: ConditionContext, amount: int, trials: Sequence[int]
 ) -> tuple[Overlap, Overlap]:
-    results = one.results
+    results = case.results
     numbers: dict[str, int] = {}
 
     def numbered(names: Sequence[str]) -> set[int]:
@@ -560,36 +544,35 @@ def _overlap(
 
 
 def _overlap_table(
-    one: ConditionContext, name: str, meaning: str, overlaps: Sequence[Overlap]
+    case: ConditionContext, name: str, meaning: str, overlaps: Sequence[Overlap]
 ) -> Table:
     """Return overlaps of strategies at some numbers of labels, darker for more."""
-    largest = max(1e-9, *(float(np.nanmax(found.shares)) for found in overlaps))
+    largest = max(1e-9, *(float(np.nanmax(overlap.shares)) for overlap in overlaps))
+
+    def entry(share: float) -> Entry:
+        shade = share / largest if isfinite(share) else None
+        return Entry(in_percent(share), share=shade)
+
     rows: list[Row] = [
         [
-            f"{found.num_labels:,}",
+            f"{overlap.num_labels:,}",
             who.short,
-            *(
-                Entry(
-                    in_percent(share),
-                    share=share / largest if isfinite(share) else None,
-                )
-                for share in shares
-            ),
-            in_percent(found.chance),
+            *map(entry, shares),
+            in_percent(overlap.chance),
         ]
-        for found in overlaps
-        for who, shares in zip(one.contenders, found.shares.tolist(), strict=True)
+        for overlap in overlaps
+        for who, shares in zip(case.contenders, overlap.shares.tolist(), strict=True)
     ]
-    size = len(one.contenders)
+    size = len(case.contenders)
     return Table(
         [
             "Labels",
             Column("Strategy", is_text=True),
-            *(who.short for who in one.contenders),
+            *(who.short for who in case.contenders),
             Column("chance", is_quiet=True),
         ],
         rows,
-        name=one.file_name(name),
-        caption=one.caption(f"Overlap (IoU, %) of the picks. {meaning}."),
+        name=case.file_name(name),
+        caption=case.caption(f"Overlap (IoU, %) of the picks. {meaning}."),
         breaks=range(size, len(rows), size),
     )
