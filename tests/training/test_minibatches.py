@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fewlabels.training.minibatches import balanced, drawn_items
+from fewlabels.training.minibatches import drawn_items, oversampled
 
 
 @given(num_items=st.integers(1, 20), size=st.integers(1, 30), key=st.integers(0, 2**62))
@@ -39,7 +39,7 @@ def test_purposes_and_keys_differ():
 def test_balanced_items_show_every_class_equally_often(labels):
     classes = torch.tensor(labels)
     indices = torch.arange(len(labels)) + 100
-    chosen = balanced(indices, classes)
+    chosen = oversampled(indices, classes)
     counts = torch.bincount(classes[chosen - 100])
     assert set(counts[classes.unique()].tolist()) == {int(classes.bincount().max())}
     assert set(chosen.tolist()) == set(indices.tolist())
@@ -50,5 +50,5 @@ def test_balanced_items_show_every_class_equally_often(labels):
 
 def test_balanced_labels_stay_as_they_are():
     indices = torch.tensor([9, 4, 7, 1])
-    chosen = balanced(indices, torch.tensor([0, 1, 0, 1]))
+    chosen = oversampled(indices, torch.tensor([0, 1, 0, 1]))
     assert chosen.tolist() == [9, 7, 4, 1]

@@ -10,6 +10,7 @@ from tests.training.test_trainers import fit
 from fewlabels import training
 from fewlabels.gram.graph import NeighborGraph
 from fewlabels.gram.nodes import Nodes
+from fewlabels.training import graph as graphs
 from fewlabels.training import poisson
 from fewlabels.training.graph import Sources
 from fewlabels.training.poisson import Poisson, mean_potentials
@@ -28,7 +29,7 @@ def direct(graph, sources):
 
 @pytest.mark.parametrize("most", [0, 256])
 def test_potentials_are_those_of_a_direct_solution(most, monkeypatch):
-    monkeypatch.setattr(poisson, "MOST_COLUMNS", most)
+    monkeypatch.setattr(graphs, "MOST_COLUMNS", most)
     graph, sources, _ = problem(num_labels=8, distance=1.0)
     assert graph.parts.max() == 0
     shares = np.bincount(sources.classes) / len(sources)

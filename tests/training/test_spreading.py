@@ -18,7 +18,6 @@ from fewlabels.gram.nodes import Nodes
 from fewlabels.models.classifiers import FrozenClassifier
 from fewlabels.pool import UNKNOWN, ArrayImages, Pool
 from fewlabels.training import graph as graphs
-from fewlabels.training import spreading
 from fewlabels.training.graph import Sources, balanced, floored, sharpness
 from fewlabels.training.spreading import Spreading, SpreadLabels, influence
 
@@ -61,7 +60,7 @@ def logits_of(classifier, pool):
 def test_influence_is_that_of_scikit_learn_on_the_same_graph(
     damping, most, monkeypatch
 ):
-    monkeypatch.setattr(spreading, "MOST_COLUMNS", most)
+    monkeypatch.setattr(graphs, "MOST_COLUMNS", most)
     graph, sources, _ = problem()
     felt = influence(graph, sources, damping)
     told = np.full(len(graph), -1)

@@ -105,7 +105,10 @@ def test_a_changed_byte_is_found_out(tmp_path, counted):
 
 
 def test_two_processes_in_one_workspace_are_kept_apart(tmp_path):
-    with workspace.alone_in(tmp_path), pytest.raises(RunInUseError, match="Another"):
+    with (
+        workspace.hold_workspace(tmp_path),
+        pytest.raises(RunInUseError, match="Another"),
+    ):
         fit(tmp_path)
 
 

@@ -21,7 +21,6 @@ from inspect import signature
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.synchronize import Event
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -37,17 +36,17 @@ from fewlabels.jobs import Replay, Sender
 from fewlabels.models import Network, checkpoint
 from fewlabels.training.schedule import Schedule
 
-_GLANCE = 0.1
-_PATIENCE = 10.0
+_POLL_SECONDS = 0.1
+_JOIN_TIMEOUT = 10.0
 
 OnCheckpoint = Callable[[int, Network], None]
 
 # Forked processes can neither use CUDA nor follow autograd's threads.
 _METHOD: Literal["spawn"] = "spawn"
-# The older of the two words is deprecated where there is the newer.
-_NEWER, _OLDER = "forward_sync_buffers", "broadcast_buffers"
-_HAS_NEWER = _NEWER in signature(DistributedDataParallel).parameters
-_OWN_BUFFERS: dict[str, Any] = {_NEWER if _HAS_NEWER else _OLDER: False}
+# The older of the two options is deprecated where there is the newer.
+_BUFFER_OPTIONS = ("forward_sync_buffers", "broadcast_buffers")
+_KNOWN = signature(DistributedDataParallel).parameters
+_OWN_BUFFERS: dict[str, Any] = {next(o for o in _BUFFER_OPTIONS if o in _KNOWN): False}
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -141,14 +140,13 @@ def _fabric(settings: Schedule) -> "Fabric":
     num_here, num_nodes = settings.devices, 1
     # Running statistics are averaged after each step, not taken from the first process.
     if _is_launched():
-        everywhere, num_here = (
-            int(os.environ[name]) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE")
-        )
+        everywhere = int(os.environ["WORLD_SIZE"])
+        num_here = int(os.environ["LOCAL_WORLD_SIZE"])
         if settings.devices != everywhere:
             raise UsageError(
                 f"torchrun has started {everywhere} processes, and the training has "
-                f"{settings.devices} devices, which decides how its sums are rounded. "
-                f"Give devices={everywhere}, or start as many processes as devices."
+                f"{settings.devices} devices. Give devices={everywhere}, or start as "
+                "many processes as devices."
             )
         num_nodes = everywhere // num_here
         strategy = DDPStrategy(**_OWN_BUFFERS)
@@ -166,7 +164,7 @@ def _fabric(settings: Schedule) -> "Fabric":
         raise UsageError(
             f"Training cannot use accelerator '{settings.accelerator}' with "
             f"{settings.devices} devices and precision '{settings.precision}': {error} "
-            'Choose what this machine has; accelerator="cpu" works everywhere.'
+            'accelerator="cpu" works everywhere.'
         ) from error
 
 
@@ -182,7 +180,7 @@ def _trained_by_several(
     with listener.listening():
         try:
             theirs = [other for _, other in lines]
-            work = partial(_member, task=task, connections=theirs, stop=stop)
+            work = partial(_train_member, task=task, connections=theirs, stop=stop)
             _fabric(task.settings).launch(work)
         except ProcessException as error:
             failure = error
@@ -193,33 +191,40 @@ def _trained_by_several(
         raise TrainingError(
             f"One of the {task.settings.devices} processes of the training ended early "
             f"({reason}). Run the same again: with a workspace, it goes on from the "
-            "last saved state. A script that trains on several devices needs "
-            'if __name__ == "__main__": around its work.'
+            'last saved state. A script needs if __name__ == "__main__": around its '
+            "work to train on several devices."
         ) from failure
     return network
 
 
-def _member(
+def _train_member(
     fabric: "Fabric", *, task: "Task", connections: Sequence[Connection], stop: Event
 ) -> None:
-    """Train as one of several processes; the first one tells of it."""
+    """Train as one of several processes; the first one reports."""
+    group = ProcessGroup(fabric)
+    connection = connections[group.rank]
 
-    def interrupted(number: int, frame: FrameType | None) -> None:
-        """Leave Ctrl-C to the waiting process, unless this is how its death is told."""
-        del number, frame
+    def on_interrupt(*_: object) -> None:
+        """Leave Ctrl-C to the waiting process, unless that process is gone."""
         parent = parent_process()
         if parent is None or not parent.is_alive():
             raise KeyboardInterrupt
 
-    signal.signal(signal.SIGINT, interrupted)
-    group = ProcessGroup(fabric)
-    connection = connections[group.rank]
+    def send_checkpoint(step: int, network: Network) -> None:
+        """Send the averaged network, and save nothing before it was evaluated."""
+        packed = checkpoint.serialized(network.state_dict(), {})
+        connection.send({"event": "checkpoint", "step": step, "network": packed})
+        if not connection.recv():  # evaluating failed, and the reason is known there
+            msg = f"The training was stopped after the checkpoint of step {step}."
+            raise TrainingError(msg)
+
+    signal.signal(signal.SIGINT, on_interrupt)
     with ExitStack() as listening:
         if group.rank == 0:
             listening.enter_context(progress.reporting(Sender(connection.send)))
             listening.enter_context(progress.stopping(stop.is_set))
         try:
-            average = task.train(group, task.untrained(), partial(_look_at, connection))
+            average = task.train(group, task.untrained(), send_checkpoint)
         except (FewlabelsError, progress.Canceled) as error:
             connection.send({"event": "failed", "error": error})
             raise TrainingError(str(error)) from error  # which ends the others, too
@@ -228,29 +233,9 @@ def _member(
         connection.send({"event": "trained", "network": packed})
 
 
-def _look_at(connection: Connection, step: int, network: Network) -> None:
-    """Send the averaged network, and wait until it was looked at.
-
-    Nothing past this step may be saved before that.
-
-    Args:
-        connection: To the process that waits.
-        step: How many steps are done.
-        network: The averaged network.
-
-    Raises:
-        TrainingError: If whoever looked at it failed; the reason is known there.
-    """
-    packed = checkpoint.serialized(network.state_dict(), {})
-    connection.send({"event": "checkpoint", "step": step, "network": packed})
-    if not connection.recv():
-        msg = f"The training was stopped after the checkpoint of step {step}."
-        raise TrainingError(msg)
-
-
 @dataclass
 class Listener:
-    """Hears in the waiting process what the group sends."""
+    """Receives in the waiting process what the group sends."""
 
     connections: Sequence[Connection]
     network: Network
@@ -266,7 +251,7 @@ class Listener:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Hear messages in a thread while the block runs, to the last one."""
+        """Receive messages in a thread while the block runs, to the last one."""
         context, threads = contextvars.copy_context(), torch.get_num_threads()
 
         def listen() -> None:
@@ -279,11 +264,14 @@ class Listener:
             yield
         finally:
             self._ended.set()
-            thread.join(_PATIENCE)  # half a message of a killed process never ends
+            thread.join(_JOIN_TIMEOUT)  # half a message of a killed process never ends
 
     def _listen(self) -> None:
         with closing(Replay()) as replay:
-            while ready := wait(self.connections, _GLANCE) or not self._ended.is_set():
+            while (
+                ready := wait(self.connections, _POLL_SECONDS)
+                or not self._ended.is_set()
+            ):
                 if progress.is_stopped():
                     self.stop.set()
                 if not isinstance(ready, list):
@@ -291,11 +279,11 @@ class Listener:
                 for connection in ready:
                     assert isinstance(connection, Connection)
                     event = connection.recv()
-                    self._hear(event, replay)
+                    self._receive(event, replay)
                     if event["event"] == "checkpoint":
                         connection.send(self.error is None)
 
-    def _hear(self, event: jobs.Event, replay: Replay) -> None:
+    def _receive(self, event: jobs.Event, replay: Replay) -> None:
         try:
             if "network" in event:
                 self.network.load_state_dict(loaded(event["network"]))

@@ -8,6 +8,7 @@ R voters, D numbers per row.
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -65,8 +66,8 @@ class Sources:
     ) -> "Sources":
         """Return labels of some items; copies with the same label count once."""
         pairs = np.stack([nodes.node_of[items.numpy()], labels.numpy()], axis=1)
-        found = np.unique(pairs, axis=0)
-        return cls(found[:, 0], found[:, 1], num_classes)
+        distinct = np.unique(pairs, axis=0)
+        return cls(distinct[:, 0], distinct[:, 1], num_classes)
 
     def __len__(self) -> int:
         """Return the number of pairs."""
@@ -165,14 +166,13 @@ class GraphLearner(DirectLearner):
         """Return the classes that nodes may have: those with a label."""
         return np.unique(sources.classes)
 
-    def told_shares(self, sources: Sources) -> Floats:
-        """Return the share of each class; where none is told, even, shape (C,)."""
-        if isinstance(self.shares, str):
-            return np.ones(sources.num_classes)
-        return np.array(self.shares)
+    def class_shares(self, sources: Sources) -> Floats:
+        """Return the share of each class, even unless shares are given, shape (C,)."""
+        even = np.ones(sources.num_classes)
+        return even if isinstance(self.shares, str) else np.array(self.shares)
 
     def aligned(self, logs: Floats, nodes: Nodes, sources: Sources) -> Floats:
-        """Return beliefs of which each class gets its share, if that is told.
+        """Return beliefs in which each class has its share, if shares are known.
 
         Args:
             logs: Logarithms of probabilities, shape (M, C).
@@ -184,11 +184,11 @@ class GraphLearner(DirectLearner):
         """
         if self.shares == "unknown":
             return logs
-        present, shares = self.present(sources), self.told_shares(sources)
+        present, shares = self.present(sources), self.class_shares(sources)
         counts = np.bincount(nodes.node_of).astype(np.float64)
-        found = np.full_like(logs, ABSENT)
-        found[:, present] = balanced(logs[:, present], counts, shares[present])
-        return floored(found)
+        beliefs = np.full_like(logs, ABSENT)
+        beliefs[:, present] = balanced(logs[:, present], counts, shares[present])
+        return floored(beliefs)
 
 
 @dataclass(eq=False)
@@ -222,19 +222,44 @@ _remembered: list[Surroundings] = []
 def surroundings(views: Views, images: Images) -> Surroundings:
     """Return what is near what in a pool; the last few pools are remembered."""
     identity = (views.identity, views.origin)
-    for one in _remembered:
-        if one.images is images and one.identity == identity:
-            return one
-    nodes = Nodes.of(views.rows, views.origin)
-    found = Surroundings(nodes, images, identity)
-    for number, one in enumerate(_remembered):
-        if one.nodes.identity == nodes.identity:
-            found = _remembered.pop(number)
-            found.images, found.identity = images, identity
+    for known in _remembered:
+        if known.images is images and known.identity == identity:
+            return known
+    around = Surroundings(Nodes.of(views.rows, views.origin), images, identity)
+    for known in _remembered:
+        if known.nodes.identity == around.nodes.identity:
+            _remembered.remove(known)
+            around = known
+            around.images, around.identity = images, identity
             break
-    _remembered.append(found)
+    _remembered.append(around)
     del _remembered[:-_MOST_REMEMBERED]
-    return found
+    return around
+
+
+def class_sums(
+    graph: NeighborGraph, sources: Sources, weights: Floats, damping: float | None
+) -> Floats:
+    """Return the weighted influence of each class's sources at each node, (M, C).
+
+    Without damping, it is their potential. Few sources are solved for one by one, so
+    that a new one costs only its own.
+    """
+    solve, column = graph.potentials, graph.potential
+    if damping is not None:
+        solve = partial(graph.diffused, damping=damping)
+        column = partial(graph.influence, damping=damping)
+    sums = np.zeros((len(graph), sources.num_classes))
+    if len(sources) <= MOST_COLUMNS:
+        pairs = zip(sources.nodes, sources.classes, weights, strict=True)
+        for node, number, weight in pairs:
+            sums[:, number] += weight * column(int(node))
+        return sums
+    for number in np.unique(sources.classes):
+        is_own, source = sources.classes == number, np.zeros(len(graph))
+        source[sources.nodes[is_own]] = weights[is_own]
+        sums[:, number] = solve(source)
+    return sums
 
 
 def floored(logits: Floats) -> Floats:

@@ -82,11 +82,9 @@ class Linear(DirectLearner):
         return head
 
     def solve(self, network: Network, views: Views, pool: Pool, key: int) -> None:
-        """Fit the head to the labels, and to the pool where that is told or better."""
+        """Fit the head to the labels, and to the pool if that is chosen or better."""
         labeled, labels = pool.labeled, pool.labels[pool.labeled]
-        is_other = torch.ones(len(pool), dtype=torch.bool)
-        is_other[labeled] = False
-        others = torch.nonzero(is_other).flatten()
+        others = pool.unlabeled
         room = max(0, _MOST_ITEMS - len(labeled))
         if len(others) > room:
             order = torch.randperm(len(others), generator=rng.stream(key, "items"))
@@ -135,7 +133,7 @@ class LinearProblem:
     """How much each class counts, shape (C,)."""
 
     def solution(self, known: Tensor, labels: Tensor, generator: Generator) -> Layer:
-        """Return the layer that is fitted in the way that is told or seems better.
+        """Return the layer that is fitted as the settings say, or as seems better.
 
         Args:
             known: Labeled rows, shape (n,).
@@ -145,26 +143,29 @@ class LinearProblem:
         Returns:
             Weight and bias.
         """
-        told = self.settings.unlabeled
+        mode = self.settings.unlabeled
         is_all_known = len(known) == len(self.rows)
         is_decided = len(self.shares) == 1 or not self.settings.pool_weight
-        if told == "ignore" or is_all_known or is_decided:
-            return self.supervised(known, labels)
+        if mode == "ignore" or is_all_known or is_decided:
+            return self.fitted(known, labels)
         graph = neighbor_graph(self.rows, _NUM_NEIGHBORS)
-        if told == "use" or self._pool_helps(graph, known, labels, generator):
-            return self.semi_supervised(graph, known, labels)
-        return self.supervised(known, labels)
+        if mode == "use" or self._pool_helps(graph, known, labels, generator):
+            return self.fitted(known, labels, graph)
+        return self.fitted(known, labels)
 
-    def supervised(self, known: Tensor, labels: Tensor) -> Layer:
-        """Return the layer that fits the labels alone."""
-        one_hot = F.one_hot(labels, len(self.shares)).double()
-        weights = self._weights(labels)
-        return logistic(self.rows[known], one_hot, weights, self.settings.penalty)
-
-    def semi_supervised(
-        self, graph: NeighborGraph, known: Tensor, labels: Tensor
+    def fitted(
+        self, known: Tensor, labels: Tensor, graph: NeighborGraph | None = None
     ) -> Layer:
-        """Return the layer that fits the labels and what they say of the pool."""
+        """Return the layer that fits the labels and, by a graph, the rest of the pool.
+
+        The weights of labels are 1 on average, and by class in total as shares are.
+        """
+        counts = torch.bincount(labels, minlength=len(self.shares)).double()
+        each = self.shares / self.shares.sum() / counts
+        weights = len(labels) * each[labels]
+        rows, one_hot = self.rows[known], F.one_hot(labels, len(self.shares)).double()
+        if graph is None:
+            return logistic(rows, one_hot, weights, self.settings.penalty)
         is_rest = torch.ones(len(self.rows), dtype=torch.bool)
         is_rest[known] = False
         believed = spread(graph, known, labels)[is_rest]
@@ -174,22 +175,13 @@ class LinearProblem:
         if self.settings.shares != "unknown":
             wanted = targets.from_shares(self.shares, len(believed))
             believed = darp.solve(believed, wanted, capacity=None).refined
-        one_hot = F.one_hot(labels, len(self.shares)).double()
-        each = self.settings.pool_weight / len(believed)
+        share = self.settings.pool_weight / len(believed)
         return logistic(
-            torch.cat([self.rows[known], self.rows[is_rest]]),
+            torch.cat([rows, self.rows[is_rest]]),
             torch.cat([one_hot, believed]),
-            torch.cat(
-                [self._weights(labels), believed.new_full((len(believed),), each)]
-            ),
+            torch.cat([weights, believed.new_full((len(believed),), share)]),
             self.settings.penalty,
         )
-
-    def _weights(self, labels: Tensor) -> Tensor:
-        """Return weights of labels: 1 on average, in total by class as shares are."""
-        counts = torch.bincount(labels, minlength=len(self.shares)).double()
-        each = self.shares / self.shares.sum() / counts
-        return len(labels) * each[labels]
 
     def _pool_helps(
         self, graph: NeighborGraph, known: Tensor, labels: Tensor, generator: Generator
@@ -199,41 +191,31 @@ class LinearProblem:
         With few labels both ways get about as many right by chance, and unlabeled
         images help where neighbors tend to be alike. So they are used unless those
         labels that only one way gets right speak for the other by more than a standard
-        error (McNemar's test).
+        error (McNemar's test). The labels of each class are dealt out to the folds; the
+        only label of a class is in none.
         """
-        folds = _folds(labels, generator)
+        folds, offset = torch.full_like(labels, -1), 0
+        for number in range(int(labels.max()) + 1):
+            members = torch.nonzero(labels == number).flatten()
+            if len(members) > 1:
+                order = torch.randperm(len(members), generator=generator)
+                places = offset + torch.arange(len(members))
+                folds[members[order]] = places % _NUM_FOLDS
+                offset += len(members)
         only_with = only_without = 0
         with progress.track("Cross-validation", _NUM_FOLDS) as advance:
             for number in range(_NUM_FOLDS):
                 out = folds == number
                 if bool(out.any()):
                     kept = (known[~out], labels[~out])
-                    layers = self.semi_supervised(graph, *kept), self.supervised(*kept)
                     right_with, right_without = (
                         F.linear(self.rows[known[out]], *layer).argmax(1) == labels[out]
-                        for layer in layers
+                        for layer in (self.fitted(*kept, graph), self.fitted(*kept))
                     )
                     only_with += int((right_with & ~right_without).sum())
                     only_without += int((right_without & ~right_with).sum())
                 advance(1)
         return only_without - only_with <= math.sqrt(only_without + only_with)
-
-
-def _folds(labels: Tensor, generator: Generator) -> Tensor:
-    """Deal the labels of each class out to folds; a class's only label to none.
-
-    Returns:
-        The fold of each label, -1: none, shape (n,).
-    """
-    folds = torch.full_like(labels, -1)
-    offset = 0
-    for number in range(int(labels.max()) + 1):
-        members = torch.nonzero(labels == number).flatten()
-        if len(members) > 1:
-            order = torch.randperm(len(members), generator=generator)
-            folds[members[order]] = (offset + torch.arange(len(members))) % _NUM_FOLDS
-            offset += len(members)
-    return folds
 
 
 def neighbor_graph(rows: Tensor, num_neighbors: int) -> NeighborGraph:

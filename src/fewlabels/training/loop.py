@@ -3,7 +3,7 @@
 import copy
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from fewlabels import progress
 from fewlabels.errors import TrainingError
 from fewlabels.models import Network, dropout
-from fewlabels.training.devices import ProcessGroup
+from fewlabels.training.devices import OnCheckpoint, ProcessGroup
 from fewlabels.training.learner import Learner, LearningNetwork, Loss, Step
 from fewlabels.training.minibatches import Minibatch, Minibatcher, prepared
 from fewlabels.training.optimization import AveragedNetwork, cyclic_factor, sgd
@@ -28,7 +28,7 @@ _LOST = 1e4  # guessing costs log C, about 10 for ten thousand classes
 
 
 class Stepper:
-    """A training under way: all that one step reads and changes.
+    """A running training: all that one step reads and changes.
 
     Attributes:
         memory: The tensors of learner and alignment that outlive a step.
@@ -44,7 +44,7 @@ class Stepper:
         learner, self.alignment = task.training.learner, task.training.alignment
         assert isinstance(learner, Learner)
         self.learner, self.group, self.schedule = learner, group, task.settings
-        schedule, pool = self.schedule, task.pool
+        schedule = self.schedule
         self.learning_rate = task.learning_rate(network)
         self.learning = LearningNetwork(network, learner.heads, task.key)
         self.learning.to(group.device)
@@ -54,18 +54,15 @@ class Stepper:
             self.even = AveragedNetwork(self.learning, schedule.ema_decay)
         if schedule.compiles:
             self.learning.compile()
-        self.memory = learner.memory(pool)
+        self.memory = learner.memory(task.pool)
         if self.alignment is not None:
-            self.memory |= self.alignment.memory(pool)
+            self.memory |= self.alignment.memory(task.pool)
         self.minibatcher = Minibatcher(
-            task.views, learner.views, learner.mu, pool, schedule, task.key, group
+            task.views, learner.views, learner.mu, task.pool, schedule, task.key, group
         )
         self.module = group.wrapped(self.learning)
         self.optimizer = sgd(
-            self.learning,
-            self.learning_rate,
-            schedule.momentum,
-            schedule.weight_decay,
+            self.learning, self.learning_rate, schedule.momentum, schedule.weight_decay
         )
         self.prefetch = task.training.execution.prefetch
 
@@ -104,9 +101,9 @@ class Stepper:
         )
 
     def result(self, done: int) -> Network:
-        """Return what the training gives if it ends after some steps."""
-        has_begun = done > self.schedule.averages_from
-        average = (self.even if has_begun else self.average).module
+        """Return the result of the training if it ends after some steps."""
+        is_even = done > self.schedule.averages_from
+        average = (self.even if is_even else self.average).module
         return self.learner.result(copy.deepcopy(average), self.minibatcher.inputs)
 
     def rate_at(self, step: int) -> float:
@@ -122,10 +119,8 @@ class Stepper:
         parts: dict[str, Mapping[str, Tensor]] = {"memory": self.memory}
         if self.even is not self.average:
             parts["even-average"] = self.even.module.state_dict()
-        for end, own, averaged in (
-            ("", now.network, mean.network),
-            ("-heads", now.heads, mean.heads),
-        ):
+        both = ("", now.network, mean.network), ("-heads", now.heads, mean.heads)
+        for end, own, averaged in both:
             parts[f"network{end}"] = own.state_dict()
             parts[f"average{end}"] = averaged.state_dict()
             parts[f"momentum{end}"] = {
@@ -140,16 +135,13 @@ class Stepper:
         }
 
 
-def run(
-    stepper: Stepper,
-    saved: SavedState | None,
-    on_checkpoint: Callable[[int, Network], None],
+def run_steps(
+    stepper: Stepper, saved: SavedState | None, on_checkpoint: OnCheckpoint
 ) -> None:
-    """Do all steps that are left, telling of progress, checkpoints and breakdown."""
+    """Do all steps that are left; report progress, checkpoints and breakdown."""
     start = 0 if saved is None else saved.fill()
     schedule, group = stepper.schedule, stepper.group
-    is_first, total = group.rank == 0, schedule.steps
-    depth = stepper.prefetch
+    total, depth = schedule.steps, stepper.prefetch
     if depth is None:
         depth = 0 if group.device.type == "cpu" else _PREFETCH_ON_GPU
     since, at = start, time.perf_counter()
@@ -162,20 +154,20 @@ def run(
             done = step + 1
             advance(1)
             if saved is not None and saved.taken:
-                check_finite(loss, step, schedule, saved)
+                check_loss(loss, step, schedule, saved)
                 saved.write()
                 if progress.is_stopped():
                     raise progress.Canceled
             if done % _REPORT_EVERY == 0 or done == total:
-                check_finite(loss, step, schedule, saved)
+                check_loss(loss, step, schedule, saved)
                 now = time.perf_counter()
                 pace = (done - since) * stepper.minibatcher.num_views / (now - at)
-                figures = {name: float(f.detach()) for name, f in loss.figures.items()}
-                figures = {"loss": float(loss.total.detach()), **figures}
+                terms = {"loss": loss.total, **loss.figures}
+                figures = {name: float(f.detach()) for name, f in terms.items()}
                 figures["learning-rate"] = stepper.rate_at(step)
                 progress.tell(done, {**figures, "images-per-second": pace})
                 since, at = done, now
-            if not is_first:
+            if group.rank:
                 continue
             if done % schedule.checkpoint_every == 0 or done == total:
                 paused = time.perf_counter()
@@ -187,15 +179,15 @@ def run(
                 saved.take(done)
 
 
-def check_finite(
+def check_loss(
     loss: Loss, step: int, schedule: Schedule, saved: SavedState | None
 ) -> None:
-    """Raise if training broke down; NaN stays, so an occasional look is enough."""
+    """Raise if training broke down; NaN stays, so an occasional check is enough."""
     value = float(loss.total.detach())
     if not math.isfinite(value) or value >= _LOST:
         kept = "" if saved is None else saved.last_good()
         raise TrainingError(
-            f"The loss is {value:.6g} by step {step} of {schedule.steps}, so the "
-            f"network is lost. Lower learning_rate (now {schedule.learning_rate}), and "
-            f"check that the images hold finite numbers.{kept}"
+            f"The loss is {value:.6g} by step {step} of {schedule.steps}. Lower "
+            f"learning_rate (now {schedule.learning_rate}), and check that the images "
+            f"hold finite numbers.{kept}"
         )

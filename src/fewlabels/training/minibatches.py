@@ -77,30 +77,26 @@ class Minibatcher:
     def at(self, step: int) -> Minibatch:
         """Return the minibatch of one step."""
         items_B = self._items(self._labeled, 1, "labeled items", step)
-        shown = self._shown(items_B, step, is_labeled=True)
         items_U = items_B[:0]
-        if self.mu:
-            # Labeled items stay among the unlabeled ones, as in the official code.
+        if self.mu:  # labeled items are among the unlabeled ones, as in official code
             every = torch.arange(len(self.pool))
             items_U = self._items(every, self.mu, "unlabeled items", step)
-            shown |= self._shown(items_U, step, is_labeled=False)
-        return Minibatch(items_B, self.pool.labels[items_B], items_U, shown)
-
-    def _shown(
-        self, items: Tensor, step: int, *, is_labeled: bool
-    ) -> dict[str, Tensor]:
-        wanted = {
-            name: (view.kind, self.group.stream(self.key, f"{name} views", step))
-            for name, view in self.wanted.items()
-            if view.is_labeled == is_labeled
-        }
-        return self.inputs.shown(items, wanted)
+        views: dict[str, Tensor] = {}
+        for is_labeled, items in ((True, items_B), (False, items_U)):
+            wanted = {
+                name: (view.kind, self.group.stream(self.key, f"{name} views", step))
+                for name, view in self.wanted.items()
+                if view.is_labeled == is_labeled
+            }
+            if wanted:
+                views |= self.inputs.shown(items, wanted)
+        return Minibatch(items_B, self.pool.labels[items_B], items_U, views)
 
     @cached_property
     def _labeled(self) -> Tensor:
         items = self.pool.labeled
         if self.schedule.balances_classes:
-            return balanced(items, self.pool.labels[items])
+            return oversampled(items, self.pool.labels[items])
         return items
 
     def _items(self, items: Tensor, ratio: int, purpose: str, step: int) -> Tensor:
@@ -132,11 +128,11 @@ def drawn_items(items: Tensor, size: int, key: int, purpose: str, step: int) -> 
     return items[order[start : start + size]]
 
 
-def balanced(indices: Tensor, labels: Tensor) -> Tensor:
+def oversampled(indices: Tensor, labels: Tensor) -> Tensor:
     """Return the indices with those of rarer classes repeated, all classes alike.
 
     Example:
-        >>> balanced(torch.tensor([4, 6, 7]), torch.tensor([0, 1, 1])).tolist()
+        >>> oversampled(torch.tensor([4, 6, 7]), torch.tensor([0, 1, 1])).tolist()
         [4, 4, 6, 7]
     """
     members = [indices[labels == number] for number in sorted(set(labels.tolist()))]
@@ -160,19 +156,16 @@ def prepared(
     if depth == 0:
         yield from map(make, range(start, stop))
         return
-    # A thread begins with the number of cores; it shall keep to ours.
-    threads = torch.get_num_threads()
-    with ThreadPoolExecutor(
-        1, "minibatches", initializer=torch.set_num_threads, initargs=(threads,)
-    ) as worker:
-        waiting: deque[Future[Minibatch]] = deque()
-        try:
-            for step in range(start, stop):
-                waiting.append(worker.submit(make, step))
-                if len(waiting) > depth:
-                    yield waiting.popleft().result()
-            while waiting:
+    # A thread begins with as many threads of its own as there are cores.
+    threads = (torch.get_num_threads(),)
+    worker = ThreadPoolExecutor(1, "minibatches", torch.set_num_threads, threads)
+    waiting: deque[Future[Minibatch]] = deque()
+    try:
+        for step in range(start, stop):
+            waiting.append(worker.submit(make, step))
+            if len(waiting) > depth:
                 yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        worker.shutdown(cancel_futures=True)

@@ -8,8 +8,8 @@ centers by entropic optimal transport, so that each class gets its share (Cuturi
 Each time, centers are matched to classes anew, as labels are likeliest: a mean of one
 or two labels may have gone to a neighboring cluster.
 
-Who tells the shares says that every class is there. A class that has no label yet then
-begins where the other centers explain nodes worst.
+Known shares mean that every class is there. A class that has no label yet then begins
+where the other centers explain nodes worst.
 
 How sure beliefs may be is seen on the labels themselves: a center is the mean of many
 nodes, so that a label hardly sways its own.
@@ -59,18 +59,18 @@ class OT(GraphLearner):
     def beliefs(self, graph: NeighborGraph, sources: Sources) -> Floats:
         """Return logarithms of probabilities of all nodes, shape (M, C)."""
         logs = self._assigned(graph, sources)
-        told = logs[sources.nodes], sources.classes
-        return floored(sharpness(*told, _USUAL_SHARPNESS)[0] * logs)
+        own = logs[sources.nodes], sources.classes
+        return floored(sharpness(*own, _USUAL_SHARPNESS)[0] * logs)
 
     def present(self, sources: Sources) -> NDArray[np.int64]:
-        """Return the classes that nodes may have: all where shares are told."""
+        """Return the classes that nodes may have: all where shares are known."""
         if self.shares == "unknown":
             return super().present(sources)
         return np.arange(sources.num_classes)
 
     def _assigned(self, graph: NeighborGraph, sources: Sources) -> Floats:
         """Return logarithms of how far each node belongs to each class, (M, C)."""
-        present, shares = self.present(sources), self.told_shares(sources)
+        present, shares = self.present(sources), self.class_shares(sources)
         masses = np.bincount(graph.nodes.node_of).astype(np.float64)
         given = np.zeros((len(graph), sources.num_classes))
         np.add.at(given, (sources.nodes, sources.classes), 1)
@@ -98,19 +98,19 @@ class OT(GraphLearner):
     ) -> Floats:
         """Return logarithms of how far points belong to classes, shape (M, k)."""
         labeled = np.flatnonzero(given.any(axis=1))
-        told = given[labeled]
+        labels = given[labeled]
         centers = first_centers(points, masses, given)
         logs, offsets = given, np.zeros(len(shares))
         for _ in range(_ROUNDS):
             costs = squared_distances(points, centers)
-            found = assignment(costs, masses, shares, self.temperature, offsets)
-            likelihoods = told.T @ found.logs[labeled]
+            plan = assignment(costs, masses, shares, self.temperature, offsets)
+            likelihoods = labels.T @ plan.logs[labeled]
             _, likeliest = linear_sum_assignment(likelihoods, maximize=True)
-            logs, offsets = found.logs[:, likeliest], found.offsets[likeliest]
+            logs, offsets = plan.logs[:, likeliest], plan.offsets[likeliest]
             if self.shares == "unknown":
-                shares = (found.unasked[likeliest] + 1 / len(shares)) / 2
+                shares = (plan.unasked[likeliest] + 1 / len(shares)) / 2
             belongs = np.exp(logs)
-            belongs[labeled] = told / told.sum(axis=1, keepdims=True)
+            belongs[labeled] = labels / labels.sum(axis=1, keepdims=True)
             centers = means(belongs * masses[:, None], points)
         return logs
 

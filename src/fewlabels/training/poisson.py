@@ -4,7 +4,7 @@ Calder, Cook, Thorpe and Slepcev, "Poisson Learning: Graph Based Semi-Supervised
 Learning at Very Low Label Rates" (ICML 2020): u solves L u = sum of (y_j - mean y) at
 the labeled nodes j, where L is the graph's Laplacian, and a node is of the class that
 has the largest u, divided by its share of the labels. But for what is the same for all
-classes, that is the mean potential of the class's labels. Where class shares are told,
+classes, that is the mean potential of the class's labels. Where class shares are known,
 PoissonMBO (Sec. 2.4 there) goes on from it: a flow of one-hot classes alternates with
 choosing classes anew, so that each gets its share.
 
@@ -14,16 +14,15 @@ Shapes: M nodes, s sources, n labels left out, C classes.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from fewlabels.gram.graph import NeighborGraph
 from fewlabels.gram.nodes import Floats
 from fewlabels.training.graph import (
     ABSENT,
-    MOST_COLUMNS,
     GraphLearner,
     Sources,
+    class_sums,
     floored,
     sharpness,
 )
@@ -36,12 +35,18 @@ _HARD = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class Poisson(GraphLearner):
-    """Poisson learning; PoissonMBO where class shares are told."""
+    """Poisson learning; PoissonMBO where class shares are known."""
 
     def beliefs(self, graph: NeighborGraph, sources: Sources) -> Floats:
         """Return logarithms of probabilities of all nodes, shape (M, C)."""
         scores = mean_potentials(graph, sources)
-        left_out, labels = _left_out(graph, sources, scores)
+        counts = _counts(graph, sources)[graph.parts[sources.nodes], sources.classes]
+        chosen = sources.some(counts > 1)  # none that is alone in its part
+        nodes, labels = sources.nodes[chosen], sources.classes[chosen]
+        left_out, own = scores[nodes], (np.arange(len(chosen)), labels)
+        alone = np.array([graph.potential(int(node))[node] for node in nodes])
+        several = counts[chosen]
+        left_out[own] = (several * left_out[own] - alone) / (several - 1)
         spread = _spread(scores)
         power, _ = sharpness(left_out / spread, labels, _USUAL_SHARPNESS)
         if self.shares != "unknown":
@@ -74,40 +79,12 @@ def mean_potentials(graph: NeighborGraph, sources: Sources) -> Floats:
     Labels count in the part of the graph that they are in. Where a class has none, it
     gets a number below all others; where no class has any, all get zero.
     """
-    scores = np.zeros((len(graph), sources.num_classes))
     counts = _counts(graph, sources)
     shares = 1 / counts[graph.parts[sources.nodes], sources.classes]
-    if len(sources) <= MOST_COLUMNS:
-        for node, number, share in zip(
-            sources.nodes, sources.classes, shares, strict=True
-        ):
-            scores[:, number] += share * graph.potential(int(node))
-    else:
-        for number in np.unique(sources.classes):
-            is_own = sources.classes == number
-            source = np.zeros(len(graph))
-            source[sources.nodes[is_own]] = shares[is_own]
-            scores[:, number] = graph.potentials(source)
+    scores = class_sums(graph, sources, shares, damping=None)
     is_absent = (counts == 0) & counts.any(axis=1, keepdims=True)
     scores[is_absent[graph.parts]] = ABSENT
     return scores
-
-
-def _left_out(
-    graph: NeighborGraph, sources: Sources, scores: Floats
-) -> tuple[Floats, NDArray[np.int64]]:
-    """Return what the others say about labels, each left out in turn, and the labels.
-
-    Those that are alone of their class in a part of the graph are not left out.
-    """
-    counts = _counts(graph, sources)[graph.parts[sources.nodes], sources.classes]
-    chosen = sources.some(counts > 1)
-    nodes, labels = sources.nodes[chosen], sources.classes[chosen]
-    every, found = np.arange(len(chosen)), scores[nodes]
-    own = np.array([graph.potential(int(node))[node] for node in nodes])
-    several = counts[chosen]
-    found[every, labels] = (several * found[every, labels] - own) / (several - 1)
-    return found, labels
 
 
 def _counts(graph: NeighborGraph, sources: Sources) -> Floats:

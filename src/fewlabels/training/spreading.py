@@ -19,9 +19,9 @@ from fewlabels.errors import Share
 from fewlabels.gram.graph import NeighborGraph
 from fewlabels.gram.nodes import Floats
 from fewlabels.training.graph import (
-    MOST_COLUMNS,
     GraphLearner,
     Sources,
+    class_sums,
     floored,
     sharpness,
 )
@@ -86,13 +86,4 @@ def _logits(felt: Floats, totals: Floats) -> Floats:
 
 def influence(graph: NeighborGraph, sources: Sources, damping: float) -> Floats:
     """Return how far the labels of each class are felt at each node, shape (M, C)."""
-    felt_MC = np.zeros((len(graph), sources.num_classes))
-    if len(sources) <= MOST_COLUMNS:
-        for node, number in zip(sources.nodes, sources.classes, strict=True):
-            felt_MC[:, number] += graph.influence(int(node), damping)
-        return felt_MC
-    for number in np.unique(sources.classes):
-        source = np.zeros(len(graph))
-        source[sources.nodes[sources.classes == number]] = 1.0
-        felt_MC[:, number] = graph.diffused(source, damping)
-    return felt_MC
+    return class_sums(graph, sources, np.ones(len(sources)), damping)

@@ -1,7 +1,7 @@
 """A training is a value: inputs, a learner, an alignment and a schedule.
 
-Two that are equal do the same. How a training is done is besides, and decides nothing.
-A finished training is found again, an unfinished one goes on.
+Equal trainings have equal results; their execution changes none. A finished training is
+loaded from its workspace, and an unfinished one is resumed.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ from fewlabels.pool import Pool
 from fewlabels.protocols import Classifier, ignore
 from fewlabels.training import devices, loop
 from fewlabels.training import workspace as workspaces
-from fewlabels.training.devices import ProcessGroup
+from fewlabels.training.devices import OnCheckpoint, ProcessGroup
 from fewlabels.training.learner import Alignment, DirectLearner, Learner
 from fewlabels.training.optimization import rate_bound
 from fewlabels.training.schedule import Execution, Schedule
@@ -48,17 +48,16 @@ class Training:
         network = "" if self.schedule is None else self.schedule.network
         if self.inputs.has_features and network.startswith("wrn"):
             raise UsageError(
-                f"The network '{network}' takes images, and features are frozen here: "
+                f"The network '{network}' takes images, and features are frozen here; "
                 "choose a head, 'linear' or 'mlp-256'."
             )
 
     @property
     def options(self) -> dict[str, Any]:
         """All options that decide, of all parts, by name; some where they are set."""
-        every = (self.schedule, self.learner, self.alignment, self.inputs)
         return {
             name: getattr(part, name)
-            for part in every
+            for part in (self.schedule, self.learner, self.alignment, self.inputs)
             if part is not None
             for name in relevant_options(part, self.inputs, self.learner)
             if name not in omitted_defaults(part)
@@ -91,7 +90,7 @@ class Training:
             part.check(pool)
 
     def rehearse(self, num_items: int, num_classes: int, width: int) -> float:
-        """Solve something made up; return how many times longer this would take."""
+        """Solve a small random problem; return how many times longer this takes."""
         if isinstance(self.learner, Learner):  # its steps are what takes time
             return 0.0
         return self.learner.rehearse(num_items, num_classes, width)
@@ -125,20 +124,20 @@ class Training:
         with (
             torch.inference_mode(mode=False),
             torch.enable_grad(),
-            workspaces.alone_in(folder if devices.is_first() else None),
+            workspaces.hold_workspace(folder if devices.is_first() else None),
         ):
             task = Task.of(self, pool, generator, folder)
 
-            def tell(step: int, network: Network) -> None:
+            def notify(step: int, network: Network) -> None:
                 on_checkpoint(step, task.classifier(network))
 
             network = task.untrained()
             if not len(pool.labeled):
-                tell(0, network)
+                notify(0, network)
             elif task.restores(network):
-                tell(self.num_steps or 1, network)
+                notify(self.num_steps or 1, network)
             else:
-                network = task.trained(network, tell)
+                network = task.trained(network, notify)
             return task.classifier(network)
 
     def restored(
@@ -210,18 +209,18 @@ class Task:
         self.views.begin(network)
         return network.eval()
 
-    def trained(self, network: Network, tell: devices.OnCheckpoint) -> Network:
-        """Train an untrained network, in steps or at once, and keep it."""
+    def trained(self, network: Network, on_checkpoint: OnCheckpoint) -> Network:
+        """Train an untrained network, in steps or at once, and save it."""
         learner = self.training.learner
         if isinstance(learner, Learner):
             self.views.prepare({view.kind for view in learner.views.values()})
             with progress.handle_cancellation():
-                network = devices.trained(self, network, tell)
-                self._keep(network)
+                network = devices.trained(self, network, on_checkpoint)
+                self._save(network)
         else:
             learner.solve(network, self.views, self.pool, self.key)
-            self._keep(network)
-            tell(1, network)
+            self._save(network)
+            on_checkpoint(1, network)
         return network
 
     def restores(self, network: Network) -> bool:
@@ -229,16 +228,13 @@ class Task:
         folder = self.workspace
         return folder is not None and workspaces.restore(network, folder, self._mark)
 
-    def _keep(self, network: Network) -> None:
+    def _save(self, network: Network) -> None:
         if self.workspace is not None and devices.is_first():
             identity = self.training.identity
-            workspaces.keep(network, self.workspace, self._mark, identity)
+            workspaces.save(network, self.workspace, self._mark, identity)
 
     def train(
-        self,
-        group: ProcessGroup,
-        network: Network,
-        on_checkpoint: devices.OnCheckpoint,
+        self, group: ProcessGroup, network: Network, on_checkpoint: OnCheckpoint
     ) -> Network:
         """Train, as one process of a group, and return the averaged network."""
         stepper = loop.Stepper(self, group, network)
@@ -246,7 +242,7 @@ class Task:
         if self.workspace is not None:
             every = self.training.execution.save_every
             saved = SavedState(self.workspace, self._mark, every, stepper.tensors)
-        loop.run(stepper, saved, on_checkpoint)
+        loop.run_steps(stepper, saved, on_checkpoint)
         return stepper.result(self.settings.steps)
 
     def learning_rate(self, network: Network) -> float:
@@ -255,8 +251,8 @@ class Task:
         if schedule.rate_limit == "none":
             return schedule.learning_rate
         pool, labeled = self.pool, self.pool.labeled
-        found = self.classifier(network).outputs(pool.images, labeled)
-        bound = rate_bound(found.features[:], pool.num_classes, schedule.rate_limit)
+        outputs = self.classifier(network).outputs(pool.images, labeled)
+        bound = rate_bound(outputs.features[:], pool.num_classes, schedule.rate_limit)
         if bound <= 0:
             raise TrainingError(
                 f"The Gram matrix of the {len(labeled)} labeled items is singular, so "

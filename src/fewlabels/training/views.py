@@ -160,14 +160,12 @@ class PoolInputs(Inputs):
     def of(self, pool: Pool, cache: str | None) -> Views:
         """Return views of the pool's images or vectors."""
         del cache
-        weak, strong = self.weak, strong_settings(self.strong)
-        if len(pool.images.shape) > 1:
-            return PoolViews(pool.images, weak, strong)
-        return PoolViews(
-            pool.images,
-            weak if isinstance(weak, RowViews) else None,
-            strong if isinstance(strong, RowViews) else RowViews(),
-        )
+        images, strong = pool.images, strong_settings(self.strong)
+        if len(images.shape) > 1:
+            return PoolViews(images, self.weak, strong)
+        weak = self.weak if isinstance(self.weak, RowViews) else None
+        strong = strong if isinstance(strong, RowViews) else RowViews()
+        return PoolViews(images, weak, strong)
 
 
 def strong_settings(strong: str | Strong | RowViews) -> Strong | RowViews:
@@ -206,13 +204,9 @@ class PoolViews(Views):
         return row_digest(self.images)
 
     @cached_property
-    def _varied(self) -> dict[Kind, "VariedRows"]:
-        kinds: dict[Kind, Any] = {"weak": self.weak, "strong": self.strong}
-        return {
-            kind: VariedRows(self.rows, how)
-            for kind, how in kinds.items()
-            if isinstance(how, RowViews)
-        }
+    def _varied(self) -> dict[RowViews, "VariedRows"]:
+        known = {self.weak, self.strong}
+        return {h: VariedRows(self.rows, h) for h in known if isinstance(h, RowViews)}
 
     def shown(self, items: Tensor, wanted: Wanted) -> dict[str, Tensor]:
         """Return views of the items, which are read once."""
@@ -223,7 +217,7 @@ class PoolViews(Views):
             if how is None:
                 views[name] = images
             elif isinstance(how, RowViews):
-                views[name] = self._varied[kind].of(items, generator)
+                views[name] = self._varied[how].of(items, generator)
             elif isinstance(how, WeakAugment):
                 views[name] = augment.weak(images, generator, how)
             else:
@@ -254,16 +248,15 @@ class ImageRows:
 
 @dataclass(frozen=True, eq=False)
 class VariedRows:
-    """Rows of a pool, and what they become when they are varied."""
+    """Rows of a pool, shape (N, F), that are varied by their neighbors and the mean."""
 
     rows: RowSource
-    """Shape (N, F)."""
     settings: RowViews
 
     def of(self, items: Tensor, generator: Generator) -> Tensor:
         """Return a view of each of some items, float32, shape (n, F).
 
-        Three draws are taken, however the settings are.
+        The same three draws are taken with all settings.
         """
         own = read_rows(self.rows, items)
         which = torch.randint(2**31, (len(items),), generator=generator)
@@ -287,9 +280,9 @@ class VariedRows:
         others_M = torch.linspace(0, num_items - 1, num_others).long()
         rows_MF = (read_rows(self.rows, others_M) - mean) / deviation
         count = min(self.settings.neighbors, num_others - 1)
-        found = []
+        blocks = []
         for part in torch.split(torch.arange(num_items), _BLOCK):
             rows = (read_rows(self.rows, part) - mean) / deviation
-            near = closest(rows, [rows_MF], count + 1)
-            found.append(others(others_M[near].numpy(), part.numpy(), num_items))
-        return torch.from_numpy(np.concatenate(found))
+            near = others_M[closest(rows, [rows_MF], count + 1)]
+            blocks.append(others(near.numpy(), part.numpy(), num_items))
+        return torch.from_numpy(np.concatenate(blocks))

@@ -11,8 +11,8 @@ number of threads.
 import json
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -36,22 +36,16 @@ _STATE = "state.safetensors"
 _LOCK = ".fewlabels-training-lock"
 
 
-@contextmanager
-def alone_in(folder: Path | None) -> Iterator[None]:
-    """Keep other processes out of a workspace while the block runs.
-
-    A :class:`RunInUseError` tells that another process works there.
-    """
+def hold_workspace(folder: Path | None) -> AbstractContextManager[None]:
+    """Keep other processes out of a workspace while a block runs."""
     if folder is None:
-        yield
-        return
+        return nullcontext()
     files.make_folder(folder)
     in_use = RunInUseError(
         f"Another process trains in '{folder}'. Wait for it, or give this training a "
         "folder of its own."
     )
-    with files.hold_lock(folder / _LOCK, in_use):
-        yield
+    return files.hold_lock(folder / _LOCK, in_use)
 
 
 def fingerprint(
@@ -62,8 +56,8 @@ def fingerprint(
     Args:
         identity: Of the trainer.
         pool: What it is trained on.
-        inputs: What makes inputs of images.
-        contents: What the items hold, where their ids do not tell it; else empty.
+        inputs: Identifies what turns images into inputs, such as an encoder.
+        contents: A digest of the items, where their ids do not identify them.
         key: Seed of the training.
 
     Returns:
@@ -100,8 +94,8 @@ def restore(module: nn.Module, folder: Path, mark: str) -> bool:
     return True
 
 
-def keep(module: nn.Module, folder: Path, mark: str, identity: Identity) -> None:
-    """Save a finished training; the unfinished one goes."""
+def save(module: nn.Module, folder: Path, mark: str, identity: Identity) -> None:
+    """Save a finished training, and delete its unfinished state."""
     files.make_folder(folder)
     words = {
         "fingerprint": mark,
@@ -165,16 +159,16 @@ class SavedState:
         if not self.path.exists():
             return 0
         try:
-            found = checkpoint.metadata(self.path)
-            if found.get("fingerprint") != self.mark:
+            words = checkpoint.metadata(self.path)
+            if words.get("fingerprint") != self.mark:
                 msg = (
-                    f"{self.path} holds {found.get('step', '?')} steps of a training "
+                    f"{self.path} holds {words.get('step', '?')} steps of a training "
                     "with other settings, items, labels or seed; it will be replaced. "
                     "Use another folder to keep both."
                 )
                 warnings.warn(msg, DataChangedWarning, stacklevel=2)
                 return 0
-            words = checkpoint.read_into(self.tensors(), self.path)
+            checkpoint.read_into(self.tensors(), self.path)
         except DataError as error:
             msg = f"{error} This training begins with its first step."
             warnings.warn(msg, DamagedWarning, stacklevel=2)
@@ -184,7 +178,6 @@ class SavedState:
         return self._step
 
     def last_good(self) -> str:
-        """Say where the last good state is, in a sentence for a message."""
-        if not self._step:
-            return ""
-        return f" The state after {self._step} steps, before that, is in {self.path}."
+        """Return a sentence for a message about where the last good state is."""
+        text = f" The state after {self._step} steps, before that, is in {self.path}."
+        return text if self._step else ""
