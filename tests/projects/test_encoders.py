@@ -21,7 +21,7 @@ def test_an_exported_model_finds_its_published_encoder(tmp_path, monkeypatch):
         project.train()
         project.export(tmp_path / "export")
     loaded = load_model(tmp_path / "export" / "model")
-    assert loaded.classifier.encoder.published.name == "timm/net"
+    assert loaded.classifier.encoder.published == ("timm/net", {})
     shutil.rmtree(snapshot)
     with pytest.raises(DataError, match="'timm/net' is not on this machine"):
         load_model(tmp_path / "export" / "model")

@@ -113,10 +113,10 @@ def _executor(
         with local_processes(processes) as executor:
             yield executor
         return
-    from fewlabels.jobs.cluster import RayTasks, alive, check_seen, connected
+    from fewlabels.jobs.cluster import RayTasks, alive, check_shared, connected
 
     with connected(address) as ray:
         if address is not None:
             shards.embeddings()  # so that its folder is there
-            check_seen(ray, alive(ray), shards.map_file.parent)
+            check_shared(ray, alive(ray), shards.map_file.parent)
         yield RayTasks(ray)

@@ -16,27 +16,27 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from fewlabels.errors import FewlabelsError, JobError, UsageError, check_range
 from fewlabels.files import replace_text, wrap_os_errors
 from fewlabels.jobs.events import Event, outcome
-from fewlabels.jobs.permission import permitted
+from fewlabels.jobs.permission import call_permitted
 from fewlabels.jobs.processes import ONE_THREAD, lost, num_cores
 
 Node = dict[str, Any]
 """A machine of a cluster, as Ray tells of it."""
 
-_HANDED_ON = ("FEWLABELS_DATA", "FEWLABELS_CACHE")  # where data and features are
+_INHERITED = ("FEWLABELS_DATA", "FEWLABELS_CACHE")  # where data and features are
 _USAGE, _LEVEL = "RAY_USAGE_STATS_ENABLED", "RAY_BACKEND_LOG_LEVEL"
 _SILENCED = "RAY_DEDUP_LOGS_SKIP_REGEX"
-_DEATHS = r"worker died or was killed|Task \w+ failed"  # what is told by us, in time
+_DEATHS = r"worker died or was killed|Task \w+ failed"  # which are reported by us
 _MODE, _TOKEN, _TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 _TIMEOUT = 10.0  # seconds
-_LONGEST = 500  # letters of what Ray has to say
+_MAX_LETTERS = 500  # of a message of Ray
 _AHEAD = 2  # tasks per core that wait or run, so that results cannot pile up
 
 
@@ -53,15 +53,15 @@ def connected(address: str | None) -> Iterator[Any]:
     Yields:
         The module ``ray``.
     """
-    ray: Any = _ray()
+    ray = _import_ray()
     if ray.is_initialized():
         yield ray
         return
     quiet = {"log_to_driver": False, "logging_level": "error"}
-    with restored(_MODE):  # which Ray sets
-        with _undisturbed(), restored(_USAGE), restored(_LEVEL):
-            os.environ[_USAGE] = "0"
-            os.environ.setdefault(_LEVEL, "fatal")  # what goes wrong is raised, too
+    with restore_environment(_MODE, _USAGE, _LEVEL):  # Ray sets the mode
+        os.environ[_USAGE] = "0"
+        os.environ.setdefault(_LEVEL, "fatal")  # what goes wrong is raised, too
+        with _silence():
             if address is None:
                 # Ray asks for a token unless it was told otherwise, which is for
                 # clusters that somebody else keeps closed.
@@ -71,7 +71,7 @@ def connected(address: str | None) -> Iterator[Any]:
                 ray.init("local", num_cpus=cores, include_dashboard=False, **quiet)
             else:
                 try:
-                    # Ray tries for minutes where nobody listens, and talks meanwhile.
+                    # Ray tries for minutes where nobody listens, and logs meanwhile.
                     host, _, port = address.removeprefix("ray://").rpartition(":")
                     if port.isdecimal():
                         place = host, int(port)
@@ -79,9 +79,9 @@ def connected(address: str | None) -> Iterator[Any]:
                     ray.init(address, **quiet)
                 except (OSError, ValueError, RuntimeError) as error:
                     raise UsageError(
-                        f"There is no Ray at '{address}': {short(error)}. Give what "
-                        "'ray start' printed, set RAY_AUTH_MODE=token here too if the "
-                        "cluster wants a token, or leave the address out."
+                        f"There is no Ray at '{address}': {_message(error)}. Give what "
+                        "'ray start' printed, set RAY_AUTH_MODE=token if the cluster "
+                        "wants a token, or leave the address out."
                     ) from error
         try:
             yield ray
@@ -115,7 +115,7 @@ class RayExecutor:
     @property
     def num_workers(self) -> int:
         """How many calls are done at a time."""
-        is_connected = "ray" in sys.modules and bool(_ray().is_initialized())
+        is_connected = "ray" in sys.modules and _import_ray().is_initialized()
         if self.address is None and not is_connected:
             import torch
 
@@ -137,28 +137,24 @@ class RayExecutor:
         if not orders:
             return
         with connected(self.address) as ray:
-            nodes = alive(ray)
-            fitting = [node for node in nodes if self._room(node)]
-            if not fitting:
-                found = [
-                    f"{node['Resources'].get('CPU', 0):g} and "
-                    f"{node['Resources'].get('GPU', 0):g}"
-                    for node in nodes
-                ]
+            nodes = [node for node in alive(ray) if self._room(node)]
+            if not nodes:
+                sizes = [node["Resources"] for node in alive(ray)]
+                seen = [f"{n.get('CPU', 0):g} and {n.get('GPU', 0):g}" for n in sizes]
                 raise UsageError(
                     f"A worker needs {self.cpus:g} cores and {self.gpus:g} GPUs, and "
-                    f"no machine of the Ray cluster has that many: {', '.join(found)}."
+                    f"no machine of the Ray cluster has that many: {', '.join(seen)}."
                 )
-            check_seen(ray, fitting, folder)
-            made = ray.remote(
+            check_shared(ray, nodes, folder)
+            kind = ray.remote(
                 num_cpus=self.cpus,
                 num_gpus=self.gpus,
                 max_restarts=-1,
                 max_task_retries=self.retries,
-                runtime_env=environment(),
+                runtime_env=_runtime_environment(),
             )(_Actor)
-            size = min(len(orders), sum(map(self._room, fitting)))
-            actors = [made.remote() for _ in range(size)]
+            size = min(len(orders), sum(map(self._room, nodes)))
+            actors = [kind.remote() for _ in range(size)]
             idle, waiting = list(actors), deque(enumerate(orders))
             running: dict[Any, tuple[int, Any]] = {}
             try:
@@ -176,7 +172,7 @@ class RayExecutor:
                     try:
                         end = ray.get(done)
                     except ray.exceptions.RayError as error:
-                        end = lost(self.retries + 1, f"Ray says: {short(error)}")
+                        end = lost(self.retries + 1, f"Ray says: {_message(error)}")
                     yield number, end
             finally:
                 for actor in actors:
@@ -185,10 +181,10 @@ class RayExecutor:
     def _room(self, node: Node) -> int:
         """Return how many workers fit on a machine."""
         resources = node["Resources"]
-        found = resources.get("CPU", 0) / self.cpus
+        room = resources.get("CPU", 0) / self.cpus
         if self.gpus:
-            found = min(found, resources.get("GPU", 0) / self.gpus)
-        return int(found)
+            room = min(room, resources.get("GPU", 0) / self.gpus)
+        return int(room)
 
 
 class _Actor:
@@ -198,11 +194,7 @@ class _Actor:
         """Do a call in the working folder of who asked for it."""
         with suppress(OSError):
             os.chdir(place)
-
-        def called() -> Any:
-            return permitted(call, order, allowed=True)()
-
-        return outcome(called)
+        return outcome(partial(call_permitted, call, order, allowed=True))
 
 
 @dataclass(frozen=True)
@@ -222,9 +214,9 @@ class RayTasks:
     ) -> Iterator[Any]:
         """Yield what ``function`` makes of each part, in their order."""
         remote = self.ray.remote(
-            num_cpus=1, max_retries=self.retries, runtime_env=environment()
+            num_cpus=1, max_retries=self.retries, runtime_env=_runtime_environment()
         )
-        task = remote(_done)
+        task = remote(lambda function, part: function(part))
         sent = self.ray.put(function)  # once for all parts
         cores = sum(node["Resources"].get("CPU", 0) for node in alive(self.ray))
         running: deque[Any] = deque()
@@ -247,13 +239,8 @@ class RayTasks:
                 raise error.cause from error
             raise
         except self.ray.exceptions.RayError as error:
-            end = lost(self.retries + 1, f"Ray says: {short(error)}")
+            end = lost(self.retries + 1, f"Ray says: {_message(error)}")
             raise JobError(end["reason"]) from error
-
-
-def _done(function: Callable[[Any], Any], part: Any) -> Any:
-    """Do a part, on some machine."""
-    return function(part)
 
 
 def alive(ray: Any) -> list[Node]:
@@ -261,32 +248,32 @@ def alive(ray: Any) -> list[Node]:
     return [node for node in ray.nodes() if node["Alive"]]
 
 
-def environment() -> dict[str, Any]:
+def _runtime_environment() -> dict[str, Any]:
     """Return how the processes of Ray find our modules and data, with one thread."""
     installed = {*sysconfig.get_paths().values(), sysconfig.get_path("platstdlib")}
     own = [place or str(Path.cwd()) for place in sys.path if place not in installed]
     folders = [place for place in own if Path(place).is_dir()]
-    handed_on = {key: os.environ[key] for key in _HANDED_ON if key in os.environ}
+    inherited = {key: os.environ[key] for key in _INHERITED if key in os.environ}
     python_path = os.pathsep.join([*folders, "${PYTHONPATH}"])
-    return {"env_vars": {**ONE_THREAD, **handed_on, "PYTHONPATH": python_path}}
+    return {"env_vars": {**ONE_THREAD, **inherited, "PYTHONPATH": python_path}}
 
 
-def check_seen(ray: Any, nodes: Sequence[Node], folder: Path) -> None:
+def check_shared(ray: Any, nodes: Sequence[Node], folder: Path) -> None:
     """Raise unless all of some machines see what is written to a folder here."""
-    affinity = import_module("ray.util.scheduling_strategies")
+    scheduling: Any = import_module("ray.util.scheduling_strategies")
+    on_node = scheduling.NodeAffinitySchedulingStrategy
     token = uuid.uuid4().hex
-    file, task = folder / f"{token}.token", ray.remote(_content)
+    file = folder / f"{token}.token"
+    read = ray.remote(num_cpus=0, runtime_env=_runtime_environment())(_read)
     replace_text(file, token)
     blind = []
     try:
-        asked = []
+        answers = []
         for node in nodes:
-            there = affinity.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            pinned = task.options(
-                num_cpus=0, runtime_env=environment(), scheduling_strategy=there
-            )
-            asked.append((node, pinned.remote(str(file))))
-        for node, answer in asked:
+            there = on_node(node["NodeID"], soft=False)
+            pinned = read.options(scheduling_strategy=there)
+            answers.append((node, pinned.remote(str(file))))
+        for node, answer in answers:
             seen = ""
             with suppress(ray.exceptions.RayError):  # it cannot even run our code
                 seen = ray.get(answer)
@@ -297,35 +284,36 @@ def check_seen(ray: Any, nodes: Sequence[Node], folder: Path) -> None:
         file.unlink(missing_ok=True)
     if blind:
         raise UsageError(
-            f"The folder '{folder}' must be shared by all machines of the Ray "
-            f"cluster, under this path. It is not seen by: {'; '.join(blind)}. "
-            "Give a folder on a shared disk, with fewlabels installed everywhere."
+            f"The folder '{folder}' must be shared by all machines of the Ray cluster, "
+            "with fewlabels installed on each. It is not seen by: "
+            f"{'; '.join(blind)}. Give a folder on a shared disk."
         )
 
 
-def _content(file: str) -> str:
-    """Return what is in a file; nothing if this machine does not see it."""
+def _read(file: str) -> str:
+    """Return the content of a file; empty if this machine does not see it."""
     with suppress(OSError):
         return Path(file).read_text("utf-8")
     return ""
 
 
-def short(error: BaseException) -> str:
-    """Return what an error of Ray says, in one line of bearable length."""
+def _message(error: BaseException) -> str:
+    """Return the message of an error of Ray in one line of limited length."""
     text = " ".join(str(error).split()) or type(error).__name__
-    return text[:_LONGEST].rstrip(".")
+    return text[:_MAX_LETTERS].rstrip(".")
 
 
 @contextmanager
-def restored(name: str) -> Iterator[None]:
-    """Give a variable of the environment back the value that it has now."""
-    before = os.environ.get(name)
+def restore_environment(*names: str) -> Iterator[None]:
+    """Give some environment variables back the values that they have now."""
+    before = {name: os.environ.get(name) for name in names}
     try:
         yield
     finally:
-        os.environ.pop(name, None)
-        if before is not None:
-            os.environ[name] = before
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
 
 
 def _make_token() -> None:
@@ -340,9 +328,9 @@ def _make_token() -> None:
             file.write(secrets.token_hex(32))
 
 
-def _ray() -> ModuleType:
+def _import_ray() -> Any:
     # Ray reads this once, when it is imported; a user's own stays.
-    with restored(_SILENCED):
+    with restore_environment(_SILENCED):
         os.environ.setdefault(_SILENCED, _DEATHS)
         try:
             return import_module("ray")
@@ -354,18 +342,18 @@ def _ray() -> ModuleType:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
+def _silence() -> Iterator[None]:
     """Keep Ray from writing to the terminal while it starts, and from our SIGTERM."""
     is_main = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGTERM)
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    terminal, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     sys.stderr.flush()
     os.dup2(nowhere, 2)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(terminal, 2)
+        os.close(terminal)
         os.close(nowhere)
         if is_main:
             signal.signal(signal.SIGTERM, before)

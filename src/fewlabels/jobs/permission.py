@@ -1,7 +1,6 @@
 """What may be called by name in a job."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, TypeVar
 
 from fewlabels.errors import UsageError
@@ -27,10 +26,10 @@ def startable(function: _Function) -> _Function:
     return function
 
 
-def permitted(
-    call: str, arguments: Mapping[str, Any], allowed: AllowCode
-) -> Callable[[], Any]:
-    """Return the function that a job shall call, with its arguments.
+def call_permitted(
+    call: str, arguments: Mapping[str, Any], *, allowed: AllowCode
+) -> Any:
+    """Call a function by its name, if that is permitted, and return its result.
 
     Args:
         call: ``"module:function"``: one of this package that is marked as
@@ -40,7 +39,7 @@ def permitted(
             one that is marked: any (True), these, or none.
 
     Returns:
-        The function, ready to be called.
+        The result of the call.
 
     Raises:
         UsageError: If nobody has allowed it; then at most a module of this package was
@@ -48,17 +47,16 @@ def permitted(
     """
     is_allowed = allowed is True or call in (allowed or ())
     if is_allowed or call.startswith(_OURS):
-        found: Callable[..., Any] = import_object(_KIND, call)
-        if getattr(found, _MARK, False) is True:
+        function: Callable[..., Any] = import_object(_KIND, call)
+        if getattr(function, _MARK, False) is True:
             if "allow_code" in arguments:
                 raise UsageError(
                     f"The arguments of '{call}' hold allow_code, by which a job would "
-                    "permit itself to import code. Leave it out; the program that "
-                    "starts the job allows code."
+                    "permit itself to import code. Leave it out."
                 )
-            return partial(found, **arguments, allow_code=allowed)
+            return function(**arguments, allow_code=allowed)
         if is_allowed:
-            return partial(found, **arguments)
+            return function(**arguments)
     raise UsageError(
         f"'{call}' may not be called in a job, since it would run with your "
         "permissions; the program that starts the job has to allow it (allow_code)."

@@ -35,8 +35,8 @@ ONE_THREAD = dict.fromkeys(
 
 _PROGRAM = "fewlabels.jobs.worker"
 _ENDS = {"done", "failed", "canceled", "died"}
-_MOST_EVENTS = 10_000
-_MOST_PRINTED = 10_000  # bytes
+_MAX_EVENTS = 10_000
+_MAX_PRINTED = 10_000  # bytes
 # glibc gives large blocks back to the system, which clears them before they are used
 # again: as much work as a network that embeds images. Here up to half a gigabyte is
 # kept, in one place for all threads.
@@ -88,7 +88,7 @@ class Job:
 
     def __init__(self, worker: "Worker", number: int) -> None:
         self._worker, self._number = worker, number
-        self._events: deque[Event] = deque(maxlen=_MOST_EVENTS)
+        self._events: deque[Event] = deque(maxlen=_MAX_EVENTS)
         self._num_heard = 0
         self._changed = Condition()
 
@@ -100,9 +100,14 @@ class Job:
         Yields:
             Events; the last one is ``done``, ``failed``, ``canceled`` or ``died``.
         """
-        seen, new = 0, [{"event": ""}]
+        num_seen, new = 0, [{"event": ""}]
         while new[-1]["event"] not in _ENDS:
-            seen, new = self._since(seen)
+            with self._changed:
+                while self._num_heard == num_seen:
+                    self._changed.wait()
+                num_new = min(self._num_heard - num_seen, len(self._events))
+                new = [self._events[i] for i in range(-num_new, 0)]
+                num_seen = self._num_heard
             yield from new
 
     def wait(self, timeout: float | None = None) -> Event | None:
@@ -155,13 +160,6 @@ class Job:
                 self._events.append(event)
                 self._num_heard += 1
                 self._changed.notify_all()
-
-    def _since(self, seen: int) -> tuple[int, list[Event]]:
-        """Wait for more events than some; return how many there were, and the new."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._num_heard > seen)
-            num_new = min(self._num_heard - seen, len(self._events))
-            return self._num_heard, [self._events[i] for i in range(-num_new, 0)]
 
 
 class Worker:
@@ -274,7 +272,14 @@ class Worker:
                     job, self._process = self._job, None
                 with suppress(OSError):  # what it has not read
                     process.stdin.close()
-                job.hear(_death(code, printed))
+                size = printed.seek(0, os.SEEK_END)
+                printed.seek(max(0, size - _MAX_PRINTED))
+                text = printed.read().decode(errors="replace")
+                reason = f"The process ended with {describe_exit(code)}."
+                reason += " Start the job again to go on."
+                job.hear(
+                    {"event": "died", "code": code, "reason": reason, "printed": text}
+                )
 
 
 class Executor(Protocol):
@@ -337,7 +342,7 @@ class LocalExecutor:
                         return end
                     if times > self.retries:
                         code = end.get("code", -signal.SIGINT)
-                        return end | lost(times, ", ".join(words_for_death(code)))
+                        return end | lost(times, describe_exit(code))
             finally:
                 idle.put(worker)
 
@@ -356,11 +361,11 @@ class LocalExecutor:
 def lost(times: int, reason: str) -> Event:
     """Return the last event of a call that ended its workers again and again."""
     often = f"{times} times" if times > 1 else "once"
-    told = (
+    message = (
         f"The worker was lost {often} ({reason}). Run the same command again, with "
         "fewer workers at a time if memory ran out; what is finished is kept."
     )
-    return {"event": "died", "reason": told}
+    return {"event": "died", "reason": message}
 
 
 def num_cores() -> int:
@@ -371,13 +376,15 @@ def num_cores() -> int:
 
 
 def error_of(end: Event) -> FewlabelsError:
-    """Return the error that the last event of a job tells of, if it is not done."""
+    """Return the error of a job's last event, if the job is not done."""
     if end["event"] == "canceled":
         return JobError("The job was canceled; what it had saved is kept.")
-    found = vars(errors).get(end.get("error", ""), JobError)
-    is_ours = isinstance(found, type) and issubclass(found, FewlabelsError)
-    kind: type[FewlabelsError] = found if is_ours else JobError
-    error = kind.__new__(kind, end["reason"])  # some have arguments of their own
+    kind: Any = vars(errors).get(end.get("error", ""))
+    if not isinstance(kind, type) or not issubclass(kind, FewlabelsError):
+        kind = JobError
+    error: FewlabelsError = kind.__new__(
+        kind, end["reason"]
+    )  # some have arguments of their own
     error.add_note(end.get("traceback") or end.get("printed") or "")
     return error
 
@@ -391,26 +398,15 @@ def _end(process: subprocess.Popen[str]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _death(code: int, printed: IO[bytes]) -> Event:
-    size = printed.seek(0, os.SEEK_END)
-    printed.seek(max(0, size - _MOST_PRINTED))
-    text = printed.read().decode(errors="replace")
-    name, reason = words_for_death(code)
-    told = f"The process ended with {name}: {reason}. Start the job again to go on."
-    return {"event": "died", "code": code, "reason": told, "printed": text}
-
-
-def words_for_death(code: int) -> tuple[str, str]:
+def describe_exit(code: int) -> str:
     """Return what an exit code stands for, and what that most often means.
 
     Example:
-        >>> words_for_death(-9)
-        ('signal 9 (SIGKILL)', 'most often because memory ran out')
+        >>> describe_exit(-9)
+        'signal 9 (SIGKILL): most often because memory ran out'
     """
     if code >= 0:
-        return f"exit code {code}", "something in it leaves Python"
-    with suppress(ValueError):
-        name = signal.Signals(-code).name
-        if name in _REASONS:
-            return f"signal {-code} ({name})", _REASONS[name]
-    return f"signal {-code}", "the system does not say why"
+        return f"exit code {code}: something in it leaves Python"
+    name = next((known.name for known in signal.Signals if known == -code), "unknown")
+    reason = _REASONS.get(name, "the system does not say why")
+    return f"signal {-code} ({name}): {reason}"

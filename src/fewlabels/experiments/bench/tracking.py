@@ -9,7 +9,7 @@ from typing import Any
 from fewlabels.errors import UsageError
 from fewlabels.experiments.bench.experiment import Cell
 from fewlabels.experiments.bench.folder import BenchFolder
-from fewlabels.jobs.cluster import restored
+from fewlabels.jobs.cluster import restore_environment
 
 _PASSWORD = re.compile(r"//[^/\s]*@")  # with the name before it
 _TAG = "fewlabels.cell"
@@ -29,7 +29,7 @@ class Mlflow:
                 MLflow is not installed, or does not answer.
         """
         self._mlflow, self._uri = _imported(), uri
-        with self._explained(), restored(_RETRIES):
+        with self._explained(), restore_environment(_RETRIES):
             # By itself it tries for minutes to reach a server that is not there.
             os.environ.setdefault(_RETRIES, "1")
             self._client = self._mlflow.MlflowClient(uri)
