@@ -13,7 +13,7 @@ from PIL import Image
 from tests.data.pictures import pixels, save
 
 from fewlabels.data import decode as decoding
-from fewlabels.data.decode import Room, decode, inspect
+from fewlabels.data.decode import MemoryBudget, decode, inspect
 from fewlabels.errors import DataError
 
 
@@ -206,7 +206,7 @@ def pictures_of_many_kinds():
 
 @pytest.mark.parametrize("image", [*pictures_of_many_kinds()], ids=lambda i: i.mode)
 @pytest.mark.parametrize("band", [1, 40, 2**20])
-def test_bands_come_to_the_same_as_the_whole(image, band, monkeypatch):
+def test_bands_give_the_same_as_the_whole(image, band, monkeypatch):
     monkeypatch.setattr(decoding, "_BAND", band)
     assert decoding._eight_bit(image) == flat_at_once(image)
 
@@ -407,15 +407,15 @@ def test_large_images_share_the_memory(tmp_path, kind):
     for number in range(4):
         image.save(tmp_path / f"{number}.png", compress_level=1)
     command = [sys.executable, "-c", MEASURED, str(tmp_path)]
-    told = subprocess.run(command, check=True, capture_output=True, text=True)
-    assert int(told.stdout) * 1024 < 1.5e9
+    result = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert int(result.stdout) * 1024 < 1.5e9
 
 
 def test_threads_never_take_more_than_there_is():
-    room, lock, held, seen = Room(10), Lock(), [0], []
+    budget, lock, held, seen = MemoryBudget(10), Lock(), [0], []
 
     def work(amount):
-        with room.taken(amount):
+        with budget.reserve(amount):
             with lock:
                 held[0] += amount
                 seen.append(held[0])
@@ -430,14 +430,14 @@ def test_threads_never_take_more_than_there_is():
 
 
 def test_who_wants_too_much_gets_all_of_it():
-    room = Room(10)
-    with room.taken(1000):
-        assert room._free == 0
-    assert room._free == 10
+    budget = MemoryBudget(10)
+    with budget.reserve(1000):
+        assert budget._free == 0
+    assert budget._free == 10
 
 
-def test_an_error_gives_the_room_back():
-    room = Room(10)
-    with pytest.raises(ZeroDivisionError), room.taken(4):
+def test_an_error_frees_what_was_reserved():
+    budget = MemoryBudget(10)
+    with pytest.raises(ZeroDivisionError), budget.reserve(4):
         raise ZeroDivisionError
-    assert room._free == 10
+    assert budget._free == 10

@@ -59,8 +59,7 @@ def pool_of(
             "needs x_train, and x_test only together with y_test."
         )
     if "classes" in arrays:
-        words = _label_array(arrays["classes"].ravel())
-        classes = [str(word) for word in words.tolist()]
+        classes = list(map(str, _label_array(arrays["classes"].ravel()).tolist()))
     return array_pool(
         arrays["x_train"],
         arrays.get("y_train"),
@@ -92,17 +91,17 @@ def array_pool(
         The pool.
     """
     items = item_tensor(images)
-    given = (labels, None if test is None else test[1])
-    names = class_names(*given) if classes is None else tuple(map(str, classes))
-    unwritable = [name for name in names if not is_utf8(name)]
-    if unwritable:
-        raise UsageError(f"The class {unwritable[0]!a} is not valid text; rename it.")
-    if len(set(names)) < len(names):
-        twice, count = Counter(names).most_common(1)[0]
-        raise UsageError(
-            f"classes has {len(names)} names, and {count} of them are '{twice}'; name "
-            "each class once."
-        )
+    if classes is None:
+        names = class_names(labels, None if test is None else test[1])
+    else:
+        names = tuple(map(str, classes))
+    for label, count in Counter(names).most_common():
+        if not is_utf8(label):
+            raise UsageError(f"The class {label!a} is not valid text; rename it.")
+        if count > 1:
+            raise UsageError(
+                f"classes has {len(names)} names, and {count} of them are '{label}'."
+            )
     numbers = label_tensor(labels, names, len(items))
     split = None
     if test is not None:
@@ -114,9 +113,7 @@ def array_pool(
             )
         test_numbers = label_tensor(test[1], names, len(test_items))
         if bool((test_numbers == UNKNOWN).any()):
-            raise LabelError(
-                "The test split has items without a label; leave these items out."
-            )
+            raise LabelError("The test split has items without a label; drop them.")
         split = Split(ArrayImages(test_items), test_numbers)
     ids = item_ids(f"{name}/train", items)
     return Pool.build(ArrayImages(items), numbers, names, ids=ids, test=split)
@@ -131,13 +128,12 @@ def item_tensor(images: Arrays) -> Tensor:
     shape, is_vectors = array.shape, array.ndim == 2 and array.dtype.kind == "f"
     if not is_vectors and array.dtype != np.uint8:
         raise UsageError(
-            f"Images have the type {array.dtype}; their scale is then a guess. Pass "
-            "uint8 from 0 to 255, such as (x * 255).round().astype('uint8')."
+            f"Images have the type {array.dtype}, whose scale is unknown. Pass uint8 "
+            "from 0 to 255, such as (x * 255).round().astype('uint8')."
         )
     if not is_vectors and array.ndim not in {3, 4}:
         raise ShapeError(
-            f"Images have the shape {shape}; pass (N, H, W) for gray images or (N, H, "
-            "W, C) for color images."
+            f"Images have the shape {shape}; pass (N, H, W) or (N, H, W, C)."
         )
     if array.ndim == 4 and shape[-1] not in _CHANNELS:
         hint = "Leave out alpha and other channels."
@@ -155,8 +151,7 @@ def item_tensor(images: Arrays) -> Tensor:
     bad = ~np.isfinite(array).all(axis=1)
     if bad.any():
         raise NotFiniteError(
-            f"{bad.sum()} of {len(array)} vectors hold NaN or infinity; replace or "
-            "leave out these rows."
+            f"{bad.sum()} of {len(array)} vectors hold NaN or infinity; drop them."
         )
     is_known = array.itemsize <= np.dtype(np.float64).itemsize
     dtype = array.dtype.newbyteorder("=") if is_known else np.dtype(np.float64)
@@ -181,8 +176,7 @@ def label_tensor(
     array = _label_array(labels)
     if array.shape != (num_items,):
         raise ShapeError(
-            f"{num_items} images came with labels of shape {array.shape}; give one "
-            "label per image."
+            f"{num_items} images came with labels of shape {array.shape}, not one each."
         )
     if array.dtype.kind == "U":
         number_of = {name: number for number, name in enumerate(classes)}
@@ -216,9 +210,8 @@ def class_names(*labels: Labels | None) -> tuple[str, ...]:
     num_labels = sum(array.size for array in arrays)
     if largest >= max(num_labels, _MANY_CLASSES):
         raise LabelError(
-            f"The largest label is {largest:,}, which would make {largest + 1:,} "
-            f"classes for {num_labels:,} labels. Count classes from 0 without gaps, or "
-            "name them in classes."
+            f"The largest label is {largest:,}: {largest + 1:,} classes for "
+            f"{num_labels:,} labels. Count from 0 without gaps, or pass classes."
         )
     return tuple(map(str, range(largest + 1)))
 
@@ -230,10 +223,7 @@ def _label_array(labels: Labels) -> NDArray[Any]:
     except ValueError as error:  # lists of different lengths within each other
         raise _wrong_type("list of lists") from error
     if array.ndim != 1:
-        raise ShapeError(
-            f"Labels have the shape {array.shape}; give one label per image, shape "
-            "(N,)."
-        )
+        raise ShapeError(f"Labels have the shape {array.shape}; give one per image.")
     kind = array.dtype.kind
     if kind == "T":
         words = array.tolist()
@@ -250,10 +240,7 @@ def _label_array(labels: Labels) -> NDArray[Any]:
     if kind in "iub":
         largest = int(array.max(initial=0))
         if largest > np.iinfo(np.int64).max:
-            raise LabelError(
-                f"The largest label is {largest:,}, which is no class number; count "
-                f"from 0, and write {UNKNOWN} where the class is not known."
-            )
+            raise LabelError(f"The largest label is {largest:,}; count from 0.")
         return array.astype(np.int64)
     if kind == "f" and not np.isfinite(array).all():
         raise NotFiniteError(
@@ -265,6 +252,5 @@ def _label_array(labels: Labels) -> NDArray[Any]:
 
 def _wrong_type(kind: str) -> UsageError:
     return UsageError(
-        f"Labels have the type {kind}; pass class numbers as integers, or class names "
-        "as strings."
+        f"Labels have the type {kind}; pass class numbers as integers, or names."
     )

@@ -1,17 +1,15 @@
 """One image file: checked once, then decoded whenever it is needed.
 
-Nothing here trusts a file. The bytes are read only from regular files up to
-``MAX_BYTES``, only the formats in ``FORMATS`` are tried, only by decoders written in C,
-and the sizes in the header, of the image and of the tiles of a TIFF file, are compared
-with ``MAX_PIXELS`` before a single pixel is decoded. However many threads decode,
-together they hold no more bytes and pixels than one file may have; 80 million pixels
-then take a gigabyte or so, whatever their format.
+No file is trusted. Bytes are read only from regular files up to ``MAX_BYTES``, only
+the formats in ``FORMATS`` are tried, only by decoders written in C, and the sizes in
+the header, of the image and of the tiles of a TIFF file, are compared with
+``MAX_PIXELS`` before a pixel is decoded. All threads together hold no more bytes and
+pixels than one file may have; 80 million pixels take about a gigabyte.
 """
 
 import os
 import struct
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -63,51 +61,28 @@ _TURNS = {
 }
 _SIDEWAYS = frozenset({5, 6, 7, 8})
 
-# What Pillow's decoders raise on damaged bytes. Warnings are among them because they
-# are errors where the caller's filters say so.
-_DAMAGE = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    TypeError,
-    KeyError,
-    IndexError,
-    AssertionError,
-    AttributeError,
-    NotImplementedError,
-    OverflowError,
-    MemoryError,
-    EOFError,
-    struct.error,
-    zlib.error,
-    Image.DecompressionBombError,
-    Warning,
-)
-
-# What they raise where a file begins like theirs and is another's.
+# What Pillow raises where a file begins like one of a format and is of another.
 _NOT_THIS_FORMAT = (SyntaxError, IndexError, TypeError, struct.error)
-_PREFIX = 16
 
 
-class Room:
-    """So much room and no more; who finds too little waits until others have left.
+class MemoryBudget:
+    """An amount of memory for all threads; a thread waits until enough is free.
 
     Example:
-        >>> room = Room(10)
-        >>> with room.taken(7), room.taken(3):
+        >>> budget = MemoryBudget(10)
+        >>> with budget.reserve(7), budget.reserve(3):
         ...     print("full")
         full
     """
 
     def __init__(self, size: int) -> None:
         """Begin with all of it free."""
-        self._size = size
-        self._free = size
+        self._size = self._free = size
         self._changed = Condition()
 
     @contextmanager
-    def taken(self, amount: int) -> Iterator[None]:
-        """Take some of the room while the block runs; more than all counts as all."""
+    def reserve(self, amount: int) -> Iterator[None]:
+        """Reserve some of it while the block runs; more than all counts as all."""
         needed = min(amount, self._size)
         with self._changed:
             self._changed.wait_for(lambda: self._free >= needed)
@@ -120,7 +95,7 @@ class Room:
                 self._changed.notify_all()
 
 
-_BYTES, _PIXELS = Room(MAX_BYTES), Room(MAX_PIXELS)
+_BYTES, _PIXELS = MemoryBudget(MAX_BYTES), MemoryBudget(MAX_PIXELS)
 
 
 @dataclass(frozen=True)
@@ -150,32 +125,31 @@ def digest_of(content: bytes | memoryview) -> str:
 
 
 def inspect(name: str, path: Path) -> ImageFile:
-    """Return what is known of a file, which is checked down to its last pixel.
+    """Return what is known of a file, after checking it down to its last pixel.
 
-    What is not a whole image in a known format raises :class:`DataError` that says why.
+    Anything but a whole image in a known format raises :class:`DataError`.
     """
     with _opened(path) as (image, digest):
-        return _examined(image, name, path, digest, draft_side=1)
+        return _checked(image, name, path, digest, draft_side=1)
 
 
 def inspect_with_thumbnail(
     name: str, path: Path, side: int
 ) -> tuple[ImageFile, NDArray[np.uint8]]:
-    """Return what is known of a file, and a small picture of it.
+    """Return what :func:`inspect` does, and a thumbnail.
 
-    The file is read once, and refused as by :func:`inspect`. Every pixel of the
-    thumbnail is a weighted mean of the area around it, so that the same picture in
-    another size gives nearly the same: (side, side, 3), upright, as lightness and two
-    color differences (YCbCr).
+    Every pixel of the thumbnail is a weighted mean of the area around it, so that the
+    same picture in another size gives nearly the same: (side, side, 3), upright, as
+    lightness and two color differences (YCbCr).
     """
     with _opened(path) as (image, digest):
-        file = _examined(image, name, path, digest, draft_side=8 * side)
+        file = _checked(image, name, path, digest, draft_side=8 * side)
         flat = _converted(_turned(_eight_bit(image), file.orientation), "RGB")
         small = flat.resize((side, side), Image.Resampling.BILINEAR)
         return file, np.asarray(small.convert("YCbCr"), dtype=np.uint8)
 
 
-def _examined(
+def _checked(
     image: Image.Image, name: str, path: Path, digest: str, *, draft_side: int
 ) -> ImageFile:
     """Decode an image whole; a JPEG no larger than it takes to cover ``draft_side``."""
@@ -209,14 +183,12 @@ def decode(file: ImageFile, shape: tuple[int, int, int]) -> NDArray[np.uint8]:
 
 
 def decode_once(source: Path | bytes, shape: tuple[int, int, int]) -> NDArray[np.uint8]:
-    """Return the pixels of an image that nobody has checked, brought to a shape.
+    """Return the pixels of a file or its bytes, checked and brought to a shape at once.
 
-    The same as :func:`inspect` and :func:`decode` one after the other, for those who
-    want an image once: a file, or what one holds.
+    The result is that of :func:`inspect` followed by :func:`decode`.
     """
     with _opened(source) as (image, digest):
-        side = 2 * max(shape)
-        file = _examined(image, "", Path(), digest, draft_side=side)
+        file = _checked(image, "", Path(), digest, draft_side=2 * max(shape))
         return _fitted(image, file.orientation, shape)
 
 
@@ -234,35 +206,34 @@ def _fitted(
 
 @contextmanager
 def _opened(source: Path | bytes) -> Iterator[tuple[Image.Image, str]]:
-    """Hand out an image that is not decoded yet, and the digest of its bytes."""
+    """Yield an image that is not decoded yet, and the digest of its bytes."""
     with _content(source) as content:
         try:
             image = _identified(content)
-            if image is None:
-                known = ", ".join(FORMATS)
-                raise DataError(f"not an image of a known format: {known}")
-            image_size, tile_size = image.size, _tile_size(image, content)
-            for words, size in ("", image_size), ("a tile of ", tile_size):
-                if prod(size) > MAX_PIXELS:
-                    raise DataError(
-                        f"{words}{size[0]} x {size[1]} is more than {MAX_PIXELS:,} "
-                        "pixels"
-                    )
-            _check_effort(image, content)
-            with _PIXELS.taken(max(prod(image_size), prod(tile_size))):
+            tile_size = _tile_size(image, content)
+            _check_effort(image, tile_size, content)
+            with _PIXELS.reserve(max(prod(image.size), prod(tile_size))):
                 yield image, digest_of(content)
-        except _DAMAGE as error:
+        except DataError:
+            raise
+        except Exception as error:  # decoders raise anything on damaged bytes
             reason = " ".join(str(error).split())[:120] or type(error).__name__
             raise DataError(f"damaged: {reason}") from error
 
 
-def _check_effort(image: Image.Image, content: bytes) -> None:
-    """Refuse what would take minutes: pixels that are decoded again and again.
+def _check_effort(
+    image: Image.Image, tile_size: tuple[int, int], content: bytes
+) -> None:
+    """Refuse too many pixels, and pixels that are decoded again and again.
 
     A progressive JPEG goes over its pixels about ten times, and a few bytes are enough
-    for one more scan. Loops in Python take seconds for a few kilobytes (run-length
-    encoded BMP, PPM as text), and no other thread runs meanwhile.
+    for one more scan. Decoders in Python take seconds for a few kilobytes (run-length
+    encoded BMP, PPM as text), and block all other threads.
     """
+    for words, size in ("", image.size), ("a tile of ", tile_size):
+        if prod(size) > MAX_PIXELS:
+            seen = f"{words}{size[0]} x {size[1]}"
+            raise DataError(f"{seen} is more than {MAX_PIXELS:,} pixels")
     num_scans = content.count(_SCAN) if content.startswith(_JPEG) else 0
     if num_scans * prod(image.size) > _MOST_SCANNED:
         raise DataError(f"{num_scans:,} scans of {image.width} x {image.height} pixels")
@@ -308,8 +279,8 @@ def _tile_size(image: Image.Image, content: bytes) -> tuple[int, int]:
 
 @contextmanager
 def _content(path: Path | bytes) -> Iterator[bytes]:
-    """Hand out the bytes of a regular file, as soon as there is room for them."""
-    if isinstance(path, bytes):  # somebody has read it
+    """Yield the bytes of a regular file, as soon as there is memory for them."""
+    if isinstance(path, bytes):
         yield path
         return
     try:
@@ -317,67 +288,57 @@ def _content(path: Path | bytes) -> Iterator[bytes]:
             num_bytes = os.fstat(file.fileno()).st_size
             if not num_bytes:
                 raise DataError("empty: 0 bytes")
-            with _BYTES.taken(num_bytes):
+            with _BYTES.reserve(num_bytes):
                 yield file.read(num_bytes)
     except ValueError as error:  # a NUL, or letters that no file system has
         raise DataError("no file can have this name") from error
-    except OSError as error:
-        reason = error.strerror or "cannot be read"
-        if isinstance(error, FileNotFoundError):
-            reason = "a link to a missing file" if path.is_symlink() else "not found"
-        elif isinstance(error, IsADirectoryError):
-            reason = "a folder, not a file"
-        elif isinstance(error, PermissionError):
-            reason = "no permission to read it"
+    except FileNotFoundError as error:
+        reason = "a link to a missing file" if path.is_symlink() else "not found"
         raise DataError(reason) from error
+    except OSError as error:
+        reasons: dict[type[OSError], str] = {
+            IsADirectoryError: "a folder, not a file",
+            PermissionError: "no permission to read it",
+        }
+        reason = error.strerror or "cannot be read"
+        raise DataError(reasons.get(type(error), reason)) from error
 
 
-def _identified(content: bytes) -> Image.Image | None:
-    """Read the header by the first format that knows it; None if there is none."""
+def _identified(content: bytes) -> Image.Image:
+    """Read the header by the first format that accepts it."""
     # Image.open does the same and also warns of large images. A warning can be silenced
     # for all threads at once only, so it is better not to cause it.
     Image.init()
     for name in FORMATS:
         read, accepts = Image.OPEN[name]
         with suppress(*_NOT_THIS_FORMAT):
-            if accepts is None or accepts(content[:_PREFIX]) is True:
+            if accepts is None or accepts(content[:16]) is True:
                 return read(BytesIO(content), "")
-    return None
+    raise DataError(f"not an image of a known format: {', '.join(FORMATS)}")
 
 
 def _eight_bit(image: Image.Image) -> Image.Image:
     """Return the image with 8 bits a channel and transparency laid over white."""
+    is_deep = image.mode.startswith("I")
     if image.mode == "F":
         raise DataError("floating-point pixels have no fixed range")
-    if image.mode.startswith("I"):
-        return _in_bands(image, "L", _upper_bits)
-    if image.has_transparency_data:
-        return _in_bands(image, "RGB", _over_white)
-    return image
-
-
-def _in_bands(
-    image: Image.Image, mode: str, change: Callable[[Image.Image], Image.Image]
-) -> Image.Image:
-    """Return a changed image; only a band of it is in memory several times."""
-    changed = Image.new(mode, image.size)
-    num_rows = max(1, _BAND // image.width)
+    if not is_deep and not image.has_transparency_data:
+        return image
+    changed = Image.new("L" if is_deep else "RGB", image.size)
+    num_rows = max(1, _BAND // image.width)  # only a band is in memory several times
     for top in range(0, image.height, num_rows):
         box = (0, top, image.width, min(top + num_rows, image.height))
-        changed.paste(change(image.crop(box)), box)
+        band = image.crop(box)
+        if is_deep:
+            values = np.asarray(band)
+            if values.min() < 0 or values.max() > np.iinfo(np.uint16).max:
+                raise DataError("more than 16 bits a pixel")
+            changed.paste(Image.fromarray((values >> 8).astype(np.uint8)), box)
+        else:
+            white = Image.new("RGBA", band.size, "white")
+            flat = Image.alpha_composite(white, band.convert("RGBA"))
+            changed.paste(flat.convert("RGB"), box)
     return changed
-
-
-def _upper_bits(image: Image.Image) -> Image.Image:
-    values = np.asarray(image)
-    if values.min() < 0 or values.max() > np.iinfo(np.uint16).max:
-        raise DataError("more than 16 bits a pixel")
-    return Image.fromarray((values >> 8).astype(np.uint8))
-
-
-def _over_white(image: Image.Image) -> Image.Image:
-    white = Image.new("RGBA", image.size, "white")
-    return Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
 
 
 def _converted(image: Image.Image, mode: str) -> Image.Image:

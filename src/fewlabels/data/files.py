@@ -1,7 +1,4 @@
-"""Images in files: listed, checked by several threads, decoded when they are read.
-
-From a list of files, with or without labels, to a pool and its test split.
-"""
+"""Pools of image files: checked by several threads, decoded when they are read."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -55,7 +52,7 @@ class FileImages:
         if not wanted:
             return torch.empty((0, *self.shape), dtype=torch.uint8)
         if len(wanted) <= _FEW:
-            return torch.from_numpy(np.stack([self._image(one) for one in wanted]))
+            return torch.from_numpy(np.stack(list(map(self._image, wanted))))
         with ThreadPoolExecutor(_NUM_THREADS) as threads:
             return torch.from_numpy(np.stack(list(threads.map(self._image, wanted))))
 
@@ -73,7 +70,7 @@ class FileImages:
         except DataError as error:
             raise DataError(
                 f"{file.path} was a good image when the pool was loaded: {error}. Run "
-                "the same command again to read it again or leave it out."
+                "the same command again."
             ) from error
         if (len(self._decoded) + 1) * pixels.nbytes <= _MEMORY:
             self._decoded[index] = pixels
@@ -82,14 +79,14 @@ class FileImages:
 
 @dataclass(frozen=True)
 class Listed:
-    """A file that somebody listed."""
+    """A file in a list, with what is known of it."""
 
     name: str
     """Path below the folder, with forward slashes."""
     path: Path
     label: str | None = None
     split: str | None = None
-    """One of ``TRAIN`` and ``MEASURED``; None where nothing is said."""
+    """One of ``TRAIN`` and ``MEASURED``, if known."""
 
 
 def check_files(
@@ -103,19 +100,16 @@ def check_files(
         except DataError as error:
             return left_out(pair[0], str(error))
 
-    pairs = list(listed)
-    usable, unreadable = [], []
+    pairs, checked = list(listed), list[ImageFile | UnreadableFile]()
     with (
         ThreadPoolExecutor(_NUM_THREADS) as threads,
         track("Checking images", len(pairs)) as advance,
     ):
         for file in threads.map(check, pairs):
-            if isinstance(file, ImageFile):
-                usable.append(file)
-            else:
-                unreadable.append(file)
+            checked.append(file)
             advance(1)
-    return usable, unreadable
+    usable = [file for file in checked if isinstance(file, ImageFile)]
+    return usable, [file for file in checked if isinstance(file, UnreadableFile)]
 
 
 def common_shape(files: Sequence[ImageFile], size: int | None) -> tuple[int, int, int]:
@@ -155,8 +149,8 @@ def file_pool(
         )
     if not files:
         raise DataError(
-            f"There is no image in {folder}: no file there has the name of an image, "
-            "such as .png or .jpg. Give the folder that holds the images."
+            f"There is no image in {folder}: no file name there ends in .png, .jpg or "
+            "the like. Give the folder that holds the images."
         )
     warn_of(folder, unreadable)
     by_name = {entry.name: entry for entry in listed}
@@ -166,13 +160,26 @@ def file_pool(
     classes = tuple(sorted(labels, key=natural_key))
     number_of: dict[str | None, int] = {name: i for i, name in enumerate(classes)}
     numbers = torch.tensor([number_of.get(entry.label, UNKNOWN) for entry in entries])
-    are_tested = _are_tested(files, entries, test_share)
-    kept = tuple(f for f, is_it in zip(files, are_tested, strict=True) if not is_it)
-    measured = tuple(f for f, is_it in zip(files, are_tested, strict=True) if is_it)
-    is_test = torch.tensor(are_tested)
+    is_test = torch.tensor(_are_tested(files, entries, test_share))
     shape = common_shape(files, size)
+    kept, measured = (
+        tuple(files[place] for place in mask.nonzero().flatten().tolist())
+        for mask in (~is_test, is_test)
+    )
     if not kept:
-        raise DataError(_all_measured(folder, files, entries[0].split))
+        split = entries[0].split
+        reason = f"all are in '{split}'"
+        if split not in MEASURED:
+            num_distinct = len({file.digest for file in files})
+            reason = (
+                "where no split is given the content decides, so that identical images "
+                f"stay on one side; distinct images here: {num_distinct}"
+            )
+        raise DataError(
+            f"All {len(files)} images in {folder} belong to the test split: {reason}. "
+            f"Put some into a folder '{TRAIN}', or measure on none: test_share=0 in "
+            "Python, 'data: {name: FOLDER, test_share: 0}' in a settings file."
+        )
     test = None
     if measured:
         ids = tuple(file.item_id for file in measured)
@@ -187,10 +194,10 @@ def file_pool(
 
 
 def is_held_out(digest: str, test_share: float) -> bool:
-    """Return by its content alone whether an item is measured on.
+    """Return whether an item is measured on, by its content alone.
 
-    No other item has a say, so that adding or removing one moves no other between the
-    splits, and equal images are always on the same side.
+    So adding or removing items moves no other between the splits, and equal images are
+    always on the same side.
     """
     return int(digest, 16) < test_share * _HASH_RANGE
 
@@ -215,17 +222,3 @@ def _are_tested(
             f"{bare[0]}. Give them a label or take them out of this split."
         )
     return [entry.split == measured for entry in entries]
-
-
-def _all_measured(folder: Path, files: Sequence[ImageFile], split: str | None) -> str:
-    """Say that nothing is left to label, and what decided so."""
-    seen = f"All {len(files)} images in {folder} belong to the test split"
-    if split in MEASURED:
-        return f"{seen}: all are in '{split}'. Put some of them into '{TRAIN}'."
-    num_distinct = len({file.digest for file in files})
-    return (
-        f"{seen}: where no split is given the content decides, so that identical "
-        f"images stay on one side; distinct images here: {num_distinct}. Put them into "
-        f"folders '{TRAIN}' and '{MEASURED[0]}', or measure on none, with test_share=0 "
-        "in Python or 'data: {name: FOLDER, test_share: 0}' in a settings file."
-    )

@@ -1,14 +1,14 @@
 """A folder of images, or a tree with one folder per class.
 
-Files count by their extension. Hidden files and folders are passed over, and so is
-everything that does not look like an image. Links to folders are not followed, because
-they may lead out of the folder or back into it.
+Files count by their extension. Hidden files and folders and everything that does not
+look like an image are ignored. Links to folders are not followed, because they may lead
+out of the folder or back into it.
 """
 
 import os
 import warnings
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fewlabels.data.text import MEASURED, TRAIN, is_utf8, left_out, natural_key
@@ -29,7 +29,6 @@ UNSUPPORTED = frozenset(
 )
 """Images that are not read; they are reported rather than passed over."""
 
-_ARCHIVER_LITTER = "__MACOSX"
 _NO_TEXT = "its name is not UTF-8 and cannot be written down; rename it"
 
 
@@ -46,26 +45,21 @@ def folder_pool(
     from fewlabels.data.files import Listed, file_pool
 
     names, unreadable = image_names(folder)
-    paths = [PurePosixPath(name) for name in names]
-    split_of = _splits(paths) if use_labels else {}
-    label_of = folder_labels(names) if use_labels else [None] * len(names)
-    has_classes = use_labels and len(set(label_of) - {None}) > 1
-    if len(set(label_of)) == 1 and label_of[0] is not None:
+    split_of = _splits(names) if use_labels else {}
+    labels = folder_labels(names) if use_labels else [None] * len(names)
+    if len(set(labels)) == 1 and labels[0] is not None:
         warnings.warn(
-            f"All {len(names)} images in {folder} are in the one folder "
-            f"'{label_of[0]}', which is not treated as a class, so these images have "
-            "no label. If it is one, put the images of every other class next to it.",
+            f"All {len(names)} images in {folder} are in the one folder '{labels[0]}', "
+            "so they have no label. If it is a class, put the other classes next to "
+            "it.",
             FewlabelsWarning,
             stacklevel=2,
         )
+    if len(set(labels) - {None}) < 2:
+        labels = [None] * len(names)
     listed = [
-        Listed(
-            name=name,
-            path=folder / name,
-            label=label if has_classes else None,
-            split=split_of.get(path.parts[0]),
-        )
-        for name, path, label in zip(names, paths, label_of, strict=True)
+        Listed(name, folder / name, label, split_of.get(name.partition("/")[0]))
+        for name, label in zip(names, labels, strict=True)
     ]
     return file_pool(
         folder, listed, size=size, test_share=test_share, left_out=unreadable
@@ -77,17 +71,15 @@ def folder_labels(names: Sequence[str]) -> list[str | None]:
 
     A folder of a split, as in :func:`folder_pool`, is no class.
     """
-    paths = [PurePosixPath(name) for name in names]
-    split_of = _splits(paths)
-    below = [
-        path.parts[1:] if path.parts[0] in split_of else path.parts for path in paths
-    ]
-    return [parts[0] if len(parts) > 1 else None for parts in below]
+    split_of = _splits(names)
+    parts = [name.split("/") for name in names]
+    below = [path[1:] if path[0] in split_of else path for path in parts]
+    return [path[0] if len(path) > 1 else None for path in below]
 
 
-def _splits(paths: Sequence[PurePosixPath]) -> dict[str, str]:
+def _splits(names: Sequence[str]) -> dict[str, str]:
     """Return which folders at the top are splits; none unless one is ``train``."""
-    tops = {path.parts[0] for path in paths if len(path.parts) > 1}
+    tops = {name.partition("/")[0] for name in names if "/" in name}
     known = {top: top.lower() for top in tops if top.lower() in {TRAIN, *MEASURED}}
     return known if TRAIN in known.values() else {}
 
@@ -103,15 +95,14 @@ def image_names(folder: Path) -> tuple[list[str], list[UnreadableFile]]:
     for top, folders, files in os.walk(folder, onerror=closed.append):
         below = Path(top).relative_to(folder).as_posix()
         here = "" if below == "." else f"{below}/"
-        visible = [name for name in folders if not _is_passed_over(name)]
+        visible = [name for name in folders if not _is_ignored(name)]
         faults = {name: _folder_fault(Path(top) / name) for name in visible}
         folders[:] = [name for name in visible if not faults[name]]
         faults |= {name: _file_fault(name) for name in files}
+        names += [here + name for name in files if is_image(name) and not faults[name]]
         unreadable += [
-            left_out(here + name, fault) for name, fault in faults.items() if fault
+            left_out(here + name, why) for name, why in faults.items() if why
         ]
-        good = [name for name in files if is_image(name) and not faults[name]]
-        names += [here + name for name in good]
     for error in closed:
         reason = f"folder cannot be read: {error.strerror}"
         unreadable.append(left_out(_below(folder, error), reason))
@@ -122,15 +113,12 @@ def check_images(folder: Path) -> None:
     """Raise unless a folder can be read and holds a file that is taken for an image."""
     closed: list[OSError] = []
     for _, folders, files in os.walk(folder, onerror=closed.append):
-        folders[:] = [name for name in folders if not _is_passed_over(name)]
+        folders[:] = [name for name in folders if not _is_ignored(name)]
         if any(map(is_image, files)):
             return
     for error in closed:
         _below(folder, error)
-    raise DataError(
-        f"There is no image in '{folder}'. Give a folder of PNG, JPEG or other common "
-        "images."
-    )
+    raise DataError(f"There is no image in '{folder}'. Give a folder of PNGs or JPEGs.")
 
 
 def _below(folder: Path, error: OSError) -> str:
@@ -138,14 +126,13 @@ def _below(folder: Path, error: OSError) -> str:
     where = Path(error.filename)
     if where == folder:
         raise DataError(
-            f"The folder {folder} cannot be read: {error.strerror}. Make it readable, "
-            "or give another folder."
+            f"The folder {folder} cannot be read: {error.strerror}. Make it readable."
         ) from error
     return where.relative_to(folder).as_posix()
 
 
 def _folder_fault(path: Path) -> str:
-    """Say why a folder is not searched; nothing if it is."""
+    """Return why a folder is not searched; nothing if it is."""
     if path.is_symlink():
         return "a link to a folder; such links are not followed"
     if not is_utf8(path.name):
@@ -154,16 +141,16 @@ def _folder_fault(path: Path) -> str:
 
 
 def _file_fault(name: str) -> str:
-    """Say why a file that is an image by its name cannot be read at all."""
+    """Return why a file that is an image by its name cannot be read at all."""
     extension = _extension(name)
-    if extension in UNSUPPORTED and not _is_passed_over(name):
+    if extension in UNSUPPORTED and not _is_ignored(name):
         return f"{extension} is not read; convert it to PNG or JPEG"
     return _NO_TEXT if is_image(name) and not is_utf8(name) else ""
 
 
 def is_image(name: str) -> bool:
     """Return whether a file, by the last part of its path, is taken for an image."""
-    return _extension(name) in EXTENSIONS and not _is_passed_over(name)
+    return _extension(name) in EXTENSIONS and not _is_ignored(name)
 
 
 def _extension(name: str) -> str:
@@ -171,5 +158,5 @@ def _extension(name: str) -> str:
     return (dot + last).lower()
 
 
-def _is_passed_over(name: str) -> bool:
-    return name.startswith(".") or name == _ARCHIVER_LITTER
+def _is_ignored(name: str) -> bool:
+    return name.startswith(".") or name == "__MACOSX"  # what an archiver leaves

@@ -1,4 +1,4 @@
-"""One door for everything that can be labeled."""
+"""``load``: a pool of a named set, a folder, a manifest, a file or an array."""
 
 from collections.abc import Sequence
 from os import PathLike
@@ -90,18 +90,19 @@ def load(
     check_range("test_share", test_share, at_least=0, below=1)
     if noise is not None and times is None:
         raise UsageError("noise is for repeated items; give times as well.")
+    ignores_labels = isinstance(labels, str) and labels == "none"
     if isinstance(source, np.ndarray) or torch.is_tensor(source):
         given = None if isinstance(labels, str) else labels
         pool = array_pool(source, given, classes=classes, test=test)
     else:
-        is_none = isinstance(labels, str) and labels == "none"
-        if not (labels is None or is_none) or classes is not None or test is not None:
+        has_labels = labels is not None and not ignores_labels
+        if has_labels or classes is not None or test is not None:
             raise UsageError(
                 "labels, classes and test belong to an array of images. Leave them "
                 "out, or write labels='none' to ignore the labels of a folder."
             )
-        pool = _from_name_or_path(
-            source, use_labels=labels is None, size=size, test_share=test_share
+        pool = _load_name_or_path(
+            source, use_labels=not ignores_labels, size=size, test_share=test_share
         )
     if vectors is not None:
         pool = with_vectors(pool, Path(vectors))
@@ -116,19 +117,17 @@ def load(
     return repeated(pool, times, noise=noise or 0.0, seed=seed)
 
 
-def _from_name_or_path(
+def _load_name_or_path(
     source: str | PathLike[str],
     *,
     use_labels: bool,
     size: int | None,
     test_share: float,
 ) -> Pool:
-    if not isinstance(source, str | PathLike):
-        # People pass other things than the annotation allows.
-        kind = type(source).__name__  # type: ignore[unreachable]
-        raise UsageError(
-            f"A {kind} cannot be loaded; give a name, a path, an array or a tensor."
-        )
+    given: object = source  # of callers without a type checker
+    if not isinstance(given, str | PathLike):
+        kind = type(given).__name__
+        raise UsageError(f"A {kind} cannot be loaded; give a name, a path or an array.")
     is_name = isinstance(source, str) and source in names()
     try:
         path = Path(source).expanduser()
@@ -136,10 +135,7 @@ def _from_name_or_path(
     except (OSError, RuntimeError) as error:
         raise UnknownNameError("data set", str(source)[:100], names()) from error
     if not is_utf8(str(path)):
-        raise DataError(
-            f"The name of {printable(str(path))} is not UTF-8, so no run could record "
-            "where its data are. Rename it."
-        )
+        raise DataError(f"The name {printable(str(path))} is not UTF-8. Rename it.")
     kind = path.suffix.lower()
     if not is_name and (is_folder or (is_file and kind in MANIFESTS)):
         pool_from = folder_pool if is_folder else manifest_pool
