@@ -11,7 +11,7 @@ from typer import Argument, Option
 from fewlabels.cli.options import Download, Json, Quiet, found_encoder, group
 from fewlabels.cli.terminal import Terminal, print_json, table
 from fewlabels.errors import UsageError
-from fewlabels.models.encoders import available, describe, naming_forms
+from fewlabels.models.encoders import available, describe, forms
 
 if TYPE_CHECKING:
     from fewlabels.models.cache import CacheEntry, FeatureCache
@@ -52,8 +52,8 @@ def encoders(
             terminal.result(f"{encoder.name}: {encoder.note}")
     if not names:
         terminal.result("Any other is named by where it is:")
-        for way in naming_forms():
-            terminal.result(f"  {way.name}{way.note and f': {way.note}'}")
+        for form, note in forms().items():
+            terminal.result(f"  {form}{note and f': {note}'}")
 
 
 @cache.command("list")

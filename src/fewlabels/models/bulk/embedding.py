@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
@@ -137,11 +137,6 @@ class Work:
     plan: Mapping[str, Any]
     """What decides the rows."""
 
-    @cached_property
-    def num_images(self) -> int:
-        """Number of images, readable or not."""
-        return self.listing.num_images
-
     def run(self, executor: Executor) -> EmbeddingResult:
         """Make the shards that are missing; the same call resumes after a kill."""
         portions = self.listing.portions
@@ -159,8 +154,8 @@ class Work:
                 if _read_shard(path, portion) is None
             }
             sizes = list(map(sources.num_images, missing.values()))
-            before = self.num_images - sum(sizes)
-            with track("Embedding", self.num_images, done=before) as advance:
+            total = self.listing.num_images
+            with track("Embedding", total, done=total - sum(sizes)) as advance:
                 for number, _ in self._embed(executor, missing):
                     advance(sizes[number])
             num_rows, num_shards, unreadable = 0, 0, [*self.listing.left_out]
@@ -205,7 +200,7 @@ class Work:
         busy = parts["decoding"] + parts["embedding"] + parts["writing"]
         per_worker = num_timed / len(timed)
         return Cost(
-            num_images=self.num_images,
+            num_images=self.listing.num_images,
             shard_size=self.plan["shard_size"],
             starting=max(0.0, seconds - busy * per_worker),
             decoding=parts["decoding"],
