@@ -11,7 +11,7 @@ import fewlabels
 from fewlabels.data.shards import Shards
 from fewlabels.errors import DataError
 from fewlabels.jobs.cluster import RayTasks
-from fewlabels.jobs.sharing import each, helper, shared
+from fewlabels.jobs.sharing import current_executor, each, shared
 from fewlabels.strategies.shards import select_shards
 
 ROWS, LOGITS = clustered(500)
@@ -140,15 +140,15 @@ def test_tables_that_do_not_belong(shards, tmp_path, text, words):
 def test_who_is_asked_to_help_asks_nobody_else():
     helpers = Elsewhere()
     with shared(helpers):
-        assert helper() is helpers
+        assert current_executor() is helpers
         assert list(each(asks_for_help, [1, 2])) == [None, None]
-    assert helper() is None
+    assert current_executor() is None
 
 
 def asks_for_help(part):
     """Return who would help."""
     del part
-    return helper()
+    return current_executor()
 
 
 @pytest.mark.slow  # processes of Ray

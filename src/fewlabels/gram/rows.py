@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fewlabels.errors import ShapeError
-from fewlabels.jobs.sharing import helper
+from fewlabels.jobs.sharing import current_executor
 from fewlabels.pool import MappedRows, Matrix, Rows, as_rows, take_rows
 
 _CHUNK_BYTES = 32 * 2**20
@@ -180,7 +180,7 @@ class DoubleRows:
         """Return the same rows, converted and scaled once where they are few."""
         if self.num_items * self.features.shape[1] * 8 > _MOST_CONVERTED:
             return self
-        if helper() is not None and isinstance(self.features, MappedRows):
+        if current_executor() is not None and isinstance(self.features, MappedRows):
             return self  # which travel as a path
         rows = self._read(torch.arange(self.num_items))
         is_normalized = self.is_normalized and self.has_bias  # else from here on

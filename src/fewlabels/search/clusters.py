@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from fewlabels.gram import euclidean_kernel
-from fewlabels.jobs.sharing import each, helper
+from fewlabels.jobs.sharing import current_executor, each
 from fewlabels.pool import Rows, slice_rows, take_rows
 from fewlabels.progress import track
 from fewlabels.search.blocks import chunks
@@ -47,7 +47,7 @@ def k_means(
         return _lloyd(rows, num_clusters, generator, num_turns)
     order = torch.randperm(len(rows), generator=generator)
     chosen = order[: max(num_fitted, num_clusters)]
-    fitted = rows[chosen] if helper() is None else take_rows(rows, chosen)
+    fitted = rows[chosen] if current_executor() is None else take_rows(rows, chosen)
     clusters = _lloyd(fitted, num_clusters, generator, num_turns)
     nearest, distances = _nearest(rows, _means(fitted, clusters, num_clusters))
     return _without_gaps(nearest, distances, num_clusters)

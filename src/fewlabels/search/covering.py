@@ -19,7 +19,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Generator, Tensor
 
-from fewlabels.jobs.sharing import each, helper
+from fewlabels.jobs.sharing import current_executor, each
 from fewlabels.progress import track
 from fewlabels.protocols import Divisible, Kernel
 from fewlabels.search.blocks import gathered
@@ -152,7 +152,7 @@ def nearest_squares(
 
 def _with_kernel_of(kernel: Kernel, *items: Tensor) -> tuple[Any, ...]:
     """Return a kernel and some items, for another process: of these items alone."""
-    if helper() is None or not isinstance(kernel, Divisible):
+    if current_executor() is None or not isinstance(kernel, Divisible):
         return kernel, *items
     everything = torch.cat(items)
     places = torch.split(torch.arange(len(everything)), [len(part) for part in items])

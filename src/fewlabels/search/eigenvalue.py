@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 from fewlabels.errors import BudgetError, UsageError, check_range, whole_number
 from fewlabels.gram import smallest_eigenvalue
 from fewlabels.gram.spectra import ceiling_below
-from fewlabels.jobs.sharing import Mapper, helper
+from fewlabels.jobs.sharing import Mapper, current_executor
 from fewlabels.names import check_known
 from fewlabels.protocols import Kernel
 from fewlabels.rng import fork
@@ -128,7 +128,7 @@ def maximize_smallest_eigenvalue(
                 scale=scale,
                 window=(1 - tie_tolerance) * ceiling if tie_tolerance else torch.inf,
             )
-            executor = helper() if executor is None else executor
+            executor = current_executor() if executor is None else executor
             best = search.run(num_draws, executor, num_threads)
             is_tie, num_refuted = not len(best.numbers), best.num_refuted
             if len(best.numbers) == 1:

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from fewlabels.gram import smallest_eigenvalue
-from fewlabels.jobs.sharing import each, helper
+from fewlabels.jobs.sharing import current_executor, each
 from fewlabels.progress import track
 from fewlabels.protocols import Kernel
 from fewlabels.search.blocks import chunks, fill_block
@@ -158,7 +158,7 @@ def greedy_additions(
     Returns:
         Indices in the order of choice, shape (size,).
     """
-    if helper() is not None and len(candidates) > _SHARED_ROWS:
+    if current_executor() is not None and len(candidates) > _SHARED_ROWS:
         return _by_parts(kernel, labeled, candidates, size)
     system = SecularSystem.of(kernel, labeled, candidates)
     is_free = torch.ones(

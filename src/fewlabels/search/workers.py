@@ -8,12 +8,13 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing import get_context
 from typing import TypeVar
 
 import torch
 
-from fewlabels.jobs.sharing import Alone, Mapper
+from fewlabels.jobs.sharing import Mapper, call_alone
 
 _WORTH_SHARING = 1e8  # numbers to compute, about half a second
 _MOST_PARTS = 16
@@ -64,10 +65,14 @@ def map_ranges(
         groups = [ranges[first : first + step] for first in range(0, len(ranges), step)]
         ranges = [range(group[0].start, group[-1].stop) for group in groups]
     if len(ranges) > 1 and executor is not None:
-        yield from zip(ranges, executor.map(Alone(function), ranges), strict=True)
+        yield from zip(
+            ranges, executor.map(partial(call_alone, function), ranges), strict=True
+        )
     elif len(ranges) > 1 and num_threads > 1 and work >= _WORTH_SHARING:
         with ThreadPoolExecutor(num_threads) as team:
-            yield from zip(ranges, team.map(Alone(function), ranges), strict=True)
+            yield from zip(
+                ranges, team.map(partial(call_alone, function), ranges), strict=True
+            )
     else:
         yield from ((part, function(part)) for part in ranges)
 
